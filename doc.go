@@ -7,10 +7,10 @@
 // A job needs one type. A slot runs one job at a time and supports a set of
 // types. A worker is a process with slots. A session is one connection of a
 // worker. A dispatcher is one running daemon. A candidate is a pending row
-// that was fetched. A claim is the UPDATE that makes it running. The attempt
-// is the fencing number that the claim assigns. A placement is the decision
-// to run one job on one slot. Code, SQL, command line, documents and metrics
-// use these words and no synonyms (docs/glossary.md).
+// that was fetched. A claim is the UPDATE that makes pending rows running.
+// The attempt is the fencing number that the claim assigns. A placement is
+// the decision to run one job on one slot. Code, SQL, command line, documents
+// and metrics use these words and no synonyms (docs/glossary.md).
 //
 // # Life of a job
 //
@@ -24,8 +24,8 @@
 //
 // All queued jobs age at the same rate. So within one (type, priority) the
 // order of the score is the order of (run_at, id) under all weights. The
-// pending jobs of one (type, priority) are a lane. Candidates are fetched lane
-// by lane in that order, and the core compares the heads of lanes. Therefore a
-// fetch returns the exact first k rows of each type. It remains exact when the
-// operator changes the weights, and no weight is in SQL.
+// pending jobs of one (type, priority) are a lane. A fetch reads candidates
+// lane by lane in that order, and the core compares the heads of lanes.
+// Therefore a fetch returns exactly the first rows of each lane. This remains
+// true when the operator changes the weights, because no weight is in SQL.
 package dispatcherd

@@ -65,8 +65,8 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// Final reports whether s is the end of a job. Only the retry by an operator
-// changes such a row: it makes the row pending again.
+// Final reports whether s is the end of a job. Only an operator's retry changes
+// such a row: the retry makes the row pending again.
 func (s Status) Final() bool { return s == Done || s == Failed || s == Cancelled }
 
 // Limits of the values that a producer or a worker may send. The table's

@@ -27,14 +27,13 @@ type Observer func(c *Core, now timing.Instant, ev event.Event, fx []effect.Effe
 // Stop the methods do nothing.
 //
 // Frequent events have typed channels. Rare events share one channel, because each
-// case of the select costs about 60 ns, twice per request.
+// case of the select adds about 60 ns to every event.
 //
 // Some channels carry the events of one session or of one caller. These channels
 // have no buffer, so a send returns when the loop has taken the event. The loop
 // therefore sees the events of one goroutine in the order of the sends, also across
 // several channels. Otherwise the end of a session could overtake the last results
 // of its worker, and finished jobs would run again.
-// finished jobs would run again.
 type Actor struct {
 	core      *Core
 	performer Performer
@@ -207,7 +206,7 @@ func (a *Actor) Ask(f func(*Core)) bool {
 
 // Load says how busy the loop has been since Start.
 type Load struct {
-	Busy  time.Duration // time in which the loop handled an event; its increase per second is a share: close to 1, a single goroutine is not sufficient
+	Busy  time.Duration // time in which the loop handled events; an increase close to 1 s per second means that one goroutine is not sufficient
 	Steps int64
 }
 

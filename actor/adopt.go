@@ -15,12 +15,12 @@ import (
 
 // aboutToStop is the reason that a stopping dispatcher sends to a worker that
 // offers to resume jobs.
-const aboutToStop = "the dispatcher is about to stop: keep what runs and offer it to the next one"
+const aboutToStop = "the dispatcher is about to stop: continue the running jobs and offer them to the next dispatcher"
 
 // considerOffers decides the resume offers of a session, or asks Postgres about
-// them. A slot is registered when it is known that the execution on the slot
-// continues here. Welcome is sent when all offers are decided. If the session is
-// rejected instead, considerOffers returns false.
+// them. The Core registers the slot of an offer when it knows that the execution on
+// the slot continues here. It sends Welcome when all offers are decided. If it
+// rejects the session instead, considerOffers returns false.
 //
 // A dispatcher that is about to stop adopts nothing, so that the worker keeps its
 // executions for the next dispatcher. Only executions that already belong to this
@@ -71,7 +71,8 @@ func (c *Core) considerOffer(o *offered) {
 	}
 }
 
-// ask adds an offer, or the renewal of a note, to the next statement.
+// ask adds a resume offer, or an update of a recorded fingerprint, to the next
+// statement.
 func (c *Core) ask(o *offered) {
 	if c.adopts.byJob == nil {
 		c.adopts.byJob = map[dispatcherd.JobID]*offered{}
@@ -80,29 +81,29 @@ func (c *Core) ask(o *offered) {
 	c.adopts.next = append(c.adopts.next, o)
 }
 
-// renewNote records in the row the session to which a job was sent, because the
-// claim recorded another session. Until the note is renewed, the worker of the job
-// cannot resume the job.
-func (c *Core) renewNote(j *job, fingerprint contract.Fingerprint) {
+// renewFingerprint records in the row the fingerprint of the session to which a job
+// was sent, because the claim recorded another session. Until the row is updated,
+// the worker of the job cannot resume the job.
+func (c *Core) renewFingerprint(j *job, fingerprint contract.Fingerprint) {
 	if j.mode == dispatcherd.Queued {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: j.id, Attempt: j.attempt, From: j.fingerprint}, renews: fingerprint})
 	}
 	j.fingerprint = fingerprint
 }
 
-// renew requests the renewal of a note. If a statement is pending for the job, the
-// renewal waits for the answer. A pending statement is about an earlier attempt, so
-// renew keeps only the newest note.
-func (c *Core) renew(note *offered) {
-	if open := c.adopts.byJob[note.Job]; open != nil {
-		open.later = note
+// renew requests an update of the fingerprint that a row records. If a statement
+// about the job is not answered, the update waits for the answer. A newer update
+// replaces one that waits, because only the latest fingerprint matters.
+func (c *Core) renew(update *offered) {
+	if open := c.adopts.byJob[update.Job]; open != nil {
+		open.later = update
 		return
 	}
-	c.ask(note)
+	c.ask(update)
 }
 
-// renewLater requests the renewal that waited for the end of o. It requests nothing
-// if the attempt has ended.
+// renewLater requests the update that waited for the answer about o. It requests
+// nothing if the attempt has ended.
 func (c *Core) renewLater(o *offered) {
 	if o.later == nil {
 		return
@@ -201,7 +202,7 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 }
 
 // renewGeneration handles a worker that reconnected while the statement about its
-// offer was in flight. The statement adopted the job by the older offer, and
+// offer was in flight. The statement has adopted the job under the older offer.
 // renewGeneration records the newest offer.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
 	if j := c.jobs.Get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
@@ -236,7 +237,8 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
 }
 
-// mayHold reports whether a type is known or may become known.
+// mayHold reports whether a type is known, or the limit of types permits another
+// one.
 func (c *Core) mayHold(name string) bool {
 	_, known := c.index.Lookup(name)
 	return known || c.known < c.cfg.Limits.Types
@@ -287,7 +289,7 @@ func (c *Core) dropOffers(s *session) {
 }
 
 // resumable returns the job of a resume offer if this dispatcher runs the job. Such
-// a job is detached, or the end of its connection was not noticed.
+// a job is detached, or this dispatcher has not noticed the end of its session.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
 	j := c.jobs.Get(o.Job)
 	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
@@ -299,8 +301,8 @@ func (c *Core) resumable(o *event.ResumeOffer) *job {
 
 // reassign continues a job of this dispatcher on its worker's new connection. A
 // statement is necessary only if the worker may have offered the job to another
-// dispatcher meanwhile. Then the note of the row must get a later generation, so
-// that an adoption by the other dispatcher finds that generation.
+// dispatcher meanwhile. Then the row must record the later generation, so that a
+// late adoption by the other dispatcher fails.
 func (c *Core) reassign(o *offered, j *job) {
 	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})

@@ -103,8 +103,9 @@ func (c *Core) Stats() Stats { return c.stats }
 // caller waits.
 func (c *Core) Idle() bool { return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 }
 
-// Adopting reports whether the outcome of some resume offer is unknown. The renewal
-// of a note does not count, because it is about a row of this dispatcher.
+// Adopting reports whether the outcome of some resume offer is unknown. The update
+// of a recorded fingerprint does not count, because the row belongs to this
+// dispatcher.
 func (c *Core) Adopting() bool {
 	for _, p := range c.adopts.byJob { // order-free: existence only
 		if p.renews == 0 {
@@ -165,8 +166,8 @@ type job struct {
 	alarm       int                  // position in the alarm heap plus one; 0 = none
 	deadline    timing.Instant
 
-	row     rowData     // nil for requests
-	request requestData // nil for queued jobs
+	row     rowData     // zero for requests
+	request requestData // zero for queued jobs
 }
 
 // rowData is the part of a job that only queued jobs have.
@@ -251,7 +252,8 @@ func (c *Core) waits(t slotindex.TypeID) bool {
 	return c.types[t].requests != 0 || c.backlog.Waiting(t) != 0
 }
 
-// touch marks a type as dirty: it may have both a free slot and a waiting job.
+// touch marks a type as dirty: the type may have both a free slot and a waiting
+// job.
 func (c *Core) touch(t slotindex.TypeID) {
 	if k := &c.types[t]; !k.dirty {
 		k.dirty = true
@@ -271,7 +273,7 @@ func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 	}
 }
 
-// hold keeps a type known while the Core has data about it.
+// hold makes a type known. The type stays known until letGo forgets it.
 func (c *Core) hold(name string) slotindex.TypeID {
 	t := c.index.Hold(name)
 	for int(t) >= len(c.types) {
@@ -318,7 +320,7 @@ const (
 func (r stopReason) String() string {
 	return [...]string{
 		"", "the caller hung up", "timeout",
-		"this dispatcher cannot prove that the job is still its own", "cancelled on request",
+		"the lease of this dispatcher may have ended", "cancelled on request",
 	}[r]
 }
 
@@ -362,19 +364,20 @@ type adoptQueue struct {
 	next     []*offered
 	asked    []*offered // the offers in request, in the same order
 	byJob    map[dispatcherd.JobID]*offered
-	request  *contract.AdoptRequest // the statement without a certain answer; nil = none
+	request  *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none
 	inFlight bool
 	breaker  timing.Breaker
 	locked   timing.Breaker // open while some rows are locked
 }
 
-// offered is an undecided resume offer, or a note to be renewed.
+// offered is an undecided resume offer, or an update of the session fingerprint
+// that a row records.
 type offered struct {
 	event.ResumeOffer
 
 	session *session             // nil if the session has ended
-	renews  contract.Fingerprint // if not 0: the job runs here, and its note must be changed to this fingerprint
-	later   *offered             // the newest note of the job, which is renewed after the answer about this one; nil = none
+	renews  contract.Fingerprint // if not 0: the job runs here, and its row must record this fingerprint
+	later   *offered             // the newest update for the job, which waits for the answer about this one; nil = none
 }
 
 // head is the best waiting job of a type at the instant of the step, for

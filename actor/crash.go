@@ -81,7 +81,7 @@ func (c *Core) crashed(j *job, suspects int) {
 	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+maxIsolated:
 		c.end(j, contract.Finish{
 			Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
-			Error: fmt.Sprintf("the worker died while it ran this job and %d more that are as suspect: it will run apart from them", suspects-1),
+			Error: fmt.Sprintf("the worker died while it ran this job and %d more that may have caused the crash: the job is retried in isolation", suspects-1),
 		})
 	default:
 		c.stats.Quarantine++

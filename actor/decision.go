@@ -29,7 +29,7 @@ const (
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded
 	ReasonTypeUnknown   Reason = "TypeUnknown"   // no slot here has offered the type, or the dispatcher has forgotten the type
 	ReasonNoCapacity    Reason = "NoCapacity"    // the type is known, but no slot supports it
-	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and a new request can preempt no job
+	ReasonCapacityBusy  Reason = "CapacityBusy"  // every slot that supports the type is taken, and this job cannot preempt another one
 	ReasonClaimRaceLost Reason = "ClaimRaceLost" // the cursor is past the row, because its claim was lost or the row was committed late; the next full scan finds it
 	ReasonUnread        Reason = "Unread"        // the row comes after all candidates read so far
 	ReasonOtherShare    Reason = "OtherShare"    // the row belongs to another dispatcher's share; here it is read when slots are free or when the row is old
@@ -44,7 +44,7 @@ type DecisionKind uint8
 // The kinds.
 const (
 	// DecisionPlaced assigns a slot to a job. All fields except Ran, Outcome and
-	// Answer are set. Waited ends with the decision.
+	// Answer are set. Waited is the time until the decision.
 	DecisionPlaced DecisionKind = iota + 1
 	// DecisionWaiting leaves the best job of a type waiting. These fields are set:
 	// Type; one reason in Reasons; Job, Mode, Priority and Score of the best job.
@@ -180,7 +180,8 @@ func (c *Core) logPlacement(j *job) {
 	d.Reasons = c.types[j.typ].reasons.since(c.now - timing.Instant(age))
 }
 
-// logRunnerUp completes the latest placement, if there are more than n decisions.
+// logRunnerUp sets the runner-up of the latest placement. It does nothing if the
+// step has made only n decisions.
 func (c *Core) logRunnerUp(n int, h *head) {
 	if len(c.decisions) == n {
 		return

@@ -20,7 +20,7 @@ import (
 // detachAll detaches the jobs of a session, except for one job, and removes the
 // slots. Requests are not detached: their callers wait, so another worker executes
 // them. The first worker may continue such a request for a moment. Its reports are
-// stale, and on its next connection it learns that the execution is over.
+// then stale. When it reconnects, the dispatcher does not accept its resume offer.
 func (c *Core) detachAll(s *session, except *job) {
 	if c.cfg.Resume <= 0 || s.notResumable {
 		return
@@ -49,7 +49,7 @@ func (c *Core) detach(j *job) {
 // notResumed ends a detached job whose worker did not resume the job in time.
 func (c *Core) notResumed(j *job) {
 	if j.state == jobstate.DetachedStopping {
-		c.end(j, c.outcome(j, &event.Result{Error: "it was told to stop, its worker was disconnected, and did not resume it"}))
+		c.end(j, c.outcome(j, &event.Result{Error: "the job was told to stop, its worker was disconnected, and the worker did not resume the job"}))
 		return
 	}
 	c.stats.Released++

@@ -15,7 +15,7 @@ import (
 )
 
 // Inquiry says which job is to be explained. For a job in hand the id is
-// sufficient. For a row, Inquiry contains the columns of the row.
+// sufficient. For any other row, Inquiry also contains the columns of the row.
 type Inquiry struct {
 	ID       dispatcherd.JobID
 	Type     string
@@ -33,9 +33,9 @@ type Explanation struct {
 	Age      time.Duration
 	Terms    scoring.Terms
 
-	// Ranks follow the order of decisions among the waiting jobs known here, from
-	// 1. AtLeast says that Postgres may contain more jobs that rank before this
-	// one.
+	// The ranks start at 1. They follow the order of decisions among the waiting
+	// jobs that this dispatcher knows. AtLeast says that Postgres may contain more
+	// jobs that rank before this one.
 	Rank, Waiting       int // rank among the jobs of its type
 	RankAll, WaitingAll int // rank among all jobs
 	Competing           int // number of jobs that rank before this one and can use one of its compatible slots
@@ -333,10 +333,10 @@ func (c *Core) rival(a *asked, h *head) Rival {
 	return r
 }
 
-// claimFull reports whether the next claim may have no room for a. If a is a
-// request, the question is whether there is room for a row that ranks before a: a
-// request waits together with such a row. claimable is the largest number of
-// entries that the jobs before a need.
+// claimFull reports whether the next claim may have no room for a. A request needs
+// no claim, but it waits while a row that ranks before it waits for the claim. So
+// for a request, claimFull reports whether the claim may have no room for such a
+// row. claimable is the largest number of entries that the jobs before a need.
 func (c *Core) claimFull(a *asked, claimable int) bool {
 	taken := len(c.claims.next) + claimable
 	if a.mode == dispatcherd.OnDemand {

@@ -340,8 +340,8 @@ func (p *randomState) age(id dispatcherd.JobID) int64 {
 
 // In every state, a job that is said to start next starts on the named slot
 // with the named score. A job that has to wait for a reason other than jobs
-// with a higher score does not start. The ranks equal those of sorting all
-// jobs.
+// with a higher score does not start. The ranks are the positions in the
+// sorted list of all jobs.
 func TestExplanationAgreesWithTheDecision(t *testing.T) {
 	states := 60_000
 	if testing.Short() || raceEnabled {

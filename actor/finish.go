@@ -139,8 +139,8 @@ func (c *Core) handleReleased(ev event.Released) {
 
 // endAttempt ends an attempt according to its worker's report. A report about an
 // attempt that is not the current one changes nothing. In article 1 a late release
-// has no effect, because the slot is not in the map. Here the attempt number is
-// compared.
+// has no effect, because the slot is no longer in the map of slots. The Core
+// compares attempt numbers instead.
 func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 	j := c.jobs.Get(r.Job)
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
@@ -232,7 +232,7 @@ func (c *Core) handleReported(ev event.Reported) {
 	}
 }
 
-// releaseRow ends the attempt of a row that a claim won although the job is not to
+// releaseRow ends the attempt of a row that a claim won, but whose job must not
 // run.
 func (c *Core) releaseRow(j *job) {
 	switch {

@@ -108,7 +108,7 @@ func (c *Core) send(j *job) {
 	}))
 	j.sentTo = s.session.id
 	if j.fingerprint != s.session.fingerprint {
-		c.renewNote(j, s.session.fingerprint)
+		c.renewFingerprint(j, s.session.fingerprint)
 	}
 	if j.timeout > 0 && j.mode == dispatcherd.Queued {
 		c.arm(j, c.now.After(j.timeout))
@@ -119,9 +119,9 @@ func (c *Core) sendCancel(j *job) {
 	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: j.stop.String()})
 }
 
-// tellToStop stops a job. The worker of the job has Config.CancelGrace to end it.
-// If the job is detached, or if its claim is in flight, the job is stopped when it
-// would continue.
+// tellToStop stops a job. The worker of the job has Config.CancelGrace to end it. A
+// detached job is stopped when its worker resumes it. A job whose claim is in
+// flight does not start.
 func (c *Core) tellToStop(j *job, reason stopReason) {
 	j.stop = max(j.stop, reason)
 	c.move(j, jobstate.OnStop)

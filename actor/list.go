@@ -88,7 +88,7 @@ func (c *Core) Types() []TypeInfo {
 	return list
 }
 
-// Gauges are the current values. Stats are the counters since the start.
+// Gauges are current values. The counters since the start are in Stats.
 type Gauges struct {
 	Slots, Free    int // registered slots; the free ones among them
 	Sessions       int

@@ -20,23 +20,26 @@ func (c *Core) headOf(j *job) head {
 }
 
 // A request may arrive while every compatible slot is taken. The request may then
-// preempt a queued job with a lower score whose slot is only reserved: nothing runs
-// there until Postgres has answered. Without preemption, a large backlog would
-// reserve every slot as soon as it is free. Each request would then wait for a sync
-// of the log and afterwards for a job.
+// preempt a queued job with a lower score whose slot is only reserved: the slot
+// runs nothing until Postgres has answered the claim. Without preemption, a large
+// backlog would reserve every slot as soon as it is free. Each request would then
+// wait until Postgres has synced its log for the claim, and afterwards until the
+// job ends.
 //
 // A preempted job whose claim is not sent returns to its lane. If the claim is in
 // flight and wins the row, the job is assigned another slot in the step of the
 // answer. This slot is free, or the job preempts another job by the same rule. If
-// there is no such slot, the row is released, and the job loses no attempt.
+// there is no such slot, the row is released, and the attempt does not count as a
+// failure.
 //
 // Preemption starves no job. Only a job with a higher score preempts. No job that
-// arrives more than W later ever has a higher score. So each job that preempts
-// could have been placed first anyway, and it preempts the same job at most once.
+// arrives more than W later ever has a higher score. So a job that preempts would
+// also have been placed first if both jobs had waited. A job preempts the same job
+// at most once.
 //
-// A request searches for a reservation only when it is queued. A search at a later
-// time would find nothing, because later reservations are made by jobs that rank
-// before the request.
+// A request searches for a reservation only when it is queued. A later search would
+// find nothing, because afterwards only jobs that rank before the request get
+// reservations.
 //
 // A request takes the slot that suits it best. This may not be the slot whose job
 // has the lowest score, because finding that slot would require a visit of every
@@ -47,8 +50,8 @@ func (c *Core) headOf(j *job) head {
 // preemptable finds the reservation that the job of a head may preempt. It prefers
 // the slot with the fewest types, then a slot whose claim is not sent, then the
 // latest reservation. If sent is true, claims in flight are included. preemptable
-// visits at most the rows of the claims. If all slots are alike, it stops at the
-// first one.
+// visits at most the rows of the claims. It stops as soon as no compatible slot
+// can have fewer types.
 func (c *Core) preemptable(h *head, sent bool) *job {
 	j := c.latestBelow(h, c.claims.next, nil)
 	for i := range c.claims.inFlight {
@@ -119,8 +122,8 @@ func (c *Core) preemptFor(h *head) bool {
 // assignClaimed reports whether a job was preempted and may be placed on another
 // slot.
 //
-// The row still contains the session of the first slot, which the claim recorded.
-// send corrects the row.
+// The row still records the session of the first slot, which the claim recorded.
+// send updates the row.
 func (c *Core) assignClaimed() (again bool) {
 	for _, j := range c.claims.unassigned {
 		if ref, ok := c.slotForClaimed(j); ok {
@@ -150,8 +153,8 @@ func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
 	return c.preempt(lesser), true
 }
 
-// dropPreempted handles the jobs that were preempted before their claim was sent:
-// it returns them to their lanes. It reports whether there were any.
+// dropPreempted returns the jobs that were preempted before their claim was sent to
+// their lanes. It reports whether there were any.
 func (c *Core) dropPreempted() bool {
 	if !c.claims.unplaced {
 		return false

@@ -2,6 +2,6 @@
 
 package actor
 
-// raceEnabled shortens tests that run in a single goroutine, where the race
-// detector cannot find anything.
+// raceEnabled shortens tests that run in a single goroutine, because the race
+// detector finds nothing there.
 const raceEnabled = true

@@ -432,7 +432,8 @@ func (h *history) answerOne(is func(effect.Effect) bool) bool {
 }
 
 // The decisions of the core, with its index, lanes, fetch limits and claim
-// batches, equal those of scoring every pair.
+// batches, equal the decisions of a reference that scores every pair of job
+// and slot.
 func TestCoreDecidesLikeTheReference(t *testing.T) {
 	histories := 50_000
 	if testing.Short() || raceEnabled {

@@ -41,7 +41,7 @@ func (c *Core) handleUnregistered(ev event.Unregistered) {
 }
 
 // endSession forgets a session with all its slots. disconnected means that this
-// dispatcher ends the session; then no crash is counted.
+// dispatcher ends the session. In this case no crash is counted.
 func (c *Core) endSession(s *session, disconnected bool) {
 	delete(c.sessions, s.id)
 	c.dropOffers(s)

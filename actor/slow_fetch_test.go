@@ -15,9 +15,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// slowFetch is a core with one free slot for "old" and "new". The lane of "old" is
-// empty, although the table holds more rows, the first unread of which may have arrived
-// at 0. The fetch of them has been in flight for longer than decisions wait.
+// slowFetch is a core with one free slot for "old" and "new". The lane of "old" has no
+// candidates, but the table contains more of its rows. The first unread row may have
+// arrived at 0. The fetch of the unread rows has been in flight for longer than
+// Config.Patience.
 func slowFetch(t *testing.T, now timing.Instant) (core *Core, inFlight *contract.FetchRequest, late timing.Instant) {
 	core = New(config.Default())
 	fx := core.Step(now, event.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"new", "old"}}}}, nil)
@@ -41,7 +42,7 @@ func slowFetch(t *testing.T, now timing.Instant) (core *Core, inFlight *contract
 	return core, inFlight, late
 }
 
-// rowsOfOld answers a fetch with as many rows of "old" as it asks for.
+// rowsOfOld answers a fetch with as many rows of "old" as the fetch requests.
 func rowsOfOld(request *contract.FetchRequest, now timing.Instant, first dispatcherd.JobID) contract.FetchResult {
 	result := contract.FetchResult{DBNow: int64(now) * 1000}
 	for i, lane := range request.Lanes {
@@ -54,9 +55,9 @@ func rowsOfOld(request *contract.FetchRequest, now timing.Instant, first dispatc
 	return result
 }
 
-// While a fetch is slow, jobs pass the rows that it will bring, but no job passes that
-// arrived an overtaking window after them. Otherwise a slow Postgres would lengthen the
-// window without a bound.
+// While a fetch is slow, other jobs pass the unread rows. But a job that arrived an
+// overtaking window after the unread rows does not pass them. Otherwise a slow Postgres
+// would lengthen the window without a bound.
 func TestSlowFetchDoesNotLengthenTheOvertakingWindow(t *testing.T) {
 	window, bounded := scoring.Default().Window()
 	require.True(t, bounded)

@@ -17,29 +17,30 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// overload is four slots that all do "common" work, one of which is the only
-// one that can do "rare" work too, under a steady stream of on-demand requests
-// of every priority: load times what the slots can do. A straggler, a queued
+// overload is a core with four slots of type "common". One of them, the rare
+// slot, also supports "rare". On-demand requests of every priority arrive
+// steadily, load times as many as the slots can serve. A straggler, a queued
 // rare job of priority 0, waits among them.
 //
 // # The bound
 //
-// Let the straggler arrive at a, and let B be the requests that wait then. W is
-// the overtaking window. While it waits, the rare slot never takes a job that
-// is behind the straggler in the order of decisions, since the straggler
-// itself could have the slot; and a job that arrives at a+W or later is always
-// behind it (scoring.Window). So before the straggler the rare slot runs, at
-// most: the job it is busy with at a, and jobs that arrived before a+W.
+// Let a be the arrival of the straggler, B the number of requests that wait at
+// a, and W the overtaking window. While the straggler waits, the rare slot
+// takes only jobs that rank before the straggler, because the straggler itself
+// could have the slot. A job that arrives at a+W or later never ranks before
+// the straggler (scoring.Window). So before the straggler, the rare slot runs
+// at most the job that it runs at a, and jobs that arrived before a+W.
 //
-// Until a+W some of these are done. Let R be those that still wait at a+W and
-// arrived before it. From a+W on the rare slot takes nothing but them and the
-// straggler, and each keeps it for one service time S, the one it is busy with
-// at a+W included. Hence the straggler starts no later than
+// Some of these jobs end before a+W. Let R be the number of jobs that arrived
+// before a+W and still wait then. From a+W on, the rare slot takes only these
+// jobs and the straggler. Each of them, and the job that the slot runs at a+W,
+// needs at most one service time S. So the straggler starts no later than
 //
 //	a + W + (R + 1)·S
 //
-// and R is finite: no more than B and the arrivals of one window. The other
-// slots, and whatever of R goes to them, can only make it sooner.
+// R is at most B plus the arrivals of one window, so the bound is finite. The
+// other slots take some of the R jobs, so they can only make the straggler
+// start sooner.
 type overload struct {
 	t       *testing.T
 	core    *Core
@@ -138,7 +139,8 @@ func (o *overload) start(e *effect.Send) {
 	delete(o.arrived, e.Job)
 }
 
-// until advances the time. A request arrives every so many milliseconds.
+// until advances the time until end, or until stop returns true. every is the
+// time between two requests in milliseconds.
 func (o *overload) until(end timing.Instant, every float64, stop func() bool) {
 	next := float64(o.now) + every
 	for o.now < end && !stop() {

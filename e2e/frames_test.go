@@ -79,7 +79,7 @@ func TestFramesReachAWorkerAndComeBack(t *testing.T) {
 		_, err := c.Do(ctx, client.Request{Type: "pdf", Payload: map[string]string{"do": "gate"}})
 		ended <- err
 	}()
-	eventually(t, func() bool { return served.runs.Load() > ran }, func() string { return "the request runs" }) // a busy slot may still be that of the request before
+	eventually(t, func() bool { return served.runs.Load() > ran }, func() string { return "the request runs" }) // a busy slot may still run the previous request
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	served.awaitCancelled(h)

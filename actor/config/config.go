@@ -27,14 +27,14 @@ type Config struct {
 	Patience time.Duration
 	// Penalty is the age that non-local rows lose in comparisons. Penalty is longer
 	// than Poll. So a non-local row is read again before it is preferred to a
-	// younger local row. By then a dispatcher that owns the row's share has usually
-	// claimed it. The penalty is added to the overtaking window.
+	// younger local row. By then the dispatcher that owns the row's share has
+	// usually claimed the row. The penalty is added to the overtaking window.
 	Penalty time.Duration
 	// CancelGrace is the time that a worker has to end a job after a cancel. After
 	// this time the session of the worker is ended.
 	CancelGrace time.Duration
-	// Resume is how long a detached job waits until its worker resumes it; 0 = not
-	// at all.
+	// Resume is how long a detached job waits until its worker resumes it; 0 = jobs
+	// are not detached.
 	Resume time.Duration
 	// ReconnectGrace is the time that a worker has to reconnect. Afterwards
 	// requests that only this worker could serve are rejected. Requests with Wait

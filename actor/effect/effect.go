@@ -64,7 +64,7 @@ type NotHeld struct {
 }
 
 // RejectSlots informs a worker that its slots exceed a limit and that the session
-// must end. The Core has forgotten the session already, as after HangUp.
+// must end. The Core has already forgotten the session. Unregistered still follows.
 type RejectSlots struct {
 	Session dispatcherd.SessionID
 	Reason  string
@@ -102,7 +102,7 @@ type Welcome struct {
 
 // TurnAway informs a session that its resume offers are not decided here, because
 // the dispatcher is about to stop. The executions stay with the worker and their
-// rows are unchanged. The session must end, as after HangUp.
+// rows are unchanged. The session must end. The Core has already forgotten it.
 type TurnAway struct {
 	Session dispatcherd.SessionID
 	Reason  string
@@ -139,24 +139,24 @@ type Partial struct {
 	JSON    []byte
 }
 
-// Fetch asks Postgres for candidates. Fetched answers it.
+// Fetch asks Postgres for candidates. The answer is event.Fetched.
 type Fetch struct{ Request *contract.FetchRequest }
 
-// Claim asks Postgres for rows. Claimed answers it.
+// Claim asks Postgres for rows. The answer is event.Claimed.
 type Claim struct{ Request *contract.ClaimRequest }
 
-// Resolve asks Postgres which rows a claim with an unknown outcome has won. Claimed
-// answers it.
+// Resolve asks Postgres which rows a claim with an unknown outcome has won. The
+// answer is event.Claimed.
 type Resolve struct{ Request *contract.ClaimRequest }
 
-// Finish ends attempts in Postgres. Finished answers it.
+// Finish ends attempts in Postgres. The answer is event.Finished.
 type Finish struct{ Request *contract.FinishRequest }
 
-// Adopt asks Postgres for rows that workers offered to resume. Adopted answers
-// it.
+// Adopt asks Postgres for rows that workers offered to resume. The answer is
+// event.Adopted.
 type Adopt struct{ Request *contract.AdoptRequest }
 
-// SetGate sets whether producers send notifications. GateSet answers it.
+// SetGate sets whether producers send notifications. The answer is event.GateSet.
 type SetGate struct{ Subscribed bool }
 
 // Violation reports an impossible transition of a job. The job keeps its state. The

@@ -26,10 +26,11 @@ type Registered struct {
 	// The Core reads NotResumable only together with a Fingerprint.
 	NotResumable bool
 	// Offers are the executions that the worker continues from an earlier session.
-	// Only the first event of a session has Offers. An offer is answered with
-	// Resume or not at all, and Welcome follows after the last decision.
-	// Alternatively one TurnAway or RejectSlots answers all of the offers. The slot
-	// of an offer is registered when the offer is resumed.
+	// Only the first event of a session has Offers. The Core answers an accepted
+	// offer with Resume and sends nothing for a declined one. Welcome follows after
+	// the last decision. If the session must end, one TurnAway or RejectSlots
+	// replaces all these answers. The Core registers the slot of an offer when it
+	// accepts the offer.
 	Offers []ResumeOffer
 }
 
@@ -107,15 +108,16 @@ type Requested struct {
 	Type     string
 	Priority dispatcherd.Priority
 	Payload  []byte
-	// Deadline is the time after which the request ends with AnswerLate. It starts
-	// now; 0 = none.
+	// Deadline is the time after which the request ends with AnswerLate. The time
+	// starts with this event; 0 = none.
 	Deadline time.Duration
 	// Wait allows the request to wait although no slot supports its type.
 	Wait bool
 	// CapacityWait is how long the request waits while no slot supports its type.
-	// With Wait, the time starts now or at the end of the last slot; 0 = as long as
-	// the caller waits. Without Wait, the time starts at the end of the last slot.
-	// It is then at least Config.ReconnectGrace, so that a worker can reconnect.
+	// With Wait, the time starts with this event, or when the last slot of the type
+	// is removed; 0 = as long as the caller waits. Without Wait, the time starts
+	// when the last slot of the type is removed, and is at least
+	// Config.ReconnectGrace, so that a worker can reconnect.
 	CapacityWait time.Duration
 }
 
@@ -124,11 +126,12 @@ type Abandoned struct {
 	Job dispatcherd.JobID
 }
 
-// Notified reports that rows may have become pending. It is a hint.
+// Notified reports that rows may have become pending. This event is a hint and may
+// be lost.
 type Notified struct{}
 
 // Announced is like Notified, for a transaction that made exactly one row pending.
-// It names the row. It is a hint as well.
+// Announced names the row. It is a hint as well.
 type Announced struct {
 	Row contract.RowNotification
 }
@@ -168,8 +171,9 @@ type GateSet struct {
 }
 
 // Disowned reports that the lease of this dispatcher may have ended. Other
-// dispatchers may then have adopted its rows. The workers of this dispatcher are
-// told to stop, the attempts end as released, and no row is claimed until Owned.
+// dispatchers may then have adopted its rows. The Core tells the workers of
+// queued jobs to stop, ends these attempts as released, and claims no row until
+// Owned.
 type Disowned struct{}
 
 // Owned reports that the dispatcher has a valid lease again, the old one or a new
@@ -177,8 +181,9 @@ type Disowned struct{}
 type Owned struct{}
 
 // ClusterCapacity contains the slots of other dispatchers by type, and the shares
-// of the rows. Rarity includes these slots. A type that is not in Capacity has no
-// slot at other dispatchers. The Core keeps the maps.
+// of the rows. The score term rarity counts these slots, too. A type that is not in
+// Capacity has no slot at other dispatchers. The Core keeps the maps, so the sender
+// must not change them.
 type ClusterCapacity struct {
 	Capacity map[string]int
 	Shares   map[string]contract.Share // shares of this dispatcher; without an entry, the share of a type is everything
@@ -190,8 +195,8 @@ type Adopted struct {
 	Result  contract.AdoptResult
 }
 
-// Drained reports that the dispatcher is about to stop. The dispatcher starts no
-// more jobs. Running jobs continue. Claims that are not sent are dropped.
+// Drained reports that the dispatcher is about to stop. The Core starts no more
+// jobs and drops claims that are not sent. Running jobs continue.
 type Drained struct{}
 
 // Interrupted reports the end of the grace period after Drained. The running jobs
@@ -199,16 +204,16 @@ type Drained struct{}
 type Interrupted struct{}
 
 // HandedOver reports the end of the grace period after Drained. The running jobs
-// stay with their workers, which will offer them to the next dispatcher. Results
-// are accepted until the session of a job ends. Afterwards the row of the job is
-// not changed. Requests have no row and are answered.
+// stay with their workers, which will offer them to the next dispatcher. The
+// Core accepts results until the session of a job ends. Afterwards it does not
+// change the row of the job. Requests have no row, so they are answered at once.
 type HandedOver struct{}
 
 // Tick reports that time has passed; see Core.NextWake.
 type Tick struct{}
 
-// Together contains several events at one instant. Decisions are made after the
-// last event. With Hold no decision is made.
+// Together contains several events at one instant. The Core decides after the
+// last event. With Hold it makes no decision.
 type Together struct {
 	Events []Event
 	Hold   bool

@@ -55,10 +55,10 @@ const (
 	OnClaim                 // the claim is sent
 	OnSlotLost              // the slot is gone
 	OnPreempt               // the slot was given to a job with a higher score
-	OnGiveUp                // the row does not become ours
+	OnGiveUp                // the row does not become this dispatcher's
 	OnUnknown               // the claim's outcome is unknown
 	OnWin                   // the claim won the row
-	OnUnwanted              // the row is ours, but the job must not run
+	OnUnwanted              // the row belongs to this dispatcher, but the job must not run
 	OnAssign                // a claimed job was given a slot
 	OnStop                  // the job must stop
 	OnRevoke                // the lease may have ended
@@ -210,8 +210,8 @@ func Next(s State, ev Event) (State, Actions) {
 	return t.next, t.do
 }
 
-// ClaimPending reports whether the claim of the job is not decided. It is then not
-// known that the row belongs to this dispatcher.
+// ClaimPending reports whether the claim of the job is undecided. In this case the
+// Core does not know whether the row belongs to this dispatcher.
 func (s State) ClaimPending() bool { return s >= Reserved && s <= Unresolved }
 
 // Executing reports whether a worker executes the job or may execute it.

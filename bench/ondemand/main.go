@@ -8,23 +8,23 @@
 // block by block, because the speed of the machine varies. Then callers ask
 // dispatcherd while a backlog of jobs keeps every slot busy.
 //
-// The last line is for machines:
+// The last line is for programs:
 //
 //	ondemand: p50_us=… p99_us=… gap_p50_us=… nats_p50_us=… nats_gap_p50_us=… gearman_p50_us=… ratio_nats=… gap_ratio_nats=… http_p50_us=…
 //
 // p50, p99 and gap_p50 are those of package client on the daemon's Unix socket,
 // http is a bare HTTP request on that socket. NATS and Gearman are reached over
-// TCP on the loopback interface, as they come.
+// TCP on the loopback interface, which is their usual transport.
 //
 // # Coordinated omission
 //
-// A caller that waits for an answer sends nothing meanwhile, so a stall counts
-// once although it would have affected every request sent while it lasted. Each
-// sample that took longer than the median is therefore counted again for each
-// request that a steady caller, one a median, would have sent during it, with
-// the part of the stall that this request would have met (sample − median,
-// sample − 2 medians, …). Quantiles of requests sent back to back are taken after this
-// correction.
+// A caller that waits for an answer sends nothing meanwhile. So a stall counts once,
+// although it would have delayed every request that was sent during the stall. The
+// correction assumes a steady caller, which sends one request per median. For each
+// sample above the median, the correction adds one sample for each request that the
+// steady caller would have sent during the stall. An added sample is the part of the
+// stall that its request would have met (sample − median, sample − 2 medians, …).
+// Quantiles of requests sent back to back are computed after this correction.
 package main
 
 import (

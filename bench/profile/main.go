@@ -1,7 +1,8 @@
-// Command profile says where the time of a job goes: it drains a table as the
-// command peers does, and reports the processor time of every part, what
-// Postgres says of the statements, how much log was written, and, where perf
-// is installed and permitted, the hottest functions of each process.
+// Command profile shows which parts use the processor time of a job. It
+// drains a table like the command peers. It reports the processor time of
+// every part, the statistics of Postgres about the statements, and the amount
+// of written log. If perf is installed and permitted, it also reports the
+// hottest functions of each process.
 //
 //	go run ./profile [-n 500000] [-slots 1000] [-types 1] [-perf] [-daemon FILE] [-worker FILE] [-- FLAGS-OF-SERVE…]
 package main

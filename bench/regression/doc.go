@@ -9,7 +9,7 @@
 // begins. Both use one Postgres and a fresh database for each run. The end of a
 // run is read from the table, so that the two sides need no metric in common.
 //
-// The last line is for machines:
+// The last line is for programs:
 //
 //	noop: rate=… base=… ratio=… copy_ratio=… spread=…
 //

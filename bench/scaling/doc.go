@@ -1,11 +1,11 @@
-// Command scaling draws how dispatcherd behaves as something grows.
+// Command scaling measures dispatcherd while one quantity grows, and draws
+// the curves.
 //
 //	go run ./scaling [-short] [-daemon FILE] [-against FILE] [-dispatchers N,N] backlog|slots|types|dispatchers|snapshot|cpu|all
 //
-// Each curve writes its figures to results/NAME.json and its picture to
-// ../docs/bench/NAME.svg. Unless a curve says otherwise there are four worker
-// processes with 250 slots each, jobs that do nothing, and a producer that
-// keeps the backlog up by COPY on the same two cores; the sizes take turns. So the rates lie below
-// those of a plain drain (command peers). Several dispatchers have no producer,
-// see dispatchers.go.
+// Each curve writes its figures to results/NAME.json and its picture to ../docs/bench/NAME.svg.
+// Unless a curve says otherwise, there are four worker processes with 250 slots each, and the jobs
+// do nothing. A producer keeps the backlog constant by COPY on the same two cores. So the rates
+// are lower than those of a drain without a producer (command peers). The sizes of a curve take
+// turns. Runs with several dispatchers have no producer; see dispatchers.go.
 package main

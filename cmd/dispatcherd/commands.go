@@ -12,9 +12,9 @@ import (
 // in which help shows them. To add a command, append its constructor here. Commands of other
 // packages get an invocation, not the app.
 //
-// A constructor must not set PersistentPreRun hooks (the root's hook resolves the
-// settings). It marks flags that belong to one invocation only, such as
-// --yes, with settings.OnlyOnCommandLine.
+// A constructor must not set PersistentPreRun hooks: cobra would call them
+// instead of the root's hook, which resolves the settings. It marks flags that
+// belong to one invocation only, such as --yes, with settings.OnlyOnCommandLine.
 var commands = []func(*app) *cobra.Command{
 	(*app).devCommand,
 	(*app).serveCommand,
@@ -28,7 +28,7 @@ var commands = []func(*app) *cobra.Command{
 	(*app).versionCommand,
 }
 
-// part is a constructor that does not need the app.
+// part adapts a constructor that does not need the app.
 func part(constructor func(*settings.Invocation) *cobra.Command) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command { return constructor(&a.Invocation) }
 }

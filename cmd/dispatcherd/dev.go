@@ -59,8 +59,8 @@ func (a *app) stateDir() (string, error) {
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// sayHowToConnect prints lines to paste into another terminal, in every log format and for every
-// working directory. An error of the output does not stop the daemon.
+// sayHowToConnect prints lines to paste into another terminal. Their paths are absolute, so they
+// work in every working directory. An error of the output does not stop the daemon.
 func (a *app) sayHowToConnect(cfg *daemon.Config) {
 	fmt.Fprintf(a.Out, "export DATABASE_URL=%s\nexport DISPATCHERD_WORKER_SOCKET=%s\nexport DISPATCHERD_API_SOCKET=%s\n",
 		quoted(cfg.DSN), quoted(absolute(cfg.WorkerSocket)), quoted(absolute(cfg.APISocket)))
@@ -77,7 +77,8 @@ func absolute(path string) string {
 // quoted quotes a text for a shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// dev runs server and daemon until the context ends or one of them does.
+// dev runs the server and the daemon until the context, the server or the
+// daemon ends.
 func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err error) {
 	cfg, err := f.config()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // by name. With it the linker keeps every exported method of every linked type, and the
 // binary is an eighth larger.
 
-// help shows the help of a command. For an unknown command cobra calls it with the nearest
-// group; then it shows nothing.
+// help shows the help of a command. For an unknown command cobra calls help with the
+// nearest group. Then help shows nothing and returns an error.
 func (a *app) help(cmd *cobra.Command) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 		return settings.UnknownCommand(cmd, words[0])

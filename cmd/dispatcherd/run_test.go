@@ -32,8 +32,8 @@ type outcome struct {
 	out, err string
 }
 
-// runs executes the invocation in process. Its environment is that of the
-// invocation, except for the variables that pgx reads itself.
+// runs executes the invocation in process. It uses the environment of the
+// invocation. Only pgx reads some variables of the test process.
 func (i invocation) runs(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -17,8 +17,9 @@ type timeoutFlags map[string]time.Duration
 // maxTimeouts bounds how many types may have a limit.
 const maxTimeouts = 10_000
 
-// Set adds entries such as pdf=30s. Commas separate entries; if the text has a line break,
-// only line breaks do, because names of types may contain any other character.
+// Set adds entries such as pdf=30s. Commas separate entries. If the text contains a line
+// break, only line breaks separate entries, because the name of a type may contain any
+// other character.
 func (f *timeoutFlags) Set(text string) error {
 	if *f == nil {
 		*f = timeoutFlags{}

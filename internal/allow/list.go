@@ -1,4 +1,4 @@
-// Package allow contains which users of the machine may serve which types (--allow).
+// Package allow decides which users of the machine may serve which types (--allow).
 package allow
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// List contains which users may serve which types. The zero value allows all users all types.
-// Only the listed users of a type may serve it.
+// List says which users may serve which types. Only the listed users of a listed type may
+// serve it. The zero value lists no type, so all users may serve all types.
 type List struct {
 	byType map[string]allowed
 }
@@ -24,7 +24,8 @@ type List struct {
 // anyOther is the entry for every type without an entry of its own.
 const anyOther = "*"
 
-// maxAllowed bounds the types and the users of one type that can be listed.
+// maxAllowed bounds the number of listed types, and the number of listed
+// users of one type.
 const maxAllowed = 10_000
 
 // allowed are the users of one type: uids, and effective gids.
@@ -32,8 +33,9 @@ type allowed struct {
 	uids, gids []int
 }
 
-// Set adds entries such as pdf=1001,@50. Semicolons separate entries; if the text has a line
-// break, only line breaks do, because names of types may contain any other character.
+// Set adds entries such as pdf=1001,@50. Semicolons separate entries. If the text contains a
+// line break, only line breaks separate entries, because the name of a type may contain any
+// other character.
 func (l *List) Set(text string) error {
 	separator := ";"
 	if strings.Contains(text, "\n") {
@@ -146,7 +148,8 @@ func (l *List) Objection(p workerproto.Peer, typ string) string {
 		"or add the uid to --allow (table [allow]) of the dispatcher and restart it", p.UID, p.GID, typ)
 }
 
-// Check returns an error for lists that cannot contain any user.
+// Check returns an error if types are listed on a system that does not report
+// the user of a connection.
 func (l *List) Check() error {
 	if len(l.byType) > 0 && runtime.GOOS != "linux" {
 		return errors.New("--allow needs the user of each connection, which only Linux reports")

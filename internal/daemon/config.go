@@ -37,7 +37,7 @@ type Config struct {
 	Keep         claim.Retention // how long final rows are kept
 	Lease        time.Duration   // how long a heartbeat is valid
 	Heartbeat    time.Duration   // between two heartbeats
-	Grace        time.Duration   // from the begin of a stop until running jobs are released
+	Grace        time.Duration   // from the start of a stop until running jobs are released
 	AsyncClaims  bool
 	Memory       int                     // soft limit in bytes; 0 = none
 	Listen       bool                    // use NOTIFY

@@ -25,8 +25,8 @@ type hostLock struct {
 }
 
 // lockOf returns the lock of the worker socket. For a socket of the service manager, it
-// creates the lock. Without the right to create a lock there is none. Then only the end
-// of its lease shows that a dispatcher is dead.
+// creates the lock. If this process may not create the lock, it runs without one. Then
+// only the end of its lease shows that this dispatcher is dead.
 func lockOf(path string, l net.Listener) (*hostLock, error) {
 	h := &hostLock{}
 	_, _ = rand.Read(h.me[:]) // never fails

@@ -106,7 +106,7 @@ func (l *Log) read(to []Entry, at, end uint64) ([]Entry, uint64) {
 }
 
 // Find returns the latest placement of a job, and the latest end of one of its
-// attempts. Both are nil if the log holds neither.
+// attempts. An entry that the log does not hold is nil.
 func (l *Log) Find(id dispatcherd.JobID) (placed, ended *Entry) {
 	l.Each(func(e *Entry) bool {
 		if e.Job != id {

@@ -42,7 +42,8 @@ func chooseOwner(data string) (owner, error) {
 		"add one, or run as another user")
 }
 
-// credential returns the credential of child processes; nil means that of the caller.
+// credential returns the credential of child processes; nil means the credential of
+// the caller.
 func (o owner) credential() *syscall.Credential {
 	if !o.drop {
 		return nil

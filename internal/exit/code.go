@@ -127,7 +127,7 @@ func Once(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// WhatBecameOfIt lists what may have happened to a job with an id.
+// WhatBecameOfIt says why there may be no job with an id.
 const WhatBecameOfIt = "it was never inserted, or it was removed (--keep-done and --keep-failed of serve)"
 
 // Explain returns the message of an error, with the next step where it is known.

@@ -9,13 +9,13 @@
 // The name of a file is the boot id of the host, the device and the inode. Predecessor
 // ignores a record with another name. The names differ if
 //
-//   - the file was copied, to another directory or to another host: another inode, device
-//     or boot id. The process that wrote the record may live and hold the lock of the
+//   - the file was copied to another directory or host. The inode, the device or the boot
+//     id differs. The process that wrote the record may be alive and hold the lock of the
 //     original;
-//   - the file is on a shared file system and another host wrote the record: another boot
-//     id. Locks of other hosts may not be visible;
-//   - the host was restarted: another boot id. The process is dead, but the lease of its
-//     dispatcher ends soon enough.
+//   - the file is on a shared file system and another host wrote the record. The boot id
+//     differs. The locks of the other host may not be visible here;
+//   - the host was restarted. The boot id differs. The process is dead, but the lease of
+//     its dispatcher ends soon enough.
 //
 // Containers and network namespaces of one host share the kernel, its locks and its boot
 // id, so they need no special treatment.

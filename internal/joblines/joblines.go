@@ -21,8 +21,8 @@ import (
 
 var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms"}
 
-// MaxLine bounds one line of a command's input, in bytes. A dispatcher has
-// --max-payload for what callers send.
+// MaxLine bounds one line of a command's input, in bytes. For the input of
+// callers, --max-payload of the dispatcher applies instead.
 const MaxLine = 16 << 20
 
 // The table takes no run_at outside [earliestRun, latestRun).

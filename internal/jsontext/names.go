@@ -13,8 +13,9 @@ const maxNames = 64
 // given twice. It ignores nested objects. encoding/json accepts such objects: it
 // ignores case, and takes the last of several members.
 //
-// The object must be valid JSON or null, so it is decoded before. No name may
-// contain an escape. The error contains no value and can be shown to a caller.
+// The object must be valid JSON or null, so the caller decodes it first. A
+// name with an escape is rejected. The error contains no value and can be
+// shown to a caller.
 func CheckNames(object []byte, names []string) error {
 	var given [maxNames]bool // by index in names
 	s := NewScanner(object)
@@ -22,7 +23,7 @@ func CheckNames(object []byte, names []string) error {
 		name, _ := s.rawName()
 		s.Skip()
 		if s.Malformed() {
-			return nil // nested too deep, which is checked for payloads
+			return nil // nested too deep, which CheckPayload reports
 		}
 		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
 		switch {

@@ -47,10 +47,11 @@ func check(raw []byte, rules rules) error {
 	return errors.New("it contains " + s.fault.What)
 }
 
-// CheckStored reports whether a payload that Postgres stored as jsonb can be
-// sent to a worker. It runs for every job that is sent, so it scans the text only
-// if the text may exceed a limit. A number longer than MaxNumber contains one of
-// the bytes that it samples. Nesting deeper than MaxDepth needs more brackets.
+// CheckStored reports whether a payload that Postgres stored as jsonb can be sent
+// to a worker. It runs for every job that is sent, so it scans the text only if
+// the text may exceed a limit. It samples every MaxNumber-th byte, so a longer
+// number contains a sampled byte. Nesting deeper than MaxDepth needs more than
+// MaxDepth opening brackets.
 func CheckStored(raw []byte) error {
 	suspect := bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) > MaxDepth
 	for at := MaxNumber - 1; at < len(raw) && !suspect; at += MaxNumber {
@@ -62,7 +63,8 @@ func CheckStored(raw []byte) error {
 	return nil
 }
 
-// checkNumber checks the length of a number whose exponent has that many digits.
+// checkNumber checks the length of a number. exponentDigits is the number of
+// digits of its exponent.
 func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
 	switch {
 	case s.rules == sendable:
@@ -74,8 +76,8 @@ func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
 	}
 }
 
-// writtenOut returns the number of characters that jsonb needs for a number. It
-// writes no exponent, and as many digits after the point as were given.
+// writtenOut returns the number of characters that jsonb needs for a number.
+// jsonb writes no exponent, and keeps all given digits after the point.
 func writtenOut(number []byte) int {
 	d := readDecimal(number)
 	if !d.hasExponent && len(number) <= MaxNumber {

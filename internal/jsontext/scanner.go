@@ -1,8 +1,9 @@
 package jsontext
 
-// Fault is what is wrong with a value. The zero value means nothing.
+// Fault is what is wrong with a value. The zero value means that nothing is
+// wrong.
 type Fault struct {
-	What      string // for people; never a part of the text
+	What      string // for people; contains no part of the text
 	Malformed bool   // the text is not JSON, or nested too deep; otherwise Postgres or a worker rejects it
 }
 

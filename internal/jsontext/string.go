@@ -70,8 +70,9 @@ func (s *Scanner) quoted() (escaped bool) {
 	}
 }
 
-// escape reads one escape sequence. Postgres rejects NUL and half surrogate
-// pairs, and with them the statement that finishes a whole batch of jobs.
+// escape reads one escape sequence. Postgres rejects a statement with NUL or
+// half a surrogate pair. One such value would block the finish of a whole
+// batch of jobs.
 func (s *Scanner) escape() {
 	if s.at+1 >= len(s.text) {
 		s.Fail(malformedEscape)

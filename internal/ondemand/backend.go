@@ -65,7 +65,7 @@ type Request struct {
 // Report is one report of a worker about a running request.
 type Report struct {
 	Attempt dispatcherd.Attempt
-	Partial bool // Payload is a part of the output; otherwise the report is about progress
+	Partial bool // JSON is a part of the output; otherwise JSON is progress
 	JSON    []byte
 }
 

@@ -18,8 +18,8 @@ const noCapacity = "no slot supports the type, and none came in time"
 
 // callerWait is the capacity wait of one caller of a shared request.
 type callerWait struct {
-	limit time.Duration // 0 = none on arrival, later the dispatcher's default
-	since time.Time     // when the last slot was first found missing; zero = there was a slot at the last check
+	limit time.Duration // 0 = the caller named none, so the dispatcher's default applies
+	since time.Time     // when a check first found no slot; zero = the last check found one
 }
 
 // left returns the time until the next check; 0 = the wait is over.
@@ -54,7 +54,7 @@ func (f *Follower) waitForCapacity(ctx context.Context, limit time.Duration, fre
 	f.wait.limit = limit
 	f.checkIn = f.wait.left(f.s.backend, v.Job)
 	if limit == 0 && !f.wait.since.IsZero() {
-		return problem.NoSlot.Of("no slot supports the type; callers that wait for one go on")
+		return problem.NoSlot.Of("no slot supports the type; only callers with wait_for_worker continue to wait")
 	}
 	return nil
 }

@@ -16,7 +16,8 @@
 // # Expiry
 //
 // The core decides the deadline and the capacity wait of each request in memory that
-// has one caller. A row has no deadline in the core, and callers of a shared request
-// have deadlines of their own: expiry.go decides these, and capacity_wait.go decides
-// how long the callers of a shared request wait while no slot supports the type.
+// has one caller. A row has no deadline in the core, and each caller of a shared
+// request has its own deadline. expiry.go enforces these deadlines. capacity_wait.go
+// decides how long the callers of a shared request wait while no slot supports the
+// type.
 package ondemand

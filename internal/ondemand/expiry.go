@@ -7,9 +7,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// This file enforces the deadlines that the core does not know: those of rows, and those
-// of the callers of a shared request. A caller stops waiting at its own deadline. The
-// request ends when its last caller has left.
+// This file enforces the deadlines that the core does not know: the deadlines of rows,
+// and of the callers of a shared request. A caller stops waiting at its own deadline.
+// The request ends when its last caller has left.
 
 // deadlineOf returns the deadline of a caller of a shared request; zero = the core
 // enforces it.

@@ -159,8 +159,8 @@ func (f *Follower) Look(from int) View { return f.shared.look(from) }
 func (f *Follower) Answer(v *View) *Answer { return answerFor(v.answer, f.due) }
 
 // Wait waits until the request has changed since v was read, or until heartbeat
-// fires. If it returns an error, which is a problem, the caller must stop. When ctx
-// ends, the problem is CallerGone.
+// fires. A returned error is a problem (RFC 9457), and the caller must stop
+// waiting. When ctx ends, the problem is CallerGone.
 func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time) error {
 	if f.deadline == nil && !f.due.IsZero() {
 		f.deadline = time.NewTimer(time.Until(f.due))

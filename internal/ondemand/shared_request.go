@@ -47,7 +47,7 @@ type Shared struct {
 	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
-	laters   int        // of these, the ones that fetch the answer later, until the end
+	laters   int        // number of these callers that fetch the answer later; 0 after the end of the request
 	someLate bool       // a caller left after its deadline
 	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
 	endedAt  time.Time

@@ -1,14 +1,15 @@
 // Package pgtest gives every test a database of its own on one private
 // Postgres server per test binary.
 //
-// The server starts with the first test that asks, without fsync, on a Unix
-// socket. The schema is migrated once into a template, and a test's database is
-// a copy of it (some 30 ms). With DISPATCHERD_TEST_DATABASE_URL set, that server
-// is used instead: the user named there must be allowed to create databases.
+// The first test that needs a database starts the server, without fsync, on a
+// Unix socket. The migrations run once, in a template database. The database of
+// a test is a copy of the template, which takes about 30 ms. If
+// DISPATCHERD_TEST_DATABASE_URL is set, the tests use that server instead. Its
+// user must be allowed to create databases.
 //
-// A package that uses it ends its TestMain with os.Exit(pgtest.Main(m)), so that
-// the server is stopped and its files are removed; a test binary that is killed
-// takes its server down as well.
+// A package that uses pgtest ends its TestMain with os.Exit(pgtest.Main(m)),
+// which stops the server and removes its files. If a test binary is killed, its
+// server stops as well.
 package pgtest
 
 import (
@@ -37,7 +38,8 @@ var (
 	serial atomic.Int64
 )
 
-// server is where the databases are made. Its template is migrated on first use.
+// server creates the databases of the tests. Its template is migrated on first
+// use.
 type server struct {
 	url      func(database string) string
 	stop     func() error
@@ -139,7 +141,7 @@ func (s *server) create(t testing.TB, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("dispatcherd_test_%d_%d", os.Getpid(), serial.Add(1))
 	database := pgx.Identifier{name}.Sanitize()
-	mu.Lock() // a template may be copied by one at a time
+	mu.Lock() // Postgres copies a template for one session at a time
 	err := s.admin("CREATE DATABASE " + database + " TEMPLATE " + pgx.Identifier{template}.Sanitize())
 	mu.Unlock()
 	if err != nil {
@@ -153,7 +155,7 @@ func (s *server) create(t testing.TB, template string) string {
 	return s.url(name)
 }
 
-// admin runs one statement outside every test database.
+// admin runs one statement in the database postgres.
 func (s *server) admin(statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

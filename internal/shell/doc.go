@@ -10,6 +10,6 @@
 //     notifications.
 //   - Stop decides what comes next while the dispatcher stops.
 //
-// Time is a time.Duration since an arbitrary zero of the caller's monotonic clock. Several
-// goroutines must not call this package at once.
+// Time is a time.Duration since an arbitrary zero of the caller's monotonic clock.
+// Goroutines must not use the same Lease or Stop at the same time.
 package shell

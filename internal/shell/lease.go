@@ -10,7 +10,8 @@ import (
 // Lease decides until when this dispatcher can prove that the other dispatchers
 // consider it alive. It also decides when a heartbeat is sent. The lease begins
 // before the heartbeat is sent and ends when a fifth of its length is left.
-// Therefore an error of Lease can only stop this dispatcher too soon.
+// Therefore an inaccuracy can only stop this dispatcher too soon, never too
+// late.
 type Lease struct {
 	length   time.Duration
 	interval time.Duration // between two heartbeats
@@ -73,8 +74,9 @@ func (l *Lease) Claimed(now time.Duration, r contract.ClaimResult) contract.Clai
 	return r
 }
 
-// Adopted does the same as Claimed, for an adoption. An adoption with an unknown
-// outcome is repeated.
+// Adopted returns the result of an adoption. If the lease cannot be proved,
+// Adopted replaces a success by an unknown outcome, for the reason given at
+// Claimed. The Core then repeats the adoption.
 func (l *Lease) Adopted(now time.Duration, r contract.AdoptResult) contract.AdoptResult {
 	if r.Verdict == contract.OK && !l.Trusted(now) {
 		return contract.AdoptResult{Verdict: contract.Unknown}

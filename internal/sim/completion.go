@@ -1,8 +1,8 @@
 package sim
 
-// sampleGap is the time between two samples. The first sample comes later.
-// maxIdleTicks is how many timers without work a core may cause per sampleGap.
-// A core that spins causes one per millisecond.
+// sampleGap is the time between two samples. maxIdleTicks is how many timers
+// without work a core may cause per sampleGap. A core that spins causes one
+// per millisecond.
 const (
 	sampleGap    = second / 5
 	maxIdleTicks = 60
@@ -32,9 +32,9 @@ func (w *world) sample() {
 	w.sampledAt = w.now
 }
 
-// checkIdleSlots checks that no slot stays free while a job waits that it
-// supports. A slot may be free in one sample, between two jobs, but not in all
-// of them.
+// checkIdleSlots checks that no slot stays free while a job waits whose type
+// it supports. A slot may be free in one sample, between two jobs, but not in
+// every sample.
 func (w *world) checkIdleSlots(h *host) {
 	free := &w.judge.freeSince[h.id]
 	freeNow := [maxTypes]bool{}
@@ -71,7 +71,7 @@ func (w *world) checkWaiting(h *host, t int) {
 	}
 }
 
-// heal ends all faults. From here on every job must end.
+// heal ends all faults. Afterwards every job must end.
 func (w *world) heal() {
 	if w.has(Kill) { // this worker restarts in a world without further faults
 		w.workers[w.random.below(int64(len(w.workers)))].kill()
@@ -96,9 +96,9 @@ func (w *world) heal() {
 	}
 }
 
-// maxHealing is how long no row may end in a healed world with open rows. The
-// database clock may have gone back two minutes, so leases of dead dispatchers
-// and delayed rows may last that long.
+// maxHealing is the longest time without the end of a row in a healed world
+// that has open rows. The database clock may have gone back two minutes, so
+// leases of dead dispatchers and delayed rows may last that long.
 const maxHealing = 4 * 60 * second
 
 // complete reports whether everything has ended. It is a violation if that

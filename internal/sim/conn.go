@@ -68,7 +68,7 @@ type conn struct {
 	handshaking   bool              // the dispatcher has not decided the offers
 	afterWelcome  []frame           // frames to send after the welcome
 	ignoredCancel dispatcherd.JobID // the job that ignored its cancel, after the session ended
-	hangUpFor     dispatcherd.JobID // the same, before the connection closes
+	hangUpFor     dispatcherd.JobID // the job that ignored its cancel, before the connection closes
 }
 
 type end struct {
@@ -165,8 +165,8 @@ func (w *world) cutConn(c *conn) {
 	}
 }
 
-// readAtHost passes the frames of a worker to the shell. Hellos and the end of the
-// connection are the simulator's.
+// readAtHost passes the frames of a worker to the shell. The simulator itself
+// handles hellos and the end of the connection.
 func (w *world) readAtHost(c *conn) {
 	h := w.hosts[c.host]
 	if c.hostEnd.closed || c.hostIncarnation != h.incarnation {

@@ -29,7 +29,7 @@
 //     deadlines and disconnect.
 //   - Clocks: on each host and in the database they run fast or slow, and jump.
 //
-// All of it is one heap of tasks, ordered by time and then by insertion.
+// All of this is one heap of tasks, ordered by time and then by insertion.
 //
 // # What is checked
 //
@@ -45,10 +45,10 @@
 //   - At each release: the worker is not known to continue the attempt. Jobs
 //     that were handed over wait for the whole resume window and count no crash.
 //   - At a stop: the dispatcher waits for running jobs for the grace period.
-//   - At every CheckEvery steps: actor.Core.Check.
-//   - At samples: no slot stays free while a job waits that it supports, no core
-//     spins, each running row of a lost dispatcher is listed by a claim, and no
-//     placement overtakes a job beyond the overtaking window.
+//   - Every CheckEvery steps: actor.Core.Check.
+//   - At samples: no slot stays free while a job waits whose type it supports,
+//     no core spins, each running row of a lost dispatcher is listed by a claim,
+//     and no placement overtakes a job beyond the overtaking window.
 //   - At the end, without further faults: every job is final, every request is
 //     answered, and every slot is registered and free.
 //

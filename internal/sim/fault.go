@@ -94,8 +94,8 @@ type detachment struct {
 	shortGrace    bool   // the cancel grace is shorter than jobs are, so that sessions are ended
 }
 
-// pickDetachment draws from its own random source, so that a seed without
-// detached executions gives the same world as before.
+// pickDetachment uses its own random source. So the other properties of a
+// world do not depend on whether the world has detached executions.
 func (w *world) pickDetachment() {
 	c := &w.detach
 	c.random.pcg = *rand.NewPCG(w.opt.Seed, 0xca44)

@@ -7,7 +7,7 @@ import (
 
 // heartbeat sends a heartbeat.
 func (h *host) heartbeat() {
-	h.heartbeats++ // one that is planned is void
+	h.heartbeats++ // makes a planned heartbeat void
 	h.beating, h.adopted = true, false
 	i, s := h.world.statement(opHeartbeat, h)
 	s.capacity = h.lease.BeginHeartbeat(h.time(), h.core)
@@ -27,7 +27,8 @@ func (h *host) heartbeatDone(s *statement) {
 	h.planHeartbeat()
 }
 
-// planHeartbeat plans the next heartbeat after one or a Join has ended.
+// planHeartbeat plans the next heartbeat after a heartbeat or a Join has
+// ended.
 func (h *host) planHeartbeat() {
 	h.beating = false
 	if h.adopted {

@@ -222,8 +222,9 @@ func (h *host) known() moment {
 	return h.world.now - moment((took + age).Microseconds())
 }
 
-// window checks that no job that arrived more than W after a waiting job
-// overtakes it on a slot that supports both, if the dispatcher knows of it.
+// window checks the overtaking window. If a dispatcher knows a waiting job, a
+// job that arrived more than W later must not overtake it on a slot that
+// supports both.
 func (j *judge) window(w *world, h *host, e *effect.Send, arrival int64) {
 	set := int16(-1)
 	for _, o := range w.conns[e.Session-1].slots {

@@ -31,9 +31,9 @@ func (j *judge) handsOver(w *world, run int32) {
 	}
 }
 
-// declaredLost checks that handed-over rows wait for the whole window. If the
-// database clock goes back, a late heartbeat restarts the window by a clock
-// that shows less. In that case the true time counts.
+// declaredLost checks that handed-over rows wait for the whole window. After
+// a jump back of the database clock, a late heartbeat restarts the window by
+// this clock. So the end of the window in true time is sufficient.
 func (j *judge) declaredLost(w *world, run int32) {
 	if until, left := j.handOvers[run]; left && until.until > w.dbNow() && until.end > w.now {
 		w.violate("run %d is declared lost %v before the end of its hand-over", run, (until.end - w.now).duration())
@@ -59,8 +59,9 @@ func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *claimfake.Row, s *
 	}
 }
 
-// lateAdoption checks that a dispatcher does not adopt a job from another one
-// to which the worker has since returned with a later generation.
+// lateAdoption checks an adoption after the worker has returned to the former
+// dispatcher. If the worker returned with a later generation, the adoption
+// must not succeed.
 func (j *judge) lateAdoption(w *world, p *contract.ResumeOffer, r *claimfake.Row, s *claimfake.Statement) {
 	heir := w.hostOf(s.Dispatcher())
 	for at := w.job(p.ID).execution; at != 0; at = w.executions.all[at-1].next {
@@ -128,10 +129,10 @@ func (j *judge) releasedRunning(w *world, f *contract.Finish, s *claimfake.State
 	}
 }
 
-// mayRelease reports whether a dispatcher may release an execution: the
-// connection on which it was sent or resumed broke. After closing a connection
-// itself, because of another job or before deciding the offers, the dispatcher
-// must wait for the resume window.
+// mayRelease reports whether a dispatcher may release an execution, because
+// the connection on which the job was sent or resumed broke. If the dispatcher
+// itself closed the connection, because of another job or before it decided
+// the offers, it must wait for the resume window.
 func (w *world) mayRelease(h *host, e *execution) bool {
 	c := w.conns[e.conn]
 	for _, o := range []*conn{c, w.conns[max(e.brokenConn, 1)-1]} {

@@ -141,8 +141,8 @@ func (h *host) departed(s *statement) {
 const maxHangUpDelay = 50 * millisecond
 
 // hangUpSession handles a HangUp effect for a job. Until the connection closes,
-// the worker does not know of it, and its frames are still read. The delay is a
-// hash and draws no random number.
+// the worker does not know about the end of its session, and the host still
+// reads its frames. The delay is a hash, so it draws no random number.
 func (h *host) hangUpSession(c *conn, job dispatcherd.JobID) {
 	w := h.world
 	c.hangUpFor = job

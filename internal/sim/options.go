@@ -29,9 +29,8 @@ const (
 	All         Faults = 1<<(iota-1) - 1
 )
 
-// detachFaults are the faults that concern detached executions. They use a
-// random source of their own, so that a seed without them gives the same world
-// as before.
+// detachFaults are the faults that concern detached executions. They use their
+// own random source; see pickDetachment.
 const detachFaults = Resume | HandOver
 
 // A Break removes one safeguard, as a negative control of the checks.

@@ -31,10 +31,10 @@ func runWorlds(t *testing.T, faults Faults, worlds int, change func(*world)) Sta
 	return sum
 }
 
-// A rescuer that compares only the id overwrites a job that completes between
-// its read and its write. Here the release of a lost dispatcher's jobs and late
-// finishes of that dispatcher concern the same rows, and one of them changes
-// nothing.
+// In other queues, a recovery that compares only the id overwrites a job that
+// ends between the read and the write of the recovery. Here a heartbeat
+// releases the jobs of a lost dispatcher while late finishes of that dispatcher
+// arrive for the same rows. One of the two changes nothing.
 func TestPeer_B01_ReleaseRacesWithCompletion(t *testing.T) {
 	s := runWorlds(t, Stop|Slow, 12, func(w *world) { w.scale.faultGap = second / 10 })
 	require.Positive(t, s.TakenOver)

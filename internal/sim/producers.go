@@ -9,8 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 )
 
-// A batch is an insert that has not committed. Its ids, and its run_at unless
-// the producer chose it, are from its start.
+// A batch is an insert that has not committed. Its ids are drawn when the
+// insert starts. run_at is the time of that start, unless the producer chose
+// another time.
 type batch struct {
 	first    dispatcherd.JobID
 	count    int

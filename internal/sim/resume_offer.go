@@ -10,7 +10,7 @@ type resumeOffer struct {
 	job       dispatcherd.JobID
 	attempt   dispatcherd.Attempt
 	from      contract.Fingerprint // fingerprint of the session in which the job was sent
-	to        contract.Fingerprint // the same with the generation of the offer
+	to        contract.Fingerprint // from, with the generation of the offer
 	execution int32                // -1 = another worker's
 	binding   uint32
 	slot      announcedSlot

@@ -52,9 +52,9 @@ func TestAdoptionWithAllFaults(t *testing.T) {
 }
 
 // A dispatcher that was suspended reads the frames of several connections of
-// one worker in any order. In these worlds the oldest resume offer arrived last
-// and moved the execution to a dead connection: its slot leaked, and the job
-// ran again.
+// one worker in any order. In these worlds the oldest resume offer arrives
+// last. It must not move the execution to a dead connection: the slot would
+// leak, and the job would run again.
 func TestResumeOffersArriveOutOfOrder(t *testing.T) {
 	for _, seed := range []uint64{43, 170} {
 		o := Options{Seed: seed, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}

@@ -218,7 +218,7 @@ func (w *world) proceed(i int32, gen uint32) {
 	if s.gen != gen || s.serverDone || !s.begun && !w.arrive(i) {
 		return
 	}
-	if s.fetch != nil && (s.clientDone || s.answered) { // the client no longer waits, and the request is the Core's again
+	if s.fetch != nil && (s.clientDone || s.answered) { // the client no longer waits, and the Core may reuse the request
 		w.finished(i, contract.OK)
 		return
 	}

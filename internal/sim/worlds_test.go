@@ -105,7 +105,8 @@ func TestWorlds(t *testing.T) {
 }
 
 // TestSeedsOfPastFailures runs the worlds that once failed. A line of
-// testdata/seeds.txt is a seed, its steps and what it found.
+// testdata/seeds.txt contains a seed, its steps, and the defect that it
+// found.
 func TestSeedsOfPastFailures(t *testing.T) {
 	f, err := os.Open("testdata/seeds.txt")
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func (b Backoff) Delay(n int, rng *rand.Rand) time.Duration {
 	return time.Duration(half+rng.Int64N(half+1)) * time.Millisecond
 }
 
-// Validate returns an error that contains name if the values cannot work.
+// Validate returns an error that contains name if a value is not allowed.
 func (b Backoff) Validate(name string) error {
 	if b.Base < time.Millisecond || b.Max < b.Base || b.Max > 24*time.Hour {
 		return fmt.Errorf("%s-base is %v and %s-max %v, must be 1ms ≤ base ≤ max ≤ 24h", name, b.Base, name, b.Max)

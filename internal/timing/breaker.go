@@ -39,12 +39,13 @@ func (b *Breaker) Wake(now Instant) Instant {
 	return Never
 }
 
-// recentFailure is how long, in milliseconds after the retry was due, a failure
-// counts as the present state if no statement of the kind has been sent since.
+// recentFailure is a time in milliseconds, counted from the instant at which
+// the retry was due. During this time a failure counts as the current state,
+// even if no statement of the kind has been sent since.
 const recentFailure = 60_000
 
-// Failing reports whether the last statement of the kind failed, recently enough to
-// say something about the present.
+// Failing reports whether the last statement of the kind failed, and the failure is
+// recent.
 func (b *Breaker) Failing(now Instant) bool {
 	return b.failures > 0 && now < b.retryAt+recentFailure
 }

@@ -5,16 +5,16 @@ import "fmt"
 // FactKind says what a Fact reports.
 type FactKind uint8
 
-// The facts, named from the dispatcher's point of view and told in the order
-// in which it came to know or decided them.
+// The kinds of facts. An Auditor gets the facts in the order in which the
+// dispatcher learned or decided them.
 const (
 	JobSubmitted   FactKind = iota // Job with Types[0] waits
 	SlotRegistered                 // Slot supports Types and is free, or busy if a job was placed on it before
-	SlotDrained                    // Slot takes no more
-	SlotGone                       // Slot is gone with what ran on it; its jobs wait again
-	JobPlaced                      // Job was given Slot: reserved, claimed or sent, whichever the teller sees first
-	SlotFreed                      // Slot gave Job back; the job waits again unless JobEnded says otherwise
-	JobEnded                       // Job is over for good
+	SlotDrained                    // Slot takes no more jobs
+	SlotGone                       // Slot is removed; the jobs that ran on it wait again
+	JobPlaced                      // Job was placed on Slot: reserved, claimed or sent, whichever the observer sees first
+	SlotFreed                      // Job left Slot; the job waits again unless JobEnded follows
+	JobEnded                       // Job has ended permanently
 )
 
 // Fact is one thing that happened to a job, to a slot, or to both.
@@ -22,16 +22,16 @@ type Fact struct {
 	Kind  FactKind
 	Slot  int64
 	Job   int64
-	Types []string // SlotRegistered: what it supports; JobSubmitted: the one type
+	Types []string // SlotRegistered: the types of the slot; JobSubmitted: the type of the job
 }
 
-// Findings counts what must never happen.
+// Findings counts the placements and the violations of a run.
 type Findings struct {
-	Placements         int `json:"placements"`          // decisions looked at
-	Misplaced          int `json:"misplaced"`           // used a versatile slot while a more specialised compatible one was free
-	AffinityViolations int `json:"affinity_violations"` // used a slot that does not support the job's type
-	DoublePlacements   int `json:"double_placements"`   // a job that was already somewhere, or a slot that was not free to take one
-	Lost               int `json:"lost"`                // submitted and not ended
+	Placements         int `json:"placements"`          // placements that were checked
+	Misplaced          int `json:"misplaced"`           // placements on a slot although a compatible slot with fewer types was free
+	AffinityViolations int `json:"affinity_violations"` // placements on a slot that does not support the type of the job
+	DoublePlacements   int `json:"double_placements"`   // placements of a job that was on a slot, or on a slot that was busy or draining
+	Lost               int `json:"lost"`                // jobs that were submitted and have not ended
 }
 
 // Clean reports whether nothing was found.
@@ -39,12 +39,13 @@ func (f Findings) Clean() bool {
 	return f.Misplaced == 0 && f.AffinityViolations == 0 && f.DoublePlacements == 0 && f.Lost == 0
 }
 
-// Auditor judges a run from the facts alone. It looks at every slot for every
-// placement and knows nothing of classes or indexes, because it is there to
-// disagree with code that does. Not for concurrent use.
+// Auditor checks a run from the facts alone. For each placement it examines
+// every slot. It uses neither classes nor indexes, so that it does not share
+// a defect with the code that it checks. Only one goroutine at a time may use
+// it.
 type Auditor struct {
 	slots    map[int64]*auditedSlot
-	waiting  map[int64]string // submitted and not ended → type
+	waiting  map[int64]string // jobs that were submitted and have not ended → type
 	places   map[int64]int64  // job → slot it is on
 	findings Findings
 	examples []string
@@ -53,18 +54,18 @@ type Auditor struct {
 type auditedSlot struct {
 	types    map[string]bool
 	draining bool
-	jobs     int // placed on it and not given back; more than one is a finding
+	jobs     int // jobs on it; more than one is a finding
 }
 
-// maxExamples bounds the sentences an Auditor keeps.
+// maxExamples bounds the examples that an Auditor keeps.
 const maxExamples = 20
 
-// NewAuditor returns an Auditor that has seen nothing yet.
+// NewAuditor returns an Auditor without facts.
 func NewAuditor() *Auditor {
 	return &Auditor{slots: map[int64]*auditedSlot{}, waiting: map[int64]string{}, places: map[int64]int64{}}
 }
 
-// Observe takes the next fact.
+// Observe processes the next fact.
 func (a *Auditor) Observe(f Fact) {
 	switch f.Kind {
 	case JobSubmitted:
@@ -130,8 +131,8 @@ func (a *Auditor) place(f Fact) {
 	slot.jobs++
 }
 
-// free ignores what a slot says about a job that is no longer on it: a late
-// release changes nothing.
+// free removes a job from its slot. It ignores a late release: the job is no
+// longer on the slot.
 func (a *Auditor) free(f Fact) {
 	if on, placed := a.places[f.Job]; !placed || on != f.Slot {
 		return
@@ -150,13 +151,13 @@ func (a *Auditor) note(format string, args ...any) {
 	}
 }
 
-// Findings returns the counts so far. Lost is what has been submitted and has
-// not ended, so it means something only when everything should have.
+// Findings returns the counts so far. Lost is meaningful only at the end of a
+// run, when every job should have ended.
 func (a *Auditor) Findings() Findings {
 	f := a.findings
 	f.Lost = len(a.waiting)
 	return f
 }
 
-// Examples returns the first findings in words, at most twenty.
+// Examples describes the first findings, at most twenty.
 func (a *Auditor) Examples() []string { return a.examples }

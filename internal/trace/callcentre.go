@@ -2,12 +2,12 @@ package trace
 
 // The figures in this file were measured on the January 1999 records of the
 // "Anonymous Bank" call centre (Guedj and Mandelbaum, Technion); docs/traces.md
-// says which column became which figure. None of its records is here.
+// says which column became which figure. The code contains none of the records.
 
-// service is what the generated call centre knows of one type of work.
+// service describes one type of work of the generated call centre.
 type service struct {
 	name   string
-	calls  int64     // share of the calls that people make, in ten-thousandths
+	calls  int64     // share of all calls, in ten-thousandths
 	urgent int64     // share of priority 7 instead of 3 among its calls, in thousandths
 	batch  int64     // share of the batch stream, in thousandths; invented
 	length quantiles // of one call, seconds
@@ -40,7 +40,8 @@ const callback = "callback"
 // in the morning to midnight, in thousandths.
 var arrivalsPerHour = []int64{28, 74, 77, 84, 77, 73, 66, 71, 70, 75, 60, 48, 52, 42, 37, 35, 30}
 
-// skillSets are the abilities of the 27 agents and how many have each.
+// skillSets are the sets of types of the 27 measured agents, and how many
+// agents have each set.
 var skillSets = []struct {
 	agents int
 	types  []string

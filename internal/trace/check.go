@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Check reports why a trace with well-formed lines cannot be played: it has no jobs
-// or no slots, the events of a slot do not alternate, a session is empty, or a job
-// can never run because every slot of its type has gone offline for ever before it
-// arrives.
+// Check returns an error if a trace with well-formed lines cannot be played. The
+// causes are: there are no jobs or no slots; the events of a slot do not alternate;
+// a session is empty; a job can never run, because the last slot of its type goes
+// offline before the job arrives.
 func (t *Trace) Check() error {
 	switch {
 	case len(t.Slots) == 0:
@@ -38,7 +38,8 @@ func (t *Trace) checkSessions() error {
 	return nil
 }
 
-// checkCover reports a job whose type no slot supports at its arrival or later.
+// checkCover returns an error if no slot supports the type of a job at the
+// arrival of the job or later.
 func (t *Trace) checkCover() error {
 	offlineAt := map[int64]int64{} // slot → time at which it finally goes offline
 	for _, s := range t.Slots {

@@ -7,11 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Compress returns the weights under which a replay at a speed decides as the
-// given ones do in the trace's own time: everything per second is multiplied,
-// so that 64 s of the trace stay worth a unit of priority, and the cap is
-// divided, to a whole millisecond. Speed is at least 1. The error says that the
-// weights would leave their range.
+// Compress returns weights for a replay that is speed times as fast as the
+// trace. With these weights, the replay makes the decisions that w makes in the
+// trace's own time. Compress multiplies points per second by the speed, so that
+// a unit of priority remains worth 64 s of the trace. It divides the age cap by
+// the speed, rounded to a millisecond. speed must be at least 1. Compress
+// returns an error if a weight leaves its range.
 func Compress(w scoring.Weights, speed float64) (scoring.Weights, error) {
 	c := w
 	c.Ageing = int64(float64(w.Ageing)*speed + 0.5)

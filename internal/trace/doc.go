@@ -1,37 +1,35 @@
 // Package trace reads, writes, generates and judges recorded workloads: jobs
-// with their arrival and length of service, slots with their abilities, and
-// the hours at which slots come online and leave.
+// with their arrivals and durations, slots with their types, and the times at
+// which slots go online and offline.
 //
 // # Time
 //
-// A trace counts from its own start, in whole milliseconds. A replay may run
-// Speed times faster than the trace; everything in this package speaks of the
-// trace's own time, so a wait measured on a compressed clock is multiplied
-// back before it arrives here.
+// The times of a trace are whole milliseconds since its start. A replay may
+// be faster than the trace. This package uses only the trace's own time, so
+// the replay converts the times that it has measured.
 //
 // # The exact schedule
 //
-// What the rule of the article does with a trace is fixed to the millisecond
-// and to the slot:
+// The rules of article 1 determine the start of each job to the millisecond,
+// and its slot:
 //
 //  1. At one instant all drains, registrations, completions and arrivals are
 //     applied before any decision.
-//  2. Every waiting job is eligible whose type has a free registered slot; a
-//     blocked type never blocks another.
-//  3. The best score goes first; ties go to the earlier arrival, then to the
-//     smaller job id.
+//  2. A waiting job is eligible if a free registered slot supports its type.
+//     So a type without a free slot never blocks another type.
+//  3. The job with the highest score goes first; among equals, the job with
+//     the earlier arrival, then the job with the smaller id.
 //  4. The capacity in the score counts the registered slots that support the
 //     type, free or busy. A draining slot no longer counts.
-//  5. It takes the free compatible slot with the fewest types; ties go to the
-//     smallest slot id.
-//  6. A drained slot finishes its job and takes no more. A slot that
-//     registers again before that job has ended counts at once and is free
-//     when the job ends.
+//  5. The job gets the free compatible slot with the fewest types; among
+//     equals, the slot with the smallest id.
+//  6. A drained slot finishes its job and takes no more jobs. If the slot
+//     registers again before this job has ended, it counts as capacity at
+//     once and is free when the job ends.
 //
-// [Naive] carries this out by scoring every waiting job against every slot;
-// [Simulate] drives the real core through the same trace. [Auditor] watches a
-// run of any kind and counts what must never happen. [Summarize] turns a run
-// into tables.
+// [Naive] implements these rules by brute force. [Simulate] runs a trace
+// through the real core. [Auditor] checks the facts of a run. [Watch] checks
+// a live core. [Summarize] turns a run into tables.
 //
 // The format of the files is described in docs/traces.md.
 package trace

@@ -15,7 +15,7 @@ type GenerateOptions struct {
 	Batch   int // jobs of the batch stream beside them, all queued
 	Agents  int // slots, at least 27
 	Workers int // worker processes that share the slots, 1..Agents
-	Load    int // percent of the time online that agents are to be busy, 10..95
+	Load    int // percent of their online time that agents are busy, 10..95
 }
 
 // DefaultGenerateOptions is the workload of `make demo`: a day of 17 hours that
@@ -79,8 +79,8 @@ func Generate(o GenerateOptions) (*Trace, error) {
 	return t, nil
 }
 
-// calls draws the calls of the day: the hour by its share, the instant in it
-// uniformly, which makes arrivals within an hour random as callers are.
+// calls draws the calls of the day. It draws the hour of a call by the share
+// of the hour, and the instant in the hour uniformly.
 func calls(o GenerateOptions) []Job {
 	d := newRandom(o.Seed, callDice)
 	shares := make([]int64, len(services))
@@ -108,12 +108,13 @@ func calls(o GenerateOptions) []Job {
 	return jobs
 }
 
-// batchDrops is how many times a day a producer drops many jobs at once.
+// batchDrops is how many times a day a producer inserts many jobs at once.
 const batchDrops = 12
 
-// batches draws the batch stream: half of it trickles in over the day, half
-// comes in drops, all jobs of a drop in the same instant. It ends two hours
-// before the day does, so that the agents can work it off.
+// batches draws the batch stream. Half of the jobs arrive at random instants.
+// The other half arrive in batchDrops groups, all jobs of a group at the same
+// instant. The stream ends two hours before the day ends, so that the agents
+// can finish the jobs.
 func batches(o GenerateOptions) []Job {
 	d := newRandom(o.Seed, batchDice)
 	shares := make([]int64, len(services))
@@ -150,10 +151,11 @@ func agentsMeasured() int {
 	return n
 }
 
-// agents deals the measured skill sets out to any number of agents, the sets
-// with fewer types first, and the agents to the workers in that order, so that
-// workers differ in ability. Of the agents who can do everything, each third
-// has the skill audit as well, and the one after it audit and legal.
+// agents distributes the measured skill sets over any number of agents, the
+// sets with fewer types first. It assigns the agents to workers in the same
+// order, so that workers support different types. Of each three agents with
+// the largest set, the first also supports audit, and the second also supports
+// audit and legal.
 func agents(o GenerateOptions) []Slot {
 	slots := make([]Slot, o.Agents)
 	measured, all := agentsMeasured(), 0

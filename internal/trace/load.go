@@ -26,10 +26,10 @@ var (
 	planColumns  = []string{"job_id", "start_ms", "slot_id"}
 )
 
-// Load reads a trace from a folder: jobs.csv, slots.csv and, if slots come and
-// go, slot_events.csv. Lines may be in any order. The first thing that is not
-// as it should be is returned as an error that names file, line, column, the
-// value found and what is allowed.
+// Load reads a trace from a folder: jobs.csv, slots.csv and, if slots go
+// online and offline, slot_events.csv. Lines may be in any order. Load returns
+// an error for the first invalid value. The error names the file, the line,
+// the column, the value, and the allowed values.
 func Load(dir string) (*Trace, error) {
 	t := &Trace{Name: filepath.Base(filepath.Clean(dir))}
 	if err := loadSlots(t, filepath.Join(dir, slotsFile)); err != nil {
@@ -94,7 +94,7 @@ func loadEvents(t *Trace, path string) error {
 		return nil
 	}
 	if err == nil && len(t.Events) == 0 {
-		return fmt.Errorf("%s has no event, so no slot would ever come on line; without the file all are there from the start", path)
+		return fmt.Errorf("%s has no event, so no slot would ever be online; without the file all slots are online from the start", path)
 	}
 	return err
 }
@@ -127,8 +127,8 @@ func loadJobs(t *Trace, path string) error {
 	})
 }
 
-// LoadSchedule reads a schedule: job_id,start_ms,slot_id, in any order. It
-// returns it ordered by job.
+// LoadSchedule reads a schedule with the columns job_id, start_ms and
+// slot_id. Its lines may be in any order. The result is ordered by job.
 func LoadSchedule(path string) ([]Placement, error) {
 	var ps []Placement
 	seen := map[int64]bool{}

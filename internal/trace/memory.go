@@ -7,8 +7,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// memoryTable stands in for the table of jobs: pending rows by lane. Every
-// statement succeeds, and every row that is asked for is won.
+// memoryTable replaces the table of jobs. It contains the pending rows by
+// lane. Every statement succeeds, and a claim wins every pending row.
 type memoryTable struct {
 	lanes map[tableLane][]contract.Key // ascending
 	where map[dispatcherd.JobID]tableRow
@@ -28,7 +28,8 @@ func newMemoryTable() *memoryTable {
 	return &memoryTable{lanes: map[tableLane][]contract.Key{}, where: map[dispatcherd.JobID]tableRow{}}
 }
 
-// insert adds a pending row; rows of one lane come in ascending order.
+// insert adds a pending row. The rows of a lane must be inserted in ascending
+// order.
 func (m *memoryTable) insert(typ string, p dispatcherd.Priority, k contract.Key) {
 	l := tableLane{typ, p}
 	m.lanes[l] = append(m.lanes[l], k)

@@ -7,12 +7,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Naive computes the exact schedule of a trace by brute force: at every
-// instant, every waiting job is scored against every slot, again after each
-// placement. It is the reference that anything faster must equal, so it shares
-// nothing with it but the formula, and it prefers being evidently right to
-// being quick. Jobs that never start are missing from the schedule, which is
-// ordered by job.
+// Naive computes the exact schedule of a trace by brute force. At every
+// instant, and again after each placement, it compares all waiting jobs and
+// examines all slots. Naive is the reference for faster implementations. It
+// shares only the formula of the score with them, and it is simple rather than
+// fast. The schedule is ordered by job. It omits jobs that never start.
 func Naive(t *Trace, w scoring.Weights) []Placement {
 	n := &naive{trace: t, weights: w, slots: make([]naiveSlot, len(t.Slots))}
 	for i, s := range t.Slots {
@@ -54,8 +53,9 @@ type naive struct {
 	placed  []Placement
 }
 
-// naiveSlot is online or not, and busy or not, independently: a drained slot
-// still works off its job, and may be back before that has ended.
+// naiveSlot is online or offline, and busy or free. These states are
+// independent: a drained slot finishes its job, and may be online again
+// before the job ends.
 type naiveSlot struct {
 	Slot
 	online    bool
@@ -85,7 +85,8 @@ func (n *naive) complete(at int64) {
 	}
 }
 
-// placeBest starts the job that goes next, and reports whether there was one.
+// placeBest starts the eligible job with the highest score, and reports
+// whether there was one.
 func (n *naive) placeBest(at int64) bool {
 	best, bestSlot, bestScore := -1, (*naiveSlot)(nil), scoring.Milli(0)
 	for i, job := range n.waiting {
@@ -108,9 +109,9 @@ func (n *naive) placeBest(at int64) bool {
 	return true
 }
 
-// bestSlot returns the free registered slot for a type that has the fewest
-// types, of those the one with the smallest id, or nil; and the capacity of
-// the type.
+// bestSlot returns the free registered slot that supports a type and has the
+// fewest types; among equals, the slot with the smallest id; nil if there is
+// none. It also returns the capacity of the type.
 func (n *naive) bestSlot(typ string) (best *naiveSlot, capacity int) {
 	for i := range n.slots {
 		s := &n.slots[i]

@@ -24,7 +24,7 @@ func (r Report) WriteText(w io.Writer) error {
 	f := r.Findings
 	again := ""
 	if more := f.Placements - r.Jobs; more > 0 {
-		again = fmt.Sprintf(" (%d more than jobs: what comes back from a slot that is leaving is placed again)", more)
+		again = fmt.Sprintf(" (%d more than jobs: a job that returns from a draining slot is placed again)", more)
 	}
 	_, err := fmt.Fprintf(w, "%s: %d jobs, %d done, %d failed, %s s from the first arrival to the last end\n\n%s\n%s\n"+
 		"placements %d%s: misplaced %d, affinity violations %d, placed twice %d; jobs lost %d\n",
@@ -57,8 +57,8 @@ func align(rows [][]string) string {
 	return b.String()
 }
 
-// decimals prints seconds so that short waits keep three digits and long ones
-// do not pretend to.
+// decimals formats seconds with three decimals, one decimal or none: the
+// longer the time, the fewer.
 func decimals(s float64) string {
 	switch {
 	case s < 10:
@@ -69,7 +69,7 @@ func decimals(s float64) string {
 	return strconv.FormatFloat(s, 'f', 0, 64)
 }
 
-// className names a class by its types, cut where a line would get too long.
+// className names a class by its types. It shortens a long name.
 func className(types []string) string {
 	const width = 48
 	name := joinTypes(types)
@@ -81,7 +81,7 @@ func className(types []string) string {
 }
 
 // WriteComparison prints the waits of several runs of one trace side by side.
-// A group of which a run started no job shows a dash there.
+// A dash means that a run started no job of a group.
 func WriteComparison(w io.Writer, names []string, runs []Report) error {
 	header := []string{"waits in seconds", "jobs"}
 	for _, column := range []string{"mean", "p95", "max"} {

@@ -6,8 +6,8 @@ import (
 )
 
 // random is a random source with the same output on every platform and in every
-// release: PCG is fixed by its definition, and the rest is integer arithmetic
-// that is written here.
+// release: the definition of PCG fixes its output, and this file uses only
+// integer arithmetic.
 type random struct{ pcg *rand.PCG }
 
 // newRandom returns the random source for one purpose. Each purpose has a source of
@@ -43,8 +43,8 @@ var perMille = [...]int64{0, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 95
 // in whole seconds.
 type quantiles [len(perMille)]int64
 
-// draw returns a length in milliseconds, at least one second: uniformly chosen
-// rank, straight lines between the measured points.
+// draw returns a length in milliseconds, at least one second. It draws a rank
+// uniformly, and interpolates linearly between the measured points.
 func (q *quantiles) draw(d random) int64 {
 	rank := d.below(1_000_000) // millionths
 	i := 0

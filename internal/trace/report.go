@@ -30,8 +30,7 @@ func (t *Trace) Executions(ps []Placement) []Execution {
 	return done
 }
 
-// Report is what a run of a trace did, ready to be printed or stored. All
-// times are seconds of the trace.
+// Report describes a run of a trace. All times are seconds of the trace.
 type Report struct {
 	Trace    string        `json:"trace"`
 	Jobs     int           `json:"jobs"`
@@ -67,9 +66,9 @@ type ClassReport struct {
 }
 
 // Summarize makes the report of a run. A job that was executed more than once
-// counts with its first start. Findings come from an Auditor that watched; the
-// jobs of the trace that have no execution are counted as lost on top if the
-// auditor did not see them.
+// counts with its first start. findings are the findings of an Auditor or a
+// Watch. A job that has neither executed nor failed counts as lost, even if
+// findings does not count it.
 func Summarize(t *Trace, done []Execution, failed int, findings Findings) Report {
 	first := make(map[int64]Execution, len(done))
 	for _, e := range done {
@@ -106,7 +105,7 @@ func waits(t *Trace, first map[int64]Execution) []WaitGroup {
 		if !ok {
 			continue
 		}
-		wait := max(0, e.StartMS-j.ArrivalMS) // a replay's clocks may differ by a hair
+		wait := max(0, e.StartMS-j.ArrivalMS) // the clocks of a replay may differ slightly
 		band, label := capacityBand(capacities[i])
 		for _, k := range [...]key{
 			{0, 0, ""},
@@ -183,7 +182,8 @@ func capacityBand(n int) (order int, label string) {
 }
 
 // classes measures each set of slots with the same types. A slot is online
-// from its registration to its drain, and further until its last job ends.
+// from its registration to its drain, or to the end of its last job if that
+// is later.
 func classes(t *Trace, done []Execution, end int64) []ClassReport {
 	online, busy, jobs := onlineMS(t, done, end), map[int64]int64{}, map[int64]int{}
 	for _, e := range done {

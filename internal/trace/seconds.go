@@ -8,14 +8,14 @@ import (
 )
 
 // maxMS bounds every time and length in a trace: ten years, so that no age reaches
-// scoring.MaxAge, at which jobs stop growing older.
+// scoring.MaxAge, at which jobs stop ageing.
 const maxMS = 3650 * 24 * 3600 * 1000
 
 var errSeconds = errors.New("seconds as digits with at most three decimals, without sign or exponent, at most ten years")
 
-// parseSeconds turns decimal seconds into milliseconds without ever passing
-// through a binary fraction, so that 0.001 is one millisecond and 2144.25 is
-// 2,144,250. Decimals beyond the third must be zero.
+// parseSeconds converts decimal seconds to milliseconds without
+// floating-point numbers, so that 0.001 is exactly 1 ms and 2144.25 is
+// exactly 2,144,250 ms. Decimals beyond the third must be zero.
 func parseSeconds(s string) (ms int64, err error) {
 	whole, frac, dotted := strings.Cut(s, ".")
 	if !digits(whole) || (dotted && !digits(frac)) {
@@ -38,7 +38,7 @@ func digits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// formatSeconds is the inverse of parseSeconds, with no needless decimals.
+// formatSeconds is the inverse of parseSeconds. It omits zeros at the end.
 func formatSeconds(ms int64) string {
 	if ms%1000 == 0 {
 		return strconv.FormatInt(ms/1000, 10)

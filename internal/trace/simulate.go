@@ -16,12 +16,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Simulate drives the real core through the trace in simulated time and
-// returns the schedule it makes, ordered by job. Workers obey at once, every
-// statement is answered in the instant it is sent, and nothing fails. Jobs
-// that never start are missing. The auditor, if not nil, is told everything in
-// the order of the decisions. An error means that the core did something that
-// the simulation cannot follow, which is a bug.
+// Simulate runs the trace through the real core in simulated time. It returns
+// the schedule, ordered by job and without the jobs that never start. Workers
+// react at once, each statement is answered at the instant at which it is
+// sent, and nothing fails. audit gets all facts in the order of the decisions;
+// it may be nil. An error means that the core emitted an effect that the
+// simulation does not support, which is a defect.
 func Simulate(t *Trace, w scoring.Weights, audit *Auditor) ([]Placement, error) {
 	if err := w.Validate(); err != nil {
 		return nil, fmt.Errorf("simulate trace: %w", err)
@@ -59,9 +59,9 @@ func Simulate(t *Trace, w scoring.Weights, audit *Auditor) ([]Placement, error) 
 	return s.placed, nil
 }
 
-// simulation is the world around one core. The core knows jobs, queued or not,
-// by consecutive numbers in the order of arrival, so that its ties fall as the
-// trace wants them.
+// simulation is the environment of one core. The ids of queued and on-demand
+// jobs in the core are consecutive numbers in order of arrival, so that the
+// core breaks ties by the rules of the exact schedule.
 type simulation struct {
 	trace *Trace
 	core  *actor.Core
@@ -79,7 +79,7 @@ type simulation struct {
 	broken  error
 }
 
-// decision is a placement of this instant, with what put it before others.
+// decision is a placement of this instant, with its score.
 type decision struct {
 	job   int // index in trace.Jobs
 	slot  int // index in trace.Slots
@@ -100,8 +100,9 @@ func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 	return s
 }
 
-// now is the instant on the core's clock. It begins one millisecond before the
-// trace does: whatever is requested then is older than every job.
+// now is the instant on the core's clock. This clock begins one millisecond
+// before the trace. The placeholders are requested then, so they are older
+// than every job.
 func (s *simulation) now() timing.Instant { return timing.Instant(s.at + 1) }
 
 func (s *simulation) tell(ev event.Event) { s.batch = append(s.batch, ev) }
@@ -164,8 +165,9 @@ func (s *simulation) jobID(job int) dispatcherd.JobID {
 	return id
 }
 
-// hold tells the core what has happened without letting it decide, and answers
-// its questions until it has none, so that it knows everything there is to know.
+// hold passes the events of this instant to the core, which makes no decision.
+// It answers the statements of the core until the core sends no more, so that
+// the core knows all pending rows.
 func (s *simulation) hold() {
 	for len(s.batch) > 0 {
 		ev := event.Together{Events: s.batch, Hold: true}
@@ -174,7 +176,7 @@ func (s *simulation) hold() {
 	}
 }
 
-// decide lets the core place until the instant has nothing more to give.
+// decide lets the core place jobs until no event of this instant is left.
 func (s *simulation) decide() {
 	s.hold()
 	s.step(event.Tick{})
@@ -193,7 +195,7 @@ func (s *simulation) step(ev event.Event) {
 	}
 }
 
-// perform carries out an effect; answers are told in the next step.
+// perform carries out an effect. The core gets the answer in the next step.
 func (s *simulation) perform(e effect.Effect) {
 	switch e := e.(type) {
 	case *effect.Fetch:
@@ -218,7 +220,7 @@ func (s *simulation) fail(format string, args ...any) {
 	}
 }
 
-// start takes note of a job that begins.
+// start records a job that starts. For a placeholder it checks the slot.
 func (s *simulation) start(fx *effect.Send) {
 	slot := s.slots.slotOf(fx.Slot)
 	job := int(max(fx.Job, -fx.Job)) - 1 - s.slots.count
@@ -234,8 +236,8 @@ func (s *simulation) start(fx *effect.Send) {
 }
 
 // record keeps the placements of this instant in the order in which they were
-// decided. Claims are answered together, so the order of the effects is
-// another one.
+// decided. The order of the effects is different, because a claim answers
+// many jobs together.
 func (s *simulation) record() {
 	slices.SortFunc(s.started, func(a, b decision) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.job, b.job))
@@ -248,8 +250,8 @@ func (s *simulation) record() {
 	s.started = s.started[:0]
 }
 
-// completion is the end of a running job. The heap's first is the earliest;
-// among equals the order is fixed by the job.
+// completion is the end of a running job. The first one in the heap is the
+// earliest; among equals, the one of the earlier job.
 type completion struct {
 	endMS int64
 	job   int

@@ -18,13 +18,14 @@ import (
 // ids.
 //
 // A trace slot may register again before the job of its last session has ended.
-// Then it counts as capacity at once and becomes free later, which a new core
-// slot cannot do. So each session has a type of its own, and for each session
-// except a slot's first one a placeholder waits: a request of that type which is
-// older than every job and has the highest possible score. If the slot registers
-// while it is busy, the placeholder occupies it until the job has ended. If the
-// slot registers while it is free, the placeholder is abandoned first. Every slot
-// has exactly one such type, so the order by number of types does not change.
+// Then the slot must count as capacity at once and become free later. A new core
+// slot cannot do this. So each session has a type of its own, and for each
+// session except a slot's first one a placeholder waits: a request of that type
+// which is older than every job and has the highest possible score. If the slot
+// registers while it is busy, the placeholder occupies it until the job has
+// ended. If the slot registers while it is free, the placeholder is abandoned
+// first. Every slot has exactly one such type, so the order by number of types
+// does not change.
 type slotMap struct {
 	slots    []traceSlot
 	byID     map[int64]int
@@ -41,7 +42,7 @@ type traceSlot struct {
 	epoch       int               // registrations so far
 	placeholder dispatcherd.JobID // of the present session
 	busy        bool
-	occupants   []occupant // what runs on it in the core: the job and placeholders
+	occupants   []occupant // jobs and placeholders that run on it in the core
 }
 
 // occupant is one job or placeholder that the core knows.
@@ -72,8 +73,8 @@ func newSlotMap(t *Trace) *slotMap {
 
 func (s *slotMap) index(slot int64) int { return s.byID[slot] }
 
-// ownType is the type that only one session of one slot has. No type of a
-// trace contains a bar.
+// ownType is the type that only one session of one slot has. A type of a
+// trace must not have this form.
 func ownType(number int) string { return fmt.Sprintf("|%d", number) }
 
 // placeholders returns the requests for all later sessions.
@@ -110,7 +111,7 @@ func (s *slotMap) register(i int) []event.Event {
 	return append(evs, event.Registered{Session: traceSlot.session, Worker: traceSlot.worker, Slots: []dispatcherd.Slot{slot}})
 }
 
-// withdraw takes a slot offline; its job goes on.
+// withdraw takes a slot offline. The job of the slot continues.
 func (s *slotMap) withdraw(i int) event.Event {
 	traceSlot := &s.slots[i]
 	return event.Withdrew{Session: traceSlot.session, Numbers: []int32{int32(s.first[i] + traceSlot.epoch - 1)}}
@@ -134,8 +135,8 @@ func (s *slotMap) release(i int) event.Event {
 	return event.Released{Session: traceSlot.session, Results: results}
 }
 
-// slotOf finds the trace slot behind a slot of the core: the last one whose
-// first session is not after it.
+// slotOf returns the trace slot of a core slot: the last trace slot whose
+// first session has a number of at most id.
 func (s *slotMap) slotOf(id dispatcherd.SlotID) int {
 	return sort.SearchInts(s.first, int(id)+1) - 1
 }

@@ -2,25 +2,25 @@ package trace
 
 import "slices"
 
-// sliceMS is the grain of the staffing: as many agents come online every half
-// hour as its work needs.
+// sliceMS is the interval of the staffing. In each half hour, as many agents
+// are online as its work needs.
 const sliceMS = 1800 * secondMS
 
-// restMS is how long an agent stays away at least between two sessions. In the
-// measured records a shorter gap did not end a session.
+// restMS is the minimum time between two sessions of an agent. In the measured
+// records a shorter gap did not end a session.
 const restMS = 900 * secondMS
 
-// shift is an agent while the sessions of the day are made.
+// shift is the state of an agent while the sessions of the day are generated.
 type shift struct {
 	slot  Slot
 	from  int64 // of the latest session
 	until int64 // of the latest session; before the first one far in the past
 }
 
-// sessions lets the agents come and go: in every half hour enough of them come
-// online to keep the load at what was asked for, they stay as long as agents
-// stayed in the measured records, and no type is ever without an agent on
-// line. Who is there at the end of the day stays until everything is done.
+// sessions generates the sessions of the agents. In each half hour, enough
+// agents come online for the load in o. The lengths of their sessions have the
+// measured distribution. cover keeps an agent of each type online. An agent
+// that is online at the end of the day stays online.
 func sessions(o GenerateOptions, t *Trace) []SlotEvent {
 	d := newRandom(o.Seed, sessionDice)
 	shifts := make([]shift, len(t.Slots))
@@ -54,7 +54,7 @@ func sessions(o GenerateOptions, t *Trace) []SlotEvent {
 	return events
 }
 
-// appendDrain ends an agent's latest session, if there was one.
+// appendDrain appends the end of an agent's latest session, if there was one.
 func appendDrain(events []SlotEvent, s *shift) []SlotEvent {
 	if s.until < 0 {
 		return events
@@ -62,9 +62,9 @@ func appendDrain(events []SlotEvent, s *shift) []SlotEvent {
 	return append(events, SlotEvent{AtMS: s.until, Slot: s.slot.ID, Kind: Drain})
 }
 
-// agentsNeeded returns the agents to have online in each half hour: the work
-// that arrives in it, over the load. Batch work is spread evenly, because it
-// can wait.
+// agentsNeeded returns how many agents must be online in each half hour: the
+// work that arrives in the half hour, divided by the load. Batch work is
+// spread evenly over the day, because it can wait.
 func agentsNeeded(o GenerateOptions, t *Trace) []int {
 	need := make([]int64, dayMS()/sliceMS)
 	batch := int64(0)
@@ -93,8 +93,9 @@ func countOnline(shifts []shift, at int64) int {
 	return n
 }
 
-// pickRested chooses one of the agents who are offline and rested, who
-// supports the type if one is named, or nil.
+// pickRested returns a random agent that is offline, has rested, and supports
+// typ. If typ is empty, any type is sufficient. It returns nil if there is no
+// such agent.
 func pickRested(d random, shifts []shift, at int64, typ string) *shift {
 	var rested []*shift
 	for i := range shifts {
@@ -109,9 +110,9 @@ func pickRested(d random, shifts []shift, at int64, typ string) *shift {
 	return rested[d.below(int64(len(rested)))]
 }
 
-// cover makes sure that a type has an agent online for this half hour and the
-// next: the one who stays longest, or one who comes for it, or else the one
-// who stays longest stays on.
+// cover ensures that an agent of a type is online during this half hour and
+// the next. If no session lasts that long, an agent that has rested comes
+// online. If there is none, cover extends the session that ends last.
 func cover(d random, shifts []shift, start int64, typ string, come func(*shift, int64, int64)) {
 	var longest *shift
 	for i := range shifts {

@@ -14,9 +14,8 @@ import (
 // maxRows bounds what one file of a trace may hold.
 const maxRows = 10_000_000
 
-// row is one line of a CSV file, read field by field. The first field that is
-// not what it should be is remembered with its place; later fields read as
-// zero values.
+// row is one line of a CSV file, read field by field. err describes the first
+// invalid field and its position. An invalid field reads as the zero value.
 type row struct {
 	file    string
 	columns []string
@@ -25,7 +24,7 @@ type row struct {
 	err     error
 }
 
-// reject records that field i is not what is allowed there.
+// reject records that field i has a value that is not allowed.
 func (r *row) reject(i int, allowed string) {
 	if r.err != nil {
 		return
@@ -71,8 +70,8 @@ func (r *row) choice(i int, words ...string) int {
 }
 
 // readTable reads a CSV file whose first line is exactly the given columns and
-// calls visit for each further line. It stops at the first error and says
-// where it is.
+// calls visit for each further line. It stops at the first error, which
+// contains its position.
 func readTable(path string, columns []string, visit func(*row)) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -116,7 +115,7 @@ func readTable(path string, columns []string, visit func(*row)) error {
 	}
 }
 
-// shorten keeps messages readable when a file is not what it should be.
+// shorten limits the length of a value in an error message.
 func shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -2,10 +2,10 @@ package trace
 
 import "strings"
 
-// A slot's types stand in one field with | between them. Inside a type \| is that
-// character, and \\ a backslash where one before |, before another or at the end would
-// be taken for an escape. Any other backslash is itself, so that a list without either
-// character in its types is what it always was.
+// One field contains the types of a slot, separated by |. Inside a type, \| is the
+// character |. A backslash is written as \\ if it precedes | or another backslash, or
+// is at the end of the type, because otherwise it would be read as an escape. Any
+// other backslash is written as it is.
 
 // joinTypes writes a list of types.
 func joinTypes(types []string) string {
@@ -25,7 +25,8 @@ func joinTypes(types []string) string {
 	return b.String()
 }
 
-// splitTypes reads what joinTypes has written, into memory of its own.
+// splitTypes reads what joinTypes has written. The result does not share
+// memory with text.
 func splitTypes(text string) []string {
 	var types []string
 	var typ strings.Builder

@@ -11,23 +11,23 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// Watch judges a live core from the outside, by the events that went in and
-// the effects that came out. A queued job is seen when it is sent, one round
-// trip to Postgres after it was placed; the reason that comes with it says when
-// that was. All instants are those of the core's steps, whose clock stands still
-// during a step, so the instants are exact even if a step is late. A placement counts
-// as misplaced if a more specialised compatible slot was free in the millisecond
-// before it and in the one after: within a millisecond the order is not known.
+// Watch checks the placements of a live core by its events and effects. A Watch sees
+// a queued job when the job is sent, one round trip to Postgres after its placement.
+// Send.PlacedAt is the instant of the placement. All instants are those of the core's
+// steps. The clock of the core does not advance during a step, so the instants are
+// exact even if a step is late. A placement counts as misplaced if a compatible slot
+// with fewer types was free in the millisecond before it and in the millisecond after
+// it. Within a millisecond the order is not known.
 //
-// A slot that is reserved for a claim looks free until its job is sent to it. A
-// slot that goes offline or is preempted may have been reserved for a job that was never
-// sent: it does not count as free in the last uncertainMS before. A slot is
-// preempted by a request, or by a row whose claim was sent before.
+// A slot that is reserved for a claim looks free until its job is sent. A slot that goes
+// offline or is preempted may have been reserved for a job that was never sent. So such
+// a slot does not count as free in the last uncertainMS. A slot is preempted by a
+// request, or by a row whose claim was sent before its placement.
 type Watch struct {
 	slots    map[dispatcherd.SlotID]*watchedSlot
 	numbers  map[slotName]dispatcherd.SlotID
 	running  map[dispatcherd.JobID]dispatcherd.SlotID
-	claimed  map[dispatcherd.JobID]int64 // when the latest claim of a row was sent that has not come yet
+	claimed  map[dispatcherd.JobID]int64 // rows that were claimed and not yet sent to a worker → when their latest claim was sent
 	placed   []watchedPlacement
 	findings Findings
 }
@@ -58,7 +58,7 @@ type watchedPlacement struct {
 	size int // types of the slot
 }
 
-// NewWatch returns a Watch of a core that has seen nothing yet.
+// NewWatch returns a Watch of a core that has made no step.
 func NewWatch() *Watch {
 	return &Watch{
 		slots: map[dispatcherd.SlotID]*watchedSlot{}, numbers: map[slotName]dispatcherd.SlotID{},
@@ -66,7 +66,7 @@ func NewWatch() *Watch {
 	}
 }
 
-// Step takes note of one step of the core. It keeps nothing of ev and fx.
+// Step records one step of the core. It does not keep ev and fx.
 func (w *Watch) Step(now timing.Instant, ev event.Event, fx []effect.Effect) {
 	w.event(int64(now), ev)
 	for i := range fx {
@@ -127,7 +127,7 @@ func (w *Watch) released(now int64, session dispatcherd.SessionID, job dispatche
 	id, running := w.running[job]
 	s := w.slots[id]
 	if !running || s.session != session {
-		return // a late word, which changes nothing
+		return // a late report, which changes nothing
 	}
 	delete(w.running, job)
 	s.job = 0
@@ -136,8 +136,8 @@ func (w *Watch) released(now int64, session dispatcherd.SessionID, job dispatche
 	}
 }
 
-// take ends the time in which the slot is free. It may turn out later that it
-// had ended earlier, with a placement.
+// take ends the time in which the slot is free. If this time has ended, take
+// may move its end to an earlier placement, which was not known before.
 func (s *watchedSlot) take(at int64) {
 	if s.freeSince != never {
 		s.free = append(s.free, span{s.freeSince, at})
@@ -185,8 +185,8 @@ func (w *Watch) sent(fx *effect.Send) {
 	w.placed = append(w.placed, watchedPlacement{at, fx.Type, len(s.types)})
 }
 
-// Findings judges everything seen so far. Jobs that are lost cannot be seen
-// from here: Summarize counts them.
+// Findings checks all placements so far. A Watch cannot see lost jobs;
+// Summarize counts them.
 func (w *Watch) Findings() Findings {
 	byType := map[string][]*watchedSlot{}
 	for _, s := range w.slots {

@@ -36,7 +36,8 @@ func (t *Trace) Write(dir string) error {
 	return nil
 }
 
-// quote preserves every name that Load accepts.
+// writeSlots writes the lines of slots.csv. quote preserves every name that
+// Load accepts.
 func (t *Trace) writeSlots(w io.Writer) {
 	for _, s := range t.Slots {
 		fmt.Fprintf(w, "%d,%s,%s\n", s.ID, quote(s.Worker), quote(joinTypes(s.Types)))

@@ -1,5 +1,5 @@
-// Package echo runs a process that sends back what it reads. A round trip to it is
-// the least that a hand-over between two processes on one machine costs.
+// Package echo runs a process that sends back what it reads. A round trip to this
+// process is the lower bound for a request between two processes on one machine.
 package echo
 
 import (

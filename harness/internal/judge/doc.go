@@ -23,5 +23,5 @@
 // after the end of their attempt (Late), are only counted: after a dispatcher or
 // worker was declared lost, its executions may continue for a while. The trial
 // knows how many were declared lost and bounds the counts. Such executions cannot
-// end the job; this is checked by stale and illegal.
+// end the job. The checks stale and illegal verify this.
 package judge

@@ -66,7 +66,8 @@ var bounds = Trial{
 	},
 }
 
-// answered is for trials in which every dispatcher runs all the time.
+// answered returns a failure for each call without an answer. It is for
+// trials in which every dispatcher runs all the time.
 func answered(calls []history.Call) (failures []string) {
 	for _, c := range calls {
 		if c.Status == 0 {

@@ -16,8 +16,8 @@ import (
 )
 
 // Control is a trial of a dispatcher without one of its safeguards. The judge must
-// find the resulting violations. Otherwise it would prove nothing that the judge
-// finds none in the unchanged dispatcher.
+// find the resulting violations. Otherwise the absence of violations in the
+// unchanged dispatcher would prove nothing.
 //
 // The safeguard is removed in a copy of the source, which `go build -overlay` uses
 // instead of the file. So the product has no switch that could be set by accident.

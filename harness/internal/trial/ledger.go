@@ -11,10 +11,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// ledger records the faults that a trial injects: which process could not work at
-// which time, so that waiting jobs are excused, and how many executions may have
-// been given up while they ran, which bounds how many may overlap with a later
-// attempt. Everything that is not recorded counts as a violation.
+// ledger records the faults that a trial injects. It records which process could
+// not work at which time, because jobs may wait during that time. It also records
+// how many executions may have been given up while they ran, because at most that
+// many may overlap with a later attempt. Everything that is not recorded counts
+// as a violation.
 type ledger struct {
 	mu       sync.Mutex
 	troubles []history.Trouble

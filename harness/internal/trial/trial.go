@@ -18,8 +18,8 @@ import (
 // Size is the extent of an experiment.
 type Size int
 
-// The sizes: about a quarter of an hour during development, for every release, for
-// a night.
+// The sizes. Short takes about a quarter of an hour, for development. Normal is
+// for every release. Long takes a night.
 const (
 	Short Size = iota
 	Normal

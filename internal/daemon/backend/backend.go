@@ -96,8 +96,8 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 	return id, nil
 }
 
-// undecided returns the error of an insertion. The row with the id may exist. The id 0
-// means that no row exists.
+// undecided returns the error of an insertion after which the row with the id may
+// exist. The id 0 means that no row exists.
 func undecided(id dispatcherd.JobID, err error) error {
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); id == 0 || invalid {
 		return err
@@ -149,7 +149,7 @@ func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	}
 	b.Rows.leave(id, c)
 	if b.stopping() {
-		return // the stop closes connections too; callers are told that the row stays
+		return // a stop also disconnects callers, and tells them that the row stays
 	}
 	cancelled := make(chan struct{})
 	go func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// progressPause is the time between two statements, because each write creates a
-// version of the row.
+// progressPause is the time between two statements. Each statement creates a new
+// version of the rows that it writes.
 const progressPause = time.Second
 
 // RecordProgress calls write with the latest progress once per second until ctx is done.

@@ -14,15 +14,15 @@ import (
 )
 
 // Rows reports the changes of rows to the callers that watch them. It reports at once the
-// jobs that this dispatcher sends and the ends that it records. While rows are watched, it
-// repeats one query for all of them, which finds the changes by other dispatchers. A job
-// whose row is not watched causes no query. It implements shell.Rows.
+// jobs that this dispatcher sends and the ends that it records. It finds changes by other
+// dispatchers with one query for all watched rows, which it repeats while rows are
+// watched. A job whose row is not watched causes no query. It implements shell.Rows.
 type Rows struct {
 	db     claim.DB
 	every  time.Duration
 	worker func(dispatcherd.SessionID) string
 	count  atomic.Int64  // watched rows; read without the lock
-	more   chan struct{} // capacity 1: the first row is watched
+	more   chan struct{} // capacity 1: wakes Poll when a row is watched
 
 	mu      sync.Mutex
 	watched map[dispatcherd.JobID]*watchedRow
@@ -49,8 +49,9 @@ func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID
 		progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
-// Call expect before the insertion of a row that will be watched. Then a start between
-// the commit of the row and the call of watch is recorded. done ends the recording.
+// expect must be called before the insertion of a row that will be watched. From then
+// on Rows records starts, because the job may start between the commit of the row and
+// the call of watch. done ends the recording.
 func (r *Rows) expect() (done func()) {
 	r.starts.awaited.Add(1)
 	return func() { r.starts.awaited.Add(-1) }
@@ -258,8 +259,8 @@ func (r *Rows) ids() []dispatcherd.JobID {
 // theRowStays is the answer to callers of durable requests when their dispatcher stops.
 var theRowStays = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher is about to stop; the job continues; ask for it by its id"}
 
-// Release answers the present and future callers of durable requests: this dispatcher
-// stops, and their rows stay.
+// Release tells the present and future callers of durable requests that this
+// dispatcher stops and that their rows stay.
 func (r *Rows) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

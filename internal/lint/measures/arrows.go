@@ -121,8 +121,9 @@ func upward(t *tree) (int, error) {
 }
 
 // bestOrder returns an order of the files in which few arrows point backwards.
-// From several random orders it moves one file at a time to its best position
-// until that gains nothing. The seed is fixed, so the result is, too.
+// It starts from several random orders. In each of them it moves one file at a
+// time to the best position, until no move reduces the number of backward
+// arrows. The seed is fixed, so the result is always the same.
 func bestOrder(graph map[arrow]string) []string {
 	names := map[string]bool{}
 	for a := range graph {
@@ -154,8 +155,8 @@ func bestOrder(graph map[arrow]string) []string {
 	return sorted
 }
 
-// improve moves files until no single move gains, and returns how many arrows
-// point backwards then.
+// improve moves files until no single move reduces the number of arrows that
+// point backwards. It returns that number.
 func improve(order []int, uses [][]int) int {
 	for moved := true; moved; {
 		moved = false
@@ -170,8 +171,8 @@ func improve(order []int, uses [][]int) int {
 	return backwards(order, uses)
 }
 
-// bestMove returns the position to which moving the file at from saves most;
-// from itself if no move saves anything.
+// bestMove returns the position at which the file from position from causes
+// the fewest backward arrows. It returns from if no move helps.
 func bestMove(order []int, from int, uses [][]int) int {
 	best, most := from, 0
 	f, saved := order[from], 0

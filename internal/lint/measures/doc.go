@@ -5,7 +5,7 @@
 //
 //	go run ./internal/lint/measures [-v] [-check] [-root DIR]
 //
-// With -v it also prints the findings behind the figures, with -check it
+// With -v it also prints the findings behind the figures. With -check it
 // fails if a target is missed.
 //
 //   - go_lines: lines of Go files of the root module without tests,

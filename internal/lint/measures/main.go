@@ -14,7 +14,8 @@ type measure struct {
 	compute func(*tree) (int, error)
 }
 
-// details of a measure are printed with -v only.
+// tree is the checkout to measure. The details of a measure are printed only
+// if verbose is set (-v).
 type tree struct {
 	root    string
 	files   []string // relative to root

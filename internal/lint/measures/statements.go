@@ -18,8 +18,8 @@ var tables = regexp.MustCompile(`(?i)^(claim|finish|fetch|backfill)Statements$`)
 // links are the connections whose statements claim, finish or fetch.
 var links = []string{"claim", "finish", "fetch", "look", "backfill"}
 
-// reads are statements on these connections that only ask what became of
-// an earlier one.
+// reads are statements on these connections that do not count, because they
+// only read the outcome of an earlier statement.
 var reads = []string{"standing", "own-lease", "ownLeaseStatement", "resolve", "again", "ended-before"}
 
 // statements counts the entries of the tables of statements in package claim,
@@ -62,8 +62,8 @@ func entries(node ast.Node) []string {
 	return nil
 }
 
-// keys returns the keys of a composite literal; an element without one has
-// its first literal string as name.
+// keys returns the keys of a composite literal. For an element without a key
+// it returns the first literal string of the element.
 func keys(e ast.Expr) []string {
 	lit, ok := e.(*ast.CompositeLit)
 	if !ok {
@@ -89,8 +89,8 @@ func keys(e ast.Expr) []string {
 	return names
 }
 
-// literal returns the value of a string literal; the name of an identifier;
-// "" for anything else.
+// literal returns the value of a string literal, the name of an identifier,
+// or "" for any other expression.
 func literal(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

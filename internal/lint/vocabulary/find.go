@@ -58,7 +58,7 @@ func splitCase(run string) []string {
 	return words
 }
 
-// below reports whether a file is a folder's, or is the file named.
+// below reports whether a file is in a folder, or is itself that path.
 func below(file, folder string) bool {
 	return file == folder || strings.HasPrefix(file, folder+"/")
 }

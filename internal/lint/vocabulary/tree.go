@@ -47,7 +47,7 @@ func Files(root string) ([]string, error) {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
 }
 
-// generated reports whether a file is written by a program or by others.
+// generated reports whether a program or a third party writes a file.
 func generated(file string) bool {
 	switch base := path.Base(file); {
 	case base == "go.sum", base == "package-lock.json", base == "LICENSE", path.Ext(base) == ".svg":

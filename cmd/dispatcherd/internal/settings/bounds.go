@@ -31,7 +31,7 @@ func Between(flags *pflag.FlagSet, least, most string, names ...string) {
 		f := flags.Lookup(name)
 		f.Value = bounded{f.Value, least, most}
 		if f.DefValue == "0s" {
-			f.DefValue = "0" // pflag omits the zero of a type of its own only
+			f.DefValue = "0" // pflag omits the default 0s only for its own type of durations
 		}
 	}
 }
@@ -84,9 +84,9 @@ func BoundsOf(f *pflag.Flag) (least, most string) {
 	return "0", "Inf"
 }
 
-// magnitude makes the text of a number or a duration comparable with others of its kind;
-// durations are in seconds. Values above 2⁵³ are rounded, so that a value slightly above the
-// largest id may pass.
+// magnitude converts the text of a number or a duration to a number, so that texts of one
+// kind can be compared. A duration becomes its number of seconds. Values above 2⁵³ are
+// rounded, so that a value slightly above the largest id may pass.
 func magnitude(text string) float64 {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d.Seconds()

@@ -26,7 +26,8 @@ type configFile struct {
 	values map[string]string // by the name of the setting, in the form its flag takes
 }
 
-// readConfig reads the file. A file that was not named (asked) may be missing.
+// readConfig reads the file. If asked is false, the user has not named the
+// file, and it may be missing.
 func readConfig(path string, asked bool) (configFile, error) {
 	file := configFile{path: path, values: map[string]string{}}
 	if path == "" {

@@ -24,8 +24,8 @@ func OnlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
 	annotate(flags, noteOnlyCommandLine, names)
 }
 
-// annotate panics on an unknown name, which is a mistake in a constructor that every test
-// finds.
+// annotate panics on an unknown name. Such a name is a mistake in a constructor, and
+// every test finds it.
 func annotate(flags *pflag.FlagSet, note string, names []string, values ...string) {
 	for _, name := range names {
 		if err := flags.SetAnnotation(name, note, values); err != nil {

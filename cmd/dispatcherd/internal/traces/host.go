@@ -32,14 +32,14 @@ import (
 // Workers are other processes.
 type daemonHost struct {
 	dir    string        // of the sockets
-	server *devpg.Server // nil: the server is not ours
+	server *devpg.Server // nil: this host did not start a server
 	pool   *pgxpool.Pool
 	daemon *daemon.Daemon
 	watch  *observedWatch
 
 	stop  context.CancelFunc // asks the daemon to stop
-	ended chan struct{}      // closed when it has
-	err   error              // why; set before ended is closed
+	ended chan struct{}      // closed when the daemon has ended
+	err   error              // why the daemon ended; set before ended is closed
 }
 
 // observedWatch is a trace.Watch that the loop and the replay share.

@@ -128,7 +128,7 @@ func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, 
 }
 
 // watchReplay runs the replay and shows its state on the terminal. It ends early if the daemon
-// does.
+// ends.
 func (a commands) watchReplay(ctx context.Context, host *daemonHost, t *trace.Trace, speed float64) (trace.Report, time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
