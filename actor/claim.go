@@ -180,7 +180,7 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 // won handles a job whose row now belongs to this dispatcher. If the job still has
 // a slot, it starts. If its slot was removed, its row is released. If the job was
 // preempted, or lost its slot while the outcome was unknown, it waits for another
-// slot: jobs that rank before it are assigned first.
+// slot. The jobs that rank before it get slots first.
 func (c *Core) won(w *contract.Won) {
 	c.stats.Won++
 	j := c.jobs.Get(w.ID)

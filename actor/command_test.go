@@ -205,8 +205,8 @@ func (d *dispatcher) newSession(worker string) dispatcherd.SessionID {
 }
 
 // cmdOffer connects a worker anew. The worker offers to resume jobs of its latest
-// session with the dispatcher named by from (by default the current one), each
-// in a slot of the given types.
+// session with the dispatcher named by from, by default the current one. Each job
+// is on a slot of the given types.
 func (w *world) cmdOffer(ws words, _ []string) {
 	d, worker := w.at, ws.args["worker"]
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]

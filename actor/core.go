@@ -393,8 +393,9 @@ type head struct {
 	bound    bool // the head is the upper bound of a lane whose next row is not known
 }
 
-// before reports whether h ranks before o. The higher score is first, then the
-// older job, then the smaller id without its sign, then a request before a row.
+// before reports whether h ranks before o. The job with the higher score ranks
+// first; among equals, the older job, then the job with the smaller id without
+// its sign, then the request.
 func (h *head) before(o *head) bool {
 	if h.score != o.score {
 		return h.score > o.score

@@ -20,11 +20,11 @@ func (c *Core) headOf(j *job) head {
 }
 
 // A request may arrive while every compatible slot is taken. The request may then
-// preempt a queued job with a lower score whose slot is only reserved: the slot
-// runs nothing until Postgres has answered the claim. Without preemption, a large
-// backlog would reserve every slot as soon as it is free. Each request would then
-// wait until Postgres has synced its log for the claim, and afterwards until the
-// job ends.
+// preempt a queued job with a lower score whose slot is only reserved. Such a
+// slot runs nothing until Postgres has answered the claim. Without preemption, a
+// large backlog would reserve every slot as soon as it is free. Each request
+// would then wait until Postgres has synced its log for the claim, and afterwards
+// until the job ends.
 //
 // A preempted job whose claim is not sent returns to its lane. If the claim is in
 // flight and wins the row, the job is assigned another slot in the step of the

@@ -209,8 +209,8 @@ func (c *Core) Offered(name string) bool {
 }
 
 // cameBefore orders requests by arrival. Ids decrease from request to request. But
-// an id is drawn before the loop receives the request, so of two requests at about
-// the same time, the one with the larger id may arrive later.
+// the id of a request is drawn before the loop receives the request. So of two
+// requests at about the same time, the one with the larger id may arrive later.
 func (j *job) cameBefore(o *job) bool {
 	return j.request.arrival < o.request.arrival || j.request.arrival == o.request.arrival && j.id > o.id
 }

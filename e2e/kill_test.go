@@ -90,8 +90,8 @@ func requireGone(t *testing.T, pid int) {
 	}, func() string { return fmt.Sprintf("the end of process %d", pid) })
 }
 
-// In whatever state a worker is killed, no job is lost, no slot leaks, and the job runs on
-// another worker.
+// A worker is killed in each of its states. No job is lost, no slot leaks, and the job
+// runs on another worker.
 func TestKilledWorkerLosesNoJobAndNoSlot(t *testing.T) {
 	w := newWorldAlone(t)
 	h := w.start(w.config("d"))

@@ -63,9 +63,9 @@ func capValue(value *time.Duration) settings.Value {
 	return settings.Value{Kind: "duration|none", Parse: parse, Format: format}
 }
 
-// register adds the flags with the defaults that actor, workerproto and api define.
-// A setting is a flag only if two operators have reason to choose it differently; the
-// others are constants, which settings.removed lists with their reasons.
+// register adds the flags with the defaults that actor, workerproto and api define. A
+// setting is a flag only if two operators have reason to choose different values. All
+// others are constants; settings.removed lists them with their reasons.
 func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	f.cfg.Core, f.cfg.Workers, f.cfg.API = config.Default(), workerproto.Limits{}.WithDefaults(), daemon.DefaultAPIConfig()

@@ -3,7 +3,7 @@
 //
 // A process that holds a lock file (flock) records itself in it: its incarnation, and
 // the name of the file. A process that obtains the lock later reads that record. The
-// kernel releases a lock only when the process that holds it has ended, so if the record
+// kernel releases a lock only when the process that holds it has ended. So if the record
 // names the locked file, the recorded process is dead.
 //
 // The name of a file is the boot id of the host, the device and the inode. Predecessor

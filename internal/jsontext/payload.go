@@ -23,7 +23,7 @@ var (
 
 // CheckPayload reports whether raw is one JSON value that Postgres can store as
 // jsonb and that can be sent to a worker afterwards. jsonb writes all digits of
-// a number: 1e1024 is JSON, but a row that contains it could never be sent.
+// a number. So 1e1024 is JSON, but a row that contains it could never be sent.
 func CheckPayload(raw []byte) error {
 	return check(raw, sendable)
 }

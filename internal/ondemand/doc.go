@@ -6,12 +6,12 @@
 // # Two kinds of requests
 //
 // A request that lives in memory and has one caller goes directly to the dispatcher
-// ([Service.Submit]): the [Caller] gets its events and its answer. Any other request
-// ([Options.Shared]: it has a key, is durable, or its answer is fetched later) is a
-// [Shared] request: one execution with a bounded list of events, which any number of
-// callers follow ([Service.Begin], [Follower]). A shared request is cancelled when its
-// last caller disconnects. In place of a caller that fetches the answer later, a follower
-// of this package waits, so that such a request continues.
+// ([Service.Submit]): the [Caller] gets its events and its answer. A request that has a
+// key, is durable, or whose answer is fetched later ([Options.Shared]) is a [Shared]
+// request: one execution with a bounded list of events. Any number of callers follow the
+// events ([Service.Begin], [Follower]). A shared request is cancelled when its last
+// caller disconnects. In place of a caller that fetches the answer later, a follower of
+// this package waits, so that such a request continues.
 //
 // # Expiry
 //

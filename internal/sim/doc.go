@@ -46,9 +46,9 @@
 //     that were handed over wait for the whole resume window and count no crash.
 //   - At a stop: the dispatcher waits for running jobs for the grace period.
 //   - Every CheckEvery steps: actor.Core.Check.
-//   - At samples: no slot stays free while a job waits whose type it supports,
-//     no core spins, each running row of a lost dispatcher is listed by a claim,
-//     and no placement overtakes a job beyond the overtaking window.
+//   - At samples: no slot stays free while a job waits whose type it supports;
+//     no core spins; a claim lists each running row of a lost dispatcher; no
+//     placement overtakes a job beyond the overtaking window.
 //   - At the end, without further faults: every job is final, every request is
 //     answered, and every slot is registered and free.
 //

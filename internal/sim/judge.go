@@ -119,9 +119,9 @@ func (j *judge) finished(w *world, r *claimfake.Row, f *contract.Finish, s *clai
 	}
 }
 
-// released checks that only jobs of lost dispatchers are released by others,
-// and that handed-over jobs are released only after their window and without a
-// crash.
+// released checks that a dispatcher releases only its own jobs and the jobs of
+// lost dispatchers. Handed-over jobs must be released only after their window
+// and without a crash.
 func (j *judge) released(w *world, r *claimfake.Row, s *claimfake.Statement, crashes int32) {
 	if _, left := j.handOvers[r.Dispatcher]; left {
 		w.stats.NotAdopted++
@@ -210,10 +210,10 @@ func (w *world) undisturbed() bool {
 // and the next read of a lane.
 const slack = 5 * second
 
-// known returns the moment up to which this dispatcher must know all pending rows. Full
-// scans that are slow are up to five minutes apart, and until the next one the
-// dispatcher does not know a row that became pending before a cursor. So in a world
-// with slow scans it must know the rows that were pending when its last scan began.
+// known returns the moment up to which this dispatcher must know all pending rows. Slow
+// full scans are up to five minutes apart. Until the next one, the dispatcher does not
+// know a row that became pending before a cursor. So in a world with slow scans it must
+// know the rows that were pending when its last scan began.
 func (h *host) known() moment {
 	if !h.world.opt.SlowScans {
 		return h.world.now

@@ -41,7 +41,7 @@ func (j *judge) declaredLost(w *world, run int32) {
 }
 
 // adopted checks an adoption. Only the worker that started the running attempt
-// may offer it, from the session in which it started, and the adopting
+// may offer it, from the session in which the attempt started. The adopting
 // dispatcher must not be declared lost.
 func (j *judge) adopted(w *world, p *contract.ResumeOffer, r *claimfake.Row, s *claimfake.Statement) {
 	again := r.Dispatcher == s.Dispatcher() && r.Token == s.Token()

@@ -2,8 +2,8 @@ package timing
 
 import "math/rand/v2"
 
-// Breaker is the circuit breaker of one kind of statement. Each kind has a
-// connection and a Breaker of its own, so the failure of one kind does not stop the
+// Breaker is the circuit breaker of one kind of statement. Each kind has its own
+// connection and its own Breaker. So the failure of one kind does not stop the
 // others, and the success of one kind does not shorten the wait of another. The zero
 // Breaker is closed.
 type Breaker struct {

@@ -19,13 +19,13 @@ import (
 //
 // A trace slot may register again before the job of its last session has ended.
 // Then the slot must count as capacity at once and become free later. A new core
-// slot cannot do this. So each session has a type of its own, and for each
-// session except a slot's first one a placeholder waits: a request of that type
-// which is older than every job and has the highest possible score. If the slot
-// registers while it is busy, the placeholder occupies it until the job has
-// ended. If the slot registers while it is free, the placeholder is abandoned
-// first. Every slot has exactly one such type, so the order by number of types
-// does not change.
+// slot cannot do this. So each session has its own type, and a placeholder waits
+// for each session except the first one of a slot. A placeholder is a request of
+// the type of its session. It is older than every job and has the highest
+// possible score. If the slot registers while it is busy, the placeholder
+// occupies it until the job has ended. If the slot registers while it is free,
+// the placeholder is abandoned first. Every slot has exactly one such type, so
+// the order by number of types does not change.
 type slotMap struct {
 	slots    []traceSlot
 	byID     map[int64]int

@@ -105,8 +105,8 @@ func undecided(id dispatcherd.JobID, err error) error {
 	return &ondemand.UndecidedError{Job: id, Err: err}
 }
 
-// insertWhole adds a row, unless ctx is done before the statement is sent. ctx does not
-// interrupt a statement that is sent: the row could exist, and a caller without its id
+// insertWhole adds a row, unless ctx is done before the statement is sent. Afterwards ctx
+// does not interrupt the statement: the row could exist, and a caller without its id
 // could not cancel it. If once is true, insertWhole draws the id before the insertion.
 // earlier is the id of an earlier insertion with an unknown outcome, or 0. If insertWhole
 // returns an error, the row with the returned id may exist.

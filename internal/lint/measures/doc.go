@@ -8,8 +8,8 @@
 // With -v it also prints the findings behind the figures. With -check it
 // fails if a target is missed.
 //
-//   - go_lines: lines of Go files of the root module without tests,
-//     internal/lint, internal/sim, internal/trace and the trace commands; the
+//   - go_lines: lines of Go files of the root module. Tests, internal/lint,
+//     internal/sim, internal/trace and the trace commands do not count. The
 //     modules harness, bench and tools do not count either.
 //   - old_words: findings of package vocabulary.
 //   - unsafe: lines that use package unsafe, in Go files of the

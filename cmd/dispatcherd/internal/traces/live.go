@@ -10,8 +10,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-// summarize prints the last line of a replay, for programs, and returns the exit code, which
-// is OK only if every check passed.
+// summarize prints the last line of a replay, which is for programs. It returns the exit
+// code, which is OK only if every check passed.
 func summarize(w io.Writer, name string, r trace.Report, took time.Duration) int {
 	f := r.Findings
 	fmt.Fprintf(w, "%s: jobs=%d done=%d failed=%d lost=%d misplaced=%d affinity_violations=%d seconds=%.1f\n",
