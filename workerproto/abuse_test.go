@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bystander is a well-behaved worker. check fails if its session was affected by
-// others.
+// bystander is a well-behaved worker. check fails if other peers have affected its
+// session.
 type bystander struct {
 	*peer
 	s     *Session
@@ -232,7 +232,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	obs := &counter{}
 	path := startServer(t, Limits{MaxConnections: 2}, h, obs)
 	good := newBystander(t, h, path)
-	second := dial(t, path) // sends nothing, but counts
+	second := dial(t, path) // sends nothing, but counts as a connection
 	for range 50 {          // more connections than the limit
 		p := dial(t, path)
 		p.complaint(TooManyConnections, true)

@@ -6,15 +6,16 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Answer ends a request: with the result, or with a code.
+// Answer ends a request. It contains the result or, after a failure, the code of a
+// problem.
 //
 //	{"op":"answer","id":7,"worker":"w1","result":{"pages":3}}
 //	{"op":"answer","id":8,"code":"queue-full","message":"…","retry_after_ms":1000}
 type Answer struct {
 	ID         int64
 	Job        dispatcherd.JobID // the row of a durable request; 0 = none
-	Worker     string            // that ran it; "" = none
-	Result     []byte            // JSON; of an answer without a code
+	Worker     string            // name of the worker that ran the job; "" = none
+	Result     []byte            // JSON; not set in an answer with a code
 	Code       string            // the name of a problem in docs/api.md; "" = success
 	Message    string            // for people
 	RetryAfter time.Duration     // time after which another try makes sense; 0 = unknown
@@ -22,7 +23,7 @@ type Answer struct {
 
 func (*Answer) fromDispatcher() {}
 
-// Size is an upper bound of the frame's length.
+// Size returns an upper bound of the frame's length in bytes.
 func (m *Answer) Size() int {
 	return len(m.Result) + 6*(len(m.Worker)+min(len(m.Message), MaxMessageLength)) + 256
 }

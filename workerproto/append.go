@@ -8,8 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// appendRaw appends raw JSON. A newline would end the frame. In valid JSON it occurs
-// only between tokens, so a space replaces it.
+// appendRaw appends raw JSON. It replaces newlines with spaces, because a newline would
+// end the frame. In valid JSON a newline occurs only between tokens, so the value does
+// not change.
 func appendRaw(dst, raw []byte) []byte {
 	at := len(dst)
 	dst = append(dst, raw...)
@@ -20,15 +21,15 @@ func appendRaw(dst, raw []byte) []byte {
 	return dst
 }
 
-// appendString appends s as a JSON string. Bytes that are not UTF-8 become
-// U+FFFD, so that what is sent is always a valid frame.
+// appendString appends s as a JSON string. It replaces bytes that are not UTF-8 with
+// U+FFFD, so that the frame is always valid.
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if !jsontext.Plain(s[i]) {
 			var quoted bytes.Buffer
 			e := json.NewEncoder(&quoted)
 			e.SetEscapeHTML(false)
-			_ = e.Encode(s) // a string: cannot fail
+			_ = e.Encode(s) // encoding a string cannot fail
 			return append(dst, bytes.TrimSuffix(quoted.Bytes(), []byte{'\n'})...)
 		}
 	}
@@ -37,7 +38,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// truncate cuts s to at most limit bytes, between two characters.
+// truncate cuts s to at most limit bytes. It never splits a character.
 func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -13,8 +13,9 @@ type CallerConn struct {
 	client
 }
 
-// ConnectCaller says hello on a fresh connection and waits for the welcome until ctx is
-// done. It owns conn: on an error it is closed. caller is a name for people.
+// ConnectCaller sends a hello on a fresh connection. It waits for the welcome, at most
+// until ctx is done. ConnectCaller owns conn and closes it if it returns an error.
+// caller is a name of the program, for people.
 func ConnectCaller(ctx context.Context, conn net.Conn, caller string) (*CallerConn, error) {
 	c := &CallerConn{}
 	c.decoder.callers = true

@@ -1,6 +1,6 @@
 package workerproto
 
-// CallerHello opens a session of a caller. It comes first and once.
+// CallerHello is the first frame of a connection of a caller. It is sent once.
 //
 //	{"op":"hello","versions":[1,1],"caller":"web-1"}
 type CallerHello struct {

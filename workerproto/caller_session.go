@@ -7,20 +7,21 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// CallerHandler is what the dispatcher does with the frames of callers. For one session
-// all calls come from one goroutine, its reader, in the order Open, Frames…, Closed.
+// CallerHandler is the part of the dispatcher that handles the frames of callers. The
+// reader goroutine of a session makes all calls for this session, in the order Open,
+// Frames…, Closed.
 type CallerHandler interface {
 	// Open is called after a valid hello, before the welcome is sent.
 	Open(s *CallerSession)
-	// Frames takes the *Request and *CancelRequest frames of one read, in the order
-	// of sending. Slice and frames are valid during the call only; strings and byte
-	// slices in them stay valid.
+	// Frames takes the *Request and *CancelRequest frames of one read, in the order of
+	// sending. The slice and the frames are valid only during the call. The strings and
+	// byte slices in the frames stay valid.
 	Frames(s *CallerSession, frames []CallerFrame)
 	// Closed is called exactly once for each Open, after the last Frames.
 	Closed(s *CallerSession, cause error)
 }
 
-// ServeCallers is Serve for callers.
+// ServeCallers accepts callers from l. In all other respects it is like [Serve].
 func ServeCallers(ctx context.Context, l net.Listener, limits Limits, h CallerHandler, obs Observer) error {
 	return serve(ctx, l, limits, obs, func(c *serverConn) protocol { return &CallerSession{serverConn: c, handler: h} })
 }
@@ -44,8 +45,8 @@ func (s *CallerSession) MaxRequests() int { return s.limits.MaxRequests }
 func (s *CallerSession) MaxFrame() int { return s.limits.MaxFrame }
 
 // Send queues a frame and never blocks. The frame must not be changed afterwards.
-// Send returns false if the frame will not be delivered, because the session has
-// ended or ends with SlowReader.
+// Send returns false if the frame will not be delivered: the session has ended, or
+// this call ends it with SlowReader because the outbox is full.
 func (s *CallerSession) Send(f DispatcherFrame) bool { return s.send(f) }
 
 // handshake implements protocol. Every error is fatal.
@@ -99,8 +100,8 @@ func (s *CallerSession) take(line []byte) *Error {
 	return nil
 }
 
-// reject answers a frame that cannot be read. A request whose id is known gets its one
-// Answer.
+// reject answers a frame that cannot be read. A request whose id is known gets an
+// Answer, because each request gets exactly one. Any other frame gets an error frame.
 func (s *CallerSession) reject(f CallerFrame, fault *Error) {
 	s.obs.Complained(fault.Code)
 	if r, ok := f.(*Request); ok && r != nil && r.ID != 0 {
@@ -116,8 +117,8 @@ func (s *CallerSession) reject(f CallerFrame, fault *Error) {
 
 // The code of the Answer to a rejected request.
 const (
-	CodeInvalidRequest = "invalid-request" // it is malformed
-	CodeInvalidJob     = "invalid-job"     // its payload is JSON that no worker can be sent
+	CodeInvalidRequest = "invalid-request" // the request is malformed
+	CodeInvalidJob     = "invalid-job"     // the payload is JSON, but cannot be sent to a worker
 )
 
 // deliver implements protocol.

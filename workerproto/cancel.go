@@ -4,8 +4,8 @@ package workerproto
 // expired. Every other reason is text for people only.
 const ReasonTimeout = "timeout"
 
-// Cancel asks the worker to stop an execution. The execution still ends with a done,
-// fail or release; until then its slot is busy.
+// Cancel asks the worker to stop an execution. The worker still ends the execution
+// with a done, fail or release. Until then the slot is busy.
 //
 //	{"op":"cancel","job":42,"attempt":1,"session":"9f…","reason":"cancelled by the caller"}
 type Cancel struct {

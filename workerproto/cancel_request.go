@@ -1,8 +1,8 @@
 package workerproto
 
-// CancelRequest cancels an open request of this session. The request is still
-// answered, with the code job-cancelled unless another answer was sent before. A
-// CancelRequest for an id that is not open has no effect.
+// CancelRequest cancels an open request of this session. The request still gets exactly
+// one answer. Its code is job-cancelled, unless the dispatcher has sent another answer
+// before. A CancelRequest for an id that is not open has no effect.
 //
 //	{"op":"cancel","id":7}
 type CancelRequest struct{ ID int64 }

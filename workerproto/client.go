@@ -11,23 +11,23 @@ import (
 
 const (
 	clientOutbox  = 4096             // frames that may be queued before Send blocks
-	clientTimeout = 15 * time.Second // for silence and writes, if the welcome names no other
+	clientTimeout = 15 * time.Second // limit for silence and for one write if the welcome contains none
 	welcomeFrame  = 1 << 20          // bytes of a frame before the welcome has named the limit
 )
 
-// client is the end of a connection that says hello. It does not depend on
-// which frames are sent; Conn embeds it.
+// client is the end of a connection that sends the hello. Conn and CallerConn embed
+// it. It works with any kind of frame.
 type client struct {
 	transport
 	welcome Welcome
 	decoder DispatcherDecoder
 	batch   []DispatcherFrame
-	fatal   *Error        // ends the session once the batch was received: sent by the dispatcher, or about its frames
+	fatal   *Error        // Receive returns it after the batch: a fatal error frame, or an error about a frame of the dispatcher
 	written chan struct{} // closed when the writer has ended
 }
 
-// start sends hello, waits for the welcome until ctx is done, and starts the
-// writer. It owns conn: on an error it is closed.
+// start sends the hello, waits for the welcome at most until ctx is done, and starts
+// the writer. It closes conn if it returns an error.
 func (c *client) start(ctx context.Context, conn net.Conn, hello frame) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c.conn, c.written = conn, make(chan struct{})
@@ -57,7 +57,7 @@ func (c *client) handshake(hello frame) error {
 	if err := c.conn.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return err
 	}
-	_, sent := c.conn.Write(Append(nil, hello)) // on an error a refusal may still be readable
+	_, sent := c.conn.Write(Append(nil, hello)) // after a write error a refusal may still be readable
 	line, err := c.in.wait()
 	if err != nil {
 		return errors.Join(sent, fmt.Errorf("waiting for the welcome: %w", err))
@@ -92,12 +92,13 @@ func (c *client) Welcome() Welcome { return c.welcome }
 // Session returns the nonce of the session.
 func (c *client) Session() string { return c.welcome.Session }
 
-// Receive waits for frames and returns all frames that were read. It handles
-// heartbeats itself and omits unknown frames. The slice and the frames are valid
-// until the next call; strings and byte slices in them stay valid. At the end of
-// the session Receive returns an error: the fatal *Error of the dispatcher if it
-// sent one, io.EOF, or the error of the connection. Only one goroutine may call
-// Receive.
+// Receive waits for frames and returns all frames that were read. It handles heartbeats
+// itself and omits unknown frames. The slice and the frames are valid until the next
+// call. The strings and byte slices in the frames stay valid.
+//
+// At the end of the session Receive returns an error. It is an *Error if the dispatcher
+// sent a fatal error, sent an invalid frame or was silent for too long. Otherwise it is
+// io.EOF or the error of the connection. Only one goroutine may call Receive.
 func (c *client) Receive() ([]DispatcherFrame, error) {
 	c.batch = emptied(c.batch)
 	c.decoder.Reset()
@@ -122,7 +123,7 @@ func (c *client) take(line []byte) *Error {
 	f, fault := c.decoder.Decode(line)
 	if fault != nil {
 		if fault.Code == UnknownOp {
-			return nil // a frame of a later version
+			return nil // probably a frame of a later version: ignore it
 		}
 		return fault
 	}
@@ -147,26 +148,25 @@ func (c *client) Fits(raw []byte) bool {
 	return len(raw)+256 <= c.welcome.Limits.MaxFrame
 }
 
-// Flush lets the writer send everything that was queued. Flush does not wait for
-// the writer.
+// Flush makes the writer send all queued frames. Flush does not wait for the writer.
 func (c *client) Flush() { c.out.flush() }
 
 func (c *client) write() {
 	defer close(c.written)
 	if err := c.out.write(); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = c.conn.Close() // the dispatcher does not read: Receive returns
+		_ = c.conn.Close() // the dispatcher does not read; the close makes Receive return
 	}
-	// On other errors the dispatcher is gone. What it sent before is still read.
+	// After any other error the dispatcher is gone. Receive still reads what it sent.
 }
 
-// Close writes what was sent, then closes the connection. Receive returns.
+// Close writes the queued frames and then closes the connection. Receive returns.
 func (c *client) Close() error {
 	c.out.close(nil)
 	<-c.written
 	return ignoreClosed(c.conn.Close())
 }
 
-// Abort closes the connection at once, as a crash does.
+// Abort closes the connection at once, as a crash does. Queued frames are dropped.
 func (c *client) Abort() {
 	_ = c.conn.Close()
 	c.out.discard()

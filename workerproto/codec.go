@@ -14,17 +14,17 @@ type task uint8
 
 const (
 	encoding task = iota // append each member
-	decoding             // read the member whose name was read, if it is this one
+	decoding             // decode the value if the name that was read is the name of this member
 	checking             // report the member if it is required and missing
 )
 
-// codec encodes, decodes or checks one frame at a time. The method members of a
-// frame lists its members once, in the order in which they are sent. It calls a
-// function of members.go for each member, and the codec's task decides what the
-// function does. The zero value is ready. Not safe for concurrent use.
+// codec encodes, decodes or checks one frame at a time. The method members of a frame
+// lists the members of the frame once, in the order of sending. It calls a function of
+// members.go for each member. The task of the codec decides what this function does.
+// The zero value is ready to use. A codec is not safe for concurrent use.
 //
 // After a syntax error the codec returns zero values. After an invalid value it
-// continues decoding, so that the job of the frame becomes known.
+// continues to decode, so that the error can name the job.
 type codec struct {
 	task task
 	out  []byte // the encoded frame
@@ -37,7 +37,7 @@ type codec struct {
 	ops   int    // members called "op" in the frame
 }
 
-// membered has members: a frame, or an object in a frame.
+// membered is a frame, or an object in a frame.
 type membered interface{ members(c *codec) }
 
 // frame is implemented by the frames of all directions.
@@ -55,8 +55,8 @@ func Append(dst []byte, f frame) []byte {
 	return dst
 }
 
-// encoders is a pool of codecs with their buffers, so that an idle connection has
-// none.
+// encoders is a pool of codecs and their buffers. All connections use it, so that an
+// idle connection holds no buffer.
 var encoders = sync.Pool{New: func() any { return &codec{out: make([]byte, 0, batchBuffer)} }}
 
 // encode appends a frame and the newline.
@@ -72,7 +72,7 @@ func (c *codec) object(m membered) {
 	case c.task == encoding:
 		begin := len(c.out)
 		m.members(c)
-		c.out[begin] = '{' // written instead of the first comma
+		c.out[begin] = '{' // replaces the comma before the first member
 		c.out = append(c.out, '}')
 	case c.expect(c.Peek() == '{', "an object"):
 		c.name(c.Begin('{'))
@@ -80,9 +80,9 @@ func (c *codec) object(m membered) {
 	}
 }
 
-// rest decodes the members, beginning with the one whose name was read. One pass
-// over the list of members decodes all that come in the order of sending. If a pass
-// decodes none, the member is unknown.
+// rest decodes the remaining members of an object. The name of the first of them was
+// already read. One call of m.members decodes all members that come in the order of
+// sending. If a call decodes nothing, the next member is unknown, and rest skips it.
 func (c *codec) rest(m membered) {
 	for c.key != nil {
 		at := c.Offset()
@@ -105,8 +105,8 @@ func (c *codec) name(more bool) {
 	}
 }
 
-// decode decodes one line into the frame that newFrame makes for its op. With an
-// error the frame, which may be nil, is filled as far as the line could be read.
+// decode decodes one line into the frame that newFrame makes for its op. If decode
+// returns an error, the frame is nil or contains the values that could be read.
 func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) (f F, err *Error) {
 	op := c.begin(line)
 	if op == nil {
@@ -117,7 +117,7 @@ func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) 
 	}
 	f, known := newFrame(op)
 	if !known {
-		c.end(&Drain{}) // malformed JSON is the more useful error
+		c.end(&Drain{}) // reads the rest, because an error about malformed JSON is more useful
 		if c.Malformed() {
 			return f, c.err()
 		}
@@ -127,8 +127,8 @@ func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) 
 	return f, c.check(f)
 }
 
-// begin starts to decode a line, which must be an object. It returns the op if that
-// is the first member, as in almost all frames.
+// begin starts to decode a line, which must be an object. It returns the op if the op
+// is the first member, as in almost all frames. Otherwise it returns nil.
 func (c *codec) begin(line []byte) (op []byte) {
 	c.task, c.fault, c.unfit, c.ops, c.key = decoding, "", false, 0, nil
 	c.Scanner = jsontext.NewScanner(line)
@@ -170,10 +170,10 @@ func (c *codec) check(f frame) *Error {
 	return err
 }
 
-// leading precedes the op of a frame that begins with it.
+// leading is the text before the op if the op is the first member.
 const leading = `{"op":"`
 
-// leadingOp returns the op of a frame that begins with it, as almost all do.
+// leadingOp returns the op if it is the first member, otherwise nil.
 func leadingOp(line []byte) []byte {
 	rest, begins := bytes.CutPrefix(line, []byte(leading))
 	end := bytes.IndexByte(rest[:min(len(rest), maxSymbol)], '"')
@@ -188,7 +188,7 @@ func leadingOp(line []byte) []byte {
 	return rest[:end]
 }
 
-// findOp reads a frame that does not begin with its op.
+// findOp finds the op in a line whose first member is another one.
 func (c *codec) findOp() (op []byte, err *Error) {
 	found := false
 	for c.key != nil {
@@ -207,7 +207,7 @@ func (c *codec) findOp() (op []byte, err *Error) {
 }
 
 // err returns an error about the frame, if there is one. A syntax error takes
-// precedence.
+// precedence over an invalid value.
 func (c *codec) err() *Error {
 	switch {
 	case c.Malformed():
@@ -218,8 +218,8 @@ func (c *codec) err() *Error {
 	return nil
 }
 
-// notSendable reports whether the only fault is that a worker cannot be sent a raw
-// value, although it is JSON.
+// notSendable reports whether the only fault is a raw value that is JSON but cannot be
+// sent to a worker.
 func (c *codec) notSendable() bool { return c.unfit && (!c.Malformed() || c.Fault().TooDeep()) }
 
 // bad records an invalid value.
@@ -229,12 +229,12 @@ func (c *codec) bad(message string) {
 	}
 }
 
-// badMember records a fault of the value of the member that is being read.
+// badMember records that the value of the current member is invalid.
 func (c *codec) badMember(what string) {
 	c.bad("field " + strconv.Quote(truncate(string(c.key), maxSymbol)) + " " + what)
 }
 
-// require reports a member that is missing, once all were decoded.
+// require records that a member is missing. It has an effect only in the task checking.
 func (c *codec) require(ok bool, name string) {
 	if !ok && c.task == checking {
 		c.bad("field \"" + name + "\" is missing or zero")

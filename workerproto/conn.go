@@ -5,15 +5,15 @@ import (
 	"net"
 )
 
-// Conn is the worker's end of a session. SDKs are built on it.
+// Conn is the worker's end of a session. SDKs such as package worker use it.
 //
 // Receive returns Job, Cancel, Stale, GoAway and non-fatal Error frames.
 type Conn struct {
 	client
 }
 
-// Dial connects to the dispatcher at path and says hello. An *Error is the
-// dispatcher's refusal.
+// Dial connects to the dispatcher at path and sends hello. If the dispatcher refuses
+// the worker, the error is an *Error.
 func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
@@ -23,9 +23,9 @@ func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
 	return Connect(ctx, conn, hello)
 }
 
-// Connect says hello on a fresh connection and waits for the welcome until ctx
-// is done. It owns conn: on an error it is closed. Versions that are zero are
-// set to those of this package.
+// Connect sends hello on a fresh connection. It waits for the welcome, at most until
+// ctx is done. Connect owns conn and closes it if it returns an error. If
+// hello.MaxVersion is zero, Connect sets both versions to those of this package.
 func Connect(ctx context.Context, conn net.Conn, hello *Hello) (*Conn, error) {
 	if hello.MaxVersion == 0 {
 		hello.MinVersion, hello.MaxVersion = MinVersion, MaxVersion
@@ -46,10 +46,10 @@ func (c *Conn) Send(f WorkerFrame) bool {
 	return c.out.putWait(f)
 }
 
-// Queue is like Send, for a caller that will soon send more. The frame is sent with
-// the next Send or Flush, in one write with the frames queued meanwhile. Queue
-// never waits. It returns false if the frame was not queued, because the connection
-// is gone or the outbox is full.
+// Queue queues a frame without waking the writer, for a caller that will soon send more
+// frames. The next Send or Flush sends all queued frames together. Queue never waits.
+// It returns false if the frame was not queued, because the connection is gone or the
+// outbox is full.
 func (c *Conn) Queue(f WorkerFrame) bool {
 	c.setSession(f)
 	return c.out.put(f, false) == putOK

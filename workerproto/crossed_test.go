@@ -17,9 +17,8 @@ import (
 )
 
 // Article 1 accepts that a job may reach the wrong worker: two workers crash and
-// restart in reverse order, and the kernel gives each the descriptor number of the
-// other before the scheduler has noticed. These tests create exactly this
-// situation.
+// restart in reverse order. Before the scheduler notices the crashes, the kernel gives
+// each worker the descriptor number of the other. These tests create this situation.
 
 // crossing is a dispatcher that has not noticed the crash. It keeps the first
 // session of each worker and sends jobs to it.
@@ -49,7 +48,7 @@ func fdOf(t *testing.T, s *Session) (number int) {
 	return number
 }
 
-// typedWorker is a worker with one type that reports jobs of any other type.
+// typedWorker is a worker with one type. It reports each job of another type to the test.
 type typedWorker struct {
 	conn  *Conn
 	done  sync.WaitGroup

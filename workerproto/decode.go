@@ -25,8 +25,8 @@ type DispatcherFrame interface {
 	fromDispatcher()
 }
 
-// frames has a constructor for each op of a direction. The most frequent frame of a
-// direction is not in it: its memory is reused.
+// frames contains a constructor for each op of a direction. It omits *Done, *Request
+// and *Job, because the decoders reuse the memory of these frames.
 type frames[F frame] map[string]func() F
 
 var (
@@ -102,15 +102,16 @@ func (d *decoder[T]) next() *T {
 	return &d.batch[len(d.batch)-1]
 }
 
-// Reset invalidates the frames decoded so far and reuses their memory. It sets them
-// to zero. So a pointer that was kept by mistake refers to no job instead of
-// another job.
+// Reset invalidates the frames decoded so far, so that the next frames reuse their
+// memory. It sets the frames to zero. Until the memory is reused, a pointer that was
+// kept by mistake refers to no job.
 func (d *decoder[T]) Reset() { d.batch = emptied(d.batch) }
 
-// shrink frees memory while no frames arrive, and the last line. Frames become invalid.
+// shrink frees the memory of the frames and of the last line. The frames become invalid.
 func (d *decoder[T]) shrink() { d.batch, d.codec.Scanner = nil, jsontext.Scanner{} }
 
-// emptied returns a slice without elements. It drops the memory if it is large.
+// emptied clears list and returns it without elements. If its memory is large, emptied
+// returns nil instead, so that the memory is freed.
 func emptied[T any](list []T) []T {
 	clear(list)
 	if cap(list) > maxBatch {
@@ -119,16 +120,16 @@ func emptied[T any](list []T) []T {
 	return list[:0]
 }
 
-// WorkerDecoder decodes what a worker sends. The frames it returns are valid
-// until Reset; the strings and byte slices in them are copies and stay valid. The
-// zero value is ready. Not safe for concurrent use.
+// WorkerDecoder decodes the frames that a worker sends. The frames are valid until
+// Reset. The strings and byte slices in them are copies and stay valid. The zero value
+// is ready to use. A decoder is not safe for concurrent use.
 type WorkerDecoder struct {
 	decoder[Done]
 }
 
-// Decode decodes one line, with or without its newline. The error's code is
-// BadJSON, BadValue or UnknownOp, and its Job is set if the frame named one. With an
-// error the frame, which may be nil, is filled as far as the line could be read.
+// Decode decodes one line, with or without its newline. The code of an error is
+// BadJSON, BadValue or UnknownOp. If the frame names a job, the error names it, too.
+// With an error, the frame is nil or contains the values that could be read.
 func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
 	return decode(&d.codec, line, func(op []byte) (WorkerFrame, bool) {
 		if string(op) == "done" {
@@ -138,7 +139,7 @@ func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
 	})
 }
 
-// CallerDecoder decodes what a caller sends. The rules are those of WorkerDecoder.
+// CallerDecoder decodes the frames that a caller sends, like WorkerDecoder.
 type CallerDecoder struct {
 	decoder[Request]
 }
@@ -153,11 +154,10 @@ func (d *CallerDecoder) Decode(line []byte) (CallerFrame, *Error) {
 	})
 }
 
-// DispatcherDecoder decodes what a dispatcher sends. The rules are those of
-// WorkerDecoder.
+// DispatcherDecoder decodes the frames that a dispatcher sends, like WorkerDecoder.
 type DispatcherDecoder struct {
 	decoder[Job]
-	callers bool // the frames are for a caller; otherwise for a worker
+	callers bool // the frames are for a caller, not for a worker
 }
 
 // Decode is like WorkerDecoder.Decode.
@@ -173,9 +173,9 @@ func (d *DispatcherDecoder) Decode(line []byte) (DispatcherFrame, *Error) {
 	})
 }
 
-// CheckJSON reports whether raw may be a payload, result or partial: one
-// well-formed JSON value that a Postgres column of type json, jsonb or text
-// can store (UTF-8, no \u0000, no half surrogate pair, no huge number).
+// CheckJSON returns nil if raw may be a payload, a result or a piece of output. raw
+// must be one well-formed JSON value that a Postgres column of type json, jsonb or text
+// can store: UTF-8, no \u0000, no half surrogate pair, no huge number.
 func CheckJSON(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return Complain(BadJSON, 0, "not UTF-8")

@@ -10,7 +10,9 @@ import (
 
 // Error is both a frame from the dispatcher and the Go error that says why a frame
 // was rejected or a session ended. After a fatal error the dispatcher closes the
-// connection; otherwise the session continues as if the frame had not been sent.
+// connection. After any other error the session continues, and the rejected frame has
+// no effect. Exception: an invalid done, fail or release fails the execution that it
+// names.
 //
 //	{"op":"error","code":"wrong_session","message":"…","fatal":false,"job":42}
 type Error struct {
@@ -26,7 +28,7 @@ type Code string
 
 // The codes. Before the welcome every error is fatal.
 const (
-	BadJSON      Code = "bad_json"      // the line is not a JSON object, nested too deep, or not UTF-8
+	BadJSON      Code = "bad_json"      // the line is not a JSON object, is nested too deep, or is not UTF-8
 	BadValue     Code = "bad_value"     // a field is missing, of the wrong kind or out of range
 	UnknownOp    Code = "unknown_op"    // no such frame in this direction
 	BadSlot      Code = "bad_slot"      // no types, an invalid or repeated type, a number that is taken, too many slots or types, a type that this user may not serve
@@ -36,24 +38,24 @@ const (
 	DuplicateID  Code = "duplicate_id"  // a request with the id of an open request of this session
 	Draining     Code = "draining"      // slot_add after drain
 
-	NotHello           Code = "not_hello"            // fatal: the first frame was another one
-	SecondHello        Code = "second_hello"         // fatal
+	NotHello           Code = "not_hello"            // fatal: the first frame is not a hello
+	SecondHello        Code = "second_hello"         // fatal: a hello after the first frame
 	BadVersion         Code = "version"              // fatal: no common version
 	FrameTooLong       Code = "frame_too_long"       // fatal: the rest of the line is not read
-	SlowReader         Code = "slow_reader"          // fatal: too much waits for the worker
+	SlowReader         Code = "slow_reader"          // fatal: the peer does not read, or reads too slowly
 	HelloTimeout       Code = "hello_timeout"        // fatal: no hello in time
-	HeartbeatTimeout   Code = "heartbeat_timeout"    // fatal: silence
+	HeartbeatTimeout   Code = "heartbeat_timeout"    // fatal: the peer was silent for too long
 	CancelIgnored      Code = "cancel_ignored"       // fatal: a job continued after its cancel
-	TooManyConnections Code = "too_many_connections" // fatal: try again later
-	Refused            Code = "refused"              // fatal: this worker is not allowed
-	ShuttingDown       Code = "shutting_down"        // fatal: reconnect
+	TooManyConnections Code = "too_many_connections" // fatal: the limit is reached; try again later
+	Refused            Code = "refused"              // fatal: the dispatcher does not allow this worker
+	ShuttingDown       Code = "shutting_down"        // fatal: the dispatcher stops; reconnect
 	Internal           Code = "internal"             // fatal: an error of the dispatcher
 )
 
 // Codes lists every code in alphabetical order.
 func Codes() []Code { return slices.Sorted(maps.Keys(codes)) }
 
-// codes lists every code with whether it is fatal on an open session.
+// codes says for every code whether it is fatal on an open session.
 var codes = map[Code]bool{
 	BadJSON: false, BadValue: false, UnknownOp: false, BadSlot: false, UnknownSlot: false, NotHeld: false,
 	WrongSession: false, DuplicateID: false, Draining: false,
@@ -62,7 +64,7 @@ var codes = map[Code]bool{
 	ShuttingDown: true, Internal: true,
 }
 
-// Complain returns an Error; its code decides whether it is fatal.
+// Complain returns an Error. The code decides whether the error is fatal.
 func Complain(code Code, job dispatcherd.JobID, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: codes[code], Job: job}
 }

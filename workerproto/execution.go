@@ -7,8 +7,8 @@ import (
 )
 
 // Execution identifies one execution of a job in one session. Every frame about a
-// job contains it: the attempt fences the row in Postgres, the session nonce fences
-// the connection. On the wire: "job", "attempt", "session".
+// job contains one. The attempt fences the row in Postgres. The session nonce fences
+// the connection. The members on the wire are "job", "attempt" and "session".
 type Execution struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -36,8 +36,8 @@ func (e *Execution) begin(c *codec, op string) {
 	e.members(c)
 }
 
-// appendTo is the encoding part of begin. It is written out because jobs and their
-// reports are almost all frames.
+// appendTo is the encoding part of begin. It does not use members.go, which is slower,
+// because almost all frames are jobs and their reports.
 func (e *Execution) appendTo(dst []byte, op string) []byte {
 	dst = append(append(append(dst, `,"op":"`...), op...), `","job":`...)
 	dst = strconv.AppendInt(dst, int64(e.Job), 10)

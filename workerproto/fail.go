@@ -15,7 +15,7 @@ import (
 type Fail struct {
 	Execution
 	Error      string        // cut to dispatcherd.MaxErrorLength bytes
-	Permanent  bool          // "retry" is false; without the field it is true
+	Permanent  bool          // "retry":false on the wire; without "retry" the failure is not permanent
 	RetryAfter time.Duration // ≥ 0, whole milliseconds on the wire, at most a year
 }
 

@@ -53,8 +53,8 @@ func FuzzDecodeFrameToCaller(f *testing.F) {
 	})
 }
 
-// fuzzDecode compares a decoder with encoding/json, and requires that an accepted
-// frame is the same after it was encoded and decoded again.
+// fuzzDecode compares a decoder with encoding/json. It also requires that an accepted frame
+// does not change if it is encoded and decoded again.
 func fuzzDecode[F frame](f *testing.F, decode func(line []byte) (F, *Error)) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		frame, err := decode(line)
@@ -68,8 +68,8 @@ func fuzzDecode[F frame](f *testing.F, decode func(line []byte) (F, *Error)) {
 	})
 }
 
-// compareWithStdlib compares the decoder with encoding/json: the same lines are
-// well-formed, and the fields have the same values.
+// compareWithStdlib requires that the decoder and encoding/json accept the same lines and
+// decode the same values.
 func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
 	var members map[string]json.RawMessage
 	wellFormed := utf8.Valid(line) && json.Unmarshal(line, &members) == nil && members != nil

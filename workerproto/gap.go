@@ -1,6 +1,7 @@
 package workerproto
 
-// Gap says that events of the request were dropped, because there was no room for them.
+// Gap says that the dispatcher dropped events of the request, because its buffer for
+// them was full.
 //
 //	{"op":"gap","id":7,"missed":12}
 type Gap struct {

@@ -2,9 +2,9 @@ package workerproto
 
 import "time"
 
-// GoAway says that the dispatcher is about to stop. The dispatcher sends no more
-// jobs in this session. Executions may end and be reported within Grace. Then the
-// connection is closed, and the worker reconnects.
+// GoAway says that the dispatcher is about to stop. The dispatcher sends no more jobs
+// in this session. The worker may finish and report executions within Grace. Then the
+// dispatcher closes the connection, and the worker reconnects.
 //
 //	{"op":"goaway","reason":"dispatcher stops","grace_ms":30000}
 type GoAway struct {

@@ -118,8 +118,8 @@ func TestDispatcherThatWasStoppedReadsBeforeItDisconnectsAWorker(t *testing.T) {
 	})
 }
 
-// A worker that was suspended must not receive a job that another worker has by
-// then.
+// A worker that was suspended must not receive a job that another worker has got
+// meanwhile.
 func TestQueuedFramesDoNotReachASilentWorker(t *testing.T) {
 	bubble(t, Limits{WriteTimeout: time.Hour}, func(h *recorder, conn net.Conn) {
 		_, err := conn.Write([]byte(helloLine + "\n"))

@@ -8,11 +8,12 @@ package workerproto
 //	{"op":"hello","versions":[1,1],"worker":"w1","slots":[{"slot":0,"types":["pdf"]}],"running":[]}
 type Hello struct {
 	MinVersion, MaxVersion int
-	Worker                 string // 1..dispatcherd.MaxWorkerLength bytes, for people: need not be unique
+	Worker                 string // 1 to dispatcherd.MaxWorkerLength bytes; for people, need not be unique
 	Slots                  []Slot
 	Running                []Running
-	// Resumes: when a session ends, the worker offers its executions in the next
-	// hello. The jobs of other workers are retried at once.
+	// Resumes says that the worker will offer its executions in the next hello when a
+	// session ends. If Resumes is false and Running is empty, the dispatcher retries the
+	// jobs of the session at once when the session ends.
 	Resumes bool
 }
 
@@ -21,9 +22,9 @@ type Hello struct {
 // ([Session.Resume]), the slot is registered as busy. Otherwise the slot does not
 // exist until the worker adds it with a slot_add.
 type Running struct {
-	Execution // Session is the nonce of the session in which it began
+	Execution // Session is the nonce of the session in which the execution began
 	Slot
-	Generation int // how often it has been offered, this time included; 0 = the worker does not count
+	Generation int // number of offers of this execution, this one included; 0 = the worker does not count
 }
 
 func (*Hello) fromWorker() {}

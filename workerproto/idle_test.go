@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTenThousandIdleConnectionsAreCheap also shows that another worker is served
-// as usual. Both ends are in this process and need a descriptor each. If the limit
-// is lower, the test opens fewer connections.
+// TestTenThousandIdleConnectionsAreCheap also shows that another worker is served as
+// usual. Both ends of a connection are in this process, and each needs a descriptor. If
+// the limit of descriptors is too low, the test opens fewer connections.
 func TestTenThousandIdleConnectionsAreCheap(t *testing.T) {
 	want := 10000
 	var limit syscall.Rlimit

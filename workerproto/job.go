@@ -22,8 +22,8 @@ type Job struct {
 
 func (*Job) fromDispatcher() {}
 
-// size is an upper bound of the frame's length on the wire, escapes in the
-// type included.
+// size returns an upper bound of the frame's length in bytes. It includes escapes in the
+// type.
 func (m *Job) size() int { return len(m.Payload) + 6*len(m.Type) + 256 }
 
 func (m *Job) members(c *codec) {
@@ -43,8 +43,8 @@ func (m *Job) members(c *codec) {
 	c.millis("age_ms", &m.Age, optional)
 }
 
-// appendTo is the encoding part of members. It is written out because half of all
-// frames are jobs: encoding takes 125 ns with it and 170 without.
+// appendTo is the encoding part of members. It does not use members.go, because half
+// of all frames are jobs: encoding takes 125 ns instead of 170.
 func (m *Job) appendTo(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `,"slot":`...), int64(m.Slot), 10)
 	dst = appendString(append(dst, `,"type":`...), m.Type)

@@ -12,23 +12,24 @@ const (
 	MaxVersion = 1
 )
 
-// Limits limits the resources that peers use. A zero field takes its default.
+// Limits limits the resources that peers use. Each field takes its default if it is zero.
 type Limits struct {
 	Dispatcher        string        // name in the welcome; default "dispatcherd"
-	MaxFrame          int           // bytes of a frame without its newline; 1 MiB, at least 64 KiB
-	MaxConnections    int           // open at once; 16,384
-	MaxSlots          int           // of one session; 10,000
-	MaxTypesPerSlot   int           // dispatcherd.MaxSlotTypes
-	MaxRequests       int           // open requests of a caller's session; 4,096
-	Outbox            int           // frames queued for a worker, in addition to two for each of its slots; 1,024
-	HelloTimeout      time.Duration // from accept to a complete hello; 5 s
-	WriteTimeout      time.Duration // for one write of at most about 64 KiB or one frame; 10 s
-	HeartbeatInterval time.Duration // silence after which a ping is sent; 5 s
-	HeartbeatTimeout  time.Duration // silence after which the session ends; 15 s, at least twice the interval
+	MaxFrame          int           // bytes of a frame without its newline; default 1 MiB, at least MinFrame
+	MaxConnections    int           // connections that are open at the same time; default 16,384
+	MaxSlots          int           // slots of one session; default 10,000
+	MaxTypesPerSlot   int           // types of one slot; default dispatcherd.MaxSlotTypes
+	MaxRequests       int           // open requests of a caller's session; default 4,096
+	Outbox            int           // frames queued for a peer, not counting two for each slot of a worker; default 1,024
+	HelloTimeout      time.Duration // from accept to a complete hello; default 5 s
+	WriteTimeout      time.Duration // for one write of about 64 KiB or of one larger frame; default 10 s
+	HeartbeatInterval time.Duration // silence after which a ping is sent; default 5 s
+	HeartbeatTimeout  time.Duration // silence after which the session ends; default 3 intervals (15 s), at least 2
 	Resume            time.Duration // how long executions may continue without a connection; 0 = not at all
-	// Permit returns "" if a peer may serve a type, otherwise the reason and what to
-	// do, for the worker. It is called for every type of every announced slot, from
-	// many goroutines at once. nil permits everything.
+	// Permit decides whether a peer may serve a type. It returns "" if so. Otherwise it
+	// returns a text for the worker with the reason and the remedy. It is called for
+	// every type of every announced slot, from many goroutines at once. If Permit is
+	// nil, everything is permitted.
 	Permit func(peer Peer, typ string) (objection string)
 }
 
@@ -58,7 +59,7 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// parameters returns the limits that the welcome contains.
+// parameters returns the limits for the welcome of a worker.
 func (l Limits) parameters() Parameters {
 	return Parameters{
 		MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout,
@@ -66,11 +67,11 @@ func (l Limits) parameters() Parameters {
 	}
 }
 
-// callerParameters is the part for callers.
+// callerParameters returns the limits for the welcome of a caller.
 func (l Limits) callerParameters() Parameters {
 	return Parameters{MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout, MaxRequests: l.MaxRequests}
 }
 
-// MinFrame is the smallest limit for frames: every frame without raw JSON and
-// without a list of slots fits, even with every byte of its text escaped.
+// MinFrame is the smallest limit for frames. Every frame without raw JSON and without
+// a list of slots fits into it, even if every byte of its text is escaped.
 const MinFrame = 64 << 10

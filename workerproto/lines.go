@@ -10,23 +10,23 @@ import (
 
 const (
 	smallBuffer = 2 << 10  // bytes of the buffer of an idle connection
-	batchBuffer = 64 << 10 // bytes to which a busy one grows for larger batches
+	batchBuffer = 64 << 10 // bytes to which the buffer of a busy connection grows for larger batches
 )
 
-// lines splits the bytes of a connection into lines. Its buffer is small at first,
-// doubles while reads fill it, and never exceeds the size of the largest frame. Not
-// safe for concurrent use.
+// lines splits the bytes of a connection into lines. Its buffer is small at first. It
+// doubles while reads fill it, and never exceeds the largest permitted frame. lines is
+// not safe for concurrent use.
 type lines struct {
 	conn    net.Conn
 	max     int // bytes of a line without its newline
 	buf     []byte
-	start   int // of what has not been handed out
-	scanned int // no newline in buf[start:scanned]
-	end     int // of what was read
+	start   int // index of the first byte that next has not returned
+	scanned int // buf[start:scanned] contains no newline
+	end     int // index after the last byte that was read
 }
 
-// next returns the next complete line without its newline. It is valid until
-// the next read. An error is FrameTooLong.
+// next returns the next complete line without its newline. ok is false if no complete
+// line was read. The line is valid until the next read. The only error is FrameTooLong.
 func (l *lines) next() (line []byte, ok bool, err *Error) {
 	i := bytes.IndexByte(l.buf[l.scanned:l.end], '\n')
 	if i < 0 {
@@ -61,8 +61,9 @@ func (l *lines) wait() ([]byte, error) {
 	}
 }
 
-// each passes every complete line that was read to take, until take returns an error
-// or the bytes violate the framing. It returns how many lines it passed.
+// The method each passes every complete line in the buffer to the function take. It
+// stops when take returns an error or when a line is too long. It returns how many
+// lines it passed.
 func (l *lines) each(take func(line []byte) *Error) (taken int, fault *Error) {
 	for {
 		line, ok, fault := l.next()
@@ -76,9 +77,9 @@ func (l *lines) each(take func(line []byte) *Error) (taken int, fault *Error) {
 	}
 }
 
-// read waits for more bytes. At the end of the stream it returns io.EOF, in the
-// middle of a line io.ErrUnexpectedEOF. A reset also counts as an end: the kernel
-// reports it if the peer closed without reading everything.
+// read waits for more bytes. At the end of the stream it returns io.EOF, or
+// io.ErrUnexpectedEOF if the last line is incomplete. A connection reset also counts as
+// an end, because the kernel reports it if the peer closed without reading everything.
 func (l *lines) read() error {
 	l.makeRoom()
 	n, err := l.conn.Read(l.buf[l.end:])
@@ -95,8 +96,8 @@ func (l *lines) read() error {
 	return err
 }
 
-// makeRoom moves the unread bytes to the front and grows the buffer if the last
-// read filled it.
+// makeRoom moves the unread bytes to the front. It grows the buffer if the last read
+// filled it, and shrinks it after a large frame.
 func (l *lines) makeRoom() {
 	full := l.end == len(l.buf)
 	left := l.end - l.start

@@ -17,17 +17,17 @@ import (
 // macOS.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// ErrInUse says that another process listens on the path of a socket.
+// ErrInUse says that another process uses the path of a socket.
 var ErrInUse = errors.New("in use")
 
-// Listen creates the workers' socket at path with the given mode (0660 lets
-// the group in). A missing directory is created with mode 0750.
-// The socket is bound, then gets its mode, then listens. Before the last step no
-// process can connect. A lock on path+".lock" is held until Close, so two
-// dispatchers never use one path. An existing socket is removed only if no process
-// listens on it, as after a crash. The listener removes the socket when it is
-// closed. Errors name the path and the remedy. The error is ErrInUse if waiting may
-// help.
+// Listen creates the workers' socket at path with the given mode (0660 lets the group
+// in). It creates a missing directory with mode 0750. It binds the socket, sets its
+// mode, and then listens. Before the last step no process can connect.
+//
+// The listener holds a lock on path+".lock" until Close, so two dispatchers never use
+// one path. Listen removes an existing socket only if no process listens on it, as
+// after a crash. The listener removes the socket when it is closed. Errors name the
+// path and the remedy. An error is ErrInUse if waiting may help.
 func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("socket path %q has %d bytes, the system allows %d: choose a shorter one", path, len(path), maxPath)
@@ -55,7 +55,7 @@ func listenLocked(path string, mode fs.FileMode) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
 	file := os.NewFile(uintptr(fd), path)
-	l, err := net.FileListener(file) // has its own descriptor
+	l, err := net.FileListener(file) // duplicates the descriptor
 	if err = errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
@@ -122,8 +122,8 @@ func removeStale(path string) error {
 	return nil
 }
 
-// LockOf returns the lock that is held while l listens, or nil if l was not created by
-// Listen. The lock is released when both l and the file are closed.
+// LockOf returns a duplicate of the lock file that l holds, or nil if l was not created
+// by Listen. The lock is released when both l and the returned file are closed.
 func LockOf(l net.Listener) (*os.File, error) {
 	own, ok := l.(*listener)
 	if !ok {
@@ -139,10 +139,10 @@ func LockOf(l net.Listener) (*os.File, error) {
 	return os.NewFile(uintptr(fd), own.lock.Name()), nil
 }
 
-// Lock opens and locks the file beside a socket that Listen did not create. Closing
-// the file releases the lock. The file is not removed, because otherwise two
-// holders could lock two files of one name. The error is ErrInUse if another
-// process holds the lock.
+// Lock opens the lock file of a socket and locks it. Call it only for a socket that
+// Listen did not create. Closing the file releases the lock. The file is never removed:
+// otherwise two processes could lock different files of the same name. The error is
+// ErrInUse if another process holds the lock.
 func Lock(socket string) (*os.File, error) {
 	file, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -167,8 +167,8 @@ type listener struct {
 	once sync.Once
 }
 
-// Close stops listening and removes the socket. A second Close is an error of
-// the listener underneath, as usual.
+// Close stops listening and removes the socket. A second Close returns the error of
+// net.UnixListener.
 func (l *listener) Close() error {
 	var unlinked error
 	l.once.Do(func() {

@@ -12,7 +12,7 @@ type Log struct {
 // Level is the severity of a Log.
 type Level string
 
-// The levels. Other values are rejected; an absent one is LevelInfo.
+// The levels. Other values are rejected. An absent level is LevelInfo.
 const (
 	LevelDebug Level = "debug"
 	LevelInfo  Level = "info"

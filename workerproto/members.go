@@ -12,33 +12,35 @@ const (
 	minInt64 = math.MinInt64
 	maxInt64 = math.MaxInt64
 
-	maxDelay  = 366 * 24 * time.Hour // of any duration in a frame
+	maxDelay  = 366 * 24 * time.Hour // longest duration in a frame
 	maxNonce  = 64                   // bytes of a session nonce
 	maxSymbol = 32                   // bytes of a code, level or mode
 
-	// unbounded is the limit of strings whose length is checked later, with a
-	// better message.
+	// unbounded is the limit of strings whose length is checked after decoding, with
+	// a better message.
 	unbounded = math.MaxInt32
 )
 
-// MaxMessageLength is the number of bytes kept of a message, reason or other
-// text for people; longer texts are cut.
+// MaxMessageLength is the largest number of bytes of a message, a reason or another
+// text for people. Longer texts are cut.
 const MaxMessageLength = 8 << 10
 
-// presence says when a member is sent, and whether it must be.
+// presence says when a member is sent, and whether a frame without it is an error.
 type presence uint8
 
 const (
 	optional presence = iota // sent unless it is zero
-	always                   // sent, also if it is zero
+	always                   // sent even if it is zero
 	required                 // sent; a frame in which it is missing or zero is an error
 )
 
-// reads reports whether the member is to be read.
+// reads reports whether the next value of the line is that of the member.
 func (c *codec) reads(name string) bool { return c.task == decoding && string(c.key) == name }
 
-// writes reports whether the member's value is to be appended, and appends the name.
-// In a frame that is checked, it reports a required member that is zero.
+// writes appends the name of the member and returns true while the codec encodes a
+// frame and the caller must append the value. While the codec checks a frame, writes
+// records a fault if the member is required and zero. In all other cases it does
+// nothing and returns false.
 func (c *codec) writes(name string, zero bool, when presence) bool {
 	if c.task != encoding {
 		c.require(!zero || when != required, name)
@@ -51,7 +53,7 @@ func (c *codec) writes(name string, zero bool, when presence) bool {
 	return true
 }
 
-// op is the member that names the frame.
+// op is the member that names the frame. Its value is skipped, because it is known.
 func (c *codec) op(name string) {
 	switch {
 	case c.reads("op"):
@@ -63,7 +65,10 @@ func (c *codec) op(name string) {
 	}
 }
 
-// integer is a whole number without fraction and exponent.
+// The functions below encode, decode or check one member of a frame. Those that return
+// read report whether they decoded the member.
+
+// integer is a whole number from low to high, without fraction and exponent.
 func integer[T ~int | ~int8 | ~int32 | ~int64](c *codec, name string, p *T, low, high int64, when presence) (read bool) {
 	switch {
 	case c.reads(name):
@@ -87,7 +92,8 @@ func (c *codec) millis(name string, p *time.Duration, when presence) {
 	}
 }
 
-// boolean is true or false. An optional one is sent unless it has the value absent.
+// boolean is true or false. absent is the value of a missing member. An optional member
+// with this value is not sent.
 func (c *codec) boolean(name string, p *bool, absent bool, when presence) (read bool) {
 	switch {
 	case c.reads(name):
@@ -104,7 +110,7 @@ func (c *codec) boolean(name string, p *bool, absent bool, when presence) (read 
 	return false
 }
 
-// text is a string for people; it is cut to limit bytes.
+// text is a string for people. It is cut to limit bytes.
 func (c *codec) text(name string, p *string, limit int, when presence) {
 	switch {
 	case c.reads(name):
@@ -116,8 +122,8 @@ func (c *codec) text(name string, p *string, limit int, when presence) {
 	}
 }
 
-// symbol is a string that occurs in many frames: a nonce, a type, a level. One that
-// is longer than limit is a fault.
+// symbol is a string that occurs in many frames, such as a nonce, a type or a level. A
+// symbol of more than limit bytes is a fault.
 func symbol[T ~string](c *codec, name string, p *T, limit int, when presence) (read bool) {
 	switch {
 	case c.reads(name):
@@ -130,7 +136,7 @@ func symbol[T ~string](c *codec, name string, p *T, limit int, when presence) (r
 	return false
 }
 
-// raw is any JSON value that Postgres can store. It is not sent if there is none.
+// raw is any JSON value that Postgres can store. An empty *p is not sent.
 func (c *codec) raw(name string, p *[]byte, when presence) {
 	switch {
 	case c.task == encoding && len(*p) == 0:
@@ -153,12 +159,13 @@ func (c *codec) nested(name string, m membered) {
 	}
 }
 
-// list is an array. Each element starts as blank; element encodes or decodes it.
+// list is an array. element encodes or decodes one element. A decoded element starts as
+// a copy of blank.
 func list[T any](c *codec, name string, p *[]T, blank T, element func(*codec, *T), when presence) (read bool) {
 	switch {
 	case c.reads(name):
 		*p = nil
-		key := c.key // for messages: that of an element may replace it
+		key := c.key // the name of the list, for messages; decoding an element may replace c.key
 		for more := c.expect(c.Peek() == '[', "an array") && c.Begin('['); more; more = c.More(']') {
 			e := blank
 			c.key = key
@@ -180,7 +187,8 @@ func list[T any](c *codec, name string, p *[]T, blank T, element func(*codec, *T
 	return false
 }
 
-// listed is an object in a list. Its required members are checked at once.
+// listed is an object in a list. Its required members are checked directly after it was
+// decoded, because the task checking does not visit the elements of lists.
 func listed[T any, M interface {
 	*T
 	membered
@@ -193,7 +201,7 @@ func listed[T any, M interface {
 	}
 }
 
-// listedInteger is a whole number from 0 in a list.
+// listedInteger is a whole number of at least 0 in a list.
 func listedInteger[T ~int | ~int32](c *codec, p *T) {
 	if c.task == encoding {
 		c.out = strconv.AppendInt(c.out, int64(*p), 10)
@@ -224,8 +232,9 @@ func (c *codec) versions(lowest, highest *int) {
 	c.require(*lowest > 0, "versions")
 }
 
-// expect reports whether the next value has the right type. If not it skips the value:
-// null counts as an absent member, the rest is a fault.
+// expect returns right, which says whether the next value has the right type. If right
+// is false, expect skips the value. A null then counts as an absent member. Any other
+// value is a fault.
 func (c *codec) expect(right bool, want string) bool {
 	if !right {
 		c.mismatch(want)
@@ -257,7 +266,7 @@ func (c *codec) readInteger(low, high int64) int64 {
 	return 0
 }
 
-// readString reads a string. The result is valid as long as the line.
+// readString reads a string. The result is valid as long as the line is.
 func (c *codec) readString() []byte {
 	if !c.expect(c.Peek() == '"', "a string") {
 		return nil
@@ -274,7 +283,7 @@ func (c *codec) readSymbol(limit int) string {
 	return c.names.intern(b)
 }
 
-// readRaw reads any one value and returns a copy of its text.
+// readRaw reads one value of any type and returns a copy of its text.
 func (c *codec) readRaw() []byte {
 	before := c.Fault().What
 	text := c.Payload()

@@ -6,9 +6,9 @@ const (
 	maxNameLength = 128
 )
 
-// names interns strings that occur in many frames, so that reading one again
-// allocates nothing. The most recent one is compared first: in most streams it is
-// the session's nonce each time.
+// names interns strings that occur in many frames, so that reading such a string again
+// allocates nothing. intern compares the most recently added string first. In most
+// streams this is the session's nonce.
 type names struct {
 	last string
 	all  map[string]string

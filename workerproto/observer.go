@@ -1,21 +1,22 @@
 package workerproto
 
 // Observer counts events of connections. Its methods are called from many
-// goroutines at once and must not block. Embed [NoObserver] to implement only some.
+// goroutines at once and must not block. Embed [NoObserver] to implement only some of
+// the methods.
 type Observer interface {
-	// Accepted counts a connection; open is how many there are now.
+	// Accepted counts a new connection. open is the number of open connections.
 	Accepted(open int)
-	// Ended counts the end of a connection and its cause: io.EOF for a clean
-	// one, io.ErrUnexpectedEOF for half a frame, an *Error for a broken rule.
+	// Ended counts the end of a connection. cause is io.EOF for a clean end,
+	// io.ErrUnexpectedEOF for an end inside a frame, *Error for a broken rule.
 	Ended(open int, cause error)
 	// Received counts one batch.
 	Received(frames, bytes int)
 	// Sent counts one write.
 	Sent(frames, bytes int)
-	// Complained counts an error frame that is sent.
+	// Complained counts an error of a peer, whether or not the peer gets the error frame.
 	Complained(code Code)
-	// AcceptFailed counts a failed accept, after which the server pauses. In most
-	// cases the process has no file descriptors left.
+	// AcceptFailed counts a failed accept. The server then pauses. The usual cause is
+	// that the process has no file descriptors left.
 	AcceptFailed(err error)
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// outbox is the bounded queue of frames in front of a connection. Any goroutine
-// may add frames. One writer takes all queued frames, encodes them into one
+// outbox is the bounded queue of the frames that a connection sends. Any goroutine may
+// add frames. One writer goroutine takes all queued frames, encodes them into one
 // buffer, and writes the buffer at once.
 type outbox struct {
 	conn    net.Conn
@@ -15,12 +15,12 @@ type outbox struct {
 	wrote   func(frames, bytes int)
 
 	mu       sync.Mutex
-	ready    sync.Cond // signals the writer: notified or closed
-	room     sync.Cond // signals blocked senders: frames were taken, or closed
+	ready    sync.Cond // wakes the writer when notified or closed is set
+	room     sync.Cond // wakes blocked senders when frames were taken or closed is set
 	queue    []frame
 	limit    int
-	held     bool
-	notified bool // the writer is to write what is queued
+	held     bool // the writer takes no frames until release
+	notified bool // the writer must write the queued frames
 	closed   bool
 }
 
@@ -29,7 +29,7 @@ type putResult uint8
 
 const (
 	putOK     putResult = iota
-	putFull             // limit frames are queued already
+	putFull             // the number of queued frames has reached the limit
 	putClosed           // the outbox is closed
 )
 
@@ -39,8 +39,8 @@ func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frame
 	return o
 }
 
-// put queues f and never blocks. Without wake the writer sends f after a later put or
-// flush.
+// put queues f and never blocks. If wake is false, the writer sends f only after a
+// flush or a later put with wake.
 func (o *outbox) put(f frame, wake bool) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,8 +57,7 @@ func (o *outbox) put(f frame, wake bool) putResult {
 	return putOK
 }
 
-// putWait queues f as soon as there is room. It reports false if the outbox is
-// closed.
+// putWait queues f as soon as there is room. It returns false if the outbox is closed.
 func (o *outbox) putWait(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,15 +97,15 @@ func (o *outbox) grow(limit int) {
 	o.mu.Unlock()
 }
 
-// hold keeps queued frames from the writer, up to limit frames, until release.
+// hold keeps all frames in the queue until release. Up to limit frames may be queued.
 func (o *outbox) hold(limit int) {
 	o.mu.Lock()
 	o.held, o.limit = true, limit
 	o.mu.Unlock()
 }
 
-// release ends a hold: it sets the limit, puts first in front of the frames held back
-// and wakes the writer.
+// release ends a hold. It sets the limit, inserts first before the held frames, and
+// wakes the writer.
 func (o *outbox) release(first frame, limit int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,12 +113,12 @@ func (o *outbox) release(first frame, limit int) {
 	if !o.closed {
 		o.queue = append([]frame{first}, o.queue...)
 		o.notified = true
-		o.ready.Signal() // the writer ignores notifications during a hold
+		o.ready.Signal() // even if notified was set before: the writer ignored it during the hold
 	}
 }
 
-// close makes the writer write what is queued, then last (if not nil), and end.
-// Frames held back are dropped. Later calls change nothing.
+// close makes the writer write the queued frames, then last (if not nil), and then end.
+// During a hold, close first drops the queued frames. Later calls change nothing.
 func (o *outbox) close(last frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,7 +143,7 @@ func (o *outbox) clear() {
 	o.queue, o.notified = o.queue[:0], false
 }
 
-// discard drops what is queued and makes the writer end.
+// discard drops the queued frames and makes the writer end.
 func (o *outbox) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,14 +157,14 @@ func (o *outbox) shut() {
 	o.room.Broadcast()
 }
 
-// take waits for frames and returns all of them; reuse is the empty slice of the
-// previous batch. ok is false once the outbox is closed and empty.
+// take waits for frames and returns all of them. reuse is the slice of the previous
+// batch, emptied for the next frames. ok is false when the outbox is closed and empty.
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for (!o.notified || o.held) && !o.closed {
 		if cap(reuse) > smallQueue {
-			reuse = nil // idle: keep no large queue
+			reuse = nil // an idle outbox keeps no large slice
 		}
 		o.ready.Wait()
 	}
@@ -177,8 +176,8 @@ func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 // smallQueue is the largest capacity of the queue that an idle outbox keeps.
 const smallQueue = 512
 
-// write runs until the outbox is closed and empty, or a write fails; the error
-// is that of the write.
+// write is the loop of the writer. It ends when the outbox is closed and empty, or when
+// a write fails. It returns the error of the failed write.
 func (o *outbox) write() error {
 	var batch []frame
 	for {

@@ -1,7 +1,7 @@
 package workerproto
 
-// Partial is a piece of the output, for a waiting caller. Pieces are forwarded in
-// order and not stored.
+// Partial is a piece of the output of an execution. The dispatcher forwards the pieces
+// to the waiting caller in order and does not store them.
 //
 //	{"op":"partial","job":-7,"attempt":1,"session":"9f…","data":{"line":"hello"}}
 type Partial struct {

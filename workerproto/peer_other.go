@@ -4,5 +4,5 @@ package workerproto
 
 import "net"
 
-// PeerOf knows no peer on this system.
+// PeerOf returns an unknown peer, because it is implemented on Linux only.
 func PeerOf(net.Conn) Peer { return unknownPeer }

@@ -1,8 +1,8 @@
 package workerproto
 
-// Ping asks the peer to answer. An end that has received nothing for
-// Parameters.Heartbeat sends one. Any frame is an answer; a Pong has no other
-// meaning.
+// Ping asks the peer to answer. An end sends a Ping when it has received nothing for
+// Parameters.Heartbeat. Any frame counts as an answer. A Pong is an answer without
+// other content.
 //
 //	{"op":"ping"}
 type Ping struct{}

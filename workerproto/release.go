@@ -1,8 +1,8 @@
 package workerproto
 
-// Release gives a job back unfinished: the worker is shutting down, or the job
-// crossed a drain or slot_remove. The job is pending again at once, and the attempt
-// does not count.
+// Release gives an unfinished job back. The worker sends it when it stops, or when a
+// job arrives after the worker has sent a drain or slot_remove. The job is pending
+// again at once, and the attempt does not count.
 //
 //	{"op":"release","job":42,"attempt":1,"session":"9f…","reason":"worker stops"}
 type Release struct {

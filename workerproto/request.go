@@ -10,21 +10,21 @@ import (
 //
 //	{"op":"request","id":7,"type":"pdf","payload":{"page":1},"timeout_ms":30000}
 type Request struct {
-	ID           int64  // chosen by the caller: 1 or more, not that of an open request of this session
-	Type         string // what the request needs a slot to support
+	ID           int64  // chosen by the caller: 1 or more, and unique among the open requests of this session
+	Type         string // type that the slot must support
 	Payload      []byte // JSON; nil if there is none
 	Priority     dispatcherd.Priority
 	Timeout      time.Duration // how long the caller waits; 0 = the dispatcher's default
-	CapacityWait time.Duration // how long it waits while no slot supports the type; 0 = not at all
-	Durable      bool          // write a row to Postgres first
+	CapacityWait time.Duration // how long the request waits while no slot supports the type; 0 = not at all
+	Durable      bool          // write a row to Postgres before the request is queued
 	Key          string        // idempotency key; "" = none
-	CoalesceKey  string        // "" = none
+	CoalesceKey  string        // equal requests with the same key share one execution; "" = none
 	Events       bool          // send Queued, Started, RequestProgress, RequestPartial and Gap
 }
 
 func (*Request) fromCaller() {}
 
-// Size is an upper bound of the frame's length.
+// Size returns an upper bound of the frame's length in bytes.
 func (m *Request) Size() int {
 	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)) + 256
 }

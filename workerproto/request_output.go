@@ -1,6 +1,6 @@
 package workerproto
 
-// RequestProgress is the worker's progress.
+// RequestProgress tells the caller the progress that the worker has reported.
 //
 //	{"op":"progress","id":7,"data":{"done":1,"total":3}}
 type RequestProgress struct {
@@ -16,7 +16,7 @@ func (m *RequestProgress) members(c *codec) {
 	c.raw("data", &m.Data, required)
 }
 
-// RequestPartial is a piece of the worker's output.
+// RequestPartial forwards a piece of the worker's output to the caller.
 //
 //	{"op":"partial","id":7,"data":{"line":"hello"}}
 type RequestPartial struct {

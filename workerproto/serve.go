@@ -5,34 +5,34 @@ import (
 	"net"
 )
 
-// Handler is what the dispatcher does with its workers. For one session all
-// calls come from one goroutine, its reader, in the order Open, Frames…,
-// Closed; different sessions call at the same time.
+// Handler is the part of the dispatcher that handles the frames of workers. The reader
+// goroutine of a session makes all calls for this session, in the order Open, Frames…,
+// Closed. Different sessions make calls at the same time.
 type Handler interface {
-	// Open is called after a valid hello, before the welcome is sent. Jobs sent
-	// from here on reach the worker after the welcome. An *Error refuses the worker
-	// with that error. Any other error refuses it with code Internal and without
-	// the text of the error. The handler may keep the hello.
+	// Open is called after a valid hello, before the welcome is sent. Frames that are
+	// sent during Open reach the worker after the welcome. If Open returns an error, the
+	// worker is refused. An *Error is sent to the worker. For any other error the worker
+	// gets the code Internal without the text of the error. The handler may keep the
+	// hello.
 	Open(s *Session, h *Hello) error
-	// Frames takes everything that was decoded from one read: SlotAdd,
-	// SlotRemove, Done, Fail, Release, Progress, Partial, Log and Drain, in the
-	// order of sending, checked against the rules of the protocol. Slice and
-	// frames are valid during the call only; strings and byte slices in them
-	// stay valid. Blocking here holds back this worker only. The handler decides
-	// whether the worker runs the job it reports about: if not, it answers with
-	// Complain(NotHeld, …) or Stale.
+	// Frames takes all frames of one read, in the order of sending: SlotAdd, SlotRemove,
+	// Done, Fail, Release, Progress, Partial, Log and Drain. They obey the rules of the
+	// protocol. The slice and the frames are valid only during the call. The strings and
+	// byte slices in the frames stay valid. If Frames blocks, only this worker has to
+	// wait. Frames must check whether the worker runs the job that a report is about. If
+	// not, it answers with Complain(NotHeld, …) or Stale.
 	Frames(s *Session, frames []WorkerFrame)
-	// Closed is called exactly once for each Open that returned nil, after the
-	// last Frames: io.EOF if the worker hung up between two frames,
-	// io.ErrUnexpectedEOF in the middle of one, an *Error if a rule was broken
-	// or the session was closed with one.
+	// Closed is called exactly once for each Open that returned nil, after the last
+	// Frames. cause is io.EOF if the worker disconnected between two frames, and
+	// io.ErrUnexpectedEOF in the middle of a frame. It is an *Error if the worker broke
+	// a rule or the session was closed with an *Error.
 	Closed(s *Session, cause error)
 }
 
 // Serve accepts workers from l until ctx is done. Then it closes l, ends all
-// sessions with ShuttingDown, and returns when their last Closed has returned. To
-// let workers finish, send GoAway and wait before ending ctx. Serve returns nil if
-// ctx ended it, and otherwise the error of l.
+// sessions with ShuttingDown, and returns when the last Closed has returned. To let
+// workers finish, send GoAway and wait before ctx is cancelled. Serve returns nil if ctx
+// is done, and otherwise the error of l.
 func Serve(ctx context.Context, l net.Listener, limits Limits, h Handler, obs Observer) error {
 	return serve(ctx, l, limits, obs, func(c *serverConn) protocol { return newSession(c, h) })
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// server accepts connections and runs a session on each of them. What a session
-// does with frames is decided by its protocol.
+// server accepts connections and runs a session on each of them. The protocol of a
+// session decides what happens with its frames.
 type server struct {
 	limits   Limits
 	obs      Observer
@@ -26,17 +26,17 @@ type server struct {
 // protocol handles the frames of one connection. All calls come from the
 // connection's reader goroutine.
 type protocol interface {
-	// handshake handles the first line and welcomes the peer. An *Error is sent to
-	// the peer. Every error ends the connection.
+	// handshake handles the first line and sends the welcome. Every error ends the
+	// connection. The server sends an *Error to the peer.
 	handshake(line []byte) error
-	// take handles one line. An error is fatal and sent to the peer.
+	// take handles one line. An error is fatal, and the server sends it to the peer.
 	take(line []byte) *Error
 	// deliver passes the frames of all taken lines to the handler.
 	deliver()
 	// shrink frees memory while the peer is silent.
 	shrink()
-	// closed is called exactly once if handshake returned nil, after the last
-	// deliver.
+	// closed is called exactly once, after the last deliver, if handshake returned
+	// nil.
 	closed(cause error)
 }
 
@@ -60,13 +60,13 @@ func serve(ctx context.Context, l net.Listener, limits Limits, obs Observer, p f
 	srv.shutDown()
 	srv.running.Wait()
 	if ctx.Err() != nil {
-		err = nil // that of the listener we closed
+		err = nil // the listener was closed above
 	}
 	return err
 }
 
-// accept takes connections until the listener is closed. When the process has
-// no descriptors left it pauses: 5 ms, doubling to 1 s.
+// accept takes connections until the listener is closed. After a failed accept it
+// pauses for 5 ms. Each further failure doubles the pause, up to 1 s.
 func (srv *server) accept(ctx context.Context, l net.Listener) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	pause := shortest
@@ -117,7 +117,7 @@ func (srv *server) admit(conn net.Conn) {
 func (srv *server) reject(conn net.Conn, err *Error) {
 	srv.obs.Complained(err.Code)
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = conn.Write(Append(nil, err)) // fits into the buffer of a fresh socket
+	_, _ = conn.Write(Append(nil, err)) // does not block: it fits into the buffer of a fresh socket
 	_ = conn.Close()
 }
 
@@ -134,7 +134,7 @@ func (srv *server) shutDown() {
 	}
 }
 
-// run serves one connection until its end. It is the reader goroutine.
+// run is the reader goroutine. It serves one connection until its end.
 func (srv *server) run(c *serverConn) {
 	defer srv.running.Done()
 	p := srv.protocol(c)
@@ -143,7 +143,7 @@ func (srv *server) run(c *serverConn) {
 	opened, cause := c.converse(p)
 	c.finish(cause)
 	<-written
-	_ = c.conn.Close() // also after lingering
+	_ = c.conn.Close() // a lingering connection is still open
 	srv.mu.Lock()
 	delete(srv.open, c)
 	n := len(srv.open)
@@ -165,7 +165,7 @@ func (c *serverConn) converse(p protocol) (opened bool, cause error) {
 	if err := p.handshake(line); err != nil {
 		return false, err
 	}
-	opened = true // also if a handler panics
+	opened = true // stays true if a handler panics later
 	for {
 		from := c.in.start
 		frames, fault := c.in.each(p.take)

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// serverConn is the dispatcher's end of a connection. It knows frames only as
-// lines and as entries of the outbox; sessions embed it.
+// serverConn is the dispatcher's end of a connection. It reads lines and sends frames,
+// but does not decode lines. Session and CallerSession embed it.
 type serverConn struct {
 	transport
 	nonce  string
 	peer   Peer
 	limits Limits
 	obs    Observer
-	cause  error // why the session ends: the first cause; guarded by transport.mu
+	cause  error // the first cause of the end; nil while the session is open; guarded by transport.mu
 }
 
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
@@ -34,7 +34,7 @@ func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
 // newNonce makes a session's nonce: 128 random bits.
 func newNonce() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
+	_, _ = rand.Read(b[:]) // crypto/rand documents that Read never fails
 	return hex.EncodeToString(b[:])
 }
 
@@ -55,22 +55,22 @@ func (c *serverConn) firstLine() ([]byte, error) {
 	return line, err
 }
 
-// send queues a frame and never blocks. It reports false if the session has
-// ended, or ends now because its outbox is full.
+// send queues a frame and never blocks. It returns false if the session has ended. It
+// also returns false if the outbox is full; then it ends the session.
 func (c *serverConn) send(f frame) bool {
 	switch c.out.put(f, true) {
 	case putOK:
 		return true
 	case putFull:
-		// An error frame would not be read either.
+		// No error frame is sent, because the peer would not read it either.
 		c.abort(Complain(SlowReader, 0, "too many frames wait to be read"))
 		c.obs.Complained(SlowReader)
 	}
 	return false
 }
 
-// Close ends the session: queued frames are written, then err (nil for none),
-// then the connection is closed. Close does not wait for that. Later calls
+// Close ends the session. The writer writes the queued frames, then err if it is not
+// nil, and closes the connection. Close does not wait for the writer. Later calls
 // change nothing.
 func (c *serverConn) Close(err *Error) {
 	if err == nil {
@@ -93,7 +93,7 @@ func (c *serverConn) fail(cause error) {
 	c.mu.Unlock()
 }
 
-// ending returns the cause of the end, nil while the session goes on.
+// ending returns the cause of the end, or nil while the session is open.
 func (c *serverConn) ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,12 +107,13 @@ func (c *serverConn) abort(cause error) {
 	_ = c.conn.Close() // nothing is left to be sent
 }
 
-// finish ends the writer. If the peer broke a rule, the error is sent first.
+// finish makes the writer end. If the peer broke a rule, the writer first sends the
+// error.
 func (c *serverConn) finish(cause error) {
 	var rule *Error
 	if errors.As(cause, &rule) && c.ending() == nil {
 		if rule.Code == HeartbeatTimeout {
-			c.out.clear() // the jobs in it are about to be taken from the worker
+			c.out.clear() // the dispatcher is about to take the queued jobs from the worker
 		}
 		c.Close(rule)
 		return
@@ -121,9 +122,10 @@ func (c *serverConn) finish(cause error) {
 	c.out.close(nil)
 }
 
-// write runs the outbox until its end, and closes the connection if the end was
-// ordered. If the peer is gone, what it wrote before is still to be read: the
-// reader continues to the end of the stream.
+// write is the writer goroutine. It runs the outbox until its end. If the outbox was
+// closed, write closes the connection, unless linger keeps it readable. If the peer is
+// gone, write leaves the connection open, so that the reader can still read everything
+// that the peer sent before.
 func (c *serverConn) write(done chan<- struct{}) {
 	defer close(done)
 	err := c.out.write()
@@ -140,12 +142,12 @@ func (c *serverConn) write(done chan<- struct{}) {
 	}
 }
 
-// lingerTime limits how long frames are read that crossed a ShuttingDown.
+// lingerTime limits how long frames are read after a ShuttingDown was sent.
 const lingerTime = time.Second
 
-// linger keeps a session that ends with ShuttingDown readable: reports that are
-// on their way still count. It reports false if the connection is to be closed
-// at once.
+// linger keeps a session readable after a ShuttingDown, because reports that the worker
+// sent before it read the ShuttingDown still count. It returns false if the connection
+// must be closed at once.
 func (c *serverConn) linger() bool {
 	var rule *Error
 	return errors.As(c.ending(), &rule) && rule.Code == ShuttingDown && c.closeWrite(lingerTime)

@@ -16,10 +16,10 @@ type Session struct {
 	handler Handler
 	worker  string
 	decoder WorkerDecoder
-	state   *sessionState // of the reader goroutine
-	batch   []WorkerFrame // handed to the handler; empty between two reads
-	hello   *Hello        // until the welcome
-	resumed []Resumed
+	state   *sessionState // used by the reader goroutine only
+	batch   []WorkerFrame // frames for the handler; empty between two reads
+	hello   *Hello        // set until Open returns
+	resumed []Resumed     // for the welcome
 }
 
 func newSession(c *serverConn, h Handler) *Session {
@@ -29,16 +29,17 @@ func newSession(c *serverConn, h Handler) *Session {
 // Worker returns the name from the worker's hello.
 func (s *Session) Worker() string { return s.worker }
 
-// Fits reports whether the job fits into a frame. One that does not must be
-// failed: Send rejects it.
+// Fits reports whether the job fits into a frame. Send rejects a job that does not fit,
+// so the caller must fail it.
 func (s *Session) Fits(f *Job) bool { return f.size() <= s.limits.MaxFrame }
 
-// Send queues a frame and never blocks. The frame must not be changed afterwards.
-// Send returns false if the frame will not be delivered: the session has ended, or
-// ends with SlowReader because too many frames wait, or a job does not fit. True
-// does not mean that the worker reads the frame. A frame about a job gets the
-// session's nonce. A frame with another nonce belongs to another session and is
-// rejected.
+// Send queues a frame and never blocks. The frame must not be changed afterwards. If a
+// frame about a job names no session, Send sets the nonce of this session.
+//
+// Send returns false if the frame will not be delivered. There are four reasons: the
+// session has ended; the call ends it with SlowReader because too many frames are
+// queued; a job does not fit into a frame; the frame contains the nonce of another
+// session. If Send returns true, the worker may still not read the frame.
 func (s *Session) Send(f DispatcherFrame) bool {
 	if n, ok := f.(named); ok {
 		e := n.execution()
@@ -55,10 +56,10 @@ func (s *Session) Send(f DispatcherFrame) bool {
 	return s.send(f)
 }
 
-// Resume takes back an execution that the worker offered in its hello. The slot of
-// the execution is registered as busy, and the worker reports under this session.
-// Only Handler.Open may call Resume. Resume returns false if the hello offers no
-// such execution.
+// Resume resumes an execution that the worker offered in its hello. It registers the
+// slot of the execution as busy. The worker reports the execution in this session. Only
+// Handler.Open may call Resume. Resume returns false if the hello offers no such
+// execution.
 func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
 	if s.hello == nil {
 		return false
@@ -88,8 +89,8 @@ func (s *Session) handshake(line []byte) error {
 	return s.open(hello)
 }
 
-// open runs Handler.Open with the outbox held back, so that the welcome is the
-// first frame that the worker reads.
+// open calls Handler.Open. During the call the outbox holds all frames, so that the
+// welcome is the first frame that the worker reads.
 func (s *Session) open(hello *Hello) error {
 	w := &Welcome{Version: version(hello), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters()}
 	s.out.hold(s.limits.Outbox + 2*s.limits.MaxSlots)
@@ -128,8 +129,8 @@ func (s *Session) take(line []byte) *Error {
 	return nil
 }
 
-// reject answers a frame that violates a rule, and handles end (nil: none) in its
-// place. A fatal error is returned.
+// reject handles a frame that violates a rule. It returns a fatal error. It sends any
+// other error to the worker, and handles end instead of the frame if end is not nil.
 func (s *Session) reject(fault *Error, end *Fail) *Error {
 	if fault.Fatal {
 		return fault
@@ -142,10 +143,10 @@ func (s *Session) reject(fault *Error, end *Fail) *Error {
 	return nil
 }
 
-// failureFor returns the failure that replaces a rejected end of an execution. The
-// worker considers the execution over, so no other frame would ever end it.
-// failureFor returns nil if the frame is another one, or does not say which
-// execution it ends.
+// failureFor returns a failure that replaces a rejected done, fail or release. Without
+// it the execution would never end, because the worker considers it ended. failureFor
+// returns nil for other frames, and for a frame that does not say which execution it
+// ends.
 func failureFor(f WorkerFrame, fault *Error) *Fail {
 	switch f.(type) {
 	case *Done, *Fail, *Release:
@@ -169,7 +170,7 @@ func (s *Session) shrink() { s.decoder.shrink() }
 
 func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
 
-// room is the number of frames that may be queued: two for each slot, a job and its
-// cancel, in addition to the others. The limit never shrinks: frames for removed slots
-// may still be queued.
+// room returns the number of frames that may be queued: Limits.Outbox and two for each
+// slot, a job and its cancel. The limit of the outbox never shrinks, because frames for
+// removed slots may still be queued.
 func (s *Session) room() int { return s.limits.Outbox + 2*len(s.state.slots) }

@@ -35,9 +35,9 @@ func newSessionState(nonce string, limits Limits, peer Peer) *sessionState {
 	return &sessionState{nonce: nonce, limits: limits, peer: peer}
 }
 
-// accept checks a decoded frame and applies it to the state. If it returns an
-// error, the error is the answer to the worker, and the state is unchanged, except
-// that a fatal error closes the session.
+// accept checks a decoded frame and applies it to the state. If it returns an error,
+// the error is the answer to the worker. The frame then has no effect on the state. A
+// fatal error closes the session.
 func (m *sessionState) accept(f WorkerFrame) *Error {
 	return m.verdict(m.apply(f))
 }
@@ -107,7 +107,7 @@ func (m *sessionState) hello(h *Hello) *Error {
 	return nil
 }
 
-// checkVersions reports whether there is a common version.
+// checkVersions returns an error if there is no common version.
 func checkVersions(peer string, lowest, highest int) *Error {
 	if lowest > MaxVersion || highest < MinVersion {
 		return Complain(BadVersion, 0, "the %s speaks versions %d to %d, this dispatcher %d to %d", peer, lowest, highest, MinVersion, MaxVersion)
@@ -115,7 +115,8 @@ func checkVersions(peer string, lowest, highest int) *Error {
 	return nil
 }
 
-// version returns the highest version that both sides speak. The hello was accepted.
+// version returns the highest version that both sides speak. It requires a hello that
+// was accepted.
 func version(h *Hello) int { return min(h.MaxVersion, MaxVersion) }
 
 // resume registers the slot of an execution that is resumed.
@@ -205,7 +206,7 @@ func (m *sessionState) checkTypes(sl *Slot) *Error {
 	return nil
 }
 
-// validName is the rule for names of types and workers.
+// validName reports whether a type, or the name of a worker or caller, is valid.
 func validName(name string, limit int) bool {
 	if name == "" || len(name) > limit || !utf8.ValidString(name) {
 		return false

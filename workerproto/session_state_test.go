@@ -85,7 +85,7 @@ func TestInvalidSlotRejectsTheWholeFrame(t *testing.T) {
 	}
 }
 
-func TestRemovedNumbersAreFreeAgainAndUnknownOnesRefused(t *testing.T) {
+func TestRemovedNumberCanBeReusedAndUnknownNumberIsRejected(t *testing.T) {
 	m := welcomed(t)
 	for _, bad := range [][]int32{{7}, {0, 7}, {0, 0}} {
 		err := m.accept(&SlotRemove{Slots: bad})

@@ -2,10 +2,9 @@ package workerproto
 
 import "sort"
 
-// Slot is one slot of a worker. The worker chooses its number, which is unique in
-// the session. It supports at least one type and has no duplicates; the types are
-// sorted after decoding. On the wire
-// {"slot":0,"types":["excel","pdf"]}.
+// Slot is one slot of a worker. The worker chooses the number, which is unique in the
+// session. A slot supports at least one type. Types has no duplicates and is sorted
+// after decoding. On the wire a slot is {"slot":0,"types":["excel","pdf"]}.
 type Slot struct {
 	Number int32
 	Types  []string

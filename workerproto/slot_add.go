@@ -1,7 +1,7 @@
 package workerproto
 
-// SlotAdd registers slots during a session: all of them, or none if one is
-// rejected.
+// SlotAdd registers slots during a session. If one slot is rejected, none is
+// registered.
 //
 //	{"op":"slot_add","slots":[{"slot":1,"types":["excel","pdf"]}]}
 type SlotAdd struct {

@@ -1,8 +1,8 @@
 package workerproto
 
-// SlotRemove removes slots: they get no more jobs, and a busy one ends its job
-// first. It removes all of them, or none if one is unknown. A job that was sent
-// before the frame was read may still arrive; the worker runs it or gives it back
+// SlotRemove removes slots. If one slot is unknown, none is removed. A removed slot
+// gets no more jobs. A busy slot first ends its job. A job that the dispatcher sent
+// before it read this frame may still arrive. The worker runs this job or gives it back
 // with a release.
 //
 //	{"op":"slot_remove","slots":[1]}

@@ -2,7 +2,8 @@ package workerproto
 
 import "github.com/dispatcherd/dispatcherd"
 
-// Started says that a worker runs the request. It may come again after a crash.
+// Started says that a worker runs the request. After a crash the request is started
+// again, and another Started follows.
 //
 //	{"op":"started","id":7,"slot":3,"worker":"w1"}
 type Started struct {

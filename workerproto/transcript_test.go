@@ -157,8 +157,8 @@ func (s *stage) step(line string) string {
 	return s.listen()
 }
 
-// listen collects the server's lines. On an open session it sends two pings in a
-// row: after both pongs everything before them has been handled.
+// listen collects the server's lines. On an open session it sends two pings, one after
+// the other. After both pongs the server has handled all earlier lines.
 func (s *stage) listen() string {
 	var out strings.Builder
 	switch {
@@ -182,8 +182,8 @@ type scriptedPeer struct {
 	over  bool // the server has closed the connection
 }
 
-// first reads the answer to the hello, which is meant for a caller or a worker. It
-// returns false if the server rejects the hello.
+// first reads the answer to the hello of a caller or a worker. It returns false if the
+// server rejects the hello.
 func (s *scriptedPeer) first(out *strings.Builder, callers bool) bool {
 	line := s.p.line()
 	f, err := (&DispatcherDecoder{callers: callers}).Decode([]byte(line))

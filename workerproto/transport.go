@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// transport is one end of a connection: it reads lines, queues frames for the
-// writer goroutine, and sends heartbeats. Both ends are built on it.
+// transport is one end of a connection. It reads lines, queues frames for the writer
+// goroutine, and sends heartbeats. client and serverConn embed it.
 type transport struct {
 	conn      net.Conn
 	in        lines
 	out       *outbox
 	heartbeat time.Duration // silence of the peer after which a ping is sent
-	timeout   time.Duration // silence of the peer after which it counts as dead
+	timeout   time.Duration // silence after which the peer counts as dead
 
 	mu      sync.Mutex
-	lingers time.Time // reading ends at this time; zero: no limit
+	lingers time.Time // time at which reading ends; zero: no limit
 }
 
-// The heartbeats have no content and are shared by all connections.
+// All connections share these frames, because they have no content.
 var (
 	ping = &Ping{}
 	pong = &Pong{}
 )
 
-// read waits for more bytes. It sends a ping when the peer has been silent for
-// heartbeat, and returns HeartbeatTimeout when it has been silent for timeout.
-// A stopped process keeps its connection open, so only silence reveals it.
-// shrink is called before a ping.
+// read waits for more bytes. When the peer has been silent for heartbeat, read calls
+// shrink and sends a ping. When the peer has been silent for timeout, read returns
+// HeartbeatTimeout. A stopped process keeps its connection open, so only its silence
+// reveals it.
 //
-// Time during which this process was stopped does not count as silence of the
-// peer: what the peer sent meanwhile has yet to be read.
+// Time during which this process was stopped does not count as silence of the peer,
+// because the bytes that the peer sent meanwhile are not yet read.
 func (t *transport) read(shrink func()) error {
 	heard := time.Now()
 	for now, pinged := heard, heard; ; {
@@ -56,12 +56,12 @@ func (t *transport) read(shrink func()) error {
 		pinged = now
 		t.in.shrink()
 		shrink()
-		t.out.put(ping, true) // a full outbox is the writer's problem
+		t.out.put(ping, true) // a full outbox needs no ping: the peer gets other frames, or a write times out
 	}
 }
 
-// setReadDeadline limits the next read. It reports false if the connection
-// lingers and its time is over.
+// setReadDeadline limits the next read. It returns false if the connection lingers and
+// the time for reading is over.
 func (t *transport) setReadDeadline(now, until time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +72,9 @@ func (t *transport) setReadDeadline(now, until time.Time) bool {
 	return until.After(now)
 }
 
-// closeWrite ends the outgoing half of the connection and limits reading to d.
-// It reports false if the connection has no halves, or is closed already.
+// closeWrite closes the sending direction of the connection and limits reading to d. It
+// returns false if the directions cannot be closed separately, or if the connection is
+// closed already.
 func (t *transport) closeWrite(d time.Duration) bool {
 	half, ok := t.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

@@ -17,8 +17,8 @@ type Welcome struct {
 	Resumed    []Resumed // the executions of Hello.Running that continue; the worker stops the others
 }
 
-// Resumed identifies an execution that the dispatcher resumed. From now on it is
-// reported in the new session.
+// Resumed identifies an execution that the dispatcher resumed. The worker reports it in
+// the new session.
 type Resumed struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -31,7 +31,7 @@ type Parameters struct {
 	Timeout     time.Duration // silence after which to close the connection
 	MaxSlots    int           // slots of one session
 	MaxTypes    int           // types of one slot
-	MaxRequests int           // open requests of a caller's session; 0 to a worker
+	MaxRequests int           // open requests of a caller's session; 0 in the welcome of a worker
 	Resume      time.Duration // how long executions may continue without a connection; 0 = not at all
 }
 
@@ -57,7 +57,7 @@ func (p *Parameters) members(c *codec) {
 	c.millis("timeout_ms", &p.Timeout, always)
 	integer(c, "max_requests", &p.MaxRequests, 0, maxInt32, optional)
 	if c.task == encoding && p.MaxRequests > 0 {
-		return // the rest is for workers
+		return // the following members are for workers
 	}
 	integer(c, "max_slots", &p.MaxSlots, 0, maxInt32, always)
 	integer(c, "max_types", &p.MaxTypes, 0, maxInt32, always)
