@@ -6,11 +6,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// announce sends the free slots that the dispatcher does not know.
+// announce announces the free slots that the dispatcher does not know.
 func (w *Worker) announce() { w.update(w.announceLocked) }
 
-// announceLocked adds free slots that the dispatcher does not know, as many as it
-// accepts: a slot_add with too many slots is rejected as a whole.
+// announceLocked announces free slots that the dispatcher does not know. It announces
+// only as many as the dispatcher accepts, because the dispatcher rejects a slot_add
+// with too many slots as a whole.
 func (w *Worker) announceLocked(o *outgoing) {
 	if w.conn == nil || w.draining {
 		return
@@ -52,11 +53,11 @@ func (w *Worker) roomLocked() int {
 	return room
 }
 
-// frameShare is the size of the slots in one frame, in bytes. Every dispatcher
-// accepts frames of 64 KiB.
+// frameShare is the largest size of the slots in one frame, in bytes. The frame then
+// has less than 64 KiB, which every dispatcher accepts.
 const frameShare = 48 << 10
 
-// slotSize is approximately the size of a slot in a frame, busy or free.
+// slotSize is the approximate size of a slot or a resume offer in a frame.
 func slotSize(sl *slot) int {
 	n := 128
 	for _, t := range sl.Types {

@@ -19,7 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// Exit codes of a [Program] with a meaning besides failure (as in sysexits.h).
+// Exit codes of a [Program] that say whether to retry the job. The values are those of
+// sysexits.h.
 const (
 	// ExitPermanent (EX_DATAERR) is a permanent failure.
 	ExitPermanent = 65
@@ -32,24 +33,24 @@ const (
 //
 // The payload is its standard input. Its standard output is the result: JSON if it
 // parses as one value, otherwise a JSON string without the last newline. Empty
-// output is no result. Output that is not UTF-8 is a permanent failure.
+// output means that there is no result. Output that is not UTF-8 is a permanent failure.
 //
 // Exit code 0 is success, ExitPermanent is a permanent failure, and all other codes
-// are failures that may be retried. The end of standard error is the error text.
+// are failures that may be retried. The last bytes of standard error are the error text.
 // DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT are in the
 // environment.
 //
 // The program runs in its own process group. When the job's context ends, the group
 // gets SIGTERM, and SIGKILL after Grace. Processes of the group that remain when the
 // program has exited are killed. If the worker is killed by SIGKILL, the kernel kills
-// the program (on Linux), but not the processes that the program started. To end
-// those, too, run the worker as a service or in a container.
+// the program (on Linux), but not the processes that the program started. To end these
+// processes, too, run the worker as a service or in a container.
 type Program struct {
 	Path      string
 	Args      []string
 	Dir       string        // working directory; empty = the worker's
-	Grace     time.Duration // between SIGTERM and SIGKILL; default 5 s
-	MaxOutput int           // bytes of standard output; default 512 KiB; more is a permanent failure
+	Grace     time.Duration // time between SIGTERM and SIGKILL; default 5 s
+	MaxOutput int           // most bytes of standard output; more is a permanent failure; default 512 KiB
 	MaxStderr int           // bytes kept of the end of standard error; default 4 KiB
 }
 
@@ -73,8 +74,8 @@ func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 	cmd.WaitDelay = positive(p.Grace, 5*time.Second)
 	cmd.Cancel = func() error { return signalGroup(cmd, syscall.SIGTERM) }
 
-	// The kernel sends the death signal when the thread that started the program
-	// ends, so the thread must not run other goroutines until the program is over.
+	// The kernel kills the program when the thread that started it ends. Another
+	// goroutine could end this thread, so no other goroutine may run on it meanwhile.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := cmd.Run()
@@ -92,7 +93,7 @@ func (p *Program) result(ctx context.Context, err error, output *limitedBuffer, 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // a child of the program kept the output open
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // ErrWaitDelay: a child of the program kept the output open
 		return output.result()
 	}
 	if said := errput.String(); said != "" {
@@ -114,16 +115,16 @@ func signalGroup(cmd *exec.Cmd, signal syscall.Signal) error {
 	return err
 }
 
-// limitedBuffer keeps up to limit bytes and then breaks the pipe. It does not embed
-// the buffer, because ReadFrom would exceed the limit.
+// limitedBuffer keeps up to limit bytes. Further bytes break the pipe. It does not embed
+// bytes.Buffer, because io.Copy would then use ReadFrom, which ignores the limit.
 type limitedBuffer struct {
 	kept     bytes.Buffer
 	limit    int
 	exceeded bool
 }
 
-// Write fails once the limit is exceeded, which ends the copying. The program gets a
-// SIGPIPE.
+// Write fails if p exceeds the limit. The failure ends the copying, so the program gets
+// a SIGPIPE.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.kept.Len()+len(p) > b.limit {
 		b.exceeded = true

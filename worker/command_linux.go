@@ -2,8 +2,8 @@ package worker
 
 import "syscall"
 
-// processAttributes put the program into a group of its own and let it die
-// with the worker.
+// processAttributes puts the program into its own process group. The kernel kills the
+// program when the worker dies.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,7 +4,7 @@ package worker
 
 import "syscall"
 
-// processAttributes put the program into a group of its own.
+// processAttributes puts the program into its own process group.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// hello returns the hello frame. It first offers detached executions, as many as
-// the dispatcher accepts in a frame; executions that are not offered are lost. Then
-// it announces free slots, as many as fit.
+// hello returns the hello frame and the executions that it offers. It first offers
+// detached executions, as many as the dispatcher accepts in a frame. Executions that
+// are not offered are lost. Then it announces free slots, as many as fit.
 func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,8 +42,8 @@ func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	return h, offered
 }
 
-// connected stores the connection. It returns false if the worker is already
-// stopping.
+// connected stores the connection. It returns false if the worker is stopping and has
+// no executions.
 func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, offered []*execution) (used bool) {
 	welcome := c.Welcome()
 	resumed := make(map[workerproto.Resumed]bool, len(welcome.Resumed))
@@ -67,11 +67,11 @@ func (w *Worker) resumeAllLocked(o *outgoing, hello *workerproto.Hello, offered 
 		e.offered, e.expired = false, false
 		return !resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}]
 	})
-	w.withdrawLocked(o, hello, offered) // before the reports, which free the slots
+	w.withdrawLocked(o, hello, offered) // before the reports, because these free the slots
 	for _, e := range offered {
 		e.resumeLocked(o)
 	}
-	for _, sl := range w.sortedLocked() { // neither resumed nor begun on this connection
+	for _, sl := range w.sortedLocked() { // drop executions that were neither resumed nor begun on this connection
 		if e := sl.run; e != nil && e.conn != o.conn {
 			e.loseLocked()
 		}
@@ -82,9 +82,9 @@ func (w *Worker) resumeAllLocked(o *outgoing, hello *workerproto.Hello, offered 
 	w.announceLocked(o)
 }
 
-// withdrawLocked removes slots of the hello that take no jobs: those removed
-// meanwhile, and the slots of resumed executions that were removed, or whose
-// execution was lost while the dispatcher decided.
+// withdrawLocked removes slots that the dispatcher has registered but that take no
+// jobs. These are slots of the hello that were removed since, and slots of resumed
+// executions if the slot was removed or the execution was lost since.
 func (w *Worker) withdrawLocked(o *outgoing, hello *workerproto.Hello, resumed []*execution) {
 	var gone []int32
 	for _, e := range resumed {
@@ -102,7 +102,7 @@ func (w *Worker) withdrawLocked(o *outgoing, hello *workerproto.Hello, resumed [
 	}
 }
 
-// disconnected records the end of connection c (nil: it was not welcomed).
+// disconnected records the end of connection c. c is nil if the connection was never used.
 func (w *Worker) disconnected(c *workerproto.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

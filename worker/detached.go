@@ -6,8 +6,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// An execution is detached while the worker has no connection. The next hello
-// offers to resume it; the welcome names the executions that are resumed.
+// An execution is detached while the worker has no connection. The next hello offers to
+// resume the execution. The welcome names the executions that the dispatcher resumes.
 
 // detached reports whether the execution can be offered.
 func (e *execution) detached() bool { return e.conn == nil && !e.lost }
@@ -18,8 +18,8 @@ func (e *execution) offer() workerproto.Running {
 	return workerproto.Running{Execution: id, Slot: e.slot.Slot, Generation: e.generation}
 }
 
-// detachLocked is called when the connection is gone: the execution continues for
-// keep, or not at all.
+// detachLocked is called when the connection is gone. The execution continues for keep.
+// If keep is 0, it is lost at once.
 func (e *execution) detachLocked(keep time.Duration) {
 	e.conn = nil
 	if keep <= 0 {
@@ -39,9 +39,10 @@ func (e *execution) detachLocked(keep time.Duration) {
 	})
 }
 
-// expireLocked ends the time without a connection. While an offer is unanswered,
-// the dispatcher may be resuming the execution. The dispatcher then considers the
-// slot busy, so the slot must not be announced as free.
+// expireLocked is called when the execution has been without a connection for too long.
+// If an offer is unanswered, the dispatcher may be resuming the execution, and would
+// then consider the slot busy. The worker must not announce this slot as free, so the
+// execution is not yet lost.
 func (e *execution) expireLocked() {
 	if e.offered {
 		e.expired = true
@@ -50,20 +51,20 @@ func (e *execution) expireLocked() {
 	e.loseLocked()
 }
 
-// offerFailedLocked is called when an offer was not answered.
+// offerFailedLocked is called when the connection ended before the offer was answered.
 func (e *execution) offerFailedLocked() {
 	if e.offered = false; e.expired {
 		e.loseLocked()
 	}
 }
 
-// resumeLocked continues the execution on a new connection, which knows its slot.
-// The execution may have been lost meanwhile, for example because the worker stops.
-// It is then given back. Otherwise its job would count as running while the
-// connection lasts.
+// resumeLocked continues the execution on a new connection, whose dispatcher has
+// registered its slot as busy. The execution may have been lost meanwhile, for example
+// because the worker stops. resumeLocked then releases the job. Otherwise the
+// dispatcher would consider the job running as long as the connection lasts.
 func (e *execution) resumeLocked(o *outgoing) {
 	if e.lost {
-		o.add(&workerproto.Release{Execution: e.job.execution(), Reason: "it was given up before the dispatcher took it back"})
+		o.add(&workerproto.Release{Execution: e.job.execution(), Reason: "the worker gave the execution up before the dispatcher resumed it"})
 		return
 	}
 	e.expiry.Stop()
@@ -78,9 +79,9 @@ func (e *execution) resumeLocked(o *outgoing) {
 	}
 }
 
-// loseLocked gives up an execution: its context ends and its report is dropped. The
-// slot is announced again when the handler has returned. If the handler has
-// returned already, the slot is announced at once.
+// loseLocked gives up an execution: it ends the context and drops the report. The slot
+// can be announced again when the handler has returned. If the handler has returned
+// already, loseLocked frees the slot, and the caller announces it.
 func (e *execution) loseLocked() {
 	if e.lost {
 		return

@@ -9,12 +9,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// drain stops the worker: it sends Drain, lets running jobs end within Grace, then
-// cancels their contexts, and finally closes the connection.
+// drain stops the worker. It sends Drain and lets running jobs end within Grace. Then
+// it cancels the contexts of the remaining jobs and waits up to Abandon. Finally it
+// closes the connection.
 func (w *Worker) drain() error {
 	c := w.stopTaking()
 	if c != nil {
-		w.sending.Lock() // after earlier batches
+		w.sending.Lock() // wait for earlier batches
 		c.Send(&workerproto.Drain{})
 		w.sending.Unlock()
 	}
@@ -23,20 +24,20 @@ func (w *Worker) drain() error {
 		w.cancelAll(ErrStopping)
 		err = w.awaitIdle(w.opts.Abandon)
 	}
-	w.sending.Lock() // a batch may contain reports of resumed executions
+	w.sending.Lock() // wait for batches, which may contain reports of resumed executions
 	w.mu.Lock()
 	c = w.conn
 	w.mu.Unlock()
 	w.sending.Unlock()
 	if c != nil {
-		_ = c.Close() // writes queued reports first; the reader ends
+		_ = c.Close() // first writes queued reports; makes the reader end
 	}
 	return err
 }
 
-// stopTaking makes the worker return new jobs from now on. It returns the
-// connection, or nil if there is none. Without a connection the results of running
-// executions cannot be reported.
+// stopTaking makes the worker give back all further jobs. It returns the connection, or
+// nil if there is none. Without a connection it gives up the running executions,
+// because their results cannot be reported.
 func (w *Worker) stopTaking() *workerproto.Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +55,8 @@ func (w *Worker) stopTaking() *workerproto.Conn {
 	return w.conn
 }
 
-// closeIdleLocked signals that no execution is left. Later calls change nothing.
+// closeIdleLocked closes idle to signal that no execution is left. Later calls change
+// nothing.
 func (w *Worker) closeIdleLocked() {
 	select {
 	case <-w.idle:

@@ -23,20 +23,21 @@ type execution struct {
 	handler Handler
 	ctx     context.Context // without the timeout, which starts when the handler is called
 	cancel  context.CancelCauseFunc
-	done    workerproto.Done // memory for the report of most executions, which saves an allocation
+	done    workerproto.Done // the report of most executions; saves an allocation
 
-	conn       *workerproto.Conn // session for reports; nil while detached
-	session    string            // nonce of the session in which it began; proves that the job was sent to this worker
-	generation int               // number of resume offers so far
-	offered    bool              // it was offered, and the dispatcher has not answered
-	expired    bool              // the time without a connection ended while it was offered
-	lost       bool              // its report is not needed any more
-	report     workerproto.WorkerFrame
-	sentIn     int         // the period in which the report was sent
-	expiry     *time.Timer // set while detached
+	conn       *workerproto.Conn       // session for reports; nil while detached
+	session    string                  // nonce of the session in which the execution began; proves that this worker got the job
+	generation int                     // number of resume offers so far
+	offered    bool                    // an offer is unanswered
+	expired    bool                    // expireLocked was called while an offer was unanswered
+	lost       bool                    // the worker has given it up; its report is not needed
+	report     workerproto.WorkerFrame // report that may have to be sent on the next connection; nil: none
+	sentIn     int                     // the period in which the report was sent
+	expiry     *time.Timer             // set while detached
 }
 
-// begin queues executions, and releases jobs that cannot run.
+// begin queues an execution for each job among the frames. It releases jobs that cannot
+// run.
 func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame) {
 	var released []*workerproto.Release
 	w.mu.Lock()
@@ -59,8 +60,8 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 	}
 }
 
-// newExecution returns an execution whose context lasts until it ends, whatever
-// happens to the connection.
+// newExecution returns an execution for a job frame. The end of the connection does not
+// end the context of the execution.
 func (w *Worker) newExecution(c *workerproto.Conn, f *workerproto.Job) *execution {
 	e := &execution{w: w, conn: c, session: c.Session(), job: Job{
 		ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
@@ -71,7 +72,8 @@ func (w *Worker) newExecution(c *workerproto.Conn, f *workerproto.Job) *executio
 	return e
 }
 
-// assignLocked puts e on its slot. If it cannot, it returns the reason.
+// assignLocked puts e on its slot. If this is impossible, it returns the reason,
+// otherwise "".
 func (w *Worker) assignLocked(e *execution) (reason string) {
 	sl := w.slots[e.job.Slot]
 	e.handler = w.handlers[e.job.Type]
@@ -92,9 +94,9 @@ func (w *Worker) assignLocked(e *execution) (reason string) {
 	return ""
 }
 
-// execute runs the handler and reports the result. The deferred part also runs if
-// the handler panics or ends its goroutine. In the latter case another executor
-// continues.
+// execute runs the handler and reports the result. The deferred function also runs if
+// the handler panics or calls runtime.Goexit. Goexit ends this executor, so the
+// deferred function wakes another one.
 func (e *execution) execute() {
 	var result any
 	returned := false
@@ -126,8 +128,8 @@ func (e *execution) execute() {
 	}
 }
 
-// end first frees the slot and then reports, because a dispatcher that has read the
-// report may send the next job at once.
+// end frees the slot before it reports, because the dispatcher may send the next job as
+// soon as it has read the report.
 func (e *execution) end(result any, err error) {
 	report := e.newReport(result, err)
 	w := e.w
@@ -151,7 +153,7 @@ func (e *execution) end(result any, err error) {
 		c.Send(report) // waits while the outbox is full
 		w.mu.Lock()
 	}
-	room := e.lost || e.slot.removed // roomLocked no longer counts it, so another slot may be announced
+	room := e.lost || e.slot.removed // the slot can be announced again, or it makes room for another slot
 	w.countEndLocked()
 	w.mu.Unlock()
 	if room {
@@ -159,7 +161,7 @@ func (e *execution) end(result any, err error) {
 	}
 }
 
-// timeoutCause is the cause of the context's end when the timeout has expired.
+// timeoutCause returns the cause of a context that ends because of the timeout.
 func (e *execution) timeoutCause() error {
 	if e.job.Timeout <= 0 {
 		return ErrTimeout // only the dispatcher knows the limit
@@ -212,14 +214,14 @@ func (e *execution) newReport(result any, err error) workerproto.WorkerFrame {
 	return fail
 }
 
-// connection returns the connection to report on, nil without one.
+// connection returns the connection for reports, or nil if there is none.
 func (e *execution) connection() *workerproto.Conn {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	return e.conn
 }
 
-// send sends a frame about the execution. Without a connection it is dropped.
+// send sends a frame about the execution. It drops the frame if there is no connection.
 func (e *execution) send(f workerproto.WorkerFrame) {
 	if c := e.connection(); c != nil {
 		c.Send(f)

@@ -2,24 +2,24 @@ package worker
 
 import "github.com/dispatcherd/dispatcherd/workerproto"
 
-// executors are the goroutines that run handlers. There are as many as handlers
-// ever ran at the same time. An executor runs one job after the other. So very
-// short jobs need neither a new goroutine nor a switch, and their reports are sent
-// in one write. With a goroutine for each job, no-op jobs on 32 slots take three
-// times as long.
+// executors are the goroutines that run handlers. A new one starts only if there is
+// work and no executor is idle. An executor runs one job after the other. So very
+// short jobs need neither a new goroutine nor a switch of goroutines, and one write
+// sends several reports. With a goroutine for each job, no-op jobs on 32 slots take
+// three times as long.
 //
-// A job never waits for the end of another one. Before an executor starts a job
-// while others are queued, or while reports are not flushed, it wakes another
-// executor, which flushes first. If the jobs end before that one runs, it finds no
-// work.
+// A job never waits for the end of another job. Before an executor starts a job, it
+// wakes another executor if more jobs are queued or reports are not flushed. The woken
+// executor first flushes the reports. If the queue is empty by then, it becomes idle
+// again.
 //
 // All fields are guarded by the worker's mutex.
 type executors struct {
-	queue     []*execution      // on their slots, not started: queue[head:]
+	queue     []*execution      // queue[head:] are assigned to slots, but not started
 	head      int               // first queued element
 	idle      []chan struct{}   // executors without work; each waits on its own channel
 	waking    bool              // an executor was woken but does not run yet
-	unflushed *workerproto.Conn // has queued reports
+	unflushed *workerproto.Conn // connection with queued reports; nil: none
 	stopped   bool              // executors without work must end
 }
 
@@ -35,12 +35,12 @@ func (w *Worker) wakeExecutorLocked() {
 		go w.runExecutor()
 		return
 	}
-	wake := x.idle[n-1] // the most recently used stack
+	wake := x.idle[n-1] // the executor that was active most recently
 	x.idle = x.idle[:n-1]
 	wake <- struct{}{} // the channel has room, because an executor is idle only once
 }
 
-// runExecutor runs jobs until the worker has ended.
+// runExecutor is an executor. It runs jobs until the worker has ended.
 func (w *Worker) runExecutor() {
 	x := &w.executors
 	wake := make(chan struct{}, 1)
@@ -99,7 +99,7 @@ func (w *Worker) flushLocked() {
 	w.mu.Lock()
 }
 
-// stopExecutors ends idle executors, and the others once they have no work.
+// stopExecutors ends idle executors at once. The others end when they have no work.
 func (w *Worker) stopExecutors() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

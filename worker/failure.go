@@ -9,7 +9,7 @@ import (
 // context.Cause.
 var (
 	ErrCancelled = errors.New("the job was cancelled")
-	ErrStale     = errors.New("another attempt has the job, or it is over")
+	ErrStale     = errors.New("another attempt has the job, or the job has ended")
 	ErrTimeout   = errors.New("the job's timeout has expired")
 	ErrLost      = errors.New("the connection to the dispatcher is lost")
 	ErrStopping  = errors.New("the worker stops")
@@ -37,9 +37,9 @@ type delayedError struct {
 
 func (e delayedError) Unwrap() error { return e.error }
 
-// RetryAfter wraps err so that the job is retried after d, in whole milliseconds,
-// if it has attempts left; more than a day counts as a day. Less than a millisecond
-// means the dispatcher's backoff. RetryAfter(nil, d) is nil.
+// RetryAfter wraps err so that the job is retried after d if it has attempts left. d is
+// rounded down to milliseconds, and more than a day counts as a day. If d is less than
+// a millisecond, the backoff of the dispatcher applies. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

@@ -35,8 +35,8 @@ func (j *Job) Decode(v any) error {
 }
 
 // Progress reports how much of the job is done, in units of the handler's choice;
-// total 0 means unknown. Like Log and Partial it waits while the outbox is full,
-// and is dropped without a connection.
+// total 0 means unknown. Progress, Log and Partial wait while the outbox is full. They
+// send nothing while there is no connection.
 func (j *Job) Progress(done, total int64, message string) {
 	j.run.send(&workerproto.Progress{Execution: j.execution(), Done: max(done, 0), Total: max(total, 0), Message: message})
 }
@@ -46,8 +46,8 @@ func (j *Job) Log(level workerproto.Level, format string, args ...any) {
 	j.run.send(&workerproto.Log{Execution: j.execution(), Level: level, Message: fmt.Sprintf(format, args...)})
 }
 
-// Partial sends a piece of output to a waiting caller, encoded like a result. The error says that v cannot
-// be sent: it is not JSON, or too long for a frame.
+// Partial sends a piece of output, encoded like a result, to a waiting caller. It
+// returns an error if v cannot be encoded or is too long for a frame.
 func (j *Job) Partial(v any) error {
 	raw, err := encode(v)
 	if err != nil {
@@ -63,14 +63,14 @@ func (j *Job) Partial(v any) error {
 	return nil
 }
 
-// execution returns the identity of the execution; its session is set when a frame
-// is sent.
+// execution returns the identity of the execution without the session, which is set
+// when a frame is sent.
 func (j *Job) execution() workerproto.Execution {
 	return workerproto.Execution{Job: j.ID, Attempt: j.Attempt}
 }
 
-// encode encodes a handler's result as JSON that a frame can contain and Postgres
-// can store. A []byte is JSON already. nil stays nil.
+// encode encodes a value of a handler as JSON that a frame can contain and Postgres can
+// store. A []byte must be JSON already. encode returns nil for nil.
 func encode(v any) ([]byte, error) {
 	if text, ok := v.([]byte); ok { // json.Marshal would encode it as base64
 		v = json.RawMessage(text)

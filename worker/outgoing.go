@@ -2,17 +2,17 @@ package worker
 
 import "github.com/dispatcherd/dispatcherd/workerproto"
 
-// outgoing is a batch of frames about slots. It is built with the worker's mutex
-// held and sent without it: a full socket blocks only goroutines that change
-// slots, for up to the timeout of a write. While there is room the frames are
-// queued on the connection before the mutex is released, so that no report of a
-// slot overtakes an earlier frame about the slot.
+// outgoing is a batch of frames about slots. The worker builds a batch while it holds
+// its mutex and sends the batch after it has released the mutex. So a full socket
+// blocks only goroutines that change slots, at most for the timeout of a write. If the
+// outbox has room, add queues the frames before the mutex is released. So no report of
+// a slot overtakes an earlier frame about the slot.
 //
 // Worker.sending is locked before the mutex and held until the batch is sent, so
-// batches leave in the order in which they were built.
+// batches are sent in the order in which they were built.
 type outgoing struct {
-	conn *workerproto.Conn         // nil without a connection; then nothing may be added
-	rest []workerproto.WorkerFrame // for which there was no room
+	conn *workerproto.Conn         // nil: there is no connection, and nothing may be added
+	rest []workerproto.WorkerFrame // frames for which the outbox had no room
 }
 
 // add queues a frame and never waits.
@@ -22,7 +22,7 @@ func (o *outgoing) add(f workerproto.WorkerFrame) {
 	}
 }
 
-// send sends the batch, and waits while there is no room.
+// send sends the rest of the batch. It waits while the outbox has no room.
 func (o *outgoing) send() {
 	if o.conn == nil {
 		return
@@ -33,7 +33,7 @@ func (o *outgoing) send() {
 	o.conn.Flush()
 }
 
-// update changes slots with the mutex held, and sends the frames that change adds.
+// update calls change with the mutex held. Then it sends the frames that change added.
 func (w *Worker) update(change func(*outgoing)) {
 	w.sending.Lock()
 	defer w.sending.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// restart runs job 1 on slot 0 of a worker and restarts the dispatcher. It calls
-// before while the dispatcher is down, and meanwhile before the dispatcher resumes
-// the offer.
+// restart runs job 1 on slot 0 of a worker and restarts the dispatcher. It calls the
+// function before while the dispatcher is down. It calls the function meanwhile after the
+// offer has arrived and before the dispatcher resumes it.
 func restart(t *testing.T, before, meanwhile func(*Worker)) (d *dispatcher, finish chan bool) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d = startDispatcher(t, limits)

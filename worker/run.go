@@ -34,7 +34,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		w.opts.Disconnected(err)
 		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) {
-			pause = w.opts.MinBackoff // the session was successful, or the next dispatcher is about to start
+			pause = w.opts.MinBackoff // the session lasted, or the next dispatcher is about to start
 		}
 		w.backOff(ctx, pause)
 	}
@@ -75,7 +75,7 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
 	if err != nil {
 		if hasCode(err, workerproto.FrameTooLong) {
-			w.room = 0 // this dispatcher has a smaller limit than the last one
+			w.room = 0 // this dispatcher has a smaller frame limit than the last one
 		}
 		w.disconnected(nil)
 		return false, fmt.Errorf("dispatcher at %s: %w", w.opts.Socket, err)
@@ -97,8 +97,8 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	return true, errors.Join(err, c.Close())
 }
 
-// loseIgnored gives up the execution that ignored its cancel: the job is retried
-// on another worker. The other executions of the session are offered again.
+// loseIgnored gives up the execution that ignored its cancel, because the dispatcher
+// retries its job on another worker. The next hello offers the other executions.
 func (w *Worker) loseIgnored(err error) {
 	rule, _ := errors.AsType[*workerproto.Error](err)
 	w.mu.Lock()
@@ -110,9 +110,9 @@ func (w *Worker) loseIgnored(err error) {
 	}
 }
 
-// cancelCause is the cause of a handler's context after a cancel. The dispatcher's
-// timeout starts before the worker's. So in most cases the cancel comes before the
-// deadline of the context. Both have the same cause.
+// cancelCause returns the cause of a handler's context after a cancel. The timeout of
+// the dispatcher starts before that of the worker. So the cancel usually comes before
+// the deadline of the context. Both set the same cause.
 func cancelCause(reason string) error {
 	if reason == workerproto.ReasonTimeout {
 		return ErrTimeout

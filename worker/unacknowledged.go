@@ -9,12 +9,12 @@ import (
 )
 
 // The protocol has no acknowledgements, so a report may be lost when the connection
-// breaks. Each slot therefore keeps its last report. It drops the report when a
-// later job on the slot proves that the report was read. It also drops it when the
-// connection has lasted so long that a silent dispatcher would have been noticed.
-// If the connection breaks before, the worker offers to resume the execution, like
-// one that ended without a connection. Either the dispatcher resumes it and gets
-// the report again, or the end is recorded already.
+// breaks. Each slot therefore keeps its last report. The report is dropped when a later
+// job on the slot proves that the dispatcher has read the report. It is also dropped
+// when the connection has lasted so long that the worker would have noticed a silent
+// dispatcher. If the connection breaks earlier, the next hello offers the execution. If
+// the dispatcher resumes the execution, it gets the report again. Otherwise the end of
+// the attempt is recorded already.
 
 // keepReportLocked keeps the report of an execution that has left its slot.
 func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) {
@@ -22,7 +22,8 @@ func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) 
 	if w.resume <= 0 || e.job.Mode == dispatcherd.OnDemand || w.kept+n > w.opts.KeptReports {
 		return
 	}
-	// The report is read-only once the mutex is released: until then Conn.Queue sets its session.
+	// Conn.Queue sets the session of the report before the mutex is released. After that
+	// the report does not change.
 	e.report, e.sentIn, e.slot.unacknowledged = report, w.period, e
 	w.kept += n
 }
@@ -35,8 +36,8 @@ func (w *Worker) dropReportLocked(sl *slot) {
 	}
 }
 
-// restoreReportLocked restores an execution to its slot if its report was sent on
-// connection c, which has ended.
+// restoreReportLocked is called when connection c has ended. If the last report of the
+// slot was sent on c, it puts the execution back on the slot.
 func (w *Worker) restoreReportLocked(sl *slot, c *workerproto.Conn) {
 	e := sl.unacknowledged
 	w.dropReportLocked(sl)
@@ -46,7 +47,7 @@ func (w *Worker) restoreReportLocked(sl *slot, c *workerproto.Conn) {
 	}
 }
 
-// expireReports drops reports that were sent more than a period ago, until ctx ends.
+// expireReports drops reports that are older than a whole period. It runs until ctx ends.
 func (w *Worker) expireReports(ctx context.Context, period time.Duration) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -71,7 +72,7 @@ func (w *Worker) nextPeriod() {
 	}
 }
 
-// reportSize is the number of bytes that a report holds in memory.
+// reportSize returns the number of bytes that the text of a report holds in memory.
 func reportSize(report workerproto.WorkerFrame) int {
 	switch r := report.(type) {
 	case *workerproto.Done:

@@ -14,27 +14,28 @@ import (
 )
 
 // Handler executes one job. The result is encoded as JSON. A []byte or json.RawMessage
-// must be JSON and is used unchanged; nil is no result. See the package comment for errors and the
-// context.
+// must be JSON and is used unchanged. nil means no result. The package comment describes
+// errors and the context.
 type Handler func(ctx context.Context, job *Job) (result any, err error)
 
-// Options configure a Worker. Only Socket is needed.
+// Options configure a Worker. Only Socket is required.
 type Options struct {
 	Socket string        // path of the dispatcher's socket
 	Name   string        // for people; default: host name and process id
-	Grace  time.Duration // for running jobs once Run's context is done; default 30 s
-	// After Grace contexts are cancelled, and Abandon later Run returns although
-	// handlers are running; default 10 s.
+	Grace  time.Duration // how long jobs may run after Run's context is done; default 30 s
+	// After Grace the contexts of the jobs are cancelled. If handlers still run after a
+	// further Abandon, Run returns without waiting for them; default 10 s.
 	Abandon time.Duration
-	// Reconnecting waits MinBackoff, doubling to MaxBackoff, each with jitter;
-	// defaults 20 ms and 5 s.
+	// Before it reconnects, the worker waits for MinBackoff. Each failure doubles the
+	// wait, up to MaxBackoff. The wait has jitter. Defaults: 20 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
-	// KeptReports limits the bytes of unacknowledged results. If the connection
-	// breaks they are sent again. Default 16 MiB.
+	// KeptReports limits the bytes of reports that the worker keeps because the
+	// dispatcher may not have read them. If the connection breaks, the worker sends
+	// them again. Default 16 MiB.
 	KeptReports int
 
 	Connected    func(workerproto.Welcome) // may be nil
-	Disconnected func(error)               // may be nil; also called for each failed attempt to connect, but not for the error that Run returns
+	Disconnected func(error)               // may be nil; called for each end of a connection and failed attempt to connect, but not for an error that Run returns
 	Complaint    func(*workerproto.Error)  // may be nil; called for errors that the dispatcher sends
 }
 
@@ -73,13 +74,13 @@ func positive[T int | time.Duration](value, otherwise T) T {
 // Worker is a process with slots. Make one with New.
 type Worker struct {
 	opts Options
-	room int // bytes for resume offers in a hello, from the last welcome; belongs to Run's goroutine
+	room int // bytes for resume offers in a hello, from the last welcome; used only by Run's goroutine
 
 	sending sync.Mutex // held while an outgoing batch is built and sent; locked before mu
 
 	mu        sync.Mutex
 	handlers  map[string]Handler
-	slots     map[int32]*slot // removed slots that are busy included
+	slots     map[int32]*slot // includes removed slots that are busy
 	next      int32           // number of the next slot
 	conn      *workerproto.Conn
 	started   bool
@@ -89,16 +90,16 @@ type Worker struct {
 	executors executors
 	resume    time.Duration // how long executions may continue without a connection
 	kept      int           // bytes of unacknowledged reports
-	period    int           // counts periods in which a silent dispatcher is noticed
+	period    int           // number of the current period; a silent dispatcher is noticed within one period
 }
 
 // slot is one slot of the worker.
 type slot struct {
 	workerproto.Slot
-	announced      bool       // the dispatcher knows it, on the current connection
+	announced      bool       // the slot was announced on the current connection
 	removed        bool       // gets no more jobs; deleted once run is nil
 	run            *execution // nil while free
-	unacknowledged *execution // its report may not have been read; nil: none
+	unacknowledged *execution // the last execution if its report may not have been read; otherwise nil
 }
 
 // New returns a worker without handlers and slots.
@@ -118,16 +119,16 @@ func (w *Worker) Handle(jobType string, h Handler) {
 	w.handlers[jobType] = h
 }
 
-// Slots adds n slots that support all the types. Call it before Run, once for each
-// set of types.
+// Slots adds n slots. Each of them supports all the types. Call Slots before Run, once for
+// each set of types.
 func (w *Worker) Slots(n int, types ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.addLocked(n, types)
 }
 
-// AddSlots is Slots for a running worker. It returns the numbers of the slots. If a
-// type has no handler it returns an error and adds nothing.
+// AddSlots is like Slots, but may be called while the worker runs. It returns the
+// numbers of the slots. If a type has no handler, it returns an error and adds nothing.
 func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
 	w.update(func(o *outgoing) {
 		if err = w.checkTypes(types); err == nil {
@@ -138,8 +139,8 @@ func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
 	return numbers, err
 }
 
-// RemoveSlots removes slots: they get no more jobs, and a busy one ends its job
-// first. Unknown numbers are ignored.
+// RemoveSlots removes slots. They get no more jobs. A busy slot first ends its job.
+// Unknown numbers are ignored.
 func (w *Worker) RemoveSlots(numbers ...int32) {
 	w.update(func(o *outgoing) { w.removeLocked(o, numbers) })
 }
@@ -159,7 +160,7 @@ func (w *Worker) removeLocked(o *outgoing, numbers []int32) {
 	}
 	if len(gone) > 0 && w.conn != nil {
 		o.add(&workerproto.SlotRemove{Slots: gone})
-		w.announceLocked(o) // others may have room now
+		w.announceLocked(o) // the limit of slots may have room for others now
 	}
 }
 
