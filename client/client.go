@@ -16,10 +16,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Options say how to reach a dispatcher. One of Socket and URL is needed.
+// Options say how to reach a dispatcher. Exactly one of Socket and URL is required.
 type Options struct {
 	Socket string // path of the API's Unix socket
-	URL    string // of the API on TCP, such as http://127.0.0.1:8088
+	URL    string // address of the API on TCP, such as http://127.0.0.1:8088
 	Token  string // bearer token, for TCP
 	// Connections bounds the connections kept open between calls; 0 = 64.
 	Connections int
@@ -35,8 +35,8 @@ type Client struct {
 }
 
 // idleTimeout is how long an unused connection is kept. It is shorter than the dispatcher's
-// idle timeout of 2 min, because a request fails if the dispatcher closes its connection at
-// that moment.
+// idle timeout of 2 min, because a request fails if the dispatcher closes the connection while
+// the request is sent.
 const idleTimeout = time.Minute
 
 // New returns a client. It connects when it is first used.
@@ -103,13 +103,14 @@ func (p *Problem) Error() string {
 // RetryAfter is the time after which a retry makes sense; 0 = not reported.
 func (p *Problem) RetryAfter() time.Duration { return time.Duration(p.RetryAfterMS) * time.Millisecond }
 
-// Longest answers that are read, in bytes.
+// The largest answers that are read, in bytes.
 const (
 	maxAnswer  = 16 << 20
 	maxProblem = 1 << 20
 )
 
-// send makes a call. The caller closes the body. An answer without success is a *Problem.
+// send makes an HTTP call. The caller closes the body. If the dispatcher answers with a
+// problem, the error is a *Problem.
 func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, hea
 	if res.StatusCode < 300 {
 		return res, nil
 	}
-	defer func() { _ = res.Body.Close() }() // it was read
+	defer func() { _ = res.Body.Close() }() // the body was read
 	return nil, readProblem(res)
 }
 
@@ -135,21 +136,21 @@ func readProblem(res *http.Response) error {
 	p := &Problem{}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 	if err != nil || json.Unmarshal(text, p) != nil || p.Type == "" {
-		return fmt.Errorf("the dispatcher answered %s, and no problem that can be understood", res.Status)
+		return fmt.Errorf("the dispatcher answered %s without a problem document", res.Status)
 	}
 	p.Status = res.StatusCode
 	return p
 }
 
-// Cancel cancels a job: a waiting one at once (Cancelled), a running one as soon as its worker
-// has stopped it (Running). A *Problem of type TypeNotFound or TypeConflict says that the job
-// does not exist or has ended.
+// Cancel cancels a job. The dispatcher cancels a waiting job at once and returns Cancelled. It
+// asks the worker of a running job to stop the job and returns Running. A *Problem of type
+// TypeNotFound or TypeConflict says that the job does not exist or has ended.
 func (c *Client) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
 	res, err := c.send(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), nil, nil)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = res.Body.Close() }() // it was read
+	defer func() { _ = res.Body.Close() }() // the body was read
 	var state struct {
 		Status dispatcherd.Status `json:"status"`
 	}

@@ -295,7 +295,7 @@ func TestSemaphoreServesInOrderOfArrival(t *testing.T) {
 		for n, weight := range []int{9, 2, 10, 3} { // 2 would fit at once, but 9 was first
 			go func() {
 				if s.Acquire(t.Context(), weight) != nil {
-					return // order tells
+					return // the check of order below fails
 				}
 				order = append(order, weight)
 				time.Sleep(time.Duration(n+1) * time.Second)

@@ -17,19 +17,21 @@ import (
 // Request is a job whose caller waits for the result.
 type Request struct {
 	Type     string
-	Payload  any // encoded as JSON; a []byte or json.RawMessage must be JSON and is sent as it is
+	Payload  any // encoded as JSON; a []byte or json.RawMessage must be JSON and is sent unchanged
 	Priority dispatcherd.Priority
-	// Timeout is how long to wait, rounded to milliseconds; 0 = the dispatcher's default.
+	// Timeout is how long to wait for the result, rounded to milliseconds; 0 = the
+	// dispatcher's default.
 	Timeout time.Duration
 	// WaitForWorker is how long to wait for a slot that supports the type; 0 =
 	// fail at once if there is none.
 	WaitForWorker time.Duration
-	// Durable requests are written to Postgres first. They survive the dispatcher, and another
-	// dispatcher may serve them.
+	// A Durable request is written to Postgres before it is queued. It survives the death of
+	// the dispatcher, and another dispatcher may serve it.
 	Durable bool
 	// Callers with the same CoalesceKey, type, payload, priority and Durable share one execution.
 	CoalesceKey string
-	// Calls with the same IdempotencyKey and request get the same answer; the job runs once.
+	// Calls with the same IdempotencyKey and the same request get the same answer. The job
+	// runs once.
 	IdempotencyKey string
 }
 
@@ -87,7 +89,7 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // it was read
+	defer func() { _ = res.Body.Close() }() // the body was read
 	result, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -105,8 +107,8 @@ type Event struct {
 	Data json.RawMessage // as docs/api.md describes it
 }
 
-// Stream is Do with events. It calls seen for each event. If seen returns an error, Stream
-// ends the request and returns this error.
+// Stream is like Do, and also calls seen for each event. If seen returns an error, Stream
+// cancels the request and returns this error.
 func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, seen)
@@ -117,7 +119,7 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // its end was read
+	defer func() { _ = res.Body.Close() }() // the stream was read
 	events := bufio.NewScanner(res.Body)
 	events.Buffer(nil, maxAnswer)
 	for {

@@ -14,36 +14,37 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// ErrDisconnected says that the connection ended before the answer. The request may
-// have run: with an IdempotencyKey it can be repeated safely.
+// ErrDisconnected says that the connection ended before the answer. The request may have
+// run. It can be repeated safely if it has an IdempotencyKey.
 var ErrDisconnected = errors.New("the connection to the dispatcher ended before the answer")
 
-// frameClient sends requests as frames. All requests share one connection, which is
-// opened when it is needed.
+// frameClient sends requests as frames. All requests share one connection, which the first
+// request opens.
 type frameClient struct {
 	dial func() (net.Conn, error)
 
 	mu   sync.Mutex
-	conn *connection // nil or ended: the next request connects
+	conn *connection // if nil or ended, the next request connects
 }
 
-// connection is one connection. Its goroutine is connectAndRead.
+// connection is one connection to the dispatcher, or the attempt to connect. The goroutine
+// connectAndRead connects and reads.
 type connection struct {
-	ready chan struct{}           // closed when it is connected, or could not be
-	conn  *workerproto.CallerConn // after ready
-	err   error                   // after ready: why it could not be connected
+	ready chan struct{}           // closed when the attempt to connect has ended
+	conn  *workerproto.CallerConn // valid after ready is closed
+	err   error                   // valid after ready is closed: why the attempt failed
 
 	mu      sync.Mutex
-	last    int64
-	waiting int // calls that wait for ready, or are about to begin
+	last    int64 // id of the latest request
+	waiting int   // calls that wait for ready, or are about to begin
 	open    map[int64]*call
-	ended   bool // no further calls
-	closing bool // no new calls; close the connection after the last one
+	ended   bool // the connection takes no further calls, because it has ended
+	closing bool // the connection takes no new calls and is closed after the last one
 }
 
-// connected returns the current connection, or a new one, and counts a waiting call. All
-// calls wait for the same connection attempt, each at most until its ctx is done; mu is not
-// held meanwhile.
+// connected returns the current connection or a new one, and counts a waiting call. Concurrent
+// calls wait for the same attempt to connect. Each call waits at most until its own ctx is done.
+// No call holds mu while it waits.
 func (c *frameClient) connected(ctx context.Context) (*connection, error) {
 	c.mu.Lock()
 	if c.conn == nil || !c.conn.join() {
@@ -61,7 +62,7 @@ func (c *frameClient) connected(ctx context.Context) (*connection, error) {
 	}
 }
 
-// close closes the connection when no call is open.
+// close closes the connection as soon as no call uses it.
 func (c *frameClient) close() {
 	c.mu.Lock()
 	l := c.conn
@@ -76,7 +77,7 @@ func (c *frameClient) close() {
 	l.closeIfUnusedLocked()
 }
 
-// join counts a waiting call. It reports false if the connection takes no new calls.
+// join counts a waiting call. It returns false if the connection takes no new calls.
 func (l *connection) join() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +88,7 @@ func (l *connection) join() bool {
 	return true
 }
 
-// leave ends the wait of a call that does not begin.
+// leave counts the end of a waiting call that does not begin.
 func (l *connection) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,27 +96,28 @@ func (l *connection) leave() {
 	l.closeIfUnusedLocked()
 }
 
-// closeIfUnusedLocked closes the connection after the last call before Close.
+// closeIfUnusedLocked closes the connection if closing is set and no call uses it.
 func (l *connection) closeIfUnusedLocked() {
 	if l.closing && l.waiting+len(l.open) == 0 && l.conn != nil {
-		go func() { _ = l.conn.Close() }() // waits for the writer; its end is not of interest
+		go func() { _ = l.conn.Close() }() // Close waits for the writer; its error does not matter
 	}
 }
 
-// do sends a request and waits for its answer. It calls seen for each event; nil = no events.
+// do sends a request and waits for its answer. It calls seen for each event. If seen is nil,
+// it asks for no events.
 func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error) (json.RawMessage, error) {
 	f, err := r.frame(seen != nil)
 	if err != nil {
 		return nil, err
 	}
-	for range 2 { // a connection that has just ended takes nothing: try a new one
+	for range 2 { // the connection may have just ended: then try a new one
 		l, err := c.connected(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if f.Size() > l.conn.Welcome().Limits.MaxFrame {
 			l.leave()
-			return nil, problemFrom(problem.TooLarge.Of(fmt.Sprintf("at most %d bytes are taken", l.conn.Welcome().Limits.MaxFrame)))
+			return nil, problemFrom(problem.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame)))
 		}
 		if me, ok := l.begin(f); ok {
 			return l.wait(ctx, f.ID, me, seen)
@@ -124,7 +126,7 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 	return nil, ErrDisconnected
 }
 
-// frame is the request as it is sent.
+// frame returns the request as a frame.
 func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	f := &workerproto.Request{
 		Type: r.Type, Priority: r.Priority, Timeout: r.Timeout.Round(time.Millisecond), CapacityWait: r.WaitForWorker.Round(time.Millisecond),
@@ -146,7 +148,8 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	return f, nil
 }
 
-// begin sends the request of a waiting call under a new id. It reports false if nothing was sent.
+// begin sends the request of a waiting call under a new id. It returns false if the request
+// was not sent.
 func (l *connection) begin(f *workerproto.Request) (*call, bool) {
 	me := &call{changed: make(chan struct{}, 1), wantsEvents: f.Events}
 	l.mu.Lock()
@@ -166,7 +169,7 @@ func (l *connection) begin(f *workerproto.Request) (*call, bool) {
 	return nil, false
 }
 
-// forget removes a call that no longer waits.
+// forget removes an open call and returns it, or returns nil if the call is not open.
 func (l *connection) forget(id int64) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,8 +179,8 @@ func (l *connection) forget(id int64) *call {
 	return me
 }
 
-// wait waits for the answer and passes the events to seen. When ctx ends first, or seen
-// returns an error, the request is cancelled.
+// wait waits for the answer and passes the events to seen. If ctx ends first, or seen returns
+// an error, wait cancels the request.
 func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
 	for {
 		var err error
@@ -201,7 +204,7 @@ func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Eve
 	}
 }
 
-// resultOf is the result of an answer, or its problem.
+// resultOf returns the result of an answer, or its problem.
 func resultOf(a *workerproto.Answer) (json.RawMessage, error) {
 	switch {
 	case a == nil:
@@ -218,7 +221,8 @@ func problemFrom(p *problem.Problem) *Problem {
 	return &Problem{Type: p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Job: p.Job, RetryAfterMS: p.RetryAfterMS}
 }
 
-// connectAndRead connects, and hands answers and events to the calls until the connection ends.
+// connectAndRead connects. It then passes answers and events to the calls until the
+// connection ends.
 func (l *connection) connectAndRead(dial func() (net.Conn, error)) {
 	conn, err := connect(dial)
 	l.mu.Lock()
@@ -266,7 +270,7 @@ func (l *connection) take(f workerproto.DispatcherFrame) {
 	case *workerproto.Queued:
 		l.event(f.ID, "queued", fmt.Appendf(nil, `{"rank":%d,"waiting":%d}`, f.Rank, f.Waiting))
 	case *workerproto.Started:
-		worker, _ := json.Marshal(f.Worker) // a string: cannot fail
+		worker, _ := json.Marshal(f.Worker) // encoding a string cannot fail
 		l.event(f.ID, "started", fmt.Appendf(nil, `{"slot":%d,"worker":%s}`, f.Slot, worker))
 	case *workerproto.RequestProgress:
 		l.event(f.ID, "progress", f.Data)
@@ -295,20 +299,20 @@ func (l *connection) streaming(id int64) *call {
 	return nil
 }
 
-// call is one request that waits. It holds events until the goroutine of the caller
-// takes them. It never blocks the reader of the connection. It drops events above the
-// bounds and adds a gap for them.
+// call is one request that waits. It holds events until the goroutine of the caller takes them.
+// It never blocks the reader of the connection: if the bounds are reached, it drops events and
+// later adds a gap for them.
 type call struct {
 	changed     chan struct{} // capacity 1
 	wantsEvents bool
-	answer      *workerproto.Answer // after ended; nil when the connection has ended
+	answer      *workerproto.Answer // valid when ended is set; nil if the connection ended before the answer
 
 	mu     sync.Mutex
 	ended  bool
 	events []Event
 	bytes  int
 	next   int // sequence number of the next event
-	missed int // number of events that were dropped after the last of events
+	missed int // number of events that were dropped after the last element of events
 }
 
 // The bounds of the events of a call.
@@ -331,7 +335,7 @@ func (c *call) add(name string, data []byte) {
 	c.wake()
 }
 
-// miss notes that the dispatcher has dropped n events.
+// miss records that the dispatcher has dropped n events.
 func (c *call) miss(n int) {
 	c.mu.Lock()
 	c.missed += n
@@ -340,7 +344,7 @@ func (c *call) miss(n int) {
 	c.wake()
 }
 
-// end is the last change.
+// end stores the answer. It is the last change of a call.
 func (c *call) end(a *workerproto.Answer) {
 	c.mu.Lock()
 	c.answer, c.ended = a, true
@@ -362,8 +366,8 @@ func (c *call) wake() {
 	}
 }
 
-// take returns the events since the last call of take, and reports whether the answer
-// follows.
+// take returns the events since the last call of take. ended says that the answer follows
+// these events.
 func (c *call) take() (events []Event, ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,22 +18,23 @@ import (
 // Job is a job to insert. Zero values select the table's defaults.
 type Job struct {
 	Type        string
-	Payload     any // encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted as it is; nil = {}
+	Payload     any // encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted unchanged; nil = {}
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
-	MaxAttempts int           // failures after which the job is failed; 0 = 5
-	Timeout     time.Duration // of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
+	MaxAttempts int           // the job fails for good after this many failures; 0 = 5
+	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
 }
 
 // defaultMaxAttempts is the table's default.
 const defaultMaxAttempts = 5
 
-// insertSQL takes the columns of row.
+// insertSQL inserts one row. Its parameters are the columns that row returns.
 const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
 	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`
 
-// row returns a job in the order of the columns, without the payload: COPY takes its bytes,
-// and a statement takes a string, which every driver and protocol sends as text.
+// row returns the columns of a job in the order of insertSQL. The caller inserts the payload into
+// the second column: as bytes for COPY, and as a string for a statement, because every driver and
+// protocol sends a string as text.
 func (j *Job) row() (row [6]any, payload []byte, err error) {
 	payload = []byte("{}")
 	if j.Payload != nil {
@@ -62,7 +63,7 @@ func (j *Job) row() (row [6]any, payload []byte, err error) {
 
 // Querier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
 type Querier interface {
-	// QueryRow is that of pgx.
+	// QueryRow is the method of pgx.
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
@@ -95,7 +96,7 @@ func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) 
 	return Insert(ctx, tx, j)
 }
 
-// InsertSQLTx is InsertTx for database/sql, with any Postgres driver.
+// InsertSQLTx is like InsertTx, but for database/sql with any Postgres driver.
 func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, error) {
 	return j.insert(func(sql string, args ...any) scanner { return tx.QueryRowContext(ctx, sql, args...) })
 }
@@ -103,14 +104,14 @@ func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, err
 // Copier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
 type Copier interface {
 	Querier
-	// CopyFrom is that of pgx.
+	// CopyFrom is the method of pgx.
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
 }
 
-// InsertMany adds all jobs or none by COPY, and returns their number. It is by far the
-// fastest way. It does not return ids.
+// InsertMany inserts all jobs or none with COPY, and returns their number. It is by far the
+// fastest way to insert many jobs, but it does not return their ids.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
-	var now time.Time // COPY cannot use DEFAULT for a column in some rows only
+	var now time.Time // COPY cannot use the default of a column for some rows only
 	if err := db.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}

@@ -15,8 +15,8 @@ var ErrGoexit = errors.New("fn called runtime.Goexit")
 
 // PanicError is what [MapLimit] panics with if fn panics.
 type PanicError struct {
-	Value any    // what fn panicked with
-	Stack []byte // of the goroutine that it ran in
+	Value any    // value of the panic
+	Stack []byte // stack of the goroutine that panicked
 }
 
 // Error contains the value and the stack.
@@ -28,11 +28,11 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// MapLimit calls fn for every item, at most limit at a time, in order of the items, and
-// returns the results in that order (article 5, "mapLimit"). After the first error no further
-// call begins, and the context of the running calls is cancelled. When they have returned,
-// MapLimit returns that error. A panic also stops further calls. When the running calls have
-// returned, MapLimit panics with a [*PanicError], even if an error came first.
+// MapLimit calls fn for every item in order, with at most limit calls at the same time. It
+// returns the results in the order of the items (article 5, "mapLimit"). After the first error no
+// further call begins, and the context of the running calls is cancelled. When they have
+// returned, MapLimit returns that error. A panic also stops further calls. When the running calls
+// have returned, MapLimit panics with a [*PanicError], even if an error came first.
 func MapLimit[T, R any](ctx context.Context, items []T, limit int, fn func(ctx context.Context, item T) (R, error)) ([]R, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -42,7 +42,7 @@ func MapLimit[T, R any](ctx context.Context, items []T, limit int, fn func(ctx c
 	ends := mapEnds{cancel: cancel}
 	for i, item := range items {
 		if places.Acquire(ctx, 1) != nil {
-			break // ctx has the cause
+			break // context.Cause(ctx) is returned below
 		}
 		calls.Go(func() {
 			defer places.Release(1)
@@ -68,7 +68,7 @@ type mapEnds struct {
 	panicked atomic.Pointer[PanicError]
 }
 
-// guard records how a call failed, even if the call does not return.
+// guard runs a call and records how it failed, even if it panics or ends its goroutine.
 func (m *mapEnds) guard(call func() error) {
 	returned := false
 	defer func() {

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Semaphore admits work up to a total weight (article 5, "weighted semaphore"). Waiting calls
-// are served in order of arrival, and a release assigns the weight directly to the first of
-// them. A later call never gets weight that an earlier one waits for, even if it needs
-// less.
+// Semaphore admits work up to a total weight (article 5, "weighted semaphore"). It serves
+// waiting calls in the order of arrival. A release assigns the weight directly to the first
+// waiting call. So a later call never gets weight that an earlier call waits for, even if the
+// later call needs less.
 type Semaphore struct {
 	most     int
 	weighted *semaphore.Weighted
@@ -24,8 +24,8 @@ func NewSemaphore(most int) *Semaphore {
 	return &Semaphore{most: most, weighted: semaphore.NewWeighted(int64(most))}
 }
 
-// Acquire takes a weight of 1 or more, at most the total, and waits for it. If it returns the
-// error of ctx, nothing was taken.
+// Acquire waits until it can take the weight, which is from 1 to the total. If it returns an
+// error, it has taken nothing.
 func (s *Semaphore) Acquire(ctx context.Context, weight int) error {
 	if weight < 1 || weight > s.most {
 		return fmt.Errorf("a weight of %d can never be admitted: give 1 to %d", weight, s.most)
@@ -33,7 +33,7 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int) error {
 	return s.weighted.Acquire(ctx, int64(weight))
 }
 
-// Release returns weight. It panics if more is returned than was taken.
+// Release returns weight. It panics if more weight is returned than was taken.
 func (s *Semaphore) Release(weight int) {
 	if weight < 1 {
 		panic(fmt.Sprintf("client: release of %d", weight))
