@@ -9,9 +9,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// wantsStream reads all lines of Accept (RFC 9110). It reports whether to send events,
-// which must be accepted by name. Otherwise JSON is sent if it is accepted. The most
-// specific range that matches JSON decides. Malformed ranges are ignored.
+// wantsStream reads all Accept headers (RFC 9110) and reports whether to send events.
+// Events are sent only if Accept names their media type. Otherwise JSON is sent if Accept
+// permits it: the most specific range that matches JSON decides. Malformed ranges are
+// ignored. The error says that Accept permits neither.
 func wantsStream(r *http.Request) (bool, error) {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	if accept == "" {

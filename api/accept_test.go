@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAcceptIsReadWhole(t *testing.T) {
+func TestAllRangesOfAllAcceptHeadersCount(t *testing.T) {
 	const none = "neither"
 	for accept, want := range map[string]string{
 		"":                                           mediaJSON,
@@ -49,7 +49,7 @@ func TestAcceptIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestJSONIsInNoOtherCharsetThanUTF8(t *testing.T) {
+func TestJSONInAnotherCharsetIsRejected(t *testing.T) {
 	for kind, want := range map[string]int{
 		"application/json": http.StatusAccepted, "application/json; charset=utf-8": http.StatusAccepted,
 		`application/json;charset="UTF-8"`: http.StatusAccepted, "application/json; charset=latin1": http.StatusUnsupportedMediaType,

@@ -17,19 +17,20 @@ type Backend interface {
 
 	// Insert adds one job, described by a JSON object as in docs/api.md.
 	Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error)
-	// InsertLines adds a stream of such objects, one per line, in one
-	// transaction, and calls bad for every bad line. If strict, one bad line
-	// means that nothing is inserted and the count is 0. It returns ErrTooManyUploads
-	// when too many streams are being inserted.
+	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
+	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
+	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted
+	// already.
 	InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(line int, reason error)) (int64, error)
 	// Job reads one job. It returns ErrNotFound if there is none.
 	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
-	// Cancel cancels a pending job, or asks the worker of a running one to stop.
-	// The status says which. It returns ErrNotFound if there is no job, or a problem
-	// of kind Conflict if the job has ended.
+	// Cancel cancels a pending job and returns Cancelled, or asks the worker of a running
+	// job to stop and returns Running. It returns ErrNotFound if there is no job, or a
+	// problem of kind Conflict if the job has ended.
 	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
-	// Watch calls c when a row may have changed: Started and Reported if the job
-	// runs here, Answered with kind Changed for all other changes. stop ends Watch.
+	// Watch calls c when a row may have changed. If the job runs on this dispatcher, it
+	// calls Started and Reported. For all other changes it calls Answered with kind Changed.
+	// stop ends Watch.
 	Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func())
 	// Why explains the state of a job. It returns ErrNotFound if there is none.
 	Why(ctx context.Context, id dispatcherd.JobID) (Why, error)
@@ -38,12 +39,12 @@ type Backend interface {
 	Slots() []Slot
 	// Types lists the types that this dispatcher knows. It never returns nil.
 	Types() []Type
-	// Checks returns the state of what the dispatcher needs. alive reports whether
-	// the loop runs. The checks report whether the dispatcher can do its work.
+	// Checks reports whether the dispatcher can work. alive says whether the loop runs.
+	// checks are the states of everything else that the dispatcher needs.
 	Checks() (alive bool, checks []Check)
 }
 
-// Check is one line of /readyz?verbose.
+// Check is the state of one thing that the dispatcher needs: one line of /readyz?verbose.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
@@ -55,11 +56,11 @@ type Slot struct {
 	Slot     int64    `json:"slot"`
 	Worker   string   `json:"worker"`
 	Session  int64    `json:"session"`
-	Number   int32    `json:"number"` // the worker's own number
+	Number   int32    `json:"number"` // the worker's own number of the slot
 	Types    []string `json:"types"`
 	State    string   `json:"state"` // free, reserved or busy
 	Draining bool     `json:"draining,omitempty"`
-	Job      int64    `json:"job,omitempty"` // below 0: an on-demand request without a row
+	Job      int64    `json:"job,omitempty"` // negative for an on-demand request without a row
 	JobType  string   `json:"job_type,omitempty"`
 	Attempt  int32    `json:"attempt,omitempty"`
 }
@@ -67,14 +68,14 @@ type Slot struct {
 // Type is one type as the API shows it.
 type Type struct {
 	Type     string  `json:"type"`
-	Capacity int     `json:"capacity"` // slots that support it, free or busy
+	Capacity int     `json:"capacity"` // slots that support the type, free or busy
 	Free     int     `json:"free"`
 	Cached   int     `json:"cached"`         // fetched candidates
 	Requests int     `json:"requests"`       // on-demand requests that wait
-	Oldest   float64 `json:"oldest_seconds"` // age of the oldest waiting job known
+	Oldest   float64 `json:"oldest_seconds"` // age of the oldest known waiting job
 }
 
-// Errors that a Backend returns, besides those of package ondemand and problems.
+// Errors that a Backend returns. It also returns problems and errors of package ondemand.
 var (
 	ErrNotFound       = errors.New("no such job")
 	ErrTooManyUploads = errors.New("the limit of concurrent streams of jobs is reached")

@@ -21,8 +21,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// readBody reads a whole body of bounded size, and counts it in the budget. It reads to
-// the end, so that the server notices when the caller disconnects.
+// readBody reads a whole body of at most limit bytes, and counts the bytes towards
+// MaxBodies. It reads to the end, because the server notices a disconnect of the caller
+// only after that.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *ondemand.Body, err error) {
 	if r.ContentLength > limit {
 		endBody(w, r, false)
@@ -30,20 +31,20 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	}
 	held = h.requests.NewBody()
 	var b bytes.Buffer
-	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // a large announced body is allocated as it arrives
+	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // memory for a large body is allocated only as it arrives
 	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), h, held})
 	if err == nil {
 		return b.Bytes(), held, nil
 	}
 	held.Drop()
 	err = h.bodyError(err)
-	if problemOf(err).Status != http.StatusBadRequest { // the body was not cut off: the caller may still send
+	if problemOf(err).Status != http.StatusBadRequest { // it is too large, over a budget or late: the caller may still be sending it
 		endBody(w, r, true)
 	}
 	return nil, nil, err
 }
 
-// countedReader counts what is read of a body in the budget.
+// countedReader counts the bytes that are read from a body towards MaxBodies.
 type countedReader struct {
 	io.Reader
 
@@ -61,11 +62,12 @@ func (c countedReader) Read(p []byte) (int, error) {
 }
 
 // endBody reads and discards the rest of a rejected body, within bounds. Many clients read
-// the answer only after they have sent the whole body. They would get a broken pipe. A
-// client that expects 100 Continue sends no body before the first read. begun says that
-// the body was read before.
+// the answer only after they have sent the whole body. If the server closed the connection
+// before, they would get a broken pipe instead of the answer. A client that expects 100
+// Continue sends no body before the server reads. begun says whether the server has read a
+// part of the body.
 func endBody(w http.ResponseWriter, r *http.Request, begun bool) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails on a connection without deadlines only
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails only on a connection without deadlines
 	if begun || r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded) // an error does not change the answer
 	}
@@ -74,8 +76,8 @@ func endBody(w http.ResponseWriter, r *http.Request, begun bool) {
 // maxDiscarded bounds the bytes of a rejected body that are read.
 const maxDiscarded = 8 << 20
 
-// bodyError returns the error of a body that could not be read, without its content. It
-// counts timeouts.
+// bodyError returns the error for a body that could not be read. The error contains
+// nothing of the body. bodyError counts timeouts.
 func (h *Handler) bodyError(err error) error {
 	var long *http.MaxBytesError
 	var refused *problem.Problem
@@ -89,8 +91,8 @@ func (h *Handler) bodyError(err error) error {
 	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
 }
 
-// isJSON checks the declared media type. It accepts curl's default, a form. It rejects
-// character sets other than UTF-8.
+// isJSON reports whether the declared media type is JSON in UTF-8. It also accepts the
+// media type of forms, because curl declares it by default.
 func isJSON(r *http.Request) bool {
 	t := r.Header.Get("Content-Type")
 	if t == "" || t == "application/json" {
@@ -98,7 +100,7 @@ func isJSON(r *http.Request) bool {
 	}
 	t, parameters, err := mime.ParseMediaType(t)
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
-		return false // RFC 8259: JSON is UTF-8
+		return false // RFC 8259 requires UTF-8
 	}
 	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json") || t == "application/x-www-form-urlencoded")
 }
@@ -153,7 +155,7 @@ type requestBody struct {
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
-// requestFields are the names of its members.
+// requestFields are the names of the members of requestBody.
 var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "coalesce_key"}
 
 // parseRequest reads and checks a request.
@@ -199,8 +201,8 @@ func payloadLine(payload []byte) ([]byte, error) {
 }
 
 // notARequest says why a body cannot be decoded: the object is invalid, or other text
-// follows it. It uses a Decoder, which distinguishes the two, but copies the
-// body.
+// follows the object. A Decoder distinguishes these two reasons, but copies the body. So it
+// is used only after an error.
 func notARequest(body []byte) string {
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(new(requestBody)); err != nil {
 		return jsonReason(err)

@@ -45,7 +45,7 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 	require.Empty(t, f.submitted, "nothing was asked for")
 }
 
-// Garbage of one request delays later ones.
+// Memory that a request allocates must be collected, which delays later requests.
 func TestReadingARequestAllocatesLittle(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	body := []byte(`{"type":"pdf","payload":{"text":"x"}}`)

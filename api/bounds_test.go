@@ -83,7 +83,7 @@ func TestMalformedHTTPDoesNotAffectOtherCallers(t *testing.T) {
 }
 
 func TestSlowHTTPEndsAndDoesNotAffectOtherCallers(t *testing.T) {
-	address, _, _, seen := served(t, func(c *Config) { // longer than a shared machine takes for what is quick
+	address, _, _, seen := served(t, func(c *Config) { // longer than a quick request takes on a shared machine
 		c.HeaderTimeout, c.BodyTimeout, c.MaxPayload = 2*time.Second, 2*time.Second, 1000
 	})
 	var slow sync.WaitGroup
@@ -164,7 +164,7 @@ func TestEndlessUploadEnds(t *testing.T) {
 	go func() {
 		defer close(answered)
 		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
-			_ = res.Body.Close() // its status is what counts
+			_ = res.Body.Close() // only its status is checked
 			answered <- res
 		}
 	}()

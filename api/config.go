@@ -16,11 +16,11 @@ type Config struct {
 	MaxPayload int   // bytes of the body of a request or of one job
 	MaxUpload  int64 // bytes of the body of a stream of jobs
 
-	MaxConnections int           // open at once on each listener; above it idle ones are closed
+	MaxConnections int           // open at the same time on each listener; above it the longest idle one is closed
 	MaxHeader      int           // bytes of the headers of a request
-	HeaderTimeout  time.Duration // from the first byte, or the connect, to the end of the headers
-	BodyTimeout    time.Duration // for a body, and for each silence within a stream of jobs
-	WriteTimeout   time.Duration // for a response, from its first byte, and for each event of a stream
+	HeaderTimeout  time.Duration // from the connect, or the first byte of a later request, to the end of the headers
+	BodyTimeout    time.Duration // for a whole body; in a stream of jobs, for each silence
+	WriteTimeout   time.Duration // for a response from its first byte; in an event stream, for each write
 	IdleTimeout    time.Duration // between two requests of a connection
 	Heartbeat      time.Duration // silence on an event stream after which a comment is sent
 	OpenRequests   int           // open requests of one connection with frames
@@ -39,8 +39,9 @@ func DefaultConfig() Config {
 	}
 }
 
-// BodiesLimit is how many bytes the bodies of all callers may take together, without
-// the bytes that the limit of connections bounds. It permits a body of the largest size.
+// BodiesLimit returns how many bytes the bodies of all callers may have together. The first
+// bytes of each body do not count, because the limit of connections bounds them. The limit
+// is never smaller than the largest permitted body.
 func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(c.MaxPayload)) }
 
 // limits returns the limits of package ondemand.
@@ -49,7 +50,7 @@ func (c Config) limits() ondemand.Limits {
 	return c.Limits
 }
 
-// Validate checks the only field that a flag sets. The other bounds are constants.
+// Validate checks MaxPayload, the only field that a flag sets.
 func (c Config) Validate() error {
 	if c.MaxPayload < 1 {
 		return fmt.Errorf("API limit %q is %d, must be at least 1", "max payload", c.MaxPayload)

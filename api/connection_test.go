@@ -186,7 +186,7 @@ func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 	c.readResponse()
 	require.Zero(t, seen.hits(BoundIdleTime))
-	c.requireClosed() // now it idles
+	c.requireClosed() // after the answer the connection is idle
 	require.Equal(t, 1, seen.hits(BoundIdleTime))
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
@@ -196,7 +196,7 @@ func TestConnectionWithUnreadAnswersEnds(t *testing.T) {
 	c := connect(t, address)
 	c.sendRequests(100)
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: big}) // now the connection is known
+	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done, Payload: big}) // the server has counted the connection by now
 	for h.Gauges().Connections > 0 {
 		select {
 		case id := <-f.submitted:

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// connections bounds the open connections of one listener. A new connection above
-// the bound closes the connection that has been idle longest, so that idle
-// connections never keep a caller out.
+// connections bounds the open connections of one listener. If a new connection exceeds the
+// bound, the connection that has been idle longest is closed. So idle connections never
+// exclude a new caller.
 type connections struct {
 	h *Handler
 
 	mu   sync.Mutex
-	open map[net.Conn]*list.Element // nil while a request is served
+	open map[net.Conn]*list.Element // position in idle; nil while a request is served
 	idle list.List                  // of net.Conn; the longest idle is at the front
 }
 

@@ -28,7 +28,7 @@ type fake struct {
 	submitted  chan dispatcherd.JobID
 	abandoned  chan dispatcherd.JobID
 	refusal    error
-	noCapacity bool // of slots, all that wait
+	noCapacity bool // no slot supports the type of any waiting request
 }
 
 func newFake() *fake {
@@ -39,8 +39,8 @@ func (f *fake) Submit(_ context.Context, _ ondemand.Request, c ondemand.Caller) 
 	return f.submit(c, 1)
 }
 
-// submit registers a caller under the next id times sign before it announces the
-// id, so that a test can answer at once.
+// submit registers a caller under the next id, multiplied by sign. It does so before it
+// sends the id to submitted, so that a test can answer at once.
 func (f *fake) submit(c ondemand.Caller, sign dispatcherd.JobID) (dispatcherd.JobID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// sse writes an event stream. Every write has its own deadline, so that a reader that
-// stops reading ends the stream.
+// sse writes an event stream. Every write has its own deadline, so that the stream ends if
+// the caller stops reading.
 type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -18,7 +18,7 @@ type sse struct {
 	buf     []byte
 }
 
-// newSSE begins a stream. Only events can be sent afterwards.
+// newSSE begins a stream. After that the response can contain only events.
 func (h *Handler) newSSE(w http.ResponseWriter) *sse {
 	s := &sse{w: w, control: http.NewResponseController(w), timeout: h.cfg.WriteTimeout}
 	header := w.Header()
@@ -46,15 +46,15 @@ func (s *sse) event(id, name string, data []byte) {
 	s.buf = append(s.buf, '\n', '\n')
 }
 
-// heartbeat queues a comment.
+// heartbeat queues a comment, which shows that the stream is alive.
 func (s *sse) heartbeat() { s.buf = append(s.buf, ":\n\n"...) }
 
-// flush sends what is queued.
+// flush sends the queued events.
 func (s *sse) flush() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // fails on a connection without deadlines only
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // fails only on a connection without deadlines
 	_, err := s.w.Write(s.buf)
 	s.buf = s.buf[:0]
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *sse) flush() error {
 	return s.control.Flush()
 }
 
-// streamRequest sends the events of a request until its end. A request that is refused
-// before it starts is answered with a problem.
+// streamRequest sends the events of a request until its end. If the request is refused
+// before the stream begins, the answer is a problem.
 func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondemand.Follower) error {
 	v, err := f.Ready(r.Context(), firstEvent(r.Header.Get("Last-Event-ID")))
 	if err != nil {

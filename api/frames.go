@@ -14,16 +14,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// frameRoute names requests in frames in metrics.
+// frameRoute is the route of requests in frames, for metrics.
 const frameRoute = "frame request"
 
-// frameSlack is the part of a frame that is not payload or result.
+// frameSlack is the space in a frame for everything except the payload or result.
 const frameSlack = 64 << 10
 
-// minFrame is the smallest limit of frames: a result may be as large as a worker's frame.
+// minFrame is the smallest limit of frames, because a result may be as large as a worker's
+// frame.
 const minFrame = 1 << 20
 
-// serveFrames serves the callers on l that speak frames until ctx is done.
+// serveFrames serves callers that use frames, until ctx is done.
 func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
 	limits := workerproto.Limits{
 		Dispatcher: h.cfg.Dispatcher,
@@ -34,7 +35,7 @@ func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
 	return workerproto.ServeCallers(ctx, l, limits, (*frames)(h), frameObserver{obs: h.obs})
 }
 
-// frames is the handler in the form that sessions of callers use.
+// frames makes Handler a workerproto.CallerHandler.
 type frames Handler
 
 // Open implements workerproto.CallerHandler.
@@ -56,8 +57,8 @@ func (*frames) Frames(s *workerproto.CallerSession, list []workerproto.CallerFra
 	}
 }
 
-// Closed implements workerproto.CallerHandler. The requests of the session are
-// cancelled, as when a caller of HTTP disconnects.
+// Closed implements workerproto.CallerHandler. It cancels the requests of the session, as
+// HTTP does when a caller disconnects.
 func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
 	session := s.Value.(*frameSession)
 	for _, r := range session.takeAll() {
@@ -72,15 +73,15 @@ func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
 type frameSession struct {
 	h         *Handler
 	session   *workerproto.CallerSession
-	following sync.WaitGroup // goroutines of shared requests
+	following sync.WaitGroup // goroutines of followed requests
 
 	mu   sync.Mutex
 	open map[int64]*frameRequest
 }
 
-// frameRequest is one open request. If the request is in memory and has one caller, the
-// dispatcher's loop answers it: frameRequest is its ondemand.Caller. A goroutine follows
-// any other request.
+// frameRequest is one open request. If the request is in memory and has one caller, it is
+// direct: the loop of the dispatcher answers it, and frameRequest is its ondemand.Caller.
+// Any other request is followed: a goroutine waits for its events and answer.
 type frameRequest struct {
 	ondemand.AnswerOnly
 
@@ -88,7 +89,7 @@ type frameRequest struct {
 	id    int64
 	began time.Time
 	body  *ondemand.Body
-	job   dispatcherd.JobID  // of a direct request; used by the session's reader only
+	job   dispatcherd.JobID  // of a direct request; used only by the reader of the session
 	stop  context.CancelFunc // of a followed request
 }
 
@@ -109,7 +110,7 @@ func (s *frameSession) begin(f *workerproto.Request) {
 		return
 	case full:
 		s.h.obs.Refused(BoundOpenRequests)
-		r.fail(problem.QueueFull.Of(fmt.Sprintf("%d requests of this connection are open already, the limit", s.session.MaxRequests())).Retryable())
+		r.fail(problem.QueueFull.Of(fmt.Sprintf("this connection has %d open requests, which is the limit", s.session.MaxRequests())).Retryable())
 		return
 	}
 	if err := r.submit(f); err != nil {
@@ -117,7 +118,7 @@ func (s *frameSession) begin(f *workerproto.Request) {
 	}
 }
 
-// submit checks a request and hands it to the dispatcher.
+// submit checks a request and passes it to the dispatcher.
 func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	h := r.s.h
 	defer func() {
@@ -159,8 +160,8 @@ func optionsOf(f *workerproto.Request) ondemand.Options {
 	return o
 }
 
-// cancel cancels an open request, and answers it if the dispatcher has not answered it
-// yet.
+// cancel cancels an open request. It answers a direct request, unless the dispatcher has
+// answered before. The goroutine of a followed request answers that request.
 func (s *frameSession) cancel(id int64) {
 	s.mu.Lock()
 	r := s.open[id]
@@ -174,7 +175,7 @@ func (s *frameSession) cancel(id int64) {
 	}
 }
 
-// abandon withdraws the request.
+// abandon tells the dispatcher that the caller no longer waits for the request.
 func (r *frameRequest) abandon() {
 	switch {
 	case r.stop != nil:
@@ -195,7 +196,7 @@ func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
 	}
 	f := &workerproto.Answer{ID: r.id, Job: max(job, 0), Worker: a.Worker, Result: a.Result()}
 	if f.Size() > r.s.session.MaxFrame() {
-		r.fail(problem.TooLarge.Of(fmt.Sprintf("the result has %d bytes, which no frame holds; HTTP sends it", len(f.Result))).About(job))
+		r.fail(problem.TooLarge.Of(fmt.Sprintf("the result has %d bytes and does not fit into a frame; use HTTP for it", len(f.Result))).About(job))
 		return
 	}
 	r.end(f, http.StatusOK)
@@ -223,7 +224,7 @@ func (r *frameRequest) end(f *workerproto.Answer, status int) {
 	r.finished(status)
 }
 
-// finished counts the end of a request that was removed from the open ones.
+// finished counts the end of a request that is no longer open.
 func (r *frameRequest) finished(status int) {
 	r.body.Drop()
 	r.s.h.frameRequests.Add(-1)
@@ -242,7 +243,7 @@ func (s *frameSession) takeAll() []*frameRequest {
 	return all
 }
 
-// follow sends the events and the answer of a request that is shared or has events.
+// follow sends the events and the answer of a followed request.
 func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -301,7 +302,7 @@ func (r *frameRequest) sendEvents(v *ondemand.View) {
 	}
 }
 
-// frameObserver counts what sessions of callers report.
+// frameObserver counts the errors of sessions of callers by bound.
 type frameObserver struct {
 	workerproto.NoObserver
 

@@ -15,10 +15,10 @@ import (
 // Observer counts what the API does, for metrics. Its methods must be fast and may be
 // called from any goroutine.
 type Observer interface {
-	// Responded reports every response: the route as in the documents, the
-	// status, and how long it took. An event stream counts its whole duration.
+	// Responded reports every response: the route as in docs/api.md, the status, and
+	// the duration. The duration of an event stream lasts until its end.
 	Responded(route string, status int, took time.Duration)
-	// Failed reports an internal error, which was answered with 500.
+	// Failed reports an internal error. The answer was a 500.
 	Failed(route string, err error)
 	// Refused counts a rejection or a drop because of a bound.
 	Refused(bound Bound)
@@ -27,7 +27,7 @@ type Observer interface {
 // Bound names a bound of Config in metrics.
 type Bound = ondemand.Bound
 
-// The bounds that can be hit, besides those of package ondemand.
+// The bounds of this package. Package ondemand has further ones.
 const (
 	BoundConnections  Bound = "connections"   // a connection was closed to make room
 	BoundPayload      Bound = "payload"       // a body was too large
@@ -43,7 +43,7 @@ const (
 	BoundIdleTime   Bound = "idle-timeout"   // a connection was idle for too long
 )
 
-// Bounds lists them all.
+// Bounds lists all bounds.
 var Bounds = []Bound{
 	ondemand.BoundBodies, ondemand.BoundRequests, ondemand.BoundKeys, BoundConnections, BoundPayload, BoundOpenRequests, BoundSlowReader,
 	BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime,
@@ -82,7 +82,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 			allowed[r.path] = append(allowed[r.path], http.MethodHead)
 		}
 	}
-	for path, methods := range allowed { // order-free: one entry a path
+	for path, methods := range allowed { // order-free: one entry for each path
 		h.mux.HandleFunc(path, h.observed(route{path: path, handle: refuseMethod(strings.Join(methods, ", "))}))
 	}
 	h.mux.HandleFunc("/", h.observed(route{path: "other", handle: func(http.ResponseWriter, *http.Request) error {
@@ -96,7 +96,7 @@ func (h *Handler) Close() { h.requests.Close() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.RequestURI == "*" && r.Method == http.MethodOptions { // about no path
+	if r.RequestURI == "*" && r.Method == http.MethodOptions { // OPTIONS * names no path
 		w.Header().Set("Content-Length", "0")
 		return
 	}
@@ -141,7 +141,7 @@ func (h *Handler) problemOn(route string, err error) *problem.Problem {
 	return p
 }
 
-// recorder remembers the status.
+// recorder remembers the status of a response.
 type recorder struct {
 	http.ResponseWriter
 
@@ -167,7 +167,7 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // answerJSON sends a value.
 func answerJSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
-	if err != nil { // a row with a value that is no JSON; the table contains none
+	if err != nil { // v contains a value that is not JSON; no row of the table does
 		writeProblem(w, problem.Internal.Of("the answer cannot be written as JSON"))
 		return
 	}
@@ -182,10 +182,10 @@ type Gauges struct {
 
 	Connections   int // open
 	FrameSessions int // connections with frames
-	FrameRequests int // their open requests
+	FrameRequests int // open requests of connections with frames
 }
 
-// Gauges returns them.
+// Gauges returns the current numbers.
 func (h *Handler) Gauges() Gauges {
 	return Gauges{Gauges: h.requests.Gauges(), Connections: int(h.open.Load()),
 		FrameSessions: int(h.frameSessions.Load()), FrameRequests: int(h.frameRequests.Load()),

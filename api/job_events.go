@@ -16,16 +16,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// jobWatch implements ondemand.Caller for a caller that follows a row. It holds reports
-// up to a bound. All other events only say that the row may have changed.
+// jobWatch implements ondemand.Caller for a caller that follows a row. It holds reports of
+// the worker up to a bound. All other events only say that the row may have changed.
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 
 	most     int               // limit of waiting reports
-	requests *ondemand.Service // counts their bytes
+	requests *ondemand.Service // counts the bytes of the reports
 
 	mu      sync.Mutex
-	missed  int // dropped before reports
+	missed  int // number of reports that were dropped before the first of reports
 	reports []ondemand.Report
 	over    bool // the caller has disconnected
 }
@@ -36,7 +36,7 @@ func (j *jobWatch) Started(dispatcherd.SlotID, string) { j.wake() }
 // Answered implements Caller.
 func (j *jobWatch) Answered(ondemand.Answer) { j.wake() }
 
-// Reported implements Caller. The oldest reports are dropped if necessary.
+// Reported implements Caller. If there is no room, it drops the oldest reports.
 func (j *jobWatch) Reported(r ondemand.Report) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -65,8 +65,8 @@ func (j *jobWatch) wake() {
 	}
 }
 
-// take returns waiting reports, up to ondemand.ViewBytes, and how many were dropped before
-// the first one. more says that others wait.
+// take returns waiting reports, up to ondemand.ViewBytes. missed is the number of reports
+// that were dropped before the first one. more says that further reports wait.
 func (j *jobWatch) take() (missed int, reports []ondemand.Report, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -93,9 +93,9 @@ func (j *jobWatch) close() {
 	j.reports = nil
 }
 
-// getJobEvents streams the events of a row until it is final. A status has an id, so
-// that a caller that reconnects with Last-Event-ID gets only newer ones. Reports of a
-// worker are sent while the job runs on this dispatcher; they are not kept.
+// getJobEvents streams the events of a row until the row is final. Status events have ids,
+// so a caller that reconnects with Last-Event-ID gets only newer status events. Reports of
+// a worker are sent only while the job runs on this dispatcher, and are not kept.
 func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	id, err := jobID(r)
 	if err != nil {
@@ -144,12 +144,12 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		case errors.Is(err, ErrNotFound): // the row was deleted
 			out.event("", "error", problemJSON(problemOf(err)))
 			return out.flush()
-		} // otherwise the row is read again after the next change or heartbeat
+		} // after another error the row is read again at the next change or heartbeat
 	}
 }
 
-// sendReports sends the waiting reports in portions. The last portion is queued. job was
-// read before the reports are taken.
+// sendReports sends the waiting reports in portions. It queues the last portion and does
+// not flush it. job must have been read before the call.
 func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jobWatch) error {
 	out := statuses.out
 	for {

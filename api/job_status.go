@@ -18,8 +18,8 @@ type StatusEvent struct {
 	Failures int                 `json:"failures"`
 }
 
-// statusLine sends the status events of a row to a caller, in order and each once. The
-// row is polled, but reports of a worker arrive at once.
+// statusLine sends the status events of a row to a caller, in order and each once. Because
+// the row is polled, reports of a worker may arrive before the status of their attempt.
 type statusLine struct {
 	out  *sse
 	sent string              // id of the last status event, possibly of an earlier stream
@@ -28,8 +28,8 @@ type statusLine struct {
 	waiting contract.Job // the row when it was last read as pending
 }
 
-// send queues the status of a row that was just read, unless it was sent or is older than
-// what was sent.
+// send queues the status of a row that was just read, unless this status or a newer one was
+// sent before.
 func (s *statusLine) send(job *contract.Job) {
 	if job.Status == dispatcherd.Pending {
 		s.waiting = *job
@@ -40,10 +40,11 @@ func (s *statusLine) send(job *contract.Job) {
 	s.event(&StatusEvent{ID: job.ID, Status: job.Status, Attempt: job.Attempt, RunAt: job.RunAt, Failures: job.Failures})
 }
 
-// running queues the status of a running attempt before its first report. It reports
-// false for an attempt that is older than what was sent. The row may have been read
-// before the attempt began or after it ended. Then the members that a claim does not
-// change are taken from the pending row.
+// running queues the status of a running attempt before its first report. It returns false
+// if the report must not be sent: a newer status was sent, or the final row has an earlier
+// attempt. The row may have been read before the attempt began or after it ended. Then
+// running takes the members that a claim does not change from the row as it was when it was
+// pending.
 func (s *statusLine) running(job *contract.Job, attempt dispatcherd.Attempt) bool {
 	switch {
 	case s.sent == statusID(attempt, dispatcherd.Running):
@@ -68,7 +69,7 @@ func (s *statusLine) event(e *StatusEvent) {
 	}
 	data, err := json.Marshal(e)
 	if err != nil {
-		return // a date that JSON cannot hold; the table contains none
+		return // e contains a date that JSON cannot represent; no row of the table does
 	}
 	s.out.event(id, "status", data)
 	s.sent, s.last = id, max(s.last, e.Attempt)

@@ -16,8 +16,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// longestUpload bounds the duration of a stream of jobs, because its transaction holds a
-// connection and delays vacuum.
+// longestUpload bounds the duration of a stream of jobs, because the transaction of the
+// stream holds a connection and delays vacuum.
 const longestUpload = time.Hour
 
 // maxProblems bounds the bad lines of an upload that are listed.
@@ -35,14 +35,14 @@ type Uploaded struct {
 	Problems []problem.Problem `json:"problems,omitempty"` // one for each of the first 100 bad lines
 }
 
-// postJobs inserts one job, or a stream of lines.
+// postJobs inserts one job, or a stream of jobs with one job per line.
 func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	onError := r.URL.Query().Get("on_error")
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case len(r.Header.Values("Idempotency-Key")) > 0: // ignoring it could insert the job twice
 		endBody(w, r, false)
-		return problem.InvalidRequest.Of("an insert takes no Idempotency-Key: sent again it inserts again; POST /v1/requests takes one")
+		return problem.InvalidRequest.Of("an insert takes no Idempotency-Key, because a repeated insert adds another job; POST /v1/requests takes a key")
 	case onError != "" && onError != "abort" && onError != "skip":
 		return problem.InvalidRequest.Of("on_error must be abort or skip")
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
@@ -53,7 +53,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	}
 	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken for one job; " + howManyGo)
+		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted for one job; " + howManyGo)
 	}
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 	defer held.Drop()
 	id, err := h.backend.Insert(r.Context(), body)
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
-		return problem.InvalidJob.Of("these are more than one; " + howManyGo)
+		return problem.InvalidJob.Of("the body contains more than one job; " + howManyGo)
 	}
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 }
 
 // howManyGo explains how to send several jobs.
-const howManyGo = "many go one a line, with Content-Type: application/x-ndjson (of curl, --data-binary keeps the lines)"
+const howManyGo = "send several jobs as one line each, with Content-Type: application/x-ndjson (curl --data-binary keeps the line breaks)"
 
 // areMany reports whether a body that is not a job contains several objects, one after
 // the other or in an array.
@@ -92,7 +92,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 		Reader: http.MaxBytesReader(w, r.Body, h.cfg.MaxUpload), control: control, silence: h.cfg.BodyTimeout,
 		until: time.Now().Add(h.longestUpload),
 	}
-	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; it is set again for the response
+	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; extendWrite sets the deadline again for the response
 	var report Uploaded
 	n, err := h.backend.InsertLines(r.Context(), body, strict, func(line int, reason error) {
 		if report.Bad++; report.Bad <= maxProblems {
@@ -125,8 +125,8 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 	return nil
 }
 
-// patientBody restarts the read timeout at each read of a long body, up to a deadline for
-// the whole body. It keeps the read error.
+// patientBody restarts the read timeout at each read of a long body. The whole body also
+// has a deadline. patientBody keeps the error of a read.
 type patientBody struct {
 	io.Reader
 
@@ -142,7 +142,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	if limit.After(b.until) {
 		limit = b.until
 	}
-	_ = b.control.SetReadDeadline(limit) // fails on a connection without deadlines only
+	_ = b.control.SetReadDeadline(limit) // fails only on a connection without deadlines
 	n, err := b.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
@@ -178,8 +178,8 @@ type CancelState struct {
 	Status dispatcherd.Status `json:"status"` // running: its worker was asked to stop
 }
 
-// deleteJob cancels a job: a waiting one at once, a running one when its worker has
-// stopped it.
+// deleteJob cancels a waiting job at once. It asks the worker of a running job to stop the
+// job, and answers 202 without waiting.
 func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	id, err := jobID(r)
 	if err != nil {
@@ -197,7 +197,7 @@ func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getWhy explains rows and requests in memory, which have negative ids.
+// getWhy explains rows, and requests in memory. Requests in memory have negative ids.
 func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n == 0 {

@@ -24,10 +24,10 @@ func postShared(ctx context.Context, h *Handler, timeout int, key string, header
 	return answer
 }
 
-// A caller of a started shared request gets a 504. That is the answer of its
-// key, whatever the other callers get: the request does not run again. A caller
-// with a temporary error may repeat the request, and so may all if it has not
-// started.
+// A caller of a shared request gets a 504. If the request has started, its key keeps
+// this answer, whatever the other callers get: a repetition does not run the request
+// again. If the request has not started, every caller may repeat it. A caller that gets
+// a temporary error may repeat it, too.
 func TestKeyKeepsItsOwn504(t *testing.T) {
 	ends := map[string]ondemand.AnswerKind{"unsupported": ondemand.Unsupported, "busy": ondemand.Busy, "stopping": ondemand.Stopping, "cancelled": ondemand.Cancelled, "deleted": 0, "expired": 0}
 	for name, kind := range ends {

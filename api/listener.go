@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ServeUnix is Serve for a Unix socket, whose callers may use frames instead of HTTP:
-// the first byte of a connection decides. { begins a frame.
+// ServeUnix is like Serve, but for a Unix socket. There callers may use frames instead of
+// HTTP: a connection uses frames if its first byte is an opening brace.
 func (h *Handler) ServeUnix(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections()
 	d := &demux{h: h, listener: l, connections: c, http: make(chan incoming), frames: make(chan incoming)}
@@ -19,7 +19,7 @@ func (h *Handler) ServeUnix(ctx context.Context, l net.Listener, handler http.Ha
 	ended := make(chan error, 1)
 	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}) }()
 	err := h.serve(ctx, branch{d, d.http}, c, handler, errorLog)
-	_ = d.close() // also if net/http has failed
+	_ = d.close() // serve may have ended because net/http failed
 	return errors.Join(err, ignoreClosed(<-ended))
 }
 
@@ -30,14 +30,14 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// demux accepts connections and hands each to HTTP or to frames.
+// demux accepts connections and passes each to HTTP or to frames.
 type demux struct {
 	h           *Handler
 	listener    net.Listener
 	connections *connections
 	http        chan incoming
 	frames      chan incoming
-	ctx         context.Context // done: no connection is handed over any more
+	ctx         context.Context // when it is done, no further connection is passed on
 	stop        context.CancelFunc
 }
 
@@ -47,8 +47,9 @@ type incoming struct {
 	err  error
 }
 
-// accept takes connections until the listener is closed. net/http gets the errors of the
-// listener. It waits before it accepts again, and accept waits with it.
+// accept takes connections until the listener is closed. It passes errors of the listener
+// to net/http, which pauses before its next Accept. accept pauses as long, because the
+// channel to net/http has no buffer.
 func (d *demux) accept() {
 	for {
 		conn, err := d.listener.Accept()
@@ -62,18 +63,18 @@ func (d *demux) accept() {
 	}
 }
 
-// route reads the first byte of a connection. A connection that sends none counts as
-// idle: it is closed after HeaderTimeout, to make room, or when demux is closed.
+// route reads the first byte of a connection. A connection that sends nothing counts as
+// idle. It is closed after HeaderTimeout, or to make room, or when demux is closed.
 func (d *demux) route(conn net.Conn) {
 	timed := &timedConn{Conn: conn, connections: d.connections}
 	d.connections.changed(timed, http.StateNew)
-	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails on a closed connection only, and then the read does too
+	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
 	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
 	_, err := timed.Read(timed.first[:])
 	handed := false
 	if keep() && err == nil {
 		timed.unread = true
-		_ = conn.SetReadDeadline(time.Time{}) // the server and the session set their own
+		_ = conn.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
 		to := d.http
 		if timed.first[0] == '{' {
 			d.connections.changed(timed, http.StateActive)
@@ -87,7 +88,7 @@ func (d *demux) route(conn net.Conn) {
 	}
 }
 
-// hand reports false if nothing is accepted any more.
+// hand passes a connection or an error to one protocol. It returns false if demux is closed.
 func (d *demux) hand(to chan<- incoming, a incoming) bool {
 	select {
 	case to <- a:

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Requests of programs other than browsers get correct answers, also after
-// another request on one connection.
+// Unusual but valid requests get correct answers, on a new connection and after another
+// request. Invalid requests get an error.
 func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 	body := `{"type":"pdf"}`
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(body))

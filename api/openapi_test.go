@@ -69,8 +69,8 @@ func TestEveryRouteIsDescribedAndEveryReferenceResolves(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAsDescribed sends real requests and holds each response against
-// the schema of its operation and status.
+// TestAnswersAreAsDescribed sends real requests and compares each response with the
+// schema of its operation and status.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	go func() {
@@ -120,8 +120,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 }
 
-// holdsSchema checks names, types and required members of an answer. Schemas
-// are followed by hand: what is checked is the document that was served.
+// holdsSchema checks names, types and required members of an answer against the schemas of
+// the document that was served.
 func holdsSchema(t *testing.T, schema json.RawMessage, body []byte) {
 	t.Helper()
 	var s, all any

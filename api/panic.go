@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// surviveOn is deferred by handlers. It reports a panic and makes net/http close
-// the connection without a log entry of its own, which would contain the value of
-// the panic.
+// surviveOn is deferred by handlers. It reports a panic to the observer. Then it panics
+// with http.ErrAbortHandler, so that net/http closes the connection without a log entry.
+// The log entry would contain the value of the original panic.
 func (h *Handler) surviveOn(route string, began time.Time) {
 	v := recover()
 	if v == nil {

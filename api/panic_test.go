@@ -59,13 +59,13 @@ func TestPanicEndsOneConnectionOnly(t *testing.T) {
 			id := <-f.submitted
 			c.breaks(b)
 			broken := connect(t, address)
-			broken.sendRequests(3) // the two behind the first are never served
+			broken.sendRequests(3) // the second and third are never served
 			broken.requireClosed()
 			f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 			require.Equal(t, 200, other.readResponse().status)
 			require.Eventually(t, func() bool { return h.Gauges().Connections == 1 }, 30*time.Second, time.Millisecond)
 			require.EqualValues(t, 1, seen.failures.Load())
-			// Each request that was begun is accounted for, the other one after it was answered.
+			// Both requests that began are counted; the other one is counted after its answer.
 			require.Eventually(t, func() bool { return seen.responses.Load() == 2 }, 30*time.Second, time.Millisecond)
 			require.ErrorContains(t, seen.failure, c.told)
 			require.NotContains(t, seen.failure.Error(), secret)

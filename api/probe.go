@@ -16,8 +16,8 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ready reports whether the dispatcher accepts work. ?exclude=name skips a check, as in the
-// probes of Kubernetes. An unknown name is an error, because a misspelt name would
-// otherwise be noticed only when the check fails.
+// probes of Kubernetes. An unknown name is an error. Otherwise a misspelt name would be
+// noticed only when the check fails.
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	alive, checks := h.backend.Checks()
 	checks = append([]Check{{Name: "loop", OK: alive}}, checks...)
@@ -34,7 +34,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	return probe(w, r, checks, excluded)
 }
 
-// probe answers with the status for programs and with text for people.
+// probe answers with a status for programs and a text for people.
 func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []string) error {
 	var bad []string
 	for _, c := range checks {

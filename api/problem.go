@@ -12,12 +12,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// problemOf returns the problem that a caller is sent for an error.
+// problemOf returns the problem that the API sends for an error.
 func problemOf(err error) *problem.Problem {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are taken")
+		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted")
 	case errors.Is(err, ErrNotFound):
 		return problem.NotFound.Of("no job has that id")
 	case errors.Is(err, ErrTooManyUploads):
@@ -39,17 +39,17 @@ func writeProblem(w http.ResponseWriter, p *problem.Problem) {
 		h.Set("WWW-Authenticate", `Bearer realm="dispatcherd"`)
 	}
 	if p.Status == problem.CallerGone.Status {
-		h.Set("Connection", "close") // requests that were sent ahead are dropped
+		h.Set("Connection", "close") // pipelined requests on this connection are dropped
 	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(append(problemJSON(p), '\n')) // fails only if the caller has disconnected
 }
 
-// problemJSON is a problem on one line.
+// problemJSON returns a problem as JSON on one line.
 func problemJSON(p *problem.Problem) []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
-		return []byte(`{}`) // numbers and text: cannot fail
+		return []byte(`{}`) // encoding numbers and text cannot fail
 	}
 	return text
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// strict reports whether unknown query parameters are rejected, so that callers notice
-// a misspelt one. Probes, scrapers and readers of the description may add parameters of
-// their own, which are ignored.
+// strict reports whether unknown query parameters are rejected, so that callers notice a
+// misspelt parameter. Other routes ignore unknown parameters, because probes, scrapers and
+// readers of openapi.json may add their own.
 func (rt *route) strict() bool { return rt.method != "" && strings.HasPrefix(rt.path, "/v1/") }
 
-// checkQuery rejects parameters that the route does not have, and repeated ones.
+// checkQuery rejects parameters that the route does not have, and repeated parameters.
 func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.RawQuery == "" || !rt.strict() {
 		return nil
@@ -46,7 +46,7 @@ func (rt *route) wrongIn(text string) string {
 		case !slices.Contains(rt.query, name):
 			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(rt.query, ", "))
 		case len(query[name]) > 1:
-			return fmt.Sprintf("the query parameter %s is there more than once", name)
+			return fmt.Sprintf("the query parameter %s is given more than once", name)
 		}
 	}
 	return ""

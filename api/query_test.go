@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A misspelt parameter would be ignored silently.
+// If unknown parameters were ignored, a caller would not notice a misspelt one.
 func TestUnknownQueryParameterIsRejected(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	ask := func(method, path string) *httptest.ResponseRecorder {
@@ -20,7 +20,7 @@ func TestUnknownQueryParameterIsRejected(t *testing.T) {
 	calls := 0
 	for _, r := range h.routes {
 		path := strings.ReplaceAll(r.path, "{id}", "404")
-		if !strings.HasPrefix(path, "/v1/") { // of programs that may add what they like
+		if !strings.HasPrefix(path, "/v1/") { // programs may add any parameter to these routes
 			require.Less(t, ask(r.method, path+"?exclude=postgres&x=1&x=2").Code, 500, path)
 			require.NotEqual(t, http.StatusBadRequest, ask(r.method, path+"?exclude=postgres&;").Code, path)
 			continue

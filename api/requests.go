@@ -29,7 +29,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request's own deadline bounds the wait
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the request bounds the wait
 	if o.Key, err = keyOf(r); err != nil {
 		return err
 	}
@@ -66,7 +66,8 @@ type directCaller struct {
 // Answered implements ondemand.Caller.
 func (c *directCaller) Answered(a ondemand.Answer) { c.answer <- a }
 
-// answerDirect submits a request and waits for its answer. The core keeps the deadline.
+// answerDirect submits a request and waits for its answer. The core ends the request at its
+// deadline.
 func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Options) error {
 	c := &directCaller{answer: make(chan ondemand.Answer, 1)}
 	id, err := h.requests.Submit(r.Context(), o, c)
@@ -83,8 +84,8 @@ func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondema
 	}
 }
 
-// keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, because this is
-// most likely an unset variable. Without a key, a repeated request would run twice.
+// keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, which is most likely
+// an unset variable of the caller: without a key, a repeated request would run twice.
 func keyOf(r *http.Request) (string, error) {
 	keys := r.Header.Values("Idempotency-Key")
 	switch {
@@ -100,7 +101,7 @@ func keyOf(r *http.Request) (string, error) {
 	return keys[0], nil
 }
 
-// prefersAsync reads Prefer (RFC 7240).
+// prefersAsync reports whether Prefer (RFC 7240) contains respond-async.
 func prefersAsync(r *http.Request) bool {
 	for _, value := range r.Header.Values("Prefer") {
 		for part := range strings.SplitSeq(value, ",") {
@@ -112,12 +113,12 @@ func prefersAsync(r *http.Request) bool {
 	return false
 }
 
-// extendWrite restarts the time of the response.
+// extendWrite restarts the write timeout of the response.
 func (h *Handler) extendWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout)) // fails only on a connection without deadlines
 }
 
-// writeAnswer sends the result as it is, or a problem.
+// writeAnswer sends the result unchanged, or returns a problem.
 func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer) error {
 	if a.Kind != ondemand.Done {
 		return ondemand.ExplainAnswer(a).About(id)
@@ -145,7 +146,7 @@ func headerValue(s string) string {
 	}, s)
 }
 
-// RequestState describes a shared request that has not ended.
+// RequestState describes a shared request without its answer.
 type RequestState struct {
 	ID    string `json:"id"`
 	State string `json:"state"`         // queued, running or ended

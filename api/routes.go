@@ -21,7 +21,7 @@ const (
 type route struct {
 	method, path string
 	handle       func(http.ResponseWriter, *http.Request) error
-	query        []string // parameters that it takes
+	query        []string // query parameters that the route takes
 }
 
 // allRoutes lists the routes of the API.

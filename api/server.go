@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Serve answers on a listener until ctx is done. Then responses in progress may take
-// shutdownGrace to end. Serve returns the error of the listener, or nil when ctx ended it.
+// Serve answers on a listener until ctx is done. Then it waits up to shutdownGrace for
+// responses in progress. Serve returns the error of the listener, or nil if ctx ended it.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections()
 	return h.serve(ctx, timedListener{l, c}, c, handler, errorLog)
@@ -23,7 +23,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 			defer h.serving.Done()
 			handler.ServeHTTP(w, r)
 		}),
-		// net/http would answer it before any guard is asked; see ServeHTTP.
+		// Otherwise net/http would answer OPTIONS * without a check of the token; see ServeHTTP.
 		DisableGeneralOptionsHandler: true,
 
 		ReadHeaderTimeout: h.cfg.HeaderTimeout,
@@ -51,7 +51,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 		<-ended
 	}
 	h.serving.Wait()
-	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil && errors.Is(err, net.ErrClosed) { // the listener may be closed first
+	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil && errors.Is(err, net.ErrClosed) { // ctx may close the listener before Shutdown
 		return nil
 	}
 	return err
@@ -59,12 +59,12 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 
 type connKey struct{}
 
-// ConnOf returns the connection of a request, so that a handler can identify the peer;
-// nil outside of Serve.
+// ConnOf returns the connection of a request, so that a handler can identify the peer. It
+// returns nil outside of Serve.
 func ConnOf(r *http.Request) net.Conn {
 	c, _ := r.Context().Value(connKey{}).(net.Conn)
 	return c
 }
 
-// shutdownGrace bounds the responses in progress when the server stops.
+// shutdownGrace is how long responses in progress may take when the server stops.
 const shutdownGrace = 500 * time.Millisecond

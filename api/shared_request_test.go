@@ -90,8 +90,8 @@ func TestKeyKeepsALateEndOnlyIfTheJobMayHaveStarted(t *testing.T) {
 	}
 }
 
-// The dispatcher keeps no deadline of these requests. Their callers do, or they
-// expire.
+// The loop does not end these requests at their deadline. Their callers stop waiting, or
+// the requests expire.
 func TestKeyKeepsALateEndForEachKindOfDeadline(t *testing.T) {
 	const shared, row = `{"type":"pdf","timeout":2,"coalesce_key":"c"}`, `{"type":"pdf","timeout":2,"durable":true}`
 	for name, c := range map[string]struct {
@@ -275,8 +275,8 @@ func TestKeptRequestEndsAtItsDeadlineWithoutTheDispatchers(t *testing.T) {
 	}
 }
 
-// A caller joins while the last caller disconnects. It gets a request of its
-// own, and its answer is not that of a disconnect.
+// A caller joins while the last other caller disconnects. The new caller starts another
+// request, and its answer does not say that a caller disconnected.
 func TestRequestThatIsBeingCancelledIsNotShared(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	go func() {
@@ -427,8 +427,8 @@ func TestLateRowIsCancelled(t *testing.T) {
 	})
 }
 
-// Each late answer names the row: the first one, that of a repetition, and
-// later ones, on each transport.
+// On each transport, each late answer names the row: the first answer, the answer to a
+// repetition, and all later answers.
 func TestLateAnswerNamesItsRow(t *testing.T) {
 	h, f := rowHandler(t)
 	address := opened(t, h, (*Handler).Serve)

@@ -14,8 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// Events that a reader has taken are not counted. So it takes few at a time,
-// and gets all in order.
+// Events that a reader has taken do not count towards the bound. So a reader takes only a
+// few events at a time. It still gets all events in order.
 func TestReaderGetsAllEventsInSmallPortions(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	accepted := <-post(t.Context(), h, `{"type":"pdf"}`, "Prefer", "respond-async")

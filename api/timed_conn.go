@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 )
 
-// timedConn counts the timeouts and the end of a connection. net/http does not report
-// these timeouts.
+// timedConn counts the timeouts of a connection, which net/http does not report. It also
+// counts the end of the connection.
 type timedConn struct {
 	net.Conn
 
 	connections *connections
 	phase       atomic.Int32
-	first       [1]byte // read ahead
+	first       [1]byte // the byte that demux has read to choose the protocol
 	unread      bool    // first has not been returned
 }
 
@@ -23,7 +23,7 @@ type timedConn struct {
 // reached.
 const (
 	inHeaders int32 = iota
-	inRequest       // net/http also uses read timeouts here, to interrupt its own reader
+	inRequest       // read timeouts do not count: net/http uses them to interrupt its own reader
 	inPause         // between two requests
 	inFrames        // frameObserver counts the timeouts
 )

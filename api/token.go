@@ -15,13 +15,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
-// Tokens are the valid bearer tokens. Only their SHA-256 is known.
+// Tokens is the set of the valid bearer tokens. It contains only their SHA-256 hashes.
 type Tokens struct {
 	names  []string
 	hashes [][sha256.Size]byte
 }
 
-// maxTokens bounds the hashes that each request is compared with.
+// maxTokens bounds the number of hashes that each token is compared with.
 const maxTokens = 1000
 
 // ReadTokens reads one token per line: a name, white space, and the SHA-256 of
@@ -61,8 +61,8 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 // Len returns the number of tokens.
 func (t *Tokens) Len() int { return len(t.names) }
 
-// owner returns the name of a token. It compares all tokens, so that its duration does
-// not depend on the result.
+// owner returns the name of a token. It compares the token with all hashes, so that the
+// duration does not depend on the result.
 func (t *Tokens) owner(token string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(token))
 	found := 0

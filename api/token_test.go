@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two tokens with the same key and request do not share a request, and a
-// guessed key finds no request of another token.
+// Callers with different tokens do not share a request, even if they use the same key and
+// body. So a guessed key does not find the request of another token.
 func TestIdempotencyKeyBelongsToOneToken(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	var list strings.Builder

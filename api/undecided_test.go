@@ -18,8 +18,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// unknownOutcome is a dispatcher whose inserts have an unknown outcome. It knows an id,
-// or, if that is 0, that there is no row.
+// unknownOutcome is a dispatcher whose inserts have an unknown outcome while unavailable is
+// set. drawn is the id of the row that may exist. If drawn is 0, no row was written.
 type unknownOutcome struct {
 	*rowBackend
 
@@ -48,8 +48,8 @@ func unknownOutcomeHandler(t *testing.T) (*Handler, *unknownOutcome) {
 
 const durable = `{"type":"pdf","durable":true,"timeout":60,"coalesce_key":"c"}`
 
-// The outcome of an insert is unknown. A repetition with the same key gets that
-// row, written or not, and no second one.
+// The outcome of an insert is unknown. A repetition with the same key uses the id of the
+// same row, whether or not the row was written. So it never inserts a second row.
 func TestKeyKeepsARowWithUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := unknownOutcomeHandler(t)
@@ -114,8 +114,8 @@ func TestEveryKeyFindsTheRowWithUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A row that was certainly not written is forgotten when its key is not used
-// again.
+// A request whose row was not written is forgotten at once. A row with an unknown outcome
+// is forgotten when its key was not used for KeepAnswers, or when the insert is refused.
 func TestRowThatWasNotWrittenIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := unknownOutcomeHandler(t)

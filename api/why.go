@@ -13,30 +13,30 @@ type Why struct {
 	Mode     string               `json:"mode"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"`          // all reasons why it does not start, or where it is. Empty: it starts next
-	RunAt    *time.Time           `json:"run_at,omitempty"` // when it becomes due; absent if it is due
+	Reasons  []string             `json:"reasons"`          // all reasons why the job does not start, or where it is; empty: it starts next
+	RunAt    *time.Time           `json:"run_at,omitempty"` // when the job becomes due; absent if it is due
 	Age      float64              `json:"age_seconds"`
-	Score    *Score               `json:"score,omitempty"` // absent once it is final, or if another dispatcher runs it
+	Score    *Score               `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 
-	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type; 1 goes next. Absent if it does not wait here
-	Waiting    int  `json:"waiting,omitempty"` // waiting jobs of its type known here
+	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
+	Waiting    int  `json:"waiting,omitempty"` // known waiting jobs of its type
 	RankAll    int  `json:"rank_of_all,omitempty"`
 	WaitingAll int  `json:"waiting_of_all,omitempty"`
 	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
-	Competing  int  `json:"competing,omitempty"` // jobs ahead that could take a slot it could take
+	Competing  int  `json:"competing,omitempty"` // jobs that go before this job and can use one of its compatible slots
 
-	Capacity   int     `json:"capacity"` // slots of this dispatcher that support its type, free or busy
+	Capacity   int     `json:"capacity"` // slots of this dispatcher that support the type, free or busy
 	Free       int     `json:"free"`
-	OtherSlots int     `json:"other_slots,omitempty"` // slots of other dispatchers that support it
-	Slot       int64   `json:"slot,omitempty"`        // the slot it runs on, or would get now
+	OtherSlots int     `json:"other_slots,omitempty"` // slots of other dispatchers that support the type
+	Slot       int64   `json:"slot,omitempty"`        // the slot on which the job runs, or which it would get now
 	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
-	Ahead      []Rival `json:"ahead,omitempty"`       // the first of the competing jobs, at most 16
+	Ahead      []Rival `json:"ahead,omitempty"`       // the first jobs of Competing, at most 16
 
-	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, and when the job no longer waits
-	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs it, if it is not this one
+	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
+	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
 
-	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to it
-	End         *End       `json:"end,omitempty"`          // the latest end of one of its attempts here
+	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to the job
+	End         *End       `json:"end,omitempty"`          // the latest end of an attempt of the job on this dispatcher
 	DecisionLog string     `json:"decision_log,omitempty"` // why Placement is nil although the job has started
 }
 
@@ -56,21 +56,21 @@ const (
 // Placement is the decision to run a job on a slot.
 type Placement struct {
 	At        time.Time `json:"at"`
-	Attempt   int       `json:"attempt"` // 0 for a queued job, whose attempt is assigned by the claim that follows
+	Attempt   int       `json:"attempt"` // 0 for a queued job, because the claim that follows assigns its attempt
 	Slot      int64     `json:"slot"`
 	Worker    string    `json:"worker"`
 	Score     Score     `json:"score"`
-	Capacity  int       `json:"capacity"`             // slots that supported the type, free or busy, at all dispatchers
+	Capacity  int       `json:"capacity"`             // slots of all dispatchers that supported the type, free or busy
 	SlotTypes int       `json:"slot_types"`           // types that the slot supports
 	RunnerUp  *RunnerUp `json:"runner_up,omitempty"`  // nil: no other job was considered
-	Waited    float64   `json:"waited_seconds"`       // since it arrived
-	WaitedFor []string  `json:"waited_for,omitempty"` // reasons why jobs of its type did not start since it arrived
+	Waited    float64   `json:"waited_seconds"`       // from the arrival of the job to the placement
+	WaitedFor []string  `json:"waited_for,omitempty"` // reasons why jobs of its type did not start in this time
 }
 
-// RunnerUp is the best job that was considered after the one that was placed, or
-// the one that lost the slot to it.
+// RunnerUp is the best job that was considered after the placed job. If the placed job
+// preempted another job, RunnerUp is the preempted job.
 type RunnerUp struct {
-	Job   int64   `json:"job,omitempty"` // 0: a row that was not read yet; Score is its upper bound
+	Job   int64   `json:"job,omitempty"` // 0: a row that was not yet read; Score is the upper bound of its lane
 	Type  string  `json:"type"`
 	Score float64 `json:"score"`
 }
@@ -93,18 +93,18 @@ type Score struct {
 	OnDemand float64 `json:"on_demand"`
 }
 
-// Rival is a waiting job that starts earlier.
+// Rival is a waiting job that goes before the explained job.
 type Rival struct {
 	Job      int64                `json:"job"`
 	Mode     string               `json:"mode"`
 	Type     string               `json:"type"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Score    Score                `json:"score"`
-	Passed   *float64             `json:"passed_in_seconds"` // when this job gets ahead of it if both go on waiting; null: never
+	Passed   *float64             `json:"passed_in_seconds"` // when the explained job overtakes the rival if both continue to wait; null: never
 }
 
 // Overtaking is the time in which newer jobs can overtake a job.
 type Overtaking struct {
-	Window float64 `json:"window_seconds"`    // no job that arrives later than this after the job overtakes it
-	Closes float64 `json:"closes_in_seconds"` // from then on no new job overtakes it; 0: already
+	Window float64 `json:"window_seconds"`    // W: a job that arrives more than W later cannot overtake the job
+	Closes float64 `json:"closes_in_seconds"` // time after which no new job can overtake the job; 0: this is so already
 }
