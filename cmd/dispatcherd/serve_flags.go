@@ -109,7 +109,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.Int64Var(&w.OnDemand, "weight-on-demand", w.OnDemand, "points of an on-demand request")
 	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "additional points per second of waiting of an on-demand request")
 	flags.Var(capValue(&w.OnDemandCap), "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
-	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without their own; repeatable")
+	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
 	flags.IntVar(&c.Limits.Crashes, "max-crashes", c.Limits.Crashes, "crashes after which a job is quarantined")
