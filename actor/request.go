@@ -175,7 +175,7 @@ func (c *Core) answerLate(j *job) {
 		c.logEnd(j, 0, effect.AnswerLate)
 	}
 	reason := "the deadline passed; the request had not started"
-	if j.sentTo != 0 { // also while it waits again
+	if j.sentTo != 0 { // it stays set while the request waits again
 		reason = "the deadline passed; the request had started"
 	}
 	if j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0 {

@@ -17,7 +17,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	words := cmd.Flags().Args()
 	switch {
-	case cmd.HasSubCommands() && len(words) > 0: // the flag is that of an unknown command
+	case cmd.HasSubCommands() && len(words) > 0: // the flag belongs to an unknown command
 		return UnknownCommand(cmd, words[0])
 	case errors.As(err, &invalid):
 		return fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), plainly(invalid.GetFlag(), invalid.Unwrap()))
