@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -11,11 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Backoff between two attempts to connect.
-const (
-	firstBackoff = 50 * time.Millisecond
-	maxBackoff   = 5 * time.Second
-)
+// probePause is the time between two attempts to connect. It is short, so that work
+// continues soon after Postgres returns. Calls in the pause fail at once with the error
+// of the last attempt. So a call never spends its own time on waiting.
+const probePause = 50 * time.Millisecond
 
 // idleTrusted is how long a connection may be idle and still be used without a ping.
 // After a longer time Postgres may have been restarted, and a statement on a dead
@@ -38,8 +36,8 @@ type connection struct {
 	used    time.Time     // when conn was last used
 	trusted time.Duration // how long it may be idle and be used without a ping
 	closed  bool
-	backoff time.Duration // before the next attempt to connect, 0 after a success
-	retryAt time.Time
+	failed  error     // of the last attempt to connect, nil after a success
+	retryAt time.Time // no attempt to connect before then
 }
 
 func newConnection(c Config, purpose string, statements statements) (*connection, error) {
@@ -74,24 +72,27 @@ func (l *connection) do(ctx context.Context, op Operation, f func(context.Contex
 	return connections{l}.do(ctx, op, f)
 }
 
-// do runs f with one of the connections, under its deadline, and reports the result
-// to the observer. f returns how many jobs it was about. An error that occurs before
-// f is a notSentError.
+// do runs f with one of the connections and reports it. The deadline of f begins when the
+// connection is there. The wait for the connection has a deadline of the same length. An
+// error from before f is a notSentError. f returns how many jobs it was about.
 func (list connections) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, list[0].timeout)
-	defer cancel()
 	rows, err := list.run(ctx, f)
 	list[0].observer.Statement(Report{Operation: op, Took: time.Since(start), Rows: rows, Verdict: verdictOf(err), Err: err})
 	return err
 }
 
 func (list connections) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
-	l, err := list.take(ctx)
+	waiting, cancel := context.WithTimeout(ctx, list[0].timeout)
+	defer cancel()
+	l, err := list.take(waiting)
 	if err != nil {
 		return 0, notSentError{err}
 	}
 	defer func() { l.turn <- struct{}{} }()
+	if err := l.connect(waiting); err != nil {
+		return 0, notSentError{err}
+	}
 	return l.run(ctx, f)
 }
 
@@ -114,14 +115,13 @@ func (list connections) take(ctx context.Context) (*connection, error) {
 	}
 }
 
-// run connects if necessary and runs f. The caller holds the turn.
+// run is called by the holder of the turn, with a connection.
 func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
-	if err := l.connect(ctx); err != nil {
-		return 0, notSentError{err}
-	}
 	if err := ctx.Err(); err != nil {
 		return 0, notSentError{err}
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	rows, err := f(ctx, l.conn)
 	l.used = time.Now()
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != contract.Refused) {
@@ -130,8 +130,8 @@ func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn)
 	return rows, err
 }
 
-// connect ensures that there is a connection. After failures it waits for the
-// backoff, which slows down callers that try again in a loop.
+// connect ensures that there is a connection. It tries once. Within probePause of a
+// failure it returns the same error without a try.
 func (l *connection) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
@@ -140,18 +140,17 @@ func (l *connection) connect(ctx context.Context) error {
 		return nil
 	}
 	l.drop()
-	if err := pause(ctx, time.Until(l.retryAt)); err != nil {
-		return err
-	}
 	start := time.Now()
-	conn, err := l.dial(ctx)
-	if err != nil {
-		l.backoff = min(max(2*l.backoff, firstBackoff), maxBackoff)
-		l.retryAt = time.Now().Add(l.backoff/2 + rand.N(l.backoff/2))
-		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: contract.Refused, Err: err})
-		return err
+	if l.failed != nil && start.Before(l.retryAt) {
+		return l.failed
 	}
-	l.conn, l.used, l.backoff = conn, time.Now(), 0
+	l.conn, l.failed = l.dial(ctx)
+	if l.failed != nil {
+		l.retryAt = time.Now().Add(probePause)
+		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: contract.Refused, Err: l.failed})
+		return l.failed
+	}
+	l.used = time.Now()
 	return nil
 }
 

@@ -2,8 +2,12 @@ package claim
 
 import (
 	"context"
+	"net"
 	"testing"
+	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,4 +30,22 @@ func TestFirstFreeConnectionIsUsed(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "all are in use")
 	list[0].turn <- struct{}{}
 	require.Same(t, list[0], take())
+}
+
+// A heartbeat that begins during an outage keeps all of its time for the statement.
+func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	var waits time.Time
+	l, err := newConnection(Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		waits, _ = ctx.Deadline()
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}.withDefaults(), "claim", nil)
+	require.NoError(t, err)
+	defer l.close()
+	require.NoError(t, l.do(t.Context(), OpClaim, func(ctx context.Context, _ *pgx.Conn) (int, error) {
+		runs, bounded := ctx.Deadline()
+		require.True(t, bounded)
+		require.True(t, runs.After(waits))
+		return 0, nil
+	}))
 }

@@ -314,12 +314,12 @@ func TestTerminatedConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-func TestUnreachableServerIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
+func TestCallsBetweenTwoProbesFailAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	var down atomic.Bool
 	var dials atomic.Int32
-	s := open(t, claim.Config{DSN: dsn, Timeout: 300 * time.Millisecond, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	s := open(t, claim.Config{DSN: dsn, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if down.Load() {
 			dials.Add(1)
 			return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe}
@@ -327,12 +327,16 @@ func TestUnreachableServerIsRefusedAtThePaceOfTheBackoff(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}})
 	down.Store(true)
-	for range 20 {
+	calls := int32(0)
+	for begun := time.Now(); time.Since(begun) < 200*time.Millisecond; calls++ {
 		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(1)).Verdict)
 	}
-	require.Less(t, dials.Load(), int32(15), "calls wait for the backoff instead of dialling")
+	require.LessOrEqual(t, dials.Load(), int32(5), "a dial every 50 ms")
+	require.Greater(t, calls, 10*dials.Load(), "calls do not wait")
 	require.Equal(t, contract.Refused, s.Finish(t.Context(), contract.FinishRequest{}).Verdict)
 	require.Equal(t, contract.Refused, s.Fetch(t.Context(), contract.FetchRequest{}).Verdict)
+	down.Store(false)
+	require.Eventually(t, func() bool { return s.Fetch(t.Context(), contract.FetchRequest{}).Verdict == contract.OK }, 10*time.Second, time.Millisecond)
 }
 
 // A result that Postgres cannot store is dropped. The finish of other jobs is

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,8 @@ const (
 const (
 	pingEvery   = 5 * time.Second
 	testPatient = 2 * time.Second
+	listenPause = 250 * time.Millisecond // longest pause between two attempts to listen
+	silentPause = 5 * time.Second        // pause after errNoNotifications: a pooler seldom changes its mode
 	cancelsKept = 1024
 )
 
@@ -73,46 +76,45 @@ func (l *Listener) Close() {
 
 // loop connects, listens until the connection fails, and starts over.
 func (l *Listener) loop(ctx context.Context) {
-	backoff := time.Duration(0)
 	for {
-		received, err := l.session(ctx)
+		err := l.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		l.store.config.Observer.Listening(false, err)
-		if backoff = min(max(2*backoff, firstBackoff), maxBackoff); received {
-			backoff = firstBackoff
+		wait := listenPause/2 + mathrand.N(listenPause/2)
+		if errors.Is(err, errNoNotifications) {
+			wait = silentPause
 		}
-		if pause(ctx, backoff) != nil {
+		if pause(ctx, wait) != nil {
 			return
 		}
 	}
 }
 
-// session uses one connection until it fails. received reports whether
-// notifications arrived on it.
-func (l *Listener) session(ctx context.Context) (received bool, err error) {
+// session uses one connection until it fails.
+func (l *Listener) session(ctx context.Context) error {
 	config, err := l.store.config.connConfig("listen")
 	if err != nil {
-		return false, err
+		return err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer hangUp(conn)
 	self := "dispatcherd_self_" + rand.Text()
 	if err := l.begin(ctx, conn, self); err != nil {
-		return false, err
+		return err
 	}
 	l.store.config.Observer.Listening(true, nil)
 	l.publish(nil) // notifications may have been missed
 	for {
 		if _, err := l.receive(ctx, conn, pingEvery, ""); err != nil {
-			return true, err
+			return err
 		}
 		if err := l.ping(ctx, conn, self); err != nil {
-			return true, err
+			return err
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Config struct {
 	Weights        scoring.Weights
 	Limits         Limits
 	Retry          timing.Backoff // retries of failed attempts
-	RetryStatement timing.Backoff // retries of statements that Postgres refused or did not answer
+	RetryStatement timing.Backoff // retries of statements that Postgres refused or did not answer; short, so that work continues soon after an outage
 	// Poll is the time between two full scans. Full scans do not depend on NOTIFY.
 	Poll time.Duration
 	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
@@ -86,7 +86,7 @@ func Default() Config {
 			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
-		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
 		Poll:             time.Second,
 		PollUnsubscribed: 200 * time.Millisecond,
 		Patience:         100 * time.Millisecond,

@@ -53,7 +53,7 @@ func (h *heartbeats) run(ctx context.Context) {
 			h.log.Warn("heartbeat failed", zap.Error(err))
 		}
 		failing = err != nil
-		timer.Reset(with(h.lease, func(l *shell.Lease, _ time.Duration) time.Duration { return l.Pause() }))
+		timer.Reset(with(h.lease, func(l *shell.Lease, _ time.Duration) time.Duration { return l.Pause(failing) }))
 	}
 }
 

@@ -60,11 +60,18 @@ func present(ev event.Event) []event.Event {
 	return []event.Event{ev}
 }
 
+// retryHeartbeat is the pause after a heartbeat that failed. It is short, so that the
+// lease is renewed soon after an outage.
+const retryHeartbeat = 200 * time.Millisecond
+
 // Pause returns the time from the end of a heartbeat to the next one. Because the
 // pause starts at the end, slow heartbeats never overlap. While the dispatcher is
 // idle, the pause is twice as long if four intervals fit into the lease.
-func (l *Lease) Pause() time.Duration {
-	if l.idle && 4*l.interval <= l.length {
+func (l *Lease) Pause(failed bool) time.Duration {
+	switch {
+	case failed:
+		return min(l.interval, retryHeartbeat)
+	case l.idle && 4*l.interval <= l.length:
 		return 2 * l.interval
 	}
 	return l.interval

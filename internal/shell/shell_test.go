@@ -90,7 +90,8 @@ func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
 	}{{4 * time.Second, busy, time.Second}, {4 * time.Second, core(1), 2 * time.Second}, {4*time.Second - 1, core(1), time.Second}} {
 		l := NewLease(c.length, time.Second, 0)
 		l.BeginHeartbeat(0, c.core)
-		require.Equal(t, c.want, l.Pause())
+		require.Equal(t, c.want, l.Pause(false))
+		require.Equal(t, retryHeartbeat, l.Pause(true), "a failed heartbeat is repeated soon")
 	}
 }
 

@@ -24,18 +24,17 @@ func (h *host) heartbeatDone(s *statement) {
 			return
 		}
 	}
-	h.planHeartbeat()
+	h.planHeartbeat(s.verdict != contract.OK)
 }
 
-// planHeartbeat plans the next heartbeat after a heartbeat or a Join has
-// ended.
-func (h *host) planHeartbeat() {
+// planHeartbeat plans the next heartbeat after one or a Join has ended.
+func (h *host) planHeartbeat(failed bool) {
 	h.beating = false
 	if h.adopted {
 		h.heartbeat()
 		return
 	}
-	h.plan(hostHeartbeat, h.world.now+moment(h.lease.Pause().Microseconds()), h.heartbeats)
+	h.plan(hostHeartbeat, h.world.now+moment(h.lease.Pause(failed).Microseconds()), h.heartbeats)
 }
 
 // guard checks whether the lease can still be proved.

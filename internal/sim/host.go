@@ -339,7 +339,7 @@ func (h *host) reportJoin(s *statement) {
 	if ok {
 		h.deliver(h.lease.Joined()...)
 	}
-	h.planHeartbeat()
+	h.planHeartbeat(!ok)
 }
 
 // reportAdopt passes the answer to an adoption to the core.

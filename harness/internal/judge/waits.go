@@ -109,12 +109,12 @@ func AfterLosses(h *history.History, killed map[int32]int64) Waits {
 	return waits
 }
 
-// ClaimsAfter returns the time from each given instant to the next claim of any
-// job.
-func ClaimsAfter(h *history.History, moments []int64) (waits Waits) {
+// ChangesAfter returns the time from each given instant to the next change of that
+// kind of any job.
+func ChangesAfter(h *history.History, kind history.ChangeKind, moments []int64) (waits Waits) {
 	for _, at := range moments {
 		for i := range h.Changes {
-			if c := &h.Changes[i]; c.Kind == history.Claimed && c.At > at+history.Slack.Nanoseconds() {
+			if c := &h.Changes[i]; c.Kind == kind && c.At > at+history.Slack.Nanoseconds() {
 				waits = append(waits, time.Duration(c.At-at))
 				break
 			}

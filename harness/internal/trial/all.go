@@ -4,7 +4,7 @@ package trial
 func All() []*Trial {
 	return []*Trial{
 		&workerKill, &dispatcherKill, &takeover, &takeoverPair, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
-		&readOnly, &fullDisk, &terminated, &failover, &notifyOff, &blind, &poison, &rolling,
+		&readOnly, &fullDisk, &terminated, &failover, &outages, &notifyOff, &blind, &poison, &rolling,
 		&callers, &manyDispatchers, &halfOpen, &bounds, &clockJumps,
 	}
 }

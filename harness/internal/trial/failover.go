@@ -35,7 +35,7 @@ var failover = Trial{
 	},
 	Verify: func(s *Scene, h *history.History, r *judge.Report) (failures []string) {
 		s.Note("failovers", len(s.failovers))
-		again := judge.ClaimsAfter(h, s.failovers)
+		again := judge.ChangesAfter(h, history.Claimed, s.failovers)
 		s.Note("claims_again_max", again.At(1))
 		if len(s.failovers) == 0 {
 			failures = append(failures, "there was no failover")

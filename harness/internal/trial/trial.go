@@ -63,6 +63,7 @@ type Scene struct {
 	ledger  ledger
 
 	failovers []int64 // when primaries were killed
+	returns   []int64 // when Postgres answered again after an outage
 }
 
 // Note adds a figure to the trial's line.
