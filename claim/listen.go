@@ -27,7 +27,7 @@ const (
 	pingEvery   = 5 * time.Second
 	testPatient = 2 * time.Second
 	listenPause = 250 * time.Millisecond // longest pause between two attempts to listen
-	silentPause = 5 * time.Second        // pause after errNoNotifications: a pooler seldom changes its mode
+	silentPause = 5 * time.Second        // pause after errNoNotifications: a pooler rarely changes its mode
 	cancelsKept = 1024
 )
 
