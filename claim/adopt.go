@@ -22,8 +22,8 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.A
 	err := s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me := s.me.Load()
 		var err error
-		if taken, busy, err = adopt(ctx, conn, req.Jobs, token, me); err == nil && len(taken)+len(busy) == 0 {
-			_, err = ownEpoch(ctx, conn, me)
+		if taken, busy, err = s.sendAdoption(ctx, conn, req.Jobs, token, me); err == nil && len(taken)+len(busy) == 0 {
+			_, err = s.ownEpoch(ctx, conn, me)
 		}
 		return countResumed(req.Jobs, taken), err
 	})
@@ -48,14 +48,14 @@ func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int
 	return n
 }
 
-func adopt(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, token int64, me int32) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
+func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, token int64, me int32) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
 	n := len(jobs)
 	ids, attempts := make([]int64, n), make([]int32, n)
 	from, to := make([]int64, n), make([]int64, n)
 	for i, p := range jobs {
 		ids[i], attempts[i], from[i], to[i] = int64(p.ID), int32(p.Attempt), int64(p.From), int64(p.To)
 	}
-	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, token, me)
+	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, token, me, s.config.Identity.Incarnation)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -35,7 +35,7 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.C
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		me, epoch := s.me.Load(), s.epoch.Load()
 		var err error
-		won, err = s.sendClaim(ctx, conn, req.IDs, encodeClaim(&req, token, me, epoch))
+		won, err = s.sendClaim(ctx, conn, req.IDs, encodeClaim(&req, token, me, epoch, s.config.Identity.Incarnation))
 		if err == nil && len(won) == 0 {
 			old, err = s.oldEpoch(ctx, conn, me, epoch)
 		}
@@ -87,7 +87,7 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd
 // oldEpoch for a claim that won nothing. If oldEpoch returns an error, it is certain
 // that the claim took nothing. Later claims name the epoch that oldEpoch has read.
 func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (bool, error) {
-	now, err := ownEpoch(ctx, conn, me)
+	now, err := s.ownEpoch(ctx, conn, me)
 	if err != nil || now == sent {
 		return false, err
 	}
@@ -98,8 +98,8 @@ func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (b
 // ownEpoch returns the epoch of dispatcher me, which must hold its lease. It is
 // called after a claim or adoption that took no rows, so each of its errors is a
 // notSentError.
-func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
-	rows := execute(ctx, conn, "own-lease", int4(me))
+func (s *Store) ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
+	rows := execute(ctx, conn, "own-lease", int4(me), s.config.Identity.Incarnation[:])
 	found := false
 	for rows.NextRow() {
 		epoch, found = readInt4(rows.Values()[0]), true
@@ -114,9 +114,9 @@ func ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err e
 }
 
 // encodeClaim returns the parameters of claimContendedSQL. They are also the first
-// five parameters of claimSQL. The first three are the parameters of resolveSQL.
-func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32) [][]byte {
-	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer)}
+// six parameters of claimSQL. The first three are the parameters of resolveSQL.
+func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32, incarnation Incarnation) [][]byte {
+	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer), incarnation[:]}
 }
 
 // readWon reads rows of id, attempt, max_attempts, failures, crashes, timeout_ms and
@@ -203,7 +203,7 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 			return 0, err
 		}
 		var err error
-		won, err = readWon(execute(ctx, conn, "resolve", encodeClaim(&req, token, me, 0)[:3]...), len(req.IDs))
+		won, err = readWon(execute(ctx, conn, "resolve", encodeClaim(&req, token, me, 0, Incarnation{})[:3]...), len(req.IDs))
 		return len(won), err
 	})
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error 
 	)
 	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
 	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 AND incarnation IS NOT NULL RETURNING epoch`, me).
+	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 AND incarnation = $2 RETURNING epoch`, me, s.config.Identity.Incarnation).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
 	err := conn.SendBatch(ctx, &batch).Close()
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -99,7 +99,7 @@ func hammer(ctx context.Context, t *testing.T, s *claim.Store, book *ledger, see
 			t.Errorf("finish: %v, stale %v", fin.Verdict, fin.Stale)
 			return
 		}
-		if _, err := s.Heartbeat(ctx, nil); err != nil {
+		if _, err := s.Heartbeat(ctx, contract.HeartbeatRequest{}); err != nil {
 			t.Errorf("heartbeat: %v", err)
 			return
 		}
@@ -114,7 +114,7 @@ func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 		t.Run(statement, func(t *testing.T) {
 			dsn := pgtest.New(t)
 			db, inFlight := connect(t, dsn), connect(t, dsn)
-			s, other := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+			s, other := open(t, claim.Config{DSN: dsn, Identity: sender}), open(t, claim.Config{DSN: dsn})
 			run, err := s.Join(t.Context())
 			require.NoError(t, err)
 			_, err = other.Join(t.Context())
@@ -124,13 +124,13 @@ func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 			tag, err := inFlight.Exec(t.Context(), claim.Statements()[statement], claimArgs(statement, run, 77, 1)...)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, tag.RowsAffected())
-			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-			res, err := other.Heartbeat(t.Context(), nil)
+			observed := silent(t, other, run)
+			res, err := other.Heartbeat(t.Context(), observed)
 			require.NoError(t, err)
 			require.False(t, res.Lost, "not lost while its claim is in flight")
 
 			exec(t, inFlight, `COMMIT`)
-			res, err = other.Heartbeat(t.Context(), nil)
+			res, err = other.Heartbeat(t.Context(), observed)
 			require.NoError(t, err)
 			require.True(t, res.Lost)
 			require.Equal(t, 1, res.Released)
@@ -163,9 +163,12 @@ func TestFinishesOfOneDispatcherRunAtTheSameTime(t *testing.T) {
 	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, <-waiting)
 }
 
-// claimArgs returns the parameters of a claim of contiguous ids in epoch 0.
+// sender is the process that sends the claims of claimArgs.
+var sender = claim.Identity{Incarnation: claim.Incarnation{15: 9}}
+
+// claimArgs returns the parameters of a claim of contiguous ids in epoch 0 by sender.
 func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []any {
-	args := []any{ids, token, dispatcher, 0, make([]int64, len(ids))}
+	args := []any{ids, token, dispatcher, 0, make([]int64, len(ids)), sender.Incarnation}
 	if statement == "claim" {
 		args = append(args, []byte{1<<len(ids) - 1}, ids[:1], ids[len(ids)-1:], ids[:1])
 	}
@@ -179,23 +182,22 @@ func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []
 func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
-	db, holder, sender := connect(t, dsn), connect(t, dsn), connect(t, dsn)
-	s, other := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+	db, holder, claiming := connect(t, dsn), connect(t, dsn), connect(t, dsn)
+	s, other := open(t, claim.Config{DSN: dsn, Identity: sender}), open(t, claim.Config{DSN: dsn})
 	run, err := s.Join(t.Context())
 	require.NoError(t, err)
 	_, err = other.Join(t.Context())
 	require.NoError(t, err)
 	fill(t, db, 2, 1, 1)
 	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
-	exec(t, sender, `SET lock_timeout = 20`)
+	exec(t, claiming, `SET lock_timeout = 20`)
 	send := func(statement string) (int64, error) {
-		tag, err := sender.Exec(t.Context(), claim.Statements()[statement], claimArgs(statement, run, 77, 1, 2)...)
+		tag, err := claiming.Exec(t.Context(), claim.Statements()[statement], claimArgs(statement, run, 77, 1, 2)...)
 		return tag.RowsAffected(), err
 	}
 	_, err = send("claim")
 	require.ErrorContains(t, err, "lock timeout")
-	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-	res, err := other.Heartbeat(t.Context(), nil)
+	res, err := other.Heartbeat(t.Context(), silent(t, other, run))
 	require.NoError(t, err)
 	require.True(t, res.Lost, "the failed claim holds no lock")
 	require.Zero(t, res.Released)
@@ -260,9 +262,9 @@ func TestSweepReleasesRowsWithoutARecord(t *testing.T) {
 	fill(t, db, 1, 1, 1)
 	require.Len(t, dead.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, db, `DELETE FROM dispatcherd.claims`)
-	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
+	lose(t, db, run)
 	beat := func() contract.HeartbeatResult {
-		res, err := s.Heartbeat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		return res
 	}
@@ -288,7 +290,7 @@ func TestHeartbeatRemovesTheRecordsOfEndedClaims(t *testing.T) {
 	fill(t, db, 1001, 1, 1)
 	take(t, s, 1)
 	drain(t, s, 1000, 10, lanes(1, 1, 10))
-	_, err = s.Heartbeat(t.Context(), nil)
+	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.claims`), "only the record of the running job remains")
 }

@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // store is what a dispatcher needs of a claim.Store.
 type store interface {
 	Join(context.Context) (int32, error)
-	Heartbeat(context.Context, map[string]int) (contract.HeartbeatResult, error)
+	Heartbeat(context.Context, contract.HeartbeatRequest) (contract.HeartbeatResult, error)
 	Leave(context.Context) (int, error)
 	Sweep(context.Context) (int, error)
 	SetSubscribed(context.Context, bool) error
@@ -50,9 +51,9 @@ type world struct {
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
 	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
-	expire func(t testing.TB, dispatcher int32)
-	raise  func(t testing.TB, dispatcher int32) // raises its epoch, as a Resolve whose answer is lost
-	depart func(t testing.TB, dispatcher int32) // sends a hand-over for one minute and loses its answer
+	lose   func(t testing.TB, dispatcher int32)                     // declares it lost, and releases nothing
+	raise  func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
+	depart func(t testing.TB, dispatcher int32)                     // sends a hand-over for one minute and loses its answer
 }
 
 // contractSuite runs f on Postgres and on the fake.
@@ -92,8 +93,8 @@ func fakeWorld() world {
 			db.Do(func(t *claimfake.Table, _ int64) { holder = t.Lock(id) })
 			return func() { db.Do(func(*claimfake.Table, int64) { holder.Abort() }) }
 		},
-		expire: func(_ testing.TB, id int32) {
-			db.Do(func(t *claimfake.Table, now int64) { t.Expire(now, id) })
+		lose: func(_ testing.TB, id int32) {
+			db.Do(func(t *claimfake.Table, _ int64) { t.Lose(id) })
 		},
 		raise: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, _ int64) { t.RaiseEpoch(id) })
@@ -131,14 +132,29 @@ func realWorld(t testing.TB) world {
 			exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = $1 FOR UPDATE`, int64(id))
 			return func() { exec(t, holder, `ROLLBACK`) }
 		},
-		expire: func(t testing.TB, id int32) {
-			exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, id)
-		},
+		lose: func(t testing.TB, id int32) { lose(t, db, id) },
 		raise: func(t testing.TB, id int32) {
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1`, id)
 		},
 		depart: func(t testing.TB, id int32) { exec(t, db, claim.HandOverSQL, id, time.Minute) },
 	}
+}
+
+// lose declares a dispatcher lost.
+func lose(t testing.TB, db *pgx.Conn, id int32) {
+	t.Helper()
+	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now(), armed = false WHERE id = $1`, id)
+}
+
+// silent returns the request of a heartbeat that declares a dispatcher lost, if it sends no
+// further heartbeat before.
+func silent(t testing.TB, observer store, id int32) contract.HeartbeatRequest {
+	t.Helper()
+	res, err := observer.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	i := slices.IndexFunc(res.Others, func(h contract.Heard) bool { return h.ID == id })
+	require.GreaterOrEqual(t, i, 0)
+	return contract.HeartbeatRequest{Silent: []contract.Silent{{ID: id, BeatAt: res.Others[i].BeatAt}}}
 }
 
 func identityOf(of []claim.Identity) claim.Identity {
@@ -489,7 +505,7 @@ func TestLeaveReleasesInOrderWithoutCountingACrash(t *testing.T) {
 	})
 }
 
-func TestDispatcherWithAnExpiredLeaseLosesItsJobs(t *testing.T) {
+func TestSilentDispatcherLosesItsJobs(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		dead, other, run := joinedPair(t, w)
@@ -498,12 +514,7 @@ func TestDispatcherWithAnExpiredLeaseLosesItsJobs(t *testing.T) {
 		take(t, dead, two)
 		require.Empty(t, finish(t, dead, contract.Finish{ID: two, Attempt: 1}))
 
-		res, err := other.Heartbeat(t.Context(), nil)
-		require.NoError(t, err)
-		require.Zero(t, res.Released, "its lease holds")
-		w.expire(t, run)
-		require.Equal(t, contract.Refused, dead.Claim(t.Context(), claimOf(one)).Verdict, "no lease, no claim")
-		res, err = other.Heartbeat(t.Context(), nil)
+		res, err := other.Heartbeat(t.Context(), silent(t, other, run))
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
 		require.True(t, res.Lost)
@@ -511,49 +522,42 @@ func TestDispatcherWithAnExpiredLeaseLosesItsJobs(t *testing.T) {
 		require.Zero(t, w.get(t, one).Failures)
 		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
 
-		zombie, err := dead.Heartbeat(t.Context(), nil)
+		zombie, err := dead.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.True(t, zombie.LeaseLost)
+		require.Equal(t, contract.Refused, dead.Claim(t.Context(), claimOf(one)).Verdict, "no lease, no claim")
 		require.Equal(t, []dispatcherd.JobID{one}, finish(t, dead, contract.Finish{ID: one, Attempt: 1}))
 		strays, err := other.Sweep(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, strays)
-		res, err = other.Heartbeat(t.Context(), nil)
+		res, err = other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.False(t, res.Lost, "forgotten")
 		require.Zero(t, res.Released)
 	})
 }
 
-func TestExpiredLeaseIsRenewedUnlessDeclaredLost(t *testing.T) {
-	t.Parallel()
-	contractSuite(t, func(t *testing.T, w world) {
-		s := w.open(t)
-		run, err := s.Join(t.Context())
-		require.NoError(t, err)
-		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
-		w.expire(t, run)
-		require.Equal(t, contract.Refused, s.Claim(t.Context(), claimOf(id)).Verdict)
-		res, err := s.Heartbeat(t.Context(), nil)
-		require.NoError(t, err)
-		require.False(t, res.LeaseLost)
-		take(t, s, id)
-	})
-}
-
 func TestHeartbeatReturnsTheCapacityOfOtherDispatchers(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
-		a, b, c, none := joined(t, w), joined(t, w), joined(t, w), joined(t, w)
+		byID := map[int32]store{}
+		for range 4 {
+			s := w.open(t)
+			id, err := s.Join(t.Context())
+			require.NoError(t, err)
+			byID[id] = s
+		}
+		ids := slices.Sorted(maps.Keys(byID))
+		a, b, c, none := byID[ids[0]], byID[ids[1]], byID[ids[2]], byID[ids[3]]
 		for s, slots := range map[store]map[string]int{a: {"pdf": 200, "excel": 1}, b: {"pdf": 60}, c: {"pdf": 1000}, none: {"pdf": 0}} {
-			_, err := s.Heartbeat(t.Context(), slots)
+			_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: slots})
 			require.NoError(t, err)
 		}
-		res, err := c.Heartbeat(t.Context(), map[string]int{"pdf": 1000})
+		res, err := c.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: map[string]int{"pdf": 1000}})
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{"pdf": 260, "excel": 1}, res.OtherCapacity)
 		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(1000, contract.Others{SmallerIDs: 260, Least: 60})}, res.Shares)
-		res, err = a.Heartbeat(t.Context(), map[string]int{"pdf": 200, "excel": 1})
+		res, err = a.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: map[string]int{"pdf": 200, "excel": 1}})
 		require.NoError(t, err)
 		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})}, res.Shares, "no other dispatcher supports excel")
 	})
@@ -648,16 +652,16 @@ func TestCancelEndsAPendingJobAndAsksForARunningOne(t *testing.T) {
 		require.Equal(t, dispatcherd.Running, w.cancel(t, running))
 		require.Empty(t, s.Claim(t.Context(), claimOf(waiting)).Won)
 
-		res, err := other.Heartbeat(t.Context(), nil)
+		res, err := other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.Empty(t, res.Cancels, "another dispatcher runs it")
 		for range 2 {
-			res, err = s.Heartbeat(t.Context(), nil)
+			res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 			require.NoError(t, err)
 			require.Equal(t, []dispatcherd.JobID{running}, res.Cancels, "as long as it runs")
 		}
 		require.Empty(t, finish(t, s, contract.Finish{ID: running, Attempt: 1, Outcome: contract.Cancelled}))
-		res, err = s.Heartbeat(t.Context(), nil)
+		res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.Empty(t, res.Cancels)
 	})
@@ -671,7 +675,7 @@ func TestCancelRequestSurvivesACrash(t *testing.T) {
 		take(t, s, id)
 		require.Equal(t, dispatcherd.Running, w.cancel(t, id))
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Crashed}))
-		_, err := s.Heartbeat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)
 	})
@@ -688,7 +692,7 @@ func TestClaimWithAnOldEpochIsRefusedOnce(t *testing.T) {
 		require.Equal(t, contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}, s.Claim(t.Context(), claimOf(id)))
 		take(t, s, id)
 		w.raise(t, run)
-		w.expire(t, run)
+		w.lose(t, run)
 		require.Equal(t, contract.ClaimResult{Verdict: contract.Refused}, s.Claim(t.Context(), claimOf(id)), "the lease is lost")
 	})
 }
@@ -714,10 +718,10 @@ func TestHeartbeatSkipsLockedRowsUntilTheNextOne(t *testing.T) {
 		locked, free := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, dead, locked)
 		take(t, dead, free)
-		w.expire(t, run)
+		w.lose(t, run)
 		unlock := w.lock(t, locked)
 		for _, id := range []dispatcherd.JobID{free, locked} {
-			res, err := other.Heartbeat(t.Context(), nil)
+			res, err := other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 			require.NoError(t, err)
 			require.Equal(t, 1, res.Released)
 			require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)

@@ -108,7 +108,7 @@ func TestClaimThatArrivesAfterItsResolutionTakesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
+	s := open(t, claim.Config{DSN: dsn, Identity: sender})
 	me, err := s.Join(t.Context())
 	require.NoError(t, err)
 	fill(t, db, 2, 1, 1)

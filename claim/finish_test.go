@@ -71,8 +71,8 @@ func TestRepeatedFinishIsStaleAfterAReleaseByAnotherDispatcher(t *testing.T) {
 		s, other, run := joinedPair(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, id)
-		w.expire(t, run)
-		res, err := other.Heartbeat(t.Context(), nil)
+		w.lose(t, run)
+		res, err := other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Released)
 		again := func(o contract.Outcome) []dispatcherd.JobID {
@@ -106,14 +106,14 @@ func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.cancels WHERE job_id = 99`)
 	require.NoError(t, err)
-	_, err = s.Heartbeat(t.Context(), nil)
+	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.NoError(t, seen.of(claim.OpHeartbeat).Err, "the heartbeat must not wait until its deadline")
 	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled} {
 		require.Equal(t, status, row(t, db, id).Status, "job %d", id)
 	}
 	require.NoError(t, tx.Commit(t.Context()))
-	res, err := s.Heartbeat(t.Context(), nil)
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, []dispatcherd.JobID{2}, res.Cancels)
 	require.Equal(t, []int64{2}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
@@ -136,12 +136,12 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 		exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live ORDER BY random() LIMIT 400`)
 		beaten := make(chan error, len(stores))
 		for _, s := range stores {
-			go func() { _, err := s.Heartbeat(t.Context(), nil); beaten <- err }()
+			go func() { _, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{}); beaten <- err }()
 		}
 		for range stores {
 			require.NoError(t, <-beaten)
 		}
-		_, err := stores[0].Heartbeat(t.Context(), nil) // cancel requests that were locked for every heartbeat
+		_, err := stores[0].Heartbeat(t.Context(), contract.HeartbeatRequest{}) // cancel requests that were locked for every heartbeat
 		require.NoError(t, err)
 		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
 	}
@@ -165,9 +165,9 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	fill(t, db, 2, 1, 1)
 	require.Len(t, dead.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (2)`)
-	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - interval '1 hour' WHERE id = $1`, lost)
+	lose(t, db, lost)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT stuck CHECK (crashes = 0) NOT VALID`)
-	res, err := s.Heartbeat(t.Context(), nil)
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.False(t, res.LeaseLost)
 	require.True(t, res.Lost, "the deadline of Sweep is longer")
@@ -180,7 +180,7 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	exec(t, db, `CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stuck'; END $$`)
 	exec(t, db, `CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.cancels FOR EACH ROW EXECUTE FUNCTION stuck()`)
 	require.Eventually(t, func() bool { // a failed release is not repeated for a short time
-		res, err = s.Heartbeat(t.Context(), nil)
+		res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		return res.Released == 1
 	}, time.Minute, time.Millisecond)
@@ -204,7 +204,7 @@ func TestFailedReleaseIsDeferred(t *testing.T) {
 		run, err := dead.Join(t.Context())
 		require.NoError(t, err)
 		require.Len(t, dead.Claim(t.Context(), claimOf(id+1)).Won, 1)
-		exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - interval '1 hour' WHERE id = $1`, run)
+		lose(t, db, run)
 	}
 	exec(t, db, `CREATE SEQUENCE public.tried`)
 	exec(t, db, `CREATE FUNCTION public.stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -214,7 +214,7 @@ func TestFailedReleaseIsDeferred(t *testing.T) {
 	exec(t, db, `CREATE TRIGGER stuck BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW WHEN (old.id = 1) EXECUTE FUNCTION public.stuck()`)
 	begun, beats, released := time.Now(), 0, 0
 	for one[int](t, db, `SELECT last_value FROM public.tried`) < 3 {
-		res, err := s.Heartbeat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.True(t, res.Lost)
 		beats, released = beats+1, released+res.Released
@@ -225,7 +225,7 @@ func TestFailedReleaseIsDeferred(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 2*10*takes)
 	exec(t, db, `DROP TRIGGER stuck ON dispatcherd.jobs_live`)
 	require.Eventually(t, func() bool {
-		res, err := s.Heartbeat(t.Context(), nil)
+		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		released += res.Released
 		return released == 2

@@ -1,10 +1,9 @@
 package claim
 
-// A lease has the length Config.Lease, by default DefaultLease. Three places check
-// it. heartbeatSQL declares other dispatchers lost. holdsLease (statements.go) is
-// part of every claim and adoption. shell.Lease stops this dispatcher after four
-// fifths of the lease. The interval of heartbeats is set in
-// cmd/dispatcherd/serve_config.go.
+// A lease has the length Config.Lease, by default DefaultLease. shell.Silence decides which
+// other dispatchers are lost, and heartbeatSQL declares them lost. holdsLease is part of
+// every claim and adoption (statements.go). shell.Lease stops this dispatcher before the end
+// of its own lease. The interval of heartbeats is shell.Interval.
 
 import (
 	"context"
@@ -26,20 +25,23 @@ var leaseStatements = statements{
 const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
-// capacity $2, declares dispatchers with expired leases lost, and reads what this
-// dispatcher needs to know. An expired lease is renewed unless another dispatcher has
-// declared it lost. A lease that was handed over is not renewed: a heartbeat that
-// arrives after the hand-over would publish slots that no longer exist. releaseSQL
-// releases the rows of lost dispatchers. It is another statement, because it needs a
-// later snapshot.
+// capacity $2, declares dispatchers lost that were observed to be silent, and reads what
+// this dispatcher needs to know. $4 and $5 are HeartbeatRequest.Beat and OldestBeat. $6
+// and $7 are the silent dispatchers and their last heartbeats. A dispatcher that has sent
+// another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
+// a heartbeat that arrives after the hand-over would publish slots that no longer exist.
+// releaseSQL releases the rows of lost dispatchers. It is another statement, because it
+// needs a later snapshot.
+//
+// No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `
 WITH renewed AS (
-	UPDATE dispatcherd.dispatchers SET beat_at = now(), capacity = $2::text::jsonb
-	WHERE id = $1::int AND incarnation = $3::uuid AND lost_at IS NULL AND NOT leaving RETURNING id
+	UPDATE dispatcherd.dispatchers SET beat_at = now(), beats = $4::bigint, capacity = $2::text::jsonb
+	WHERE id = $1::int AND incarnation = $3::uuid AND ` + holdsLease + ` AND beats BETWEEN $5::bigint AND $4 RETURNING id
 ), silent AS MATERIALIZED (
-	SELECT id FROM dispatcherd.dispatchers
-	WHERE id <> $1 AND lost_at IS NULL AND beat_at + lease < now()
-	ORDER BY id FOR UPDATE SKIP LOCKED
+	SELECT d.id FROM unnest($6::int[], $7::bigint[]) AS s (id, beat) JOIN dispatcherd.dispatchers d ON d.id = s.id
+	WHERE d.id <> $1 AND d.lost_at IS NULL AND ` + beatAt + ` = s.beat
+	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ), lost AS (
 	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
 )
@@ -53,7 +55,14 @@ SELECT EXISTS (SELECT FROM renewed),
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
 			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS larger, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
-		WHERE d.id <> $1 AND d.lost_at IS NULL AND d.beat_at + d.lease > now() GROUP BY key) t)`
+		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
+	others.ids, others.beats, others.leases
+FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
+		array_agg((extract(epoch FROM d.lease) * 1000000)::bigint ORDER BY d.id) AS leases
+	FROM dispatcherd.dispatchers d WHERE d.id <> $1 AND d.lost_at IS NULL) others`
+
+// beatAt is contract.Heard.BeatAt of dispatcher d.
+const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
 
 // cancelPendingSQL cancels pending jobs for which a request to cancel exists, and
 // deletes the requests of jobs that have ended. It is part of a heartbeat, so it must
@@ -75,57 +84,19 @@ WITH held AS MATERIALIZED (
 INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, now() FROM gone`
 
-// Join registers a new run of a dispatcher and gives this store its id. From then on
-// the dispatcher can claim only while it sends at least one heartbeat per lease.
-func (s *Store) Join(ctx context.Context) (int32, error) {
-	var id int32
-	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, host_lock) VALUES ($1, $2, $3::uuid, nullif($4::text, '')) RETURNING id`,
-			truncate(s.config.Name, 128), s.config.Lease, s.config.Identity.Incarnation, s.config.Identity.Lock).Scan(&id)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("join: %w", err)
-	}
-	s.mu.Lock()
-	s.records = NewRecords() // other dispatchers remove the records of an earlier run
-	s.mu.Unlock()
-	s.epoch.Store(0)
-	s.me.Store(id)
-	return id, nil
-}
-
 // Heartbeat renews the lease and publishes capacity (slots by type). It also does
 // work for other dispatchers: it declares silent ones lost, releases their jobs and
 // executes requests to cancel. Call Heartbeat about once per second, one call at a
 // time. After an error the lease may have been renewed. If the work for others fails,
 // only the observer gets the error, and heartbeats repeat that work after a pause of
 // ten times its duration. [Store.Sweep] has more time for a release.
-func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
-	published, err := json.Marshal(capacity)
-	if err != nil {
-		return contract.HeartbeatResult{}, err
-	}
-	if capacity == nil {
-		published = []byte("{}")
-	}
+func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (contract.HeartbeatResult, error) {
 	var res contract.HeartbeatResult
 	renewed := false
-	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var (
-			alive, cancel bool
-			lost          []int32
-			others        *string
-		)
-		err := conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation).
-			Scan(&alive, &lost, &res.Cancels, &cancel, &others)
+	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		lost, cancel, err := s.beat(ctx, conn, &req, &res)
 		if err != nil {
 			return 0, err
-		}
-		res.LeaseLost, res.Lost = !alive, len(lost) > 0
-		if others != nil {
-			if err := learn(&res, *others, capacity); err != nil {
-				return 0, err
-			}
 		}
 		renewed = true
 		forgotten := s.forgetEnded(ctx, conn)
@@ -136,6 +107,40 @@ func (s *Store) Heartbeat(ctx context.Context, capacity map[string]int) (contrac
 		return res, nil
 	}
 	return res, err
+}
+
+// beat executes heartbeatSQL. It returns the lost dispatchers, and whether there are
+// requests to cancel that a heartbeat can execute.
+func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.HeartbeatRequest, res *contract.HeartbeatResult) (lost []int32, cancel bool, err error) {
+	published := []byte("{}")
+	if req.Capacity != nil {
+		if published, err = json.Marshal(req.Capacity); err != nil {
+			return nil, false, err
+		}
+	}
+	silent, silentSince := make([]int32, len(req.Silent)), make([]int64, len(req.Silent))
+	for i, d := range req.Silent {
+		silent[i], silentSince[i] = d.ID, d.BeatAt
+	}
+	var (
+		alive         bool
+		capacity      *string
+		ids           []int32
+		beats, leases []int64
+	)
+	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince).
+		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &ids, &beats, &leases)
+	if err != nil {
+		return nil, false, err
+	}
+	res.LeaseLost, res.Lost = !alive, len(lost) > 0
+	for i, id := range ids {
+		res.Others = append(res.Others, contract.Heard{ID: id, BeatAt: beats[i], Lease: time.Duration(leases[i]) * time.Microsecond})
+	}
+	if capacity != nil {
+		err = learn(res, *capacity, req.Capacity)
+	}
+	return lost, cancel, err
 }
 
 // learn reads the capacity of the other dispatchers. For each type, others contains

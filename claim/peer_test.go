@@ -24,12 +24,6 @@ import (
 // The names of these tests refer to faults of other job queues; see
 // docs/reliability-peers.md.
 
-// expire ends the lease of a dispatcher.
-func expire(t *testing.T, db *pgx.Conn, run int32) {
-	t.Helper()
-	exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
-}
-
 // Rows that cannot be released do not block the release of other rows, whatever
 // their number and order.
 func TestPeer_B03_RowsThatCannotBeReleasedDoNotBlockOthers(t *testing.T) {
@@ -48,14 +42,14 @@ func TestPeer_B03_RowsThatCannotBeReleasedDoNotBlockOthers(t *testing.T) {
 		ids = append(ids, id)
 	}
 	require.Len(t, dead.Claim(t.Context(), claimOf(ids...)).Won, jobs)
-	expire(t, db, run)
+	lose(t, db, run)
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id <= $1 FOR UPDATE`, stuck)
-	res, err := other.Heartbeat(t.Context(), nil)
+	res, err := other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, jobs-stuck, res.Released)
 	exec(t, holder, `ROLLBACK`)
-	res, err = other.Heartbeat(t.Context(), nil)
+	res, err = other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, stuck, res.Released)
 }
@@ -153,7 +147,7 @@ func TestPeer_B08_B38_EveryStatementHasADeadline(t *testing.T) {
 		"fetch":     func() bool { return s.Fetch(t.Context(), lane).Verdict == contract.Refused },
 		"claim":     func() bool { return s.Claim(t.Context(), unsure).Verdict != contract.OK },
 		"finish":    func() bool { return s.Finish(t.Context(), item).Verdict != contract.OK },
-		"heartbeat": func() bool { _, err := s.Heartbeat(t.Context(), nil); return err != nil },
+		"heartbeat": func() bool { _, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{}); return err != nil },
 		"gate":      func() bool { return s.SetSubscribed(t.Context(), true) != nil },
 		"resolve":   func() bool { return s.Resolve(t.Context(), unsure).Verdict != contract.OK },
 	}
@@ -199,7 +193,7 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 			s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes(1, 1, 1)})
 			s.Claim(t.Context(), claimOf(1))
 			s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{{ID: 1, Attempt: 1}}})
-			_, _ = s.Heartbeat(t.Context(), nil)
+			_, _ = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		}
 	}
 	sessions := func() (n int) {
@@ -269,7 +263,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	require.Len(t, dead.Claim(t.Context(), claimOf(1, 2)).Won, 2)
 	require.Len(t, dead.Claim(t.Context(), claimOf(3, 4)).Won, 2)
 	exec(t, db, `DELETE FROM dispatcherd.claims WHERE 3 = ANY (ids)`)
-	expire(t, db, run)
+	lose(t, db, run)
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
 	look := func() (running, orphans int) {
@@ -282,7 +276,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 		if round == 3 {
 			exec(t, holder, `ROLLBACK`)
 		}
-		_, err := s.Heartbeat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		running, orphans := look()
 		require.Zero(t, orphans)
@@ -294,7 +288,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 			break
 		}
 	}
-	res, err := s.Heartbeat(t.Context(), nil)
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.False(t, res.Lost)
 }

@@ -255,7 +255,7 @@ func TestRemovingRecordsReadsOnlyTheRemovedOnes(t *testing.T) {
 	list := lanes(1, 1, 2)
 	for range claims / 4 {
 		drain(t, s, 8, 2, list)
-		_, err := s.Heartbeat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 	}
 	s.Close() // a session reports its counters at its end at the latest

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 )
@@ -23,7 +24,7 @@ func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 		require.Len(t, dead.Claim(t.Context(), claimOf(dispatcherd.JobID(id+1))).Won, 1)
 	}
 	exec(t, db, `UPDATE dispatcherd.claims SET ids = ids || array_fill(-1::bigint, ARRAY[20000]) WHERE dispatcher = $1`, run)
-	expire(t, db, run)
+	lose(t, db, run)
 	return run
 }
 
@@ -42,9 +43,9 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	idle := open(t, claim.Config{DSN: dsn})
 	gone, err := idle.Join(t.Context())
 	require.NoError(t, err)
-	expire(t, db, gone)
+	lose(t, db, gone)
 	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a heartbeat may have time for one portion only
-		_, err := s.Heartbeat(t.Context(), nil)
+		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 	}
 	_, err = s.Sweep(t.Context())
@@ -124,7 +125,7 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	released, swept := make(chan int, len(stores)), make(chan error, len(stores))
 	for _, s := range stores {
 		go func() {
-			res, err := s.Heartbeat(t.Context(), nil)
+			res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -139,7 +140,7 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	}
 	require.LessOrEqual(t, total, n)
 	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // rows that were locked for all of them
-		_, err := stores[0].Heartbeat(t.Context(), nil)
+		_, err := stores[0].Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		_, err = stores[0].Sweep(t.Context())
 		require.NoError(t, err)

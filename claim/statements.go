@@ -49,8 +49,11 @@ var (
 var ownLeaseStatement = statement{"own-lease", "returns the epoch of a dispatcher that holds its lease", ownLeaseSQL}
 
 const (
-	ownLeaseSQL = `SELECT epoch FROM dispatcherd.dispatchers WHERE id = $1::int AND ` + holdsLease
-	holdsLease  = `incarnation IS NOT NULL AND lost_at IS NULL AND NOT leaving AND beat_at + lease > now()`
+	ownLeaseSQL = `SELECT epoch FROM dispatcherd.dispatchers WHERE id = $1::int AND incarnation = $2::uuid AND ` + holdsLease
+	// holdsLease is true until another dispatcher declares this one lost. Each use also
+	// compares the incarnation: an earlier state of the table may be restored, and only the
+	// incarnation proves that the row is of this process.
+	holdsLease = `lost_at IS NULL AND NOT leaving`
 )
 
 // Columns of a job. Each list exists once. A new column of a job belongs to
@@ -70,20 +73,21 @@ const (
 )
 
 // claimSQL takes the pending and due rows among ids: $1 ids, $2 token, $3 this
-// dispatcher, $4 its epoch, $5 session fingerprints. $6 to $9 say where the ids
-// lie, see idRanges: a bit for each place, and low, high and base of each range.
+// dispatcher, $4 its epoch, $5 session fingerprints, $6 its incarnation. $7 to $10 say
+// where the ids lie, see idRanges: a bit for each place, and low, high and base of each
+// range.
 //
 // The statement holds a share lock on the row of this dispatcher. So no session can
 // declare the dispatcher lost before the claim has ended. IS TRUE keeps the planner
 // from looking for due rows in the index of lanes. A locked row makes the statement
 // fail after lockPatience.
 const claimSQL = claimRecord + claimUpdate + `
-FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) AS r (low, high, base)
-WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($6::bytea, id - r.base) = 1
+FROM unnest($8::bigint[], $9::bigint[], $10::bigint[]) AS r (low, high, base)
+WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($7::bytea, id - r.base) = 1
 	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
 RETURNING ` + wonColumns
 
-// claimContendedSQL does the same as claimSQL, with parameters $1 to $5. It locks
+// claimContendedSQL does the same as claimSQL, with parameters $1 to $6. It locks
 // rows in the order of their ids and skips locked rows. So two dispatchers neither
 // wait for each other nor deadlock. A row that the statement has locked cannot
 // change, so its ctid stays valid.
@@ -99,7 +103,7 @@ const (
 	claimRecord = `
 WITH me AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers
-	WHERE id = $3::int AND epoch = $4::int AND ` + holdsLease + `
+	WHERE id = $3::int AND incarnation = $6::uuid AND epoch = $4::int AND ` + holdsLease + `
 	FOR KEY SHARE
 ), record AS (
 	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $2, $1::bigint[], $5::bigint[] FROM me
@@ -237,8 +241,8 @@ WHERE ids IS NOT NULL`
 
 // adoptSQL takes over rows that still run under the offered attempts: $1 ids, $2
 // attempts, $3 the fingerprints of the sessions in which the executions began, $4 the
-// fingerprints to be recorded, $5 token, $6 this dispatcher. The former dispatcher
-// may be alive: its later reports are stale.
+// fingerprints to be recorded, $5 token, $6 and $7 this dispatcher and its incarnation.
+// The former dispatcher may be alive: its later reports are stale.
 //
 // A claim records the session of each job, and the row contains the token of its
 // claim. So a worker can only resume what was sent to a session whose nonce it knows.
@@ -246,7 +250,7 @@ WHERE ids IS NOT NULL`
 // The statement skips locked rows and returns them without values.
 const adoptSQL = `
 WITH me AS MATERIALIZED (
-	SELECT id FROM dispatcherd.dispatchers WHERE id = $6::int AND ` + holdsLease + `
+	SELECT id FROM dispatcherd.dispatchers WHERE id = $6::int AND incarnation = $7::uuid AND ` + holdsLease + `
 	FOR KEY SHARE
 ), offered AS MATERIALIZED (
 	SELECT j.id::bigint AS id` + offeredRows + `

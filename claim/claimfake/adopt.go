@@ -17,7 +17,7 @@ func (s *Statement) beginAdopt(int64) State {
 	if d.exclusive != nil {
 		return s.block(d.exclusive)
 	}
-	if t.Skip&CheckMembership != 0 || d.holdsLease(s.began) {
+	if t.Skip&CheckMembership != 0 || d.holdsLease() {
 		s.share(d)
 		s.allowed = true
 		for n := range s.adopt.Jobs {
@@ -86,7 +86,7 @@ func (s *Statement) commitAdopt(now int64) State {
 		}
 		d.claims = append(d.claims, record)
 	}
-	if len(s.Adopted.Jobs)+len(s.Adopted.Busy) == 0 && t.Skip&CheckMembership == 0 && !d.holdsLease(now) {
+	if len(s.Adopted.Jobs)+len(s.Adopted.Busy) == 0 && t.Skip&CheckMembership == 0 && !d.holdsLease() {
 		return s.done(contract.Refused)
 	}
 	return s.done(contract.OK)

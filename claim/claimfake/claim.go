@@ -19,7 +19,7 @@ func (s *Statement) beginClaim(int64) State {
 	if d.exclusive != nil {
 		return s.block(d.exclusive)
 	}
-	s.allowed = (d.holdsLease(s.began) || t.Skip&CheckLease != 0) && (d.epoch == s.epoch || t.Skip&(CheckEpoch|CheckLease) != 0)
+	s.allowed = (d.holdsLease() || t.Skip&CheckLease != 0) && (d.epoch == s.epoch || t.Skip&(CheckEpoch|CheckLease) != 0)
 	if !s.allowed {
 		return s.commitClaim(s.began)
 	}
@@ -69,7 +69,7 @@ func (s *Statement) pollLock() State {
 	return s.then((*Statement).beginClaim)
 }
 
-func (s *Statement) commitClaim(now int64) State {
+func (s *Statement) commitClaim(int64) State {
 	t := s.table
 	d := t.dispatcher(s.me)
 	if s.allowed {
@@ -86,8 +86,8 @@ func (s *Statement) commitClaim(now int64) State {
 		r.Attempt++
 		s.Claimed.Won = append(s.Claimed.Won, r.won())
 	}
-	if len(s.Claimed.Won) == 0 && t.Skip&CheckLease == 0 && (!d.holdsLease(now) || d.epoch != s.epoch && t.Skip&CheckEpoch == 0) {
-		s.Claimed.OldEpoch = d.holdsLease(now)
+	if len(s.Claimed.Won) == 0 && t.Skip&CheckLease == 0 && (!d.holdsLease() || d.epoch != s.epoch && t.Skip&CheckEpoch == 0) {
+		s.Claimed.OldEpoch = d.holdsLease()
 		s.epoch = d.epoch
 		return s.done(contract.Refused)
 	}

@@ -96,9 +96,9 @@ func (c *Client) Join() *Statement {
 }
 
 // Heartbeat returns the statement of claim.Store.Heartbeat.
-func (c *Client) Heartbeat(capacity map[string]int) *Statement {
+func (c *Client) Heartbeat(r *contract.HeartbeatRequest) *Statement {
 	s := c.statement((*Statement).beginHeartbeat)
-	s.capacity, s.forget = capacity, c.records.Removable()
+	s.beat, s.forget = r, c.records.Removable()
 	return s
 }
 

@@ -2,14 +2,16 @@ package claimfake
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// join adds a run of a dispatcher.
+// join adds a run of a dispatcher. The former run of its client is lost.
 func (s *Statement) join(now int64) State {
 	t := s.table
+	t.giveUp(s.me)
 	d := s.begin
 	d.beatAt = now
 	t.dispatchers = append(t.dispatchers, &d)
@@ -19,7 +21,7 @@ func (s *Statement) join(now int64) State {
 }
 
 // beginHeartbeat follows claim.Store.Heartbeat: it renews the lease of this dispatcher
-// and declares dispatchers with an expired lease lost. It reads capacity and cancels,
+// and declares silent dispatchers lost. It reads capacity and cancels,
 // and removes the records of claims. A second statement releases the rows of lost
 // dispatchers.
 func (s *Statement) beginHeartbeat(int64) State {
@@ -31,7 +33,7 @@ func (s *Statement) beginHeartbeat(int64) State {
 
 func (s *Statement) commitHeartbeat(now int64) State {
 	s.renew(now)
-	lost := s.declareLost(now)
+	lost := s.declareLost()
 	s.processCancels()
 	d := s.table.dispatcher(s.me)
 	d.claims = slices.DeleteFunc(d.claims, func(c claimRow) bool { return slices.Contains(s.forget, c.token) })
@@ -41,20 +43,23 @@ func (s *Statement) commitHeartbeat(now int64) State {
 	return s.then((*Statement).release)
 }
 
-// renew writes the heartbeat of this dispatcher and reads the capacity of the other
-// dispatchers.
+// renew writes the heartbeat of this dispatcher and reads what the other dispatchers wrote.
 func (s *Statement) renew(now int64) {
 	t := s.table
 	d := t.dispatcher(s.me)
-	if s.Heartbeat.LeaseLost = d.lost || d.leaving || d.replaced; !s.Heartbeat.LeaseLost {
-		d.beatAt, d.capacity = now, s.capacity
+	if s.Heartbeat.LeaseLost = !d.holdsLease() || d.beats < s.beat.OldestBeat || d.beats > s.beat.Beat; !s.Heartbeat.LeaseLost {
+		d.beatAt, d.beats, d.capacity = now, s.beat.Beat, s.beat.Capacity
+		t.observer.Renews(s.me)
 	}
 	others := map[string]contract.Others{}
 	for _, id := range t.present {
-		if o := t.dispatcher(id); id != s.me && o.holdsLease(now) {
-			for name, n := range o.capacity { // order-free: one sum for each type
-				others[name] = add(others[name], n, id < s.me)
-			}
+		o := t.dispatcher(id)
+		if id == s.me || o.lost {
+			continue
+		}
+		s.Heartbeat.Others = append(s.Heartbeat.Others, contract.Heard{ID: id, BeatAt: o.beatAt, Lease: time.Duration(o.lease) * time.Microsecond})
+		for name, n := range o.capacity { // order-free: one sum for each type
+			others[name] = add(others[name], n, id < s.me)
 		}
 	}
 	s.Heartbeat.Shares = map[string]contract.Share{}
@@ -65,7 +70,7 @@ func (s *Statement) renew(now int64) {
 			}
 			s.Heartbeat.OtherCapacity[name] = n
 		}
-		if share := contract.ShareOf(s.capacity[name], o); !share.All() {
+		if share := contract.ShareOf(s.beat.Capacity[name], o); !share.All() {
 			s.Heartbeat.Shares[name] = share
 		}
 	}
@@ -84,18 +89,20 @@ func add(o contract.Others, slots int, smaller bool) contract.Others {
 	return o
 }
 
-// declareLost declares dispatchers with an expired lease lost. Like SKIP LOCKED, it skips
-// a dispatcher with a claim in flight until the next heartbeat. It returns all lost
-// dispatchers.
-func (s *Statement) declareLost(now int64) (lost []int32) {
+// declareLost declares silent dispatchers lost that have sent no heartbeat meanwhile. Like
+// SKIP LOCKED, it skips a dispatcher with a claim in flight until the next heartbeat. It
+// returns all lost dispatchers.
+func (s *Statement) declareLost() (lost []int32) {
 	t := s.table
-	for _, id := range t.present {
-		d := t.dispatcher(id)
-		if id != s.me && !d.lost && d.shares == 0 && d.exclusive == nil && d.beatAt+d.lease < now {
+	for _, silent := range s.beat.Silent {
+		d := t.dispatcher(silent.ID)
+		if silent.ID != s.me && !d.lost && d.shares == 0 && d.exclusive == nil && d.beatAt == silent.BeatAt {
 			d.lost, d.subscribed = true, false
-			t.observer.DeclaresLost(id)
+			t.observer.DeclaresLost(silent.ID)
 		}
-		if d.lost {
+	}
+	for _, id := range t.present {
+		if t.dispatcher(id).lost {
 			lost = append(lost, id)
 		}
 	}

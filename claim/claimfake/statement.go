@@ -44,7 +44,7 @@ type Statement struct {
 	claim      *contract.ClaimRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
-	capacity   map[string]int
+	beat       *contract.HeartbeatRequest
 	token      int64 // of a claim or adoption
 	forget     []int64
 	hold       int64

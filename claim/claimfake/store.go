@@ -83,8 +83,8 @@ func (s *Store) Adopt(_ context.Context, r contract.AdoptRequest) contract.Adopt
 }
 
 // Heartbeat does the same as claim.Store.Heartbeat.
-func (s *Store) Heartbeat(_ context.Context, capacity map[string]int) (contract.HeartbeatResult, error) {
-	return s.do(func(c *Client) *Statement { return c.Heartbeat(capacity) }).Heartbeat, nil
+func (s *Store) Heartbeat(_ context.Context, r contract.HeartbeatRequest) (contract.HeartbeatResult, error) {
+	return s.do(func(c *Client) *Statement { return c.Heartbeat(&r) }).Heartbeat, nil
 }
 
 // Leave does the same as claim.Store.Leave.

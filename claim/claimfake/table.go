@@ -82,7 +82,9 @@ type Observer interface {
 	Finishes(s *Statement, f *contract.Finish, r *Row)
 	// Releases says that a running row becomes pending because its dispatcher is lost or leaves.
 	Releases(s *Statement, r *Row, crashes int32)
-	// DeclaresLost says that the lease of a dispatcher has expired.
+	// Renews says that a heartbeat has renewed the lease of a dispatcher.
+	Renews(dispatcher int32)
+	// DeclaresLost says that a dispatcher is declared lost.
 	DeclaresLost(dispatcher int32)
 	// HandsOver says that a dispatcher leaves its running rows to others.
 	HandsOver(dispatcher int32)
@@ -104,6 +106,7 @@ func (silent) Claims(*Statement, *Row)                        {}
 func (silent) Adopts(*Statement, *contract.ResumeOffer, *Row) {}
 func (silent) Finishes(*Statement, *contract.Finish, *Row)    {}
 func (silent) Releases(*Statement, *Row, int32)               {}
+func (silent) Renews(int32)                                   {}
 func (silent) DeclaresLost(int32)                             {}
 func (silent) HandsOver(int32)                                {}
 func (silent) Pending(*Row)                                   {}
@@ -115,6 +118,7 @@ func (silent) Unlocked()                                      {}
 type dispatcher struct {
 	identity   claim.Identity
 	beatAt     int64
+	beats      int64 // number of the last heartbeat
 	lease      int64
 	capacity   map[string]int
 	claims     []claimRow
@@ -137,9 +141,7 @@ type claimRow struct {
 }
 
 // holdsLease reports whether a dispatcher may claim and adopt.
-func (d *dispatcher) holdsLease(now int64) bool {
-	return !d.lost && !d.replaced && !d.leaving && d.beatAt+d.lease > now
-}
+func (d *dispatcher) holdsLease() bool { return !d.lost && !d.replaced && !d.leaving }
 
 // Table holds the rows.
 type Table struct {
@@ -230,10 +232,23 @@ func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 	return r.Status
 }
 
-// Expire ends the lease of a dispatcher.
-func (t *Table) Expire(now int64, dispatcher int32) {
-	d := t.dispatcher(dispatcher)
-	d.beatAt = now - d.lease - 1
+// Lose declares a dispatcher lost.
+func (t *Table) Lose(dispatcher int32) { t.dispatcher(dispatcher).lost = true }
+
+// giveUp declares a dispatcher lost whose process has joined again. The row of the
+// dispatcher may be missing. A dispatcher that was not lost left its rows regularly.
+func (t *Table) giveUp(id int32) {
+	d := t.dispatcher(id)
+	if d == &t.none {
+		return
+	}
+	if !slices.Contains(t.present, id) {
+		t.present = append(t.present, id)
+		slices.Sort(t.present)
+	} else if !d.holdsLease() {
+		return
+	}
+	d.lost, d.leaving, d.subscribed = true, true, false
 }
 
 // RaiseEpoch has the effect of a Resolve whose answer is lost.

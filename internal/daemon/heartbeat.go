@@ -39,11 +39,11 @@ func (h *heartbeats) run(ctx context.Context) {
 		case <-timer.C:
 		case <-h.adopted:
 		}
-		var capacity map[string]int
+		var req contract.HeartbeatRequest
 		h.loop.Ask(func(c *actor.Core) {
-			capacity = with(h.lease, func(l *shell.Lease, now time.Duration) map[string]int { return l.BeginHeartbeat(now, c) })
+			req = with(h.lease, func(l *shell.Lease, now time.Duration) contract.HeartbeatRequest { return l.BeginHeartbeat(now, c) })
 		})
-		res, err := h.store.Heartbeat(ctx, capacity)
+		res, err := h.store.Heartbeat(ctx, req)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -8,11 +8,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// BeginHeartbeat notes that a heartbeat is sent now. It returns the capacity that the
-// heartbeat publishes.
-func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) map[string]int {
+// BeginHeartbeat notes that a heartbeat is sent now, and returns it.
+func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) contract.HeartbeatRequest {
 	l.begun, l.idle = now, c.Idle()
-	return capacity(c)
+	l.beat++
+	return contract.HeartbeatRequest{Capacity: capacity(c), Beat: l.beat, OldestBeat: l.checked.oldest, Silent: l.lost}
 }
 
 // capacity returns the slots by type. A dispatcher that stops publishes no slots,
@@ -33,12 +33,14 @@ func capacity(c *actor.Core) map[string]int {
 // rows since the lease was lost. Reports about earlier jobs are stale, because the
 // rows contain the old id or a new owner.
 func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []event.Event {
+	l.lost = l.silence.Observe(l.begun, now, r.Others)
 	if r.LeaseLost {
 		l.begun = now
 		return present(l.fence())
 	}
+	l.checked.note(l.beat, now, l.length)
 	events := present(l.renew())
-	if r.Released > 0 {
+	if r.Released+len(r.Unheld) > 0 {
 		events = append(events, event.Notified{})
 	}
 	events = append(events, event.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
@@ -50,7 +52,10 @@ func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult)
 
 // Joined returns what the Core must be told after a Join that succeeded. After a Join
 // that failed, the next heartbeat finds the lease lost again.
-func (l *Lease) Joined() []event.Event { return present(l.renew()) }
+func (l *Lease) Joined() []event.Event {
+	l.checked = checkedBeats{}
+	return present(l.renew())
+}
 
 // present returns the event unless it is nil.
 func present(ev event.Event) []event.Event {

@@ -8,10 +8,10 @@ import (
 )
 
 // Lease decides until when this dispatcher can prove that the other dispatchers
-// consider it alive. It also decides when a heartbeat is sent. The lease begins
-// before the heartbeat is sent and ends when a fifth of its length is left.
-// Therefore an inaccuracy can only stop this dispatcher too soon, never too
-// late.
+// consider it alive. It also decides when a heartbeat is sent, and which other
+// dispatchers are lost. The lease begins before the heartbeat is sent and ends a margin
+// before its length. Therefore an inaccuracy can only stop this dispatcher too soon,
+// never too late.
 type Lease struct {
 	length   time.Duration
 	interval time.Duration // between two heartbeats
@@ -19,15 +19,47 @@ type Lease struct {
 	renewed  time.Duration // when the last successful heartbeat or Join was sent
 	fenced   bool          // the Core was told Disowned and not yet Owned
 	idle     bool          // no job was in hand when the last heartbeat was sent
+
+	silence Silence
+	lost    []contract.Silent // that the next heartbeat declares lost
+
+	beat    int64        // number of the last heartbeat that was sent
+	checked checkedBeats // numbers that the row may contain
 }
+
+// checkedBeats are numbers of successful heartbeats. The row may contain any number since
+// oldest, because a failover to an asynchronous standby may lose the latest heartbeats. An
+// older number means that the table was set back by at least the length of a lease.
+type checkedBeats struct {
+	oldest, next int64
+	at           time.Duration // when next was noted
+}
+
+// note notes that a heartbeat succeeded. oldest is then between one and two lengths old.
+func (b *checkedBeats) note(beat int64, now, length time.Duration) {
+	if now-b.at >= length {
+		*b = checkedBeats{oldest: b.next, next: beat, at: now}
+	}
+}
+
+// Margin bounds the time before the end of a lease in which this dispatcher stops its jobs.
+// It covers the time that a worker needs to end a job. A long margin would shorten the
+// outages of Postgres that jobs survive.
+const Margin = 2 * time.Second
 
 // NewLease returns a lease that a Join has renewed. The Join began at the time joined.
 func NewLease(length, interval, joined time.Duration) Lease {
-	return Lease{length: length, interval: interval, renewed: joined}
+	return Lease{length: length, interval: interval, renewed: joined, silence: NewSilence(interval)}
 }
 
+// Interval returns the time between two heartbeats of a lease. At least ten fit into the
+// lease. A longer lease does not delay what else a heartbeat does.
+func Interval(length time.Duration) time.Duration { return min(length/10, time.Second) }
+
 // Trusted reports whether the lease can be proved.
-func (l *Lease) Trusted(now time.Duration) bool { return now-l.renewed < l.length*4/5 }
+func (l *Lease) Trusted(now time.Duration) bool {
+	return now-l.renewed < l.length-min(Margin, l.length/5)
+}
 
 // Guard returns Disowned, once for each loss, if the lease cannot be proved. Call Guard
 // often, also while a heartbeat hangs.

@@ -20,10 +20,19 @@ const length = 10 * time.Second
 
 func newLease(joined time.Duration) Lease { return NewLease(length, time.Second, joined) }
 
-func TestLeaseEndsAFifthEarly(t *testing.T) {
-	l := newLease(time.Second)
-	require.True(t, l.Trusted(9*time.Second-1))
-	require.False(t, l.Trusted(9*time.Second))
+func TestLeaseEndsTwoSecondsEarly(t *testing.T) {
+	for length, end := range map[time.Duration]time.Duration{time.Second: 800 * time.Millisecond, 10 * time.Second: 8 * time.Second,
+		30 * time.Second: 28 * time.Second, time.Hour: time.Hour - 2*time.Second} {
+		l := NewLease(length, Interval(length), time.Second)
+		require.True(t, l.Trusted(time.Second+end-1))
+		require.False(t, l.Trusted(time.Second+end))
+	}
+}
+
+func TestLongLeaseDoesNotDelayHeartbeats(t *testing.T) {
+	require.Equal(t, 100*time.Millisecond, Interval(time.Second))
+	require.Equal(t, time.Second, Interval(30*time.Second))
+	require.Equal(t, time.Second, Interval(time.Hour))
 }
 
 // core returns a Core with slots of type pdf.
@@ -39,9 +48,9 @@ func core(slots int) *actor.Core {
 
 func TestHeartbeatPublishesCapacityUntilTheDispatcherStops(t *testing.T) {
 	l, c := newLease(0), core(3)
-	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c))
+	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c).Capacity)
 	c.Step(1, event.Drained{}, nil)
-	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c))
+	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c).Capacity)
 }
 
 func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {

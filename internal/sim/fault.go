@@ -51,7 +51,7 @@ func (w *world) fault() {
 func (w *world) jumpClock(h *host) {
 	by := w.random.between(-int64(5*second), int64(5*second))
 	switch {
-	case w.random.below(2) == 0:
+	case w.random.below(2) == 0 || w.exactHostClocks:
 		w.postgres.offset = min(max(w.postgres.offset+by, epoch-int64(60*second)), epoch+int64(60*second))
 	case h.up:
 		h.jumpClock(by)

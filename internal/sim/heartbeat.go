@@ -10,7 +10,7 @@ func (h *host) heartbeat() {
 	h.heartbeats++ // makes a planned heartbeat void
 	h.beating, h.adopted = true, false
 	i, s := h.world.statement(opHeartbeat, h)
-	s.capacity = h.lease.BeginHeartbeat(h.time(), h.core)
+	s.heartbeat = h.lease.BeginHeartbeat(h.time(), h.core)
 	h.submit(i, s)
 }
 

@@ -88,7 +88,7 @@ func (h *host) start() {
 	h.up, h.stopped, h.stop, h.core = true, false, nil, nil
 	h.departures, h.fenced, h.revoked, h.beating, h.adopted = 0, false, false, false, false
 	ppm := int64(1_000_000)
-	if w.has(Clocks) {
+	if w.has(Clocks) && w.wrongHostClocks() {
 		ppm = w.random.between(900_000, 1_100_000)
 	}
 	h.clock.set(w.now, 1_000_000, ppm)

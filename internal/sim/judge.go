@@ -20,7 +20,8 @@ var weights = scoring.Weights{
 type judge struct {
 	sends     int
 	atEnd     func(*claimfake.Row)       // an additional check of every row at the end, or nil
-	handOvers map[int32]handOver         // hand-overs, by run
+	handOvers map[int32]bool             // runs that have handed over
+	leases    map[int32]moment           // end of the lease or of the window of a hand-over, by run
 	freeSince [maxHosts][maxTypes]moment // since when every sample saw a free slot of a type; 0 = none free
 }
 
@@ -123,7 +124,7 @@ func (j *judge) finished(w *world, r *claimfake.Row, f *contract.Finish, s *clai
 // lost dispatchers. Handed-over jobs must be released only after their window
 // and without a crash.
 func (j *judge) released(w *world, r *claimfake.Row, s *claimfake.Statement, crashes int32) {
-	if _, left := j.handOvers[r.Dispatcher]; left {
+	if j.handOvers[r.Dispatcher] {
 		w.stats.NotAdopted++
 		switch {
 		case !w.table.Lost(r.Dispatcher):

@@ -11,19 +11,13 @@ import (
 
 // The checks of this file concern detached executions and hand-overs.
 
-// handOver is the end of the time for which the rows of a run wait for
-// adoption, by the database clock and in true time.
-type handOver struct {
-	until int64
-	end   moment
-}
-
 // handsOver records a hand-over of the rows of a run.
 func (j *judge) handsOver(w *world, run int32) {
 	if j.handOvers == nil {
-		j.handOvers = map[int32]handOver{}
+		j.handOvers = map[int32]bool{}
 	}
-	j.handOvers[run] = handOver{w.dbNow() + int64(w.detach.window), w.now + w.detach.window}
+	j.handOvers[run] = true
+	j.leased(run, w.now+w.detach.window)
 	for _, r := range w.table.Rows() {
 		if r.Status == dispatcherd.Running && r.Dispatcher == run {
 			w.stats.HandedOver++
@@ -31,12 +25,20 @@ func (j *judge) handsOver(w *world, run int32) {
 	}
 }
 
-// declaredLost checks that handed-over rows wait for the whole window. After
-// a jump back of the database clock, a late heartbeat restarts the window by
-// this clock. So the end of the window in true time is sufficient.
+// leased records until when a run must not be declared lost.
+func (j *judge) leased(run int32, until moment) {
+	if j.leases == nil {
+		j.leases = map[int32]moment{}
+	}
+	j.leases[run] = until
+}
+
+// declaredLost checks that a run has sent no heartbeat for its lease, and that handed-over
+// rows wait for the whole window, whatever the database clock shows. The clock of a host
+// that runs fast may end both early.
 func (j *judge) declaredLost(w *world, run int32) {
-	if until, left := j.handOvers[run]; left && until.until > w.dbNow() && until.end > w.now {
-		w.violate("run %d is declared lost %v before the end of its hand-over", run, (until.end - w.now).duration())
+	if until := j.leases[run]; until > w.now && !w.wrongHostClocks() {
+		w.violate("run %d is declared lost %v before the end of its lease or hand-over", run, (until - w.now).duration())
 	}
 }
 

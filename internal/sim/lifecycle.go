@@ -51,7 +51,7 @@ func (h *host) resume() {
 		return
 	}
 	h.stopped = false
-	if w.has(Clocks) && w.random.below(2) == 0 { // a monotonic clock does not advance while its machine is suspended
+	if w.has(Clocks) && w.wrongHostClocks() && w.random.below(2) == 0 { // a monotonic clock does not advance while its machine is suspended
 		h.jumpClock(-w.random.below(int64(second)))
 	}
 	for _, t := range h.inbox {

@@ -67,6 +67,9 @@ func (w observer) Releases(s *claimfake.Statement, r *claimfake.Row, crashes int
 	w.judge.released(w.world, r, s, crashes)
 }
 
+// Renews implements claimfake.Observer.
+func (w observer) Renews(run int32) { w.judge.leased(run, w.now+w.scale.lease) }
+
 // DeclaresLost implements claimfake.Observer.
 func (w observer) DeclaresLost(run int32) { w.judge.declaredLost(w.world, run) }
 

@@ -63,7 +63,7 @@ type statement struct {
 	claim      *contract.ClaimRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
-	capacity   map[string]int // that a heartbeat publishes
+	heartbeat  contract.HeartbeatRequest
 	subscribed bool
 
 	begun      bool // it has arrived at the server
@@ -122,7 +122,7 @@ func (h *host) begin(s *statement) *claimfake.Statement {
 	case opGate:
 		return c.SetSubscribed(s.subscribed)
 	case opHeartbeat:
-		return c.Heartbeat(s.capacity)
+		return c.Heartbeat(&s.heartbeat)
 	case opJoin:
 		return c.Join()
 	case opLeave:
@@ -269,6 +269,7 @@ func (w *world) committed(s *statement) {
 		w.stats.TakenOver += s.tx.Released
 	case opJoin:
 		w.runs = append(w.runs, s.host)
+		w.judge.leased(s.tx.Joined, w.now+w.scale.lease)
 	}
 }
 

@@ -24,8 +24,10 @@ type world struct {
 	queue  queue
 	events int
 	hash   uint64
-	stats  Stats
-	broken *Violation
+	// exactHostClocks limits the fault Clocks to the database clock.
+	exactHostClocks bool
+	stats           Stats
+	broken          *Violation
 
 	hosts      []*host
 	workers    []*worker
@@ -191,6 +193,9 @@ func (w *world) set(mask uint32) int16 {
 func (w *world) plan(t task) { w.queue.push(t) }
 
 func (w *world) has(f Faults) bool { return w.faults&f != 0 && !w.healing }
+
+// wrongHostClocks reports whether the clocks of hosts run fast or slow and jump.
+func (w *world) wrongHostClocks() bool { return w.faults&Clocks != 0 && !w.exactHostClocks }
 
 // violate records the first violation. The run ends with it.
 func (w *world) violate(format string, args ...any) {

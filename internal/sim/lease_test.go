@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stepping makes the database clock jump by up to five seconds, about every 50 ms. A lease
+// lasts two seconds.
+func stepping(w *world) {
+	w.exactHostClocks = true
+	w.scale.faultGap = second / 40
+}
+
+// No dispatcher is declared lost because the database clock is set.
+func TestStepsOfTheDatabaseClockMakeNoDispatcherLost(t *testing.T) {
+	s := runWorlds(t, Clocks, 12, stepping)
+	require.Zero(t, s.Rejoined)
+	require.Zero(t, s.TakenOver)
+	require.Zero(t, s.Overlaps)
+}
+
+// The jobs of a dead dispatcher are released, whatever the database clock showed at its last
+// heartbeat. Package judge checks when.
+func TestJobsOfADeadDispatcherAreReleasedUnderStepsOfTheDatabaseClock(t *testing.T) {
+	s := runWorlds(t, Clocks|Crash|HandOver, 12, stepping)
+	require.Positive(t, s.Crashes)
+	require.Positive(t, s.TakenOver)
+	require.Positive(t, s.HandedOver)
+}
+
+// An outage of Postgres that is shorter than a lease makes no dispatcher lost, and one that
+// is longer makes none lost that returns.
+func TestOutageOfPostgresMakesNoDispatcherLost(t *testing.T) {
+	s := runWorlds(t, Unreachable, 12, nil)
+	require.Positive(t, s.Unreachable)
+	require.Zero(t, s.Rejoined)
+	require.Zero(t, s.TakenOver)
+}
