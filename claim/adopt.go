@@ -15,8 +15,10 @@ import (
 // Adopt takes over executions that workers offer to resume, in one statement. If the
 // verdict is Refused or Unknown, the caller sends the same request again. A
 // dispatcher without a lease takes over nothing, and the verdict is Refused.
-func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) contract.AdoptResult {
+func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contract.AdoptResult) {
 	token := Fold(req.Token)
+	s.ask(token)
+	defer func() { s.answered(token, res.Verdict) }()
 	var taken []contract.Adopted
 	var busy []dispatcherd.JobID
 	err := s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {

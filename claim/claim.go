@@ -28,8 +28,10 @@ var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join
 // Claim takes rows in one statement. A dispatcher without a lease takes nothing. The
 // verdict is then Refused, and the observer sees ErrLeaseLost. A claim with an old
 // epoch takes nothing either. This is not a failure: the observer sees no error.
-func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
+func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) (res contract.ClaimResult) {
 	token := Fold(req.Token)
+	s.ask(token)
+	defer func() { s.answered(token, res.Verdict) }()
 	var won []contract.Won
 	var old bool
 	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {

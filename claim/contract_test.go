@@ -53,6 +53,7 @@ type world struct {
 	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
 	lose   func(t testing.TB, dispatcher int32)                     // declares it lost, and releases nothing
 	raise  func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
+	unend  func(t testing.TB, id dispatcherd.JobID)                 // makes a job that is done run again in its last claim, as a failover that loses the end
 	depart func(t testing.TB, dispatcher int32)                     // sends a hand-over for one minute and loses its answer
 }
 
@@ -96,6 +97,9 @@ func fakeWorld() world {
 		lose: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, _ int64) { t.Lose(id) })
 		},
+		unend: func(_ testing.TB, id dispatcherd.JobID) {
+			db.Do(func(t *claimfake.Table, _ int64) { t.Unend(id) })
+		},
 		raise: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, _ int64) { t.RaiseEpoch(id) })
 		},
@@ -132,7 +136,8 @@ func realWorld(t testing.TB) world {
 			exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = $1 FOR UPDATE`, int64(id))
 			return func() { exec(t, holder, `ROLLBACK`) }
 		},
-		lose: func(t testing.TB, id int32) { lose(t, db, id) },
+		lose:  func(t testing.TB, id int32) { lose(t, db, id) },
+		unend: func(t testing.TB, id dispatcherd.JobID) { unend(t, db, id) },
 		raise: func(t testing.TB, id int32) {
 			exec(t, db, `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1`, id)
 		},
@@ -144,6 +149,18 @@ func realWorld(t testing.TB) world {
 func lose(t testing.TB, db *pgx.Conn, id int32) {
 	t.Helper()
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now(), armed = false WHERE id = $1`, id)
+}
+
+// unend makes a job that is done run again in its last claim, and ends the connections of
+// heartbeats.
+func unend(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) {
+	t.Helper()
+	exec(t, db, `WITH gone AS (DELETE FROM dispatcherd.jobs_done WHERE id = $1 RETURNING *)
+		INSERT INTO dispatcherd.jobs_live (id, run_at, created_at, attempt, status, dispatcher, priority, max_attempts, type, payload, started_at, token)
+		SELECT g.id, g.run_at, g.created_at, g.attempt, 'running', g.dispatcher, g.priority, g.max_attempts, g.type, g.payload, g.started_at, c.token
+		FROM gone g JOIN dispatcherd.claims c ON c.dispatcher = g.dispatcher AND g.id = ANY (c.ids)`, int64(id))
+	exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'dispatcherd lease%'`)
 }
 
 // silent returns the request of a heartbeat that declares a dispatcher lost, if it sends no

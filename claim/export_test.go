@@ -2,9 +2,11 @@ package claim
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -16,7 +18,7 @@ const HandOverSQL = handOverSQL
 // Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
 	all := map[string]string{"release": releaseSQL, "cancel-pending": cancelPendingSQL, "progress": progressSQL}
-	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
+	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements, unheldStatements} {
 		for _, s := range list {
 			all[s.name] = s.sql
 		}
@@ -54,6 +56,22 @@ func (s *Store) PingClaims() {
 		l.trusted = 0
 		l.turn <- struct{}{}
 	}
+}
+
+// CompareAgain makes the next heartbeat look for unheld rows.
+func (s *Store) CompareAgain() { s.comparison.next = time.Time{} }
+
+// ComparePortion begins a comparison and returns the rows that its first portion released.
+func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
+	t.Helper()
+	_ = s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) }) // it may be lost
+	err := s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (_ int, err error) {
+		s.comparison = comparison{conn: conn, open: true, from: firstToken}
+		released, err = s.comparePortion(ctx, conn)
+		return 0, err
+	})
+	require.NoError(t, err)
+	return released
 }
 
 // FirstToken is below all tokens.

@@ -28,7 +28,8 @@ ON CONFLICT (id) DO NOTHING RETURNING id`
 
 // Join registers a new run of a dispatcher and gives this store its id. From then on
 // the dispatcher can claim only while it sends at least one heartbeat per lease. The id is random. A sequence would
-// assign the id of a living dispatcher again after an earlier state was restored.
+// assign the id of a living dispatcher again after an earlier state was restored. The records of a former
+// run are kept, because the workers still execute its jobs: an adoption may take them over.
 func (s *Store) Join(ctx context.Context) (int32, error) {
 	id := int32(0)
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
@@ -43,9 +44,6 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("join: %w", err)
 	}
-	s.mu.Lock()
-	s.records = NewRecords() // other dispatchers remove the records of an earlier run
-	s.mu.Unlock()
 	s.epoch.Store(0)
 	s.me.Store(id)
 	return id, nil

@@ -100,8 +100,12 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 		}
 		renewed = true
 		forgotten := s.forgetEnded(ctx, conn)
+		var failed error
+		if !res.LeaseLost {
+			res.Unheld, failed = s.releaseUnheld(ctx, conn, time.Now().Add(releaseTime))
+		}
 		res.Released, err = s.deferred.catchUp(ctx, conn, cancel, lost, time.Now().Add(releaseTime))
-		return res.Released, errors.Join(forgotten, err)
+		return res.Released + len(res.Unheld), errors.Join(forgotten, failed, err)
 	})
 	if renewed {
 		return res, nil

@@ -94,6 +94,8 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		"adopt":           {"Index Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
 		"progress":        {"Index Scan jobs_live_id", "Tid Scan"},
 		"heartbeat":       {"Index Scan jobs_live_id", "Index Scan jobs_live_id"},
+		"own-rows":        {"Index Scan jobs_live_id"},
+		"release-unheld":  {"Index Scan jobs_live_id", "Tid Scan"},
 		"cancel-pending":  {"Index Only Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
 	}
 	rows := 1_000_000

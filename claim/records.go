@@ -8,23 +8,62 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Records store the claim of each running job. When none of the jobs of a claim runs
-// any more, the row of the claim in dispatcherd.claims can be removed. Without
-// Records that table would grow without bound. Nothing else depends on Records.
+// Records store the claim of each job that this dispatcher runs, and the claims and
+// adoptions without an answer. When none of the jobs of a claim runs any more, the row
+// of the claim in dispatcherd.claims can be removed. A running row that is not in the
+// Records is unheld. So a job must be in the Records from the answer to its claim until
+// its end is recorded.
 type Records struct {
 	of      map[dispatcherd.JobID]int64 // job → token
 	running map[int64]int               // token → jobs still running
 	over    []int64                     // tokens whose row can be removed
+	asked   map[int64]bool              // tokens without an answer → an outcome is unknown
 }
 
 // NewRecords returns Records without claims.
 func NewRecords() Records {
-	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}}
+	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}, asked: map[int64]bool{}}
+}
+
+// Ask records that a claim or an adoption is sent.
+func (r *Records) Ask(token int64) { r.asked[token] = r.asked[token] }
+
+// Fail records that a claim or an adoption failed. After an unknown outcome, its rows may
+// run until [Records.Add] gets an answer.
+func (r *Records) Fail(token int64, v contract.Verdict) {
+	unknown, asked := r.asked[token]
+	switch {
+	case asked && v == contract.Unknown:
+		r.asked[token] = true
+	case !unknown:
+		delete(r.asked, token)
+	}
+}
+
+// Holds reports whether a row that runs under a token is a job of this dispatcher, or may
+// be one.
+func (r *Records) Holds(id dispatcherd.JobID, token int64) bool {
+	if _, asked := r.asked[token]; asked {
+		return true
+	}
+	of, runs := r.of[id]
+	return runs && of == token
+}
+
+// Unknown returns those of the tokens that no running job has and that have been answered.
+func (r *Records) Unknown(tokens []int64) (unknown []int64) {
+	for _, token := range tokens {
+		if _, asked := r.asked[token]; !asked && r.running[token] == 0 {
+			unknown = append(unknown, token)
+		}
+	}
+	return unknown
 }
 
 // Add records the jobs that a claim won. Resolve may repeat an earlier answer, so a
 // second call with the same token changes nothing.
 func (r *Records) Add(token int64, won []contract.Won) {
+	delete(r.asked, token)
 	for i := range won {
 		if of, ok := r.of[won[i].ID]; ok && of == token {
 			continue
@@ -88,14 +127,32 @@ func Fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
 // dispatcher, $2 tokens.
 const forgetSQL = `DELETE FROM dispatcherd.claims WHERE dispatcher = $1::int AND token = ANY ($2::bigint[])`
 
+// ask notes that a claim or an adoption is sent.
+func (s *Store) ask(token int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records.Ask(token)
+}
+
+// answered notes the verdict of a claim or an adoption. A success was noted with its rows.
+func (s *Store) answered(token int64, v contract.Verdict) {
+	if v != contract.OK {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.records.Fail(token, v)
+	}
+}
+
 // forgetEnded removes the records of claims whose jobs have ended. A heartbeat does
 // this for many records at once. For a single record the removal would take a tenth
-// of the time of the claim of a single job.
+// of the time of the claim of a single job. After the connection was lost forgetEnded
+// removes nothing. A failover may have lost the ends, and releaseUnheld finds the rows
+// only by the records.
 func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
 	s.mu.Lock()
 	over := s.records.Removable()
 	s.mu.Unlock()
-	if len(over) == 0 {
+	if len(over) == 0 || s.comparison.conn != conn {
 		return nil
 	}
 	_, err := conn.Exec(ctx, "forget", s.me.Load(), over)

@@ -32,6 +32,7 @@ type Store struct {
 
 	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
 	deferred   deferred     // belongs to the call that has the turn of lease
+	comparison comparison   // belongs to the same call
 
 	// vacuum is the state when the oldest snapshot was first seen, or when the last
 	// vacuum removed rows. vacuum and futileFrom belong to the call that has the turn
@@ -54,7 +55,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
 	s.finish, errs[3] = newConnections(c, c.Finishes, "finish", finishStatements)
 	s.adopt, errs[4] = newConnection(c, "adopt", adoptStatements)
-	s.lease, errs[5] = newConnection(c, "lease", leaseStatements)
+	s.lease, errs[5] = newConnection(c, "lease", slices.Concat(leaseStatements, unheldStatements))
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err

@@ -50,6 +50,7 @@ func (c *Client) Fetch(r *contract.FetchRequest) *Statement {
 func (c *Client) Claim(r *contract.ClaimRequest) *Statement {
 	s := c.statement((*Statement).beginClaim)
 	s.ask(r)
+	c.records.Ask(s.token)
 	s.contended = c.contention > 0
 	return s
 }
@@ -78,6 +79,7 @@ func (c *Client) Finish(r *contract.FinishRequest) *Statement {
 func (c *Client) Adopt(r *contract.AdoptRequest) *Statement {
 	s := c.statement((*Statement).beginAdopt)
 	s.adopt, s.token = &contract.AdoptRequest{Jobs: slices.Clone(r.Jobs)}, claim.Fold(r.Token)
+	c.records.Ask(s.token)
 	return s
 }
 
@@ -98,7 +100,7 @@ func (c *Client) Join() *Statement {
 // Heartbeat returns the statement of claim.Store.Heartbeat.
 func (c *Client) Heartbeat(r *contract.HeartbeatRequest) *Statement {
 	s := c.statement((*Statement).beginHeartbeat)
-	s.beat, s.forget = r, c.records.Removable()
+	s.beat, s.forget, s.holds = r, c.records.Removable(), c.records.Holds
 	return s
 }
 
@@ -120,6 +122,9 @@ func (c *Client) Answered(s *Statement, v contract.Verdict) {
 	}
 	if v != contract.OK {
 		c.records.Keep(s.forget)
+		if s.claim != nil && !s.resolves || s.adopt != nil {
+			c.records.Fail(s.token, v)
+		}
 		return
 	}
 	switch {
@@ -135,7 +140,7 @@ func (c *Client) Answered(s *Statement, v contract.Verdict) {
 			c.records.Remove(s.finish.Items[i].ID)
 		}
 	case s.Joined != 0:
-		c.me, c.epoch, c.records = s.Joined, 0, claim.NewRecords()
+		c.me, c.epoch = s.Joined, 0
 	}
 }
 

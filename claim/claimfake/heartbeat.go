@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -37,10 +38,16 @@ func (s *Statement) commitHeartbeat(now int64) State {
 	s.processCancels()
 	d := s.table.dispatcher(s.me)
 	d.claims = slices.DeleteFunc(d.claims, func(c claimRow) bool { return slices.Contains(s.forget, c.token) })
-	if s.table.Skip&CheckRelease != 0 || !s.lockRunning(lost) {
+	if !s.Heartbeat.LeaseLost {
+		s.unheld = s.findUnheld()
+	}
+	if s.table.Skip&CheckRelease == 0 {
+		s.lockRunning(lost)
+	}
+	if len(s.unheld)+len(s.locked) == 0 {
 		return s.done(contract.OK)
 	}
-	return s.then((*Statement).release)
+	return s.then((*Statement).releaseAll)
 }
 
 // renew writes the heartbeat of this dispatcher and reads what the other dispatchers wrote.
@@ -146,6 +153,46 @@ func (s *Statement) lockRunning(dispatchers []int32) bool {
 		}
 	}
 	return len(s.locked) > 0
+}
+
+// unheldRow is a row that runs under the dispatcher of a heartbeat, but not in its client.
+type unheldRow struct {
+	id      dispatcherd.JobID
+	attempt dispatcherd.Attempt
+	token   int64
+}
+
+// findUnheld follows ownRowsSQL: it returns the rows that the claims of this dispatcher
+// name and that its client does not run.
+func (s *Statement) findUnheld() (list []unheldRow) {
+	t := s.table
+	for _, c := range t.dispatcher(s.me).claims {
+		for _, id := range c.ids {
+			r := t.rows[id]
+			if r != nil && r.Status == dispatcherd.Running && r.Dispatcher == s.me && r.Token == c.token && !s.holds(id, r.Token) {
+				list = append(list, unheldRow{id, r.Attempt, r.Token})
+			}
+		}
+	}
+	return list
+}
+
+// releaseAll releases the rows of lost dispatchers, and then the unheld rows that have not
+// changed since.
+func (s *Statement) releaseAll(now int64) State {
+	t := s.table
+	for _, u := range s.unheld {
+		r := t.rows[u.id]
+		if r.lock != nil || r.Status != dispatcherd.Running || r.Dispatcher != s.me || r.Attempt != u.attempt || r.Token != u.token {
+			continue
+		}
+		t.observer.ReleasesUnheld(r)
+		r.note(claim.WhyUnheld)
+		t.enqueue(r)
+		s.Heartbeat.Unheld = append(s.Heartbeat.Unheld, u.id)
+	}
+	slices.Sort(s.Heartbeat.Unheld)
+	return s.release(now)
 }
 
 // release releases the locked rows. It counts a crash unless the dispatcher left.

@@ -47,6 +47,7 @@ type Statement struct {
 	beat       *contract.HeartbeatRequest
 	token      int64 // of a claim or adoption
 	forget     []int64
+	holds      func(dispatcherd.JobID, int64) bool // of a heartbeat: whether its client runs a row
 	hold       int64
 	begin      dispatcher // of a Join
 	subscribed bool
@@ -61,6 +62,7 @@ type Statement struct {
 	picked    []int // positions of items that passed the first check
 	applied   []bool
 	locked    []*Row
+	unheld    []unheldRow // of a heartbeat
 	shares    bool
 	exclusive bool
 	allowed   bool // its dispatcher held the lease

@@ -82,6 +82,8 @@ type Observer interface {
 	Finishes(s *Statement, f *contract.Finish, r *Row)
 	// Releases says that a running row becomes pending because its dispatcher is lost or leaves.
 	Releases(s *Statement, r *Row, crashes int32)
+	// ReleasesUnheld says that a heartbeat releases a row that its dispatcher does not run.
+	ReleasesUnheld(r *Row)
 	// Renews says that a heartbeat has renewed the lease of a dispatcher.
 	Renews(dispatcher int32)
 	// DeclaresLost says that a dispatcher is declared lost.
@@ -106,6 +108,7 @@ func (silent) Claims(*Statement, *Row)                        {}
 func (silent) Adopts(*Statement, *contract.ResumeOffer, *Row) {}
 func (silent) Finishes(*Statement, *contract.Finish, *Row)    {}
 func (silent) Releases(*Statement, *Row, int32)               {}
+func (silent) ReleasesUnheld(*Row)                            {}
 func (silent) Renews(int32)                                   {}
 func (silent) DeclaresLost(int32)                             {}
 func (silent) HandsOver(int32)                                {}
@@ -234,6 +237,10 @@ func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 
 // Lose declares a dispatcher lost.
 func (t *Table) Lose(dispatcher int32) { t.dispatcher(dispatcher).lost = true }
+
+// Unend makes an ended row run again under its last dispatcher, as a failover that loses
+// the end.
+func (t *Table) Unend(id dispatcherd.JobID) { t.rows[id].Status = dispatcherd.Running }
 
 // giveUp declares a dispatcher lost whose process has joined again. The row of the
 // dispatcher may be missing. A dispatcher that was not lost left its rows regularly.

@@ -147,7 +147,7 @@ func (d *Daemon) construct() {
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.heartbeats = &heartbeats{
-		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease,
+		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
 	d.maintenance = &maintenance{store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, vacuumPaused: d.metrics.vacuumPaused}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -21,6 +22,7 @@ type heartbeats struct {
 	log    *zap.Logger
 	lease  *lease
 	length time.Duration // of the lease
+	unheld prometheus.Counter
 
 	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
@@ -68,6 +70,11 @@ func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult)
 	if res.Released > 0 {
 		h.log.Warn("released the jobs of lost dispatchers", zap.Int("jobs", res.Released))
 	}
+	if len(res.Unheld) > 0 {
+		h.unheld.Add(float64(len(res.Unheld)))
+		h.log.Warn("released rows that this dispatcher did not run: the database lost changes", zap.Int("jobs", len(res.Unheld)),
+			zap.Any("first", res.Unheld[:min(len(res.Unheld), unheldLogged)]))
+	}
 	if res.Lost {
 		select {
 		case h.sweeps <- struct{}{}:
@@ -76,9 +83,12 @@ func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult)
 	}
 }
 
+// unheldLogged is how many rows a log line names.
+const unheldLogged = 10
+
 // rejoin joins as a new dispatcher.
 func (h *heartbeats) rejoin(ctx context.Context) {
-	h.log.Error("the lease is lost: this dispatcher sent no heartbeat for too long and others took over its jobs; joining as a new one")
+	h.log.Error("the lease is lost: this dispatcher sent no heartbeat for too long, or an earlier state of the database was restored; others take over its jobs; joining as a new one")
 	if _, err := h.store.Join(ctx); err != nil {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
 		return

@@ -19,6 +19,7 @@ type metrics struct {
 	registry     *prometheus.Registry
 	statements   *prometheus.HistogramVec
 	rows         *prometheus.CounterVec
+	unheld       prometheus.Counter
 	vacuumPaused prometheus.Gauge
 	workers      *workerMetrics
 	api          *apiMetrics
@@ -31,7 +32,9 @@ func newMetrics(log *zap.Logger) *metrics {
 		registry: r,
 		statements: histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
 			prometheus.ExponentialBuckets(0.0002, 2, 16), "operation", "verdict"),
-		rows:         counters(r, "dispatcherd_statement_rows_total", "Jobs that statements fetched, won, ended, released or took over from another dispatcher.", "operation"),
+		rows: counters(r, "dispatcherd_statement_rows_total", "Jobs that statements fetched, won, ended, released or took over from another dispatcher.", "operation"),
+		unheld: counters(r, "dispatcherd_unheld_rows_total",
+			"Rows that ran under this dispatcher in the table only, and that it made pending.").WithLabelValues(),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
 		workers:      newWorkerMetrics(r),
 		api:          newAPIMetrics(r, log),

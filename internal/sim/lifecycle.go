@@ -39,7 +39,7 @@ func (h *host) pause() {
 	}
 	w.stats.Stops++
 	h.stopped = true
-	w.plan(task{at: w.now + w.random.span(second/100, 2*w.scale.lease), kind: hostContinue, who: h.id})
+	w.plan(task{at: w.now + w.random.span(second/100, 4*w.scale.lease), kind: hostContinue, who: h.id})
 }
 
 // resume is SIGCONT. The tasks that arrived meanwhile run in one burst. Frames

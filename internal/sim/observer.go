@@ -67,6 +67,11 @@ func (w observer) Releases(s *claimfake.Statement, r *claimfake.Row, crashes int
 	w.judge.released(w.world, r, s, crashes)
 }
 
+// ReleasesUnheld implements claimfake.Observer. No fault of the simulation causes it.
+func (w observer) ReleasesUnheld(r *claimfake.Row) {
+	w.violate("job %d is released although dispatcher %d runs it", r.ID, r.Dispatcher)
+}
+
 // Renews implements claimfake.Observer.
 func (w observer) Renews(run int32) { w.judge.leased(run, w.now+w.scale.lease) }
 

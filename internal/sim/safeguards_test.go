@@ -27,7 +27,7 @@ var controls = []control{
 	{options: Options{Break: WithoutPoll, Faults: Nothing}, seeds: 20, violation: unfinished},
 	{options: Options{Break: WithoutLease, Faults: Stop | Crash, Every: true, Dispatchers: 3}, seeds: 40, violation: "although it was declared lost"},
 	{options: Options{Break: WithoutReturn, Faults: Kill, Every: true, Dispatchers: 1, NoPoll: true}, seeds: 200, violation: unfinished},
-	{options: Options{Break: WithoutEpoch, Faults: Unknown, Every: true}, seeds: 20, violation: unfinished},
+	{options: Options{Break: WithoutEpoch, Faults: Unknown, Every: true}, seeds: 20, violation: unfinished + "|is released although"},
 	{options: Options{Break: WithoutTakeover, Faults: Crash, Every: true}, seeds: 5, violation: unfinished},
 	{options: Options{Break: WithoutRelease, Faults: Kill, Every: true}, seeds: 5, violation: unfinished},
 	{options: Options{Break: WithoutEnd, Faults: Kill, Every: true}, seeds: 5, violation: unfinished},
