@@ -18,7 +18,7 @@ import (
 // Defaults of Config.
 const (
 	DefaultTimeout = 5 * time.Second
-	DefaultLease   = 10 * time.Second
+	DefaultLease   = 30 * time.Second
 )
 
 // Config describes the database and the time limits.

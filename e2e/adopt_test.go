@@ -63,7 +63,7 @@ func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 	}
 	w.requireOnce(ids)
 	require.Equal(t, dispatcherd.Running, w.get(lost).Status, "the old lease has not expired")
-	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = (SELECT dispatcher FROM dispatcherd.jobs WHERE id = $1)`, int64(lost))
+	w.exec(`UPDATE dispatcherd.dispatchers SET lease = '1 ms' WHERE id = (SELECT dispatcher FROM dispatcherd.jobs WHERE id = $1)`, int64(lost))
 	w.seen.open(t, w.seen.start(t, lost, 2))
 	job := w.await(lost, dispatcherd.Done)
 	require.Equal(t, 1, job.Crashes)

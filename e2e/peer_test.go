@@ -44,7 +44,7 @@ func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	id := w.insert("y", work{})
 	won := lost.Claim(t.Context(), contract.ClaimRequest{Token: contract.Token{1}, IDs: []dispatcherd.JobID{id}, Types: []string{"y"}})
 	require.Len(t, won.Won, 1)
-	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE id = $1`, run)
+	w.exec(`UPDATE dispatcherd.dispatchers SET lease = '1 ms' WHERE id = $1`, run)
 	job := w.await(id, dispatcherd.Pending)
 	require.Equal(t, 1, job.Crashes)
 	require.Zero(t, h.gauges().Free)

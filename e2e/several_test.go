@@ -184,7 +184,7 @@ func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
 	require.True(t, h.otherShares("x"), "the shares must not have changed")
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
 	require.Equal(t, jobs, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE attempt = 1`))
-	w.exec(`UPDATE dispatcherd.dispatchers SET beat_at = now() - 2 * lease WHERE name = 'doomed'`)
+	w.exec(`UPDATE dispatcherd.dispatchers SET lease = '1 ms' WHERE name = 'doomed'`)
 	eventually(t, func() bool { return !h.otherShares("x") }, func() string { return "one share for all" })
 }
 

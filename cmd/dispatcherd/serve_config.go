@@ -5,12 +5,10 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
 const (
-	// heartbeatsPerLease is how many heartbeats fit into a lease. The dispatcher stops
-	// after four fifths of the lease, so seven of them may fail before that.
-	heartbeatsPerLease = 10
 	// pingsPerTimeout is how many pings a silent worker gets before it counts as dead,
 	// so that one lost ping does not end a session.
 	pingsPerTimeout = 3
@@ -24,7 +22,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	}
 	cfg.Core.Seed = daemon.NewSeed()
 	cfg.Core.Resume = cfg.Workers.Resume
-	cfg.Heartbeat = cfg.Lease / heartbeatsPerLease
+	cfg.Heartbeat = shell.Interval(cfg.Lease)
 	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
 	cfg.Keep.Cancelled = cfg.Keep.Done
 	if err := cfg.Core.Validate(); err != nil {

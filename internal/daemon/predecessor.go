@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -61,18 +62,22 @@ func (h *hostLock) release() {
 	}
 }
 
+// takeoverHold is how long the jobs of a killed predecessor wait for their workers. Living
+// workers notice the death at once, and reconnect within seconds.
+const takeoverHold = 10 * time.Second
+
 // replacePredecessor declares the previous holder of the lock lost, so that its jobs are
 // adopted or released at once. Then it records this process in the lock file. The order
 // matters: if the process dies in between, the record of the predecessor remains.
 //
-// The jobs of the predecessor wait for their workers at most for the duration of a
+// The jobs of the predecessor wait for their workers for takeoverHold, or for a shorter
 // lease.
 func (d *Daemon) replacePredecessor(ctx context.Context) error {
 	if d.lock.name == "" {
 		return nil
 	}
 	if before, known := hostlock.Predecessor(d.lock.file, d.lock.name); known {
-		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: before, Lock: d.lock.name}, min(d.cfg.Workers.Resume, d.cfg.Lease))
+		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: before, Lock: d.lock.name}, min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold))
 		if err != nil {
 			return fmt.Errorf("declaring the predecessor lost: %w", err)
 		}

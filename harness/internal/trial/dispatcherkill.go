@@ -63,7 +63,7 @@ var dispatcherKill = Trial{
 
 // killDispatcher kills a daemon and records its id in Postgres.
 func (s *Scene) killDispatcher(ctx context.Context, d *stage.Daemon) error {
-	id, err := s.Number(ctx, `SELECT coalesce(max(id), 0) FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL`, d.Name)
+	id, err := s.Number(ctx, `SELECT coalesce((SELECT id FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL ORDER BY started_at DESC LIMIT 1), 0)`, d.Name)
 	if err != nil {
 		return err
 	}

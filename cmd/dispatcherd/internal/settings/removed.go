@@ -24,7 +24,7 @@ var removed = []removedSetting{
 	{name: "api-heartbeat", constant: "15s", reason: "it is below the idle timeout of common proxies"},
 	{name: "api-idle-timeout", constant: "2m", reason: "at the bound the daemon closes an idle connection for a new one anyway"},
 	{name: "api-write-timeout", constant: "30s", reason: "it bounds the memory for a caller that does not read"},
-	{name: "beat", instead: "lease", reason: "a heartbeat is sent ten times within a lease"},
+	{name: "beat", instead: "lease", reason: "at least ten heartbeats are sent within a lease"},
 	{name: "claim-batch", constant: "1000", reason: "the benchmark gains nothing from larger or smaller batches"},
 	{name: "comeback", instead: "reconnect-grace", reason: "it was renamed"},
 	{name: "finish-batch", constant: "1000", reason: "the benchmark gains nothing from larger or smaller batches"},

@@ -22,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -114,7 +115,7 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
 		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
-		Core: core, Lease: daemon.DefaultLease, Heartbeat: daemon.DefaultLease / 10, Grace: replayGrace, Listen: true, Observe: h.watch.observe,
+		Core: core, Lease: daemon.DefaultLease, Heartbeat: shell.Interval(daemon.DefaultLease), Grace: replayGrace, Listen: true, Observe: h.watch.observe,
 	}
 }
 
