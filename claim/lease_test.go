@@ -144,6 +144,38 @@ func TestDispatcherKeepsItsIDIfOnlyTheLatestHeartbeatsAreLost(t *testing.T) {
 	})
 }
 
+// A restore loses the row of a dead dispatcher, whose jobs run in the restored table. The
+// living dispatchers join again, and the sweep of the runs that they gave up finds the jobs.
+func TestJobsOfADispatcherWithoutARowAreReleased(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	dead, s := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+	for _, of := range []*claim.Store{dead, s} {
+		_, err := of.Join(t.Context())
+		require.NoError(t, err)
+	}
+	fill(t, db, 1, 1, 1)
+	take(t, dead, 1)
+	exec(t, db, `TRUNCATE dispatcherd.dispatchers, dispatcherd.claims`)
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{Beat: 1})
+	require.NoError(t, err)
+	require.True(t, res.LeaseLost)
+	_, err = s.Join(t.Context())
+	require.NoError(t, err)
+	strays, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, strays)
+	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{Beat: 2})
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Released)
+	require.Zero(t, row(t, db, 1).Crashes)
+	strays, err = s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, strays)
+	require.Equal(t, 1, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.dispatchers`))
+}
+
 func TestEachRunHasARandomID(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -19,7 +19,8 @@ const whyReleased = "the dispatcher that ran it was lost"
 // their claims may be incomplete. If rows still run under these dispatchers, Sweep
 // records the rows as a claim and returns their number. The next heartbeat releases
 // this claim, and the next Sweep scans again. A number above zero means that the rows
-// were locked, or that a bug lost the record of a claim. Call Sweep when
+// were locked, that the table of dispatchers or claims was restored, or that a bug lost
+// the record of a claim. Call Sweep when
 // contract.HeartbeatResult.Lost is set.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	strays := 0
@@ -52,8 +53,10 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 }
 
 // deleteLost deletes dispatchers. If rows still run under them, it records these rows
-// as a claim and deletes nothing. A lock prevents two sweeps at the same time: the
-// later one finds no dispatcher.
+// as a claim and deletes nothing. It treats rows of dispatchers that do not exist in the
+// same way, after it has added a lost dispatcher: an earlier state of the table of
+// dispatchers was restored. A lock prevents two sweeps at the same time: the later one
+// finds no dispatcher.
 func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (int, error) {
 	strays := 0
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -62,7 +65,10 @@ func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (i
 				SELECT id FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL ORDER BY id FOR UPDATE
 			), stray AS MATERIALIZED (
 				SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, count(*) AS n FROM dispatcherd.jobs_live j
-				WHERE j.status = 'running' AND j.dispatcher IN (SELECT id FROM mine) GROUP BY 1
+				WHERE j.status = 'running' AND j.dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine)) GROUP BY 1
+			), unknown AS (
+				INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at, leaving) OVERRIDING SYSTEM VALUE
+				SELECT dispatcher, 'unknown', '1 s', now(), true FROM stray ON CONFLICT (id) DO NOTHING
 			), record AS (
 				INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT dispatcher, 0, ids FROM stray
 				ON CONFLICT (dispatcher, token) DO UPDATE SET ids = excluded.ids
