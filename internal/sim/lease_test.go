@@ -30,9 +30,9 @@ func TestJobsOfADeadDispatcherAreReleasedUnderStepsOfTheDatabaseClock(t *testing
 	require.Positive(t, s.HandedOver)
 }
 
-// An outage of Postgres that is shorter than a lease makes no dispatcher lost, and one that
+// An interruption that is shorter than a lease makes no dispatcher lost, and one that
 // is longer makes none lost that returns.
-func TestOutageOfPostgresMakesNoDispatcherLost(t *testing.T) {
+func TestUnreachablePostgresMakesNoDispatcherLost(t *testing.T) {
 	s := runWorlds(t, Unreachable, 12, nil)
 	require.Positive(t, s.Unreachable)
 	require.Zero(t, s.Rejoined)

@@ -67,7 +67,7 @@ func Controls() []*Control {
 				Name:  "poll-out",
 				About: "no LISTEN and no scan of the table: jobs wait for ever",
 				Setup: stage.Setup{
-					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h"}, Offers: offers, Mix: plain, Types: types,
+					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h", "--lease", "10s"}, Offers: offers, Mix: plain, Types: types,
 					Rate: 20, // slots are free and lanes become empty in between
 				},
 				Cuts:  []Cut{{"actor/config/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},

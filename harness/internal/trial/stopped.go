@@ -32,7 +32,7 @@ var stoppedDispatcher = Trial{
 	},
 	Jobs:  [3]int{300, 700, 8000},
 	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 200 * time.Second},
-	// The long size uses the defaults: a lease of 10 s and a heartbeat every
+	// The long size uses the defaults: a lease of 30 s and a heartbeat every
 	// second.
 	LongFlags: patientFlags(),
 	Trouble: func(ctx context.Context, s *Scene) error {

@@ -28,7 +28,7 @@ var (
 func takeoverOf(name string, daemons int) Trial {
 	return Trial{
 		Name: name,
-		About: fmt.Sprintf("kill -9 of a dispatcher and an immediate restart, %d on one database, lease of 10 s: "+
+		About: fmt.Sprintf("kill -9 of a dispatcher and an immediate restart, %d on one database, default lease: "+
 			"running jobs continue, and new jobs start within %v of the start (p99)", daemons, takeoverTime),
 		Setup: stage.Setup{Daemons: daemons, Workers: daemons, Flags: []string{"--max-crashes", "30000"}, Offers: offers, Mix: lasting(300), Types: types, Rate: 40},
 		Jobs:  [3]int{300, 3000, 3000},
