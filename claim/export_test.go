@@ -15,6 +15,12 @@ import (
 // dispatcher and the duration.
 const HandOverSQL = handOverSQL
 
+// Columns of a job that move with its row, as in the statements.
+const (
+	KeptColumns = keptColumns
+	EndColumns  = endColumns
+)
+
 // Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
 	all := map[string]string{"release": releaseSQL, "cancel-pending": cancelPendingSQL, "progress": progressSQL}

@@ -56,10 +56,11 @@ const (
 	holdsLease = `lost_at IS NULL AND NOT leaving`
 )
 
-// Columns of a job. Each list exists once. A new column of a job belongs to
-// keptColumns or endColumns. If a claim needs the column, it also belongs to
-// wonColumns. If operators see it, it also belongs to jobColumns (read.go) and to
-// contract.Job.
+// Columns of a job. Each list exists once, but the SQL functions cancel_pending and
+// retry_jobs (migrations/sql/00009_rights.sql) have lists of their own, which a test
+// compares with these. A new column of a job belongs to keptColumns or endColumns. If
+// a claim needs the column, it also belongs to wonColumns. If operators see it, it
+// also belongs to jobColumns (read.go) and to contract.Job.
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
