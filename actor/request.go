@@ -43,13 +43,13 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 		return "the dispatcher is about to stop", effect.AnswerStopping
 	case c.requests >= c.cfg.Limits.Requests:
 		c.stats.Busy++
-		return fmt.Sprintf("%d requests wait already, the limit", c.requests), effect.AnswerBusy
+		return fmt.Sprintf("%d requests wait, which is the limit", c.requests), effect.AnswerBusy
 	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
 		c.stats.Unsupported++
 		return fmt.Sprintf("no slot supports type %q", ev.Type), effect.AnswerUnsupported
 	case !known && c.known >= c.cfg.Limits.Types:
 		c.stats.Busy++
-		return fmt.Sprintf("%d types are known already, the limit", c.known), effect.AnswerBusy
+		return fmt.Sprintf("%d types are known, which is the limit", c.known), effect.AnswerBusy
 	}
 	return "", 0
 }

@@ -31,7 +31,7 @@ func (s *Service) NewBody() *Body { return &Body{of: &s.bodies} }
 // RefuseBody returns the problem for a body that exceeds the budget.
 func (s *Service) RefuseBody() error {
 	s.refused(BoundBodies)
-	return problem.QueueFull.Of("the bodies of requests and jobs take " + strconv.FormatInt(s.bodies.limit, 10) + " bytes already, the limit").Retryable()
+	return problem.QueueFull.Of("the bodies of requests and jobs would take more than " + strconv.FormatInt(s.bodies.limit, 10) + " bytes, which is the limit").Retryable()
 }
 
 // counted returns the number of bytes that count.

@@ -49,7 +49,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	}
 	if o.Later && s.laters >= 2*s.limits.SharedRequests { // twice, because several may share a request
 		s.refused(BoundRequests)
-		return nil, false, problem.QueueFull.Of(strconv.Itoa(s.laters) + " callers fetch their answer later already, the limit").Retryable()
+		return nil, false, problem.QueueFull.Of(strconv.Itoa(s.laters) + " callers fetch their answer later, which is the limit").Retryable()
 	}
 	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, row: o.Durable, callers: 1, changed: make(chan struct{})}
 	keys := []string{key}

@@ -73,7 +73,7 @@ func (s *Service) makeRoomLocked() error {
 	}
 	s.refused(BoundRequests)
 	if len(s.kept) == 0 {
-		return problem.QueueFull.Of(strconv.Itoa(len(s.byID)) + " requests are followed or kept already, the limit").Retryable()
+		return problem.QueueFull.Of(strconv.Itoa(len(s.byID)) + " requests are followed or kept, which is the limit").Retryable()
 	}
 	s.forgetLocked(s.kept[0])
 	return nil
@@ -88,7 +88,7 @@ func (s *Service) makeRoomForKeyLocked(key string) error {
 	s.refused(BoundKeys)
 	at := slices.IndexFunc(s.kept, func(r *Shared) bool { return len(r.keys) > 0 })
 	if at < 0 {
-		return problem.QueueFull.Of(strconv.Itoa(len(s.byKey)) + " Idempotency-Keys are in use already, the limit").Retryable()
+		return problem.QueueFull.Of(strconv.Itoa(len(s.byKey)) + " Idempotency-Keys are in use, which is the limit").Retryable()
 	}
 	s.forgetLocked(s.kept[at])
 	return nil
