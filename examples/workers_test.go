@@ -72,7 +72,7 @@ type language struct {
 var languages = []language{
 	{"python3", "python/worker.py", 21, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/resuming.py", 95, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
-	{"node", "node/worker.mjs", 21, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
+	{"node", "node/worker.mjs", 22, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
 	{"node", "node/resuming.mjs", 86, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
 }
 
@@ -165,14 +165,22 @@ func TestExampleWorkerPrintsItsUsage(t *testing.T) {
 	})
 }
 
-func TestPythonWorkerWithoutADispatcherSaysWhatToDo(t *testing.T) {
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("python3 is not installed")
+func TestWorkerWithoutADispatcherSaysWhatToDo(t *testing.T) {
+	for _, c := range []struct{ interpreter, program, cause string }{
+		{"python3", "python/worker.py", "[Errno 2] No such file or directory"},
+		{"node", "node/worker.mjs", "connect ENOENT SOCKET"},
+	} {
+		t.Run(c.program, func(t *testing.T) {
+			if _, err := exec.LookPath(c.interpreter); err != nil {
+				t.Skip(c.interpreter + " is not installed")
+			}
+			socket := filepath.Join(t.TempDir(), "w.sock")
+			said, err := exec.Command(c.interpreter, c.program, socket, "echo").CombinedOutput()
+			require.ErrorContains(t, err, "exit status 1")
+			cause := strings.ReplaceAll(c.cause, "SOCKET", socket)
+			require.Equal(t, "no dispatcher on "+socket+": "+cause+": start one, or give the path of its worker socket\n", string(said))
+		})
 	}
-	socket := filepath.Join(t.TempDir(), "w.sock")
-	said, err := exec.Command("python3", "python/worker.py", socket, "echo").CombinedOutput()
-	require.ErrorContains(t, err, "exit status 1")
-	require.Equal(t, "no dispatcher on "+socket+": [Errno 2] No such file or directory: start one, or give the path of its worker socket\n", string(said))
 }
 
 func TestExampleWorkerAnswersPings(t *testing.T) {

@@ -8,7 +8,8 @@ async function work(job) { // your part: the value is the result, an exception i
 
 const [path, ...types] = process.argv.slice(2);
 if (!types.length) { console.error("usage: node worker.mjs SOCKET TYPE..."); process.exit(1); }
-const socket = createConnection(path).on("error", (error) => { console.error(error.message); process.exit(1); });
+const socket = createConnection(path).on("error", ({ message }) => {
+  console.error(`no dispatcher on ${path}: ${message}: start one, or give the path of its worker socket`); process.exit(1); });
 const say = (op, fields) => socket.write(JSON.stringify({ op, ...fields }) + "\n");
 say("hello", { versions: [1, 1], worker: `node-${process.pid}`, slots: [{ slot: 0, types }] });
 for await (const line of createInterface({ input: socket })) {
