@@ -61,12 +61,13 @@ func (m *maintenance) run(ctx context.Context) {
 
 // sweep deletes lost dispatchers. It reports whether that succeeded.
 func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
-	unrecorded, err := m.store.Sweep(ctx)
+	remaining, err := m.store.Sweep(ctx)
 	if err != nil && ctx.Err() == nil && !failing {
 		m.log.Warn("sweeping failed", zap.Error(err))
 	}
-	if err == nil && unrecorded > 0 {
-		m.log.Error("jobs of lost dispatchers were found that no claim had recorded", zap.Int("jobs", unrecorded))
+	if err == nil && remaining > 0 {
+		m.log.Error("jobs of lost dispatchers are still running in the table: their rows were locked, no claim had recorded them, or the database was restored; the next heartbeat tries to release them",
+			zap.Int("jobs", remaining))
 	}
 	return err == nil
 }
