@@ -53,10 +53,20 @@ func (m Mode) String() string {
 // Status is the state of a job's row, spelled as in SQL.
 type Status string
 
-// The five statuses; the last three are final. A further final status needs a migration
-// with its partitions, an Outcome (internal/contract/finish.go), a part of endedSQL
-// (claim/statements.go), a retention (claim/maintain.go) and an answer to callers that
-// wait for a row (internal/daemon/backend/rows.go).
+// The five statuses; the last three are final. A further final status needs:
+//
+//   - a migration with its partitions and new versions of the SQL functions
+//     keep_partitions and, if such a job can be retried, retry_jobs
+//   - an Outcome in internal/contract/finish.go, and a part of endedSQL in
+//     claim/statements.go; the same for the fake table: end in claim/claimfake/finish.go
+//   - a retention: KeepPartitions in claim/maintain.go
+//   - an answer to callers that wait for a row: answerOf in
+//     internal/daemon/backend/rows.go, and finalAnswer in api/job_events.go
+//   - Statuses in cmd/dispatcherd/internal/jobs/jobs.go, and the enum in
+//     api/openapi.json
+//   - if such a job can be retried: RetryMany in claim/operate.go, and retryMatching in
+//     cmd/dispatcherd/internal/jobs/retry.go
+//   - the counters of the simulation: Ended in internal/sim/observer.go
 const (
 	Pending   Status = "pending"
 	Running   Status = "running"

@@ -119,7 +119,7 @@ func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	fx = s.won(other)
 	require.Len(t, only[*effect.Send](fx), 2)
 	for _, r := range claimsOf(fx) {
-		require.Subset(t, refused.IDs, r.IDs, "the row of the lost claim may be running")
+		require.Subset(t, refused.IDs, r.IDs, "only rows of the refused claim are claimed again: the row of the claim with an unknown outcome may be running")
 	}
 	resolve := only[*effect.Resolve](fx)
 	require.Len(t, resolve, 1)
@@ -128,8 +128,9 @@ func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	require.Equal(t, lost.IDs[0], send.Job)
 }
 
-// A Resolve of another claim raises the epoch. Claims with the old one are refused
-// although Postgres answers, so their rows are claimed again at once.
+// A Resolve raises the epoch of the dispatcher, a number that every claim names. Claims
+// that name the old epoch are Refused. This does not mean that Postgres fails, so the
+// circuit breaker stays closed and the rows are claimed again at once.
 func TestOldEpochDoesNotOpenTheCircuitBreaker(t *testing.T) {
 	s := newSender(t)
 	r := s.insert(2)[0]

@@ -16,8 +16,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
-// historyHash runs a random walk and returns a hash of all events, all effects
-// and the requests inside the effects.
+// historyHash runs a random walk and returns a hash of the time and type of each
+// event, of all effects with their requests, and of the statistics and slots at the
+// end.
 func historyHash(seed uint64, turns int) string {
 	h := sha256.New()
 	w := newRandomWalk(seed, nil)

@@ -55,9 +55,9 @@ func rowsOfOld(request *contract.FetchRequest, now timing.Instant, first dispatc
 	return result
 }
 
-// While a fetch is slow, other jobs pass the unread rows. But a job that arrived an
-// overtaking window after the unread rows does not pass them. Otherwise a slow Postgres
-// would lengthen the window without a bound.
+// While a fetch is slow, other jobs pass the unread rows. But a job does not pass the
+// unread rows if it arrived at least one overtaking window after them. Otherwise a slow
+// Postgres would lengthen the window without a bound.
 func TestSlowFetchDoesNotLengthenTheOvertakingWindow(t *testing.T) {
 	window, bounded := scoring.Default().Window()
 	require.True(t, bounded)
@@ -86,7 +86,7 @@ func TestSlowFetchDoesNotLengthenTheOvertakingWindow(t *testing.T) {
 	}
 }
 
-// While Postgres does not answer, requests do not wait for it.
+// A request that waits for a slow fetch starts when the fetch fails.
 func TestRequestsPassUnreadRowsAfterAFailedFetch(t *testing.T) {
 	window, _ := scoring.Default().Window()
 	core, inFlight, late := slowFetch(t, 2*timing.Instant(window.Milliseconds()))

@@ -20,7 +20,8 @@ import (
 )
 
 // A workerKind is a kind of worker process. If the payload of a job has a "do", the job lasts
-// until the process is killed. Other jobs end at once.
+// until the process is killed. In a Go worker, the job also ends when the test opens its gate.
+// Other jobs end at once.
 type workerKind struct {
 	name  string
 	start func(w *world, socket string) *child
@@ -56,7 +57,8 @@ func workerKinds(w *world) []workerKind {
 	}
 }
 
-// python finds the interpreter itself instead of a wrapper, which would start more slowly.
+// python returns the path of the real interpreter. The python3 on the PATH may be a wrapper,
+// which starts more slowly.
 var python = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 	return strings.TrimSpace(string(out)), err
@@ -77,8 +79,9 @@ func (w *world) python(socket string) *child {
 	return startCommand(w.t, exec.Command(interpreter, path, socket, "x"))
 }
 
-// requireGone waits until a process no longer runs. A zombie counts as ended. Only Linux
-// guarantees that the process ends.
+// requireGone waits until a process no longer runs. A zombie counts as ended. Only on Linux
+// does the kernel kill the program when its worker dies, so requireGone checks nothing on other
+// systems.
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {

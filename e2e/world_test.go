@@ -353,7 +353,7 @@ func (c *child) ends(t *testing.T, code int) {
 	require.Equal(t, code, c.cmd.ProcessState.ExitCode(), c.errors.text())
 }
 
-// worker starts a Go worker. If h is given it also waits for the worker's slots.
+// worker starts a Go worker with these slots.
 func (w *world) worker(name, socket string, slots ...scriptSlots) *child {
 	w.t.Helper()
 	handles := []string{}

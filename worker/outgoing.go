@@ -3,10 +3,12 @@ package worker
 import "github.com/dispatcherd/dispatcherd/workerproto"
 
 // outgoing is a batch of frames about slots. The worker builds a batch while it holds
-// its mutex and sends the batch after it has released the mutex. So a full socket
-// blocks only goroutines that change slots, at most for the timeout of a write. If the
-// outbox has room, add queues the frames before the mutex is released. So no report of
-// a slot overtakes an earlier frame about the slot.
+// its mutex and sends the batch after it has released the mutex. So a full socket does
+// not block goroutines that only need the mutex.
+//
+// While the outbox has room, add queues each frame before the mutex is released. Then no
+// report of a slot overtakes an earlier frame about the slot. If the outbox is full, a
+// report may overtake the rest of the batch.
 //
 // Worker.sending is locked before the mutex and held until the batch is sent, so
 // batches are sent in the order in which they were built.

@@ -14,7 +14,7 @@ type Stage int
 const (
 	Running      Stage = iota
 	Draining           // no job starts; running jobs may end within Grace
-	Interrupting       // workers may not continue without a dispatcher: they are told to return their jobs
+	Interrupting       // the running jobs are not handed over: workers are told to stop them, and their rows are released
 	Settling           // sessions have ended; the last statements are in flight
 	Leaving            // the dispatcher ends its lease, or hands its rows over
 )

@@ -18,8 +18,8 @@ import (
 // Size is the extent of an experiment.
 type Size int
 
-// The sizes. Short takes about a quarter of an hour, for development. Normal is
-// for every release. Long takes a night.
+// The sizes. Short is for development. Normal is for every release: all trials
+// together take under 10 minutes on two cores. Long takes about an hour.
 const (
 	Short Size = iota
 	Normal
@@ -150,7 +150,7 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 	return o, nil
 }
 
-// end is the state when the faults were over.
+// end is the state after the faults, when the trial has stopped waiting.
 type end struct {
 	left, leaked, deadlocks int
 	drained, patience       time.Duration
