@@ -1,0 +1,21 @@
+package trial
+
+import (
+	"testing"
+	"time"
+)
+
+// The comment of Size and docs/reliability.md state these durations.
+func TestFaultsLastAsLongAsDocumented(t *testing.T) {
+	for size, want := range map[Size]int{Short: 4, Normal: 12, Long: 79} {
+		var sum time.Duration
+		for _, x := range All() {
+			if !x.OnlyLong || size == Long {
+				sum += x.Least[size]
+			}
+		}
+		if got := int(sum / time.Minute); got != want {
+			t.Errorf("size %d: the faults last %d minutes (%v), want %d", size, got, sum, want)
+		}
+	}
+}
