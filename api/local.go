@@ -28,8 +28,7 @@ func (h *Handler) Local(next http.Handler) http.Handler {
 	})
 }
 
-// isLocalHost reports whether a Host is a local name of this machine. A request without
-// Host is HTTP/1.0, which no browser sends.
+// isLocalHost reports whether a Host is a local name of this machine. An empty Host is not.
 func isLocalHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -38,5 +37,5 @@ func isLocalHost(host string) bool {
 			name = name[1 : n-1]
 		}
 	}
-	return name == "" || name == "localhost" || net.ParseIP(name).IsLoopback()
+	return name == "localhost" || net.ParseIP(name).IsLoopback()
 }

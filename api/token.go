@@ -85,12 +85,19 @@ func scopeOf(r *http.Request) string {
 }
 
 // Guarded admits requests with one of the tokens that current returns. It calls current
-// for every request. Probes need no token.
+// for every request. Probes need no token. Every request must name a Host.
 func (h *Handler) Guarded(current func() *Tokens) http.Handler {
+	nameless := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
+		return problem.InvalidRequest.Of("the Host header is missing or empty: set it to the name or address of the dispatcher's host")
+	}})
 	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
 		return problem.Unauthorized.Of("send Authorization: Bearer and a token this dispatcher knows")
 	}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == "" {
+			nameless(w, r)
+			return
+		}
 		switch r.URL.Path {
 		case "/livez", "/readyz", "/startupz":
 			h.ServeHTTP(w, r)

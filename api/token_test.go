@@ -57,3 +57,20 @@ func TestOnlyProbesWorkWithoutAToken(t *testing.T) {
 	}
 	require.Empty(t, open)
 }
+
+func TestRequestWithATokenMustNameAHost(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	tokens, err := ReadTokens(strings.NewReader(fmt.Sprintf("anna %x\n", sha256.Sum256([]byte("secret")))))
+	require.NoError(t, err)
+	guarded := h.Guarded(func() *Tokens { return tokens })
+	for host, want := range map[string]int{"": http.StatusBadRequest, "d": http.StatusOK} {
+		for _, path := range []string{"/livez", "/v1/slots"} {
+			r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer secret")
+			w := httptest.NewRecorder()
+			guarded.ServeHTTP(w, r)
+			require.Equal(t, want, w.Code, path)
+		}
+	}
+}
