@@ -29,13 +29,14 @@ type Bound = ondemand.Bound
 
 // The bounds of this package. Package ondemand has further ones.
 const (
-	BoundConnections  Bound = "connections"   // a connection was closed to make room
-	BoundPayload      Bound = "payload"       // a body was too large
-	BoundOpenRequests Bound = "open-requests" // too many open requests of one connection with frames
-	BoundSlowReader   Bound = "slow-reader"   // a caller did not read its frames
-	BoundEvents       Bound = "events"        // a slow reader of a stream missed events
-	BoundToken        Bound = "token"         // a token was missing or wrong
-	BoundUploads      Bound = "uploads"       // too many streams of jobs were being inserted
+	BoundConnections    Bound = "connections"     // a connection was closed to make room
+	BoundConnectionRate Bound = "connection-rate" // a user connected too fast
+	BoundPayload        Bound = "payload"         // a body was too large
+	BoundOpenRequests   Bound = "open-requests"   // too many open requests of one connection with frames
+	BoundSlowReader     Bound = "slow-reader"     // a caller did not read its frames
+	BoundEvents         Bound = "events"          // a slow reader of a stream missed events
+	BoundToken          Bound = "token"           // a token was missing or wrong
+	BoundUploads        Bound = "uploads"         // too many streams of jobs were being inserted
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
 	BoundBodyTime   Bound = "body-timeout"   // a body did not arrive in time
@@ -45,7 +46,7 @@ const (
 
 // Bounds lists all bounds.
 var Bounds = []Bound{
-	ondemand.BoundBodies, ondemand.BoundRequests, ondemand.BoundKeys, BoundConnections, BoundPayload, BoundOpenRequests, BoundSlowReader,
+	ondemand.BoundBodies, ondemand.BoundRequests, ondemand.BoundKeys, BoundConnections, BoundConnectionRate, BoundPayload, BoundOpenRequests, BoundSlowReader,
 	BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime,
 }
 
@@ -62,6 +63,8 @@ type Handler struct {
 
 	frameSessions, frameRequests atomic.Int64
 
+	rejections chan struct{} // tokens of rejected connections that get an answer
+
 	longestUpload time.Duration
 }
 
@@ -71,7 +74,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 	if err := cfg.Validate(); err != nil {
 		panic("api: " + err.Error())
 	}
-	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), longestUpload: longestUpload}
+	h := &Handler{cfg: cfg, backend: backend, obs: obs, mux: http.NewServeMux(), rejections: make(chan struct{}, rejectionsAtOnce), longestUpload: longestUpload}
 	h.requests = ondemand.New(cfg.limits(), backend, obs.Refused)
 	h.routes = h.allRoutes(metrics)
 	allowed := map[string][]string{}

@@ -1,12 +1,17 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // ServeUnix is like Serve, but for a Unix socket. There callers may use frames instead of
@@ -125,3 +130,45 @@ func (b branch) Close() error { return b.d.close() }
 
 // Addr implements net.Listener.
 func (b branch) Addr() net.Addr { return b.d.listener.Addr() }
+
+// Bounds of the answers to rejected connections. A connection beyond them is closed without
+// an answer.
+const (
+	rejectionsAtOnce = 64
+	rejectionTime    = 100 * time.Millisecond
+)
+
+// Reject closes a connection to the Unix socket that exceeds the connection rate of its
+// user. It does not block. The caller gets the reason as a response or as a frame,
+// depending on the first byte that it sends.
+func (h *Handler) Reject(conn net.Conn, reason string) {
+	h.obs.Refused(BoundConnectionRate)
+	select {
+	case h.rejections <- struct{}{}:
+	default:
+		_ = conn.Close()
+		return
+	}
+	go func() {
+		defer func() {
+			_ = conn.Close()
+			<-h.rejections
+		}()
+		_ = conn.SetDeadline(time.Now().Add(rejectionTime)) // fails only on a closed connection
+		var request [4096]byte
+		if n, err := conn.Read(request[:]); n == 0 || err != nil {
+			return
+		}
+		if request[0] == '{' {
+			_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.TooManyConnections, 0, "%s", reason)))
+			return
+		}
+		p := problem.QueueFull.Of(reason).Retryable()
+		body := problemJSON(p)
+		response := http.Response{
+			StatusCode: p.Status, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+			Header: http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}},
+		}
+		_ = response.Write(conn)
+	}()
+}

@@ -201,7 +201,7 @@ func TestTenThousandIdleConnectionsDoNotSlowWorkers(t *testing.T) {
 	began := time.Now()
 	idle := make([]*rawWorker, 0, n)
 	for range n {
-		idle = append(idle, helloRaw(t, cfg.WorkerSocket))
+		idle = append(idle, helloPaced(t, cfg.WorkerSocket))
 	}
 	connected := time.Since(began)
 	began = time.Now()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
@@ -20,7 +21,7 @@ func constantBounds() map[string]any {
 	c := daemon.DefaultAPIConfig()
 	return map[string]any{
 		"max-body-bytes": c.MaxBodies, "max-upload": c.MaxUpload, "request-timeout": c.DefaultTimeout, "max-request-timeout": c.MaxTimeout,
-		"max-api-connections": c.MaxConnections, "max-api-header": c.MaxHeader, "api-header-timeout": c.HeaderTimeout,
+		"max-api-connections": c.MaxConnections, "max-connection-rate": connrate.Default, "max-api-header": c.MaxHeader, "api-header-timeout": c.HeaderTimeout,
 		"api-body-timeout": c.BodyTimeout, "api-write-timeout": c.WriteTimeout, "api-idle-timeout": c.IdleTimeout, "api-heartbeat": c.Heartbeat,
 		"max-open-requests": c.OpenRequests, "max-shared-requests": c.SharedRequests, "max-keys": c.Keys, "keep-answers": c.KeepAnswers, "max-shared-request-bytes": c.KeepBytes, "max-events": c.EventsPerRequest,
 		"api-database-connections": c.Connections, "answer-poll": daemon.RowPoll,
@@ -38,6 +39,7 @@ var boundTests = map[string][]string{
 	"request-timeout":          {"TestRequestWithoutDeadlineGetsTheDefault"},
 	"max-request-timeout":      {"FuzzRequest"},
 	"max-api-connections":      {"TestIdleConnectionsMakeRoom", "TestIdleCallersAndBadTokensUseBoundedMemory"},
+	"max-connection-rate":      {"TestUserThatConnectsTooFastIsRejected"},
 	"max-api-header":           {"TestMalformedHTTPDoesNotAffectOtherCallers"},
 	"api-header-timeout":       {"TestSlowHTTPEndsAndDoesNotAffectOtherCallers"},
 	"api-body-timeout":         {"TestSlowHTTPEndsAndDoesNotAffectOtherCallers"},

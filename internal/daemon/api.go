@@ -160,16 +160,17 @@ func (d *Daemon) serveAPI(ctx context.Context) {
 	for _, l := range d.api.listeners {
 		handler := d.withBundle(d.api.handler)
 		serve := d.api.handler.Serve
+		incoming := l.Listener
 		switch {
 		case l.tokens:
 			handler = d.api.handler.Guarded(d.api.tokens.Load)
 		case l.Addr().Network() != "unix":
 			handler = d.api.handler.Local(handler)
 		default:
-			serve = d.api.handler.ServeUnix
+			serve, incoming = d.api.handler.ServeUnix, d.limited(l, d.rejectCaller)
 		}
 		d.background.Go(func() {
-			if err := serve(ctx, l.Listener, handler, zap.NewStdLog(d.log)); err != nil {
+			if err := serve(ctx, incoming, handler, zap.NewStdLog(d.log)); err != nil {
 				d.log.Error("API", zap.Stringer("address", l.Addr()), zap.Error(err))
 			}
 		})

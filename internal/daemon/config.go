@@ -32,22 +32,25 @@ type Config struct {
 	APISocket    string
 	SocketMode   os.FileMode
 	Allow        allow.List // which users may serve which types
-	Core         config.Config
-	Workers      workerproto.Limits
-	Keep         claim.Retention // how long final rows are kept
-	Lease        time.Duration   // how long a heartbeat is valid
-	Heartbeat    time.Duration   // between two heartbeats
-	Grace        time.Duration   // from the start of a stop until running jobs are released
-	AsyncClaims  bool
-	Memory       int                     // soft limit in bytes; 0 = none
-	Listen       bool                    // use NOTIFY
-	DecisionLog  int                     // entries of the decision log; 0 = off
-	Observe      actor.Observer          // called after each step; may be nil
-	Settings     []byte                  // for the debug bundle; secrets are masked
-	API          APIConfig               // the zero value means the defaults
-	Inherited    map[string]net.Listener // sockets that are already open, by address
-	Supervisor   Supervisor
-	Reload       <-chan os.Signal // each signal reloads the tokens
+	// ConnectionRate is how many connections a user may open per second on each of the
+	// two sockets. 0 = connrate.Default.
+	ConnectionRate int
+	Core           config.Config
+	Workers        workerproto.Limits
+	Keep           claim.Retention // how long final rows are kept
+	Lease          time.Duration   // how long a heartbeat is valid
+	Heartbeat      time.Duration   // between two heartbeats
+	Grace          time.Duration   // from the start of a stop until running jobs are released
+	AsyncClaims    bool
+	Memory         int                     // soft limit in bytes; 0 = none
+	Listen         bool                    // use NOTIFY
+	DecisionLog    int                     // entries of the decision log; 0 = off
+	Observe        actor.Observer          // called after each step; may be nil
+	Settings       []byte                  // for the debug bundle; secrets are masked
+	API            APIConfig               // the zero value means the defaults
+	Inherited      map[string]net.Listener // sockets that are already open, by address
+	Supervisor     Supervisor
+	Reload         <-chan os.Signal // each signal reloads the tokens
 }
 
 // NewSeed returns a random seed for tokens and jitter.

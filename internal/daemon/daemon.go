@@ -19,6 +19,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
@@ -53,14 +54,16 @@ type Daemon struct {
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
-	denials       *denialLog
+	denials       *limitedLog
+	tooFast       *limitedLog
 }
 
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
-		denials: newDenialLog(log),
+		denials: newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
+		tooFast: newLimitedLog(log, 1, "a user opens connections too fast; they are rejected"),
 		failed:  make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
 	}
 	defer func() {
@@ -68,6 +71,9 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 			d.abort()
 		}
 	}()
+	if d.cfg.ConnectionRate <= 0 {
+		d.cfg.ConnectionRate = connrate.Default
+	}
 	worker, err := d.listen(cfg.WorkerSocket)
 	if err != nil {
 		return nil, err
@@ -168,7 +174,7 @@ func (d *Daemon) serveWorkers(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endWorkers = cancel
 	d.serving.Go(func() {
-		if err := workerproto.Serve(ctx, l, d.cfg.Workers, d.workers, d.metrics.workers); err != nil {
+		if err := workerproto.Serve(ctx, d.limited(l, d.rejectWorker), d.cfg.Workers, d.workers, d.metrics.workers); err != nil {
 			d.fail(fmt.Errorf("worker socket: %w", err))
 		}
 	})

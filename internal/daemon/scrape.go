@@ -169,7 +169,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
 		"slots": core.Slots, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished,
-		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "frame_bytes": workers.MaxFrame,
+		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory,
 	} {
 		emit(limitsDesc, float64(n), limit)

@@ -28,11 +28,18 @@ type workers struct {
 	mu      sync.RWMutex
 	session map[dispatcherd.SessionID]*workerproto.Session
 	pending map[dispatcherd.SessionID]*pendingResume
+
+	connects, disconnects *limitedLog
 }
+
+// sessionLines is how many lines per second are logged about the beginnings of sessions,
+// and about their ends.
+const sessionLines = 10
 
 func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *workers {
 	return &workers{
 		loop: loop, log: log, grace: grace,
+		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
 		session: map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
 }
@@ -54,7 +61,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	}
 	ev.Slots = w.number(h.Slots)
 	w.loop.Register(ev)
-	w.log.Info("worker connected", zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
+	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
 	return nil
 }
@@ -88,16 +95,16 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 func (w *workers) Closed(s *workerproto.Session, cause error) {
 	id := s.Value.(dispatcherd.SessionID)
 	w.forget(id)
-	log := w.log.Info
+	level := zap.InfoLevel
 	var rule *workerproto.Error
 	stopping := errors.As(cause, &rule) && rule.Code == workerproto.ShuttingDown
 	if cause != nil && !stopping && !errors.Is(cause, io.EOF) {
-		log = w.log.Warn
+		level = zap.WarnLevel
 	}
 	if errors.Is(cause, io.EOF) {
 		cause = nil // the worker closed its connection, which is the normal end
 	}
-	log("worker disconnected", zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
+	w.disconnects.write(level, zap.Int64("session", int64(id)), zap.String("worker", s.Worker()), zap.Error(cause))
 }
 
 // find returns the session or nil.

@@ -8,22 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func TestDenialLogStatesHowManyLinesItSkipped(t *testing.T) {
+func TestLimitedLogStatesHowManyLinesItSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
-		log := newDenialLog(zap.New(core))
+		log := newLimitedLog(zap.New(core), 2, "connected")
 		for range 5 { // in one second
-			log.warn(workerproto.Peer{UID: 7}, "pdf")
+			log.write(zap.InfoLevel, zap.Int("uid", 7))
 		}
-		require.Equal(t, 1, lines.Len())
-		time.Sleep(2 * time.Second)
-		log.warn(workerproto.Peer{UID: 7}, "pdf")
 		require.Equal(t, 2, lines.Len())
+		time.Sleep(2 * time.Second)
+		log.write(zap.InfoLevel, zap.Int("uid", 7))
+		require.Equal(t, 3, lines.Len())
 		require.EqualValues(t, 0, lines.All()[0].ContextMap()["not_logged_since"])
-		require.EqualValues(t, 4, lines.All()[1].ContextMap()["not_logged_since"])
+		require.EqualValues(t, 3, lines.All()[2].ContextMap()["not_logged_since"])
 	})
 }

@@ -1,0 +1,44 @@
+package connrate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// count returns how many of n connections of a user are admitted at an instant.
+func count(l *limit, uid, n int, now time.Time) (admitted int) {
+	for range n {
+		if l.admit(uid, now) {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func TestUserMayOpenTwoSecondsOfConnectionsAtOnce(t *testing.T) {
+	l, now := newLimit(100), time.Now()
+	require.Equal(t, 200, count(l, 7, 1000, now))
+	require.Equal(t, 0, count(l, 7, 1, now.Add(5*time.Millisecond)))
+	require.Equal(t, 50, count(l, 7, 1000, now.Add(500*time.Millisecond)))
+	require.Equal(t, 200, count(l, 7, 1000, now.Add(time.Hour)), "the allowance does not grow further")
+}
+
+func TestUserThatConnectsTooFastDoesNotAffectOtherUsers(t *testing.T) {
+	l, now := newLimit(100), time.Now()
+	require.Equal(t, 200, count(l, 7, 1000, now))
+	require.Equal(t, 200, count(l, 8, 200, now))
+}
+
+func TestNumberOfCountedUsersIsBounded(t *testing.T) {
+	l, now := newLimit(100), time.Now()
+	for uid := range maxUsers {
+		require.True(t, l.admit(uid, now))
+	}
+	require.False(t, l.admit(maxUsers, now))
+	require.True(t, l.admit(0, now), "counted users may continue")
+	later := now.Add(20 * time.Millisecond)
+	require.True(t, l.admit(maxUsers, later), "users with their complete allowance are forgotten")
+	require.Len(t, l.paid, 1)
+}

@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// limitedLog logs one message, whose events a client can cause at will. It writes a
+// bounded number of lines per second and level. Each line states how many lines were not
+// written since the previous one.
+type limitedLog struct {
+	log     *zap.Logger
+	message string
+	skipped atomic.Int64
+}
+
+func newLimitedLog(log *zap.Logger, perSecond int, message string) *limitedLog {
+	l := &limitedLog{message: message}
+	count := zapcore.SamplerHook(func(_ zapcore.Entry, decision zapcore.SamplingDecision) {
+		if decision&zapcore.LogDropped != 0 {
+			l.skipped.Add(1)
+		}
+	})
+	l.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, perSecond, 0, count)
+	}))
+	return l
+}
+
+func (l *limitedLog) write(level zapcore.Level, fields ...zap.Field) {
+	if line := l.log.Check(level, l.message); line != nil {
+		line.Write(append(fields, zap.Int64("not_logged_since", l.skipped.Swap(0)))...)
+	}
+}

@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/connrate"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// permit returns why the user of a worker may not serve a type, or "".
+func (d *Daemon) permit(p workerproto.Peer, typ string) string {
+	objection := d.cfg.Allow.Objection(p, typ)
+	if objection != "" {
+		d.metrics.workers.denied.Inc()
+		d.denials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", typ))
+	}
+	return objection
+}
+
+// limited wraps a Unix socket in the limit of connections per second and user.
+func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
+	return connrate.Listen(l, d.cfg.ConnectionRate, func(conn net.Conn, p workerproto.Peer) {
+		d.tooFast.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("pid", p.PID), zap.Stringer("socket", l.Addr()))
+		reject(conn, p)
+	})
+}
+
+// connectsTooFast is the text for a process whose connection is rejected.
+func (d *Daemon) connectsTooFast(p workerproto.Peer) string {
+	return fmt.Sprintf("uid %d opens more than %d connections per second: keep connections open, or try again later", p.UID, d.cfg.ConnectionRate)
+}
+
+// rejectWorker answers a connection on the worker socket with an error and closes it.
+func (d *Daemon) rejectWorker(conn net.Conn, p workerproto.Peer) {
+	complaint := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", d.connectsTooFast(p))
+	d.metrics.workers.Complained(complaint.Code)
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write(workerproto.Append(nil, complaint)) // does not block: it fits into the buffer of a fresh socket
+	_ = conn.Close()
+}
+
+// rejectCaller answers a connection on the API socket with an error and closes it.
+func (d *Daemon) rejectCaller(conn net.Conn, p workerproto.Peer) {
+	d.api.handler.Reject(conn, d.connectsTooFast(p))
+}
