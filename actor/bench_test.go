@@ -173,7 +173,7 @@ func (m *saturatedCore) answer(s statement) {
 		res := &m.claimed.Result
 		m.claimed.Request, res.Won = s.claim, res.Won[:0]
 		for _, id := range s.claim.IDs {
-			res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+			res.Won = append(res.Won, m.core.wonAsPlaced(id))
 		}
 		m.feed(&m.claimed)
 	case s.finish != nil:

@@ -77,8 +77,12 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 		r = &contract.ClaimRequest{}
 	}
 	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
+	r.Lane = contract.Lane{Type: c.index.Name(jobs[0].typ), Priority: jobs[0].priority}
 	for _, j := range jobs {
 		c.move(j, jobstate.OnClaim)
+		if j.typ != jobs[0].typ || j.priority != jobs[0].priority {
+			r.Lane = contract.Lane{}
+		}
 		r.IDs = append(r.IDs, j.id)
 		cl.types = append(cl.types, j.typ)
 	}
@@ -143,6 +147,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		if !ev.Result.OldEpoch {
 			c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		}
+		c.setAside(ev.Result.Unclaimable)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.Get(id); j.claimInFlight() {
 				c.giveUp(j)
@@ -153,8 +158,10 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		for i := range ev.Result.Won {
 			c.won(&ev.Result.Won[i])
 		}
+		c.load(ev.Result.Loading)
+		c.setAside(ev.Result.Unclaimable)
 		for _, id := range ev.Request.IDs {
-			if j := c.jobs.Get(id); j.claimInFlight() {
+			if j := c.jobs.Get(id); j.claimInFlight() && !j.row.loading {
 				c.notWon(j)
 			}
 		}
@@ -192,12 +199,26 @@ func (c *Core) won(w *contract.Won) {
 	}
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
-	j.timeout, j.payload, j.row.unfit = c.limit(j, w.Timeout), w.Payload, w.Unfit
-	if c.draining || j.stop == cancelled || w.Unfit != "" {
+	j.timeout, j.payload, j.row.unfit, j.row.slow = c.limit(j, w.Timeout), w.Payload, w.Unfit, w.Slow
+	c.notAside(j.id)
+	if j.row.returned = c.hasMoved(j, w); j.row.returned {
+		c.stats.Moved++
+	}
+	if c.isUnwanted(j) || j.row.returned || w.Unfit != "" {
 		c.move(j, jobstate.OnUnwanted)
 		return
 	}
 	c.move(j, jobstate.OnWin)
+}
+
+// isUnwanted reports whether a row that is won must not run here.
+func (c *Core) isUnwanted(j *job) bool { return c.draining || j.stop == cancelled }
+
+// hasMoved reports whether an operator has changed the type or the priority of a row
+// since it was fetched. Its score was computed for another lane, and its slot may not
+// support the type.
+func (c *Core) hasMoved(j *job, w *contract.Won) bool {
+	return w.Type != c.index.Name(j.typ) || w.Priority != j.priority
 }
 
 // notWon ends the reservation of a row that the claim did not win. Usually another

@@ -66,7 +66,7 @@ func claimsOf(fx []effect.Effect) (sent []*contract.ClaimRequest) {
 func (s *sender) won(r *contract.ClaimRequest) []effect.Effect {
 	result := contract.ClaimResult{}
 	for _, id := range r.IDs {
-		result.Won = append(result.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+		result.Won = append(result.Won, s.core.wonAsPlaced(id))
 	}
 	return s.step(event.Claimed{Request: r, Result: result})
 }

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -83,7 +85,7 @@ func (w *world) command(line string, body []string) string {
 }
 
 // Deferred commands leave the statements that they cause to the next command.
-var deferred = []string{"insert", "notify", "clock", "hold", "show", "read"}
+var deferred = []string{"insert", "spoil", "move", "why", "notify", "clock", "hold", "show", "read"}
 
 // commands are the commands of the scenario files. Each command executes the
 // statements that it causes. The command hold keeps statements of one name in
@@ -109,8 +111,17 @@ func init() {
 		"lose":     (*world).cmdLose,
 		"read":     (*world).cmdRead,
 		"steal":    (*world).cmdSteal,
-		"lock":     func(w *world, ws words, _ []string) { w.locks[ws.bare[0]] = w.table.Lock(w.jobs[ws.bare[0]]) },
-		"unlock":   func(w *world, ws words, _ []string) { w.locks[ws.bare[0]].Abort() },
+		"spoil":    (*world).cmdSpoil,
+		"move": func(w *world, ws words, _ []string) {
+			w.table.moved[w.jobs[ws.bare[0]]] = true
+			w.table.Change(w.jobs[ws.bare[0]], ws.args["type"], dispatcherd.Priority(ws.int("prio", 0)))
+		},
+		"why": func(w *world, ws words, _ []string) {
+			x := w.at.core.Explain(Inquiry{ID: w.jobs[ws.bare[0]], Type: "pdf"})
+			w.printf("%v %s", x.Reasons, x.SetAside)
+		},
+		"lock":   func(w *world, ws words, _ []string) { w.locks[ws.bare[0]] = w.table.Lock(w.jobs[ws.bare[0]]) },
+		"unlock": func(w *world, ws words, _ []string) { w.locks[ws.bare[0]].Abort() },
 		"done": func(w *world, ws words, _ []string) {
 			w.result(ws, event.Result{OK: true, Value: []byte(ws.args["result"])})
 		},
@@ -148,7 +159,7 @@ func must[T any](v T, err error) T {
 
 // effectName checks the name of a statement.
 func effectName(name string) string {
-	if !slices.Contains([]string{"fetch", "backfill", "claim", "resolve", "adopt", "finish", "set-gate"}, name) {
+	if !slices.Contains([]string{"fetch", "backfill", "claim", "resolve", "load", "adopt", "finish", "set-gate"}, name) {
 		panic("unknown statement " + name)
 	}
 	return name
@@ -422,6 +433,20 @@ func (w *world) cmdSlots(words, []string) {
 	}
 	if c.index.Len() == 0 {
 		w.printf("none")
+	}
+}
+
+// cmdSpoil makes a payload large or unreadable, or makes Postgres refuse to claim a row.
+func (w *world) cmdSpoil(ws words, _ []string) {
+	r := w.table.Row(w.jobs[ws.bare[0]])
+	r.Payload, r.Unreadable, r.Unclaimable = []byte("{}"), nil, nil
+	switch ws.bare[1] {
+	case "large":
+		r.Payload = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", claim.SmallPayload))
+	case "unreadable":
+		r.Unreadable = errors.New("missing chunk")
+	case "unclaimable":
+		r.Unclaimable = errors.New("refused by a trigger")
 	}
 }
 

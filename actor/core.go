@@ -77,6 +77,8 @@ type Stats struct {
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
 	Violations                               uint64 // impossible transitions of jobs
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
+	SetAside                                 uint64 // rows set aside because Postgres refused to claim them
+	Moved                                    uint64 // rows released because an operator had changed their type or priority
 }
 
 // New returns a Core without slots and jobs. It panics on a configuration that
@@ -176,10 +178,12 @@ type rowData struct {
 	batch       uint32       // the fetched batch that it was taken from
 	nonLocal    bool         // it was taken from a non-local lane
 	rescan      bool         // the row was read as pending with another key, so the lane is read again when the job is forgotten
-	returned    bool         // the worker returned the job, so the job is not placed again at once
+	returned    bool         // the row goes back to the table and is found by the next scan: the worker returned the job, or an operator changed its lane
+	loading     bool         // the row is claimed; its payload is not read yet
 	failures    int32
 	maxAttempts int32          // number of failures after which the job fails permanently
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
+	slow        bool           // with unfit: another attempt may succeed
 	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
 }
 
@@ -331,9 +335,11 @@ type claimQueue struct {
 	next       []*job
 	inFlight   []claimInFlight
 	unresolved []*contract.ClaimRequest // claims to be resolved when the breaker closes
+	loading    []*job                   // claimed, payload not read yet
 	unassigned []*job                   // claimed but unassigned
-	unplaced   bool                     // next contains jobs that were preempted
-	full       bool                     // a full claim was sent in the last step, so there may be rows and slots for another one
+	aside      asideRows
+	unplaced   bool // next contains jobs that were preempted
+	full       bool // a full claim was sent in the last step, so there may be rows and slots for another one
 	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job

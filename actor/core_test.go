@@ -5,7 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestNewPanicsOnInvalidConfig(t *testing.T) {
@@ -14,4 +16,10 @@ func TestNewPanicsOnInvalidConfig(t *testing.T) {
 		cfg.Limits.Slots = 0
 		New(cfg)
 	})
+}
+
+// wonAsPlaced is the row of a job whose claim is in flight, as it was placed.
+func (c *Core) wonAsPlaced(id dispatcherd.JobID) contract.Won {
+	j := c.jobs.Get(id)
+	return contract.Won{ID: id, Type: c.index.Name(j.typ), Priority: j.priority, Attempt: 1, MaxAttempts: 3}
 }

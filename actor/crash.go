@@ -101,5 +101,18 @@ func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	return n
 }
 
+// payloadTooSlow counts the payload that Postgres did not return within the statement
+// timeout as a crash, because a later attempt may succeed. After Limits.Crashes such
+// attempts the job is quarantined.
+func (c *Core) payloadTooSlow(j *job) {
+	c.stats.Crashed++
+	if c.isSuspect(j) {
+		c.stats.Quarantine++
+		c.recordEnd(j, contract.Finish{Outcome: contract.Quarantined, Error: "quarantined: " + j.row.unfit})
+		return
+	}
+	c.recordEnd(j, contract.Finish{Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng), Error: j.row.unfit})
+}
+
 // isSuspect reports whether one more crash quarantines a job.
 func (c *Core) isSuspect(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }

@@ -24,6 +24,7 @@ const (
 	ReasonScheduled     Reason = "Scheduled"     // the run_at of the job is in the future
 	ReasonBackoff       Reason = "Backoff"       // the job failed, and its next attempt is in the future
 	ReasonDraining      Reason = "Draining"      // this dispatcher is about to stop
+	ReasonSetAside      Reason = "SetAside"      // Postgres refused to claim the row, which is claimed again after a pause
 	ReasonFenced        Reason = "Fenced"        // the lease is not renewed, so this dispatcher claims no row
 	ReasonCircuitOpen   Reason = "CircuitOpen"   // Postgres does not answer
 	ReasonUnrecorded    Reason = "Unrecorded"    // too many ended attempts wait to be recorded

@@ -126,7 +126,7 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.Equal(t, []string{"pdf"}, claim.Types)
 	require.NotZero(t, claim.Token)
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
-		{ID: 1, Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
+		{ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
 	}}}, nil)
 	send := one[*effect.Send](t, fx)
 	require.Equal(t, 30*time.Second, send.Timeout)
@@ -150,7 +150,7 @@ func TestRowWithAnUnfitPayloadFails(t *testing.T) {
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
-		{ID: 1, Attempt: 3, MaxAttempts: 4, Unfit: "too deep"},
+		{ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Unfit: "too deep"},
 	}}}, nil)
 	require.Equal(t, []contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}}, one[*effect.Finish](t, fx).Request.Items)
 	require.Empty(t, only[*effect.Send](fx))
@@ -167,7 +167,7 @@ func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
-		{ID: 1, Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
+		{ID: 1, Type: "pdf", Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
 	}}}, nil)
 	one[*effect.Send](t, fx)
 	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one[*effect.Finish](t, fx).Request.Items)

@@ -53,6 +53,8 @@ type Explanation struct {
 	// no longer waits.
 	Window, Closes time.Duration
 	Bounded        bool
+
+	SetAside string // with ReasonSetAside: why Postgres refused to claim the row
 }
 
 // Rival is a waiting job that ranks before the explained one.
@@ -112,6 +114,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
+	x.SetAside, _ = c.isAside(q.ID)
 	unknown, claimable := c.explainRank(&x, &a)
 	x.Reasons = c.reasons(&x, &a, q, unknown, c.claimFull(&a, claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
@@ -135,7 +138,7 @@ func reasonInHand(j *job) Reason {
 // even if slots are free.
 func (r Reason) holdsOff() bool {
 	switch r {
-	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
+	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonSetAside, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
 		return true
 	}
 	return false
@@ -363,6 +366,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
+	add(ReasonSetAside, x.SetAside != "")
 	add(ReasonFenced, queued && c.disowned)
 	add(ReasonCircuitOpen, queued && c.claims.breaker.Open(c.now))
 	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)

@@ -239,6 +239,8 @@ func (c *Core) releaseRow(j *job) {
 	case j.stop == cancelled:
 		c.stats.Cancelled++
 		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled})
+	case j.row.slow:
+		c.payloadTooSlow(j)
 	case j.row.unfit != "":
 		c.stats.Failed++
 		c.recordEnd(j, contract.Finish{Outcome: contract.FailedFinal, Error: j.row.unfit})

@@ -97,6 +97,8 @@ type Gauges struct {
 	InHand         int // jobs in hand: reserved, running or ending, and waiting requests
 	Unrecorded     int // ended attempts that are not recorded in Postgres
 	ClaimsUnderWay int
+	Loading        int  // claimed rows whose payload is not read yet
+	Aside          int  // rows that Postgres refused to claim, and that are remembered
 	CircuitOpen    bool // Postgres does not answer some kind of statement
 }
 
@@ -105,7 +107,7 @@ func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded,
-		ClaimsUnderWay: len(c.claims.inFlight), CircuitOpen: c.failing(),
+		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: len(c.claims.aside), CircuitOpen: c.failing(),
 	}
 }
 

@@ -86,7 +86,7 @@ func stateReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
 
 func stateBusy(c *Core, f *contract.FetchRequest) {
 	r := stateReserved(c, f)
-	c.Step(1001, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
+	c.Step(1001, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
 }
 
 // shellEvents are the events that a shell may send at any moment. Answers to
@@ -154,7 +154,7 @@ func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	c := New(config.Default())
 	r := stateReserved(c, stateFree(c))
 	c.Step(1002, event.CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
-	fx := c.Step(1003, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{{ID: 1, Attempt: 1, MaxAttempts: 3}}}}, nil)
+	fx := c.Step(1003, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
 	require.Equal(t, contract.Cancelled, one[*effect.Finish](t, fx).Request.Items[0].Outcome)
 }
 

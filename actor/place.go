@@ -194,6 +194,9 @@ func (c *Core) placeCandidate(h head) {
 		c.backlog.Rescan(lane)
 		return
 	}
+	if _, aside := c.isAside(key.ID); aside {
+		return
+	}
 	j := c.newJob()
 	j.id, j.typ, j.priority, j.mode = key.ID, h.typ, h.priority, dispatcherd.Queued
 	j.row = rowData{key: key, batch: batch, nonLocal: h.nonLocal}

@@ -60,6 +60,9 @@ func (c *Core) preemptable(h *head, sent bool) *job {
 		}
 		j = c.latestBelow(h, c.claims.inFlight[i].jobs, j)
 	}
+	if sent {
+		j = c.latestBelow(h, c.claims.loading, j)
+	}
 	return j
 }
 

@@ -80,7 +80,7 @@ func (w *randomWalk) adopt(e *effect.Adopt, v contract.Verdict) {
 		for _, id := range w.taken[e.Request.Token] {
 			lane := w.lanes[id]
 			res.Jobs = append(res.Jobs, contract.Adopted{
-				Won: contract.Won{ID: id, Attempt: 1, MaxAttempts: 3}, Type: lane.typ, Priority: lane.priority, RunAt: int64(w.now) * 1000,
+				Won: contract.Won{ID: id, Type: lane.typ, Priority: lane.priority, Attempt: 1, MaxAttempts: 3}, RunAt: int64(w.now) * 1000,
 			})
 		}
 		slices.SortFunc(res.Jobs, func(a, b contract.Adopted) int { return int(a.ID - b.ID) })

@@ -359,7 +359,8 @@ func (w *randomWalk) won(req *contract.ClaimRequest, v contract.Verdict) {
 	res := contract.ClaimResult{Verdict: v}
 	if v == contract.OK {
 		for _, id := range w.taken[req.Token] {
-			res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+			lane := w.lanes[id]
+			res.Won = append(res.Won, contract.Won{ID: id, Type: lane.typ, Priority: lane.priority, Attempt: 1, MaxAttempts: 3})
 		}
 		delete(w.taken, req.Token)
 	}

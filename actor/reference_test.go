@@ -338,7 +338,7 @@ func (h *history) syncReference() {
 // answerBadly answers a claim or adoption with a random verdict, or resolves a
 // claim. It resets calm if it answered one.
 func (h *history) answerBadly(calm *int) bool {
-	if h.disturbClaim() || h.answerOne(is[*effect.Resolve]) || h.disturbAdopt() {
+	if h.disturbClaim() || h.answerOne(is[*effect.Resolve]) || h.answerOne(is[*effect.Load]) || h.disturbAdopt() {
 		*calm = 0
 		return true
 	}
@@ -398,7 +398,7 @@ func (h *history) feed(ev event.Event) {
 			h.placed = append(h.placed, placement{e.Job, e.Slot})
 		case *effect.Resume:
 			h.resumed(e)
-		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Adopt, *effect.Finish, *effect.SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Load, *effect.Adopt, *effect.Finish, *effect.SetGate:
 			h.queue = append(h.queue, e)
 		}
 	}
@@ -421,6 +421,8 @@ func (h *history) answerOne(is func(effect.Effect) bool) bool {
 		h.feed(event.Claimed{Request: e.Request, Result: h.table.claim(h.me, e.Request)})
 	case *effect.Resolve:
 		h.feed(event.Claimed{Request: e.Request, Result: h.table.resolve(h.me, e.Request)})
+	case *effect.Load:
+		h.feed(event.Loaded{Result: h.table.load(h.me, e.Request)})
 	case *effect.Finish:
 		h.feed(event.Finished{Request: e.Request, Result: h.table.finish(h.me, e.Request)})
 	case *effect.Adopt:

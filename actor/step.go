@@ -48,6 +48,8 @@ func (c *Core) apply(ev event.Event) {
 		c.handleFetched(ev)
 	case *event.Fetched:
 		c.handleFetched(*ev)
+	case event.Loaded:
+		c.handleLoaded(ev)
 	case event.Finished:
 		c.handleFinished(ev)
 	case *event.Finished:

@@ -13,11 +13,14 @@ import (
 type table struct {
 	*claimfake.Table
 
-	now     int64               // database clock, microseconds
-	clients []*claimfake.Client // of the dispatchers, by id - 1
+	now     int64                      // database clock, microseconds
+	moved   map[dispatcherd.JobID]bool // an operator changed type or priority
+	clients []*claimfake.Client        // of the dispatchers, by id - 1
 }
 
-func newTable() *table { return &table{Table: claimfake.NewTable(nil), now: 1_000_000_000_000} }
+func newTable() *table {
+	return &table{Table: claimfake.NewTable(nil), now: 1_000_000_000_000, moved: map[dispatcherd.JobID]bool{}}
+}
 
 // client returns the client of a dispatcher, whose lease never ends.
 func (t *table) client(dispatcher int) *claimfake.Client {
@@ -50,7 +53,7 @@ func (t *table) fetch(req *contract.FetchRequest) contract.FetchResult {
 // claim executes a claim. It panics if the request does not name the type of a row.
 func (t *table) claim(dispatcher int, req *contract.ClaimRequest) contract.ClaimResult {
 	for _, id := range req.IDs {
-		if r := t.Row(id); r != nil && !slices.Contains(req.Types, r.Type) {
+		if r := t.Row(id); r != nil && !t.moved[id] && !slices.Contains(req.Types, r.Type) {
 			panic("a claim does not name the type of a row")
 		}
 	}
@@ -61,6 +64,11 @@ func (t *table) claim(dispatcher int, req *contract.ClaimRequest) contract.Claim
 func (t *table) resolve(dispatcher int, req *contract.ClaimRequest) contract.ClaimResult {
 	c := t.client(dispatcher)
 	return t.do(c, c.Resolve(req)).Claimed
+}
+
+func (t *table) load(dispatcher int, req *contract.LoadRequest) contract.LoadResult {
+	c := t.client(dispatcher)
+	return t.do(c, c.LoadPayloads(req)).Loaded
 }
 
 func (t *table) adopt(dispatcher int, req *contract.AdoptRequest) contract.AdoptResult {

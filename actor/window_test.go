@@ -97,7 +97,7 @@ func (o *overload) feed(ev event.Event) {
 		case *effect.Claim:
 			res := contract.ClaimResult{}
 			for _, id := range e.Request.IDs {
-				res.Won = append(res.Won, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3})
+				res.Won = append(res.Won, o.core.wonAsPlaced(id))
 			}
 			o.rows = nil
 			o.feed(event.Claimed{Request: e.Request, Result: res})

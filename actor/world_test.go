@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -88,7 +89,7 @@ func (w *world) step(ev event.Event) {
 	d := w.at
 	for _, e := range kept(d.core.Step(w.now, ev, nil)) {
 		switch e := e.(type) {
-		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Adopt, *effect.Finish, *effect.SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Load, *effect.Adopt, *effect.Finish, *effect.SetGate:
 			d.pending = append(d.pending, e)
 		default:
 			w.printEffect(e)
@@ -143,6 +144,14 @@ func (w *world) answer(i int, v contract.Verdict) {
 		}
 		w.printClaim("resolve", e.Request, res)
 		w.step(event.Claimed{Request: e.Request, Result: res})
+	case *effect.Load:
+		if v != contract.OK {
+			d.pending = append(d.pending, e)
+			return
+		}
+		res := w.table.load(d.id, e.Request)
+		w.printLoad(res)
+		w.step(event.Loaded{Result: res})
 	case *effect.Adopt:
 		res := contract.AdoptResult{Verdict: v}
 		if v == contract.OK {
@@ -279,11 +288,24 @@ func (w *world) printClaim(statement string, req *contract.ClaimRequest, res con
 		result := res.Verdict.String()
 		if res.Verdict == contract.OK {
 			result = "lost"
-			if slices.ContainsFunc(res.Won, func(won contract.Won) bool { return won.ID == id }) {
+			is := func(won contract.Won) bool { return won.ID == id }
+			switch {
+			case slices.ContainsFunc(res.Won, is):
 				result = "won"
+			case slices.ContainsFunc(res.Loading, is):
+				result = "won without payload"
 			}
 		}
 		w.printf("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.terms)
+	}
+}
+
+func (w *world) printLoad(res contract.LoadResult) {
+	for _, won := range res.Won {
+		w.printf("load %s: %s", w.name(won.ID), cmp.Or(won.Unfit, "loaded"))
+	}
+	for _, id := range res.Lost {
+		w.printf("load %s: lost", w.name(id))
 	}
 }
 

@@ -13,8 +13,9 @@ type Why struct {
 	Mode     string               `json:"mode"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"`          // all reasons why the job does not start, or where it is; empty: it starts next
-	RunAt    *time.Time           `json:"run_at,omitempty"` // when the job becomes due; absent if it is due
+	Reasons  []string             `json:"reasons"`             // all reasons why the job does not start, or where it is; empty: it starts next
+	SetAside string               `json:"set_aside,omitempty"` // with reason SetAside: why Postgres refused to claim the job
+	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
 	Age      float64              `json:"age_seconds"`
 	Score    *Score               `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 

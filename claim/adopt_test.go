@@ -55,8 +55,8 @@ func TestAdoptedJobKeepsItsAttemptAndItsFormerOwnerIsStale(t *testing.T) {
 		require.GreaterOrEqual(t, a.Ran, time.Duration(0))
 		a.Ran = 0
 		require.Equal(t, contract.Adopted{
-			Won:  contract.Won{ID: id, Attempt: 1, MaxAttempts: 4, Timeout: time.Minute},
-			Type: "pdf", Priority: 3, RunAt: w.get(t, id).RunAt,
+			Won:   contract.Won{ID: id, Type: "pdf", Priority: 3, Attempt: 1, MaxAttempts: 4, Timeout: time.Minute},
+			RunAt: w.get(t, id).RunAt,
 		}, a)
 		done := contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded, Result: []byte("1")}
 		require.Equal(t, []dispatcherd.JobID{id}, finish(t, owner, done))

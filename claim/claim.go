@@ -25,34 +25,107 @@ const (
 // jobs to workers and join again.
 var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
 
-// Claim takes rows in one statement. A dispatcher without a lease takes nothing. The
-// verdict is then Refused, and the observer sees ErrLeaseLost. A claim with an old
-// epoch takes nothing either. This is not a failure: the observer sees no error.
+// SmallPayload is the size in the table, in bytes, up to which a claim reads a payload.
+// For a compressed payload it is an eighth.
+const SmallPayload = 8 << 10
+
+// slowClaims is how many claims read no payload after a claim that reached the
+// statement timeout.
+const slowClaims = 100
+
+// Claim takes rows, in one statement unless Postgres cannot process one of them. A
+// dispatcher without a lease takes nothing. The verdict is then Refused, and the
+// observer sees ErrLeaseLost. A claim with an old epoch takes nothing either. This is
+// not a failure: the observer sees no error.
 func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) (res contract.ClaimResult) {
 	token := Fold(req.Token)
 	s.ask(token)
 	defer func() { s.answered(token, res.Verdict) }()
-	var won []contract.Won
-	var old bool
-	err := s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		me, epoch := s.me.Load(), s.epoch.Load()
-		var err error
-		won, err = s.sendClaim(ctx, conn, req.IDs, encodeClaim(&req, token, me, epoch, s.config.Identity.Incarnation))
-		if err == nil && len(won) == 0 {
-			old, err = s.oldEpoch(ctx, conn, me, epoch)
-		}
-		return len(won), err
-	})
+	size := int32(SmallPayload)
+	if s.slow.Load() > 0 {
+		s.slow.Add(-1)
+		size = 0
+	}
+	rows, err := s.claimOnce(ctx, &req, size, s.sendClaim)
+	if byItem(err) {
+		return s.claimInParts(ctx, &req, err)
+	}
+	return s.claimed(&req, rows, err)
+}
+
+// claimed returns the result of a claim or Resolve and records its rows.
+func (s *Store) claimed(req *contract.ClaimRequest, rows taken, err error) contract.ClaimResult {
 	switch {
 	case err != nil:
 		return contract.ClaimResult{Verdict: verdictOf(err)}
-	case old:
+	case rows.oldEpoch:
 		return contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records.Add(token, won)
-	return contract.ClaimResult{Verdict: contract.OK, Won: won}
+	s.records.Add(Fold(req.Token), rows.won, rows.loading)
+	return contract.ClaimResult{Verdict: contract.OK, Won: rows.won, Loading: rows.loading}
+}
+
+// sendsClaim sends a claim of ids. The parameters are those of claimContendedSQL.
+type sendsClaim func(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error)
+
+// claimOnce executes one claim statement. It reads payloads up to size.
+func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size int32, send sendsClaim) (rows taken, err error) {
+	err = s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		me, epoch := s.me.Load(), s.epoch.Load()
+		var err error
+		rows, err = send(ctx, conn, req, encodeClaim(req, me, size, epoch, s.config.Identity.Incarnation))
+		if err == nil && rows.len() == 0 {
+			rows.oldEpoch, err = s.oldEpoch(ctx, conn, me, epoch)
+		}
+		return rows.len(), err
+	})
+	return rows, err
+}
+
+// claimInParts repeats a claim that failed because of one of its rows. It first asks
+// for no payload, because a payload is the most likely cause. Then it halves the
+// request. All parts have the same token, so that a Resolve finds what any of them
+// took. Rows that were not tried count as lost.
+func (s *Store) claimInParts(ctx context.Context, req *contract.ClaimRequest, cause error) contract.ClaimResult {
+	if serverError(cause).Code == timedOut {
+		s.slow.Store(slowClaims)
+	}
+	return s.inParts(req, func(part *contract.ClaimRequest) (taken, error) {
+		return s.claimOnce(ctx, part, 0, s.sendContended)
+	})
+}
+
+// inParts sends a claim or Resolve and halves it as often as necessary. If no part was
+// executed, the claim is refused.
+func (s *Store) inParts(req *contract.ClaimRequest, send func(part *contract.ClaimRequest) (taken, error)) contract.ClaimResult {
+	places := make([]int, len(req.IDs))
+	for i := range places {
+		places[i] = i
+	}
+	var all taken
+	var last error
+	r, err := isolate(places, func(part []int) error {
+		from, to := part[0], part[len(part)-1]+1
+		var rows taken
+		rows, last = send(&contract.ClaimRequest{Token: req.Token, IDs: req.IDs[from:to], Sessions: req.Sessions[from:to], Lane: req.Lane, Types: req.Types})
+		if last == nil {
+			all.won, all.loading = append(all.won, rows.won...), append(all.loading, rows.loading...)
+		}
+		return last
+	})
+	switch {
+	case r.succeeded && verdictOf(err) != contract.Unknown:
+		err = nil // it is certain which rows were taken
+	case err == nil:
+		err = last
+	}
+	res := s.claimed(req, all, err)
+	for _, f := range r.refused {
+		res.Unclaimable = append(res.Unclaimable, contract.Unclaimable{ID: req.IDs[f.item], Reason: f.err.Error()})
+	}
+	return res
 }
 
 // contended reports whether a claim lost more than one row in twenty. Row locks are
@@ -64,24 +137,30 @@ func contended(asked, won int) bool { return 20*(asked-won) > asked }
 // a locked row, sendClaim sends claimContendedSQL next. Claims in flight decrease the
 // counter of claims with row locks at the same time, so the counter may become
 // negative.
-func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, ids []dispatcherd.JobID, params [][]byte) (won []contract.Won, err error) {
-	if s.contention.Load() <= 0 {
-		won, err = readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(ids)...)...), len(ids))
-		if e := serverError(err); e == nil || e.Code != lockNotGranted {
-			if err == nil && contended(len(ids), len(won)) {
-				s.contention.Store(contentionLasts)
-			}
-			return won, err
-		}
+func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error) {
+	if s.contention.Load() > 0 {
+		return s.sendContended(ctx, conn, req, params)
+	}
+	rows, err := readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(req.IDs)...)...), req)
+	if e := serverError(err); e != nil && e.Code == lockNotGranted {
+		s.contention.Store(contentionLasts)
+		return s.sendContended(ctx, conn, req, params)
+	}
+	if err == nil && contended(len(req.IDs), rows.len()) {
 		s.contention.Store(contentionLasts)
 	}
-	won, err = readWon(execute(ctx, conn, "claim-contended", params...), len(ids))
-	if err == nil && contended(len(ids), len(won)) {
+	return rows, err
+}
+
+// sendContended sends the statement that skips locked rows.
+func (s *Store) sendContended(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error) {
+	rows, err := readWon(execute(ctx, conn, "claim-contended", params...), req)
+	if err == nil && contended(len(req.IDs), rows.len()) {
 		s.contention.Store(contentionLasts)
 	} else if s.contention.Load() > 0 {
 		s.contention.Add(-1)
 	}
-	return won, err
+	return rows, err
 }
 
 // oldEpoch reports whether a claim named an old epoch: the Resolve of another claim
@@ -115,48 +194,74 @@ func (s *Store) ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch i
 	return epoch, nil
 }
 
-// encodeClaim returns the parameters of claimContendedSQL. They are also the first
-// six parameters of claimSQL. The first three are the parameters of resolveSQL.
-func encodeClaim(req *contract.ClaimRequest, token int64, me, epoch int32, incarnation Incarnation) [][]byte {
-	return [][]byte{int8s(req.IDs, integer), int8b(token), int4(me), int4(epoch), int8s(req.Sessions, integer), incarnation[:]}
+// encodeClaim returns the parameters of claimContendedSQL. They are also the first nine
+// parameters of claimSQL. The first six are the parameters of resolveSQL.
+func encodeClaim(req *contract.ClaimRequest, me, size, epoch int32, incarnation Incarnation) [][]byte {
+	return [][]byte{
+		int8s(req.IDs, integer), int8b(Fold(req.Token)), int4(me), int4(size),
+		[]byte(req.Lane.Type), {0, byte(req.Lane.Priority)}, int4(epoch), int8s(req.Sessions, integer), incarnation[:],
+	}
 }
 
-// readWon reads rows of id, attempt, max_attempts, failures, crashes, timeout_ms and
-// payload. It checks the payloads here and not in the loop, because a check takes
-// time in proportion to the payload.
-func readWon(rows *pgconn.ResultReader, most int) ([]contract.Won, error) {
-	won := make([]contract.Won, 0, most)
+// taken are the rows that a claim took.
+type taken struct {
+	won      []contract.Won
+	loading  []contract.Won // their payloads are not read yet
+	oldEpoch bool           // the claim named an old epoch and took nothing
+}
+
+func (t *taken) len() int { return len(t.won) + len(t.loading) }
+
+// answerSize bounds the payloads that one claim keeps in memory. The statement bounds
+// their size in the table, but a number may be a hundred times longer as text.
+const answerSize = 64 << 20
+
+// readWon reads rows of wonColumns and payload. It checks the payloads here and not in
+// the loop, because a check takes time in proportion to the payload.
+func readWon(rows *pgconn.ResultReader, req *contract.ClaimRequest) (t taken, err error) {
+	t.won = make([]contract.Won, 0, len(req.IDs))
 	var chunk []byte
 	var bad error
+	size := 0
 	for rows.NextRow() {
 		v := rows.Values()
-		w, err := wonOf(v)
+		w, err := wonOf(v, req)
 		if err != nil {
 			bad = err
 			continue
 		}
-		payload := v[6][1:] // jsonb: a version byte, then text
-		if err := jsontext.CheckStored(payload); err != nil {
-			w.Unfit = "the payload cannot be sent to a worker: " + err.Error()
-		} else {
+		payload := v[len(v)-1]
+		if size += len(payload); payload == nil || size > answerSize {
+			t.loading = append(t.loading, w)
+			continue
+		}
+		if payload, w.Unfit = sendable(payload[1:]); w.Unfit == "" { // jsonb: a version byte, then text
 			w.Payload, chunk = carve(chunk, payload)
 		}
-		won = append(won, w)
+		t.won = append(t.won, w)
 	}
 	if _, err := rows.Close(); err != nil {
-		return won, err
+		return t, err
 	}
-	return won, bad
+	return t, bad
 }
 
-// wonSizes are the sizes in bytes of the columns of readWon, without the last two,
-// whose sizes vary.
+// sendable returns the payload, or the reason why it cannot be sent to a worker.
+func sendable(payload []byte) (_ []byte, unfit string) {
+	if err := jsontext.CheckStored(payload); err != nil {
+		return nil, "the payload cannot be sent to a worker: " + err.Error()
+	}
+	return payload, ""
+}
+
+// wonSizes are the bytes of the first columns of a claim. The others vary.
 var wonSizes = [...]int{8, 4, 2, 2, 2}
 
 // wonOf reads a row without its payload.
-func wonOf(v [][]byte) (w contract.Won, err error) {
-	if len(v) != len(wonSizes)+2 || len(v[6]) < 1 || v[5] != nil && len(v[5]) != 4 {
-		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), len(wonSizes)+2)
+func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
+	n := len(wonSizes)
+	if len(v) != n+3 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) < 1 {
+		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+3)
 	}
 	for i, size := range wonSizes {
 		if len(v[i]) != size {
@@ -169,11 +274,25 @@ func wonOf(v [][]byte) (w contract.Won, err error) {
 		MaxAttempts: int32(readInt2(v[2])),
 		Failures:    int32(readInt2(v[3])),
 		Crashes:     int32(readInt2(v[4])),
+		Type:        req.Lane.Type, Priority: req.Lane.Priority,
 	}
-	if v[5] != nil {
-		w.Timeout = time.Duration(readInt4(v[5])) * time.Millisecond
+	if v[n] != nil {
+		w.Timeout = time.Duration(readInt4(v[n])) * time.Millisecond
+	}
+	if lane := v[n+1]; lane != nil {
+		w.Priority, w.Type = dispatcherd.Priority(lane[0]-1), typeOf(lane[1:], req.Types)
 	}
 	return w, nil
+}
+
+// typeOf returns a type. The types of the request need no allocation.
+func typeOf(name []byte, types []string) string {
+	for _, t := range types {
+		if t == string(name) {
+			return t
+		}
+	}
+	return string(name)
 }
 
 // chunkSize is a compromise. Larger chunks need fewer allocations. But the payload
@@ -195,26 +314,22 @@ func carve(chunk, v []byte) (copied, rest []byte) {
 // Resolve determines which rows a claim with an unknown outcome took. It first raises
 // the dispatcher's epoch, under a lock that waits until claims in flight have ended.
 // So the answer is final: a copy of the claim that arrives later takes nothing. If
-// the verdict is Refused or Unknown, the caller calls Resolve again.
+// the verdict is Refused or Unknown, the caller calls Resolve again. Resolve reads no
+// payload, because a payload that cannot be read must not hide the other rows.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
-	token := Fold(req.Token)
-	var won []contract.Won
-	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		me := s.me.Load()
-		if err := s.raiseEpoch(ctx, conn, me); err != nil {
-			return 0, err
-		}
-		var err error
-		won, err = readWon(execute(ctx, conn, "resolve", encodeClaim(&req, token, me, 0, Incarnation{})[:3]...), len(req.IDs))
-		return len(won), err
-	})
+	me := s.me.Load()
+	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, s.raiseEpoch(ctx, conn, me) })
 	if err != nil {
 		return contract.ClaimResult{Verdict: verdictOf(err)}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.records.Add(token, won)
-	return contract.ClaimResult{Verdict: contract.OK, Won: won}
+	return s.inParts(&req, func(part *contract.ClaimRequest) (rows taken, err error) {
+		err = s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			var err error
+			rows, err = readWon(execute(ctx, conn, "resolve", encodeClaim(part, me, 0, 0, Incarnation{})[:6]...), part)
+			return rows.len(), err
+		})
+		return rows, err
+	})
 }
 
 // raiseEpoch makes every claim sent so far invalid. FOR UPDATE waits for the share

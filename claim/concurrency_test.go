@@ -168,7 +168,7 @@ var sender = claim.Identity{Incarnation: claim.Incarnation{15: 9}}
 
 // claimArgs returns the parameters of a claim of contiguous ids in epoch 0 by sender.
 func claimArgs(statement string, dispatcher int32, token int64, ids ...int64) []any {
-	args := []any{ids, token, dispatcher, 0, make([]int64, len(ids)), sender.Incarnation}
+	args := []any{ids, token, dispatcher, claim.SmallPayload, "", 0, 0, make([]int64, len(ids)), sender.Incarnation}
 	if statement == "claim" {
 		args = append(args, []byte{1<<len(ids) - 1}, ids[:1], ids[len(ids)-1:], ids[:1])
 	}

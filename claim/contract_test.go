@@ -31,6 +31,7 @@ type store interface {
 	Fetch(context.Context, contract.FetchRequest) contract.FetchResult
 	Claim(context.Context, contract.ClaimRequest) contract.ClaimResult
 	Resolve(context.Context, contract.ClaimRequest) contract.ClaimResult
+	LoadPayloads(context.Context, contract.LoadRequest) contract.LoadResult
 	Finish(context.Context, contract.FinishRequest) contract.FinishResult
 	Adopt(context.Context, contract.AdoptRequest) contract.AdoptResult
 	DeclareLost(context.Context, claim.Identity, time.Duration) (bool, error)
@@ -55,6 +56,7 @@ type world struct {
 	raise  func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
 	unend  func(t testing.TB, id dispatcherd.JobID)                 // makes a job that is done run again in its last claim, as a failover that loses the end
 	depart func(t testing.TB, dispatcher int32)                     // sends a hand-over for one minute and loses its answer
+	damage
 }
 
 // contractSuite runs f on Postgres and on the fake.
@@ -72,7 +74,8 @@ func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
 func fakeWorld() world {
 	db := claimfake.NewDatabase()
 	return world{
-		open: func(_ testing.TB, of ...claim.Identity) store { return claimfake.NewStore(db, identityOf(of)) },
+		damage: fakeDamage(db),
+		open:   func(_ testing.TB, of ...claim.Identity) store { return claimfake.NewStore(db, identityOf(of)) },
 		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) (id dispatcherd.JobID) {
 			db.Do(func(t *claimfake.Table, now int64) {
 				r.RunAt = now + dueIn.Microseconds()
@@ -114,6 +117,7 @@ func realWorld(t testing.TB) world {
 	db := connect(t, dsn)
 	jobs := claim.Jobs{DB: db}
 	return world{
+		damage: realDamage(db),
 		open: func(t testing.TB, of ...claim.Identity) store {
 			return open(t, claim.Config{DSN: dsn, Identity: identityOf(of)})
 		},
@@ -252,7 +256,9 @@ var tokens atomic.Uint64
 
 func claimOf(ids ...dispatcherd.JobID) contract.ClaimRequest {
 	n := tokens.Add(1)
-	return contract.ClaimRequest{Token: contract.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids, Sessions: make([]contract.Fingerprint, len(ids)), Types: []string{"pdf"}}
+	lanes := []contract.Lane{{}, {Type: "pdf"}, {Type: "pdf", Priority: 3}}
+	return contract.ClaimRequest{Token: contract.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids,
+		Sessions: make([]contract.Fingerprint, len(ids)), Lane: lanes[n%3], Types: []string{"pdf"}}
 }
 
 // take claims one job, which must be won.
@@ -286,7 +292,7 @@ func TestClaimReturnsTheNextAttempt(t *testing.T) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`), MaxAttempts: 3, Timeout: 1500 * time.Millisecond}, 0)
 		won := take(t, s, id)
-		require.Equal(t, contract.Won{ID: id, Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)}, won)
+		require.Equal(t, contract.Won{ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)}, won)
 		require.Equal(t, dispatcherd.Running, w.get(t, id).Status)
 	})
 }
@@ -492,11 +498,11 @@ func TestUnknownClaimIsResolvedByItsToken(t *testing.T) {
 
 		res := s.Resolve(t.Context(), lost)
 		require.Equal(t, contract.OK, res.Verdict)
-		require.Equal(t, []dispatcherd.JobID{two}, wonIDs(res.Won))
-		require.EqualValues(t, 1, res.Won[0].Attempt)
+		require.Equal(t, []dispatcherd.JobID{two}, wonIDs(res.Loading), "the payloads are loaded afterwards")
+		require.EqualValues(t, 1, res.Loading[0].Attempt)
 		res = s.Resolve(t.Context(), claimOf(three))
 		require.Equal(t, contract.OK, res.Verdict)
-		require.Empty(t, res.Won, "the row was claimed with another token")
+		require.Zero(t, res.Rows(), "the row was claimed with another token")
 	})
 }
 

@@ -2,6 +2,8 @@ package claim
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +89,17 @@ const FirstToken = firstToken
 // heartbeat does that has no time for more.
 func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
 	return releasePart(ctx, conn, lost, from, time.Now().Add(-time.Second))
+}
+
+// LoadSlowly makes each read of the payload of a job reach the statement timeout, which
+// is limit milliseconds.
+func (s *Store) LoadSlowly(id dispatcherd.JobID, limit string) {
+	slow := fmt.Sprintf("(SELECT t FROM (SELECT CASE WHEN id = %d THEN pg_sleep(600) END, payload::text) AS s (nap, t) OFFSET 0)", id)
+	sql := strings.Replace(loadSQL, "payload::text", slow, 1)
+	for _, l := range s.load {
+		<-l.turn
+		l.drop()
+		l.statements, l.setup = statements{{"load", "", sql}}, "SET statement_timeout = "+limit
+		l.turn <- struct{}{}
+	}
 }

@@ -72,7 +72,7 @@ func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 	cut.active.Store(false)
 	res := s.Resolve(t.Context(), lost)
 	require.Equal(t, contract.OK, res.Verdict)
-	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(res.Won))
+	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(res.Loading))
 
 	items := []contract.Finish{{ID: 1, Attempt: 1, Result: []byte(`1`)}, {ID: 2, Attempt: 1, Outcome: contract.Retry, Error: "x"}}
 	cut.active.Store(true)
@@ -299,6 +299,7 @@ func TestTerminatedConnectionsAreReplaced(t *testing.T) {
 		if res.Verdict == contract.Unknown {
 			res = s.Resolve(t.Context(), req)
 			require.Equal(t, contract.OK, res.Verdict)
+			res.Won = loadAll(t, s, res.Loading).Won
 		}
 		if len(res.Won) == 0 {
 			res = s.Claim(t.Context(), claimOf(id))

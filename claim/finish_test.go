@@ -49,7 +49,7 @@ func TestClaimChecksPayloads(t *testing.T) {
 		req := claimOf(ids...)
 		for _, res := range []contract.ClaimResult{s.Claim(t.Context(), req), s.Resolve(t.Context(), req)} {
 			won := map[dispatcherd.JobID]contract.Won{}
-			for _, w := range res.Won {
+			for _, w := range append(res.Won, loadAll(t, s, res.Loading).Won...) {
 				won[w.ID] = w
 			}
 			require.Equal(t, "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", won[ids[0]].Unfit)

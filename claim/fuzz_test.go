@@ -29,12 +29,19 @@ func FuzzRows(f *testing.F) {
 			require.Len(t, res.Candidates, 1+len(want))
 		}
 		two := []byte{0, 3}
-		w, err := wonOf([][]byte{id, int4(1), two, two, two, nil, payload})
-		require.Equal(t, len(id) == 8 && len(payload) > 0, err == nil)
+		req := &contract.ClaimRequest{Lane: contract.Lane{Type: "pdf", Priority: 2}, Types: []string{"pdf"}}
+		w, err := wonOf([][]byte{id, int4(1), two, two, two, nil, due, payload}, req)
+		require.Equal(t, len(id) == 8 && (due == nil || len(due) > 0) && (payload == nil || len(payload) > 0), err == nil)
 		if err == nil {
 			require.Equal(t, readInt8(id), int64(w.ID))
+			want := contract.Won{Type: "pdf", Priority: 2}
+			if due != nil {
+				want.Type = string(due[1:])
+				want.Priority = w.Priority
+			}
+			require.Equal(t, want, contract.Won{Type: w.Type, Priority: w.Priority})
 		}
-		_, err = wonOf([][]byte{id, int4(1), two, two, two, ids, payload})
+		_, err = wonOf([][]byte{id, int4(1), two, two, two, ids, due, payload}, req)
 		require.False(t, err == nil && ids != nil && len(ids) != 4)
 		require.Error(t, readLane(&res, [][]byte{lane}))
 	})

@@ -48,7 +48,7 @@ func (r *idRanges) params() [][]byte {
 	return [][]byte{int8s(r.low, integer), int8s(r.high, integer), int8s(r.base, integer)}
 }
 
-// encodeClaimed returns parameters $6 to $9 of claimSQL.
+// encodeClaimed returns parameters $10 to $13 of claimSQL.
 func encodeClaimed(ids []dispatcherd.JobID) [][]byte {
 	r := idRangesOf(ids, integer)
 	bits := make([]byte, r.places/8+1)

@@ -16,6 +16,7 @@ const (
 	OpBackfill  Operation = "backfill"
 	OpClaim     Operation = "claim"
 	OpResolve   Operation = "resolve"
+	OpLoad      Operation = "load"
 	OpFinish    Operation = "finish"
 	OpAdopt     Operation = "adopt"
 	OpProgress  Operation = "progress"

@@ -60,22 +60,28 @@ func (r *Records) Unknown(tokens []int64) (unknown []int64) {
 	return unknown
 }
 
-// Add records the jobs that a claim won. Resolve may repeat an earlier answer, so a
-// second call with the same token changes nothing.
-func (r *Records) Add(token int64, won []contract.Won) {
+// Add records the jobs that a claim won, in one or more lists. Resolve may repeat an
+// earlier answer, so a second call with the same token changes nothing.
+func (r *Records) Add(token int64, lists ...[]contract.Won) {
 	delete(r.asked, token)
-	for i := range won {
-		if of, ok := r.of[won[i].ID]; ok && of == token {
-			continue
+	for _, won := range lists {
+		for i := range won {
+			r.add(token, won[i].ID)
 		}
-		r.Remove(won[i].ID)
-		r.of[won[i].ID] = token
-		r.running[token]++
 	}
 	if r.running[token] == 0 {
 		delete(r.running, token)
 		r.over = append(r.over, token) // the claim won no job, but its row exists
 	}
+}
+
+func (r *Records) add(token int64, id dispatcherd.JobID) {
+	if of, ok := r.of[id]; ok && of == token {
+		return
+	}
+	r.Remove(id)
+	r.of[id] = token
+	r.running[token]++
 }
 
 // AddAdopted records the jobs that an adoption took. A renewed offer is about a job

@@ -29,6 +29,9 @@ var (
 		ownLeaseStatement,
 		{"resolve", "reads what a claim with an unknown outcome took", resolveSQL},
 	}
+	loadStatements = statements{
+		{"load", "reads the payloads that a claim did not return", loadSQL},
+	}
 	finishStatements = statements{
 		{"done", "moves succeeded jobs out of the hot table", doneSQL},
 		{"ended", "moves jobs that end in any other way out of the hot table", endedSQL},
@@ -68,31 +71,45 @@ const (
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, payload`
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL`
 )
 
+// otherLane is NULL if the row has type $5 and priority $6. Otherwise it is the priority
+// as one character, counted from 1, and the type. A column that is NULL costs little.
+const otherLane = `CASE WHEN type <> $5::text OR priority <> $6::smallint THEN chr(priority + 1) || type END`
+
+// smallPayload is the payload if it takes at most $4 bytes in the table, or an eighth
+// of that if it is compressed. The functions do not read the TOAST table. So the
+// answer to a claim is bounded, and a payload that cannot be read does not stop the
+// claims of other rows.
+const smallPayload = `CASE WHEN pg_column_size(payload) <= $4::int / 8
+	OR pg_column_size(payload) <= $4 AND pg_column_compression(payload) IS NULL THEN payload END`
+
 // claimSQL takes the pending and due rows among ids: $1 ids, $2 token, $3 this
-// dispatcher, $4 its epoch, $5 session fingerprints, $6 its incarnation. $7 to $10 say
-// where the ids lie, see idRanges: a bit for each place, and low, high and base of each
-// range.
+// dispatcher, $4 see smallPayload, $5 and $6 see otherLane, $7 the dispatcher's epoch,
+// $8 session fingerprints, $9 the dispatcher's incarnation. $10 to $13 say where the ids
+// lie, see idRanges: a bit for each place, and low, high and base of each range.
 //
 // The statement holds a share lock on the row of this dispatcher. So no session can
 // declare the dispatcher lost before the claim has ended. IS TRUE keeps the planner
 // from looking for due rows in the index of lanes. A locked row makes the statement
 // fail after lockPatience.
-const claimSQL = claimRecord + claimUpdate + `
-FROM unnest($8::bigint[], $9::bigint[], $10::bigint[]) AS r (low, high, base)
-WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($7::bytea, id - r.base) = 1
+const claimSQL = claimRecord + `)` + claimUpdate + `
+FROM unnest($11::bigint[], $12::bigint[], $13::bigint[]) AS r (low, high, base)
+WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($10::bytea, id - r.base) = 1
 	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
 RETURNING ` + wonColumns
 
-// claimContendedSQL does the same as claimSQL, with parameters $1 to $6. It locks
+// claimContendedSQL does the same as claimSQL, with parameters $1 to $9. It locks
 // rows in the order of their ids and skips locked rows. So two dispatchers neither
 // wait for each other nor deadlock. A row that the statement has locked cannot
-// change, so its ctid stays valid.
-const claimContendedSQL = claimRecord + `, free AS MATERIALIZED (
+// change, so its ctid stays valid. Several statements may name the same token: see
+// claimInParts.
+const claimContendedSQL = claimRecord + `
+	ON CONFLICT (dispatcher, token) DO UPDATE SET ids = claims.ids || EXCLUDED.ids, sessions = claims.sessions || EXCLUDED.sessions
+), free AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
 	WHERE id = ANY ($1) AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
 	ORDER BY id FOR UPDATE SKIP LOCKED
@@ -104,21 +121,37 @@ const (
 	claimRecord = `
 WITH me AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers
-	WHERE id = $3::int AND incarnation = $6::uuid AND epoch = $4::int AND ` + holdsLease + `
+	WHERE id = $3::int AND incarnation = $9::uuid AND epoch = $7::int AND ` + holdsLease + `
 	FOR KEY SHARE
 ), record AS (
-	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $2, $1::bigint[], $5::bigint[] FROM me
-)`
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $2, $1::bigint[], $8::bigint[] FROM me`
 	claimUpdate = `
 UPDATE dispatcherd.jobs_live
 SET status = 'running', attempt = attempt + 1, dispatcher = $3, token = $2::bigint, started_at = now()`
 )
 
 // resolveSQL reads the rows among ids $1 that still run under dispatcher $3 and that
-// the claim with token $2 took.
+// the claim with token $2 took; $4 see smallPayload, $5 and $6 see otherLane.
 const resolveSQL = `
 SELECT ` + wonColumns + ` FROM dispatcherd.jobs_live
 WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint`
+
+// loadSQL reads payloads of running rows: $1 ids, $2 attempts, $3 this dispatcher, $4
+// the bytes of all payloads in the table, $5 the bytes of one payload as text. It
+// returns id, length of the text, and text. A payload after the first that exceeds $4
+// has neither length nor text, and the statement does not read it. A longer text than
+// $5 is not returned.
+const loadSQL = `
+SELECT id, octet_length(text), CASE WHEN octet_length(text) <= $5::int THEN text END
+FROM (
+	SELECT id, CASE WHEN upto <= $4::bigint OR upto = size THEN payload::text END AS text
+	FROM (
+		SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY j.id) AS upto
+		FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
+		WHERE j.status = 'running' AND j.dispatcher = $3::int
+	) sized
+	OFFSET 0 -- keeps the planner from converting a payload twice
+) r`
 
 // isItem joins row j with item i of a list of (id, attempt).
 const isItem = `j.id BETWEEN i.id AND i.id AND i.id > 0 AND j.attempt = i.attempt`

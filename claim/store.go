@@ -22,6 +22,7 @@ type Store struct {
 	fetch    *connection
 	backfill *connection // established by the first backfill scan
 	claim    connections
+	load     connections // established when the first large payload is claimed
 	finish   connections
 	adopt    *connection // established by the first adoption
 	lease    *connection // heartbeats, notification gate, progress
@@ -31,6 +32,7 @@ type Store struct {
 	epoch atomic.Int32 // every claim names it; raised by Resolve
 
 	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
+	slow       atomic.Int32 // claims that are still to be made without payloads
 	deferred   deferred     // belongs to the call that has the turn of lease
 	comparison comparison   // belongs to the same call
 
@@ -49,7 +51,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), futileFrom: futileFrom}
-	var errs [7]error
+	var errs [8]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
@@ -57,6 +59,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.adopt, errs[4] = newConnection(c, "adopt", adoptStatements)
 	s.lease, errs[5] = newConnection(c, "lease", slices.Concat(leaseStatements, unheldStatements))
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
+	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -87,7 +90,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep}) {
+	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep}) {
 		l.close()
 	}
 }

@@ -149,6 +149,11 @@ type Claim struct{ Request *contract.ClaimRequest }
 // answer is event.Claimed.
 type Resolve struct{ Request *contract.ClaimRequest }
 
+// Load asks for the payloads of rows that a claim took. The answer is event.Loaded,
+// once or for a part of the rows at a time. The performer repeats what Postgres does
+// not answer.
+type Load struct{ Request *contract.LoadRequest }
+
 // Finish ends attempts in Postgres. The answer is event.Finished.
 type Finish struct{ Request *contract.FinishRequest }
 
@@ -181,6 +186,7 @@ func (*Partial) isEffect()     {}
 func (*Fetch) isEffect()       {}
 func (*Claim) isEffect()       {}
 func (*Resolve) isEffect()     {}
+func (*Load) isEffect()        {}
 func (*Finish) isEffect()      {}
 func (*Adopt) isEffect()       {}
 func (*SetGate) isEffect()     {}

@@ -158,6 +158,11 @@ type Claimed struct {
 	Result  contract.ClaimResult
 }
 
+// Loaded answers a part of a Load effect. Its verdict is OK and its Rest is empty.
+type Loaded struct {
+	Result contract.LoadResult
+}
+
 // Finished answers a Finish effect.
 type Finished struct {
 	Request *contract.FinishRequest
@@ -232,6 +237,7 @@ func (Listening) isEvent()       {}
 func (CancelRequested) isEvent() {}
 func (Fetched) isEvent()         {}
 func (Claimed) isEvent()         {}
+func (Loaded) isEvent()          {}
 func (Finished) isEvent()        {}
 func (GateSet) isEvent()         {}
 func (Disowned) isEvent()        {}

@@ -72,10 +72,8 @@ func (s *Statement) commitAdopt(now int64) State {
 		r := t.rows[o.ID]
 		t.observer.Adopts(s, o, r)
 		r.Dispatcher, r.Token, r.Session = s.me, s.token, o.To
-		won := r.won()
-		won.Payload = nil
 		s.Adopted.Jobs = append(s.Adopted.Jobs, contract.Adopted{
-			Won: won, Type: r.Type, Priority: r.Priority, RunAt: r.RunAt,
+			Won: r.won(), RunAt: r.RunAt,
 			Ran: (time.Duration(max(0, now-r.claimedAt)) * time.Microsecond).Truncate(time.Millisecond),
 		})
 	}

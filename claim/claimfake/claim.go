@@ -39,6 +39,10 @@ func (s *Statement) lockPending(int64) State {
 		if r == nil || !s.mayClaim(r) {
 			continue
 		}
+		if r.Unclaimable != nil {
+			s.Claimed.Unclaimable = append(s.Claimed.Unclaimable, contract.Unclaimable{ID: r.ID, Reason: r.Unclaimable.Error()})
+			continue
+		}
 		if !s.lock(r) && !s.contended {
 			return s.pollLock()
 		}
@@ -65,7 +69,7 @@ func (s *Statement) pollLock() State {
 		return Polling
 	}
 	s.unlock()
-	s.contended, s.met, s.cursor, s.began = true, true, 0, 0
+	s.contended, s.met, s.cursor, s.began, s.Claimed.Unclaimable = true, true, 0, 0, nil
 	return s.then((*Statement).beginClaim)
 }
 
@@ -84,9 +88,12 @@ func (s *Statement) commitClaim(int64) State {
 		at, _ := slices.BinarySearch(s.claim.IDs, r.ID)
 		r.Status, r.Dispatcher, r.Token, r.Session, r.claimedAt = dispatcherd.Running, s.me, s.token, s.claim.Sessions[at], s.began
 		r.Attempt++
-		s.Claimed.Won = append(s.Claimed.Won, r.won())
+		s.take(r)
 	}
-	if len(s.Claimed.Won) == 0 && t.Skip&CheckLease == 0 && (!d.holdsLease() || d.epoch != s.epoch && t.Skip&CheckEpoch == 0) {
+	if len(s.Claimed.Unclaimable) == len(s.claim.IDs) {
+		return s.done(contract.Refused)
+	}
+	if s.Claimed.Rows() == 0 && t.Skip&CheckLease == 0 && (!d.holdsLease() || d.epoch != s.epoch && t.Skip&CheckEpoch == 0) {
 		s.Claimed.OldEpoch = d.holdsLease()
 		s.epoch = d.epoch
 		return s.done(contract.Refused)
@@ -115,7 +122,7 @@ func (s *Statement) raiseEpoch(int64) State {
 func (s *Statement) readClaimed(int64) State {
 	for _, id := range s.claim.IDs {
 		if r := s.table.rows[id]; r != nil && r.Status == dispatcherd.Running && r.Dispatcher == s.me && r.Token == s.token {
-			s.Claimed.Won = append(s.Claimed.Won, r.won())
+			s.take(r)
 		}
 	}
 	return s.done(contract.OK)

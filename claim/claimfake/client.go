@@ -68,6 +68,13 @@ func (c *Client) Resolve(r *contract.ClaimRequest) *Statement {
 	return s
 }
 
+// LoadPayloads returns the statement of claim.Store.LoadPayloads.
+func (c *Client) LoadPayloads(r *contract.LoadRequest) *Statement {
+	s := c.statement((*Statement).readPayloads)
+	s.load = &contract.LoadRequest{Rows: slices.Clone(r.Rows)}
+	return s
+}
+
 // Finish returns the statement of claim.Store.Finish.
 func (c *Client) Finish(r *contract.FinishRequest) *Statement {
 	s := c.statement((*Statement).beginFinish)
@@ -129,7 +136,7 @@ func (c *Client) Answered(s *Statement, v contract.Verdict) {
 	}
 	switch {
 	case s.claim != nil:
-		c.records.Add(s.token, s.Claimed.Won)
+		c.records.Add(s.token, s.Claimed.Won, s.Claimed.Loading)
 		if !s.resolves {
 			c.trackContention(s)
 		}
@@ -147,7 +154,7 @@ func (c *Client) Answered(s *Statement, v contract.Verdict) {
 // trackContention follows claim.Store: a claim that lost more than a twentieth of its rows
 // makes the next claims skip locked rows.
 func (c *Client) trackContention(s *Statement) {
-	asked, won := len(s.claim.IDs), len(s.Claimed.Won)
+	asked, won := len(s.claim.IDs), s.Claimed.Rows()
 	switch {
 	case s.met || 20*(asked-won) > asked:
 		c.contention = contendedClaims

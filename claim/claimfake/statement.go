@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
@@ -29,6 +30,7 @@ type Statement struct {
 	Verdict   contract.Verdict
 	Fetched   contract.FetchResult
 	Claimed   contract.ClaimResult
+	Loaded    contract.LoadResult
 	Finished  contract.FinishResult
 	Adopted   contract.AdoptResult
 	Heartbeat contract.HeartbeatResult
@@ -42,6 +44,7 @@ type Statement struct {
 
 	fetch      contract.FetchRequest
 	claim      *contract.ClaimRequest
+	load       *contract.LoadRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
 	beat       *contract.HeartbeatRequest
@@ -209,17 +212,43 @@ func (s *Statement) setGate(int64) State {
 	return s.done(contract.OK)
 }
 
-// won returns what a claim or Resolve says about a row.
+// won returns what a claim or Resolve says about a row, without the payload.
 func (r *Row) won() contract.Won {
-	w := contract.Won{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Failures: r.Failures,
-		Crashes: r.Crashes, Timeout: r.Timeout}
-	if len(r.Payload) == 0 {
+	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout}
+}
+
+// read adds the payload to what is said about a row, or the reason why there is none.
+func (r *Row) read(w contract.Won) contract.Won {
+	err := r.Unreadable
+	if err == nil && len(r.Payload) > 0 {
+		err = jsontext.CheckPayload(r.Payload)
+	}
+	if err != nil {
+		w.Unfit = "the payload cannot be sent to a worker: " + err.Error()
 		return w
 	}
-	if err := jsontext.CheckPayload(r.Payload); err != nil {
-		w.Unfit = "the payload cannot be sent to a worker: " + err.Error()
-	} else {
-		w.Payload = slices.Clone(r.Payload)
-	}
+	w.Payload = slices.Clone(r.Payload)
 	return w
+}
+
+// take adds a row to the answer of a claim or Resolve. Resolve reads no payload.
+func (s *Statement) take(r *Row) {
+	if s.resolves && len(r.Payload) > 0 || len(r.Payload) > claim.SmallPayload || r.Unreadable != nil {
+		s.Claimed.Loading = append(s.Claimed.Loading, r.won())
+		return
+	}
+	s.Claimed.Won = append(s.Claimed.Won, r.read(r.won()))
+}
+
+// readPayloads follows loadSQL.
+func (s *Statement) readPayloads(int64) State {
+	for _, w := range s.load.Rows {
+		if r := s.table.rows[w.ID]; r != nil && r.Status == dispatcherd.Running && r.Attempt == w.Attempt && r.Dispatcher == s.me {
+			s.Loaded.Won = append(s.Loaded.Won, r.read(w))
+		} else {
+			s.Loaded.Lost = append(s.Loaded.Lost, w.ID)
+		}
+	}
+	return s.done(contract.OK)
 }

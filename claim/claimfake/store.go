@@ -70,6 +70,11 @@ func (s *Store) Resolve(_ context.Context, r contract.ClaimRequest) contract.Cla
 	return s.do(func(c *Client) *Statement { return c.Resolve(&r) }).Claimed
 }
 
+// LoadPayloads does the same as claim.Store.LoadPayloads.
+func (s *Store) LoadPayloads(_ context.Context, r contract.LoadRequest) contract.LoadResult {
+	return s.do(func(c *Client) *Statement { return c.LoadPayloads(&r) }).Loaded
+}
+
 // Finish does the same as claim.Store.Finish.
 func (s *Store) Finish(_ context.Context, r contract.FinishRequest) contract.FinishResult {
 	return s.do(func(c *Client) *Statement { return c.Finish(&r) }).Finished

@@ -42,6 +42,8 @@ type Row struct {
 	Result      []byte
 	Progress    []byte
 	Errors      []string // the last ten
+	Unreadable  error    // Postgres cannot read the payload
+	Unclaimable error    // Postgres refuses to claim the row
 
 	claimedAt int64
 	since     uint64     // commit by which it last became pending
@@ -320,6 +322,15 @@ func (d *dispatcher) lists(id dispatcherd.JobID) bool {
 		_, found := slices.BinarySearch(c.ids, id)
 		return found
 	})
+}
+
+// Change sets type and priority of a pending row, as an operator may do.
+func (t *Table) Change(id dispatcherd.JobID, typ string, p dispatcherd.Priority) {
+	r := t.rows[id]
+	t.dequeue(r)
+	t.commits++
+	r.Type, r.Priority = typ, p
+	t.enqueue(r)
 }
 
 // enqueue makes a row pending.

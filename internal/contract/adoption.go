@@ -38,11 +38,9 @@ type AdoptRequest struct {
 
 // Adopted is a row that was taken over.
 type Adopted struct {
-	Won      // without payload
-	Type     string
-	Priority dispatcherd.Priority
-	RunAt    int64         // microseconds since the Unix epoch, database clock
-	Ran      time.Duration // time since the attempt was claimed, ≥ 0
+	Won                 // without payload
+	RunAt int64         // microseconds since the Unix epoch, database clock
+	Ran   time.Duration // time since the attempt was claimed, ≥ 0
 }
 
 // AdoptResult answers an AdoptRequest. With Verdict OK, an offered job that is in

@@ -18,12 +18,21 @@ type ClaimRequest struct {
 	Token    Token
 	IDs      []dispatcherd.JobID // ascending, no duplicates, all positive
 	Sessions []Fingerprint       // the session that each of IDs is for, in the same order
+	Lane     Lane                // of all of those jobs when they were fetched; zero if they have several
 	Types    []string            // the distinct types of those jobs, sorted: the table may be sharded by type
+}
+
+// Lane is a type with a priority. The zero Lane is none.
+type Lane struct {
+	Type     string
+	Priority dispatcherd.Priority
 }
 
 // Won is one row that a claim took.
 type Won struct {
 	ID          dispatcherd.JobID
+	Type        string               // of the row now; an operator may have changed it since the fetch
+	Priority    dispatcherd.Priority // likewise
 	Attempt     dispatcherd.Attempt
 	MaxAttempts int32         // number of failures after which the job fails permanently, ≥ 1
 	Failures    int32         // failed attempts so far
@@ -31,14 +40,45 @@ type Won struct {
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
 	Payload     []byte        // JSON, one line
 	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
+	Slow        bool          // with Unfit: the read of the payload reached the statement timeout, so another attempt may succeed
 }
 
-// ClaimResult answers a ClaimRequest. With Verdict OK the requested ids that are
-// not in Won were lost: another dispatcher claimed them first, the job was
-// cancelled, or it is not yet due. With Refused nothing was taken. With Unknown
-// the claim must be resolved by its token.
+// Unclaimable is a pending row that Postgres refused to claim in a statement of its
+// own.
+type Unclaimable struct {
+	ID     dispatcherd.JobID
+	Reason string // message and SQLSTATE of Postgres
+}
+
+// ClaimResult answers a ClaimRequest. With Verdict OK the requested ids that are in
+// no list were lost: another dispatcher claimed them first, the job was cancelled,
+// or it is not yet due. With Refused nothing was taken. With Unknown the claim must
+// be resolved by its token.
+//
+// A claim does not read large payloads, so that its answer is bounded. The rows in
+// Loading are taken, but their payloads must be read with a LoadRequest.
 type ClaimResult struct {
-	Verdict  Verdict
-	OldEpoch bool  // with Refused: Postgres answered, but a Resolve of another claim had raised the epoch
-	Won      []Won // in no particular order
+	Verdict     Verdict
+	OldEpoch    bool          // with Refused: Postgres answered, but a Resolve of another claim had raised the epoch
+	Won         []Won         // in no particular order
+	Loading     []Won         // without payload, in no particular order
+	Unclaimable []Unclaimable // still pending; also with Refused
+}
+
+// Rows returns the number of rows that the claim took.
+func (r *ClaimResult) Rows() int { return len(r.Won) + len(r.Loading) }
+
+// LoadRequest asks for the payloads of rows that this dispatcher runs. The request
+// changes nothing and may be sent again.
+type LoadRequest struct {
+	Rows []Won // without payload
+}
+
+// LoadResult answers a part of a LoadRequest. With a verdict other than OK nothing
+// was read.
+type LoadResult struct {
+	Verdict Verdict
+	Won     []Won               // with payload, or with the reason why there is none
+	Lost    []dispatcherd.JobID // no longer run by this dispatcher under that attempt
+	Rest    []Won               // not read yet: the caller asks again
 }

@@ -152,6 +152,7 @@ func (d *Daemon) construct() {
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
+	d.statements.refusedRows = newRefusedRows(d.metrics, d.log)
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),

@@ -102,6 +102,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"released": stats.Released, "crashed": stats.Crashed, "quarantined": stats.Quarantine, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
 		"answered": stats.Answered, "late": stats.Late, "unsupported": stats.Unsupported, "busy": stats.Busy,
+		"set_aside": stats.SetAside, "moved": stats.Moved,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "preempted": stats.Preempted,
 		"violation": stats.Violations,
 	} {
@@ -110,7 +111,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	for what, n := range map[string]int{
 		"slots": gauges.Slots, "slots_free": gauges.Free, "sessions": gauges.Sessions, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded,
-		"claims_in_flight": gauges.ClaimsUnderWay, "circuit_open": boolToInt(gauges.CircuitOpen),
+		"claims_in_flight": gauges.ClaimsUnderWay, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
 		emit(stateDesc, float64(n), what)
 	}
@@ -168,7 +169,7 @@ func (d *Daemon) scrapeRequests(emit emit) {
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
-		"slots": core.Slots, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished,
+		"slots": core.Slots, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": actor.MaxAside,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory,
 	} {

@@ -36,6 +36,8 @@ func (t *statementLog) report(r claim.Report) {
 	case r.Err == nil:
 		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
+	case claim.AboutRow(r.Err) && (r.Operation == claim.OpClaim || r.Operation == claim.OpResolve || r.Operation == claim.OpLoad):
+		// the statement is sent again in parts, and refusedRows reports the row
 	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
 	case exit.Denied(r.Err):
 		t.refused(r)

@@ -25,14 +25,17 @@ type statements struct {
 	// tookOver is called after the Core learned that rows were taken over.
 	tookOver func()
 	lease    *lease
+	// refusedRows reports the rows that Postgres cannot process.
+	refusedRows *refusedRows
 
 	fetches   chan *contract.FetchRequest
 	backfills chan *contract.FetchRequest
 	claims    chan claimStatement
+	loads     *loads
 	adopts    chan *contract.AdoptRequest
 	finishes  chan *contract.FinishRequest
 	gates     chan bool
-	giveUp    context.CancelFunc // cancels a backfill scan in flight, because a stop does not wait for it
+	giveUp    context.CancelFunc // cancels loads and a backfill scan in flight, because a stop does not wait for it
 	running   sync.WaitGroup
 }
 
@@ -44,7 +47,7 @@ type claimStatement struct {
 }
 
 func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits config.Limits) *statements {
-	return &statements{
+	s := &statements{
 		store: store, loop: loop, lease: lease,
 		fetches:   make(chan *contract.FetchRequest, 1),
 		backfills: make(chan *contract.FetchRequest, 1),
@@ -53,6 +56,11 @@ func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits c
 		finishes:  make(chan *contract.FinishRequest, limits.Finishes),
 		gates:     make(chan bool, 1),
 	}
+	s.loads = newLoads(s.load, func(r contract.LoadResult) {
+		s.refusedRows.loaded(r.Won)
+		loop.Result(event.Loaded{Result: r})
+	})
+	return s
 }
 
 // start starts the goroutines, which run until stop. ctx cancels statements in flight.
@@ -62,6 +70,7 @@ func (s *statements) start(ctx context.Context) {
 	scanning, giveUp := context.WithCancel(ctx)
 	s.giveUp = giveUp
 	s.running.Go(func() { s.fetch(scanning, s.backfills) })
+	s.loads.start(scanning, &s.running)
 	for range cap(s.claims) {
 		s.running.Go(func() { s.claim(ctx) })
 	}
@@ -105,9 +114,16 @@ func (s *statements) claim(ctx context.Context) {
 			take = s.store.Resolve
 		}
 		result := take(ctx, *c.request)
+		s.refusedRows.claimed(result.Unclaimable)
 		result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
 		s.loop.Result(event.Claimed{Request: c.request, Result: result})
 	}
+}
+
+// load reads payloads. If the lease cannot be proved, it reads nothing.
+func (s *statements) load(ctx context.Context, r contract.LoadRequest) contract.LoadResult {
+	result := s.store.LoadPayloads(ctx, r)
+	return with(s.lease, func(l *shell.Lease, now time.Duration) contract.LoadResult { return l.Loaded(now, result) })
 }
 
 // finish executes finishes, one after the other.
@@ -136,6 +152,9 @@ func (s *statements) Resolve(r *contract.ClaimRequest) {
 	s.claims <- claimStatement{request: r, resolve: true}
 }
 
+// Load implements shell.Statements.
+func (s *statements) Load(r *contract.LoadRequest) { s.loads.add(r.Rows) }
+
 // Adopt implements shell.Statements.
 func (s *statements) Adopt(r *contract.AdoptRequest) { s.adopts <- r }
 
@@ -148,6 +167,7 @@ func (s *statements) SetGate(subscribed bool) { s.gates <- subscribed }
 // stop waits for the statements in flight. The loop must have ended.
 func (s *statements) stop() {
 	s.giveUp()
+	s.loads.close()
 	close(s.fetches)
 	close(s.backfills)
 	close(s.claims)

@@ -106,6 +106,16 @@ func (l *Lease) Claimed(now time.Duration, r contract.ClaimResult) contract.Clai
 	return r
 }
 
+// Loaded returns the result of a load. If the lease cannot be proved, Loaded replaces a
+// success by an unknown outcome, for the reason given at Claimed. The load is then
+// repeated.
+func (l *Lease) Loaded(now time.Duration, r contract.LoadResult) contract.LoadResult {
+	if r.Verdict == contract.OK && !l.Trusted(now) {
+		return contract.LoadResult{Verdict: contract.Unknown}
+	}
+	return r
+}
+
 // Adopted returns the result of an adoption. If the lease cannot be proved,
 // Adopted replaces a success by an unknown outcome, for the reason given at
 // Claimed. The Core then repeats the adoption.

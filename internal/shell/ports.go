@@ -16,6 +16,9 @@ type Statements interface {
 	Claim(r *contract.ClaimRequest)
 	// Resolve reads which rows a claim with an unknown outcome won.
 	Resolve(r *contract.ClaimRequest)
+	// Load reads the payloads of rows that a claim took. It asks again until Postgres
+	// answers.
+	Load(r *contract.LoadRequest)
 	// Adopt takes over rows that workers offered to resume.
 	Adopt(r *contract.AdoptRequest)
 	// Finish ends attempts.
@@ -74,6 +77,8 @@ func (p *Ports) Perform(fx []effect.Effect) {
 			p.Statements.Claim(e.Request)
 		case *effect.Resolve:
 			p.Statements.Resolve(e.Request)
+		case *effect.Load:
+			p.Statements.Load(e.Request)
 		case *effect.Adopt:
 			p.Statements.Adopt(e.Request)
 		case *effect.Finish:

@@ -162,6 +162,7 @@ type statements struct{ *recorder }
 func (s statements) Fetch(*contract.FetchRequest)   { s.note("fetch") }
 func (s statements) Claim(*contract.ClaimRequest)   { s.note("claim") }
 func (s statements) Resolve(*contract.ClaimRequest) { s.note("resolve") }
+func (s statements) Load(*contract.LoadRequest)     { s.note("load") }
 func (s statements) Adopt(*contract.AdoptRequest)   { s.note("adopt") }
 func (s statements) Finish(*contract.FinishRequest) { s.note("finish") }
 func (s statements) SetGate(bool)                   { s.note("gate") }
@@ -189,13 +190,13 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}, Fail: func(err error) { r.note(err.Error()) }}
 	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
 	p.Perform([]effect.Effect{
-		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Adopt{}, &effect.Finish{}, &effect.SetGate{},
+		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Load{}, &effect.Adopt{}, &effect.Finish{}, &effect.SetGate{},
 		&effect.Send{Mode: queued}, &effect.Send{Mode: onDemand}, &effect.Cancel{}, &effect.GoAway{}, &effect.Welcome{},
 		&effect.Started{}, &effect.Answer{}, &effect.Progress{Mode: queued}, &effect.Progress{Mode: onDemand},
 		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand}, &effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
-		"fetch", "claim", "resolve", "adopt", "finish", "gate",
+		"fetch", "claim", "resolve", "load", "adopt", "finish", "gate",
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
 		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "violation",
 	}, r.got)

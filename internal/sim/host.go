@@ -278,6 +278,8 @@ func (h *host) report(s *statement) {
 		h.step(&h.fetched)
 	case opClaim, opResolve:
 		h.reportClaim(s)
+	case opLoad:
+		h.reportLoad(s)
 	case opFinish:
 		h.reportFinish(s)
 	case opGate:
@@ -298,12 +300,26 @@ func (h *host) reportClaim(s *statement) {
 	h.claimed.Result = contract.ClaimResult{Verdict: s.verdict}
 	switch s.verdict {
 	case contract.OK:
-		h.claimed.Result.Won = s.tx.Claimed.Won
+		h.claimed.Result.Won, h.claimed.Result.Loading = s.tx.Claimed.Won, s.tx.Claimed.Loading
 	case contract.Refused:
 		h.claimed.Result.OldEpoch = s.tx.Claimed.OldEpoch
 	}
 	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
+}
+
+// reportLoad passes payloads to the core. A request without an answer is repeated.
+func (h *host) reportLoad(s *statement) {
+	result := contract.LoadResult{Verdict: s.verdict}
+	if s.verdict == contract.OK {
+		result = s.tx.Loaded
+		result.Verdict = s.verdict
+	}
+	if result = h.lease.Loaded(h.time(), result); result.Verdict != contract.OK {
+		statementPort{h}.Load(s.load)
+		return
+	}
+	h.step(event.Loaded{Result: result})
 }
 
 func (h *host) reportFinish(s *statement) {

@@ -27,6 +27,13 @@ func (h statementPort) Claim(r *contract.ClaimRequest) { h.claim(opClaim, r) }
 // Resolve implements shell.Statements.
 func (h statementPort) Resolve(r *contract.ClaimRequest) { h.claim(opResolve, r) }
 
+// Load implements shell.Statements.
+func (h statementPort) Load(r *contract.LoadRequest) {
+	i, s := h.world.statement(opLoad, h.host)
+	s.load = r
+	h.submit(i, s)
+}
+
 func (h statementPort) claim(o op, r *contract.ClaimRequest) {
 	i, s := h.world.statement(o, h.host)
 	s.claim = r

@@ -22,13 +22,14 @@ const (
 	opAdopt
 	opHandOver
 	opBackfill
+	opLoad
 )
 
 // pgConnOf maps an operation to its kind of connection. The statements of a connection
 // run one after another.
-var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5}
+var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5, opLoad: 6}
 
-const pgConns = 6
+const pgConns = 7
 
 // postgres is the state of the server, beside the table.
 type postgres struct {
@@ -61,6 +62,7 @@ type statement struct {
 
 	fetch      *contract.FetchRequest
 	claim      *contract.ClaimRequest
+	load       *contract.LoadRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
 	heartbeat  contract.HeartbeatRequest
@@ -116,6 +118,8 @@ func (h *host) begin(s *statement) *claimfake.Statement {
 		return c.Claim(s.claim)
 	case opResolve:
 		return c.Resolve(s.claim)
+	case opLoad:
+		return c.LoadPayloads(s.load)
 	case opFinish:
 		s.asked = len(s.finish.Items)
 		return c.Finish(h.world.withoutCrashes(s.finish))
@@ -204,7 +208,7 @@ func (w *world) reply(i int32, v contract.Verdict, at moment) {
 		return
 	}
 	s.answered = true
-	if v != contract.OK && (s.op == opFetch || s.op == opBackfill || s.op == opGate) {
+	if v != contract.OK && (s.op == opFetch || s.op == opBackfill || s.op == opGate || s.op == opLoad) {
 		v = contract.Refused // an unknown outcome makes no difference for these
 	}
 	s.verdict = v
@@ -258,8 +262,8 @@ func (w *world) committed(s *statement) {
 	switch s.op {
 	case opClaim:
 		w.stats.Claims++
-		w.stats.Won += len(s.tx.Claimed.Won)
-		w.stats.Skipped += s.asked - len(s.tx.Claimed.Won)
+		w.stats.Won += s.tx.Claimed.Rows()
+		w.stats.Skipped += s.asked - s.tx.Claimed.Rows()
 	case opFinish:
 		w.stats.Finishes += s.asked
 		w.stats.Stale += len(s.tx.Finished.Stale)

@@ -82,10 +82,11 @@ func RequestIDsLast(args []string) []string {
 var reasonTexts = map[string]string{
 	"Running":                 "it runs",
 	"Recording":               "it has ended; its result is being written to Postgres",
-	"Claimed":                 "a slot is reserved for it; the claim is in flight",
+	"Claimed":                 "a slot is reserved for it; the claim is in flight, or its payload is being read",
 	"Scheduled":               "its run_at is in the future",
 	"Backoff":                 "it failed; its next attempt is in the future",
 	"Draining":                "this dispatcher is about to stop",
+	"SetAside":                "Postgres refused to claim it; the dispatcher tries again after a growing pause",
 	"Fenced":                  "this dispatcher cannot renew its lease, so it claims no rows",
 	"CircuitOpen":             "Postgres does not answer",
 	"Unrecorded":              "too many ended attempts are not yet recorded in Postgres",
@@ -110,6 +111,9 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	}
 	if len(why.Reasons) == 0 {
 		line("reason", "none: it starts next")
+	}
+	if why.SetAside != "" {
+		line("refused", "%s", why.SetAside)
 	}
 	if why.RunAt != nil {
 		line("run_at", "%s", stamp(*why.RunAt))

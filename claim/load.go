@@ -1,0 +1,130 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// The bounds of one statement that reads payloads: rows, bytes in the table (or one
+// row), and bytes of the text of one payload. The table accepts payloads of 1 MB. As
+// text they are longer.
+const (
+	loadRows = 64
+	loadSize = 4 << 20
+	loadText = 8 << 20
+)
+
+// Loads is the number of calls of LoadPayloads that run at the same time.
+const Loads = 2
+
+// LoadPayloads reads the first payloads of a request. If Postgres cannot read a
+// payload, the row is returned with the reason, and the others are read. With verdict
+// OK at least one row is in Won or Lost.
+func (s *Store) LoadPayloads(ctx context.Context, req contract.LoadRequest) contract.LoadResult {
+	portion := req.Rows[:min(len(req.Rows), loadRows)]
+	var res contract.LoadResult
+	r, err := isolate(portion, func(rows []contract.Won) error {
+		err := s.load.do(ctx, OpLoad, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			n := len(res.Won)
+			err := readPayloads(execute(ctx, conn, "load", encodeLoad(rows, s.me.Load())...), rows, &res)
+			return len(res.Won) - n, err
+		})
+		return s.ownTimeout(ctx, err)
+	})
+	if err != nil && !r.succeeded && len(r.refused) == 0 {
+		return contract.LoadResult{Verdict: contract.Refused}
+	}
+	if !r.succeeded && len(r.refused) == 0 { // even small portions reached the statement timeout
+		res = s.LoadPayloads(ctx, contract.LoadRequest{Rows: portion[:1]})
+		res.Rest = append(res.Rest, req.Rows[1:]...)
+		return res
+	}
+	for _, f := range r.refused {
+		w := f.item
+		w.Unfit = "the payload cannot be read: " + f.err.Error()
+		w.Slow = serverError(f.err).Code == timedOut
+		res.Won = append(res.Won, w)
+	}
+	res.Rest = append(append(res.Rest, r.rest...), req.Rows[len(portion):]...)
+	return res
+}
+
+// errTimedOut stands for the statement timeout, which does not interrupt Postgres while
+// it converts one payload.
+var errTimedOut = &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: timedOut, Message: "no answer within the time limit"}
+
+// ownTimeout returns errTimedOut if a load reached the time limit of the client while
+// Postgres answers other statements. Otherwise it returns err.
+func (s *Store) ownTimeout(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || verdictOf(err) != contract.Unknown || ctx.Err() != nil {
+		return err
+	}
+	ping := func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) }
+	if s.load.do(ctx, OpLoad, ping) != nil {
+		return err
+	}
+	return errTimedOut
+}
+
+// encodeLoad returns the parameters of loadSQL.
+func encodeLoad(rows []contract.Won, me int32) [][]byte {
+	return [][]byte{
+		int8s(rows, func(w *contract.Won) int64 { return int64(w.ID) }),
+		int4s(rows, func(w *contract.Won) int32 { return int32(w.Attempt) }),
+		int4(me), int8b(loadSize), int4(loadText),
+	}
+}
+
+// readPayloads reads rows of id, length and text, and adds each asked row to one list
+// of the result. Rows beyond loadSize of text are left to the next portion.
+func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract.LoadResult) error {
+	type text struct {
+		length int32 // -1: not read
+		value  []byte
+	}
+	read := make(map[dispatcherd.JobID]text, len(asked))
+	size := 0
+	var bad error
+	for rows.NextRow() {
+		v := rows.Values()
+		switch {
+		case len(v) != 3 || len(v[0]) != 8 || v[1] != nil && len(v[1]) != 4:
+			bad = fmt.Errorf("postgres sent a payload of %d columns, must be 3", len(v))
+		case v[1] == nil || v[2] != nil && size > 0 && size+len(v[2]) > loadSize:
+			read[dispatcherd.JobID(readInt8(v[0]))] = text{length: -1}
+		default:
+			size += len(v[2])
+			read[dispatcherd.JobID(readInt8(v[0]))] = text{readInt4(v[1]), append([]byte(nil), v[2]...)}
+		}
+	}
+	if _, err := rows.Close(); err != nil {
+		return err
+	}
+	if bad != nil {
+		return bad
+	}
+	for _, w := range asked {
+		t, found := read[w.ID]
+		switch {
+		case !found:
+			res.Lost = append(res.Lost, w.ID)
+			continue
+		case t.length < 0:
+			res.Rest = append(res.Rest, w)
+			continue
+		case t.length > loadText:
+			w.Unfit = fmt.Sprintf("the payload cannot be sent to a worker: it is %d bytes long as text, must be at most %d", t.length, loadText)
+		default:
+			w.Payload, w.Unfit = sendable(t.value)
+		}
+		res.Won = append(res.Won, w)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package claim_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+// loadAll loads payloads until none is left.
+func loadAll(t testing.TB, s store, rows []contract.Won) (all contract.LoadResult) {
+	t.Helper()
+	for len(rows) > 0 {
+		res := s.LoadPayloads(t.Context(), contract.LoadRequest{Rows: rows})
+		require.Equal(t, contract.OK, res.Verdict)
+		require.NotZero(t, len(res.Won)+len(res.Lost), "each answer is about at least one row")
+		all.Won, all.Lost = append(all.Won, res.Won...), append(all.Lost, res.Lost...)
+		rows = res.Rest
+	}
+	return all
+}
+
+func TestLargePayloadsAreLoadedAfterTheClaim(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		payload := largePayload(30_000)
+		small := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`)}, 0)
+		large := w.insert(t, claimfake.Row{Type: "pdf", Priority: 4, Payload: payload, MaxAttempts: 7, Timeout: time.Second}, 0)
+		ended := w.insert(t, claimfake.Row{Type: "pdf", Payload: payload}, 0)
+		res := s.Claim(t.Context(), claimOf(small, large, ended))
+		require.Equal(t, contract.OK, res.Verdict)
+		require.Equal(t, []dispatcherd.JobID{small}, wonIDs(res.Won))
+		require.Equal(t, []dispatcherd.JobID{large, ended}, wonIDs(res.Loading))
+		for _, id := range []dispatcherd.JobID{large, ended} {
+			require.Equal(t, dispatcherd.Running, w.get(t, id).Status)
+		}
+		require.Empty(t, finish(t, s, contract.Finish{ID: ended, Attempt: 1, Outcome: contract.Released}))
+
+		loaded := loadAll(t, s, res.Loading)
+		require.Equal(t, []dispatcherd.JobID{ended}, loaded.Lost)
+		require.Equal(t, []contract.Won{{ID: large, Type: "pdf", Priority: 4, Attempt: 1, MaxAttempts: 7, Timeout: time.Second, Payload: payload}}, loaded.Won)
+	})
+}
+
+func TestUnreadablePayloadDoesNotAffectOtherRows(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		for _, size := range []int{30_000, 6_000} { // above and below claim.SmallPayload
+			s := joined(t, w)
+			one := w.insert(t, claimfake.Row{Type: "pdf", Payload: largePayload(size)}, 0)
+			lost := w.insert(t, claimfake.Row{Type: "pdf", Payload: largePayload(size)}, 0)
+			w.losePayload(t, lost)
+			two := w.insert(t, claimfake.Row{Type: "pdf", Payload: largePayload(size)}, 0)
+			small := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+			res := s.Claim(t.Context(), claimOf(one, lost, two, small))
+			require.Equal(t, contract.OK, res.Verdict)
+			require.Empty(t, res.Unclaimable)
+			all := append(loadAll(t, s, res.Loading).Won, res.Won...)
+			require.Equal(t, []dispatcherd.JobID{one, lost, two, small}, wonIDs(all))
+			for _, won := range all {
+				require.Equal(t, won.ID == lost, won.Unfit != "", "%d bytes: %s", size, won.Unfit)
+				require.Equal(t, won.ID == lost, len(won.Payload) == 0)
+				require.False(t, won.Slow)
+				require.EqualValues(t, 1, won.Attempt)
+			}
+		}
+	})
+}
+
+func TestUnclaimableRowsDoNotAffectOtherRows(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		var ids []dispatcherd.JobID
+		for range 60 {
+			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, 0))
+		}
+		bad := []dispatcherd.JobID{ids[0], ids[41]}
+		w.refuse(t, bad...)
+		request := claimOf(ids...)
+		res := s.Claim(t.Context(), request)
+		require.Equal(t, contract.OK, res.Verdict)
+		require.Equal(t, len(ids)-len(bad), res.Rows())
+		var refused []dispatcherd.JobID
+		for _, u := range res.Unclaimable {
+			refused = append(refused, u.ID)
+			require.Contains(t, u.Reason, "refused by the test")
+			require.Equal(t, dispatcherd.Pending, w.get(t, u.ID).Status)
+		}
+		require.Equal(t, bad, refused)
+		again := s.Resolve(t.Context(), request)
+		require.Equal(t, len(ids)-len(bad), again.Rows(), "all parts of the claim have its token")
+
+		res = s.Claim(t.Context(), claimOf(bad...))
+		require.Equal(t, contract.Refused, res.Verdict, "nothing shows that Postgres claims other rows")
+		require.Len(t, res.Unclaimable, len(bad))
+	})
+}
+
+func TestClaimReturnsTheLaneThatARowHasNow(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		for range 3 { // the requests name no lane, the former lane, or a third one
+			id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+			w.move(t, id, "größe", 10)
+			won := take(t, s, id)
+			require.Equal(t, "größe", won.Type)
+			require.EqualValues(t, 10, won.Priority)
+		}
+	})
+}
+
+// A portion has few megabytes, so that its statement ends long before the timeout.
+func TestPayloadsAreLoadedInPortions(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ALTER COLUMN payload SET STORAGE EXTERNAL`)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', to_jsonb(repeat('x', 900000)) FROM generate_series(1, 9)`)
+	res := s.Claim(t.Context(), claimOf(1, 2, 3, 4, 5, 6, 7, 8, 9))
+	require.Equal(t, contract.OK, res.Verdict)
+	require.Len(t, res.Loading, 9)
+	rows, portions := res.Loading, 0
+	for ; len(rows) > 0; portions++ {
+		part := s.LoadPayloads(t.Context(), contract.LoadRequest{Rows: rows})
+		require.Equal(t, contract.OK, part.Verdict)
+		require.Empty(t, part.Lost)
+		require.Len(t, part.Won, min(4, len(rows)))
+		rows = part.Rest
+	}
+	require.Equal(t, 3, portions)
+}
+
+// A number of jsonb may be thousands of times longer as text.
+func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	numbers := func(n int) string { return "[" + strings.Repeat("1e100000,", n-1) + "1e100000]" }
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ALTER COLUMN payload SET STORAGE EXTERNAL`)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', '{}')`, numbers(2000), numbers(50))
+	res := s.Claim(t.Context(), claimOf(1, 2, 3))
+	require.Equal(t, []dispatcherd.JobID{2, 3}, wonIDs(res.Won))
+	for _, won := range append(loadAll(t, s, res.Loading).Won, res.Won...) {
+		switch won.ID {
+		case 1:
+			require.Contains(t, won.Unfit, "bytes long as text, must be at most")
+		case 2:
+			require.Contains(t, won.Unfit, "a number of more than 1,024 characters")
+		default:
+			require.Empty(t, won.Unfit)
+		}
+	}
+}
+
+// A payload whose read times out may be readable later. It does not stop the payloads
+// of other rows. The server does not interrupt every read.
+func TestPayloadThatTimesOutIsReportedAsSlow(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]string{"server": "400", "client": "0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			loadsSlowly(t, limit)
+		})
+	}
+}
+
+// loadsSlowly loads the payload of one job that reaches a timeout. limit is the
+// statement timeout of the server in milliseconds.
+func loadsSlowly(t *testing.T, limit string) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn, Timeout: 500 * time.Millisecond})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	for _, size := range []int{20_000, 900_000} {
+		exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1)`, string(largePayload(size)))
+	}
+	res := s.Claim(t.Context(), claimOf(1, 2))
+	require.Len(t, res.Loading, 2)
+	s.LoadSlowly(2, limit)
+	loaded := loadAll(t, s, res.Loading)
+	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(loaded.Won))
+	for _, won := range loaded.Won {
+		require.Equal(t, won.ID == 2, won.Slow)
+		require.Equal(t, won.ID == 2, strings.Contains(won.Unfit, "57014"), won.Unfit)
+	}
+}
+
+// Claims of 1,000 rows each.
+func BenchmarkClaim(b *testing.B) {
+	for _, size := range []int{16, 600} {
+		b.Run(fmt.Sprintf("payload=%d", size), func(b *testing.B) {
+			dsn := pgtest.New(b)
+			db := connect(b, dsn)
+			exec(b, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', to_jsonb($2::text) FROM generate_series(1, $1::int)`,
+				1000*(b.N+5), string(bytes.Repeat([]byte("x"), size)))
+			exec(b, db, `VACUUM ANALYZE dispatcherd.jobs_live`)
+			exec(b, db, `CHECKPOINT`)
+			s := open(b, claim.Config{DSN: dsn, Lease: time.Hour})
+			_, err := s.Join(b.Context())
+			require.NoError(b, err)
+			next := dispatcherd.JobID(1)
+			run := func() {
+				ids := make([]dispatcherd.JobID, 1000)
+				for i := range ids {
+					ids[i] = next
+					next++
+				}
+				req := claimOf(ids...)
+				req.Lane = contract.Lane{Type: "pdf"}
+				require.Len(b, s.Claim(b.Context(), req).Won, 1000)
+			}
+			for range 5 {
+				run()
+			}
+			before := serverCPU(b, db, "dispatcherd claim %")
+			b.ResetTimer()
+			for range b.N {
+				run()
+			}
+			b.ReportMetric(float64((serverCPU(b, db, "dispatcherd claim %")-before).Microseconds())/float64(b.N), "server-µs/op")
+		})
+	}
+}
