@@ -5,6 +5,6 @@ func All() []*Trial {
 	return []*Trial{
 		&workerKill, &dispatcherKill, &takeover, &takeoverPair, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
 		&readOnly, &fullDisk, &terminated, &failover, &outages, &notifyOff, &blind, &poison, &rolling,
-		&callers, &manyDispatchers, &halfOpen, &bounds, &clockJumps,
+		&callers, &manyDispatchers, &halfOpen, &bounds, &databaseClock, &restore, &clockJumps,
 	}
 }

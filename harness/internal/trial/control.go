@@ -39,6 +39,8 @@ type Cut struct {
 func Controls() []*Control {
 	zombie := stoppedDispatcher
 	zombie.Verify = nil
+	forgotten := restore
+	forgotten.Drain = 15 * time.Second
 	return []*Control{
 		{
 			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
@@ -77,6 +79,20 @@ func Controls() []*Control {
 			Found: func(r *judge.Report) int { return min(r.Lost, r.Stuck) },
 		},
 		{Trial: laggingFailover, Found: func(r *judge.Report) int { return r.Lost }},
+		{
+			Trial: named(databaseClock, "clock-out", "the database clock decides which dispatchers are lost",
+				Cut{"claim/lease.go", "d.lost_at IS NULL AND ` + beatAt + ` = s.beat", "false", 1},
+				Cut{"claim/lease.go", "	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED", "	UNION ALL SELECT id FROM dispatcherd.dispatchers WHERE id <> $1 AND lost_at IS NULL AND beat_at + lease < now()", 1},
+			),
+			Found: func(r *judge.Report) int { return r.Crashes },
+		},
+		{
+			Trial: named(forgotten, "restore-out", "no dispatcher gives up its former id, and a sweep does not look for unknown ids: jobs stay running",
+				Cut{"claim/lease.go", "now(), true WHERE $6 > 0", "now(), true WHERE $6 < 0", 1},
+				Cut{"claim/sweep.go", "NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine))", "IN (SELECT id FROM mine)", 1},
+			),
+			Found: func(r *judge.Report) int { return r.Lost },
+		},
 	}
 }
 

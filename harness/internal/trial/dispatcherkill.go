@@ -25,16 +25,12 @@ var dispatcherKill = Trial{
 	Least: [3]time.Duration{7 * time.Second, 30 * time.Second, 5 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		s.every(ctx, 3*time.Second, func(i int) {
-			d := s.Daemons[i%2]
-			s.keptFor(d.Name, restartTime)
-			if err := s.killDispatcher(ctx, d); err != nil {
-				s.Note("unknown_kill", err)
+			kill := s.killHost
+			if i%2 == 1 {
+				kill = s.killDispatcher
 			}
-			for _, w := range s.Workers {
-				if w.Daemon == d && i%2 == 0 {
-					s.keptFor(w.Name, restartTime)
-					w.Kill()
-				}
+			if err := kill(ctx, s.Daemons[i%2]); err != nil {
+				s.Note("unknown_kill", err)
 			}
 		})
 		return nil
@@ -62,8 +58,21 @@ var dispatcherKill = Trial{
 	},
 }
 
-// killDispatcher kills a daemon and records its id in Postgres.
+// killHost kills a daemon and its workers. Their keepers restart them.
+func (s *Scene) killHost(ctx context.Context, d *stage.Daemon) error {
+	err := s.killDispatcher(ctx, d)
+	for _, w := range s.Workers {
+		if w.Daemon == d {
+			s.keptFor(w.Name, restartTime)
+			w.Kill()
+		}
+	}
+	return err
+}
+
+// killDispatcher kills a daemon and records its id in Postgres. Its keeper restarts it.
 func (s *Scene) killDispatcher(ctx context.Context, d *stage.Daemon) error {
+	s.keptFor(d.Name, restartTime)
 	id, err := s.Number(ctx, `SELECT coalesce((SELECT id FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL ORDER BY started_at DESC LIMIT 1), 0)`, d.Name)
 	if err != nil {
 		return err

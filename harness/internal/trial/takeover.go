@@ -35,9 +35,7 @@ func takeoverOf(name string, daemons int) Trial {
 		Least: [3]time.Duration{12 * killPeriod, 52 * killPeriod, 52 * killPeriod},
 		Trouble: func(ctx context.Context, s *Scene) error {
 			s.every(ctx, killPeriod, func(i int) {
-				d := s.Daemons[i%daemons]
-				s.keptFor(d.Name, restartTime)
-				if err := s.killDispatcher(ctx, d); err != nil {
+				if err := s.killDispatcher(ctx, s.Daemons[i%daemons]); err != nil {
 					s.Note("unknown_kill", err)
 				}
 			})

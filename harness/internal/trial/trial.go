@@ -19,7 +19,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 4, 12 and 79 minutes. Starts, drains and controls
+// trials together last at least 4, 13 and 82 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota
