@@ -88,6 +88,10 @@ func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 	require.Equal(t, 0, notifications(), "no dispatcher is subscribed")
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
 	require.Equal(t, 2, notifications(), "one per statement")
+	exec(t, conn, `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE sql AS 'SELECT false'`)
+	require.Equal(t, 0, notifications(), "the queue of the server is half full")
+	exec(t, conn, `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE sql AS 'SELECT true'`)
+	require.Equal(t, 2, notifications())
 	exec(t, conn, `UPDATE dispatcherd.dispatchers SET armed = false`)
 	require.Equal(t, 0, notifications())
 }

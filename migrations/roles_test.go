@@ -77,6 +77,7 @@ var rights = []struct{ who, statement string }{
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
 	{"   D", `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`},
 	{"   D", `SELECT dispatcherd.pause_vacuum(false)`},
+	{"  OD", `SELECT dispatcherd.may_notify()`},
 	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
 	{"    ", `SELECT setval('dispatcherd.job_ids', 1)`},
 	{"    ", `CREATE TABLE dispatcherd.mine ()`},
@@ -176,7 +177,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	for role, statements := range map[string][]string{
 		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`},
-		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`},
+		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
 		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`, `SELECT dispatcherd.pause_vacuum(false)`},
 	} {
 		for _, statement := range statements {
