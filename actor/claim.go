@@ -36,10 +36,11 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 // and each claim costs Postgres a transaction.
 const extraClaim = 4
 
-// flushClaims sends the claims that may be sent. After a full claim, the same step
-// reserves no slot for the next claim. Until the next step the slots stay free for
-// requests and for jobs that rank higher. The next step follows after a millisecond
-// at most, or with the next answer if no further claim may be in flight.
+// flushClaims sends the next claim if it may be sent, and the Resolves. After a full
+// claim, the same step reserves no slot for the next claim. Until the next step the
+// slots stay free for requests and for jobs that rank higher. The next step follows
+// after a millisecond at most, or with the next answer if no further claim may be in
+// flight.
 func (c *Core) flushClaims() {
 	cl := &c.claims
 	cl.full = false
@@ -129,8 +130,8 @@ func (c *Core) giveUp(j *job) {
 	c.move(j, jobstate.OnGiveUp)
 }
 
-// claimInFlight reports whether the answer to a claim that was sent decides about
-// the job.
+// claimInFlight reports whether the claim of the job was sent and its outcome is not
+// yet known.
 func (j *job) claimInFlight() bool {
 	return j != nil && j.state >= jobstate.Claiming && j.state <= jobstate.Unresolved
 }
@@ -170,8 +171,8 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
 
-// claimUnknown keeps the jobs of a claim with an unknown outcome. Other jobs may
-// use their slots until a Resolve is answered.
+// claimUnknown keeps the jobs of a claim with an unknown outcome. Their slots become
+// free. A Resolve decides about the jobs.
 func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	c.stats.Unknown++
 	f.unknown = true

@@ -142,7 +142,7 @@ func (c *Core) inHand() []*job {
 // noSlot marks a job without a slot.
 const noSlot slotindex.Ref = -1
 
-// notSent is the start of an attempt that has not started yet.
+// notSent is the value of job.sentAt before the attempt starts.
 const notSent timing.Instant = -timing.Never
 
 // job is a job in hand. A row that waits in Postgres is not a job in hand: the
@@ -177,7 +177,7 @@ type rowData struct {
 	key         contract.Key // its place in the lane
 	batch       uint32       // the fetched batch that it was taken from
 	nonLocal    bool         // it was taken from a non-local lane
-	rescan      bool         // the row was read as pending with another key, so the lane is read again when the job is forgotten
+	rescan      bool         // while the job was in hand, its row was read as pending with a key other than row.key, so the lane is read again when the job is forgotten
 	returned    bool         // the row goes back to the table and is found by the next scan: the worker returned the job, or an operator changed its lane
 	loading     bool         // the row is claimed; its payload is not read yet
 	failures    int32

@@ -35,9 +35,9 @@ func (ref *reference) penalty(j *referenceJob) int64 {
 	return 0
 }
 
-// due reports whether a job can be placed. A row can be placed when it is due,
-// a non-local row only after its owner had time to take it. A non-local row
-// that was preempted belongs to its owner again until the next scan.
+// due reports whether a job can be placed. A row can be placed when it is due, a
+// non-local row only after its owner had time to take it. After a non-local row was
+// preempted, it cannot be placed here before the next scan.
 func (ref *reference) due(j *referenceJob, dbNow int64) bool {
 	if ref.nonLocal(j) {
 		return !j.preempted && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
@@ -147,7 +147,8 @@ func (h *history) fingerprintOf(s dispatcherd.SessionID) contract.Fingerprint {
 	return contract.Fingerprint(1_000_000*int(s) + 1)
 }
 
-// resumed continues an adopted execution in the table and in the reference.
+// resumed continues an adopted execution in the history and in the reference. It
+// checks the row in the table.
 func (h *history) resumed(e *effect.Resume) {
 	slot := h.offered[e.Slot]
 	r := h.table.Row(e.Job)
@@ -159,9 +160,9 @@ func (h *history) resumed(e *effect.Resume) {
 	h.adopted++
 }
 
-// disturbAdopt answers an adoption with a random verdict. It refuses a
-// dispatcher without a lease. An adoption whose answer is lost may have been
-// executed.
+// disturbAdopt answers an adoption with a random verdict. Refused simulates a
+// dispatcher without a lease. Unknown simulates a lost answer: the adoption may have
+// been executed.
 func (h *history) disturbAdopt() bool {
 	i := slices.IndexFunc(h.queue, is[*effect.Adopt])
 	if i < 0 {

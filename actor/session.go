@@ -72,8 +72,8 @@ func (c *Core) register(s *session, slots []dispatcherd.Slot) {
 }
 
 // roomFor checks whether slots fit into the limits. replaced is the number of old
-// slots that the new ones replace. roomFor returns the limit that would be
-// exceeded, or "". Either all slots are admitted or none.
+// slots that the new ones replace. roomFor returns a message that names the limit
+// that would be exceeded, or "". Either all slots are admitted or none.
 func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	l := c.cfg.Limits
 	if have := c.index.Len() - replaced; have+len(slots) > l.Slots {

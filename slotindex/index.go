@@ -117,8 +117,8 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 }
 
 // bestClass returns the class whose head Take returns, or -1. The classes of a type
-// are ordered by size. So bestClass looks only at the first class with a free slot
-// and at the others of the same size.
+// are ordered by their number of types. So bestClass looks only at the first class
+// with a free slot and at the others with as many types.
 func (x *Index) bestClass(t TypeID) classID {
 	best, size := classID(-1), int32(0)
 	ty := &x.types[t]

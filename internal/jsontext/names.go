@@ -9,9 +9,9 @@ import (
 // maxNames is the number of names that CheckNames accepts.
 const maxNames = 64
 
-// CheckNames rejects an object with a member that is not in names, or that is
-// given twice. It ignores nested objects. encoding/json accepts such objects: it
-// ignores case, and takes the last of several members.
+// CheckNames rejects an object with a member that is not in names, or that is given
+// twice. encoding/json would accept the object: it ignores case, and takes the last of
+// several members. CheckNames does not look into nested objects.
 //
 // The object must be valid JSON or null, so the caller decodes it first. A
 // name with an escape is rejected. The error contains no value and can be

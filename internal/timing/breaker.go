@@ -3,9 +3,8 @@ package timing
 import "math/rand/v2"
 
 // Breaker is the circuit breaker of one kind of statement. Each kind has its own
-// connection and its own Breaker. So the failure of one kind does not stop the
-// others, and the success of one kind does not shorten the wait of another. The zero
-// Breaker is closed.
+// Breaker. So the failure of one kind does not stop the others, and the success of
+// one kind does not shorten the wait of another. The zero Breaker is closed.
 type Breaker struct {
 	failures int
 	retryAt  Instant
@@ -39,9 +38,9 @@ func (b *Breaker) Wake(now Instant) Instant {
 	return Never
 }
 
-// recentFailure is a time in milliseconds, counted from the instant at which
-// the retry was due. During this time a failure counts as the current state,
-// even if no statement of the kind has been sent since.
+// recentFailure is a time in milliseconds, counted from the instant at which the
+// retry was due. During this time Failing reports the failure, even if no statement
+// of the kind has been sent since.
 const recentFailure = 60_000
 
 // Failing reports whether the last statement of the kind failed, and the failure is

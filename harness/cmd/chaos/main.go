@@ -1,6 +1,7 @@
 // Command chaos injects every kind of fault that the project knows into dispatcherd
 // and checks its guarantees (docs/reliability.md). It prints a line for each
-// experiment and exits with 0 only if all of them passed.
+// experiment and exits with 0 only if all of them passed and every control was
+// detected.
 package main
 
 import (
@@ -37,8 +38,9 @@ type options struct {
 	seed             uint64
 }
 
-// chaos returns the exit code: 0 if every experiment passed and every control was
-// detected.
+// chaos returns the exit code: 0 if every experiment passed and the violations of
+// every control were found. A control is a trial of a dispatcher without one of its
+// safeguards.
 func chaos(o options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
