@@ -129,8 +129,8 @@ bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|s
 	cd bench && go run ./scaling $(SHORT) $(CURVE)
 
 .PHONY: bench/latency
-bench/latency: deps ## Measure INSERT to worker, and what an idle daemon costs
-	cd bench && go run ./latency
+bench/latency: deps ## Measure INSERT to worker, idle and in an open loop beside River (BENCH=short: three minutes)
+	cd bench && go run ./latency $(SHORT)
 
 .PHONY: bench/ondemand
 bench/ondemand: deps ## Measure how long a caller waits, beside NATS and Gearman (BENCH=short: half a minute)

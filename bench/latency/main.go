@@ -1,11 +1,26 @@
 // Command latency measures an idle system: how long a job inserted by plain SQL
-// takes to reach a worker, and what the daemon costs while there is no job.
+// takes to reach a worker, and what the daemon costs while there is no job. Then it
+// measures an open loop: jobs arrive at random instants with a constant mean rate, and
+// River executes the same jobs in alternation.
 //
 //	go run ./latency [-n 2000] [-idle 30s] [-daemon FILE] [-against FILE,…]
 //
 // [-rounds 5] [-- FLAGS-OF-SERVE…]
 //
-// It writes results/latency.json.
+//	go run ./latency -open|-short|-kill [-rates 100,600] [-dispatchers 1,2] [-window 10s]
+//
+// The open loop prints one line for each rate and number of dispatchers. p50 and p99 are
+// the times from the acknowledgement of the INSERT to the start of the handler, end_p50
+// and end_p99 those to the commit of the end:
+//
+//	latency: rate=… dispatchers=… p50_ms=… river_p50_ms=… ratio_p50=… p99_ms=… … end_p50_ms=… …
+//
+// With -kill, one of two dispatchers is killed, and the latency of the other one is
+// compared with that before:
+//
+//	latency: kill rate=… before_p95_ms=… after_p95_ms=… ratio=…
+//
+// The command writes results/latency.json.
 package main
 
 import (
@@ -33,13 +48,32 @@ func main() {
 	idle := flag.Duration("idle", 30*time.Second, "how long to measure the idle daemon")
 	daemon := flag.String("daemon", "", "an existing dispatcherd binary instead of the checkout's")
 	against := flag.String("against", "", "other binaries, separated by commas, that are compared job by job with that of -daemon; disables all other measurements")
-	rounds := flag.Int("rounds", 5, "rounds of n jobs each of such a comparison")
+	rounds := flag.Int("rounds", 0, "rounds of a comparison (default 5, short 2)")
+	var o openLoop
+	flag.BoolVar(&o.short, "short", false, "only the open loop, in short windows: under three minutes")
+	flag.StringVar(&o.rates, "rates", "100,600,1200,5000", "jobs per second of the open loop, separated by commas")
+	flag.StringVar(&o.dispatchers, "dispatchers", "1,2", "numbers of dispatchers of the open loop, separated by commas")
+	flag.DurationVar(&o.window, "window", 0, "measured time of each window of the open loop (default 10s, short 2s)")
+	open := flag.Bool("open", false, "only the open loop; -against then gives the program that takes the place of River")
+	kill := flag.Bool("kill", false, "only the trial that kills one of two dispatchers")
 	flag.Parse()
+	o.daemon, o.rounds = *daemon, *rounds
+	o.complete()
 	program.Main("latency", func(ctx context.Context) error {
-		if *against != "" {
-			return compare(ctx, append([]string{*daemon}, strings.Split(*against, ",")...), *n, *rounds, flag.Args())
+		switch {
+		case *kill:
+			return o.kill(ctx)
+		case *open || o.short:
+			o.against = *against
+			return o.run(ctx)
 		}
-		return run(ctx, *n, *idle, *daemon, flag.Args())
+		if *against != "" {
+			return compare(ctx, append([]string{*daemon}, strings.Split(*against, ",")...), *n, o.rounds, flag.Args())
+		}
+		if err := run(ctx, *n, *idle, *daemon, flag.Args()); err != nil {
+			return err
+		}
+		return errors.Join(o.run(ctx), o.kill(ctx))
 	})
 }
 

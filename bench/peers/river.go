@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -12,56 +10,34 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/dispatcherd/dispatcherd/bench/internal/riverqueue"
 )
-
-// noop is a job type of River.
-type noop struct {
-	N int `json:"n"`
-}
-
-// Kind implements river.JobArgs.
-func (noop) Kind() string { return "noop" }
 
 // noopWorker records when its first job starts.
 type noopWorker struct {
-	river.WorkerDefaults[noop]
+	river.WorkerDefaults[riverqueue.Noop]
 	begun *atomic.Int64 // nanoseconds since 1970; 0 = no job yet
 }
 
 // Work implements river.Worker.
-func (w *noopWorker) Work(context.Context, *river.Job[noop]) error {
+func (w *noopWorker) Work(context.Context, *river.Job[riverqueue.Noop]) error {
 	if w.begun.Load() == 0 {
 		w.begun.CompareAndSwap(0, time.Now().UnixNano())
 	}
 	return nil
 }
 
-// riverPool has enough connections for River's producer, completer, notifier and
-// maintenance.
-func riverPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, err
-	}
-	config.MaxConns = 8
-	return pgxpool.NewWithConfig(ctx, config)
-}
-
 func fillRiver(ctx context.Context, _ *arena, dsn string, n int) error {
-	pool, err := riverPool(ctx, dsn)
+	pool, err := riverqueue.Pool(ctx, dsn)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-	if err != nil {
+	if err := riverqueue.Migrate(ctx, pool); err != nil {
 		return err
 	}
-	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-		return err
-	}
-	client, err := river.NewClient(riverpgxv5.New(pool), riverConfig(nil))
+	client, err := river.NewClient(riverpgxv5.New(pool), riverqueue.Config())
 	if err != nil {
 		return err
 	}
@@ -69,7 +45,7 @@ func fillRiver(ctx context.Context, _ *arena, dsn string, n int) error {
 	for first := 0; first < n; first += step {
 		params := make([]river.InsertManyParams, min(step, n-first))
 		for i := range params {
-			params[i].Args = noop{N: first + i}
+			params[i].Args = riverqueue.Noop{N: first + i}
 		}
 		if _, err := client.InsertManyFast(ctx, params); err != nil {
 			return err
@@ -78,35 +54,28 @@ func fillRiver(ctx context.Context, _ *arena, dsn string, n int) error {
 	return nil
 }
 
-func riverConfig(change func(*river.Config)) *river.Config {
-	config := &river.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
-	if change != nil {
-		change(config)
-	}
-	return config
-}
-
 func drainRiverTuned(ctx context.Context, _ *arena, dsn string, n int) (span, error) {
 	return drainRiver(ctx, dsn, n, func(c *river.Config) {
-		c.FetchCooldown, c.FetchPollInterval = time.Millisecond, time.Millisecond
-		c.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1000}}
+		riverqueue.Tune(c)
+		riverqueue.Serve(c, 1000)
 	})
 }
 
 func drainRiverDefault(ctx context.Context, _ *arena, dsn string, n int) (span, error) {
 	return drainRiver(ctx, dsn, n, func(c *river.Config) {
-		c.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1000}}
+		riverqueue.Serve(c, 1000)
 	})
 }
 
 func drainRiver(ctx context.Context, dsn string, n int, change func(*river.Config)) (s span, err error) {
-	pool, err := riverPool(ctx, dsn)
+	pool, err := riverqueue.Pool(ctx, dsn)
 	if err != nil {
 		return s, err
 	}
 	defer pool.Close()
 	var begun atomic.Int64
-	config := riverConfig(change)
+	config := riverqueue.Config()
+	change(config)
 	config.Workers = river.NewWorkers()
 	river.AddWorker(config.Workers, &noopWorker{begun: &begun})
 	client, err := river.NewClient(riverpgxv5.New(pool), config)

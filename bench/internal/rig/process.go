@@ -124,3 +124,9 @@ func (p *Process) Stop() error {
 	defer kill.Stop()
 	return p.Wait()
 }
+
+// Kill ends the process at once and waits for its end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.Wait()             // a killed process always ends with an error
+}
