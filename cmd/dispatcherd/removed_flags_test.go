@@ -30,7 +30,9 @@ func removedConstants() map[string]any {
 		}
 		all[name] = value
 	}
-	delete(all, "max-open-requests") // this constant has never been a flag
+	for _, never := range []string{"max-open-requests", "max-connection-rate"} {
+		delete(all, never) // these constants have never been flags
+	}
 	return all
 }
 
