@@ -75,7 +75,7 @@ func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
 	_ = s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) }) // it may be lost
 	err := s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (_ int, err error) {
 		s.comparison = comparison{conn: conn, open: true, from: firstToken}
-		released, err = s.comparePortion(ctx, conn)
+		released, _, err = s.comparePortion(ctx, conn)
 		return 0, err
 	})
 	require.NoError(t, err)

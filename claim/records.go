@@ -2,6 +2,8 @@ package claim
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -243,41 +245,70 @@ func (s *Store) releaseUnheld(ctx context.Context, conn *pgx.Conn, until time.Ti
 	if c.conn != conn || !c.open && time.Now().After(c.next) {
 		*c = comparison{conn: conn, open: true, from: firstToken, next: time.Now().Add(compareEvery)}
 	}
-	for c.open && err == nil && time.Now().Before(until) {
-		var some []dispatcherd.JobID
-		some, err = s.comparePortion(ctx, conn)
+	var errs []error
+	for c.open && time.Now().Before(until) {
+		some, refused, err := s.comparePortion(ctx, conn)
 		released = append(released, some...)
+		errs = append(errs, refused, err)
+		if err != nil {
+			break
+		}
 	}
-	return released, err
+	return released, errors.Join(errs...)
+}
+
+// ownRow is a row that runs under this dispatcher in the table.
+type ownRow struct {
+	id      int64
+	attempt int32
+	token   int64
+}
+
+// sendUnheld releases unheld rows. If Postgres refuses some of them, the others are released,
+// and the next comparison tries again.
+func sendUnheld(ctx context.Context, conn *pgx.Conn, me int32, rows []ownRow) (released []dispatcherd.JobID, refused, err error) {
+	r, err := isolate(rows, func(part []ownRow) error {
+		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
+		for i, row := range part {
+			ids[i], attempts[i], tokens[i] = row.id, row.attempt, row.token
+		}
+		var some []dispatcherd.JobID
+		err := conn.QueryRow(ctx, "release-unheld", me, ids, attempts, tokens, WhyUnheld).Scan(&some)
+		released = append(released, some...)
+		return err
+	})
+	for _, f := range r.refused {
+		refused = errors.Join(refused, fmt.Errorf("release job %d, which this dispatcher does not run: %w", f.item.id, f.err))
+	}
+	return released, refused, err
 }
 
 // comparePortion compares the next portion of the claims. It also removes the records of
-// claims of which no row runs.
-func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn) (released []dispatcherd.JobID, err error) {
+// claims of which no row runs. refused is the error of rows that Postgres does not release.
+// After err the portion is repeated.
+func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn) (released []dispatcherd.JobID, refused, err error) {
 	var (
-		tokens, rowTokens []int64
-		ids               []dispatcherd.JobID
-		attempts          []int32
-		more              bool
+		tokens, rowTokens, ids []int64
+		attempts               []int32
+		more                   bool
 	)
 	me := s.me.Load()
 	err = conn.QueryRow(ctx, "own-rows", me, s.comparison.from, int64(ownPortion)).Scan(&tokens, &more, &ids, &attempts, &rowTokens)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	n := 0
+	var unheld []ownRow
 	s.mu.Lock()
 	for i, id := range ids {
-		if !s.records.Holds(id, rowTokens[i]) {
-			ids[n], attempts[n], rowTokens[n] = id, attempts[i], rowTokens[i]
-			n++
+		if !s.records.Holds(dispatcherd.JobID(id), rowTokens[i]) {
+			unheld = append(unheld, ownRow{id, attempts[i], rowTokens[i]})
 		}
 	}
 	over := s.records.Unknown(tokens)
 	s.mu.Unlock()
 	switch {
-	case n > 0:
-		err = conn.QueryRow(ctx, "release-unheld", me, ids[:n], attempts[:n], rowTokens[:n], WhyUnheld).Scan(&released)
+	case len(unheld) > 0:
+		released, refused, err = sendUnheld(ctx, conn, me, unheld)
 	case len(over) > 0: // otherwise a later comparison removes them
 		_, err = conn.Exec(ctx, "forget", me, over)
 	}
@@ -287,5 +318,5 @@ func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn) (released []
 			s.comparison.from = tokens[len(tokens)-1]
 		}
 	}
-	return released, err
+	return released, refused, err
 }

@@ -97,6 +97,33 @@ func TestRowsOfAnUnansweredClaimAreHeld(t *testing.T) {
 	require.Equal(t, []int64{8}, records.Unknown([]int64{7, 8}))
 }
 
+// A trigger refuses one of three rows. The two others are released, and the comparison
+// neither stops nor repeats.
+func TestUnheldRowThatCannotBeReleasedStopsNoOther(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := new(failures)
+	s := open(t, claim.Config{DSN: dsn, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	fill(t, db, 3, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3)).Won, 3)
+	for id := range dispatcherd.JobID(3) {
+		require.Empty(t, finish(t, s, contract.Finish{ID: id + 1, Attempt: 1}))
+		unend(t, db, id+1)
+	}
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT stuck CHECK (id <> 2 OR status <> 'pending') NOT VALID`)
+	require.Equal(t, []dispatcherd.JobID{1, 3}, unheld(t, s))
+	require.ErrorContains(t, seen.all()[len(seen.all())-1], "release job 2")
+	before := len(seen.all())
+	require.Empty(t, unheld(t, s))
+	require.Len(t, seen.all(), before)
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
+	s.CompareAgain()
+	require.Equal(t, []dispatcherd.JobID{2}, unheld(t, s))
+}
+
 // One statement reads a bounded portion of the claims.
 func TestUnheldRowsAreFoundInPortions(t *testing.T) {
 	t.Parallel()

@@ -115,6 +115,29 @@ func TestLivingDispatcherKeepsItsJobsWhenTheDatabaseClockIsSet(t *testing.T) {
 	require.NotContains(t, h.log.text(), "the lease is lost")
 }
 
+// A failover to an asynchronous standby loses the end of a job, which a living dispatcher
+// has recorded.
+func TestRowWhoseEndAFailoverLostRunsAgain(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
+	id := w.insert("x", work{})
+	w.await(id, dispatcherd.Done)
+	h.awaitSlots(1)
+	w.exec(`WITH gone AS (DELETE FROM dispatcherd.jobs_done WHERE id = $1 RETURNING *), record AS (
+			INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT dispatcher, 7, ARRAY[id::bigint] FROM gone
+		) INSERT INTO dispatcherd.jobs_live (id, attempt, status, dispatcher, type, payload, started_at, token)
+		SELECT id, attempt, 'running', dispatcher, type, payload, started_at, 7 FROM gone`, int64(id))
+	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+	begun := time.Now()
+	w.seen.start(t, id, 2)
+	require.Less(t, time.Since(begun), 5*time.Second)
+	job := w.await(id, dispatcherd.Done)
+	require.Zero(t, job.Crashes+job.Failures)
+	requireMetric(t, h.cfg, "dispatcherd_unheld_rows_total 1")
+	require.Contains(t, h.log.text(), "released rows that this dispatcher did not run")
+}
+
 // The table of dispatchers is restored from an earlier state while two dispatchers live. A
 // sequence would assign the id of one to the other.
 func TestDispatchersHaveDistinctIDsAfterARestore(t *testing.T) {

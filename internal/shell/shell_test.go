@@ -87,6 +87,8 @@ func TestHeartbeatReportsReleasedRowsFirst(t *testing.T) {
 	r := contract.HeartbeatResult{OtherCapacity: map[string]int{"pdf": 3}, Released: 1, Cancels: []dispatcherd.JobID{7}}
 	require.Equal(t, []event.Event{event.Notified{}, event.ClusterCapacity{Capacity: r.OtherCapacity}, event.CancelRequested{Jobs: r.Cancels}},
 		l.HeartbeatAnswered(0, r))
+	r.Released, r.Unheld = 0, []dispatcherd.JobID{8}
+	require.Equal(t, event.Notified{}, l.HeartbeatAnswered(0, r)[0])
 }
 
 func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
