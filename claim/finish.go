@@ -1,8 +1,11 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,113 +16,217 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// unstorable is the error of a job whose result or error Postgres refused.
-const unstorable = "the result or error message cannot be stored in Postgres and was dropped"
+// Errors of jobs whose end was recorded in part.
+const (
+	unstorable = "the result or error message cannot be stored in Postgres and was dropped"
+	unreadable = "the payload and the earlier errors cannot be read in Postgres and were dropped"
+)
 
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
-// Finish ends attempts in one round trip and one transaction. If Postgres cannot
-// store the values of an item (a result with NUL), Finish drops the result and
-// records this in the job's errors. Other items are not affected.
+// Lock timeouts of a finish. The short one, lockPatience, finds a job that another
+// transaction has locked. A finish that meets no such job waits longer, because other
+// locks are held for a short time only, for example by a commit with a notification.
+const otherLockPatience = time.Second
+
+// smallerFinish is the factor by which a finish becomes smaller after the statement
+// timeout. Large payloads take that long: a row moves with its payload.
+const smallerFinish = 8
+
+// errTooLarge ends the search for a row after the statement timeout. The next finish is
+// smaller.
+var errTooLarge = errors.New("the statement timeout was reached; the next finish is smaller")
+
+// Finish ends attempts, usually in one round trip and one transaction. An item that
+// Postgres refuses does not affect the others. Finish ends it without the values that
+// cannot be stored or read, and records this in the job's errors. If Postgres refuses
+// this as well, or if another transaction has locked the row, the item is deferred.
 func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
-	stale, err := s.end(ctx, req)
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for i := range req.Items {
-			s.records.Remove(req.Items[i].ID)
-		}
-		slices.Sort(stale)
-		return contract.FinishResult{Verdict: contract.OK, Stale: stale}
+	items := req.Items
+	if most := int(s.finishMost.Load()); most > 0 && most < len(items) {
+		items = items[:most]
 	}
-	if !aboutData(err) {
+	var res contract.FinishResult
+	r, err := isolate(items, func(part []contract.Finish) error {
+		err := s.record(ctx, part, req.Again, true, &res)
+		s.resizeFinish(len(part), err)
+		if isCode(err, timedOut) && len(part) > 1 {
+			return notSentError{errTooLarge}
+		}
+		return err
+	})
+	for _, f := range r.refused {
+		if err == nil {
+			err = s.endAlone(ctx, f, req.Again, &res)
+		}
+		if err != nil {
+			r.rest = append(r.rest, f.item)
+		}
+	}
+	res.Rest = append(r.rest, req.Items[len(items):]...)
+	if err != nil && (verdictOf(err) == contract.Unknown || res.Recorded(len(req.Items)) == 0) {
 		return contract.FinishResult{Verdict: verdictOf(err)}
 	}
-	return s.finishApart(ctx, req)
+	slices.Sort(res.Stale)
+	slices.SortFunc(res.Rest, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(res.Deferred, func(a, b contract.Deferred) int { return cmp.Compare(a.ID, b.ID) })
+	return res
 }
 
-// finishApart halves the request until it finds the item whose values Postgres
-// rejects, and ends that item without them.
-func (s *Store) finishApart(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
-	if len(req.Items) == 1 {
-		item := req.Items[0]
-		if item.Result == nil && item.Error == unstorable {
-			// The database rejects the end of this row even without its values. The row
-			// counts as stale, so that other rows end. It stays running until this
-			// dispatcher stops.
-			return contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{item.ID}}
+// resizeFinish bounds the next finish after the statement timeout, and raises the bound
+// after success.
+func (s *Store) resizeFinish(n int, err error) {
+	most := s.finishMost.Load()
+	switch {
+	case isCode(err, timedOut):
+		s.finishMost.Store(int32(max(1, n/smallerFinish)))
+	case err == nil && most > 0 && n >= int(most):
+		s.finishMost.Store(2 * most)
+	}
+}
+
+// endAlone ends an item that Postgres has refused in a statement of its own, without the
+// values that may be the cause: the result and error of the request, or the payload and
+// earlier errors of the row. If Postgres refuses this as well, the item is deferred. The
+// statement timeout says nothing about the values.
+func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], again bool, res *contract.FinishResult) error {
+	stored, read, neither := f.item, f.item, f.item
+	stored.Result, stored.Error = nil, unstorable
+	read.Error = strings.TrimPrefix(f.item.Error+"; "+unreadable, "; ")
+	neither.Result, neither.Error = nil, unstorable+"; "+unreadable
+	first, large := stored, true
+	if strings.HasPrefix(serverError(f.err).Code, "XX") { // corrupted data
+		first, large = read, false
+	}
+	if !isCode(f.err, timedOut) {
+		if !large || f.item.Result != nil || f.item.Error != "" {
+			if err := s.record(ctx, []contract.Finish{first}, again, large, res); err == nil || !byItem(err) {
+				return err
+			}
 		}
-		item.Result, item.Error = nil, unstorable
-		return s.Finish(ctx, contract.FinishRequest{Items: []contract.Finish{item}, Again: req.Again})
+		if err := s.record(ctx, []contract.Finish{neither}, again, false, res); err == nil || !byItem(err) {
+			return err
+		}
 	}
-	half := len(req.Items) / 2
-	first := s.Finish(ctx, contract.FinishRequest{Items: req.Items[:half], Again: req.Again})
-	second := s.Finish(ctx, contract.FinishRequest{Items: req.Items[half:], Again: req.Again})
-	if worst := max(first.Verdict, second.Verdict); worst != contract.OK {
-		// One half may have been executed, so the next request must have Again set.
-		return contract.FinishResult{Verdict: contract.Unknown}
-	}
-	return contract.FinishResult{Verdict: contract.OK, Stale: append(first.Stale, second.Stale...)}
+	res.Deferred = append(res.Deferred, contract.Deferred{ID: f.item.ID, Reason: f.err.Error()})
+	return nil
 }
 
-// end executes the request and returns the stale items.
-func (s *Store) end(ctx context.Context, req contract.FinishRequest) ([]dispatcherd.JobID, error) {
+// record ends items in one transaction and adds the stale and the locked ones to the
+// result. large says whether to read the large values of the rows.
+func (s *Store) record(ctx context.Context, items []contract.Finish, again, large bool, res *contract.FinishResult) error {
 	var stale []dispatcherd.JobID
-	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		ended, n, err := sendEnds(ctx, conn, req.Items, s.me.Load())
-		if err != nil {
+	var locked []contract.Deferred
+	free, me := items, s.me.Load()
+	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
+		stale, err = end(ctx, conn, ending{items: items, me: me, again: again, large: large})
+		if !isCode(err, lockNotGranted) {
+			return len(items) - len(stale), err
+		}
+		if locked, err = findLocked(ctx, conn, items, me); err != nil {
 			return 0, err
 		}
-		if n == len(req.Items) {
-			return n, nil
+		free = slices.DeleteFunc(slices.Clone(items), func(f contract.Finish) bool {
+			return slices.ContainsFunc(locked, func(d contract.Deferred) bool { return d.ID == f.ID })
+		})
+		if len(free) > 0 {
+			stale, err = end(ctx, conn, ending{items: free, me: me, again: again, large: large, patient: true})
 		}
-		open := make(map[dispatcherd.JobID]struct{}, len(req.Items))
-		for i := range req.Items {
-			open[req.Items[i].ID] = struct{}{}
-		}
-		remove(open, ended)
-		if req.Again || len(ended) < n {
-			before, err := endedBefore(ctx, conn, req.Items, s.me.Load())
-			if err != nil {
-				return 0, err
-			}
-			remove(open, before)
-		}
-		for id := range open {
-			stale = append(stale, id)
-		}
-		return len(req.Items) - len(stale), nil
+		return len(free) - len(stale), err
 	})
-	return stale, err
+	if err != nil {
+		return err
+	}
+	res.Stale, res.Deferred = append(res.Stale, stale...), append(res.Deferred, locked...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range free {
+		s.records.Remove(free[i].ID)
+	}
+	return nil
 }
 
+// findLocked returns the items whose rows another transaction has locked.
+func findLocked(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (locked []contract.Deferred, err error) {
+	ids, attempts := make([]int64, len(items)), make([]int32, len(items))
+	for i := range items {
+		ids[i], attempts[i] = int64(items[i].ID), int32(items[i].Attempt)
+	}
+	var d contract.Deferred
+	rows, err := conn.Query(ctx, "locked", ids, attempts, me)
+	if err != nil {
+		return nil, err
+	}
+	_, err = pgx.ForEachRow(rows, []any{&d.ID, &d.Holder}, func() error {
+		d.Reason = "several transactions have locked the row"
+		if d.Holder != 0 {
+			d.Reason = fmt.Sprintf("the row is locked by the session with process id %d", d.Holder)
+		}
+		locked = append(locked, d)
+		return nil
+	})
+	return locked, err
+}
+
+// ending is one transaction that ends items, all of which are different jobs.
+type ending struct {
+	items   []contract.Finish
+	me      int32 // this dispatcher
+	again   bool  // as in contract.FinishRequest
+	large   bool  // read the large values of the rows
+	patient bool  // wait for otherLockPatience instead of lockPatience
+}
+
+// end executes a transaction and returns the stale items.
+func end(ctx context.Context, conn *pgx.Conn, e ending) (stale []dispatcherd.JobID, err error) {
+	ended, n, err := e.send(ctx, conn)
+	if err != nil || n == len(e.items) {
+		return nil, err
+	}
+	open := make(map[dispatcherd.JobID]struct{}, len(e.items))
+	for i := range e.items {
+		open[e.items[i].ID] = struct{}{}
+	}
+	remove(open, ended)
+	if e.again || len(ended) < n {
+		before, err := endedBefore(ctx, conn, e.items, e.me)
+		if err != nil {
+			return nil, err
+		}
+		remove(open, before)
+	}
+	return slices.Collect(maps.Keys(open)), nil
+}
 func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 	for _, id := range ids {
 		delete(set, id)
 	}
 }
 
-// sendEnds sends up to three statements as one pipeline, which Postgres treats as one
+// send sends up to four statements as one pipeline, which Postgres treats as one
 // transaction. It returns how many items were ended. doneSQL returns only a number,
 // so ended contains only the ids that the other statements ended.
-func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (ended []dispatcherd.JobID, n int, err error) {
+func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.JobID, n int, err error) {
 	groups := [...]struct {
 		statement string
-		encode    func([]contract.Finish, int32) [][]byte
-	}{{"done", encodeDone}, {"ended", encodeEnded}, {"pending", encodePending}}
+		encode    func(*ending, []contract.Finish) [][]byte
+	}{{"done", (*ending).done}, {"ended", (*ending).ended}, {"pending", (*ending).pending}}
 	var sizes [len(groups)]int
-	for i := range items {
-		sizes[groupOf(&items[i])]++
+	for i := range e.items {
+		sizes[groupOf(&e.items[i])]++
 	}
 	var batch pgconn.Batch
+	if e.patient {
+		batch.ExecPrepared("patience", nil, nil, nil)
+	}
 	for g, to := range groups {
-		some := items // usually all jobs have succeeded
-		if sizes[g] < len(items) {
-			some = slices.DeleteFunc(slices.Clone(items), func(f contract.Finish) bool { return groupOf(&f) != g })
+		some := e.items // usually all jobs have succeeded
+		if sizes[g] < len(e.items) {
+			some = slices.DeleteFunc(slices.Clone(e.items), func(f contract.Finish) bool { return groupOf(&f) != g })
 		}
 		if sizes[g] > 0 {
-			batch.ExecPrepared(to.statement, to.encode(some, me), binary, binary)
+			batch.ExecPrepared(to.statement, to.encode(e, some), binary, binary)
 		}
 	}
 	results := conn.PgConn().ExecBatch(ctx, &batch)
@@ -140,14 +247,14 @@ func sendEnds(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me i
 	return ended, n + len(ended), bad
 }
 
-// groupOf returns the index of the statement of sendEnds that ends the item. A job
-// whose result cannot be stored gets an error message. doneSQL records no messages,
-// so endedSQL ends that job.
+// groupOf returns the index of the statement that ends the item. A succeeded job with a
+// value that cannot be stored or read gets an error message. doneSQL records no
+// messages, so endedSQL ends that job.
 func groupOf(f *contract.Finish) int {
 	switch {
 	case !f.Outcome.Final():
 		return 2
-	case f.Outcome != contract.Succeeded || f.Error == unstorable:
+	case f.Outcome != contract.Succeeded || f.Error != "":
 		return 1
 	}
 	return 0
@@ -172,19 +279,32 @@ func clean(message string) string {
 
 func finishID(f *contract.Finish) int64 { return int64(f.ID) }
 
-// encodeEnded returns the parameters of endedSQL.
-func encodeEnded(items []contract.Finish, me int32) [][]byte {
+// done returns the parameters of doneSQL.
+func (e *ending) done(items []contract.Finish) [][]byte { return encodeDone(items, e.me) }
+
+// ended returns the parameters of endedSQL.
+func (e *ending) ended(items []contract.Finish) [][]byte {
+	return append(e.common(items), texts(items, func(f *contract.Finish) string { return string(f.Result) }))
+}
+
+// pending returns the parameters of pendingSQL.
+func (e *ending) pending(items []contract.Finish) [][]byte {
+	delay := func(f *contract.Finish) int64 { return min(max(f.Delay, 0), maxDelay).Microseconds() }
+	return append(e.common(items), int8s(items, delay))
+}
+
+// common returns the parameters that endedSQL and pendingSQL have in common.
+func (e *ending) common(items []contract.Finish) [][]byte {
+	large := []byte{0}
+	if e.large {
+		large[0] = 1
+	}
 	return [][]byte{
 		int8s(items, finishID),
 		int4s(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
 		texts(items, func(f *contract.Finish) string { return f.Outcome.String() }),
 		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
-		int4(me),
+		int4(e.me),
+		large,
 	}
-}
-
-// encodePending returns the parameters of pendingSQL.
-func encodePending(items []contract.Finish, me int32) [][]byte {
-	delay := func(f *contract.Finish) int64 { return min(max(f.Delay, 0), maxDelay).Microseconds() }
-	return append(encodeEnded(items, me), int8s(items, delay))
 }

@@ -30,9 +30,16 @@ func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 		items = append(items, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded, Result: []byte("1")})
 	}
 	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
-	require.Equal(t, contract.FinishResult{Verdict: contract.OK, Stale: []dispatcherd.JobID{3}}, res)
+	require.Equal(t, contract.OK, res.Verdict)
+	require.Empty(t, res.Stale)
+	require.Len(t, res.Deferred, 1)
+	require.Equal(t, dispatcherd.JobID(3), res.Deferred[0].ID)
+	require.Contains(t, res.Deferred[0].Reason, "23514")
 	require.Equal(t, dispatcherd.Done, row(t, db, 5).Status)
 	require.Equal(t, dispatcherd.Running, row(t, db, 3).Status)
+	exec(t, db, `ALTER TABLE dispatcherd.jobs_done DROP CONSTRAINT not_three`)
+	require.Empty(t, finish(t, s, items[2]))
+	require.JSONEq(t, `1`, string(row(t, db, 3).Result))
 }
 
 // A worker refuses what is nested too deep and numbers that are too long. The store

@@ -37,6 +37,8 @@ var (
 		{"ended", "moves jobs that end in any other way out of the hot table", endedSQL},
 		{"pending", "makes running jobs pending again", pendingSQL},
 		{"ended-before", "finds what an earlier copy of a finish has ended", endedBeforeSQL},
+		{"patience", "sets the lock timeout of a finish that met no locked row", patienceSQL},
+		{"locked", "finds the running jobs that another transaction has locked", lockedSQL},
 	}
 	fetchStatements = statements{
 		{"fetch", "reads the heads of lanes", fetchSQL},
@@ -66,7 +68,9 @@ const (
 // also belongs to jobColumns (read.go) and to contract.Job.
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
-	keptColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, started_at`
+	keptColumns = smallColumns + `, payload`
+	// smallColumns are those of keptColumns that are never in the TOAST table.
+	smallColumns = `id, run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, started_at`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`
@@ -179,40 +183,49 @@ FROM gone`
 // last ten.
 const appendError = `CASE WHEN i.error = '' THEN j.errors ELSE
 	CASE WHEN jsonb_array_length(j.errors) >= 10 THEN j.errors - 0 ELSE coalesce(j.errors, '[]') END
-	|| jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.outcome, 'error', i.error) END`
+	|| ` + newError + ` END`
 
-// endedSQL permanently ends jobs that did not succeed, or whose result cannot be
-// stored (see unstorable): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
-// dispatcher. It removes requests to cancel, because a remaining request would cancel
-// the job again after a retry.
+// newError is the error of item i.
+const newError = `jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome', i.outcome, 'error', i.error)`
+
+// endedSQL permanently ends jobs that did not succeed, or whose row or result cannot be
+// stored (see [Store.endAlone]): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
+// dispatcher, $6 whether to read the large values of the rows, $7 results, of which an
+// empty one means that the job has none. Without $6 the payload becomes null, and the
+// earlier errors are dropped. The statement removes requests to cancel, because a
+// remaining request would cancel the job again after a retry. It finds them by an array
+// and not by a join, because a join reads the complete rows of gone.
 const endedSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) AS i (id, attempt, outcome, error)
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[]) AS i (id, attempt, outcome, error, result)
 ), gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING item i
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
-	RETURNING j.*, i.outcome, ` + appendError + ` AS all_errors
+	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result,
+		CASE WHEN $6::boolean THEN ` + appendError + ` ELSE jsonb_build_array(` + newError + `) END AS all_errors
+), whole AS (
+	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null' END AS payload, failures, crashes, dispatcher, outcome, new_result, all_errors FROM gone
 ), done AS (
-	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `)
-	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now() FROM gone WHERE outcome = 'done'
+	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), new_result FROM whole WHERE outcome = 'done'
 ), failed AS (
 	INSERT INTO dispatcherd.jobs_failed (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, least(failures + (outcome = 'failed')::int, 32767), least(crashes + (outcome = 'quarantined')::int, 32767), all_errors,
-		'failed', dispatcher, now() FROM gone WHERE outcome IN ('failed', 'quarantined')
+		'failed', dispatcher, now() FROM whole WHERE outcome IN ('failed', 'quarantined')
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
-	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now() FROM gone WHERE outcome = 'cancelled'
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now() FROM whole WHERE outcome = 'cancelled'
 ), settled AS (
-	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT id FROM gone)
+	DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
 )
 SELECT array_agg(id::bigint) FROM gone`
 
 // pendingSQL makes jobs pending again: $1 ids, $2 attempts, $3 outcomes, $4 errors,
-// $5 this dispatcher, $6 delays in microseconds. It notifies other dispatchers if a
-// job may run at once.
+// $5 this dispatcher, $6 whether to read the earlier errors, $7 delays in microseconds.
+// It notifies other dispatchers if a job may run at once.
 const pendingSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $6::bigint[])
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::bigint[])
 		AS i (id, attempt, outcome, error, delay)
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
@@ -220,7 +233,7 @@ WITH item AS MATERIALIZED (
 		run_at = CASE WHEN i.outcome IN ('retry', 'isolated') THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
 		failures = least(j.failures + (i.outcome = 'retry')::int, 32767),
 		crashes = least(j.crashes + (i.outcome IN ('crashed', 'isolated'))::int, 32767),
-		errors = ` + appendError + `
+		errors = CASE WHEN $6::boolean THEN ` + appendError + ` ELSE jsonb_build_array(` + newError + `) END
 	FROM item i
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
 	RETURNING j.id, i.delay
@@ -229,6 +242,25 @@ WITH item AS MATERIALIZED (
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $5)
 )
 SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
+
+// patienceSQL sets the lock timeout for the rest of a transaction to otherLockPatience.
+// It returns no row.
+const patienceSQL = `SELECT FROM set_config('lock_timeout', '1s', true) OFFSET 1`
+
+// lockedSQL finds the running jobs among the items that another transaction has locked:
+// $1 ids, $2 attempts, $3 this dispatcher. It returns the process id of the session that
+// holds the lock, or 0 if several sessions hold it. The locks that the statement itself
+// takes end with it.
+const lockedSQL = `
+WITH free AS MATERIALIZED (
+	SELECT j.id FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
+	WHERE j.dispatcher = $3::int AND j.status = 'running' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+), holder AS MATERIALIZED (
+	SELECT transactionid, pid FROM pg_locks WHERE locktype = 'transactionid' AND granted
+)
+SELECT j.id::bigint, coalesce((SELECT pid FROM holder h WHERE h.transactionid = j.xmax LIMIT 1), 0)
+FROM unnest($1, $2) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
+WHERE j.dispatcher = $3 AND j.status = 'running' AND j.id NOT IN (SELECT id FROM free)`
 
 // endedBeforeSQL finds the jobs that an earlier copy of the same request has ended:
 // $1 ids, $2 attempts, $3 this dispatcher, $4 whether the outcome makes the row

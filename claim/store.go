@@ -33,6 +33,7 @@ type Store struct {
 
 	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
 	slow       atomic.Int32 // claims that are still to be made without payloads
+	finishMost atomic.Int32 // items of the next finish; 0 = no bound; see resizeFinish
 	deferred   deferred     // belongs to the call that has the turn of lease
 	comparison comparison   // belongs to the same call
 
@@ -68,6 +69,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		if c.AsyncClaims {
 			l.setup += "; SET synchronous_commit = off"
 		}
+	}
+	for _, l := range s.finish {
+		l.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
 	}
 	s.backfill.timeout = backfillTimeout
 	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())

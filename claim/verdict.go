@@ -2,7 +2,6 @@ package claim
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,11 +37,8 @@ func serverError(err error) *pgconn.PgError {
 	return e
 }
 
-// aboutData reports whether the values caused the error, so that the same statement
-// will always fail. Such errors are data exceptions, violated constraints and program
-// limits.
-func aboutData(err error) bool {
+// isCode reports whether Postgres sent the error with this SQLSTATE.
+func isCode(err error, code string) bool {
 	e := serverError(err)
-	return e != nil && e.SeverityUnlocalized == "ERROR" &&
-		(strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") || strings.HasPrefix(e.Code, "54"))
+	return e != nil && e.Code == code
 }

@@ -51,10 +51,25 @@ type FinishRequest struct {
 	Again bool
 }
 
-// FinishResult answers a FinishRequest. With Verdict OK the items in Stale
-// changed nothing: the row no longer runs under that attempt and dispatcher. With
-// Refused and Unknown the whole request must be sent again.
-type FinishResult struct {
-	Verdict Verdict
-	Stale   []dispatcherd.JobID // ascending
+// Deferred is an end that Postgres did not record, because another transaction has
+// locked the row or because Postgres refused the end in a statement of its own.
+type Deferred struct {
+	ID     dispatcherd.JobID
+	Reason string // message and SQLSTATE of Postgres, or what holds the lock
+	Holder int32  // process id of the session that has locked the row; 0 = unknown, or no lock
 }
+
+// FinishResult answers a FinishRequest. With Verdict OK the items in Stale changed
+// nothing: the row no longer runs under that attempt and dispatcher. The items in
+// Deferred and Rest changed nothing either and must be sent again, those in Deferred
+// later and apart from others. With Refused and Unknown the whole request must be sent
+// again.
+type FinishResult struct {
+	Verdict  Verdict
+	Stale    []dispatcherd.JobID // ascending
+	Deferred []Deferred          // ascending by ID
+	Rest     []Finish            // not executed, because the statement would have been too large or the time was over; ascending by ID
+}
+
+// Recorded returns how many of n items were executed or are stale.
+func (r *FinishResult) Recorded(n int) int { return n - len(r.Deferred) - len(r.Rest) }
