@@ -76,6 +76,7 @@ type Stats struct {
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
 	Violations                               uint64 // impossible transitions of jobs
+	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
 	SetAside                                 uint64 // rows set aside because Postgres refused to claim them
 	Moved                                    uint64 // rows released because an operator had changed their type or priority
@@ -356,10 +357,11 @@ type claimInFlight struct {
 // finishQueue collects ended attempts, so that one statement records many of them.
 type finishQueue struct {
 	queue      []contract.Finish
-	unrecorded int // number of ends not recorded: in the queue, in flight, or to be sent again
+	unrecorded int // number of ends not recorded: in the queue, in flight, held, or to be sent again
 	inFlight   int
 	again      []*contract.FinishRequest
 	spare      []*contract.FinishRequest
+	held       heldEnds
 	breaker    timing.Breaker
 }
 

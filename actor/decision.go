@@ -20,6 +20,7 @@ type Reason string
 const (
 	ReasonRunning       Reason = "Running"       // the job runs on a slot
 	ReasonRecording     Reason = "Recording"     // the attempt has ended; the end is being recorded
+	ReasonUnrecordable  Reason = "Unrecordable"  // the attempt has ended, but its row is locked or Postgres refuses the end; it is sent again after a pause
 	ReasonClaimed       Reason = "Claimed"       // a slot is reserved and the claim is in flight
 	ReasonScheduled     Reason = "Scheduled"     // the run_at of the job is in the future
 	ReasonBackoff       Reason = "Backoff"       // the job failed, and its next attempt is in the future

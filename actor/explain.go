@@ -55,6 +55,7 @@ type Explanation struct {
 	Bounded        bool
 
 	SetAside string // with ReasonSetAside: why Postgres refused to claim the row
+	Held     string // with ReasonUnrecordable: why Postgres did not record the end
 }
 
 // Rival is a waiting job that ranks before the explained one.
@@ -97,7 +98,8 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
 	if j != nil && j.state != jobstate.Waiting {
-		x.Reasons = []Reason{reasonInHand(j)}
+		why, held := c.ends.held.why[j.id]
+		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, why.reason
 		x.Slot = 0
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
@@ -123,11 +125,14 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	return x
 }
 
-// reasonInHand returns the reason of a job that no longer waits.
-func reasonInHand(j *job) Reason {
+// reasonInHand returns the reason of a job that no longer waits. held says that its end
+// is held.
+func reasonInHand(j *job, held bool) Reason {
 	switch {
 	case j.state.Executing():
 		return ReasonRunning
+	case j.state == jobstate.Recording && held:
+		return ReasonUnrecordable
 	case j.state == jobstate.Recording:
 		return ReasonRecording
 	}

@@ -44,20 +44,28 @@ func (c *Core) flushEnds() {
 	if e.breaker.Open(c.now) {
 		return
 	}
+	if e.inFlight < c.cfg.Limits.Finishes {
+		if r := e.held.take(c.now); r != nil {
+			c.sendEnds(r)
+		}
+	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
 		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch/extraFinish {
 			return
 		}
-		var r *contract.FinishRequest
 		if len(e.again) > 0 {
-			r = e.again[0]
+			r := e.again[0]
 			e.again = slices.Delete(e.again, 0, 1)
+			c.sendEnds(r)
 		} else {
-			r = e.take(c.cfg.Limits.FinishBatch)
+			c.sendEnds(e.take(c.cfg.Limits.FinishBatch))
 		}
-		e.inFlight++
-		c.emit(c.memory.finish.add(effect.Finish{Request: r}))
 	}
+}
+
+func (c *Core) sendEnds(r *contract.FinishRequest) {
+	c.ends.inFlight++
+	c.emit(c.memory.finish.add(effect.Finish{Request: r}))
 }
 
 // take removes a batch from the front of the queue.
@@ -87,19 +95,44 @@ func (c *Core) handleFinished(ev event.Finished) {
 		e.again = append(e.again, ev.Request)
 		return
 	}
-	e.breaker.Succeed()
-	e.unrecorded -= len(ev.Request.Items)
-	stale := ev.Result.Stale
-	for i := range ev.Request.Items {
-		f := &ev.Request.Items[i]
-		isStale := len(stale) > 0 && stale[0] == f.ID
-		if isStale {
-			stale = stale[1:]
-		}
-		c.recorded(f, isStale)
+	if len(ev.Result.Rest) > 0 && ev.Result.Recorded(len(ev.Request.Items)) == 0 {
+		e.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
+	} else {
+		e.breaker.Succeed()
+	}
+	c.finished(ev.Request, &ev.Result)
+	if len(ev.Result.Rest) > 0 {
+		e.again = append(e.again, &contract.FinishRequest{Items: ev.Result.Rest, Again: ev.Request.Again})
+	}
+	if ev.Request == e.held.sent {
+		e.held.sent = nil
+		return
 	}
 	clear(ev.Request.Items)
 	e.spare = append(e.spare, ev.Request)
+}
+
+// finished handles each item of a finish. All lists are sorted.
+func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
+	stale, deferred, rest := res.Stale, res.Deferred, res.Rest
+	for i := range r.Items {
+		f := &r.Items[i]
+		isStale := false
+		switch {
+		case len(rest) > 0 && rest[0].ID == f.ID:
+			rest = rest[1:]
+			continue
+		case len(deferred) > 0 && deferred[0].ID == f.ID:
+			c.holdEnd(f, deferred[0].Reason, r.Again)
+			deferred = deferred[1:]
+			continue
+		case len(stale) > 0 && stale[0] == f.ID:
+			stale, isStale = stale[1:], true
+		}
+		c.ends.unrecorded--
+		c.ends.held.forget(f.ID)
+		c.recorded(f, isStale)
+	}
 }
 
 // recorded forgets a job whose end is in Postgres, or whose attempt was stale. If

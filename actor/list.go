@@ -96,6 +96,7 @@ type Gauges struct {
 	Cached         int // candidates read ahead
 	InHand         int // jobs in hand: reserved, running or ending, and waiting requests
 	Unrecorded     int // ended attempts that are not recorded in Postgres
+	Held           int // of these, those that Postgres did not record although it answered
 	ClaimsUnderWay int
 	Loading        int  // claimed rows whose payload is not read yet
 	Aside          int  // rows that Postgres refused to claim, and that are remembered
@@ -106,7 +107,7 @@ type Gauges struct {
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
-		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded,
+		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: len(c.ends.held.why),
 		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: len(c.claims.aside), CircuitOpen: c.failing(),
 	}
 }

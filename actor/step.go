@@ -115,7 +115,7 @@ func (c *Core) NextWake() timing.Instant {
 	if c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
-	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now),
+	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 

@@ -336,6 +336,8 @@ func (w *world) printFinish(req *contract.FinishRequest, res contract.FinishResu
 		switch {
 		case res.Verdict != contract.OK:
 			result = ": " + res.Verdict.String()
+		case slices.ContainsFunc(res.Deferred, func(d contract.Deferred) bool { return d.ID == f.ID }):
+			result = ": deferred"
 		case slices.Contains(res.Stale, f.ID):
 			result = ": stale"
 		case f.Outcome == contract.Retry:

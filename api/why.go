@@ -15,6 +15,7 @@ type Why struct {
 	Status   dispatcherd.Status   `json:"status"`
 	Reasons  []string             `json:"reasons"`             // all reasons why the job does not start, or where it is; empty: it starts next
 	SetAside string               `json:"set_aside,omitempty"` // with reason SetAside: why Postgres refused to claim the job
+	Held     string               `json:"held,omitempty"`      // with reason Unrecordable: why Postgres did not record the end
 	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
 	Age      float64              `json:"age_seconds"`
 	Score    *Score               `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it

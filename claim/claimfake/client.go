@@ -144,7 +144,9 @@ func (c *Client) Answered(s *Statement, v contract.Verdict) {
 		c.records.AddAdopted(s.token, s.adopt.Jobs, s.Adopted.Jobs)
 	case s.finish != nil:
 		for i := range s.finish.Items {
-			c.records.Remove(s.finish.Items[i].ID)
+			if id := s.finish.Items[i].ID; !s.postponed(id) {
+				c.records.Remove(id)
+			}
 		}
 	case s.Joined != 0:
 		c.me, c.epoch = s.Joined, 0

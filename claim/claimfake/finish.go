@@ -1,6 +1,7 @@
 package claimfake
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -42,15 +43,37 @@ func (s *Statement) mayFinish(f *contract.Finish) bool {
 		(r.Attempt == f.Attempt && r.Dispatcher == s.me || s.table.Skip&CheckFence != 0)
 }
 
+// lockEnding locks the rows. If another statement has locked a row for a short time, the
+// statement starts again and leaves out the locked rows.
 func (s *Statement) lockEnding(int64) State {
 	for ; s.cursor < len(s.picked); s.cursor++ {
 		r := s.table.rows[s.finish.Items[s.picked[s.cursor]].ID]
-		if !s.lock(r) {
-			s.next = (*Statement).lockEnding
-			return s.block(r.lock)
+		switch {
+		case r.Unendable != nil:
+			s.postpone(r.ID, r.Unendable.Error())
+		case s.lock(r):
+		case s.contended:
+			s.postpone(r.ID, "the row is locked")
+		default:
+			if s.polls++; s.polls < lockPolls {
+				s.next = (*Statement).lockEnding
+				return Polling
+			}
+			s.unlock()
+			s.contended, s.cursor, s.picked, s.Finished.Deferred = true, 0, s.picked[:0], nil
+			return s.then((*Statement).beginFinish)
 		}
 	}
 	return s.then((*Statement).commitFinish)
+}
+
+// postpone leaves an item out.
+func (s *Statement) postpone(id dispatcherd.JobID, reason string) {
+	s.Finished.Deferred = append(s.Finished.Deferred, contract.Deferred{ID: id, Reason: reason})
+}
+
+func (s *Statement) postponed(id dispatcherd.JobID) bool {
+	return slices.ContainsFunc(s.Finished.Deferred, func(d contract.Deferred) bool { return d.ID == id })
 }
 
 func (s *Statement) commitFinish(now int64) State {
@@ -59,7 +82,7 @@ func (s *Statement) commitFinish(now int64) State {
 	notifies := false
 	for _, n := range s.picked {
 		f := &s.finish.Items[n]
-		if !s.mayFinish(f) {
+		if !s.mayFinish(f) || s.postponed(f.ID) {
 			continue
 		}
 		r := t.rows[f.ID]
@@ -69,10 +92,11 @@ func (s *Statement) commitFinish(now int64) State {
 		s.applied[n] = true
 	}
 	for n := range s.finish.Items {
-		if f := &s.finish.Items[n]; !s.applied[n] && (!s.finish.Again || !s.endedBefore(f)) {
+		if f := &s.finish.Items[n]; !s.applied[n] && !s.postponed(f.ID) && (!s.finish.Again || !s.endedBefore(f)) {
 			s.Finished.Stale = append(s.Finished.Stale, f.ID)
 		}
 	}
+	slices.SortFunc(s.Finished.Deferred, func(a, b contract.Deferred) int { return cmp.Compare(a.ID, b.ID) })
 	if notifies && t.Subscribed(s.me) {
 		t.observer.Notified()
 	}

@@ -58,7 +58,7 @@ type Statement struct {
 
 	began     int64  // time of the first phase; now() of the transaction
 	snapshot  uint64 // last commit that it sees
-	contended bool   // of a claim: it skips locked rows instead of waiting for a short time
+	contended bool   // of a claim or finish: it skips locked rows instead of waiting for a short time
 	met       bool   // of a claim: it met a lock and started again
 	polls     int
 	cursor    int

@@ -44,6 +44,7 @@ type Row struct {
 	Errors      []string // the last ten
 	Unreadable  error    // Postgres cannot read the payload
 	Unclaimable error    // Postgres refuses to claim the row
+	Unendable   error    // Postgres refuses every end of its attempts
 
 	claimedAt int64
 	since     uint64     // commit by which it last became pending

@@ -102,7 +102,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"released": stats.Released, "crashed": stats.Crashed, "quarantined": stats.Quarantine, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
 		"answered": stats.Answered, "late": stats.Late, "unsupported": stats.Unsupported, "busy": stats.Busy,
-		"set_aside": stats.SetAside, "moved": stats.Moved,
+		"set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "preempted": stats.Preempted,
 		"violation": stats.Violations,
 	} {
@@ -110,7 +110,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	}
 	for what, n := range map[string]int{
 		"slots": gauges.Slots, "slots_free": gauges.Free, "sessions": gauges.Sessions, "requests_waiting": gauges.Requests,
-		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded,
+		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held,
 		"claims_in_flight": gauges.ClaimsUnderWay, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
 		emit(stateDesc, float64(n), what)

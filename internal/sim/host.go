@@ -325,7 +325,8 @@ func (h *host) reportLoad(s *statement) {
 func (h *host) reportFinish(s *statement) {
 	result := contract.FinishResult{Verdict: s.verdict}
 	if s.verdict == contract.OK {
-		result.Stale = s.tx.Finished.Stale
+		result.Stale, result.Deferred = s.tx.Finished.Stale, s.tx.Finished.Deferred
+		h.world.stats.Deferred += len(result.Deferred)
 	}
 	if h.world.opt.Break == WithoutReturn && s.verdict == contract.OK {
 		for n := range s.finish.Items {

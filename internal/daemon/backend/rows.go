@@ -156,16 +156,24 @@ func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	}
 }
 
-// Finished reports the recorded ends. The items and the stale ids are sorted.
+// Finished reports the recorded ends.
 func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult) {
 	if r.count.Load() == 0 || res.Verdict != contract.OK {
 		return
 	}
-	stale := res.Stale
+	open := make(map[dispatcherd.JobID]struct{}, len(res.Stale)+len(res.Deferred)+len(res.Rest))
+	for _, id := range res.Stale {
+		open[id] = struct{}{}
+	}
+	for i := range res.Deferred {
+		open[res.Deferred[i].ID] = struct{}{}
+	}
+	for i := range res.Rest {
+		open[res.Rest[i].ID] = struct{}{}
+	}
 	for i := range req.Items {
 		f := &req.Items[i]
-		if len(stale) > 0 && stale[0] == f.ID {
-			stale = stale[1:]
+		if _, not := open[f.ID]; not {
 			continue
 		}
 		state := claim.State{ID: f.ID, Attempt: f.Attempt, Status: dispatcherd.Pending, Result: f.Result, Failure: f.Error}

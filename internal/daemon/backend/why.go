@@ -81,6 +81,7 @@ func whyView(x *actor.Explanation) api.Why {
 		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
 		Capacity: x.Capacity, Free: x.Free, OtherSlots: x.OtherSlots, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
 		SetAside: x.SetAside,
+		Held:     x.Held,
 	}
 	for i, r := range x.Reasons {
 		why.Reasons[i] = string(r)

@@ -82,6 +82,7 @@ func RequestIDsLast(args []string) []string {
 var reasonTexts = map[string]string{
 	"Running":                 "it runs",
 	"Recording":               "it has ended; its result is being written to Postgres",
+	"Unrecordable":            "it has ended, but its row is locked or Postgres refuses the end; the dispatcher tries again after a growing pause",
 	"Claimed":                 "a slot is reserved for it; the claim is in flight, or its payload is being read",
 	"Scheduled":               "its run_at is in the future",
 	"Backoff":                 "it failed; its next attempt is in the future",
@@ -114,6 +115,9 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	}
 	if why.SetAside != "" {
 		line("refused", "%s", why.SetAside)
+	}
+	if why.Held != "" {
+		line("refused", "%s", why.Held)
 	}
 	if why.RunAt != nil {
 		line("run_at", "%s", stamp(*why.RunAt))
