@@ -118,7 +118,7 @@ func init() {
 		},
 		"why": func(w *world, ws words, _ []string) {
 			x := w.at.core.Explain(Inquiry{ID: w.jobs[ws.bare[0]], Type: "pdf"})
-			w.printf("%v %s", x.Reasons, x.SetAside)
+			w.printf("%v %s", x.Reasons, x.SetAside+x.Held)
 		},
 		"lock":   func(w *world, ws words, _ []string) { w.locks[ws.bare[0]] = w.table.Lock(w.jobs[ws.bare[0]]) },
 		"unlock": func(w *world, ws words, _ []string) { w.locks[ws.bare[0]].Abort() },

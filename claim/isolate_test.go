@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
@@ -89,8 +90,8 @@ func TestJobWithALostPayloadEndsWithoutIt(t *testing.T) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, _, items := claimed(t, dsn, db, 4)
-	losePayload(t, db, 2)
-	losePayload(t, db, 3)
+	loseLargePayload(t, db, 2)
+	loseLargePayload(t, db, 3)
 	items[2] = contract.Finish{ID: 3, Attempt: 1, Outcome: contract.FailedFinal, Error: "no such file"}
 	require.Empty(t, finish(t, s, items...))
 	for _, id := range []dispatcherd.JobID{1, 2, 4} {
@@ -103,16 +104,11 @@ func TestJobWithALostPayloadEndsWithoutIt(t *testing.T) {
 	require.JSONEq(t, `null`, string(row(t, db, 2).Payload))
 }
 
-// losePayload gives a job a large payload and removes its chunks from the TOAST table.
-// The row still refers to them, as after the loss of a page.
-func losePayload(t *testing.T, db *pgx.Conn, id int64) {
+// loseLargePayload gives a job a large payload that cannot be read.
+func loseLargePayload(t *testing.T, db *pgx.Conn, id int64) {
 	t.Helper()
-	exec(t, db, `CREATE EXTENSION IF NOT EXISTS pg_surgery`)
 	exec(t, db, `UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)) WHERE id = $1`, id)
-	toast := one[string](t, db, `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`)
-	chunks := one[[]string](t, db, fmt.Sprintf(`SELECT array_agg(ctid::text) FROM %[1]s WHERE chunk_id = (SELECT max(chunk_id) FROM %[1]s)`, toast))
-	exec(t, db, `SELECT heap_force_kill($1::text::regclass, $2::text[]::tid[])`, toast, chunks)
-	exec(t, db, `VACUUM `+toast)
+	losePayload(t, db)
 }
 
 // A session has locked two of a thousand running rows. The other ends are recorded
@@ -188,4 +184,27 @@ func TestFinishShrinksAfterTheStatementTimeout(t *testing.T) {
 	}
 	require.LessOrEqual(t, calls, 30)
 	require.Equal(t, 100, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_done`))
+}
+
+// A locked row is deferred, on Postgres and on the fake, and ends after the lock is gone.
+func TestFinishEndsTheOtherRowsIfOneIsLocked(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		first, second := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		take(t, s, first)
+		take(t, s, second)
+		unlock := w.lock(t, first)
+		done := contract.Finish{ID: first, Attempt: 1, Outcome: contract.Succeeded}
+		res := s.Finish(t.Context(), contract.FinishRequest{Items: []contract.Finish{done, {ID: second, Attempt: 1, Outcome: contract.Retry}}})
+		require.Equal(t, contract.OK, res.Verdict)
+		require.Empty(t, res.Stale)
+		require.Len(t, res.Deferred, 1)
+		require.Equal(t, first, res.Deferred[0].ID)
+		require.Equal(t, dispatcherd.Pending, w.get(t, second).Status)
+		require.Equal(t, dispatcherd.Running, w.get(t, first).Status)
+		unlock()
+		require.Empty(t, finish(t, s, done))
+		require.Equal(t, dispatcherd.Done, w.get(t, first).Status)
+	})
 }

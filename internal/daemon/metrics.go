@@ -36,7 +36,7 @@ func newMetrics(log *zap.Logger) *metrics {
 		rows: counters(r, "dispatcherd_statement_rows_total", "Jobs that statements fetched, won, ended, released or took over from another dispatcher.", "operation"),
 		unheld: counters(r, "dispatcherd_unheld_rows_total",
 			"Rows that ran under this dispatcher in the table only, and that it made pending.").WithLabelValues(),
-		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, or whose payload it could not read.", "operation"),
+		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, whose payload it could not read, or whose end it did not record.", "operation"),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
 		workers:      newWorkerMetrics(r),
 		api:          newAPIMetrics(r, log),

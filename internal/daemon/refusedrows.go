@@ -12,16 +12,18 @@ import (
 // refusedRows counts and logs rows that Postgres cannot process, by id. The reason is not
 // logged, because it may quote the row. `job why` and the errors of the job contain it.
 type refusedRows struct {
-	claims, loads       prometheus.Counter
-	claimsLog, loadsLog *limitedLog
+	claims, loads, ends          prometheus.Counter
+	claimsLog, loadsLog, endsLog *limitedLog
 }
 
 func newRefusedRows(m *metrics, log *zap.Logger) *refusedRows {
 	return &refusedRows{
 		claims:    m.refusedRows.WithLabelValues(string(claim.OpClaim)),
 		loads:     m.refusedRows.WithLabelValues(string(claim.OpLoad)),
+		ends:      m.refusedRows.WithLabelValues(string(claim.OpFinish)),
 		claimsLog: newLimitedLog(log, 1, "Postgres refuses to claim a job; it is set aside, and 'dispatcherd job why' says why"),
 		loadsLog:  newLimitedLog(log, 1, "Postgres cannot read the payload of a job; its attempt ends with the reason"),
+		endsLog:   newLimitedLog(log, 1, "Postgres did not record the end of a job, whose row is locked or cannot be written; 'dispatcherd job why' says why"),
 	}
 }
 
@@ -40,6 +42,15 @@ func (r *refusedRows) loaded(rows []contract.Won) {
 			r.loads.Inc()
 			r.loadsLog.write(zap.WarnLevel, jobField(rows[i].ID))
 		}
+	}
+}
+
+// ended reports the ends that were deferred. locked_by is the process id of the session
+// that has locked the row, or 0.
+func (r *refusedRows) ended(ends []contract.Deferred) {
+	for i := range ends {
+		r.ends.Inc()
+		r.endsLog.write(zap.WarnLevel, jobField(ends[i].ID), zap.Int32("locked_by", ends[i].Holder))
 	}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,13 +31,16 @@ type statementLog struct {
 	denied map[claim.Operation]bool
 }
 
+// isolating are the operations that are sent again in parts after an error about a row.
+var isolating = []claim.Operation{claim.OpClaim, claim.OpResolve, claim.OpLoad, claim.OpFinish}
+
 // report processes the result of a statement.
 func (t *statementLog) report(r claim.Report) {
 	switch {
 	case r.Err == nil:
 		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
-	case claim.AboutRow(r.Err) && (r.Operation == claim.OpClaim || r.Operation == claim.OpResolve || r.Operation == claim.OpLoad):
+	case claim.AboutRow(r.Err) && slices.Contains(isolating, r.Operation):
 		// the statement is sent again in parts, and refusedRows reports the row
 	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
 	case exit.Denied(r.Err):

@@ -130,6 +130,7 @@ func (s *statements) load(ctx context.Context, r contract.LoadRequest) contract.
 func (s *statements) finish(ctx context.Context) {
 	for r := range s.finishes {
 		result := s.store.Finish(ctx, *r)
+		s.refusedRows.ended(result.Deferred)
 		s.finished(r, &result) // afterwards the loop may reuse the request
 		s.loop.Result(event.Finished{Request: r, Result: result})
 	}
