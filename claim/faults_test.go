@@ -269,9 +269,10 @@ func TestServerErrorIsRefusedAndKeepsTheConnection(t *testing.T) {
 	s := open(t, claim.Config{DSN: dsn, Timeout: 3 * time.Second, Observer: seen})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	fill(t, db, 1, 1, 1)
-	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
-	exec(t, holder, `BEGIN; SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
+	fill(t, db, 2, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1, 2)).Won, 2)
+	require.Empty(t, finish(t, s, contract.Finish{ID: 2, Attempt: 1}))
+	exec(t, holder, `BEGIN; LOCK TABLE dispatcherd.jobs_live IN EXCLUSIVE MODE`)
 	verdict := contract.Unknown
 	for range 4 { // on a machine that stalls, the client's timeout may expire first
 		if verdict == contract.Unknown {
