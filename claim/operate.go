@@ -43,7 +43,7 @@ func (j Jobs) RetryMany(ctx context.Context, f Filter) (int, error) {
 	where, args := f.where([]any{f.Limit})
 	var n int
 	err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY (
-		SELECT id::bigint FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1 FOR UPDATE SKIP LOCKED))`, args...).Scan(&n)
+		SELECT id::bigint FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1))`, args...).Scan(&n)
 	return n, err
 }
 
@@ -56,11 +56,12 @@ func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	return n, err
 }
 
-// askSQL records a request for the dispatcher that runs the job. FOR UPDATE prevents
-// a request for a job that ends at the same time.
+// askSQL records a request for the dispatcher that runs the job. It does not lock the
+// row, because a lock would delay the end of the job. If the job ends at the same time,
+// a heartbeat or a retry removes the request.
 const askSQL = `
 WITH running AS MATERIALIZED (
-	SELECT id FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'running' FOR UPDATE
+	SELECT id FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'running'
 ), asked AS (
 	INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM running ON CONFLICT DO NOTHING
 )

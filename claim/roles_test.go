@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -56,4 +57,25 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.List(t.Context(), claim.Filter{})
 	require.ErrorContains(t, err, "permission denied", "readers may not read error messages")
+}
+
+// An operator in an open transaction asks to cancel a running job. The end of the job
+// does not wait for the transaction, and a later retry is not cancelled.
+func TestRequestToCancelDoesNotLockTheRunningRow(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, _, items := claimed(t, dsn, db, 1)
+	operator := as(t, dsn, "dispatcherd_operator")
+	exec(t, operator.DB.(*pgx.Conn), `BEGIN`)
+	status, err := operator.Cancel(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Running, status)
+	items[0].Outcome, items[0].Result = contract.FailedFinal, nil
+	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, s.Finish(t.Context(), contract.FinishRequest{Items: items}))
+	exec(t, operator.DB.(*pgx.Conn), `COMMIT`)
+	require.NoError(t, claim.Jobs{DB: db}.Retry(t.Context(), 1))
+	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Pending, row(t, db, 1).Status)
 }
