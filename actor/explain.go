@@ -207,7 +207,7 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 // can have a slot. Each of these rows needs an entry of the next claim.
 func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable int) {
 	open := c.queuedOpen()
-	var rivals map[slotindex.TypeID]bool // the types that share a slot with the job's type
+	var rivals slotindex.TypeSet // the types that share a slot with the job's type
 	if a.known {
 		rivals = c.index.Competitors(a.typ)
 	}
@@ -221,15 +221,15 @@ func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable in
 		rows := 0
 		for p := range dispatcherd.MaxPriority + 1 {
 			for _, lane := range c.backlog.Lanes(id, p) {
-				n, unread := c.lanePrefix(a, lane, &ahead, rivals[id])
+				n, unread := c.lanePrefix(a, lane, &ahead, rivals.Has(id))
 				rows += n
-				c.countAhead(x, a, id, n, len(c.backlog.State(lane).Keys), rivals[id])
+				c.countAhead(x, a, id, n, len(c.backlog.State(lane).Keys), rivals.Has(id))
 				unread = unread && !lane.NonLocal
 				x.AtLeast = x.AtLeast || unread
-				unknown = unknown || unread && rivals[id]
+				unknown = unknown || unread && rivals.Has(id)
 			}
-			n, all := c.queuePrefix(a, id, p, &ahead, rivals[id])
-			c.countAhead(x, a, id, n, all, rivals[id])
+			n, all := c.queuePrefix(a, id, p, &ahead, rivals.Has(id))
+			c.countAhead(x, a, id, n, all, rivals.Has(id))
 		}
 		if open {
 			claimable += min(rows, c.index.FreeFor(id))

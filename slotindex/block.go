@@ -27,6 +27,9 @@ type block struct {
 func (x *Index) insert(id classID, r Ref) {
 	c := &x.classes[id]
 	slotID := x.slots[r].id
+	if slotID < c.floor {
+		x.lowerFloor(c, slotID)
+	}
 	// The last block that starts before the slot, or the first of all.
 	rank := max(0, x.firstBlockAfter(c, slotID)-1)
 	switch {
@@ -142,6 +145,7 @@ func (x *Index) rerank(c *class, from int) {
 	}
 	c.bitmap = c.bitmap[:words]
 	c.low = min(c.low, int32(from/64))
+	x.work += len(c.order) - from
 	for i := from; i < len(c.order); i++ {
 		b := &x.blocks[c.order[i]]
 		b.rank = int32(i)

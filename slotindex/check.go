@@ -60,6 +60,9 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 		return fmt.Errorf("%d slots registered, %d counted, %d types", registered, c.slots, len(c.types))
 	}
 	found, freeFound := 0, 0
+	if sum := setSize(c.set); sum != len(c.types) || len(c.raised) > len(c.types) {
+		return fmt.Errorf("%d types in the set, %d in the list, %d raised", sum, len(c.types), len(c.raised))
+	}
 	head, last := noHead, dispatcherd.SlotID(math.MinInt64)
 	for rank, blockID := range c.order {
 		b := &x.blocks[blockID]
@@ -76,6 +79,9 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 				head = s.id
 			}
 			last = s.id
+		}
+		if x.firstID(blockID) < c.floor {
+			return fmt.Errorf("block %d has a slot before the floor %d", blockID, c.floor)
 		}
 		found += int(b.n)
 		freeFound += bits.OnesCount32(b.free)
@@ -101,16 +107,17 @@ func (x *Index) checkType(t TypeID, capacity int) error {
 	if int(ty.capacity) != capacity {
 		return fmt.Errorf("capacity %d, counted %d", capacity, ty.capacity)
 	}
-	if onesCount(ty.bitmap) != int(ty.open) {
-		return fmt.Errorf("%d classes with free slots, %d counted", onesCount(ty.bitmap), ty.open)
-	}
-	for i, m := range ty.classes {
+	for i := range ty.classes {
+		m := &ty.classes[i]
 		c := &x.classes[m.class]
-		if i > 0 && ty.classes[i-1].size > m.size || len(c.types) != int(m.size) {
-			return fmt.Errorf("class %d of size %d stands at %d as %d", m.class, len(c.types), i, m.size)
+		if c.types[m.nth] != t || int(c.at[m.nth]) != i || int(m.size) != len(c.types) || !c.set.Has(t) {
+			return fmt.Errorf("class %d of size %d at %d: type %d, says it is at %d", m.class, m.size, i, c.types[m.nth], c.at[m.nth])
 		}
-		if c.types[m.nth] != t || int(c.at[m.nth]) != i || bit(ty.bitmap, i) != (c.free > 0) {
-			return fmt.Errorf("class %d at %d: type %d, says it is at %d, bit %v for %d free", m.class, i, c.types[m.nth], c.at[m.nth], bit(ty.bitmap, i), c.free)
+		if m.head > c.head || !m.raised && m.head != c.floor || m.raised != slices.Contains(c.raised, m.nth) {
+			return fmt.Errorf("class %d at %d: head %d, raised %t; class says head %d, floor %d", m.class, i, m.head, m.raised, c.head, c.floor)
+		}
+		if i > 0 && m.before(&ty.classes[(i-1)/2]) {
+			return fmt.Errorf("class %d at %d comes before its parent", m.class, i)
 		}
 	}
 	return nil
@@ -122,6 +129,14 @@ func onesCount(bitmap []uint64) int {
 	n := 0
 	for _, w := range bitmap {
 		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+func setSize(set TypeSet) int {
+	n := 0
+	for _, w := range set {
+		n += bits.OnesCount64(w.bits)
 	}
 	return n
 }

@@ -24,12 +24,20 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"free bit of a block":  func(x *Index) { x.blocks[0].free &^= 2 },
 		"rank of a block":      func(x *Index) { x.blocks[0].rank++ },
 		"capacity":             func(x *Index) { x.types[0].capacity-- },
-		"open classes":         func(x *Index) { x.types[0].open++ },
-		"bitmap of a type":     func(x *Index) { x.types[0].bitmap[0] = 2; x.types[0].open = 1 },
-		"order of classes":     func(x *Index) { c := x.types[0].classes; c[0], c[1] = c[1], c[0] },
-		"position of a class":  func(x *Index) { x.classes[0].at[0]++ },
-		"name of a type":       func(x *Index) { x.byName["a"] = 1 },
-		"forgotten type":       func(x *Index) { x.types[0].name = "" },
+		"head in a heap":       func(x *Index) { x.types[0].classes[0].head++ },
+		"raised head":          func(x *Index) { x.types[0].classes[0].raised = true },
+		"raised types":         func(x *Index) { x.classes[0].raised = append(x.classes[0].raised, 0) },
+		"size in a heap":       func(x *Index) { x.types[0].classes[0].size++ },
+		"floor of a class":     func(x *Index) { x.classes[0].floor++ },
+		"set of a class":       func(x *Index) { x.classes[0].set[0].bits |= 2 },
+		"order of a heap": func(x *Index) {
+			h := x.types[0].classes
+			h[0], h[1] = h[1], h[0]
+			x.classes[0].at[0], x.classes[1].at[0] = 1, 0
+		},
+		"position of a class": func(x *Index) { x.classes[0].at[0]++ },
+		"name of a type":      func(x *Index) { x.byName["a"] = 1 },
+		"forgotten type":      func(x *Index) { x.types[0].name = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := New()

@@ -17,19 +17,22 @@ type class struct {
 	head    dispatcherd.SlotID // the smallest id of a free slot, or noHead
 	headRef Ref
 	free    int32
-	slots   int32     // number of registered slots, including draining ones
-	low     int32     // all words of bitmap before this one are 0
-	bitmap  []uint64  // bit i: order[i] has a free slot
-	order   []blockID // ordered by SlotID; no block is empty
-	types   []TypeID  // sorted by name
-	at      []int32   // at[i]: position of this class in the list of types[i]
+	slots   int32              // number of registered slots, including draining ones
+	low     int32              // all words of bitmap before this one are 0
+	bitmap  []uint64           // bit i: order[i] has a free slot
+	order   []blockID          // ordered by SlotID; no block is empty
+	types   []TypeID           // sorted by name
+	set     TypeSet            // the same types
+	at      []int32            // at[i]: position of this class in the heap of types[i]
+	raised  []int32            // the types, as positions in types, in whose heaps a search has corrected this class
+	floor   dispatcherd.SlotID // no slot of the class has a smaller id
 }
 
 const noHead = dispatcherd.SlotID(math.MaxInt64)
 
-// classFor returns the class of a set of types, and creates it if it does not
-// exist.
-func (x *Index) classFor(types []string) classID {
+// classFor returns the class of a set of types. If the class does not exist,
+// classFor creates it for its first slot.
+func (x *Index) classFor(types []string, first dispatcherd.SlotID) classID {
 	x.key = x.key[:0]
 	for i, name := range types {
 		if i > 0 && types[i-1] >= name {
@@ -40,24 +43,26 @@ func (x *Index) classFor(types []string) classID {
 	if len(types) == 0 {
 		panic("slotindex: a slot needs at least one type")
 	}
+	x.work += len(types)
 	if c, ok := x.byTypes[string(x.key)]; ok {
 		return c
 	}
-	return x.newClass()
+	return x.newClass(first)
 }
 
 // newClass creates the class whose types are in x.key.
-func (x *Index) newClass() classID {
+func (x *Index) newClass(first dispatcherd.SlotID) classID {
 	id := allocate(&x.classes, &x.freeClass)
 	size := len(x.key) / 4
-	c := class{head: noHead, types: make([]TypeID, size), at: make([]int32, size)}
+	c := class{head: noHead, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
 	for i := range c.types {
 		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
 	}
+	c.set = x.setOf(c.types)
 	x.classes[id] = c
 	x.byTypes[string(x.key)] = id
 	for i, t := range c.types {
-		x.join(t, membership{class: id, size: int32(size), nth: int32(i)})
+		x.join(t, membership{head: first, class: id, size: int32(size), nth: int32(i)})
 	}
 	return id
 }
@@ -80,6 +85,7 @@ func (x *Index) countCapacity(id classID, n int32) {
 	for _, t := range x.classes[id].types {
 		x.types[t].capacity += n
 	}
+	x.work += len(x.classes[id].types)
 }
 
 // setFree marks a member of a block as free.
@@ -91,16 +97,11 @@ func (x *Index) setFree(r Ref) {
 	word := b.rank / 64
 	c.bitmap[word] |= 1 << (b.rank % 64)
 	c.low = min(c.low, word)
+	x.free++
+	c.free++
 	if s.id < c.head {
 		c.head, c.headRef = s.id, r
-	}
-	x.free++
-	if c.free++; c.free == 1 {
-		for i, t := range c.types {
-			ty := &x.types[t]
-			ty.bitmap[c.at[i]/64] |= 1 << (c.at[i] % 64)
-			ty.open++
-		}
+		x.resetRaised(c)
 	}
 }
 
@@ -113,13 +114,7 @@ func (x *Index) clearFree(r Ref) {
 		c.bitmap[b.rank/64] &^= 1 << (b.rank % 64)
 	}
 	x.free--
-	if c.free--; c.free == 0 {
-		for i, t := range c.types {
-			ty := &x.types[t]
-			ty.bitmap[c.at[i]/64] &^= 1 << (c.at[i] % 64)
-			ty.open--
-		}
-	}
+	c.free--
 	if c.headRef == r {
 		x.findHead(c)
 	}

@@ -2,7 +2,6 @@ package slotindex
 
 import (
 	"fmt"
-	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -24,9 +23,11 @@ type Index struct {
 	byTypes   map[string]classID // the key contains the TypeIDs, see classFor
 	blocks    []block
 	freeBlock []blockID
-	key       []byte // buffer for a key of byTypes
-	live      int    // registered slots
-	free      int    // slots that Take may return
+	key       []byte   // buffer for a key of byTypes
+	dense     []uint64 // buffer for a TypeSet: a bit for each element of types, all 0
+	live      int      // registered slots
+	free      int      // slots that Take may return
+	work      int      // steps made so far; see Work
 }
 
 // slot is one registered slot. In the free and taken states it is a member of
@@ -46,6 +47,7 @@ const (
 	free                  // Take may return it
 	taken                 // reserved or busy
 	draining              // gets no more jobs; a job may still run on it
+	retired               // like draining, but still counts as capacity
 )
 
 // New returns an empty index.
@@ -64,7 +66,7 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 
 // AddTaken is like Add, for a slot that already holds a job.
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
-	c := x.classFor(types)
+	c := x.classFor(types, id)
 	r := allocate(&x.slots, &x.freeSlots)
 	x.slots[r] = slot{id: id, class: c, state: taken}
 	x.classes[c].slots++
@@ -86,12 +88,17 @@ func allocate[E any, ID ~int32](all *[]E, unused *[]ID) (id ID) {
 	return ID(len(*all) - 1)
 }
 
+// Work returns how many steps the index has made so far. Each step takes about the
+// same time. The difference between two calls is a measure of the cost that does
+// not depend on a clock.
+func (x *Index) Work() int { return x.work }
+
 // Capacity returns the number of registered slots that support t, free or
 // taken, without draining ones: the capacity in the rarity bonus.
 func (x *Index) Capacity(t TypeID) int { return int(x.types[t].capacity) }
 
 // HasFree reports whether Take would find a slot.
-func (x *Index) HasFree(t TypeID) bool { return x.types[t].open > 0 }
+func (x *Index) HasFree(t TypeID) bool { return x.bestClass(t) >= 0 }
 
 // Peek returns the slot that Take would return, without taking it.
 func (x *Index) Peek(t TypeID) (Ref, bool) {
@@ -116,36 +123,11 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 	return r, true
 }
 
-// bestClass returns the class whose head Take returns, or -1. The classes of a type
-// are ordered by their number of types. So bestClass looks only at the first class
-// with a free slot and at the others with as many types.
-func (x *Index) bestClass(t TypeID) classID {
-	best, size := classID(-1), int32(0)
-	ty := &x.types[t]
-	if ty.open == 0 {
-		return best
-	}
-	for w, word := range ty.bitmap {
-		for ; word != 0; word &= word - 1 {
-			m := ty.classes[w<<6|bits.TrailingZeros64(word)]
-			switch {
-			case best < 0:
-				best, size = m.class, m.size
-			case m.size != size:
-				return best
-			case x.classes[m.class].head < x.classes[best].head:
-				best = m.class
-			}
-		}
-	}
-	return best
-}
-
-// Release makes a taken slot free. A draining slot stays as it is.
+// Release makes a taken slot free. A draining or retired slot stays as it is.
 func (x *Index) Release(r Ref) {
 	s := &x.slots[r]
 	switch s.state {
-	case draining:
+	case draining, retired:
 	case taken:
 		s.state = free
 		x.setFree(r)
@@ -154,17 +136,28 @@ func (x *Index) Release(r Ref) {
 	}
 }
 
-// Drain removes a free or taken slot from service: it gets no more jobs and no
-// longer counts as capacity, but stays registered until Remove. Draining twice is
-// allowed.
+// Retire takes a slot out of service: it gets no more jobs. The cost does not
+// depend on the number of types. The slot counts as capacity until Drain or Remove,
+// whose cost does depend on it. A draining slot stays as it is.
+func (x *Index) Retire(r Ref) {
+	s := x.at(r)
+	switch s.state {
+	case free:
+		x.clearFree(r)
+		s.state = retired
+	case taken:
+		s.state = retired
+	}
+}
+
+// Drain takes a slot out of service: it gets no more jobs and no longer counts as
+// capacity, but stays registered until Remove. Draining twice is allowed.
 func (x *Index) Drain(r Ref) {
 	s := x.at(r)
 	if s.state == draining {
 		return
 	}
-	if s.state == free {
-		x.clearFree(r)
-	}
+	x.Retire(r)
 	x.erase(r)
 	s.state = draining
 	x.countCapacity(s.class, -1)
@@ -193,5 +186,5 @@ func (x *Index) at(r Ref) *slot {
 }
 
 func (s state) String() string {
-	return [...]string{"gone", "free", "taken", "draining"}[s]
+	return [...]string{"gone", "free", "taken", "draining", "retired"}[s]
 }

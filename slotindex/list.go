@@ -3,7 +3,6 @@ package slotindex
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -22,19 +21,16 @@ func (x *Index) SlotID(r Ref) dispatcherd.SlotID { return x.at(r).id }
 func (x *Index) TypesOf(r Ref) []TypeID { return x.classes[x.at(r).class].types }
 
 // Supports reports whether a registered slot can run jobs of a type.
-func (x *Index) Supports(r Ref, t TypeID) bool {
-	name := x.types[t].name
-	_, found := slices.BinarySearchFunc(x.TypesOf(r), name, func(u TypeID, name string) int {
-		return strings.Compare(x.types[u].name, name)
-	})
-	return found
-}
+func (x *Index) Supports(r Ref, t TypeID) bool { return x.classes[x.at(r).class].set.Has(t) }
 
 // IsFree reports whether Take may return the slot.
 func (x *Index) IsFree(r Ref) bool { return x.at(r).state == free }
 
-// IsDraining reports whether the slot was drained.
-func (x *Index) IsDraining(r Ref) bool { return x.at(r).state == draining }
+// IsDraining reports whether the slot was retired or drained.
+func (x *Index) IsDraining(r Ref) bool {
+	s := x.at(r).state
+	return s == draining || s == retired
+}
 
 // Slots returns all registered slots by SlotID, including draining ones. It sorts
 // them, so it is meant for lists and not for decisions.
@@ -50,23 +46,32 @@ func (x *Index) Slots() []Ref {
 }
 
 // Competitors returns the types that some slot supports together with t, t included.
-func (x *Index) Competitors(t TypeID) map[TypeID]bool {
-	types := map[TypeID]bool{t: true}
+func (x *Index) Competitors(t TypeID) TypeSet {
+	x.dense[t/wordBits] |= 1 << (t % wordBits)
 	for _, m := range x.types[t].classes {
-		for _, u := range x.classes[m.class].types {
-			types[u] = true
+		for _, w := range x.classes[m.class].set {
+			x.dense[w.index] |= w.bits
 		}
 	}
-	return types
+	return x.takeDense()
 }
 
 // Fewest returns the number of types of the most specialised slot that supports t,
-// whether the slot is free, taken or draining. It returns 0 if there is none.
+// whether the slot is free, taken or draining. It returns 0 if there is none. It is
+// fast if no slot that supports t is free.
 func (x *Index) Fewest(t TypeID) int {
-	if ty := &x.types[t]; len(ty.classes) > 0 {
-		return int(ty.classes[0].size)
+	classes := x.types[t].classes
+	if len(classes) == 0 {
+		return 0
 	}
-	return 0
+	if !x.HasFree(t) {
+		return int(classes[0].size) // only size orders classes without a free slot
+	}
+	fewest := classes[0].size
+	for i := range classes {
+		fewest = min(fewest, classes[i].size)
+	}
+	return int(fewest)
 }
 
 // FreeFor returns the number of free slots that support t. It visits all classes of

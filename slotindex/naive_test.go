@@ -48,7 +48,7 @@ func (w *naiveIndex) count(typ string, want func(state) bool) int {
 	return n
 }
 
-func inService(s state) bool { return s == free || s == taken }
+func inService(s state) bool { return s == free || s == taken || s == retired }
 func isFree(s state) bool    { return s == free }
 
 // history drives an index and a naive index by the same random operations.
@@ -84,6 +84,14 @@ func (h *history) step() {
 		h.withSlot(taken, func(s *naiveSlot) { h.x.Release(s.ref); s.state = free })
 	case op < 83:
 		h.withSlot(draining, func(s *naiveSlot) { h.x.Release(s.ref) })
+		h.withSlot(retired, func(s *naiveSlot) { h.x.Release(s.ref) })
+	case op < 84:
+		h.withSlot(gone, func(s *naiveSlot) {
+			h.x.Retire(s.ref)
+			if s.state != draining {
+				s.state = retired
+			}
+		})
 	case op < 86:
 		h.withSlot(gone, func(s *naiveSlot) { h.x.Drain(s.ref); s.state = draining })
 	case op < 94:
@@ -185,7 +193,7 @@ func (h *history) compare() {
 		want = append(want, s.id)
 		require.Equal(h.t, s.id, h.x.SlotID(s.ref))
 		require.Equal(h.t, s.state == free, h.x.IsFree(s.ref))
-		require.Equal(h.t, s.state == draining, h.x.IsDraining(s.ref))
+		require.Equal(h.t, s.state == draining || s.state == retired, h.x.IsDraining(s.ref))
 		if s.state == free {
 			frees++
 		}
@@ -217,6 +225,12 @@ func (h *history) compareType(name string) {
 	require.Equal(h.t, name, h.x.Name(t))
 	require.Equal(h.t, h.naive.count(name, inService), h.x.Capacity(t))
 	require.Equal(h.t, h.naive.count(name, isFree), h.x.FreeFor(t))
+	supporting := TypeMap{}
+	for _, other := range h.names {
+		if u, known := h.x.Lookup(other); known {
+			supporting.Set(u, h.rng.IntN(2) == 0)
+		}
+	}
 	competitors := map[string]bool{name: true}
 	for _, s := range h.naive.slots {
 		if s.state != gone && slices.Contains(s.types, name) {
@@ -225,11 +239,11 @@ func (h *history) compareType(name string) {
 			}
 		}
 	}
-	got := map[string]bool{}
-	for other := range h.x.Competitors(t) {
-		got[h.x.Name(other)] = true
+	set := h.x.Competitors(t)
+	for _, other := range h.names {
+		u, known := h.x.Lookup(other)
+		require.Equal(h.t, competitors[other], known && set.Has(u))
 	}
-	require.Equal(h.t, competitors, got)
 	fewest := 0
 	for _, s := range h.naive.slots {
 		if s.state != gone && slices.Contains(s.types, name) && (fewest == 0 || len(s.types) < fewest) {
@@ -239,6 +253,12 @@ func (h *history) compareType(name string) {
 	require.Equal(h.t, fewest, h.x.Fewest(t))
 	for _, s := range h.naive.slots {
 		require.Equal(h.t, slices.Contains(s.types, name), h.x.Supports(s.ref, t))
+		found := false
+		h.x.EachSupported(s.ref, supporting, func(u TypeID) {
+			require.True(h.t, supporting.Has(u) && h.x.Supports(s.ref, u))
+			found = found || u == t
+		})
+		require.Equal(h.t, slices.Contains(s.types, name) && supporting.Has(t), found)
 	}
 }
 

@@ -1,0 +1,88 @@
+package slotindex
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// TypeSet is a set of types: the words of a bitmap that are not 0, in ascending
+// order. A set of thousands of types consists of about a hundred words.
+type TypeSet []word
+
+// word contains the types index·wordBits to index·wordBits+wordBits-1.
+type word struct {
+	bits  uint64
+	index int32
+}
+
+const wordBits = 64
+
+// Has reports whether the set contains a type.
+func (s TypeSet) Has(t TypeID) bool {
+	i, found := slices.BinarySearchFunc(s, int32(t/wordBits), func(w word, index int32) int { return cmp.Compare(w.index, index) })
+	return found && s[i].bits>>(t%wordBits)&1 == 1
+}
+
+// TypeMap is a set of types that changes often: bit t%64 of element t/64 stands for
+// type t.
+type TypeMap []uint64
+
+// Set adds or removes a type.
+func (m *TypeMap) Set(t TypeID, in bool) {
+	for int(t/wordBits) >= len(*m) {
+		*m = append(*m, 0)
+	}
+	if w := &(*m)[t/wordBits]; in {
+		*w |= 1 << (t % wordBits)
+	} else {
+		*w &^= 1 << (t % wordBits)
+	}
+}
+
+// Has reports whether the set contains a type.
+func (m TypeMap) Has(t TypeID) bool {
+	return int(t/wordBits) < len(m) && m[t/wordBits]>>(t%wordBits)&1 == 1
+}
+
+// EachSupported calls f for the types in m that a registered slot supports. It
+// visits the words of the set of the slot, not each type.
+func (x *Index) EachSupported(r Ref, m TypeMap, f func(TypeID)) {
+	set := x.classes[x.at(r).class].set
+	x.work += len(set)
+	for _, w := range set {
+		if int(w.index) >= len(m) {
+			return
+		}
+		for both := w.bits & m[w.index]; both != 0; both &= both - 1 {
+			f(TypeID(w.index)*wordBits + TypeID(bits.TrailingZeros64(both)))
+		}
+	}
+}
+
+// setOf returns the set of some types in use.
+func (x *Index) setOf(types []TypeID) TypeSet {
+	for _, t := range types {
+		x.dense[t/wordBits] |= 1 << (t % wordBits)
+	}
+	return x.takeDense()
+}
+
+// takeDense returns the types in the scratch bitmap, which it clears.
+func (x *Index) takeDense() TypeSet {
+	n := 0
+	for _, b := range x.dense {
+		if b != 0 {
+			n++
+		}
+	}
+	set := make(TypeSet, 0, n)
+	for i, b := range x.dense {
+		if b != 0 {
+			set = append(set, word{bits: b, index: int32(i)})
+			x.dense[i] = 0
+		}
+	}
+	x.work += len(x.dense)
+	return set
+}
