@@ -36,13 +36,19 @@ type Core struct {
 	jobs         idtable.Table[job]                 // reserved, running and finishing jobs, and waiting requests
 	spare        *job                               // free list, linked by next
 	rejected     []dispatcherd.SessionID            // sessions rejected in this step; they are disconnected before any placement
+	retired      []slotindex.Ref                    // slots to be removed or drained
 	removed      []slotindex.TypeID                 // scratch of removeSlot
 
-	dirty    []slotindex.TypeID // types that may have both a waiting job and a free slot
-	heads    headHeap           // scratch of place
-	known    int                // number of known types
-	requests int                // number of waiting on-demand requests
-	alarms   alarmHeap          // deadlines
+	work       int // work of the current step outside the index
+	workBefore int // work of the index before the current step
+
+	dirty      []slotindex.TypeID // types that may have both a waiting job and a free slot
+	isDirty    slotindex.TypeMap  // the same types
+	requesting slotindex.TypeMap  // types with a waiting request
+	heads      headHeap           // scratch of place
+	known      int                // number of known types
+	requests   int                // number of waiting on-demand requests
+	alarms     alarmHeap          // deadlines
 
 	claims claimQueue
 	adopts adoptQueue
@@ -210,6 +216,8 @@ type slot struct {
 	session *session
 	job     *job // the job for which it is reserved or that runs on it
 	number  int32
+	at      int32             // position in session.slots
+	retired bool              // in Core.retired
 	next    *dispatcherd.Slot // for a draining slot: the new slot that gets the same number when the draining slot is removed
 }
 
@@ -217,7 +225,8 @@ type slot struct {
 type session struct {
 	id           dispatcherd.SessionID
 	worker       string
-	slots        []slotindex.Ref      // in order of registration
+	slots        []slotindex.Ref      // in order of registration; noSlot for a removed slot
+	removed      int                  // number of removed slots in slots
 	draining     bool                 // the worker withdrew all slots, so slots that it registers later take no jobs
 	withdrawn    bool                 // some slot may be withdrawn and still busy
 	fingerprint  contract.Fingerprint // fingerprint of its nonce
@@ -241,8 +250,7 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 // rows.
 type typeState struct {
 	demand     [priorities]requestQueue
-	requests   uint16 // bit p: demand[p] is not empty
-	dirty      bool
+	requests   uint16        // bit p: demand[p] is not empty
 	urgent     bool          // a request was queued since the last pass; an urgent type is also dirty
 	limit      time.Duration // timeout of attempts whose row has none
 	known      bool          // the Core holds the type in the index and in the backlog
@@ -260,10 +268,17 @@ func (c *Core) waits(t slotindex.TypeID) bool {
 // touch marks a type as dirty: the type may have both a free slot and a waiting
 // job.
 func (c *Core) touch(t slotindex.TypeID) {
-	if k := &c.types[t]; !k.dirty {
-		k.dirty = true
+	if !c.isDirty.Has(t) {
+		c.isDirty.Set(t, true)
 		c.dirty = append(c.dirty, t)
 	}
+}
+
+// touchWaiting marks the types of a slot for which jobs wait as dirty. It does not
+// visit each type of the slot.
+func (c *Core) touchWaiting(ref slotindex.Ref) {
+	c.index.EachSupported(ref, c.requesting, c.isDirty, c.touch)
+	c.index.EachSupported(ref, c.backlog.WaitingTypes(), c.isDirty, c.touch)
 }
 
 // requestsChanged updates typeState.requests after a change of one request queue.
@@ -273,6 +288,7 @@ func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 	if k.demand[p].first != nil {
 		k.requests |= 1 << p
 	}
+	c.requesting.Set(t, k.requests != 0)
 	if c.waits(t) {
 		c.touch(t)
 	}
@@ -281,20 +297,26 @@ func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 // hold makes a type known. The type stays known until letGo forgets it.
 func (c *Core) hold(name string) slotindex.TypeID {
 	t := c.index.Hold(name)
+	c.know(t, name)
+	c.index.Drop(t)
+	return t
+}
+
+// know keeps a type in use known while the Core has data about it.
+func (c *Core) know(t slotindex.TypeID, name string) {
 	for int(t) >= len(c.types) {
 		c.types = append(c.types, typeState{})
 	}
 	k := &c.types[t]
 	if k.known {
-		c.index.Drop(t)
-		return t
+		return
 	}
+	c.index.Keep(t)
 	k.known = true
 	k.otherSlots = int32(c.otherCapacity[name])
 	k.limit = c.cfg.Timeouts[name]
 	c.known++
 	c.backlog.TypeAppeared(t, c.shares[name])
-	return t
 }
 
 // letGo forgets a type that has neither slots nor jobs in hand.
@@ -304,7 +326,7 @@ func (c *Core) letGo(t slotindex.TypeID) {
 		return
 	}
 	c.backlog.TypeGone(t)
-	*k = typeState{dirty: k.dirty, urgent: k.urgent}
+	*k = typeState{urgent: k.urgent}
 	c.known--
 	c.index.Drop(t)
 }

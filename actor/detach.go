@@ -1,8 +1,6 @@
 package actor
 
 import (
-	"slices"
-
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
@@ -25,7 +23,7 @@ func (c *Core) detachAll(s *session, except *job) {
 	if c.cfg.Resume <= 0 || s.notResumable {
 		return
 	}
-	for _, ref := range slices.Clone(s.slots) {
+	for _, ref := range c.slotsOf(s) {
 		j := c.slots[ref].job
 		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != jobstate.Running && j.state != jobstate.Stopping {
 			continue

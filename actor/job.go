@@ -243,26 +243,22 @@ func (c *Core) freeSlot(j *job) {
 	s := &c.slots[ref]
 	s.job = nil
 	if c.index.IsDraining(ref) {
-		owner, next := s.session, s.next
-		c.removeSlot(ref)
-		c.succeed(owner, next)
+		next := s.next
+		s.next = nil
+		c.retire(ref)
+		c.succeed(s.session, next)
 		return
 	}
 	c.index.Release(ref)
 	c.backlog.SlotFreed()
-	for _, t := range c.index.TypesOf(ref) {
-		if c.waits(t) {
-			c.touch(t)
-		}
-	}
+	c.touchWaiting(ref)
 }
 
 // leaveSlot separates a running job from its slot and removes the slot.
 func (c *Core) leaveSlot(j *job) {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
-	c.index.Drain(ref) // the slot must not get another job
-	c.removeSlot(ref)
+	c.retire(ref)
 }
 
 // handView describes the jobs in hand to the backlog. It implements backlog.Jobs.

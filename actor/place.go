@@ -115,7 +115,8 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 		k := &c.types[t]
 		waits := c.waits(t)
 		if !waits || !c.index.HasFree(t) && !k.urgent {
-			k.dirty, k.urgent = false, false
+			c.isDirty.Set(t, false)
+			k.urgent = false
 			if waits {
 				c.logWait(t, c.waitReason(t, waitBusy))
 			}

@@ -2,7 +2,6 @@ package actor
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -45,13 +44,13 @@ func (c *Core) handleUnregistered(ev event.Unregistered) {
 func (c *Core) endSession(s *session, disconnected bool) {
 	delete(c.sessions, s.id)
 	c.dropOffers(s)
-	refs := s.slots
-	s.slots = nil
+	refs := c.slotsOf(s)
+	s.slots, s.removed = nil, 0
 	end := sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
 	for _, ref := range refs {
 		j, withdrawn := c.slots[ref].job, c.index.IsDraining(ref)
 		c.slots[ref].job = nil
-		c.removeSlot(ref)
+		c.retire(ref)
 		if j != nil {
 			j.slot = noSlot
 			c.workerLost(j, &end, withdrawn)
@@ -76,7 +75,7 @@ func (c *Core) register(s *session, slots []dispatcherd.Slot) {
 // that would be exceeded, or "". Either all slots are admitted or none.
 func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	l := c.cfg.Limits
-	if have := c.index.Len() - replaced; have+len(slots) > l.Slots {
+	if have := c.index.Len() - len(c.retired) - replaced; have+len(slots) > l.Slots {
 		return fmt.Sprintf("%d slots are too many: the dispatcher has %d, its limit is %d", len(slots), have, l.Slots)
 	}
 	unknown := map[string]bool{}
@@ -101,8 +100,8 @@ func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
 		return nil
 	}
 	found := map[int32]slotindex.Ref{}
-	for _, ref := range s.slots {
-		if c.index.IsDraining(ref) {
+	for _, ref := range c.slotsOf(s) {
+		if c.slots[ref].job != nil && c.index.IsDraining(ref) {
 			found[c.slots[ref].number] = ref
 		}
 	}
@@ -130,11 +129,7 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 		return
 	}
 	c.index.Release(ref)
-	for _, t := range c.index.TypesOf(ref) {
-		if c.waits(t) {
-			c.touch(t)
-		}
-	}
+	c.touchWaiting(ref)
 }
 
 // addTaken registers a slot that is not free.
@@ -143,10 +138,12 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	for int(ref) >= len(c.slots) {
 		c.slots = append(c.slots, slot{})
 	}
-	c.slots[ref] = slot{session: s, number: d.Number}
-	s.slots = append(s.slots, ref)
-	for _, name := range d.Types {
-		t := c.hold(name)
+	if 2*s.removed > len(s.slots) {
+		c.compactSlots(s)
+	}
+	c.slots[ref] = slot{session: s, number: d.Number, at: s.addSlot(ref)}
+	for i, t := range c.index.TypesOf(ref) {
+		c.know(t, d.Types[i])
 		if c.index.Capacity(t) == 1 {
 			c.backlog.CapacityAppeared(t)
 			c.watchAll(t)
@@ -158,28 +155,6 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	return ref
 }
 
-// removeSlot forgets a slot that holds no job.
-func (c *Core) removeSlot(ref slotindex.Ref) {
-	s := c.slots[ref].session
-	if i := slices.Index(s.slots, ref); i >= 0 {
-		s.slots = slices.Delete(s.slots, i, i+1)
-	}
-	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
-	c.slots[ref] = slot{}
-	c.index.Remove(ref)
-	for _, t := range c.removed {
-		c.capacityLost(t)
-	}
-}
-
-// capacityLost updates the state of a type that has lost a slot.
-func (c *Core) capacityLost(t slotindex.TypeID) {
-	if c.index.Capacity(t) == 0 {
-		c.watchAll(t)
-	}
-	c.letGo(t)
-}
-
 func (c *Core) handleWithdrew(ev event.Withdrew) {
 	s := c.sessions[ev.Session]
 	if s == nil {
@@ -188,19 +163,16 @@ func (c *Core) handleWithdrew(ev event.Withdrew) {
 	if len(ev.Numbers) == 0 {
 		s.draining = true
 	}
-	for _, ref := range slices.Clone(s.slots) {
-		if len(ev.Numbers) > 0 && !slices.Contains(ev.Numbers, c.slots[ref].number) {
+	numbers := make(map[int32]struct{}, len(ev.Numbers))
+	for _, n := range ev.Numbers {
+		numbers[n] = struct{}{}
+	}
+	for _, ref := range c.slotsOf(s) {
+		if _, named := numbers[c.slots[ref].number]; !named && len(numbers) > 0 {
 			continue
 		}
 		c.slots[ref].next = nil
-		c.index.Drain(ref)
-		if c.slots[ref].job == nil {
-			c.removeSlot(ref)
-			continue
-		}
-		s.withdrawn = true
-		for _, t := range c.index.TypesOf(ref) {
-			c.capacityLost(t)
-		}
+		c.retire(ref)
+		s.withdrawn = s.withdrawn || c.slots[ref].job != nil
 	}
 }

@@ -17,6 +17,8 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
 	c.memory.reset()
+	c.work, c.workBefore = 0, c.index.Work()
+	c.sweep()
 	c.apply(ev)
 	t, ok := ev.(event.Together)
 	decide := !ok || !t.Hold
@@ -24,6 +26,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 		c.expire()
 	}
 	c.disconnectRejected()
+	c.sweep()
 	if decide {
 		c.place()
 	}
@@ -66,6 +69,7 @@ func (c *Core) apply(ev event.Event) {
 	case event.Together:
 		for _, e := range ev.Events {
 			c.apply(e)
+			c.sweep()
 		}
 	case event.Abandoned:
 		c.handleAbandoned(ev)
@@ -112,7 +116,7 @@ func (c *Core) flush() {
 
 // NextWake returns the instant by which a Tick is due, or Never.
 func (c *Core) NextWake() timing.Instant {
-	if c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
+	if len(c.retired) > 0 || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
 	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),

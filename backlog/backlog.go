@@ -50,6 +50,7 @@ type Backlog struct {
 
 	types   []typeLanes        // by slotindex.TypeID
 	changed []slotindex.TypeID // types that have waiting lanes, some of which changed
+	waiting slotindex.TypeMap  // types that have waiting lanes
 	cached  int                // candidates in all lanes
 
 	fetch    fetching
@@ -101,6 +102,7 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	}
 	b.dropNonLocal(k)
 	*k = typeLanes{changed: k.changed}
+	b.waiting.Set(t, false)
 }
 
 // CapacityAppeared makes the next fetches scan all lanes of a type that has just

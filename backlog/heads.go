@@ -32,6 +32,10 @@ func (s LaneSet) Rest() LaneSet { return s & (s - 1) }
 // Waiting returns the lanes of a type that have a candidate or an upper bound.
 func (b *Backlog) Waiting(t slotindex.TypeID) LaneSet { return b.types[t].waiting }
 
+// WaitingTypes returns the types that have a waiting lane. The map is shared and
+// must not be changed.
+func (b *Backlog) WaitingTypes() slotindex.TypeMap { return b.waiting }
+
 // Head returns the first candidate of a waiting lane. If there is no candidate, it
 // returns the upper bound, the best key that the next row can have. ok is false if
 // the table has no next row, or if decisions no longer wait for the fetch of that
@@ -74,7 +78,9 @@ func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	key, batch = s.pop(), s.batch
 	b.cached--
 	if s.len() == 0 && (l.NonLocal || !s.more) {
-		b.types[l.Type].waiting &^= l.bit()
+		k := &b.types[l.Type]
+		k.waiting &^= l.bit()
+		b.waiting.Set(l.Type, k.waiting != 0)
 	}
 	b.readSoon(l)
 	return key, batch
@@ -98,6 +104,7 @@ func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
 	if k.nonLocal != nil && k.nonLocal[p].len() > 0 {
 		k.waiting |= remote
 	}
+	b.waiting.Set(t, k.waiting != 0)
 	if k.waiting != 0 && !k.changed {
 		k.changed = true
 		b.changed = append(b.changed, t)

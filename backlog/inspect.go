@@ -78,6 +78,9 @@ func (b *Backlog) checkLane(r Lane) error {
 	if l.len() > 0 && l.cursor.Less(l.keys[len(l.keys)-1]) {
 		return fmt.Errorf("lane %v has a candidate after its cursor", r)
 	}
+	if b.waiting.Has(r.Type) != (b.types[r.Type].waiting != 0) {
+		return fmt.Errorf("type %d is marked as waiting %t", r.Type, b.waiting.Has(r.Type))
+	}
 	waits := l.len() > 0 || !r.NonLocal && l.starved()
 	if marked := b.types[r.Type].waiting&r.bit() != 0; marked != waits {
 		return fmt.Errorf("lane %v is marked %t with %d candidates", r, marked, l.len())

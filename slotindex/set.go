@@ -45,16 +45,21 @@ func (m TypeMap) Has(t TypeID) bool {
 	return int(t/wordBits) < len(m) && m[t/wordBits]>>(t%wordBits)&1 == 1
 }
 
-// EachSupported calls f for the types in m that a registered slot supports. It
-// visits the words of the set of the slot, not each type.
-func (x *Index) EachSupported(r Ref, m TypeMap, f func(TypeID)) {
+// EachSupported calls f for the types of a registered slot that are in one map and
+// not in the other. It visits the words of the set of the slot, not each type. f may
+// change the maps.
+func (x *Index) EachSupported(r Ref, in, except TypeMap, f func(TypeID)) {
 	set := x.classes[x.at(r).class].set
 	x.work += len(set)
 	for _, w := range set {
-		if int(w.index) >= len(m) {
+		if int(w.index) >= len(in) {
 			return
 		}
-		for both := w.bits & m[w.index]; both != 0; both &= both - 1 {
+		both := w.bits & in[w.index]
+		if int(w.index) < len(except) {
+			both &^= except[w.index]
+		}
+		for ; both != 0; both &= both - 1 {
 			f(TypeID(w.index)*wordBits + TypeID(bits.TrailingZeros64(both)))
 		}
 	}
