@@ -25,11 +25,19 @@ const aboutToStop = "the dispatcher is about to stop: continue the running jobs 
 // A dispatcher that is about to stop adopts nothing, so that the worker keeps its
 // executions for the next dispatcher. Only executions that already belong to this
 // dispatcher may then continue here.
-func (c *Core) considerOffers(s *session, list []event.ResumeOffer) bool {
+func (c *Core) considerOffers(s *session, list []event.ResumeOffer, more bool) bool {
 	if len(list) == 0 {
 		return true
 	}
 	s.undecided += len(list)
+	if more != s.moreOffers { // the expectation of more offers counts as an undecided one
+		s.moreOffers = more
+		if more {
+			s.undecided++
+		} else {
+			s.undecided--
+		}
+	}
 	here, replaced, slots := 0, 0, make([]dispatcherd.Slot, len(list))
 	for i := range list {
 		slots[i] = list[i].Slot

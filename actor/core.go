@@ -232,6 +232,7 @@ type session struct {
 	fingerprint  contract.Fingerprint // fingerprint of its nonce
 	notResumable bool                 // the worker does not resume its jobs after the session
 	undecided    int                  // number of its undecided resume offers
+	moreOffers   bool                 // further offers follow, which undecided counts as one
 }
 
 // sessionIDs returns the ids of the open sessions in ascending order.

@@ -26,7 +26,7 @@ func (c *Core) handleRegistered(ev event.Registered) {
 		return
 	}
 	c.register(s, ev.Slots)
-	decided := c.considerOffers(s, ev.Offers)
+	decided := c.considerOffers(s, ev.Offers, ev.MoreOffers)
 	if c.draining && decided {
 		c.emit(&effect.GoAway{Session: s.id})
 	}

@@ -26,12 +26,15 @@ type Registered struct {
 	// The Core reads NotResumable only together with a Fingerprint.
 	NotResumable bool
 	// Offers are the executions that the worker continues from an earlier session.
-	// Only the first event of a session has Offers. The Core answers an accepted
+	// Only the first events of a session have Offers. The Core answers an accepted
 	// offer with Resume and sends nothing for a declined one. Welcome follows after
 	// the last decision. If the session must end, one TurnAway or RejectSlots
 	// replaces all these answers. The Core registers the slot of an offer when it
 	// accepts the offer.
 	Offers []ResumeOffer
+	// MoreOffers says that the next event of the session has further Offers. Welcome
+	// waits for them.
+	MoreOffers bool
 }
 
 // ResumeOffer is an execution that a worker continues from an earlier session, with

@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -59,7 +60,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 		delete(w.pending, ev.Session)
 		w.mu.Unlock()
 	}()
-	w.loop.Register(ev)
+	shell.Register(w.loop.Register, ev, shell.Portion)
 	timeout := time.NewTimer(resumeTimeout)
 	defer timeout.Stop()
 	select {

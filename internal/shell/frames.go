@@ -57,7 +57,7 @@ func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []worker
 		flush()
 		switch f := f.(type) {
 		case *workerproto.SlotAdd:
-			loop.Register(event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)})
+			Register(loop.Register, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
 		case *workerproto.SlotRemove:
 			loop.Withdraw(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
 		case *workerproto.Drain:

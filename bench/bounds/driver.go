@@ -1,0 +1,153 @@
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// driver passes events to a core and measures each step. It answers the statements
+// of the core like a table that has the rows of pending.
+type driver struct {
+	core    *actor.Core
+	now     timing.Instant
+	fx      []effect.Effect
+	steps   []step
+	pending func(contract.LaneQuery) []contract.Key // nil = no rows
+
+	answers []event.Event      // of statements in flight
+	running []event.Result     // successful ends of the jobs that were sent
+	sent    int                // jobs sent
+	slots   dispatcherd.SlotID // last slot id
+}
+
+// step is the duration of one step of the core.
+type step struct {
+	event string
+	took  time.Duration
+}
+
+// threadTime returns the processor time of this thread. Other processes on the
+// machine do not change it.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(err) // every supported kernel has this clock
+	}
+	return time.Duration(t.Nano())
+}
+
+func newDriver(change func(*config.Config)) *driver {
+	cfg := config.Default()
+	cfg.Seed = [2]uint64{1, 2}
+	if change != nil {
+		change(&cfg)
+	}
+	return &driver{core: actor.New(cfg)}
+}
+
+// step makes one step of the core and keeps the statements for later answers.
+func (d *driver) step(name string, ev event.Event) {
+	began := threadTime()
+	d.fx = d.core.Step(d.now, ev, d.fx[:0])
+	d.steps = append(d.steps, step{name, threadTime() - began})
+	for _, e := range d.fx {
+		switch e := e.(type) {
+		case *effect.Fetch:
+			d.answers = append(d.answers, d.fetched(e.Request))
+		case *effect.Claim:
+			d.answers = append(d.answers, claimed(e.Request))
+		case *effect.Finish:
+			d.answers = append(d.answers, event.Finished{Request: e.Request})
+		case *effect.Adopt:
+			d.answers = append(d.answers, event.Adopted{Request: e.Request})
+		case *effect.SetGate:
+			d.answers = append(d.answers, event.GateSet{Subscribed: e.Subscribed})
+		case *effect.Send:
+			d.sent++
+			d.running = append(d.running, event.Result{Job: e.Job, Attempt: e.Attempt, OK: true})
+		}
+	}
+}
+
+// settle answers all statements and lets the time pass until nothing is left to do
+// at once.
+func (d *driver) settle() {
+	for len(d.answers) > 0 || d.core.NextWake() <= d.now+1 {
+		if len(d.answers) > 0 {
+			ev := d.answers[0]
+			d.answers = d.answers[1:]
+			d.step(nameOf(ev), ev)
+			continue
+		}
+		d.now++
+		d.step("tick", event.Tick{})
+	}
+}
+
+// register adds slots of a session, as the daemon does.
+func (d *driver) register(id dispatcherd.SessionID, sets [][]string) {
+	ev := event.Registered{Session: id, Worker: "w", Fingerprint: contract.Fingerprint(id) << 16}
+	for i, types := range sets {
+		d.slots++
+		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.slots, Number: int32(i), Types: types})
+	}
+	shell.Register(func(ev event.Registered) { d.step("registered", ev) }, ev, shell.Portion)
+}
+
+// unregister ends a session and waits until all of its slots are removed.
+func (d *driver) unregister(id dispatcherd.SessionID) {
+	d.step("unregistered", event.Unregistered{Session: id})
+	d.settle()
+}
+
+// release ends all running jobs, at most most per event.
+func (d *driver) release(id dispatcherd.SessionID, most int) {
+	for len(d.running) > 0 {
+		n := min(most, len(d.running))
+		d.step("released", event.Released{Session: id, Results: d.running[:n]})
+		d.running = d.running[n:]
+	}
+}
+
+func (d *driver) fetched(r *contract.FetchRequest) event.Event {
+	res := contract.FetchResult{DBNow: 1_000_000_000 + int64(d.now)*1000}
+	for i, q := range r.Lanes {
+		if d.pending == nil {
+			break
+		}
+		for _, key := range d.pending(q) {
+			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: key})
+		}
+	}
+	return event.Fetched{Request: r, Result: res}
+}
+
+func claimed(r *contract.ClaimRequest) event.Event {
+	res := contract.ClaimResult{Won: make([]contract.Won, len(r.IDs))}
+	for i, id := range r.IDs {
+		res.Won[i] = contract.Won{ID: id, Attempt: 1, MaxAttempts: 5, Payload: []byte("{}")}
+	}
+	return event.Claimed{Request: r, Result: res}
+}
+
+func nameOf(ev event.Event) string {
+	switch ev.(type) {
+	case event.Fetched:
+		return "fetched"
+	case event.Claimed:
+		return "claimed"
+	case event.Finished:
+		return "finished"
+	}
+	return "other answer"
+}

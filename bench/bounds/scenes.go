@@ -1,0 +1,243 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// scene drives one bound to its limit.
+type scene struct {
+	name string
+	play func(*driver)
+}
+
+var (
+	core    = config.Default().Limits
+	session = workerproto.Limits{}.WithDefaults()
+	types   = names(core.Types)
+)
+
+func names(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("type-%05d", i)
+	}
+	return list
+}
+
+// sets returns n sets of size types, all of them different.
+func sets(n, size, from int) [][]string {
+	all := make([][]string, n)
+	for i := range all {
+		left := (from + i) % (size + 1)
+		all[i] = slices.Delete(slices.Clone(types[:size+1]), left, left+1)
+	}
+	return all
+}
+
+// equal returns n times the same set.
+func equal(n int, set []string) [][]string {
+	all := make([][]string, n)
+	for i := range all {
+		all[i] = set
+	}
+	return all
+}
+
+// slotTypes is the bound of the sum of slots times types of a session.
+const slotTypes = 1_000_000
+
+var scenes = []scene{
+	{"slots × types of one session, 4,096 types", func(d *driver) { wide(d, 4096, 0) }},
+	{"slots × types of one session, 100 types", func(d *driver) { wide(d, 100, 0) }},
+	{"slots × types, all slots busy", func(d *driver) { wide(d, 4096, 1) }},
+	{"slots × types, 100 types, all slots busy", func(d *driver) { wide(d, 100, 1) }},
+	{"slots × types of all sessions", all},
+	{"sessions", sessions},
+	{"slots of one session, requests running", lostRequests},
+	{"requests waiting for a session", requests},
+	{"requests at their deadline", deadlines},
+	{"rows of one fetch", rows},
+	{"rows per batch", batches},
+	{"ends per batch", ends},
+	{"types, shares change", shares},
+	{"pending types, one versatile slot each", pendingTypes},
+}
+
+// wide registers sessions of slots with different sets and removes one of them.
+func wide(d *driver, size int, jobs int) {
+	n := min(slotTypes/size, session.MaxSlots)
+	d.pending = lanes(jobs * n)
+	d.register(1, sets(n, size, 0))
+	d.settle()
+	d.register(2, sets(n, size, n))
+	d.settle()
+	d.release(1, len(d.running)/2)
+	d.settle()
+	d.unregister(1)
+	d.step("withdrew", event.Withdrew{Session: 2})
+	d.settle()
+}
+
+// lanes returns the rows of the first type: n rows, then none.
+func lanes(n int) func(contract.LaneQuery) []contract.Key {
+	next := int64(0)
+	return func(q contract.LaneQuery) (keys []contract.Key) {
+		if q.Type != types[1] || q.Priority != 0 {
+			return nil
+		}
+		if q.After == (contract.Key{}) && next > 0 {
+			return nil
+		}
+		for len(keys) < q.Limit && int(next) < n {
+			next++
+			keys = append(keys, contract.Key{RunAt: 1_000_000, ID: dispatcherd.JobID(next)})
+		}
+		return keys
+	}
+}
+
+// all fills the dispatcher with slots × types and removes the oldest session.
+func all(d *driver) {
+	const size = 1000
+	n := slotTypes / size
+	for s := range 4 {
+		d.register(dispatcherd.SessionID(s+1), sets(n, size, s*n))
+		d.settle()
+	}
+	d.unregister(1)
+}
+
+func sessions(d *driver) {
+	for s := range session.MaxConnections {
+		d.register(dispatcherd.SessionID(s+1), equal(core.Slots/session.MaxConnections, types[s%len(types):][:1]))
+	}
+	d.settle()
+	d.step("drained", event.Drained{})
+}
+
+func requests(d *driver) {
+	for i := range core.Requests {
+		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%core.Types], Wait: true})
+	}
+	half := core.Types / 4
+	var sets [][]string
+	for i := range session.MaxSlots {
+		sets = append(sets, types[i%half*2:][:2])
+	}
+	d.register(1, sets)
+	d.settle()
+	d.release(1, 4096)
+	d.settle()
+	d.unregister(1)
+}
+
+func lostRequests(d *driver) {
+	d.register(1, equal(session.MaxSlots, types[:10]))
+	d.settle()
+	for i := range core.Requests {
+		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%10], Wait: true})
+	}
+	d.settle()
+	d.unregister(1)
+	d.register(2, equal(session.MaxSlots, types[:10]))
+	d.settle()
+}
+
+func deadlines(d *driver) {
+	for i := range core.Requests {
+		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%core.Types], Wait: true, Deadline: time.Second})
+	}
+	d.now += 1000
+	d.step("tick", event.Tick{})
+	d.settle()
+}
+
+// rows makes every lane of one fetch return as many rows as it asks for.
+func rows(d *driver) {
+	next := int64(0)
+	d.pending = func(q contract.LaneQuery) (keys []contract.Key) {
+		for range q.Limit {
+			next++
+			keys = append(keys, contract.Key{RunAt: 1_000_000, ID: dispatcherd.JobID(next)})
+		}
+		return keys
+	}
+	for s := range 20 {
+		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[s*50:][:50]))
+	}
+	for range 200 {
+		if len(d.answers) > 0 {
+			ev := d.answers[0]
+			d.answers = d.answers[1:]
+			d.step(nameOf(ev), ev)
+			continue
+		}
+		d.now++
+		d.step("tick", event.Tick{})
+	}
+}
+
+func batches(d *driver) {
+	d.pending = lanes(100_000)
+	for s := range 20 {
+		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[1:2]))
+		d.settle()
+	}
+	for s := range 20 {
+		d.unregister(dispatcherd.SessionID(s + 1))
+	}
+}
+
+func ends(d *driver) {
+	d.pending = lanes(40_000)
+	d.register(1, equal(session.MaxSlots, types[:4]))
+	d.settle()
+	for range 3 {
+		d.release(1, 4096)
+		d.settle()
+	}
+}
+
+func shares(d *driver) {
+	for s := range 100 {
+		d.register(dispatcherd.SessionID(s+1), equal(10, types[s*100:][:100]))
+	}
+	d.settle()
+	for round := range 3 {
+		ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+		for _, t := range types {
+			ev.Capacity[t] = round
+			ev.Shares[t] = contract.Share{From: uint32(round), To: 40_000, Block: 3}
+		}
+		d.step("cluster capacity", ev)
+	}
+	d.settle()
+}
+
+func pendingTypes(d *driver) {
+	next := int64(0)
+	d.pending = func(q contract.LaneQuery) (keys []contract.Key) {
+		if next > 2_000_000 {
+			return nil
+		}
+		for range q.Limit {
+			next++
+			keys = append(keys, contract.Key{RunAt: 1_000_000, ID: dispatcherd.JobID(next)})
+		}
+		return keys
+	}
+	d.register(1, [][]string{types[:4096], types[4096:8192], types[8192:]})
+	d.settle()
+	for range 5 {
+		d.release(1, 1)
+		d.settle()
+	}
+}
