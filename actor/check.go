@@ -25,7 +25,7 @@ func (c *Core) Check() error {
 
 func (c *Core) checkSlots() error {
 	for _, ref := range c.index.Slots() {
-		s := &c.slots[ref]
+		s := c.slots[ref]
 		id := c.index.SlotID(ref)
 		switch {
 		case s.session == nil:

@@ -29,7 +29,7 @@ type Core struct {
 
 	index        *slotindex.Index
 	backlog      *backlog.Backlog
-	slots        []slot      // by slotindex.Ref
+	slots        []*slot     // by slotindex.Ref
 	types        []typeState // by slotindex.TypeID
 	sessions     map[dispatcherd.SessionID]*session
 	disconnected map[dispatcherd.SessionID]struct{} // sessions ended by this dispatcher; slots that arrive before Unregistered are ignored

@@ -100,7 +100,7 @@ func (c *Core) act(j *job, do jobstate.Actions) {
 // send sends a job to its slot.
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
-	s := &c.slots[j.slot]
+	s := c.slots[j.slot]
 	c.emit(c.memory.send.add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
@@ -240,7 +240,7 @@ func (c *Core) freeSlot(j *job) {
 		return
 	}
 	j.slot = noSlot
-	s := &c.slots[ref]
+	s := c.slots[ref]
 	s.job = nil
 	if c.index.IsDraining(ref) {
 		next := s.next

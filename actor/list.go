@@ -32,7 +32,7 @@ func (c *Core) Slots() []SlotInfo {
 }
 
 func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
-	s := &c.slots[ref]
+	s := c.slots[ref]
 	info := SlotInfo{
 		ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
 		State: "free", Draining: c.index.IsDraining(ref),

@@ -223,7 +223,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	c.assign(j, ref)
 	j.attempt++
 	c.move(j, jobstate.OnStart)
-	s := &c.slots[j.slot]
+	s := c.slots[j.slot]
 	c.emit(c.memory.started.add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
 

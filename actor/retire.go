@@ -24,7 +24,7 @@ func (c *Core) exhausted() bool { return c.worked() >= stepWork }
 // retire takes a slot out of service. The slot is removed later, when it has no job.
 func (c *Core) retire(ref slotindex.Ref) {
 	c.index.Retire(ref)
-	if s := &c.slots[ref]; !s.retired {
+	if s := c.slots[ref]; !s.retired {
 		s.retired = true
 		c.retired = append(c.retired, ref)
 	}
@@ -53,7 +53,7 @@ func (c *Core) sweep() {
 func (c *Core) removeSlot(ref slotindex.Ref) {
 	c.slots[ref].session.forgetSlot(ref, c.slots[ref].at)
 	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
-	c.slots[ref] = slot{}
+	*c.slots[ref] = slot{}
 	c.index.Remove(ref)
 	for _, t := range c.removed {
 		c.capacityLost(t)

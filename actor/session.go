@@ -136,12 +136,12 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	ref := c.index.AddTaken(d.ID, d.Types)
 	for int(ref) >= len(c.slots) {
-		c.slots = append(c.slots, slot{})
+		c.slots = append(c.slots, &slot{})
 	}
 	if 2*s.removed > len(s.slots) {
 		c.compactSlots(s)
 	}
-	c.slots[ref] = slot{session: s, number: d.Number, at: s.addSlot(ref)}
+	*c.slots[ref] = slot{session: s, number: d.Number, at: s.addSlot(ref)}
 	for i, t := range c.index.TypesOf(ref) {
 		c.know(t, d.Types[i])
 		if c.index.Capacity(t) == 1 {

@@ -95,7 +95,7 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 
 // askBackfill adds the lanes of a type that are due.
 func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
-	k := &b.types[t]
+	k := b.types[t]
 	for p := range k.local {
 		l := &k.local[p]
 		if !l.backfillDue {
@@ -180,7 +180,7 @@ func (b *Backlog) backfillRoundEnded(ok bool) {
 // not a candidate and has not left its place since the scan began. Such a row was
 // committed late or became pending again.
 func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
-	k := &b.types[r.Type]
+	k := b.types[r.Type]
 	l := &k.local[r.Priority]
 	if !k.known || l.backfillBound != query.Before || b.index.Name(r.Type) != query.Type {
 		return // the type is gone

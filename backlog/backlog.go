@@ -48,7 +48,7 @@ type Backlog struct {
 	clock    databaseClock
 	draining bool
 
-	types   []typeLanes        // by slotindex.TypeID
+	types   []*typeLanes       // by slotindex.TypeID
 	changed []slotindex.TypeID // types that have waiting lanes, some of which changed
 	waiting slotindex.TypeMap  // types that have waiting lanes
 	cached  int                // candidates in all lanes
@@ -88,7 +88,7 @@ func (b *Backlog) Drain() { b.draining = true }
 // TypeAppeared makes a type known. The caller holds it in the index until TypeGone.
 func (b *Backlog) TypeAppeared(t slotindex.TypeID, share contract.Share) {
 	for int(t) >= len(b.types) {
-		b.types = append(b.types, typeLanes{})
+		b.types = append(b.types, &typeLanes{})
 	}
 	b.types[t].known = true
 	b.SetShare(t, share)
@@ -96,7 +96,7 @@ func (b *Backlog) TypeAppeared(t slotindex.TypeID, share contract.Share) {
 
 // TypeGone forgets a type. Its candidates are hints only: the rows stay pending.
 func (b *Backlog) TypeGone(t slotindex.TypeID) {
-	k := &b.types[t]
+	k := b.types[t]
 	for p := range k.local {
 		b.cached -= k.local[p].len()
 	}
@@ -108,7 +108,7 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 // CapacityAppeared makes the next fetches scan all lanes of a type that has just
 // got its first slot. Earlier knowledge about the lanes may be obsolete.
 func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
-	k := &b.types[t]
+	k := b.types[t]
 	for p := range k.local {
 		k.local[p].scanned = b.schedule.scans - 1
 	}

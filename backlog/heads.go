@@ -78,7 +78,7 @@ func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	key, batch = s.pop(), s.batch
 	b.cached--
 	if s.len() == 0 && (l.NonLocal || !s.more) {
-		k := &b.types[l.Type]
+		k := b.types[l.Type]
 		k.waiting &^= l.bit()
 		b.waiting.Set(l.Type, k.waiting != 0)
 	}
@@ -95,7 +95,7 @@ func (l Lane) bit() LaneSet {
 
 // update updates the waiting lanes after a change of the lanes of one priority.
 func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
-	k := &b.types[t]
+	k := b.types[t]
 	local, remote := Lane{t, p, false}.bit(), Lane{t, p, true}.bit()
 	k.waiting &^= local | remote
 	if l := &k.local[p]; l.len() > 0 || l.starved() {

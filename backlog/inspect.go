@@ -43,7 +43,7 @@ func (b *Backlog) Lanes(t slotindex.TypeID, p dispatcherd.Priority) []Lane {
 func (b *Backlog) Check() error {
 	cached, shared := 0, 0
 	for t := range b.types {
-		k := &b.types[t]
+		k := b.types[t]
 		if !k.known {
 			continue
 		}

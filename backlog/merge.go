@@ -59,7 +59,7 @@ type answer struct {
 
 // mergeLane merges the answer for one lane.
 func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
-	k := &b.types[r.Type]
+	k := b.types[r.Type]
 	l := b.existing(r.Lane)
 	if !k.known || l == nil || !l.reading || b.index.Name(r.Type) != query.Type {
 		return // the type is gone, or its non-local lanes are

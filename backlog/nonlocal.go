@@ -113,7 +113,7 @@ func (b *Backlog) askNonLocal() {
 		t := slotindex.TypeID(n.from)
 		n.from++
 		n.left--
-		k := &b.types[t]
+		k := b.types[t]
 		if k.nonLocal == nil || b.index.Capacity(t) == 0 {
 			continue
 		}
@@ -140,7 +140,7 @@ func (b *Backlog) askNonLocal() {
 // false unless all local lanes of the type have been read since the last full scan
 // became due.
 func (b *Backlog) idleCapacity(t slotindex.TypeID) bool {
-	k := &b.types[t]
+	k := b.types[t]
 	if k.waiting&localLanes != 0 || !b.index.HasFree(t) {
 		return false
 	}
@@ -228,7 +228,7 @@ func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Candidate) int
 // The places of the first candidates remain as upper bounds until the lanes are
 // read again, so that no job passes them meanwhile.
 func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
-	k := &b.types[t]
+	k := b.types[t]
 	if k.share == share {
 		return
 	}

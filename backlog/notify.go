@@ -48,7 +48,7 @@ func (b *Backlog) accept(n *contract.RowNotification) bool {
 	if floorMS(n.Key.RunAt) > b.DBNow()+clockTolerance {
 		return false
 	}
-	k := &b.types[t]
+	k := b.types[t]
 	if !k.known || !k.share.Owns(n.Key.ID) || !b.index.HasFree(t) || !k.nothingWaits(&b.schedule) {
 		return false
 	}
