@@ -85,7 +85,7 @@ func (c *Core) checkJobs() error {
 
 func (c *Core) checkRequests() error {
 	for t := range c.types {
-		k := &c.types[t]
+		k := c.types[t]
 		if !k.known {
 			continue
 		}

@@ -29,18 +29,26 @@ type Core struct {
 
 	index        *slotindex.Index
 	backlog      *backlog.Backlog
-	slots        []*slot     // by slotindex.Ref
-	types        []typeState // by slotindex.TypeID
+	slots        []*slot      // by slotindex.Ref
+	types        []*typeState // by slotindex.TypeID
 	sessions     map[dispatcherd.SessionID]*session
 	disconnected map[dispatcherd.SessionID]struct{} // sessions ended by this dispatcher; slots that arrive before Unregistered are ignored
 	jobs         idtable.Table[job]                 // reserved, running and finishing jobs, and waiting requests
 	spare        *job                               // free list, linked by next
 	rejected     []dispatcherd.SessionID            // sessions rejected in this step; they are disconnected before any placement
 	retired      []slotindex.Ref                    // slots to be removed or drained
+	lost         []lostJob                          // jobs whose session has ended; before they are handled, no slot is removed
 	removed      []slotindex.TypeID                 // scratch of removeSlot
 
-	work       int // work of the current step outside the index
-	workBefore int // work of the index before the current step
+	work       int  // work of the current step outside the index
+	workBefore int  // work of the index before the current step
+	sweepLeft  int  // work that sweep may still do in the current step
+	placeUntil int  // the value of worked at which place ends
+	waitLogs   int  // waiting entries in decisions
+	unfinished bool // place ended before all jobs were placed
+	slotTypes  int  // sum of the types of all slots
+	restated   int  // types below have the share and the capacity of the last ClusterCapacity
+	restateTo  int  // types that are to get them
 
 	dirty      []slotindex.TypeID // types that may have both a waiting job and a free slot
 	isDirty    slotindex.TypeMap  // the same types
@@ -209,6 +217,7 @@ type requestData struct {
 // arrival is also the order of their scores.
 type requestQueue struct {
 	first, last *job
+	near        *job // a request where the search for a place may begin; nil = none
 }
 
 // slot contains the data of a slot that the index does not have.
@@ -284,7 +293,7 @@ func (c *Core) touchWaiting(ref slotindex.Ref) {
 
 // requestsChanged updates typeState.requests after a change of one request queue.
 func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
-	k := &c.types[t]
+	k := c.types[t]
 	k.requests &^= 1 << p
 	if k.demand[p].first != nil {
 		k.requests |= 1 << p
@@ -306,9 +315,9 @@ func (c *Core) hold(name string) slotindex.TypeID {
 // know keeps a type in use known while the Core has data about it.
 func (c *Core) know(t slotindex.TypeID, name string) {
 	for int(t) >= len(c.types) {
-		c.types = append(c.types, typeState{})
+		c.types = append(c.types, &typeState{})
 	}
-	k := &c.types[t]
+	k := c.types[t]
 	if k.known {
 		return
 	}
@@ -322,7 +331,7 @@ func (c *Core) know(t slotindex.TypeID, name string) {
 
 // letGo forgets a type that has neither slots nor jobs in hand.
 func (c *Core) letGo(t slotindex.TypeID) {
-	k := &c.types[t]
+	k := c.types[t]
 	if !k.known || k.inHand > 0 || c.index.Capacity(t) > 0 {
 		return
 	}

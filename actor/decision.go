@@ -130,6 +130,11 @@ func (r WaitReasons) List() (list []Reason) {
 // reason.
 const waitLogPause timing.Instant = 1000
 
+// waitLogsPerStep is the maximum number of such entries of one step. A slot of
+// thousands of types may leave thousands of best jobs waiting. Entries that are left
+// out follow when their types are examined again.
+const waitLogsPerStep = 256
+
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
 	last   [waitReasons]timing.Instant // instant at which each reason last held

@@ -292,7 +292,7 @@ func (p *randomState) check(sum *tally) {
 // staysFull reports whether the next claim is full and no request will preempt
 // a job in it.
 func (p *randomState) staysFull() bool {
-	return len(p.core.claims.next) >= p.core.claimRoom() && !slices.ContainsFunc(p.core.types, func(k typeState) bool { return k.urgent })
+	return len(p.core.claims.next) >= p.core.claimRoom() && !slices.ContainsFunc(p.core.types, func(k *typeState) bool { return k.urgent })
 }
 
 // sendsFullClaim lets the core decide, and reports whether it has sent a full

@@ -63,7 +63,7 @@ type TypeInfo struct {
 func (c *Core) Types() []TypeInfo {
 	var list []TypeInfo
 	for t := range c.types {
-		k := &c.types[t]
+		k := c.types[t]
 		if !k.known {
 			continue
 		}

@@ -17,7 +17,12 @@ import (
 // preemption of a job, so there are at most as many additional passes as jobs that
 // start.
 func (c *Core) place() {
-	for c.pass() || c.assignClaimed() {
+	c.placeUntil, c.unfinished = math.MaxInt, false
+	for c.pass() || !c.unfinished && c.assignClaimed() {
+		if c.worked() >= c.placeUntil {
+			c.unfinished = true
+			return
+		}
 	}
 }
 
@@ -36,7 +41,13 @@ func (c *Core) pass() (again bool) {
 		}
 	})
 	c.heads.init()
+	if c.placeUntil == math.MaxInt {
+		c.placeUntil = c.budget() // the step that finds the heads of all dirty types also places some jobs
+	}
 	ended := c.round(open, c.windowEnd(open))
+	if c.unfinished {
+		return c.dropPreempted()
+	}
 	c.keepDirty(func(t slotindex.TypeID) {
 		if reason := c.waitReason(t, ended); reason >= 0 {
 			c.logWait(t, reason)
@@ -51,7 +62,11 @@ func (c *Core) pass() (again bool) {
 // waits for the fetch as well. round returns the position of the reason in
 // WaitReasons, or -1 if no head must wait.
 func (c *Core) round(open bool, end int64) int {
-	for len(c.heads) > 0 {
+	for placed := false; len(c.heads) > 0; placed = true {
+		if placed && c.worked() >= c.placeUntil {
+			c.unfinished = true
+			return -1
+		}
 		h, n := c.heads[0], len(c.decisions)
 		free := c.index.HasFree(h.typ)
 		switch {
@@ -111,8 +126,9 @@ func (c *Core) windowEnd(open bool) int64 {
 // slot or a new request. The other types become clean.
 func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 	kept := c.dirty[:0]
+	c.work += len(c.dirty)
 	for _, t := range c.dirty {
-		k := &c.types[t]
+		k := c.types[t]
 		waits := c.waits(t)
 		if !waits || !c.index.HasFree(t) && !k.urgent {
 			c.isDirty.Set(t, false)
@@ -240,6 +256,7 @@ func (c *Core) assign(j *job, ref slotindex.Ref) {
 	c.slots[ref].job = j
 	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
 	c.stats.Placed++
+	c.work += jobWork
 	c.logPlacement(j)
 }
 
@@ -287,9 +304,10 @@ func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause
 	w.last[reason] = c.now
 	w.held |= 1 << reason
-	if known {
+	if known || c.waitLogs >= waitLogsPerStep {
 		return
 	}
+	c.waitLogs++
 	w.logged = int8(reason)
 	d := c.logDecision(DecisionWaiting)
 	d.Type, d.Reasons = c.index.Name(t), 1<<reason

@@ -1,6 +1,8 @@
 package actor
 
 import (
+	"slices"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -76,6 +78,7 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 		fewest = len(c.index.TypesOf(best.slot))
 	}
 	for i := len(jobs) - 1; i >= 0 && (best == nil || fewest > least); i-- {
+		c.work++
 		j := jobs[i]
 		if j.slot == noSlot || c.index.IsDraining(j.slot) || !c.index.Supports(j.slot, h.typ) {
 			continue
@@ -128,7 +131,12 @@ func (c *Core) preemptFor(h *head) bool {
 // The row still records the session of the first slot, which the claim recorded.
 // send updates the row.
 func (c *Core) assignClaimed() (again bool) {
+	done := 0
 	for _, j := range c.claims.unassigned {
+		if c.unfinished = done > 0 && c.worked() >= c.placeUntil; c.unfinished {
+			break
+		}
+		done++
 		if ref, ok := c.slotForClaimed(j); ok {
 			c.assign(j, ref)
 			c.move(j, jobstate.OnAssign)
@@ -136,8 +144,7 @@ func (c *Core) assignClaimed() (again bool) {
 		}
 		c.move(j, jobstate.OnUnwanted)
 	}
-	clear(c.claims.unassigned)
-	c.claims.unassigned = c.claims.unassigned[:0]
+	c.claims.unassigned = slices.Delete(c.claims.unassigned, 0, done)
 	return c.dropPreempted()
 }
 

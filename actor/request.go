@@ -73,7 +73,7 @@ func (c *Core) dequeue(j *job) {
 func (c *Core) requeue(j *job) {
 	c.move(j, jobstate.OnRequeue)
 	j.sentAt = notSent
-	c.types[j.typ].demand[j.priority].putBack(j)
+	c.work += c.types[j.typ].demand[j.priority].putBack(j)
 	c.enqueued(j)
 }
 
@@ -225,13 +225,21 @@ func (q *requestQueue) push(j *job) {
 	q.insert(j, next)
 }
 
-// putBack returns a request to its place, which is near the front.
-func (q *requestQueue) putBack(j *job) {
+// putBack returns a request to its place and returns how many requests it visited.
+// The requests of a lost worker come mostly in order of arrival, so the search
+// begins where the last request was put back.
+func (q *requestQueue) putBack(j *job) (visited int) {
 	at := q.first
+	if q.near != nil && q.near.cameBefore(j) {
+		at = q.near
+	}
 	for at != nil && at.cameBefore(j) {
 		at = at.request.next
+		visited++
 	}
 	q.insert(j, at)
+	q.near = j
+	return visited
 }
 
 // insert inserts a request before another one, or at the end for nil.
@@ -250,6 +258,9 @@ func (q *requestQueue) insert(j, next *job) {
 }
 
 func (q *requestQueue) remove(j *job) {
+	if q.near == j {
+		q.near = j.request.prev
+	}
 	if j.request.prev == nil {
 		q.first = j.request.next
 	} else {

@@ -7,19 +7,27 @@ import (
 )
 
 // The cost of removing a slot grows with the number of its types. So a slot is
-// first retired, in constant time: from then on it gets no job. Retired slots are
-// removed after the event, as long as the work of the step is below stepWork. The
-// others follow in the next steps. Until then they still count as capacity.
+// first retired, in constant time: from then on it gets no job. sweep removes
+// retired slots and handles the jobs of ended sessions, as long as the work of the
+// step is below Limits.StepWork. The rest follows in the next steps, one
+// millisecond apart. Until then retired slots still count as capacity.
 
-// stepWork is the work after which a step removes no further slot and starts no
-// further placement. The unit is a step of the index, which takes 10 to 100 ns.
-const stepWork = 20_000
+// jobWork is the work for one job, relative to the work for one type of a slot.
+const jobWork = 10
 
-// worked returns the work of the current step.
+// lostJob is a job on a slot whose session has ended.
+type lostJob struct {
+	slot      slotindex.Ref
+	end       *sessionEnd
+	withdrawn bool // the worker had withdrawn the slot before
+}
+
+// worked returns the work of the current step. The work does not depend on a clock.
 func (c *Core) worked() int { return c.index.Work() - c.workBefore + c.work }
 
-// exhausted reports whether the rest of the work must wait for the next step.
-func (c *Core) exhausted() bool { return c.worked() >= stepWork }
+// budget returns the value of worked at which a part of the current step must end.
+// Each part of a step has its own budget, so no part can starve another one.
+func (c *Core) budget() int { return c.worked() + c.cfg.Limits.StepWork }
 
 // retire takes a slot out of service. The slot is removed later, when it has no job.
 func (c *Core) retire(ref slotindex.Ref) {
@@ -30,10 +38,26 @@ func (c *Core) retire(ref slotindex.Ref) {
 	}
 }
 
-// sweep removes retired slots. A slot that still has a job no longer counts as
-// capacity afterwards; it is retired again when the job ends.
+// sweep handles jobs whose session has ended, and then removes retired slots. A
+// retired slot that still has a job no longer counts as capacity afterwards; it is
+// retired again when the job ends.
 func (c *Core) sweep() {
-	for len(c.retired) > 0 && !c.exhausted() {
+	before := c.worked()
+	until := before + c.sweepLeft
+	for len(c.lost) > 0 && c.worked() < until {
+		l := c.lost[0]
+		c.lost = c.lost[1:]
+		c.work += jobWork
+		if s := c.slots[l.slot]; s.job != nil { // otherwise the job has ended or was resumed elsewhere
+			j := s.job
+			j.slot, s.job = noSlot, nil
+			c.workerLost(j, l.end, l.withdrawn)
+		}
+	}
+	if len(c.lost) == 0 {
+		c.lost = nil
+	}
+	for len(c.retired) > 0 && len(c.lost) == 0 && c.worked() < until {
 		last := len(c.retired) - 1
 		ref := c.retired[last]
 		c.retired = c.retired[:last]
@@ -47,11 +71,18 @@ func (c *Core) sweep() {
 			c.capacityLost(t)
 		}
 	}
+	c.sweepLeft -= c.worked() - before
+}
+
+// behind reports whether a part of the work waits for the next step.
+func (c *Core) behind() bool {
+	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.restated < c.restateTo
 }
 
 // removeSlot forgets a slot that holds no job.
 func (c *Core) removeSlot(ref slotindex.Ref) {
 	c.slots[ref].session.forgetSlot(ref, c.slots[ref].at)
+	c.slotTypes -= len(c.index.TypesOf(ref))
 	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
 	*c.slots[ref] = slot{}
 	c.index.Remove(ref)

@@ -46,16 +46,20 @@ func (c *Core) endSession(s *session, disconnected bool) {
 	c.dropOffers(s)
 	refs := c.slotsOf(s)
 	s.slots, s.removed = nil, 0
-	end := sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
+	end := &sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
 	for _, ref := range refs {
 		j, withdrawn := c.slots[ref].job, c.index.IsDraining(ref)
-		c.slots[ref].job = nil
 		c.retire(ref)
-		if j != nil {
-			j.slot = noSlot
-			c.workerLost(j, &end, withdrawn)
+		switch {
+		case j == nil:
+		case j.state.ClaimPending(): // at once, because the claim may be answered before sweep handles the job
+			j.slot, c.slots[ref].job = noSlot, nil
+			c.workerLost(j, end, withdrawn)
+		default:
+			c.lost = append(c.lost, lostJob{ref, end, withdrawn})
 		}
 	}
+	c.sweep()
 }
 
 // register adds slots of a session.
@@ -77,6 +81,16 @@ func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 	l := c.cfg.Limits
 	if have := c.index.Len() - len(c.retired) - replaced; have+len(slots) > l.Slots {
 		return fmt.Sprintf("%d slots are too many: the dispatcher has %d, its limit is %d", len(slots), have, l.Slots)
+	}
+	types := 0
+	for i := range slots {
+		types += len(slots[i].Types)
+	}
+	if c.slotTypes+types > l.SlotTypes {
+		return fmt.Sprintf("%d slots with %d types in all are too many: the slots of the dispatcher have %d, its limit is %d", len(slots), types, c.slotTypes, l.SlotTypes)
+	}
+	if c.known+types <= l.Types {
+		return ""
 	}
 	unknown := map[string]bool{}
 	for i := range slots {
@@ -142,6 +156,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 		c.compactSlots(s)
 	}
 	*c.slots[ref] = slot{session: s, number: d.Number, at: s.addSlot(ref)}
+	c.slotTypes += len(d.Types)
 	for i, t := range c.index.TypesOf(ref) {
 		c.know(t, d.Types[i])
 		if c.index.Capacity(t) == 1 {

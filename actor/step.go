@@ -17,8 +17,9 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
 	c.memory.reset()
-	c.work, c.workBefore = 0, c.index.Work()
+	c.work, c.workBefore, c.sweepLeft, c.waitLogs = 0, c.index.Work(), c.cfg.Limits.StepWork, 0
 	c.sweep()
+	c.restate()
 	c.apply(ev)
 	t, ok := ev.(event.Together)
 	decide := !ok || !t.Hold
@@ -116,7 +117,7 @@ func (c *Core) flush() {
 
 // NextWake returns the instant by which a Tick is due, or Never.
 func (c *Core) NextWake() timing.Instant {
-	if len(c.retired) > 0 || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
+	if c.behind() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
 	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
@@ -125,12 +126,23 @@ func (c *Core) NextWake() timing.Instant {
 
 func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {
 	c.otherCapacity, c.shares = ev.Capacity, ev.Shares
-	for t := range c.types {
-		if k := &c.types[t]; k.known {
-			name := c.index.Name(slotindex.TypeID(t))
-			k.otherSlots = int32(ev.Capacity[name])
-			c.backlog.SetShare(slotindex.TypeID(t), ev.Shares[name])
+	c.restated, c.restateTo = 0, len(c.types)
+	c.restate()
+}
+
+// restate passes the last ClusterCapacity on to the known types, until the budget is
+// used up. Types that become known later get it from know.
+func (c *Core) restate() {
+	for until := c.budget(); c.restated < c.restateTo && c.worked() < until; c.restated++ {
+		c.work++
+		k, t := c.types[c.restated], slotindex.TypeID(c.restated)
+		if !k.known {
+			continue
 		}
+		c.work += jobWork
+		name := c.index.Name(t)
+		k.otherSlots = int32(c.otherCapacity[name])
+		c.backlog.SetShare(t, c.shares[name])
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *Core) handleOwned() {
 
 // expire handles the deadlines that have passed.
 func (c *Core) expire() {
-	for c.alarms.first() <= c.now {
+	for until := c.budget(); c.alarms.first() <= c.now && c.worked() < until; c.work += jobWork {
 		j := c.alarms[0]
 		c.disarm(j)
 		c.overdue(j)
@@ -76,6 +76,9 @@ func (c *Core) overdue(j *job) {
 // released if the worker cannot resume them.
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.sentTo]
+	if s == nil {
+		return // the session has ended, and sweep will handle the job
+	}
 	c.stats.HungUp++
 	c.emit(&effect.HangUp{
 		Session: s.id, Job: j.id, Attempt: j.attempt,

@@ -22,6 +22,7 @@ type Config struct {
 
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
+	RowsPerFetch  int
 	LostPerBatch  int // lost claims after which the rest of a fetched batch is discarded
 	Departures    int // maximum number of remembered rows that left their place while a scan was in flight
 }

@@ -25,6 +25,7 @@ type fetching struct {
 	lanes   []laneRead             // empty = no fetch is in flight
 	request *contract.FetchRequest // reused
 	sentAt  timing.Instant
+	rows    int            // the most rows that the answer can have
 	scan    bool           // it reads some lane from its beginning
 	left    []contract.Key // if scan: keys of rows that have left their place since the fetch was sent
 	breaker timing.Breaker
@@ -35,8 +36,15 @@ func (f *fetching) outstanding() bool { return len(f.lanes) > 0 }
 
 // ask adds a lane to the request.
 func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
+	f.rows += q.Limit
 	f.lanes = append(f.lanes, r)
 	f.request.Lanes = append(f.request.Lanes, q)
+}
+
+// fits reports whether the fetch may read one more lane. lanes is the bound of the
+// number of lanes. The last lane may exceed the bound of the rows.
+func (b *Backlog) fits(lanes int) bool {
+	return len(b.fetch.lanes) < lanes && b.fetch.rows < b.cfg.RowsPerFetch
 }
 
 // NextRead appends to requests the reads that are due: a fetch, a backfill scan, or
@@ -67,7 +75,7 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	if f.request == nil {
 		f.request = &contract.FetchRequest{}
 	}
-	f.request.Lanes = f.request.Lanes[:0]
+	f.request.Lanes, f.rows = f.request.Lanes[:0], 0
 	round := b.roundDue()
 	b.askLow(round)
 	if round {

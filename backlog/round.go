@@ -39,7 +39,7 @@ const backOffFactor = 9
 // backOff delays the rest of a round after a fetch that could not contain all
 // lanes.
 func (b *Backlog) backOff() {
-	if len(b.fetch.lanes) >= b.cfg.LanesPerFetch {
+	if !b.fits(b.cfg.LanesPerFetch) {
 		b.round.resumeAt = b.now + min(backOffFactor*(b.now-b.fetch.sentAt), millis(b.cfg.Poll))
 	}
 }
@@ -76,7 +76,7 @@ func (b *Backlog) askLow(round bool) {
 	}
 	low := b.round.low
 	n := 0
-	for n < len(low) && len(b.fetch.lanes) < room {
+	for n < len(low) && b.fits(room) {
 		r := low[n]
 		switch l := b.existing(r); {
 		case l == nil || !l.low:
@@ -98,7 +98,7 @@ func (b *Backlog) askRound() {
 	r := &b.round
 	all := len(b.types) * priorities
 	r.left = min(r.left, all)
-	for r.left > 0 && len(b.fetch.lanes) < b.cfg.LanesPerFetch {
+	for r.left > 0 && b.fits(b.cfg.LanesPerFetch) {
 		if r.from >= all {
 			r.from = 0
 		}

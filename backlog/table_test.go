@@ -106,7 +106,7 @@ func testConfig() Config {
 	return Config{
 		Poll: time.Second, PollUnsubscribed: 200 * time.Millisecond, Patience: 100 * time.Millisecond, Penalty: 2 * time.Second,
 		Backoff:    timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
-		LaneLength: 4096, LanesPerFetch: 1024, LostPerBatch: 5, Departures: 20_000,
+		LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, LostPerBatch: 5, Departures: 20_000,
 	}
 }
 

@@ -25,7 +25,7 @@ type block struct {
 
 // insert adds a slot that is not free to its class.
 func (x *Index) insert(id classID, r Ref) {
-	c := &x.classes[id]
+	c := x.classes[id]
 	slotID := x.slots[r].id
 	if slotID < c.floor {
 		x.lowerFloor(c, slotID)
@@ -46,7 +46,7 @@ func (x *Index) insert(id classID, r Ref) {
 		}
 	}
 	at := c.order[rank]
-	b := &x.blocks[at]
+	b := x.blocks[at]
 	i := int(b.n)
 	for i > 0 && x.slots[b.refs[i-1]].id > slotID {
 		i--
@@ -61,15 +61,15 @@ func (x *Index) insert(id classID, r Ref) {
 
 // erase removes a slot that is not free from its class.
 func (x *Index) erase(r Ref) {
-	s := &x.slots[r]
-	b := &x.blocks[s.block]
+	s := x.slots[r]
+	b := x.blocks[s.block]
 	i := int(s.at)
 	copy(b.refs[i:], b.refs[i+1:b.n])
 	b.n--
 	low := b.free & (1<<i - 1)
 	b.free = low | (b.free&^low)>>1
 	x.place(s.block, i)
-	c := &x.classes[s.class]
+	c := x.classes[s.class]
 	rank := int(b.rank)
 	if b.n == 0 {
 		x.dropBlock(c, rank)
@@ -87,7 +87,7 @@ func (x *Index) merge(c *class, rank int) {
 	if rank < 0 || rank+1 >= len(c.order) {
 		return
 	}
-	lower, upper := &x.blocks[c.order[rank]], &x.blocks[c.order[rank+1]]
+	lower, upper := x.blocks[c.order[rank]], x.blocks[c.order[rank+1]]
 	if lower.n+upper.n > blockSize/2 {
 		return
 	}
@@ -108,9 +108,9 @@ func (x *Index) dropBlock(c *class, rank int) {
 
 // place updates the positions of the slots of a block, from a position on.
 func (x *Index) place(id blockID, from int) {
-	b := &x.blocks[id]
+	b := x.blocks[id]
 	for i := from; i < int(b.n); i++ {
-		s := &x.slots[b.refs[i]]
+		s := x.slots[b.refs[i]]
 		s.block, s.at = id, uint8(i)
 	}
 }
@@ -119,7 +119,7 @@ func (x *Index) place(id blockID, from int) {
 func (x *Index) split(c *class, rank int) {
 	const half = blockSize / 2
 	upperID := x.addBlock(c, rank+1)
-	lower, upper := &x.blocks[c.order[rank]], &x.blocks[upperID]
+	lower, upper := x.blocks[c.order[rank]], x.blocks[upperID]
 	upper.n = int32(copy(upper.refs[:], lower.refs[half:]))
 	upper.free = lower.free >> half
 	lower.n = half
@@ -131,7 +131,7 @@ func (x *Index) split(c *class, rank int) {
 // addBlock inserts an empty block at a rank.
 func (x *Index) addBlock(c *class, rank int) blockID {
 	id := allocate(&x.blocks, &x.freeBlock)
-	x.blocks[id] = block{}
+	x.blocks[id] = &block{}
 	c.order = slices.Insert(c.order, rank, id)
 	x.rerank(c, rank)
 	return id
@@ -147,7 +147,7 @@ func (x *Index) rerank(c *class, from int) {
 	c.low = min(c.low, int32(from/64))
 	x.work += len(c.order) - from
 	for i := from; i < len(c.order); i++ {
-		b := &x.blocks[c.order[i]]
+		b := x.blocks[c.order[i]]
 		b.rank = int32(i)
 		bit := uint64(1) << (i % 64)
 		c.bitmap[i/64] &^= bit
@@ -171,6 +171,6 @@ func (x *Index) firstID(id blockID) dispatcherd.SlotID {
 }
 
 func (x *Index) lastID(id blockID) dispatcherd.SlotID {
-	b := &x.blocks[id]
+	b := x.blocks[id]
 	return x.slots[b.refs[b.n-1]].id
 }

@@ -18,7 +18,7 @@ func (x *Index) Check() error {
 	members := make([]int, len(x.classes))
 	registered := make([]int, len(x.classes))
 	for r := range x.slots {
-		s := &x.slots[r]
+		s := x.slots[r]
 		if s.state == gone {
 			continue
 		}
@@ -55,7 +55,7 @@ func (x *Index) Check() error {
 }
 
 func (x *Index) checkClass(id classID, registered, members int) error {
-	c := &x.classes[id]
+	c := x.classes[id]
 	if int(c.slots) != registered || (registered == 0) != (len(c.types) == 0) {
 		return fmt.Errorf("%d slots registered, %d counted, %d types", registered, c.slots, len(c.types))
 	}
@@ -65,12 +65,12 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 	}
 	head, last := noHead, dispatcherd.SlotID(math.MinInt64)
 	for rank, blockID := range c.order {
-		b := &x.blocks[blockID]
+		b := x.blocks[blockID]
 		if b.n < 1 || int(b.rank) != rank || b.free>>b.n != 0 || bit(c.bitmap, rank) != (b.free != 0) {
 			return fmt.Errorf("block %d at rank %d says rank %d, n %d, free %b; class says %b", blockID, rank, b.rank, b.n, b.free, c.bitmap)
 		}
 		for i, r := range b.refs[:b.n] {
-			s := &x.slots[r]
+			s := x.slots[r]
 			isFree := b.free>>i&1 == 1
 			if s.id <= last || s.class != id || isFree != (s.state == free) {
 				return fmt.Errorf("slot %d (ref %d) of class %d, %v, comes after %d with free %v", s.id, r, s.class, s.state, last, isFree)
@@ -109,7 +109,7 @@ func (x *Index) checkType(t TypeID, capacity int) error {
 	}
 	for i := range ty.classes {
 		m := &ty.classes[i]
-		c := &x.classes[m.class]
+		c := x.classes[m.class]
 		if c.types[m.nth] != t || int(c.at[m.nth]) != i || int(m.size) != len(c.types) || !c.set.Has(t) {
 			return fmt.Errorf("class %d of size %d at %d: type %d, says it is at %d", m.class, m.size, i, c.types[m.nth], c.at[m.nth])
 		}

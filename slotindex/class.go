@@ -59,7 +59,7 @@ func (x *Index) newClass(first dispatcherd.SlotID) classID {
 		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
 	}
 	c.set = x.setOf(c.types)
-	x.classes[id] = c
+	x.classes[id] = &c
 	x.byTypes[string(x.key)] = id
 	for i, t := range c.types {
 		x.join(t, membership{head: first, class: id, size: int32(size), nth: int32(i)})
@@ -76,7 +76,7 @@ func (x *Index) dropClass(id classID) {
 		x.leave(t, c.at[i])
 	}
 	delete(x.byTypes, string(x.key))
-	x.classes[id] = class{head: noHead}
+	*c = class{head: noHead}
 	x.freeClass = append(x.freeClass, id)
 }
 
@@ -90,9 +90,9 @@ func (x *Index) countCapacity(id classID, n int32) {
 
 // setFree marks a member of a block as free.
 func (x *Index) setFree(r Ref) {
-	s := &x.slots[r]
-	b := &x.blocks[s.block]
-	c := &x.classes[s.class]
+	s := x.slots[r]
+	b := x.blocks[s.block]
+	c := x.classes[s.class]
 	b.free |= 1 << s.at
 	word := b.rank / 64
 	c.bitmap[word] |= 1 << (b.rank % 64)
@@ -107,9 +107,9 @@ func (x *Index) setFree(r Ref) {
 
 // clearFree marks a free member of a block as not free.
 func (x *Index) clearFree(r Ref) {
-	s := &x.slots[r]
-	b := &x.blocks[s.block]
-	c := &x.classes[s.class]
+	s := x.slots[r]
+	b := x.blocks[s.block]
+	c := x.classes[s.class]
 	if b.free &^= 1 << s.at; b.free == 0 {
 		c.bitmap[b.rank/64] &^= 1 << (b.rank % 64)
 	}
@@ -129,7 +129,7 @@ func (x *Index) findHead(c *class) {
 	for c.bitmap[c.low] == 0 {
 		c.low++
 	}
-	b := &x.blocks[c.order[int(c.low)<<6|bits.TrailingZeros64(c.bitmap[c.low])]]
+	b := x.blocks[c.order[int(c.low)<<6|bits.TrailingZeros64(c.bitmap[c.low])]]
 	c.headRef = b.refs[bits.TrailingZeros32(b.free)]
 	c.head = x.slots[c.headRef].id
 }

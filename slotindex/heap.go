@@ -37,7 +37,7 @@ func (x *Index) bestClass(t TypeID) classID {
 	heap := x.types[t].classes
 	for len(heap) > 0 && heap[0].head != noHead {
 		m := &heap[0]
-		c := &x.classes[m.class]
+		c := x.classes[m.class]
 		if m.head == c.head {
 			return m.class
 		}
@@ -78,8 +78,21 @@ func (x *Index) lowerFloor(c *class, floor dispatcherd.SlotID) {
 // join adds a class to the heap of one of its types.
 func (x *Index) join(t TypeID, m membership) {
 	ty := &x.types[t]
-	ty.classes = append(ty.classes, m)
+	ty.classes = append(roomy(ty.classes, int(t)), m)
 	x.up(ty.classes, len(ty.classes)-1)
+}
+
+// roomy returns a heap with room for one more membership. The heaps of thousands of
+// types often have the same length. The capacity depends on the type, so that they
+// are not all copied for the same slot.
+func roomy(heap []membership, t int) []membership {
+	n := len(heap)
+	if n < cap(heap) {
+		return heap
+	}
+	grown := make([]membership, n, n+1+n/4+t%(1+n/4))
+	copy(grown, heap)
+	return grown
 }
 
 // leave removes a class from the heap of one of its types.

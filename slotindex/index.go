@@ -13,15 +13,15 @@ type Ref int32
 // Index is the inverted index from types to slots. Create it with New; it has
 // a single owner.
 type Index struct {
-	slots     []slot
+	slots     []*slot
 	freeSlots []Ref // unused elements of slots
 	types     []typeEntry
 	freeTypes []TypeID // unused elements of types
 	byName    map[string]TypeID
-	classes   []class
+	classes   []*class
 	freeClass []classID
 	byTypes   map[string]classID // the key contains the TypeIDs, see classFor
-	blocks    []block
+	blocks    []*block
 	freeBlock []blockID
 	key       []byte   // buffer for a key of byTypes
 	dense     []uint64 // buffer for a TypeSet: a bit for each element of types, all 0
@@ -68,7 +68,7 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types, id)
 	r := allocate(&x.slots, &x.freeSlots)
-	x.slots[r] = slot{id: id, class: c, state: taken}
+	x.slots[r] = &slot{id: id, class: c, state: taken}
 	x.classes[c].slots++
 	x.live++
 	x.countCapacity(c, +1)
@@ -125,7 +125,7 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 
 // Release makes a taken slot free. A draining or retired slot stays as it is.
 func (x *Index) Release(r Ref) {
-	s := &x.slots[r]
+	s := x.slots[r]
 	switch s.state {
 	case draining, retired:
 	case taken:
@@ -168,7 +168,7 @@ func (x *Index) Drain(r Ref) {
 func (x *Index) Remove(r Ref) {
 	x.Drain(r)
 	c := x.slots[r].class
-	x.slots[r] = slot{}
+	*x.slots[r] = slot{}
 	x.freeSlots = append(x.freeSlots, r)
 	x.live--
 	if x.classes[c].slots--; x.classes[c].slots == 0 {
@@ -178,7 +178,7 @@ func (x *Index) Remove(r Ref) {
 
 // at returns the registered slot of a Ref.
 func (x *Index) at(r Ref) *slot {
-	s := &x.slots[r]
+	s := x.slots[r]
 	if s.state == gone {
 		panic(fmt.Sprintf("slotindex: ref %d names no registered slot", r))
 	}

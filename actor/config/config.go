@@ -57,6 +57,7 @@ type Config struct {
 // Limits are the bounds of everything that can grow.
 type Limits struct {
 	Slots         int // registered slots
+	SlotTypes     int // types, added up over the registered slots
 	Types         int // types known at the same time
 	Requests      int // waiting on-demand requests
 	ClaimBatch    int // rows of one claim
@@ -66,8 +67,10 @@ type Limits struct {
 	Unfinished    int // ended attempts that are not recorded in Postgres; at this limit no queued job is placed
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
+	RowsPerFetch  int // candidates requested at a time, over all lanes
 	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
 	Crashes       int // crashes after which a job is quarantined
+	StepWork      int // work of one part of a step, in types of slots; the rest waits for the next step
 }
 
 // maxPenalty bounds the penalty, because the penalty lengthens the overtaking
@@ -81,9 +84,9 @@ func Default() Config {
 	return Config{
 		Weights: scoring.Default(),
 		Limits: Limits{
-			Slots: 200_000, Types: 10_000, Requests: 10_000,
+			Slots: 200_000, SlotTypes: 4_000_000, Types: 10_000, Requests: 10_000,
 			ClaimBatch: 1000, Claims: 4, FinishBatch: 1000, Finishes: 2, Unfinished: 20_000,
-			LaneLength: 4096, LanesPerFetch: 1024, LostPerList: 5, Crashes: 3,
+			LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, LostPerList: 5, Crashes: 3, StepWork: 10_000,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
 		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
@@ -127,7 +130,7 @@ func (c Config) Validate() error {
 func (c Config) Backlog() backlog.Config {
 	return backlog.Config{
 		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.RetryStatement,
-		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch,
+		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch, RowsPerFetch: c.Limits.RowsPerFetch,
 		LostPerBatch: c.Limits.LostPerList, Departures: c.Limits.Unfinished,
 	}
 }
@@ -139,10 +142,10 @@ type bound struct {
 
 func (l Limits) named() []bound {
 	return []bound{
-		{"slots", l.Slots}, {"types", l.Types}, {"requests", l.Requests},
+		{"slots", l.Slots}, {"slot-types", l.SlotTypes}, {"types", l.Types}, {"requests", l.Requests},
 		{"claim-batch", l.ClaimBatch}, {"claims", l.Claims},
 		{"finish-batch", l.FinishBatch}, {"finishes", l.Finishes}, {"unfinished", l.Unfinished},
-		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch},
-		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes},
+		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch}, {"rows-per-fetch", l.RowsPerFetch},
+		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes}, {"step-work", l.StepWork},
 	}
 }

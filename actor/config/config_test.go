@@ -20,6 +20,8 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		`weight "ageing" is 0: set it to a whole number from 1 to 1000000; without ageing nothing bounds how long a job waits`: func(c *Config) { c.Weights.Ageing = 0 },
 		"limit slots is 0, must be at least 1":                                                                 func(c *Config) { c.Limits.Slots = 0 },
+		"limit slot-types is 0, must be at least 1":                                                            func(c *Config) { c.Limits.SlotTypes = 0 },
+		"limit step-work is 0, must be at least 1":                                                             func(c *Config) { c.Limits.StepWork = 0 },
 		"limit types is 0, must be at least 1":                                                                 func(c *Config) { c.Limits.Types = 0 },
 		"limit requests is -1, must be at least 1":                                                             func(c *Config) { c.Limits.Requests = -1 },
 		"limit claim-batch is 0, must be at least 1":                                                           func(c *Config) { c.Limits.ClaimBatch = 0 },
@@ -29,6 +31,7 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		"limit unfinished is 0, must be at least 1":                                                            func(c *Config) { c.Limits.Unfinished = 0 },
 		"limit lane-length is 0, must be at least 1":                                                           func(c *Config) { c.Limits.LaneLength = 0 },
 		"limit lanes-per-fetch is 0, must be at least 1":                                                       func(c *Config) { c.Limits.LanesPerFetch = 0 },
+		"limit rows-per-fetch is 0, must be at least 1":                                                        func(c *Config) { c.Limits.RowsPerFetch = 0 },
 		"limit lost-per-list is 0, must be at least 1":                                                         func(c *Config) { c.Limits.LostPerList = 0 },
 		"limit crashes is 0, must be at least 1":                                                               func(c *Config) { c.Limits.Crashes = 0 },
 		"poll is 999µs, must be at least 1ms":                                                                  func(c *Config) { c.Poll = 999 * time.Microsecond },
@@ -48,9 +51,9 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 
 func TestEveryLimitHasAName(t *testing.T) {
 	names := map[string]bool{}
-	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}).named() {
+	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}).named() {
 		require.Equal(t, i+1, b.value, "%s stands for another limit", b.name)
 		names[b.name] = true
 	}
-	require.Len(t, names, 12)
+	require.Len(t, names, 15)
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"reflect"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +28,7 @@ type driver struct {
 
 	answers []event.Event      // of statements in flight
 	running []event.Result     // successful ends of the jobs that were sent
-	sent    int                // jobs sent
+	rows    int                // the most rows of a fetch that was answered
 	slots   dispatcherd.SlotID // last slot id
 }
 
@@ -57,6 +59,9 @@ func newDriver(change func(*config.Config)) *driver {
 
 // step makes one step of the core and keeps the statements for later answers.
 func (d *driver) step(name string, ev event.Event) {
+	if f, ok := ev.(event.Fetched); ok {
+		d.rows = max(d.rows, len(f.Result.Candidates))
+	}
 	began := threadTime()
 	d.fx = d.core.Step(d.now, ev, d.fx[:0])
 	d.steps = append(d.steps, step{name, threadTime() - began})
@@ -73,7 +78,6 @@ func (d *driver) step(name string, ev event.Event) {
 		case *effect.SetGate:
 			d.answers = append(d.answers, event.GateSet{Subscribed: e.Subscribed})
 		case *effect.Send:
-			d.sent++
 			d.running = append(d.running, event.Result{Job: e.Job, Attempt: e.Attempt, OK: true})
 		}
 	}
@@ -141,13 +145,6 @@ func claimed(r *contract.ClaimRequest) event.Event {
 }
 
 func nameOf(ev event.Event) string {
-	switch ev.(type) {
-	case event.Fetched:
-		return "fetched"
-	case event.Claimed:
-		return "claimed"
-	case event.Finished:
-		return "finished"
-	}
-	return "other answer"
+	name := reflect.TypeOf(ev).Name()
+	return strings.ToLower(name[:1]) + name[1:]
 }

@@ -60,7 +60,12 @@ var scenes = []scene{
 	{"slots × types, all slots busy", func(d *driver) { wide(d, 4096, 1) }},
 	{"slots × types, 100 types, all slots busy", func(d *driver) { wide(d, 100, 1) }},
 	{"slots × types of all sessions", all},
+	{"slots of all sessions, all sets different", differentSets},
 	{"sessions", sessions},
+	{"running jobs, lease lost", func(d *driver) { running(d, event.Disowned{}) }},
+	{"running jobs, drained and handed over", func(d *driver) { running(d, event.Drained{}, event.HandedOver{}) }},
+	{"running jobs, drained and interrupted", func(d *driver) { running(d, event.Drained{}, event.Interrupted{}) }},
+	{"running jobs, all cancelled", func(d *driver) { running(d, nil) }},
 	{"slots of one session, requests running", lostRequests},
 	{"requests waiting for a session", requests},
 	{"requests at their deadline", deadlines},
@@ -160,7 +165,7 @@ func deadlines(d *driver) {
 	d.settle()
 }
 
-// rows makes every lane of one fetch return as many rows as it asks for.
+// rows ends jobs until a fetch returns rows of as many lanes as a fetch may have.
 func rows(d *driver) {
 	next := int64(0)
 	d.pending = func(q contract.LaneQuery) (keys []contract.Key) {
@@ -170,19 +175,23 @@ func rows(d *driver) {
 		}
 		return keys
 	}
-	for s := range 20 {
-		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[s*50:][:50]))
-	}
-	for range 200 {
-		if len(d.answers) > 0 {
+	d.register(1, equal(session.MaxSlots, types[:200]))
+	for range 10_000 {
+		switch {
+		case d.rows >= 32*core.LanesPerFetch:
+			return
+		case len(d.answers) > 0:
 			ev := d.answers[0]
 			d.answers = d.answers[1:]
 			d.step(nameOf(ev), ev)
-			continue
+		case len(d.running) > 8192:
+			d.release(1, 4096)
+		default:
+			d.now++
+			d.step("tick", event.Tick{})
 		}
-		d.now++
-		d.step("tick", event.Tick{})
 	}
+	panic(fmt.Sprintf("no fetch was full; the largest had %d rows", d.rows))
 }
 
 func batches(d *driver) {
@@ -240,4 +249,43 @@ func pendingTypes(d *driver) {
 		d.release(1, 1)
 		d.settle()
 	}
+}
+
+// differentSets fills the dispatcher with slots, each with a set of its own, and
+// removes the oldest session.
+func differentSets(d *driver) {
+	for s := range core.Slots / session.MaxSlots {
+		var sets [][]string
+		for i := range session.MaxSlots {
+			from := (s*session.MaxSlots + i) % (len(types) / 2)
+			sets = append(sets, []string{types[s], types[len(types)/2+from]})
+		}
+		d.register(dispatcherd.SessionID(s+1), sets)
+	}
+	d.settle()
+	d.unregister(1)
+}
+
+// running fills all slots with jobs and passes events to the core. Without an event,
+// all jobs are cancelled and none of them ends in time.
+func running(d *driver, events ...event.Event) {
+	d.pending = lanes(core.Slots)
+	for s := range core.Slots / session.MaxSlots {
+		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[1:2]))
+		d.settle()
+	}
+	for _, ev := range events {
+		if ev == nil {
+			all := event.CancelRequested{}
+			for _, r := range d.running {
+				all.Jobs = append(all.Jobs, r.Job)
+			}
+			ev = all
+		}
+		d.step(nameOf(ev), ev)
+		d.settle()
+	}
+	d.now += 11_000
+	d.step("tick", event.Tick{})
+	d.settle()
 }

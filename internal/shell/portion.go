@@ -2,14 +2,18 @@ package shell
 
 import "github.com/dispatcherd/dispatcherd/actor/event"
 
-// Portion is the number of types, added up over the slots, that one event
-// registers at most. It bounds the time for which a registration keeps the loop
-// from other events to about a millisecond. A slot with more types would be an
+// Portion is the size of the largest event that registers slots. It bounds the time
+// for which a registration keeps the loop from other events. The size of a slot is
+// the number of its types plus slotSize. A slot that is larger than a portion is an
 // event of its own.
-const Portion = 8192
+const Portion = 4096
+
+// slotSize is the cost of a slot beside that of its types, relative to the cost of
+// a type.
+const slotSize = 10
 
 // Register passes the slots and the resume offers of an event to register, in events
-// of at most most types. All offers come before all slots.
+// of at most the size most. All offers come before all slots.
 func Register(register func(event.Registered), ev event.Registered, most int) {
 	slots := ev.Slots
 	ev.Slots = nil
@@ -32,12 +36,11 @@ func Register(register func(event.Registered), ev event.Registered, most int) {
 	}
 }
 
-// portion returns how many of the first n elements have at most most types, at least
-// one element.
+// portion returns how many of the n slots fit into a portion, at least one.
 func portion(n, most int, types func(int) int) int {
 	total := 0
 	for i := range n {
-		if total += types(i); total > most {
+		if total += slotSize + types(i); total > most {
 			return max(1, i)
 		}
 	}
