@@ -19,6 +19,7 @@ type Limits struct {
 	MaxConnections    int           // connections that are open at the same time; default 16,384
 	MaxSlots          int           // slots of one session; default 10,000
 	MaxTypesPerSlot   int           // types of one slot; default dispatcherd.MaxSlotTypes
+	MaxSlotTypes      int           // types, added up over the slots of one session; default 1,000,000
 	MaxRequests       int           // open requests of a caller's session; default 4,096
 	Outbox            int           // frames queued for a peer, not counting two for each slot of a worker; default 1,024
 	HelloTimeout      time.Duration // from accept to a complete hello; default 5 s
@@ -43,6 +44,7 @@ func (l Limits) WithDefaults() Limits {
 	setDefault(&l.MaxConnections, 16384)
 	setDefault(&l.MaxSlots, 10000)
 	setDefault(&l.MaxTypesPerSlot, dispatcherd.MaxSlotTypes)
+	setDefault(&l.MaxSlotTypes, 1_000_000)
 	setDefault(&l.MaxRequests, 4096)
 	setDefault(&l.Outbox, 1024)
 	setDefault(&l.HelloTimeout, 5*time.Second)

@@ -67,7 +67,7 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	for i := range s.hello.Running {
 		r := &s.hello.Running[i]
 		if r.Job == job && r.Attempt == attempt {
-			s.state.resume(r.Number)
+			s.state.resume(r.Slot)
 			s.resumed = append(s.resumed, Resumed{Job: job, Attempt: attempt})
 			return true
 		}

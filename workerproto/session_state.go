@@ -28,7 +28,8 @@ type sessionState struct {
 	nonce  string
 	limits Limits
 	peer   Peer
-	slots  map[int32]struct{} // registered numbers
+	slots  map[int32]int // registered numbers, each with the number of types of its slot
+	types  int           // sum of slots
 }
 
 func newSessionState(nonce string, limits Limits, peer Peer) *sessionState {
@@ -99,10 +100,8 @@ func (m *sessionState) hello(h *Hello) *Error {
 	if err := m.checkSlots(all); err != nil {
 		return err
 	}
-	m.slots = make(map[int32]struct{}, len(h.Slots))
-	for _, sl := range h.Slots {
-		m.slots[sl.Number] = struct{}{}
-	}
+	m.slots = make(map[int32]int, len(h.Slots))
+	m.add(h.Slots)
 	m.phase = open
 	return nil
 }
@@ -120,7 +119,7 @@ func checkVersions(peer string, lowest, highest int) *Error {
 func version(h *Hello) int { return min(h.MaxVersion, MaxVersion) }
 
 // resume registers the slot of an execution that is resumed.
-func (m *sessionState) resume(number int32) { m.slots[number] = struct{}{} }
+func (m *sessionState) resume(s Slot) { m.add([]Slot{s}) }
 
 func (m *sessionState) slotAdd(f *SlotAdd) *Error {
 	if m.phase == draining {
@@ -129,10 +128,16 @@ func (m *sessionState) slotAdd(f *SlotAdd) *Error {
 	if err := m.checkSlots(f.Slots); err != nil {
 		return err
 	}
-	for _, sl := range f.Slots {
-		m.slots[sl.Number] = struct{}{}
-	}
+	m.add(f.Slots)
 	return nil
+}
+
+// add registers slots that were checked.
+func (m *sessionState) add(slots []Slot) {
+	for i := range slots {
+		m.slots[slots[i].Number] = len(slots[i].Types)
+		m.types += len(slots[i].Types)
+	}
 }
 
 func (m *sessionState) slotRemove(f *SlotRemove) *Error {
@@ -145,6 +150,7 @@ func (m *sessionState) slotRemove(f *SlotRemove) *Error {
 		seen[n] = struct{}{}
 	}
 	for _, n := range f.Slots {
+		m.types -= m.slots[n]
 		delete(m.slots, n)
 	}
 	return nil
@@ -154,6 +160,13 @@ func (m *sessionState) slotRemove(f *SlotRemove) *Error {
 func (m *sessionState) checkSlots(slots []Slot) *Error {
 	if n := len(m.slots) + len(slots); n > m.limits.MaxSlots {
 		return Complain(BadSlot, 0, "%d slots are more than the limit of %d for a session", n, m.limits.MaxSlots)
+	}
+	types := m.types
+	for i := range slots {
+		types += len(slots[i].Types)
+	}
+	if types > m.limits.MaxSlotTypes {
+		return Complain(BadSlot, 0, "the slots of the session would have %d types in all, the limit is %d; announce fewer slots, or fewer types per slot", types, m.limits.MaxSlotTypes)
 	}
 	fresh := make(map[int32]struct{}, len(slots))
 	for i := range slots {

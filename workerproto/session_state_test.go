@@ -11,7 +11,7 @@ import (
 
 // welcomed returns the state after a hello with slots 0 and 1.
 func welcomed(t *testing.T) *sessionState {
-	m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3}.WithDefaults(), unknownPeer)
+	m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3, MaxSlotTypes: 6}.WithDefaults(), unknownPeer)
 	require.Nil(t, m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}, {1, []string{"a"}}}}))
 	require.Equal(t, open, m.phase)
 	return m
@@ -61,6 +61,7 @@ func TestInvalidSlotRejectsTheWholeFrame(t *testing.T) {
 		"number twice":       {[]Slot{{2, a}, {2, a}}, "slot number 2 is taken"},
 		"too many slots":     {[]Slot{{2, a}, {3, a}, {4, a}}, "5 slots are more than the limit of 4"},
 		"too many types":     {[]Slot{{2, []string{"a", "b", "c", "d"}}}, "supports 4 types, the limit is 3"},
+		"too many in all":    {[]Slot{{2, []string{"a", "b"}}, {3, []string{"a", "b", "c"}}}, "would have 7 types in all, the limit is 6"},
 		"a type twice":       {[]Slot{{2, []string{"a", "a"}}}, "names type \"a\" twice"},
 		"an empty type":      {[]Slot{{2, []string{""}}}, "1 to 128 bytes"},
 		"a long type":        {[]Slot{{2, []string{strings.Repeat("x", dispatcherd.MaxTypeLength+1)}}}, "1 to 128 bytes"},
@@ -93,6 +94,7 @@ func TestRemovedNumberCanBeReusedAndUnknownNumberIsRejected(t *testing.T) {
 		require.Len(t, m.slots, 2)
 	}
 	require.Nil(t, m.accept(&SlotRemove{Slots: []int32{0}}))
+	require.Equal(t, 1, m.types)
 	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{0, []string{"b"}}}}))
 }
 
@@ -119,7 +121,7 @@ func TestSlotOfAnOfferIsRegisteredOnlyIfItIsResumed(t *testing.T) {
 	h := &Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}},
 		Running: []Running{{Execution: someExecution, Slot: Slot{1, []string{"a"}}}, {Execution: someExecution, Slot: Slot{2, []string{"a"}}}}}
 	require.Nil(t, m.accept(h))
-	m.resume(1)
+	m.resume(Slot{1, []string{"a"}})
 	require.Equal(t, BadSlot, m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}}}).Code)
 	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{2, []string{"a"}}}}))
 }
