@@ -244,10 +244,10 @@ const workerName = "worker"
 
 // register passes the slots of a hello to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
-	loopPort{h}.Register(event.Registered{
+	shell.Register(loopPort{h}.Register, event.Registered{
 		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
 		Slots: h.number(h.world.slotsOf(slots)),
-	})
+	}, h.portion())
 }
 
 // unregister tells the core that a session has ended.
@@ -280,7 +280,19 @@ func (h *host) beginHandshake(c *conn) {
 	}
 	c.handshaking = true
 	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)
-	h.step(ev)
+	shell.Register(func(ev event.Registered) { h.step(ev) }, ev, h.portion())
+}
+
+// smallSteps reports whether the work of a step is so small that ordinary events
+// take several steps. This is the case for every second dispatcher.
+func (h *host) smallSteps() bool { return h.id%2 == 1 }
+
+// portion returns the size of the events that register slots.
+func (h *host) portion() int {
+	if h.smallSteps() {
+		return 24
+	}
+	return shell.Portion
 }
 
 // recordResume records an accepted offer.

@@ -224,6 +224,9 @@ func (w *world) config(h *host) config.Config {
 	cfg.Limits.ClaimBatch = 40
 	cfg.Limits.FinishBatch = 40
 	cfg.Limits.Crashes = w.scale.crashes
+	if h.smallSteps() {
+		cfg.Limits.StepWork = 40
+	}
 	cfg.Resume = w.detach.window.duration()
 	if w.detach.shortGrace {
 		cfg.CancelGrace = max(5*millisecond, w.scale.jobMax/8).duration()
