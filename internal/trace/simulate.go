@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -91,6 +92,7 @@ func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 	cfg.Weights = w
 	size := len(t.Jobs) + 2*len(t.Registrations()) + 1
 	cfg.Limits.Slots = max(cfg.Limits.Slots, size)
+	cfg.Limits.SlotTypes, cfg.Limits.StepWork = math.MaxInt32, math.MaxInt32 // every decision of an instant is made in one step
 	cfg.Limits.Types = max(cfg.Limits.Types, size+len(t.Types()))
 	cfg.Limits.Requests = max(cfg.Limits.Requests, size)
 	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(), slots: newSlotMap(t)}
