@@ -132,6 +132,10 @@ bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|s
 bench/latency: deps ## Measure INSERT to worker, idle and in an open loop beside River (BENCH=short: three minutes)
 	cd bench && go run ./latency $(SHORT)
 
+.PHONY: bench/bounds
+bench/bounds: ## Drive each bound of the core to its limit; no step may take more than 5 ms
+	cd bench && go run ./bounds
+
 .PHONY: bench/ondemand
 bench/ondemand: deps ## Measure how long a caller waits, beside NATS and Gearman (BENCH=short: half a minute)
 	@tools/deps.sh gearman

@@ -204,6 +204,18 @@ func (a *Actor) Ask(f func(*Core)) bool {
 	}
 }
 
+// Types lists the known types. It asks the Core several times, so that other events
+// do not wait for a long list. A type that appears or disappears meanwhile may be
+// missing.
+func (a *Actor) Types() (list []TypeInfo) {
+	for next, known := 0, 1; next < known; {
+		if !a.Ask(func(c *Core) { list, next = c.typesFrom(next, list); known = len(c.types) }) {
+			return nil
+		}
+	}
+	return list
+}
+
 // Load says how busy the loop has been since Start.
 type Load struct {
 	Busy  time.Duration // time in which the loop handled events; an increase close to 1 s per second means that one goroutine is not sufficient

@@ -60,14 +60,35 @@ type TypeInfo struct {
 }
 
 // Types lists the known types in the order of their numbers.
-func (c *Core) Types() []TypeInfo {
-	var list []TypeInfo
-	for t := range c.types {
-		k := c.types[t]
+func (c *Core) Types() (list []TypeInfo) {
+	for next := 0; next < len(c.types); {
+		list, next = c.typesFrom(next, list)
+	}
+	return list
+}
+
+// Capacities returns the number of registered slots, free or busy, by type.
+func (c *Core) Capacities() map[string]int {
+	capacities := make(map[string]int, c.known)
+	for t, k := range c.types {
+		if id := slotindex.TypeID(t); k.known {
+			capacities[c.index.Name(id)] = c.index.Capacity(id)
+		}
+	}
+	return capacities
+}
+
+// typesFrom appends the known types from a number on, as many as Limits.StepWork
+// allows. It returns the number of the next type.
+func (c *Core) typesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
+	for work := 0; from < len(c.types) && work < c.cfg.Limits.StepWork; from++ {
+		t, k := from, c.types[from]
+		work++
 		if !k.known {
 			continue
 		}
 		id := slotindex.TypeID(t)
+		work += jobWork + c.index.Classes(id)
 		info := TypeInfo{Name: c.index.Name(id), Capacity: c.index.Capacity(id), Free: c.index.FreeFor(id)}
 		oldest := int64(0)
 		for p := range k.demand {
@@ -85,12 +106,13 @@ func (c *Core) Types() []TypeInfo {
 		info.Oldest = msDuration(oldest)
 		list = append(list, info)
 	}
-	return list
+	return list, from
 }
 
 // Gauges are current values. The counters since the start are in Stats.
 type Gauges struct {
 	Slots, Free    int // registered slots; the free ones among them
+	SlotTypes      int // types, added up over the registered slots
 	Sessions       int
 	Requests       int // on-demand requests waiting
 	Cached         int // candidates read ahead
@@ -106,7 +128,7 @@ type Gauges struct {
 // Gauges returns the current numbers.
 func (c *Core) Gauges() Gauges {
 	return Gauges{
-		Slots: c.index.Len(), Free: c.index.Free(), Sessions: len(c.sessions), Requests: c.requests,
+		Slots: c.index.Len(), Free: c.index.Free(), SlotTypes: c.slotTypes, Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: len(c.ends.held.why),
 		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: len(c.claims.aside), CircuitOpen: c.failing(),
 	}

@@ -74,6 +74,10 @@ func (x *Index) Fewest(t TypeID) int {
 	return int(fewest)
 }
 
+// Classes returns the number of different sets of types, of registered slots, that
+// contain t. It is the cost of FreeFor.
+func (x *Index) Classes(t TypeID) int { return len(x.types[t].classes) }
+
 // FreeFor returns the number of free slots that support t. It visits all classes of
 // t. HasFree is faster if only the existence of a free slot matters.
 func (x *Index) FreeFor(t TypeID) int {

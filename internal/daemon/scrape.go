@@ -84,12 +84,12 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	var (
 		stats     actor.Stats
 		gauges    actor.Gauges
-		types     []actor.TypeInfo
 		took, age time.Duration
 	)
-	if !d.loop.Ask(func(c *actor.Core) { stats, gauges, types = c.Stats(), c.Gauges(), c.Types(); took, age = c.LastScan() }) {
+	if !d.loop.Ask(func(c *actor.Core) { stats, gauges = c.Stats(), c.Gauges(); took, age = c.LastScan() }) {
 		return
 	}
+	types := d.loop.Types()
 	load := d.loop.Load()
 	emit(loopBusyDesc, load.Busy.Seconds())
 	emit(loopStepsDesc, float64(load.Steps))
@@ -109,7 +109,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		emit(jobEventsDesc, float64(n), event)
 	}
 	for what, n := range map[string]int{
-		"slots": gauges.Slots, "slots_free": gauges.Free, "sessions": gauges.Sessions, "requests_waiting": gauges.Requests,
+		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held,
 		"claims_in_flight": gauges.ClaimsUnderWay, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
@@ -169,8 +169,9 @@ func (d *Daemon) scrapeRequests(emit emit) {
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
-		"slots": core.Slots, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": actor.MaxAside,
-		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
+		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": actor.MaxAside,
+		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
+		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory,
 	} {
 		emit(limitsDesc, float64(n), limit)

@@ -18,14 +18,10 @@ func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) contract.Heartb
 // capacity returns the slots by type. A dispatcher that stops publishes no slots,
 // so that the others get its share.
 func capacity(c *actor.Core) map[string]int {
-	published := map[string]int{}
 	if c.Draining() {
-		return published
+		return map[string]int{}
 	}
-	for _, t := range c.Types() {
-		published[t.Name] = t.Capacity
-	}
-	return published
+	return c.Capacities()
 }
 
 // HeartbeatAnswered returns the events for the Core, in order. After a result with

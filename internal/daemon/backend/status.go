@@ -27,8 +27,7 @@ func slotViews(slots []actor.SlotInfo) []api.Slot {
 
 // Types implements api.Backend.
 func (b *Backend) Types() []api.Type {
-	var types []actor.TypeInfo
-	b.Loop.Ask(func(c *actor.Core) { types = c.Types() })
+	types := b.Loop.Types()
 	views := make([]api.Type, len(types))
 	for i, t := range types {
 		views[i] = api.Type{
