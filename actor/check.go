@@ -24,12 +24,16 @@ func (c *Core) Check() error {
 }
 
 func (c *Core) checkSlots() error {
+	types := 0
 	for _, ref := range c.index.Slots() {
+		types += len(c.index.TypesOf(ref))
 		s := c.slots[ref]
 		id := c.index.SlotID(ref)
 		switch {
 		case s.session == nil:
 			return fmt.Errorf("slot %d belongs to no session", id)
+		case c.sessions[s.session.id] == s.session && s.session.slots[s.at] != ref:
+			return fmt.Errorf("slot %d is not at %d in the list of its session", id, s.at)
 		case s.job == nil && !c.index.IsFree(ref) && !c.index.IsDraining(ref):
 			return fmt.Errorf("slot %d is taken but holds no job", id)
 		case s.job != nil && c.index.IsFree(ref):
@@ -39,6 +43,9 @@ func (c *Core) checkSlots() error {
 		case s.job != nil && !c.index.Supports(ref, s.job.typ):
 			return fmt.Errorf("slot %d holds job %d of type %q, which it does not support", id, s.job.id, c.index.Name(s.job.typ))
 		}
+	}
+	if types != c.slotTypes {
+		return fmt.Errorf("the slots have %d types, counted %d", types, c.slotTypes)
 	}
 	return nil
 }
@@ -84,10 +91,18 @@ func (c *Core) checkJobs() error {
 }
 
 func (c *Core) checkRequests() error {
+	for _, t := range c.dirty {
+		if !c.isDirty.Has(t) {
+			return fmt.Errorf("type %d is in the list of dirty types, but not in the map", t)
+		}
+	}
 	for t := range c.types {
 		k := c.types[t]
 		if !k.known {
 			continue
+		}
+		if c.requesting.Has(slotindex.TypeID(t)) != (k.requests != 0) {
+			return fmt.Errorf("type %d is not marked according to its requests", t)
 		}
 		for p := range k.demand {
 			if marked := k.requests&(1<<p) != 0; marked != (k.demand[p].first != nil) {

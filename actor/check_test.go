@@ -28,11 +28,19 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"requests":               func(c *Core) { c.requests++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
 		"order of a lane":        func(c *Core) { k := c.backlog.State(backlog.Lane{}).Keys; k[0], k[1] = k[1], k[0] },
-		"mark of a queue":        func(c *Core) { c.types[0].requests = 0 },
-		"type is not dirty":      func(c *Core) { c.types[1].demand[0].push(&job{id: -9}); c.types[1].requests = 1 },
-		"position of an alarm":   func(c *Core) { c.alarms[0].alarm = 2 },
-		"order of the alarms":    func(c *Core) { c.alarms[0].deadline, c.alarms[1].deadline = 2, 1 },
-		"index":                  func(c *Core) { c.index.Release(0) },
+		"mark of a queue":        func(c *Core) { c.types[0].requests = 0; c.requesting.Set(0, false) },
+		"mark of a type":         func(c *Core) { c.requesting.Set(0, false) },
+		"mark of a dirty type":   func(c *Core) { c.dirty = append(c.dirty, 1) },
+		"types of the slots":     func(c *Core) { c.slotTypes++ },
+		"position in a session":  func(c *Core) { c.slots[0].at = 1 },
+		"type is not dirty": func(c *Core) {
+			c.types[1].demand[0].push(&job{id: -9})
+			c.types[1].requests = 1
+			c.requesting.Set(1, true)
+		},
+		"position of an alarm": func(c *Core) { c.alarms[0].alarm = 2 },
+		"order of the alarms":  func(c *Core) { c.alarms[0].deadline, c.alarms[1].deadline = 2, 1 },
+		"index":                func(c *Core) { c.index.Release(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := smallCore(t)

@@ -171,6 +171,7 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l := &d.cfg.Limits
 	l.Slots = ws.int("slots", l.Slots)
 	l.Types = ws.int("types", l.Types)
+	l.SlotTypes = ws.int("slot-types", l.SlotTypes)
 	l.Requests = ws.int("requests", l.Requests)
 	l.ClaimBatch = ws.int("claim-batch", l.ClaimBatch)
 	l.LaneLength = ws.int("lane-length", l.LaneLength)

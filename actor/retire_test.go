@@ -1,0 +1,258 @@
+package actor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// stepper makes steps of a core with a small Limits.StepWork and checks the core after
+// each of them.
+type stepper struct {
+	t        *testing.T
+	core     *Core
+	now      timing.Instant
+	lastSlot dispatcherd.SlotID
+	most     int // the largest work of a step
+	steps    int
+	started  []dispatcherd.JobID
+	fx       []effect.Effect // of the last step
+}
+
+func newStepper(t *testing.T, work int) *stepper {
+	cfg := config.Default()
+	cfg.Limits.StepWork = work
+	cfg.Resume = time.Minute
+	return &stepper{t: t, core: New(cfg)}
+}
+
+func (s *stepper) step(ev event.Event) {
+	s.now++
+	s.fx = s.core.Step(s.now, ev, nil)
+	require.NoError(s.t, s.core.Check())
+	s.most = max(s.most, s.core.worked())
+	s.steps++
+	for _, e := range s.fx {
+		if e, ok := e.(*effect.Started); ok {
+			s.started = append(s.started, e.Job)
+		}
+	}
+}
+
+// settle makes the steps that the core asks for at once, and returns their number.
+func (s *stepper) settle() (steps int) {
+	for s.core.behind() || s.core.alarms.first() <= s.now {
+		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
+		s.step(event.Tick{})
+		steps++
+	}
+	return steps
+}
+
+// register adds slots of a session. left says which of the types a slot does not
+// support.
+func (s *stepper) register(id dispatcherd.SessionID, slots, types int, left func(slot int) int) {
+	ev := event.Registered{Session: id, Worker: "w", Fingerprint: contract.Fingerprint(id) << 16}
+	for i := range slots {
+		s.lastSlot++
+		slot := dispatcherd.Slot{ID: s.lastSlot, Number: int32(i)}
+		for k := range types {
+			if k != left(i) {
+				slot.Types = append(slot.Types, typeName(k))
+			}
+		}
+		ev.Slots = append(ev.Slots, slot)
+	}
+	s.step(ev)
+	s.settle()
+}
+
+func none(int) int { return -1 }
+
+func typeName(k int) string { return fmt.Sprintf("t%04d", k) }
+
+func (s *stepper) request(id dispatcherd.JobID, typ int) {
+	s.step(event.Requested{Job: -id, Type: typeName(typ), Wait: true})
+}
+
+func TestLargeSessionIsRemovedInBoundedSteps(t *testing.T) {
+	s := newStepper(t, 2000)
+	s.register(1, 100, 301, func(slot int) int { return slot })
+	s.register(2, 1, 301, none)
+	s.most = 0
+	s.step(event.Unregistered{Session: 1})
+	require.Greater(t, s.settle(), 10)
+	require.Less(t, s.most, 3*2000, "a part of a step may exceed its budget by one slot")
+	require.Equal(t, 1, s.core.index.Len())
+	require.Equal(t, 301, s.core.slotTypes)
+	require.Equal(t, 301, s.core.known)
+}
+
+func TestSlotsOfAnEndedSessionGetNoJobWhileTheyAreRemoved(t *testing.T) {
+	s := newStepper(t, 2000)
+	s.register(1, 100, 301, func(slot int) int { return slot })
+	s.register(2, 1, 302, none) // more types than the slots of session 1, so it comes last
+	s.step(event.Unregistered{Session: 1})
+	require.NotEmpty(t, s.core.retired)
+	s.request(1, 7)
+	require.NotEmpty(t, s.core.retired)
+	require.Equal(t, []dispatcherd.JobID{-1}, s.started)
+	require.EqualValues(t, 2, s.core.jobs.Get(-1).sentTo)
+	s.request(2, 7)
+	s.settle()
+	require.Len(t, s.started, 1, "no other slot is left")
+}
+
+func TestJobsOfAnEndedSessionAreHandledInBoundedSteps(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 200, 3, none)
+	for i := range 200 {
+		s.request(dispatcherd.JobID(i+1), i%3)
+	}
+	require.Len(t, s.started, 200)
+	s.most = 0
+	s.step(event.Unregistered{Session: 1})
+	require.Greater(t, s.settle(), 10)
+	require.Less(t, s.most, 4*100)
+	require.Equal(t, 200, s.core.requests)
+	s.started = nil
+	s.register(2, 200, 3, none)
+	for i, id := range s.started {
+		require.EqualValues(t, -1-i, id, "requests keep their order")
+	}
+	require.Len(t, s.started, 200)
+}
+
+func TestJobOfAnEndedSessionMayBeResumedBeforeItIsHandled(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 200, 3, none)
+	for i := range 200 {
+		s.request(dispatcherd.JobID(i+1), i%3)
+	}
+	s.step(event.Unregistered{Session: 1})
+	last := s.core.lost[len(s.core.lost)-1]
+	j := s.core.slots[last.slot].job
+	j.fingerprint = 1 << 16
+	s.lastSlot++
+	s.step(event.Registered{Session: 2, Worker: "w", Fingerprint: 2 << 16, Offers: []event.ResumeOffer{{
+		Job: j.id, Mode: dispatcherd.OnDemand, Attempt: j.attempt, From: 1 << 16,
+		Slot: dispatcherd.Slot{ID: s.lastSlot, Types: []string{s.core.index.Name(j.typ)}},
+	}}})
+	require.NotEmpty(t, s.core.lost)
+	s.settle()
+	require.EqualValues(t, 2, j.sentTo)
+	require.True(t, j.state.Executing())
+	require.Equal(t, 199, s.core.requests)
+}
+
+func TestTimeoutOfAJobWhoseSessionHasEndedIsHarmless(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 200, 3, none)
+	for i := range 200 {
+		s.step(event.Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Deadline: 10 * time.Second})
+	}
+	s.now = 10_300 // all deadlines have passed
+	s.step(event.Tick{})
+	s.settle()
+	s.now = 20_500 // the worker has ignored the cancels
+	s.step(event.Unregistered{Session: 1})
+	s.settle()
+	require.Zero(t, s.core.index.Len())
+	require.Equal(t, s.core.requests, s.core.jobs.Len())
+}
+
+func TestPlacementContinuesInTheNextStepInTheSameOrder(t *testing.T) {
+	s := newStepper(t, 100)
+	for i := range 200 {
+		s.request(dispatcherd.JobID(i+1), i%3)
+	}
+	s.most = 0
+	before := s.steps
+	s.register(1, 200, 3, none)
+	require.Greater(t, s.steps-before, 15)
+	require.Len(t, s.started, 200)
+	for i, id := range s.started {
+		require.EqualValues(t, -1-i, id)
+	}
+}
+
+func TestDeadlinesOfManyRequestsAreHandledInBoundedSteps(t *testing.T) {
+	s := newStepper(t, 100)
+	for i := range 200 {
+		s.step(event.Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Wait: true, Deadline: time.Second})
+	}
+	s.now, s.most = 2000, 0
+	steps := 0
+	for ; s.core.requests > 0; steps++ {
+		require.LessOrEqual(t, s.core.NextWake(), s.now+1)
+		s.step(event.Tick{})
+	}
+	require.Greater(t, steps, 15)
+	require.Less(t, s.most, 3*100)
+}
+
+func TestClusterCapacityReachesEveryTypeInBoundedSteps(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 1, 200, none)
+	ev := event.ClusterCapacity{Capacity: map[string]int{}}
+	for k := range 200 {
+		ev.Capacity[typeName(k)] = 7
+	}
+	s.step(ev)
+	require.Greater(t, s.settle(), 10)
+	for t2 := range s.core.types {
+		require.EqualValues(t, 7, s.core.types[t2].otherSlots)
+	}
+}
+
+func TestWelcomeWaitsForTheLastPortionOfTheOffers(t *testing.T) {
+	s := newStepper(t, 100)
+	welcomed := func() (n int) {
+		for _, e := range s.fx {
+			if _, ok := e.(*effect.Welcome); ok {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 3 {
+		s.step(event.Registered{Session: 1, Worker: "w", Fingerprint: 1 << 16, MoreOffers: i < 2, Offers: []event.ResumeOffer{{
+			Job: dispatcherd.JobID(-1 - i), Mode: dispatcherd.OnDemand, Attempt: 1, From: 2 << 16,
+			Slot: dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"a"}},
+		}}})
+		require.Equal(t, i/2, welcomed(), "after portion %d", i)
+	}
+}
+
+func TestListOfTypesIsReadInPortions(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 1, 200, none)
+	list, next := s.core.typesFrom(0, nil)
+	require.Less(t, len(list), 20)
+	require.Len(t, list, next)
+	require.Len(t, s.core.Types(), 200)
+}
+
+func TestOneStepLogsABoundedNumberOfWaitingTypes(t *testing.T) {
+	s := newStepper(t, 1_000_000)
+	for k := range 600 {
+		s.request(dispatcherd.JobID(k+1), k)
+	}
+	s.register(1, 1, 600, none)
+	waiting := 0
+	for i := range s.core.Decisions() {
+		if s.core.Decisions()[i].Kind == DecisionWaiting {
+			waiting++
+		}
+	}
+	require.Equal(t, waitLogsPerStep, waiting)
+}
