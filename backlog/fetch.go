@@ -41,10 +41,11 @@ func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
 	f.request.Lanes = append(f.request.Lanes, q)
 }
 
-// fits reports whether the fetch may read one more lane. lanes is the bound of the
-// number of lanes. The last lane may exceed the bound of the rows.
-func (b *Backlog) fits(lanes int) bool {
-	return len(b.fetch.lanes) < lanes && b.fetch.rows < b.cfg.RowsPerFetch
+// fits reports whether the fetch may read one more lane. part is the reciprocal of
+// the part of the lanes and rows that may be used. The last lane may exceed the bound
+// of the rows.
+func (b *Backlog) fits(part int) bool {
+	return len(b.fetch.lanes) < max(1, b.cfg.LanesPerFetch/part) && b.fetch.rows < max(1, b.cfg.RowsPerFetch/part)
 }
 
 // NextRead appends to requests the reads that are due: a fetch, a backfill scan, or

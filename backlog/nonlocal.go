@@ -106,7 +106,7 @@ func (b *Backlog) pollNonLocal() {
 func (b *Backlog) askNonLocal() {
 	n := &b.nonLocal
 	n.left = min(n.left, len(b.types))
-	for n.left > 0 && b.fits(max(1, b.cfg.LanesPerFetch-priorities+1)) {
+	for n.left > 0 && b.fits(1) && len(b.fetch.lanes)+priorities <= max(priorities, b.cfg.LanesPerFetch) {
 		if n.from >= len(b.types) {
 			n.from = 0
 		}

@@ -39,7 +39,7 @@ const backOffFactor = 9
 // backOff delays the rest of a round after a fetch that could not contain all
 // lanes.
 func (b *Backlog) backOff() {
-	if !b.fits(b.cfg.LanesPerFetch) {
+	if !b.fits(1) {
 		b.round.resumeAt = b.now + min(backOffFactor*(b.now-b.fetch.sentAt), millis(b.cfg.Poll))
 	}
 }
@@ -70,13 +70,13 @@ func (b *Backlog) Rescan(r Lane) {
 // askLow adds the recorded lanes to the fetch, as many as fit. Half of the room is
 // kept for a round that is due.
 func (b *Backlog) askLow(round bool) {
-	room := b.cfg.LanesPerFetch
+	part := 1
 	if round {
-		room = max(1, room/2)
+		part = 2
 	}
 	low := b.round.low
 	n := 0
-	for n < len(low) && b.fits(room) {
+	for n < len(low) && b.fits(part) {
 		r := low[n]
 		switch l := b.existing(r); {
 		case l == nil || !l.low:
@@ -98,7 +98,7 @@ func (b *Backlog) askRound() {
 	r := &b.round
 	all := len(b.types) * priorities
 	r.left = min(r.left, all)
-	for r.left > 0 && b.fits(b.cfg.LanesPerFetch) {
+	for r.left > 0 && b.fits(1) {
 		if r.from >= all {
 			r.from = 0
 		}

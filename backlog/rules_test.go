@@ -144,17 +144,22 @@ func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 // Lanes that always run low leave room in each fetch for the round of all
 // lanes.
 func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
-	w := small(t, 2, func(c *Config) { c.LanesPerFetch = 4 })
-	for p := range dispatcherd.MaxPriority + 1 {
-		w.b.Rescan(Lane{Type: w.types[0], Priority: p})
+	for _, limit := range []func(*Config){
+		func(c *Config) { c.LanesPerFetch = 4 },
+		func(c *Config) { c.RowsPerFetch = 8 }, // two of each lane
+	} {
+		w := small(t, 2, limit)
+		for p := range dispatcherd.MaxPriority + 1 {
+			w.b.Rescan(Lane{Type: w.types[0], Priority: p})
+		}
+		w.b.round.from = priorities // the first lane of type b
+		require.Equal(t, 1, w.send())
+		names := map[string]int{}
+		for _, q := range w.reads[0].request.Lanes {
+			names[q.Type]++
+		}
+		require.Equal(t, map[string]int{"a": 2, "b": 2}, names)
 	}
-	w.b.round.from = priorities // the first lane of type b
-	require.Equal(t, 1, w.send())
-	names := map[string]int{}
-	for _, q := range w.reads[0].request.Lanes {
-		names[q.Type]++
-	}
-	require.Equal(t, map[string]int{"a": 2, "b": 2}, names)
 }
 
 // If a batch is discarded while a full scan of its lane is in flight, the lane
@@ -257,17 +262,22 @@ func TestIdlePollsAreRare(t *testing.T) {
 // If no slot is free and a fetch could not contain every lane, a pause of nine
 // times its duration follows.
 func TestFullFetchesBackOffWithoutAFreeSlot(t *testing.T) {
-	w := small(t, 3, func(c *Config) { c.LanesPerFetch = 11 })
-	for _, typ := range w.types {
-		w.index.Take(typ)
+	for _, limit := range []func(*Config){
+		func(c *Config) { c.LanesPerFetch = 11 },
+		func(c *Config) { c.RowsPerFetch = 21 },
+	} {
+		w := small(t, 3, limit)
+		for _, typ := range w.types {
+			w.index.Take(typ)
+		}
+		require.Equal(t, 1, w.send())
+		w.at(w.now + 10)
+		w.answer(0, contract.OK)
+		require.Zero(t, w.send())
+		require.Equal(t, w.now+90, w.b.Wake(false))
+		w.at(w.now + 90)
+		require.Equal(t, 1, w.send())
 	}
-	require.Equal(t, 1, w.send())
-	w.at(w.now + 10)
-	w.answer(0, contract.OK)
-	require.Zero(t, w.send())
-	require.Equal(t, w.now+90, w.b.Wake(false))
-	w.at(w.now + 90)
-	require.Equal(t, 1, w.send())
 }
 
 // If a type loses its last slot, its candidates are forgotten and a later

@@ -117,6 +117,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	cfg.Poll = time.Duration(20+rng.IntN(200)) * time.Millisecond
 	cfg.LaneLength = 1 + rng.IntN(6)
 	cfg.LanesPerFetch = 11 + rng.IntN(40)
+	cfg.RowsPerFetch = 20 + rng.IntN(200)
 	cfg.LostPerBatch = 1 + rng.IntN(3)
 	w := &world{
 		t: t, rng: rng, index: slotindex.New(), now: 1000, offset: 1_700_000_000_000_000,
