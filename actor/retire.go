@@ -48,7 +48,7 @@ func (c *Core) sweep() {
 		l := c.lost[0]
 		c.lost = c.lost[1:]
 		c.work += jobWork
-		if s := c.slots[l.slot]; s.job != nil { // otherwise the job has ended or was resumed elsewhere
+		if s := c.slots[l.slot]; s.job != nil { // otherwise the job has ended or was resumed on another connection
 			j := s.job
 			j.slot, s.job = noSlot, nil
 			c.workerLost(j, l.end, l.withdrawn)
@@ -74,8 +74,8 @@ func (c *Core) sweep() {
 	c.sweepLeft -= c.worked() - before
 }
 
-// behind reports whether a part of the work waits for the next step.
-func (c *Core) behind() bool {
+// hasWorkLeft reports whether a part of the work waits for the next step.
+func (c *Core) hasWorkLeft() bool {
 	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.restated < c.restateTo
 }
 

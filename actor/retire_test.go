@@ -48,9 +48,9 @@ func (s *stepper) step(ev event.Event) {
 	}
 }
 
-// settle makes the steps that the core asks for at once, and returns their number.
-func (s *stepper) settle() (steps int) {
-	for s.core.behind() || s.core.alarms.first() <= s.now {
+// finishWork makes the steps that the core asks for at once, and returns their number.
+func (s *stepper) finishWork() (steps int) {
+	for s.core.hasWorkLeft() || s.core.alarms.first() <= s.now {
 		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
 		s.step(event.Tick{})
 		steps++
@@ -73,7 +73,7 @@ func (s *stepper) register(id dispatcherd.SessionID, slots, types int, left func
 		ev.Slots = append(ev.Slots, slot)
 	}
 	s.step(ev)
-	s.settle()
+	s.finishWork()
 }
 
 func none(int) int { return -1 }
@@ -90,7 +90,7 @@ func TestLargeSessionIsRemovedInBoundedSteps(t *testing.T) {
 	s.register(2, 1, 301, none)
 	s.most = 0
 	s.step(event.Unregistered{Session: 1})
-	require.Greater(t, s.settle(), 10)
+	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 3*2000, "a part of a step may exceed its budget by one slot")
 	require.Equal(t, 1, s.core.index.Len())
 	require.Equal(t, 301, s.core.slotTypes)
@@ -108,7 +108,7 @@ func TestSlotsOfAnEndedSessionGetNoJobWhileTheyAreRemoved(t *testing.T) {
 	require.Equal(t, []dispatcherd.JobID{-1}, s.started)
 	require.EqualValues(t, 2, s.core.jobs.Get(-1).sentTo)
 	s.request(2, 7)
-	s.settle()
+	s.finishWork()
 	require.Len(t, s.started, 1, "no other slot is left")
 }
 
@@ -121,7 +121,7 @@ func TestJobsOfAnEndedSessionAreHandledInBoundedSteps(t *testing.T) {
 	require.Len(t, s.started, 200)
 	s.most = 0
 	s.step(event.Unregistered{Session: 1})
-	require.Greater(t, s.settle(), 10)
+	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 4*100)
 	require.Equal(t, 200, s.core.requests)
 	s.started = nil
@@ -148,7 +148,7 @@ func TestJobOfAnEndedSessionMayBeResumedBeforeItIsHandled(t *testing.T) {
 		Slot: dispatcherd.Slot{ID: s.lastSlot, Types: []string{s.core.index.Name(j.typ)}},
 	}}})
 	require.NotEmpty(t, s.core.lost)
-	s.settle()
+	s.finishWork()
 	require.EqualValues(t, 2, j.sentTo)
 	require.True(t, j.state.Executing())
 	require.Equal(t, 199, s.core.requests)
@@ -162,10 +162,10 @@ func TestTimeoutOfAJobWhoseSessionHasEndedIsHarmless(t *testing.T) {
 	}
 	s.now = 10_300 // all deadlines have passed
 	s.step(event.Tick{})
-	s.settle()
+	s.finishWork()
 	s.now = 20_500 // the worker has ignored the cancels
 	s.step(event.Unregistered{Session: 1})
-	s.settle()
+	s.finishWork()
 	require.Zero(t, s.core.index.Len())
 	require.Equal(t, s.core.requests, s.core.jobs.Len())
 }
@@ -208,7 +208,7 @@ func TestClusterCapacityReachesEveryTypeInBoundedSteps(t *testing.T) {
 		ev.Capacity[typeName(k)] = 7
 	}
 	s.step(ev)
-	require.Greater(t, s.settle(), 10)
+	require.Greater(t, s.finishWork(), 10)
 	for t2 := range s.core.types {
 		require.EqualValues(t, 7, s.core.types[t2].otherSlots)
 	}

@@ -117,7 +117,7 @@ func (c *Core) flush() {
 
 // NextWake returns the instant by which a Tick is due, or Never.
 func (c *Core) NextWake() timing.Instant {
-	if c.behind() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
+	if c.hasWorkLeft() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
 	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),

@@ -1,24 +1,27 @@
-// Package slotindex finds the free slot that should run a job of a type. It is the
-// inverted index of article 1 ("the slot pool"). It chooses the most specialised
-// slot, so that versatile slots stay free for jobs that only they can run.
+// Package slotindex finds the free slot that should run a job of a type, and finds
+// it fast. It is the inverted index of article 1 ("the slot pool"). It chooses the
+// most specialised slot, so that versatile slots stay free for jobs that only they
+// can run.
 //
 // # Shape
 //
-// Slots with the same set of types form a class. A type has a list of the classes
-// whose set contains it, smallest set first. It keeps one bit per class, which says
-// whether the class has a free slot. A class keeps its slots in the order of SlotID,
-// in small blocks with one bit per free slot. It remembers its smallest free slot,
-// the head.
+// Slots with the same set of types form a class. A type keeps the classes whose set
+// contains it in a heap: the smallest set first, then the smallest free SlotID. A
+// class keeps its slots in order of SlotID in small blocks, each with one bit per
+// free slot. It remembers the smallest free slot, its head.
 //
-//	type ──► classes by size of set, one bit each: has a free slot
+//	type ──► heap of classes: smallest set, then smallest head
 //	             │
 //	           class ──► head, blocks by SlotID ──► slots, one bit each: free
 //
-// Taking a slot finds the first class of the type with a free slot, compares its head
-// with the heads of the classes of the same size, and clears a bit. Releasing a slot
-// sets the bit again. The bits of the types of a class change only when its last free
-// slot is taken or its first one is released. So the cost depends on the number of
-// classes of equal size that a type has, not on the number of slots.
+// # Cost
+//
+// Taking a slot returns the head of the class at the top of the heap. It does not
+// change the heaps of the other types of the slot: they contain lower bounds, which a
+// search corrects when it meets them (see membership). So taking, releasing and
+// retiring a slot depends neither on the number of slots nor on the number of their
+// types. Adding and removing a slot costs time in proportion to its types, with the
+// logarithm of the number of classes as a factor. Work counts these steps.
 //
 // # What it is not
 //

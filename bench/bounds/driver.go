@@ -83,9 +83,9 @@ func (d *driver) step(name string, ev event.Event) {
 	}
 }
 
-// settle answers all statements and lets the time pass until nothing is left to do
+// finishWork answers all statements and lets the time pass until nothing is left to do
 // at once.
-func (d *driver) settle() {
+func (d *driver) finishWork() {
 	for len(d.answers) > 0 || d.core.NextWake() <= d.now+1 {
 		if len(d.answers) > 0 {
 			ev := d.answers[0]
@@ -111,7 +111,7 @@ func (d *driver) register(id dispatcherd.SessionID, sets [][]string) {
 // unregister ends a session and waits until all of its slots are removed.
 func (d *driver) unregister(id dispatcherd.SessionID) {
 	d.step("unregistered", event.Unregistered{Session: id})
-	d.settle()
+	d.finishWork()
 }
 
 // release ends all running jobs, at most most per event.

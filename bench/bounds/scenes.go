@@ -81,14 +81,14 @@ func wide(d *driver, size int, jobs int) {
 	n := min(slotTypes/size, session.MaxSlots)
 	d.pending = lanes(jobs * n)
 	d.register(1, sets(n, size, 0))
-	d.settle()
+	d.finishWork()
 	d.register(2, sets(n, size, n))
-	d.settle()
+	d.finishWork()
 	d.release(1, len(d.running)/2)
-	d.settle()
+	d.finishWork()
 	d.unregister(1)
 	d.step("withdrew", event.Withdrew{Session: 2})
-	d.settle()
+	d.finishWork()
 }
 
 // lanes returns the rows of the first type: n rows, then none.
@@ -115,7 +115,7 @@ func all(d *driver) {
 	n := slotTypes / size
 	for s := range 4 {
 		d.register(dispatcherd.SessionID(s+1), sets(n, size, s*n))
-		d.settle()
+		d.finishWork()
 	}
 	d.unregister(1)
 }
@@ -124,7 +124,7 @@ func sessions(d *driver) {
 	for s := range session.MaxConnections {
 		d.register(dispatcherd.SessionID(s+1), equal(core.Slots/session.MaxConnections, types[s%len(types):][:1]))
 	}
-	d.settle()
+	d.finishWork()
 	d.step("drained", event.Drained{})
 }
 
@@ -138,22 +138,22 @@ func requests(d *driver) {
 		sets = append(sets, types[i%half*2:][:2])
 	}
 	d.register(1, sets)
-	d.settle()
+	d.finishWork()
 	d.release(1, 4096)
-	d.settle()
+	d.finishWork()
 	d.unregister(1)
 }
 
 func lostRequests(d *driver) {
 	d.register(1, equal(session.MaxSlots, types[:10]))
-	d.settle()
+	d.finishWork()
 	for i := range core.Requests {
 		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%10], Wait: true})
 	}
-	d.settle()
+	d.finishWork()
 	d.unregister(1)
 	d.register(2, equal(session.MaxSlots, types[:10]))
-	d.settle()
+	d.finishWork()
 }
 
 func deadlines(d *driver) {
@@ -162,7 +162,7 @@ func deadlines(d *driver) {
 	}
 	d.now += 1000
 	d.step("tick", event.Tick{})
-	d.settle()
+	d.finishWork()
 }
 
 // rows ends jobs until a fetch returns rows of as many lanes as a fetch may have.
@@ -198,7 +198,7 @@ func batches(d *driver) {
 	d.pending = lanes(100_000)
 	for s := range 20 {
 		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[1:2]))
-		d.settle()
+		d.finishWork()
 	}
 	for s := range 20 {
 		d.unregister(dispatcherd.SessionID(s + 1))
@@ -208,10 +208,10 @@ func batches(d *driver) {
 func ends(d *driver) {
 	d.pending = lanes(40_000)
 	d.register(1, equal(session.MaxSlots, types[:4]))
-	d.settle()
+	d.finishWork()
 	for range 3 {
 		d.release(1, 4096)
-		d.settle()
+		d.finishWork()
 	}
 }
 
@@ -219,7 +219,7 @@ func shares(d *driver) {
 	for s := range 100 {
 		d.register(dispatcherd.SessionID(s+1), equal(10, types[s*100:][:100]))
 	}
-	d.settle()
+	d.finishWork()
 	for round := range 3 {
 		ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 		for _, t := range types {
@@ -228,7 +228,7 @@ func shares(d *driver) {
 		}
 		d.step("cluster capacity", ev)
 	}
-	d.settle()
+	d.finishWork()
 }
 
 func pendingTypes(d *driver) {
@@ -244,10 +244,10 @@ func pendingTypes(d *driver) {
 		return keys
 	}
 	d.register(1, [][]string{types[:4096], types[4096:8192], types[8192:]})
-	d.settle()
+	d.finishWork()
 	for range 5 {
 		d.release(1, 1)
-		d.settle()
+		d.finishWork()
 	}
 }
 
@@ -262,7 +262,7 @@ func differentSets(d *driver) {
 		}
 		d.register(dispatcherd.SessionID(s+1), sets)
 	}
-	d.settle()
+	d.finishWork()
 	d.unregister(1)
 }
 
@@ -272,7 +272,7 @@ func running(d *driver, events ...event.Event) {
 	d.pending = lanes(core.Slots)
 	for s := range core.Slots / session.MaxSlots {
 		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[1:2]))
-		d.settle()
+		d.finishWork()
 	}
 	for _, ev := range events {
 		if ev == nil {
@@ -283,9 +283,9 @@ func running(d *driver, events ...event.Event) {
 			ev = all
 		}
 		d.step(nameOf(ev), ev)
-		d.settle()
+		d.finishWork()
 	}
 	d.now += 11_000
 	d.step("tick", event.Tick{})
-	d.settle()
+	d.finishWork()
 }
