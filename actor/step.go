@@ -174,3 +174,43 @@ func (c *Core) handleAnnounced(ev event.Announced) {
 func (c *Core) failing() bool {
 	return c.backlog.Failing() || c.claims.breaker.Failing(c.now) || c.ends.breaker.Failing(c.now) || c.adopts.breaker.Failing(c.now)
 }
+
+// effectMemory is the memory of the frequent effects of one step.
+type effectMemory struct {
+	send     arena[effect.Send]
+	started  arena[effect.Started]
+	answer   arena[effect.Answer]
+	stale    arena[effect.Stale]
+	progress arena[effect.Progress]
+	partial  arena[effect.Partial]
+	fetch    arena[effect.Fetch]
+	claim    arena[effect.Claim]
+	finish   arena[effect.Finish]
+}
+
+// reset makes all effects invalid.
+func (e *effectMemory) reset() {
+	e.send.reset()
+	e.started.reset()
+	e.answer.reset()
+	e.stale.reset()
+	e.progress.reset()
+	e.partial.reset()
+	e.fetch.reset()
+	e.claim.reset()
+	e.finish.reset()
+}
+
+// arena contains values of one type until reset. A pointer to a value stays valid
+// when the arena grows, because the pointer then refers to the previous array.
+type arena[E any] []E
+
+func (a *arena[E]) add(e E) *E {
+	*a = append(*a, e)
+	return &(*a)[len(*a)-1]
+}
+
+func (a *arena[E]) reset() {
+	clear(*a)
+	*a = (*a)[:0]
+}
