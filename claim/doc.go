@@ -52,10 +52,14 @@
 //
 // Running rows have no index of their own, because an index on status would make
 // every claim write to all indexes. Instead each claim also records its ids in
-// dispatcherd.claims in the same transaction. A heartbeat that finds an expired lease
-// declares that dispatcher lost and releases the rows that its claims name. It skips
-// a dispatcher that has a claim in flight and leaves it to a later heartbeat.
+// dispatcherd.claims in the same transaction. The caller observes which other
+// dispatchers sent no heartbeat for their lease. The next heartbeat declares these lost
+// and releases the rows that their claims name. It skips a dispatcher that has a claim in
+// flight and leaves it to a later heartbeat.
 // [Store.Sweep] deletes lost dispatchers. Before that it reads the whole table once,
 // because only the rows of jobs are authoritative. [Store.DeclareLost] ends a lease
 // before it expires.
+//
+// A row that names this dispatcher, although the dispatcher does not run it, is unheld. A
+// heartbeat releases such rows after a loss of the connection, and once per minute.
 package claim

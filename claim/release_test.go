@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lostWith returns the id of a dispatcher with an expired lease that ran the
+// lostWith returns the id of a lost dispatcher that ran the
 // first n jobs. Each job has a record large enough to fill a portion.
 func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 	t.Helper()

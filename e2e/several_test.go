@@ -164,7 +164,7 @@ func (h *host) otherShares(typ string) (others bool) {
 	return others
 }
 
-// The other dispatcher executes the share of a killed one long before the lease expires and any
+// The other dispatcher executes the share of a killed one long before the lease ends and any
 // dispatcher declares it lost. After that one share contains all rows.
 func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
 	const jobs = 400

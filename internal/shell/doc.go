@@ -6,6 +6,7 @@
 //   - Lease decides when heartbeats are sent and what follows from their answers. It
 //     decides until when this dispatcher may rely on the last heartbeat. Without
 //     a lease it replaces the success of a claim or an adoption by an unknown outcome.
+//   - Silence decides which other dispatchers are lost.
 //   - Deliver converts the frames of a worker to events. Other functions convert
 //     notifications.
 //   - Stop decides what comes next while the dispatcher stops.
