@@ -43,10 +43,11 @@ func (g *gate) count(now timing.Instant) {
 func (g *gate) throttled(now timing.Instant) bool { return now < g.throttle }
 
 // NextGate reports whether a change of the gate is to be sent, and to which state.
-// GateAnswered handles the answer.
+// GateAnswered handles the answer. The gate is not subscribed while this dispatcher
+// receives no notifications.
 func (b *Backlog) NextGate() (subscribe, changed bool) {
 	g := &b.gate
-	subscribe = b.index.Len() > 0 && !b.draining && !g.throttled(b.now)
+	subscribe = b.index.Len() > 0 && !b.draining && b.schedule.listener != notSubscribed && !g.throttled(b.now)
 	if subscribe == g.subscribed || g.asked || g.breaker.Open(b.now) {
 		return subscribe, false
 	}

@@ -302,6 +302,19 @@ func TestTypeGoneForgetsItsLanes(t *testing.T) {
 	require.NoError(t, w.b.Check())
 }
 
+// Producers do not notify a dispatcher that receives no notifications.
+func TestGateIsSubscribedOnlyWhileNotificationsArrive(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	w.b.ListenerChanged(false)
+	subscribe, changed := w.b.NextGate()
+	require.True(t, changed && !subscribe)
+	w.b.GateAnswered(false, contract.OK)
+	w.b.ListenerChanged(true)
+	subscribe, changed = w.b.NextGate()
+	require.True(t, changed && subscribe)
+}
+
 // A drained backlog reads nothing and closes the gate.
 func TestDrainEndsReading(t *testing.T) {
 	w := small(t, 1, nil)
