@@ -155,6 +155,7 @@ func (r *reports) Statement(s claim.Report) {
 	r.last[s.Operation] = s
 }
 func (r *reports) Listening(up bool, _ error) { r.listening <- up }
+func (r *reports) Queue(claim.QueueState)     {}
 
 func (r *reports) of(op claim.Operation) claim.Report {
 	r.mu.Lock()
@@ -175,7 +176,8 @@ func (f *failures) Statement(s claim.Report) {
 		f.errs = append(f.errs, s.Err)
 	}
 }
-func (f *failures) Listening(bool, error) {}
+func (f *failures) Listening(bool, error)  {}
+func (f *failures) Queue(claim.QueueState) {}
 
 func (f *failures) all() []error {
 	f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,12 +30,20 @@ const (
 	listenPause = 250 * time.Millisecond // longest pause between two attempts to listen
 	silentPause = 5 * time.Second        // pause after errNoNotifications: a pooler rarely changes its mode
 	cancelsKept = 1024
+	// listenPatience bounds LISTEN. If no other session of the database listens, LISTEN
+	// reads the whole notification queue, which may contain 8 GB.
+	listenPatience = 10 * time.Minute
 )
 
 // errNoNotifications is the error if LISTEN succeeds but no notification arrives. A
 // connection pooler in transaction mode has this effect.
 var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
 	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
+
+// errQueueFull is the error while this dispatcher sends no notifications because of
+// dispatcherd.may_notify.
+var errQueueFull = errors.New("the notification queue of the server is at least half full: " +
+	"a session that listens has a transaction open; end it")
 
 // Listener receives notifications of new jobs and of requests to cancel on its own
 // connection. It reads all the time, because unread notifications would fill a queue
@@ -104,30 +113,66 @@ func (l *Listener) session(ctx context.Context) error {
 	}
 	defer hangUp(conn)
 	self := "dispatcherd_self_" + rand.Text()
-	if err := l.begin(ctx, conn, self); err != nil {
+	if err := subscribe(ctx, conn, self); err != nil {
 		return err
 	}
-	l.store.config.Observer.Listening(true, nil)
-	l.publish(nil) // notifications may have been missed
-	for {
-		if _, err := l.receive(ctx, conn, pingEvery, ""); err != nil {
+	var queue queueWatch
+	for up := false; ; {
+		if up, err = l.check(ctx, conn, self, &queue, up); err != nil {
 			return err
 		}
-		if err := l.ping(ctx, conn, self); err != nil {
+		if _, err := l.receive(ctx, conn, pingEvery, ""); err != nil {
 			return err
 		}
 	}
 }
 
-// begin executes LISTEN and verifies that notifications of other connections arrive
-// while this one is idle.
-func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error {
-	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
+// subscribe executes LISTEN. Neither the deadline of other statements nor that of the
+// server applies.
+func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
+	ctx, cancel := context.WithTimeout(ctx, listenPatience)
 	defer cancel()
+	statements := []string{"SET statement_timeout = 0"}
 	for _, channel := range []string{self, JobsChannel, CancelChannel} {
-		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		statements = append(statements, "LISTEN "+pgx.Identifier{channel}.Sanitize())
+	}
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// check sends a notification to the connection itself, unless the notification queue is
+// too full. So a half-open connection reports an error. check reports to the observer
+// when notifications begin or cease to arrive. While the queue is full, the connection
+// stays open and keeps its place in the queue: a new one would have to read all of it.
+func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, queue *queueWatch, up bool) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
+	defer cancel()
+	state, full, err := queue.read(ctx, conn, self)
+	if err != nil {
+		return up, err
+	}
+	l.store.config.Observer.Queue(state)
+	switch {
+	case full:
+		l.store.config.Observer.Listening(false, fmt.Errorf("%w: %.0f %% of it is used", errQueueFull, 100*state.Usage))
+	case !up:
+		if err := l.verify(ctx, conn, self); err != nil {
+			return false, err
+		}
+		l.store.config.Observer.Listening(true, nil)
+		l.publish(nil) // notifications may have been missed
+	}
+	return !full, nil
+}
+
+// verify verifies that notifications of other connections arrive while this one is idle.
+func (l *Listener) verify(ctx context.Context, conn *pgx.Conn, self string) error {
+	if _, err := l.receive(ctx, conn, testPatient, self); err != nil {
+		return err // what check has sent
 	}
 	err := l.store.lease.do(ctx, OpListen, func(ctx context.Context, other *pgx.Conn) (int, error) {
 		_, err := other.Exec(ctx, "SELECT pg_notify($1, '')", self)
@@ -141,6 +186,67 @@ func (l *Listener) begin(ctx context.Context, conn *pgx.Conn, self string) error
 		err = errNoNotifications
 	}
 	return err
+}
+
+// queueSQL reads the state of the notification queue, and notifies channel $1 unless the
+// queue is too full.
+const queueSQL = `
+SELECT may, pg_notification_queue_usage(), CASE WHEN may THEN pg_notify($1, '')::text END
+FROM (SELECT dispatcherd.may_notify() AS may OFFSET 0) q`
+
+// openSQL finds the sessions of the server with an open transaction, oldest first. Every
+// transaction holds a lock on its virtual id, which every role may read. Only some roles
+// may read the start of the transactions of other roles.
+const openSQL = `
+SELECT l.pid, l.virtualxid, coalesce(a.usename, ''), coalesce(a.application_name, '')
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'virtualxid' AND l.mode = 'ExclusiveLock' AND l.pid <> pg_backend_pid()
+ORDER BY a.xact_start NULLS LAST, l.pid LIMIT 1000`
+
+// maxBlocking bounds QueueState.Blocking.
+const maxBlocking = 5
+
+// queueWatch finds the sessions that keep the notification queue full: those whose
+// transaction was open at every check since the queue was found full.
+type queueWatch struct {
+	checks int // since the queue was found full
+	open   []BlockingSession
+}
+
+// read reads the state of the queue, and notifies a channel unless the queue is full.
+func (q *queueWatch) read(ctx context.Context, conn *pgx.Conn, channel string) (state QueueState, full bool, err error) {
+	var may bool
+	if err := conn.QueryRow(ctx, queueSQL, channel).Scan(&may, &state.Usage, nil); err != nil {
+		return state, false, err
+	}
+	if may {
+		*q = queueWatch{}
+		return state, false, nil
+	}
+	rows, err := conn.Query(ctx, openSQL)
+	if err != nil {
+		return state, true, err
+	}
+	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[BlockingSession])
+	if err != nil {
+		return state, true, err
+	}
+	state.Blocking = q.add(open)
+	return state, true, nil
+}
+
+// add records the sessions of a check and returns those that block the queue. After one
+// check they are not known yet.
+func (q *queueWatch) add(open []BlockingSession) []BlockingSession {
+	still := slices.DeleteFunc(q.open, func(s BlockingSession) bool { return !slices.Contains(open, s) })
+	if q.checks++; len(still) == 0 {
+		q.checks, still = 1, open
+	}
+	q.open = still
+	if q.checks == 1 {
+		return nil
+	}
+	return slices.Clone(still[:min(len(still), maxBlocking)])
 }
 
 // receive reads notifications for the given time. If expected is not empty, receive
@@ -174,15 +280,6 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 			return true, nil
 		}
 	}
-}
-
-// ping verifies that the connection and the server's notification queue work. Without
-// a ping, a half-open connection would never report an error.
-func (l *Listener) ping(ctx context.Context, conn *pgx.Conn, self string) error {
-	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
-	defer cancel()
-	_, err := conn.Exec(ctx, "SELECT pg_notify($1, '')", self)
-	return err
 }
 
 // publish passes on a notification. If the previous one was not received yet, the

@@ -58,14 +58,15 @@ func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 
 // askSQL records a request for the dispatcher that runs the job. It does not lock the
 // row, because a lock would delay the end of the job. If the job ends at the same time,
-// a heartbeat or a retry removes the request.
+// a heartbeat or a retry removes the request. Without a notification, the next heartbeat
+// of the dispatcher finds the request.
 const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'running'
 ), asked AS (
 	INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM running ON CONFLICT DO NOTHING
 )
-SELECT pg_notify($2, id::text) FROM running`
+SELECT CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
 
 // Cancel ends a pending job at once and returns Cancelled. For a running job it
 // records a request to cancel for the job's dispatcher and returns Running. If the

@@ -32,11 +32,14 @@ WITH held AS MATERIALIZED (
 	FROM item i
 	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running' AND j.dispatcher = i.dispatcher
 	RETURNING j.id
-), notification AS MATERIALIZED (
-	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back LIMIT 1) due
-	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed)
 )
-SELECT count(*), (SELECT count(*) FROM notification) FROM back`
+SELECT count(*) FROM back`
+
+// notifySQL notifies subscribed dispatchers after a release. It is a transaction of its
+// own: a commit fails if the transaction has notified and the notification queue is full.
+const notifySQL = `
+SELECT pg_notify('dispatcherd_jobs', '')
+WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed) AND dispatcherd.may_notify()`
 
 // portionsSQL divides the claims of dispatcher $1, from token $3 on, into portions by
 // token. A portion has at most $2 bytes or one claim more. The statement computes the
@@ -86,8 +89,7 @@ func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, un
 		if i > 0 && !until.IsZero() && time.Now().After(until) {
 			return released, p.From, err
 		}
-		var n, notified int
-		failed := conn.QueryRow(ctx, releaseSQL, lost, p.From, p.To, whyReleased).Scan(&n, &notified)
+		n, failed := releasePortion(ctx, conn, lost, p)
 		released += n
 		if err == nil {
 			err = failed // the first error is reported
@@ -97,6 +99,19 @@ func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, un
 		}
 	}
 	return released, firstToken, err
+}
+
+// releasePortion releases the jobs of a portion and returns their number. After the
+// commit it notifies dispatchers. An error of the notification is ignored: polling finds
+// the jobs as well.
+func releasePortion(ctx context.Context, conn *pgx.Conn, lost int32, p portion) (n int, err error) {
+	if err := conn.QueryRow(ctx, releaseSQL, lost, p.From, p.To, whyReleased).Scan(&n); err != nil {
+		return 0, err // the row may arrive although the commit fails
+	}
+	if n > 0 {
+		_, _ = conn.Exec(ctx, notifySQL)
+	}
+	return n, nil
 }
 
 // deferFactor is the pause after failed work, relative to the duration of the work.

@@ -148,3 +148,36 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	require.Equal(t, n, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1 AND dispatcher IS NULL`))
 	require.Empty(t, seen.all())
 }
+
+// fullQueue makes every notification fail, as a full notification queue does.
+const fullQueue = `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE plpgsql
+	AS $$ BEGIN RAISE EXCEPTION 'too many notifications in the NOTIFY queue'; END $$`
+
+func TestFailedNotificationDoesNotUndoARelease(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	fill(t, db, 3, 1, 1)
+	lost := lostWith(t, dsn, db, 3)
+	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
+	exec(t, db, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('subscribed', '10s', true)`)
+	exec(t, db, fullQueue)
+	n, _, err := claim.ReleasePart(t.Context(), db, lost, claim.FirstToken)
+	require.NoError(t, err)
+	require.Positive(t, n)
+	require.Equal(t, n, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
+}
+
+func TestReleaseCountsOnlyCommittedRows(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	fill(t, db, 1, 1, 1)
+	lost := lostWith(t, dsn, db, 1)
+	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
+	exec(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no commit'; END $$`)
+	exec(t, db, `CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON dispatcherd.jobs_live DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	n, _, err := claim.ReleasePart(t.Context(), db, lost, claim.FirstToken)
+	require.ErrorContains(t, err, "no commit")
+	require.Zero(t, n)
+}

@@ -196,10 +196,9 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })
 	d.background.Go(func() { d.reload(ctx) })
 	d.serveAPI(ctx)
+	d.loop.Order(shell.ListenerState(false)) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
 		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener) })
-	} else {
-		d.loop.Order(shell.ListenerState(false))
 	}
 }
 

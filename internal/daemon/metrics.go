@@ -22,6 +22,8 @@ type metrics struct {
 	unheld       prometheus.Counter
 	refusedRows  *prometheus.CounterVec
 	vacuumPaused prometheus.Gauge
+	queueUsage   prometheus.Gauge
+	queueBlocker prometheus.Gauge
 	workers      *workerMetrics
 	api          *apiMetrics
 }
@@ -38,6 +40,8 @@ func newMetrics(log *zap.Logger) *metrics {
 			"Rows that ran under this dispatcher in the table only, and that it made pending.").WithLabelValues(),
 		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, whose payload it could not read, or whose end it did not record.", "operation"),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
+		queueUsage:   gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
+		queueBlocker: gauge(r, "dispatcherd_notification_queue_blocking_pid", "Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full."),
 		workers:      newWorkerMetrics(r),
 		api:          newAPIMetrics(r, log),
 	}
