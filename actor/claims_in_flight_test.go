@@ -164,3 +164,25 @@ func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {
 	s.step(event.Finished{Request: released})
 	require.True(t, s.core.Idle())
 }
+
+// Postgres copies the payload of a job when the job ends. Small ends do not wait for
+// large ones.
+func TestFinishIsBoundedByTheBytesOfPayloadsAndResults(t *testing.T) {
+	e := finishQueue{}
+	for id := range dispatcherd.JobID(10) {
+		e.add(contract.Finish{ID: id, Size: finishSize / 3})
+	}
+	e.add(contract.Finish{ID: 10, Size: 3 * finishSize})
+	for id := range dispatcherd.JobID(5) {
+		e.add(contract.Finish{ID: 11 + id, Size: smallEnd})
+	}
+	var taken [][]dispatcherd.JobID
+	for len(e.queue) > 0 {
+		var ids []dispatcherd.JobID
+		for _, f := range e.take(7).Items {
+			ids = append(ids, f.ID)
+		}
+		taken = append(taken, ids)
+	}
+	require.Equal(t, [][]dispatcherd.JobID{{0, 1, 2, 11, 12, 13, 14}, {3, 4, 5, 15}, {6, 7, 8}, {9}, {10}}, taken)
+}

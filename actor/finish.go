@@ -23,8 +23,8 @@ func (c *Core) end(j *job, f contract.Finish) {
 // the end is recorded.
 func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.logEnd(j, f.Outcome, 0)
+	f.ID, f.Attempt, f.Size = j.id, j.attempt, len(j.payload)+len(f.Result)
 	j.payload = nil
-	f.ID, f.Attempt = j.id, j.attempt
 	c.ends.add(f)
 }
 
@@ -68,7 +68,15 @@ func (c *Core) sendEnds(r *contract.FinishRequest) {
 	c.emit(c.memory.finish.add(effect.Finish{Request: r}))
 }
 
-// take removes a batch from the front of the queue.
+// The bounds of the payloads and results of one finish in bytes. Postgres copies them
+// to another table, so a thousand large ones would take longer than the statement
+// timeout. Ends up to smallEnd are not counted.
+const (
+	finishSize = 2 << 20
+	smallEnd   = 16 << 10
+)
+
+// take removes a batch from the queue. Small ends do not wait for large ones.
 func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	var r *contract.FinishRequest
 	if n := len(e.spare); n > 0 {
@@ -76,12 +84,23 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	} else {
 		r = &contract.FinishRequest{}
 	}
-	n := min(limit, len(e.queue))
-	r.Items = append(r.Items[:0], e.queue[:n]...)
-	r.Again = false
-	rest := copy(e.queue, e.queue[n:])
-	clear(e.queue[rest:])
-	e.queue = e.queue[:rest]
+	r.Items, r.Again = r.Items[:0], false
+	next, kept, size := 0, 0, 0
+	for ; next < len(e.queue) && len(r.Items) < limit; next++ {
+		f := &e.queue[next]
+		if f.Size > smallEnd && size > 0 && size+f.Size > finishSize {
+			e.queue[kept] = *f
+			kept++
+			continue
+		}
+		if f.Size > smallEnd {
+			size += f.Size
+		}
+		r.Items = append(r.Items, *f)
+	}
+	kept += copy(e.queue[kept:], e.queue[next:])
+	clear(e.queue[kept:])
+	e.queue = e.queue[:kept]
 	slices.SortFunc(r.Items, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return r
 }

@@ -40,6 +40,7 @@ type Finish struct {
 	Result  []byte        // JSON or nil; Succeeded only
 	Error   string        // at most MaxErrorLength bytes: the worker's or the dispatcher's reason
 	Delay   time.Duration // Retry and Isolated only, ≥ 0
+	Size    int           // bytes of the payload, if known, and of the result; the store does not use it
 }
 
 // FinishRequest ends many attempts in one statement. The items are independent: a
