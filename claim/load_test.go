@@ -3,6 +3,7 @@ package claim_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func TestUnreadablePayloadDoesNotAffectOtherRows(t *testing.T) {
 			res := s.Claim(t.Context(), claimOf(one, lost, two, small))
 			require.Equal(t, contract.OK, res.Verdict)
 			require.Empty(t, res.Unclaimable)
-			all := append(loadAll(t, s, res.Loading).Won, res.Won...)
+			all := slices.Concat(loadAll(t, s, res.Loading).Won, res.Won)
 			require.Equal(t, []dispatcherd.JobID{one, lost, two, small}, wonIDs(all))
 			for _, won := range all {
 				require.Equal(t, won.ID == lost, won.Unfit != "", "%d bytes: %s", size, won.Unfit)

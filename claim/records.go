@@ -29,7 +29,11 @@ func NewRecords() Records {
 }
 
 // Ask records that a claim or an adoption is sent.
-func (r *Records) Ask(token int64) { r.asked[token] = r.asked[token] }
+func (r *Records) Ask(token int64) {
+	if _, asked := r.asked[token]; !asked {
+		r.asked[token] = false
+	}
+}
 
 // Fail records that a claim or an adoption failed. After an unknown outcome, its rows may
 // run until [Records.Add] gets an answer.

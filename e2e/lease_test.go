@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func TestJobsSurviveAnOutageOf25sOnTheirFirstAttempt(t *testing.T) {
 	}
 	t.Parallel()
 	for _, dispatchers := range []int{1, 3} {
-		t.Run(fmt.Sprint(dispatchers), func(t *testing.T) {
+		t.Run(strconv.Itoa(dispatchers), func(t *testing.T) {
 			w := newWorld(t)
 			var hosts []*host
 			for i := range dispatchers {

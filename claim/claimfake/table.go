@@ -76,6 +76,8 @@ const (
 
 // Observer receives what statements do. Statements call Claims, Adopts, Finishes, Releases
 // and HandsOver before they change the table, and the other methods after the change.
+//
+//nolint:interfacebloat // one method for each kind of change
 type Observer interface {
 	// Claims says that a claim takes a row.
 	Claims(s *Statement, r *Row)

@@ -111,7 +111,7 @@ func (l *loads) next() (typ string, rows []contract.Won) {
 func (l *loads) putBack(typ string, rest []contract.Won) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	queue := append(rest, l.queues[typ]...)
+	queue := slices.Concat(rest, l.queues[typ])
 	if len(queue) == 0 {
 		delete(l.queues, typ)
 		return
