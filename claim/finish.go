@@ -25,11 +25,6 @@ const (
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
-// Lock timeouts of a finish. The short one, lockPatience, finds a job that another
-// transaction has locked. A finish that meets no such job waits longer, because other
-// locks are held for a short time only, for example by a commit with a notification.
-const otherLockPatience = time.Second
-
 // smallerFinish is the factor by which a finish becomes smaller after the statement
 // timeout. Large payloads take that long: a row moves with its payload.
 const smallerFinish = 8
@@ -64,7 +59,7 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 			r.rest = append(r.rest, f.item)
 		}
 	}
-	res.Rest = append(r.rest, req.Items[len(items):]...)
+	res.Rest = slices.Concat(r.rest, req.Items[len(items):])
 	if err != nil && (verdictOf(err) == contract.Unknown || res.Recorded(len(req.Items)) == 0) {
 		return contract.FinishResult{Verdict: verdictOf(err)}
 	}
@@ -175,7 +170,7 @@ type ending struct {
 	me      int32 // this dispatcher
 	again   bool  // as in contract.FinishRequest
 	large   bool  // read the large values of the rows
-	patient bool  // wait for otherLockPatience instead of lockPatience
+	patient bool  // wait for locks as long as patienceSQL says, instead of lockPatience
 }
 
 // end executes a transaction and returns the stale items.

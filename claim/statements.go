@@ -243,8 +243,10 @@ WITH item AS MATERIALIZED (
 )
 SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
 
-// patienceSQL sets the lock timeout for the rest of a transaction to otherLockPatience.
-// It returns no row.
+// patienceSQL sets the lock timeout for the rest of a transaction. The usual one,
+// lockPatience, finds the jobs that another transaction has locked. If there are none,
+// the finish met another lock, which is held for a short time only, for example by a
+// commit with a notification. The statement returns no row.
 const patienceSQL = `SELECT FROM set_config('lock_timeout', '1s', true) OFFSET 1`
 
 // lockedSQL finds the running jobs among the items that another transaction has locked:
