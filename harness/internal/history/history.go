@@ -45,8 +45,9 @@ type Change struct {
 	Due        int64 // earliest time of a claim, if the row is pending
 	Job        int64
 	Kind       ChangeKind
-	Attempt    int32 // after the change
-	Dispatcher int32 // the dispatcher before or after the change; 0 = none
+	Attempt    int32  // after the change
+	Dispatcher int32  // the dispatcher before or after the change; 0 = none
+	Type       string // type of the row after the change; only of Inserted and Updated
 }
 
 // ChangeKind is the kind of a transition.
@@ -61,6 +62,7 @@ const (
 	Illegal  ChangeKind = 5 // any other change of status or attempt
 	Adopted  ChangeKind = 6 // running → running under another dispatcher, the same attempt
 	Lost     ChangeKind = 7 // a dispatcher was declared lost; Job is 0
+	Updated  ChangeKind = 8 // an operator changed type or run_at; status and attempt are the same
 )
 
 // Row is the final state of a job.
@@ -74,6 +76,8 @@ type Row struct {
 	Crashes  int32
 	Result   *Result
 	Errors   []BadEnd
+	// Damaged says that the trial has made the payload unreadable.
+	Damaged bool
 }
 
 // Result is what a worker returns. It contains the producer's number and the

@@ -11,6 +11,8 @@ type Work struct {
 	Ms   int    `json:"ms,omitempty"`   // duration of the execution
 	Fail int    `json:"fail,omitempty"` // attempts up to this one fail
 	Do   string `json:"do,omitempty"`   // see below
+	// Fill makes the payload long. The worker ignores it.
+	Fill string `json:"fill,omitempty"`
 	Type string `json:"-"`
 
 	Dropped bool `json:"-"` // its caller has disconnected, so the job may be cancelled

@@ -121,7 +121,18 @@ func (r *Report) FindStuck(h *history.History, bound time.Duration) {
 	}
 	for i := range h.Changes {
 		c := &h.Changes[i]
+		_, waiting := waits[c.Job]
+		if c.Kind == history.Updated && waiting {
+			look(c.Job, c.At)
+		}
+		if c.Type != "" {
+			types[c.Job] = c.Type
+		}
 		switch c.Kind {
+		case history.Updated:
+			if waiting {
+				waits[c.Job] = max(c.At+history.Slack.Nanoseconds(), c.Due)
+			}
 		case history.Inserted, history.Back:
 			waits[c.Job] = max(c.At+history.Slack.Nanoseconds(), c.Due)
 		case history.Claimed, history.Ended, history.Adopted, history.Illegal:

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,11 @@ func waiting() *history.History {
 	}
 }
 
+// change returns the changes with an update of the type of job 1 at a second.
+func change(h *history.History, at int64, typ string) []history.Change {
+	return slices.Insert(h.Changes, 1, history.Change{At: at * second, Due: at * second, Job: 1, Kind: history.Updated, Type: typ})
+}
+
 func TestJobThatWaitsWhileACompatibleSlotIsIdleIsStuck(t *testing.T) {
 	const bound = 15 * time.Second
 	for _, c := range []struct {
@@ -40,6 +46,9 @@ func TestJobThatWaitsWhileACompatibleSlotIsIdleIsStuck(t *testing.T) {
 		{"fault of another worker", 1, func(h *history.History) {
 			h.Troubles = []history.Trouble{{From: 10 * second, To: 30 * second, Who: "w1"}}
 		}},
+		{"an operator changed its type before", 1, func(h *history.History) { h.Changes = change(h, 11, "pdf") }},
+		{"an operator changed its type meanwhile", 0, func(h *history.History) { h.Changes = change(h, 20, "pdf") }},
+		{"an operator changed its type to another one", 0, func(h *history.History) { h.Changes = change(h, 11, "excel") }},
 		{"not due earlier", 0, func(h *history.History) { h.Changes[0].Due = 20 * second }},
 		{"of another type", 0, func(h *history.History) { h.Processes[0].Offers[0] = []string{"excel"} }},
 		{"the slot was busy in between", 0, func(h *history.History) {

@@ -1,6 +1,10 @@
 package judge
 
-import "github.com/dispatcherd/dispatcherd/harness/internal/history"
+import (
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+)
 
 // row checks the final status of a job and which attempt ended it.
 func (r *Report) row(id int64, j *job) {
@@ -16,18 +20,31 @@ func (r *Report) row(id int64, j *job) {
 		return
 	}
 	r.checkAttempts(id, row)
+	if want := j.typeAfter(); row.Type != want {
+		r.find(&r.Unexpected, "unexpected", id, "its type is %s, but the producer or operator set %s", row.Type, want)
+	}
 	switch {
 	case row.Status == "pending" || row.Status == "running":
 		r.find(&r.Lost, "lost", id, "job %d is still %s after attempt %d", row.N, row.Status, row.Attempt)
 		return
 	case row.Status == "cancelled" && j.work.Dropped:
 		return
+	case row.Damaged:
+		r.damaged(id, row)
 	case row.Status != j.work.Wanted():
 		r.find(&r.Unexpected, "unexpected", id, "its status is %s, but its payload demands %s: %v", row.Status, j.work.Wanted(), row.Errors)
 	case row.Status == "done" && (row.Result == nil || row.Result.N != row.N):
 		r.find(&r.Unexpected, "unexpected", id, "its result is that of another job: %v", row.Result)
 	}
 	r.checkLastAttempt(id, j)
+}
+
+// damaged checks the end of a job whose payload was lost. The job has failed. If a worker
+// had the payload already, the job may be done, but without its payload.
+func (r *Report) damaged(id int64, row *history.Row) {
+	if row.Status != "failed" && row.Status != "done" || len(row.Errors) == 0 {
+		r.find(&r.Unexpected, "unexpected", id, "its payload was lost, its status is %s, and it has %d errors", row.Status, len(row.Errors))
+	}
 }
 
 // checkAttempts checks that results and errors of an attempt are not recorded under another
@@ -100,6 +117,7 @@ func (r *Report) transitions(id int64, j *job) {
 		case history.Adopted:
 			legal = legal && running && c.Attempt == attempt
 			owner = c.Dispatcher
+		case history.Updated:
 		case history.Illegal, history.Lost:
 			legal = false
 		}
@@ -130,9 +148,47 @@ func (r *Report) executions(id int64, j *job) {
 			r.Twice++
 		}
 		busy = max(busy, e.until())
-		if j.row != nil && (e.N != j.row.N || e.Type != j.row.Type) {
-			r.find(&r.Unexpected, "unexpected", id, "worker %s got job %d of type %s, the row is %d of type %s",
-				e.process.Name, e.N, e.Type, j.row.N, j.row.Type)
+		if j.row != nil {
+			r.received(id, j, e)
 		}
 	}
+}
+
+// received compares what a worker received with the row. An operator may change the
+// type of a row. The type at the claim counts.
+func (r *Report) received(id int64, j *job, e run) {
+	typ := j.typeAt(e.Attempt)
+	if e.N != j.row.N || e.Type != typ {
+		r.find(&r.Unexpected, "unexpected", id, "worker %s got job %d of type %s, the row is %d of type %s",
+			e.process.Name, e.N, e.Type, j.row.N, typ)
+	}
+	if offered := e.process.Offers[e.Slot]; e.Type != typ && !slices.Contains(offered, typ) {
+		r.find(&r.Affinity, "affinity", id, "slot %d of %s offers %v and got a %s", e.Slot, e.process.Name, offered, typ)
+	}
+}
+
+// typeAt returns the type of the row at the claim of an attempt.
+func (j *job) typeAt(attempt int32) string {
+	typ := j.row.Type
+	for _, c := range j.changes {
+		switch {
+		case c.Type != "":
+			typ = c.Type
+		case c.Kind == history.Claimed && c.Attempt == attempt:
+			return typ
+		}
+	}
+	return typ
+}
+
+// typeAfter returns the type that the producer, or the last update of an operator, gave
+// the row.
+func (j *job) typeAfter() string {
+	typ := j.work.Type
+	for _, c := range j.changes {
+		if c.Kind == history.Updated {
+			typ = c.Type
+		}
+	}
+	return typ
 }

@@ -23,6 +23,7 @@ type Report struct {
 	Stuck      int // only after FindStuck
 	Dishonest  int
 
+	Delayed  int // starts and records that a trial found to be late; see FindDelayed
 	Twice    int // executions that started while an earlier one of the same job ran
 	Late     int // executions that started after the end of their attempt
 	Unknown  int // batches whose COMMIT was not answered
@@ -195,8 +196,6 @@ func (r *Report) batch(b *history.Batch, rows map[int64]*history.Row, jobs map[i
 			r.find(&r.Lost, "lost", 0, "job %d was committed but has no row", w.N)
 		case row != nil && b.Fate == history.RolledBack:
 			r.find(&r.Unexpected, "unexpected", row.Job, "job %d was rolled back but has a row", w.N)
-		case row != nil && row.Type != w.Type:
-			r.find(&r.Unexpected, "unexpected", row.Job, "its type is %s, but the producer set %s", row.Type, w.Type)
 		}
 	}
 	switch b.Fate {

@@ -3,6 +3,7 @@ package judge
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
@@ -28,8 +29,8 @@ func clean() *history.History {
 			}},
 		},
 		Changes: []history.Change{
-			{At: 1 * second, Job: 1, Kind: history.Inserted},
-			{At: 1 * second, Job: 2, Kind: history.Inserted},
+			{At: 1 * second, Job: 1, Kind: history.Inserted, Type: "pdf"},
+			{At: 1 * second, Job: 2, Kind: history.Inserted, Type: "pdf"},
 			{At: 2 * second, Job: 1, Kind: history.Claimed, Attempt: 1, Dispatcher: 1},
 			{At: 6 * second, Job: 1, Kind: history.Back, Attempt: 1, Dispatcher: 1},
 			{At: 6 * second, Kind: history.Lost, Dispatcher: 1},
@@ -76,6 +77,15 @@ func TestEveryViolationIsReported(t *testing.T) {
 		{"an end by an earlier attempt", stale, func(h *h) { h.Rows[0].Attempt, h.Rows[0].Result.Attempt = 1, 1 }},
 		{"an end that no worker reported", stale, func(h *h) { h.Processes[1].Runs[0].Outcome = history.Failed }},
 		{"an end before the end of the execution", stale, func(h *h) { h.Processes[1].Runs[0].End = 10 * second }},
+		{"a type that the operator changed before the claim", unexpected, func(h *h) {
+			h.Changes = slices.Insert(h.Changes, 2, history.Change{At: 2 * second, Job: 2, Kind: history.Updated, Type: "excel"})
+			h.Rows[1].Type = "excel"
+		}},
+		{"a slot that did not offer the type of the row", affinity, func(h *h) {
+			h.Changes = slices.Insert(h.Changes, 2, history.Change{At: 2 * second, Job: 1, Kind: history.Updated, Type: "excel"})
+			h.Rows[0].Type = "excel"
+		}},
+		{"a damaged job without a reason", unexpected, func(h *h) { h.Rows[0].Damaged = true }},
 		{"a slot that did not offer the type", affinity, func(h *h) { h.Processes[1].Offers[0] = []string{"excel"} }},
 		{"a slot that was never offered", affinity, func(h *h) { h.Processes[1].Runs[1].Slot = 5 }},
 		{"two jobs on one slot", overlaps, func(h *h) { h.Processes[1].Runs[0].End = 9*second + second/2 }},
@@ -128,6 +138,26 @@ func TestLostDispatcherMayEndUnreleasedJob(t *testing.T) {
 	}
 }
 
+func TestOperatorMayChangeTheTypeOfARunningRow(t *testing.T) {
+	h := clean()
+	h.Changes = slices.Insert(h.Changes, 6, history.Change{At: 7 * second, Job: 1, Kind: history.Updated, Attempt: 2, Type: "excel"})
+	h.Rows[0].Type = "excel"
+	if r := Judge(h); r.Violations() != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestDamagedJobMayFailOrBeDoneWithAReason(t *testing.T) {
+	for _, status := range []string{"done", "failed"} {
+		h := clean()
+		h.Rows[0].Status, h.Rows[0].Result, h.Rows[0].Damaged = status, nil, true
+		h.Rows[0].Errors = []history.BadEnd{{Attempt: 2, Error: "the payload cannot be read"}}
+		if r := Judge(h); r.Violations() != 0 {
+			t.Errorf("%s: %+v", status, r)
+		}
+	}
+}
+
 func TestCommitWithoutAnswerMayHaveHappened(t *testing.T) {
 	h := clean()
 	for _, n := range []int64{14, 15} {
@@ -163,8 +193,22 @@ func TestWaitsAreMeasuredFromTheKill(t *testing.T) {
 	if got := AfterLosses(h, nil); len(got) != 0 {
 		t.Errorf("no process was killed: %v", got)
 	}
-	if got := Pickups(h); len(got) != 2 || int64(got[0]) != 1*second || int64(got[1]) != 7*second {
+	if got := Pickups(h, nil); len(got) != 2 || int64(got[0]) != 1*second || int64(got[1]) != 7*second {
 		t.Errorf("from the commit to the start: %v, want 1s and 7s", got)
+	}
+	job2 := func(e *history.Execution) bool { return e.Job == 2 }
+	if got := Pickups(h, job2); len(got) != 1 || int64(got[0]) != 7*second {
+		t.Errorf("from the commit to the start of job 2: %v, want 7s", got)
+	}
+	got := Recordings(h, job2)
+	if len(got) != 1 || int64(got[0]) != 1*second {
+		t.Errorf("from the end to the record of job 2: %v, want 1s", got)
+	}
+	r := &Report{}
+	r.FindDelayed(got, time.Second)
+	r.FindDelayed(got, time.Second-1)
+	if r.Delayed != 1 {
+		t.Errorf("%d waits were late, want 1", r.Delayed)
 	}
 	sorted := Waits{1, 2, 3, 4}
 	if sorted.At(0.5) != 3 || sorted.At(1) != 4 || (Waits)(nil).At(0.5) != 0 {

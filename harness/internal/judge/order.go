@@ -122,7 +122,7 @@ func operations(j *job) []porcupine.Operation {
 				from = max(from, end)
 			}
 			add(operation{verb: ended, attempt: c.Attempt}, from, to)
-		case history.Inserted, history.Adopted, history.Illegal, history.Lost:
+		case history.Inserted, history.Adopted, history.Illegal, history.Lost, history.Updated:
 		}
 	}
 	for _, e := range j.runs {

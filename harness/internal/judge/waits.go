@@ -52,9 +52,12 @@ func AfterKills(h *history.History) Waits {
 	return waits
 }
 
-// Pickups returns, for every job of a committed batch, the time from the answer of
-// COMMIT to the first start of the job, or 0 if the start was earlier.
-func Pickups(h *history.History) Waits {
+// Which selects executions; nil selects all.
+type Which func(e *history.Execution) bool
+
+// Pickups returns, for every selected job of a committed batch, the time from the answer
+// of COMMIT to the first start of the job, or 0 if the start was earlier.
+func Pickups(h *history.History, which Which) Waits {
 	known := map[int64]int64{}
 	for i := range h.Batches {
 		if b := &h.Batches[i]; b.Fate == history.Committed {
@@ -66,13 +69,48 @@ func Pickups(h *history.History) Waits {
 	var waits Waits
 	for i := range h.Processes {
 		for k := range h.Processes[i].Runs {
-			if e := &h.Processes[i].Runs[k]; e.Attempt == 1 && known[e.N] != 0 {
+			if e := &h.Processes[i].Runs[k]; e.Attempt == 1 && known[e.N] != 0 && (which == nil || which(e)) {
 				waits = append(waits, time.Duration(max(e.Start-known[e.N], 0)))
 			}
 		}
 	}
 	slices.Sort(waits)
 	return waits
+}
+
+// Recordings returns, for every selected execution whose end was recorded, the time from
+// the worker's report to the record.
+func Recordings(h *history.History, which Which) Waits {
+	type key struct {
+		job     int64
+		attempt int32
+	}
+	recorded := map[key]int64{}
+	for i := range h.Changes {
+		if c := &h.Changes[i]; c.Kind == history.Ended || c.Kind == history.Back {
+			recorded[key{c.Job, c.Attempt}] = c.At
+		}
+	}
+	var waits Waits
+	for i := range h.Processes {
+		for k := range h.Processes[i].Runs {
+			e := &h.Processes[i].Runs[k]
+			if at := recorded[key{e.Job, e.Attempt}]; at != 0 && e.End != 0 && (which == nil || which(e)) {
+				waits = append(waits, time.Duration(max(at-e.End, 0)))
+			}
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// FindDelayed counts the waits that are longer than the bound.
+func (r *Report) FindDelayed(waits Waits, bound time.Duration) {
+	for _, w := range waits {
+		if w > bound {
+			r.Delayed++
+		}
+	}
 }
 
 // nextStart returns when the first later attempt started, or 0 if none did.

@@ -17,18 +17,23 @@ const auditSQL = `
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.audit (
 	seq bigserial, at timestamptz NOT NULL DEFAULT clock_timestamp(), due timestamptz,
-	job bigint NOT NULL, kind smallint NOT NULL, attempt int NOT NULL, dispatcher int NOT NULL
+	job bigint NOT NULL, kind smallint NOT NULL, attempt int NOT NULL, dispatcher int NOT NULL, type text
 ) WITH (autovacuum_enabled = off);
+CREATE TABLE chaos.damaged (job bigint PRIMARY KEY, n bigint NOT NULL); -- jobs whose payloads a trial has made unreadable
 CREATE FUNCTION chaos.live() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	k smallint;
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher)
-			VALUES (NEW.run_at, NEW.id, CASE WHEN NEW.status = 'pending' THEN 1 ELSE 5 END, NEW.attempt, 0);
+		INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher, type)
+			VALUES (NEW.run_at, NEW.id, CASE WHEN NEW.status = 'pending' THEN 1 ELSE 5 END, NEW.attempt, 0, NEW.type);
 		RETURN NULL;
 	END IF;
 	IF (OLD.status, OLD.attempt, OLD.dispatcher) IS NOT DISTINCT FROM (NEW.status, NEW.attempt, NEW.dispatcher) THEN
+		IF (OLD.type, OLD.run_at) IS DISTINCT FROM (NEW.type, NEW.run_at) THEN
+			INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher, type)
+				VALUES (NEW.run_at, NEW.id, 8, NEW.attempt, coalesce(NEW.dispatcher, 0), NEW.type);
+		END IF;
 		RETURN NULL;
 	END IF;
 	k := CASE
@@ -71,7 +76,7 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 		return err
 	}
 	shift := wall.UnixNano() - (before+history.Now())/2
-	rows, err := conn.Query(ctx, `SELECT at, coalesce(due, at), job, kind, attempt, dispatcher FROM chaos.audit ORDER BY seq`)
+	rows, err := conn.Query(ctx, `SELECT at, coalesce(due, at), job, kind, attempt, dispatcher, coalesce(type, '') FROM chaos.audit ORDER BY seq`)
 	if err != nil {
 		return err
 	}
@@ -80,21 +85,22 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 			c       history.Change
 			at, due time.Time
 		)
-		err := row.Scan(&at, &due, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher)
+		err := row.Scan(&at, &due, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher, &c.Type)
 		c.At, c.Due = at.UnixNano()-shift, due.UnixNano()-shift
 		return c, err
 	})
 	if err != nil {
 		return fmt.Errorf("reading the changes: %w", err)
 	}
-	rows, err = conn.Query(ctx, `SELECT id, coalesce((payload->>'n')::bigint, 0), type, status::text, attempt, failures, crashes, result, errors
-		FROM dispatcherd.jobs`)
+	rows, err = conn.Query(ctx, `SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, status::text,
+		attempt, failures, crashes, result, errors, d.job IS NOT NULL
+		FROM dispatcherd.jobs LEFT JOIN chaos.damaged d ON d.job = id`)
 	if err != nil {
 		return err
 	}
 	h.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Row, error) {
 		var r history.Row
-		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Status, &r.Attempt, &r.Failures, &r.Crashes, &r.Result, &r.Errors)
+		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Status, &r.Attempt, &r.Failures, &r.Crashes, &r.Result, &r.Errors, &r.Damaged)
 	})
 	if err != nil {
 		return fmt.Errorf("reading the jobs: %w", err)

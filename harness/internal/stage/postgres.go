@@ -140,6 +140,18 @@ func (p *Postgres) Exec(ctx context.Context, database string, statements ...stri
 	return nil
 }
 
+// CanExtend reports whether the server has the files of an extension.
+func (p *Postgres) CanExtend(ctx context.Context, extension string) bool {
+	conn, err := pgx.Connect(ctx, p.URL("postgres"))
+	if err != nil {
+		return false
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var found bool
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = $1)`, extension).Scan(&found)
+	return err == nil && found
+}
+
 func (p *Postgres) stop() error {
 	var left error
 	if p.standby != nil {

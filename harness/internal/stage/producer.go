@@ -62,7 +62,7 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 		case full:
 			pause(ctx, 20*time.Millisecond)
 		default:
-			p.insert(ctx, conn, int(left))
+			p.insert(ctx, conn, burst{n: int(left), mix: p.mix})
 			if p.rate > 0 || int64(n) <= p.good.Load() {
 				pause(ctx, time.Second/ticksPerSecond) // at the given rate, or slowly when only time is left
 			}
@@ -76,12 +76,38 @@ func (p *Producer) full(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return waiting >= fullBacklog, err
 }
 
+// errNotCommitted is the error of a Burst whose transaction was rolled back or has an
+// unknown fate.
+var errNotCommitted = errors.New("the transaction of a burst was not committed")
+
+// burst is a number of jobs for one transaction.
+type burst struct {
+	n    int
+	mix  func(n int64) history.Work
+	fill *string // JSON that each payload contains as "large"; nil = nothing
+}
+
+// Burst inserts n jobs in one transaction on a connection of its own. Each payload
+// contains the JSON text fill, which is sent and parsed once. No Produce may run at the
+// same time.
+func (p *Producer) Burst(ctx context.Context, n int, mix func(n int64) history.Work, fill string) error {
+	conn, err := pgx.Connect(ctx, p.dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if p.insert(ctx, conn, burst{n, mix, &fill}) != history.Committed {
+		return errNotCommitted
+	}
+	return nil
+}
+
 // insert executes one transaction and records its fate.
-func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, n int) {
-	b := history.Batch{Jobs: make([]history.Work, n)}
-	types, payloads, priorities := make([]string, n), make([]string, n), make([]int16, n)
-	for i := range n {
-		w := p.mix(p.numbers.Add(1))
+func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, of burst) history.Fate {
+	b := history.Batch{Jobs: make([]history.Work, of.n)}
+	types, payloads, priorities := make([]string, of.n), make([]string, of.n), make([]int16, of.n)
+	for i := range of.n {
+		w := of.mix(p.numbers.Add(1))
 		text, err := json.Marshal(w)
 		if err != nil {
 			panic(err) // the struct contains only numbers and strings
@@ -89,21 +115,23 @@ func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, n int) {
 		b.Jobs[i], types[i], payloads[i], priorities[i] = w, w.Type, string(text), int16(w.N%11)
 	}
 	b.Begun = history.Now()
-	b.Fate = p.commit(ctx, conn, types, payloads, priorities)
+	b.Fate = commit(ctx, conn, types, payloads, priorities, of.fill)
 	b.Ended = history.Now()
 	p.log = append(p.log, b)
 	if b.Fate == history.Committed {
-		p.good.Add(int64(n))
+		p.good.Add(int64(of.n))
 	}
+	return b.Fate
 }
 
-func (p *Producer) commit(ctx context.Context, conn *pgx.Conn, types, payloads []string, priorities []int16) history.Fate {
+func commit(ctx context.Context, conn *pgx.Conn, types, payloads []string, priorities []int16, fill *string) history.Fate {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return history.RolledBack
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts)
-		SELECT t, p::jsonb, r, 5 FROM unnest($1::text[], $2::text[], $3::smallint[]) AS u (t, p, r)`, types, payloads, priorities)
+		SELECT t, CASE WHEN $4::jsonb IS NULL THEN p::jsonb ELSE p::jsonb || jsonb_build_object('large', $4) END, r, 5
+		FROM unnest($1::text[], $2::text[], $3::smallint[]) AS u (t, p, r)`, types, payloads, priorities, fill)
 	if err != nil {
 		_ = tx.Rollback(context.WithoutCancel(ctx)) // the transaction is not committed in any case
 		return history.RolledBack

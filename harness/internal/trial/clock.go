@@ -35,7 +35,7 @@ var clockJumps = Trial{
 		return nil
 	},
 	Verify: func(s *Scene, h *history.History, r *judge.Report) (failures []string) {
-		waits := judge.Pickups(h)
+		waits := judge.Pickups(h, nil)
 		s.Note("pickup_p99", waits.At(0.99))
 		s.Note("pickup_max", waits.At(1))
 		if p99 := waits.At(0.99); p99 > time.Second {

@@ -33,7 +33,7 @@ var blind = Trial{
 // jobs it bounds the time from the commit to the start.
 func pickedUpWithin(limit time.Duration) func(*Scene, *history.History, *judge.Report) []string {
 	return func(s *Scene, h *history.History, r *judge.Report) []string {
-		waits := judge.Pickups(h)
+		waits := judge.Pickups(h, nil)
 		s.Note("pickup_p50", waits.At(0.5))
 		s.Note("pickup_p99", waits.At(0.99))
 		s.Note("pickup_max", waits.At(1))
