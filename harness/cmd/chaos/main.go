@@ -128,12 +128,8 @@ func (r *runner) experiments(ctx context.Context) error {
 		if t.OnlyLong && r.size != trial.Long && !r.named {
 			continue
 		}
-		if t.Setup.Disk > 0 && !stage.CanMount() {
-			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: only root may mount a small disk\n", t.Name)
-			continue
-		}
-		if t.Standbys && !r.env.Postgres.CanCopy() {
-			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: the server has no pg_basebackup\n", t.Name)
+		if why := r.missing(ctx, t); why != "" {
+			fmt.Fprintf(os.Stdout, "chaos: experiment=%s skipped: %s\n", t.Name, why)
 			continue
 		}
 		o, err := trial.Run(ctx, r.env, t, r.size, r.seed)
@@ -154,8 +150,8 @@ func (r *runner) controls(ctx context.Context) error {
 		if !r.pattern.MatchString(c.Trial.Name) {
 			continue
 		}
-		if c.Trial.Standbys && !r.env.Postgres.CanCopy() {
-			fmt.Fprintf(os.Stdout, "chaos: control=%s skipped: the server has no pg_basebackup\n", c.Trial.Name)
+		if why := r.missing(ctx, &c.Trial); why != "" {
+			fmt.Fprintf(os.Stdout, "chaos: control=%s skipped: %s\n", c.Trial.Name, why)
 			continue
 		}
 		line, caught, err := trial.RunControl(ctx, r.env, c, r.seed)
@@ -166,6 +162,19 @@ func (r *runner) controls(ctx context.Context) error {
 		r.held = r.held && caught
 	}
 	return nil
+}
+
+// missing says what this machine does not have but the trial needs; "" = nothing.
+func (r *runner) missing(ctx context.Context, t *trial.Trial) string {
+	switch {
+	case t.Setup.Disk > 0 && !stage.CanMount():
+		return "only root may mount a small disk"
+	case t.Standbys && !r.env.Postgres.CanCopy():
+		return "the server has no pg_basebackup"
+	case t.Extension != "" && !r.env.Postgres.CanExtend(ctx, t.Extension):
+		return "the server has no " + t.Extension
+	}
+	return ""
 }
 
 // revision returns the revision of the tested checkout, or "unknown" outside of a

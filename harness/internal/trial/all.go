@@ -5,6 +5,7 @@ func All() []*Trial {
 	return []*Trial{
 		&workerKill, &dispatcherKill, &takeover, &takeoverPair, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
 		&readOnly, &fullDisk, &terminated, &failover, &outages, &notifyOff, &blind, &poison, &rolling,
-		&callers, &manyDispatchers, &halfOpen, &bounds, &databaseClock, &restore, &clockJumps,
+		&callers, &manyDispatchers, &halfOpen, &bounds, &databaseClock, &clockAhead, &restore, &clockJumps,
+		&rowLocks, &unreadableRows, &largeBatches, &operatorUpdates,
 	}
 }

@@ -41,7 +41,7 @@ func Controls() []*Control {
 	zombie.Verify = nil
 	forgotten := restore
 	forgotten.Drain = 15 * time.Second
-	return []*Control{
+	return append([]*Control{
 		{
 			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
 				Cut{"claim/statements.go", "` + isItem + ` AND j.dispatcher = $5::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $5::int IS NOT NULL AND j.status", 2},
@@ -93,7 +93,7 @@ func Controls() []*Control {
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
-	}
+	}, rowControls()...)
 }
 
 func named(t Trial, name, about string, cuts ...Cut) Trial {

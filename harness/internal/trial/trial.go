@@ -19,7 +19,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 4, 13 and 82 minutes. Starts, drains and controls
+// trials together last at least 5, 14 and 94 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota
@@ -38,10 +38,14 @@ type Trial struct {
 	Cuts []Cut
 	// Standbys says that the trial needs replicas of the server.
 	Standbys bool
+	// Extension is an extension of Postgres that the trial needs; "" = none.
+	Extension string
 	// OnlyLong excludes it from the smaller sizes, unless it is selected by name.
 	OnlyLong bool
 	// LongFlags are the daemons' flags in the long size, if they differ.
 	LongFlags []string
+	// Before runs before the first job of the usual production.
+	Before func(ctx context.Context, s *Scene) error
 	// Trouble injects faults until ctx ends, and then removes those that would
 	// last.
 	Trouble func(ctx context.Context, s *Scene) error
@@ -65,6 +69,8 @@ type Scene struct {
 
 	failovers []int64 // when primaries were killed
 	returns   []int64 // when Postgres answered again after an outage
+
+	affected map[int64]bool // jobs whose rows were locked or damaged
 }
 
 // Note adds a figure to the trial's line.
@@ -119,7 +125,7 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 			st.StopAll()
 		}
 	}()
-	s := &Scene{Stage: st, Size: size, Dice: rand.New(rand.NewPCG(seed, uint64(len(t.Name)))), killed: map[int32]int64{}}
+	s := &Scene{Stage: st, Size: size, Dice: rand.New(rand.NewPCG(seed, uint64(len(t.Name)))), killed: map[int32]int64{}, affected: map[int64]bool{}}
 	o := &Outcome{}
 	onStage := history.Now()
 	if err := s.act(ctx, t); err != nil {
@@ -187,6 +193,11 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 
 // act produces jobs and injects faults at the same time.
 func (s *Scene) act(ctx context.Context, t *Trial) error {
+	if t.Before != nil {
+		if err := t.Before(ctx, s); err != nil {
+			return err
+		}
+	}
 	trouble, end := context.WithCancel(ctx)
 	defer end()
 	broken := make(chan error, 1)
