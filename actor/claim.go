@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
@@ -62,7 +63,7 @@ func (c *Core) flushClaims() {
 	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch
 	r := c.claimRequest(cl.next)
 	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next})
-	c.emit(c.memory.claim.add(effect.Claim{Request: r}))
+	c.emit(c.memory.Claim.Add(effect.Claim{Request: r}))
 	cl.next = nil
 	if n := len(cl.spareJobs); n > 0 {
 		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]
@@ -130,12 +131,6 @@ func (c *Core) giveUp(j *job) {
 	c.move(j, jobstate.OnGiveUp)
 }
 
-// claimInFlight reports whether the claim of the job was sent and its outcome is not
-// yet known.
-func (j *job) claimInFlight() bool {
-	return j != nil && j.state >= jobstate.Claiming && j.state <= jobstate.Unresolved
-}
-
 func (c *Core) handleClaimed(ev event.Claimed) {
 	f := c.claims.find(ev.Request.Token)
 	switch v := ev.Result.Verdict; {
@@ -171,6 +166,11 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
 
+// setAside makes rows wait that Postgres refused to claim.
+func (c *Core) setAside(rows []contract.Unclaimable) {
+	c.stats.SetAside += uint64(c.claims.aside.Add(rows, c.now, c.rng))
+}
+
 // claimUnknown keeps the jobs of a claim with an unknown outcome. Their slots become
 // free. A Resolve decides about the jobs.
 func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
@@ -201,7 +201,7 @@ func (c *Core) won(w *contract.Won) {
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
 	j.timeout, j.payload, j.row.unfit, j.row.slow = c.limit(j, w.Timeout), w.Payload, w.Unfit, w.Slow
-	c.notAside(j.id)
+	c.claims.aside.Remove(j.id)
 	if j.row.returned = c.hasMoved(j, w); j.row.returned {
 		c.stats.Moved++
 	}
@@ -235,4 +235,56 @@ func (c *Core) notWon(j *job) {
 		c.stats.StaleBatches++
 	}
 	c.move(j, jobstate.OnGiveUp)
+}
+
+// A claim does not return large payloads: Postgres would need seconds for a thousand of
+// them, and claims of other types would wait. Such a job keeps the state that it has
+// while its claim is in flight until its payload is loaded. So each event that concerns
+// a claim in flight concerns it in the same way. Its claim counts as answered.
+
+// load asks for the payloads of rows that a claim took. Rows that must not run here are
+// released at once.
+func (c *Core) load(rows []contract.Won) {
+	var wanted []contract.Won
+	for i := range rows {
+		w := &rows[i]
+		j := c.jobs.Get(w.ID)
+		if !j.claimInFlight() || c.isUnwanted(j) || c.hasMoved(j, w) {
+			c.won(w)
+			continue
+		}
+		j.attempt, j.row.loading = w.Attempt, true
+		c.claims.loading = append(c.claims.loading, j)
+		wanted = append(wanted, *w)
+	}
+	if len(wanted) > 0 {
+		c.emit(&effect.Load{Request: &contract.LoadRequest{Rows: wanted}})
+	}
+}
+
+// handleLoaded continues as the claim would have done with the payloads.
+func (c *Core) handleLoaded(ev event.Loaded) {
+	for i := range ev.Result.Won {
+		w := &ev.Result.Won[i]
+		if j := c.loaded(w.ID); j != nil {
+			c.won(w)
+		}
+	}
+	for _, id := range ev.Result.Lost {
+		if j := c.loaded(id); j != nil {
+			c.notWon(j)
+		}
+	}
+	c.claims.loading = slices.DeleteFunc(c.claims.loading, func(j *job) bool { return !j.row.loading })
+}
+
+// loaded returns the job whose payload was loaded. It returns nil if the job does not
+// wait for it.
+func (c *Core) loaded(id dispatcherd.JobID) *job {
+	j := c.jobs.Get(id)
+	if !j.claimInFlight() || !j.row.loading {
+		return nil
+	}
+	j.row.loading = false
+	return j
 }

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/held"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -73,7 +75,7 @@ type Core struct {
 	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
 	fx       []effect.Effect
-	memory   effectMemory
+	memory   effect.Memory
 }
 
 // Stats counts events since the start. The counters never decrease.
@@ -146,6 +148,16 @@ func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64,
 func (c *Core) capacity(t slotindex.TypeID) int {
 	return c.index.Capacity(t) + int(c.types[t].otherSlots)
 }
+
+// jobWork is the work for one job, relative to the work for one type of a slot.
+const jobWork = 10
+
+// worked returns the work of the current step. The work does not depend on a clock.
+func (c *Core) worked() int { return c.index.Work() - c.workBefore + c.work }
+
+// budget returns the value of worked at which a part of the current step must end.
+// Each part of a step has its own budget, so no part can starve another one.
+func (c *Core) budget() int { return c.worked() + c.cfg.Limits.StepWork }
 
 // inHand returns the jobs in hand in the order of their ids.
 func (c *Core) inHand() []*job {
@@ -242,6 +254,20 @@ type session struct {
 	notResumable bool                 // the worker does not resume its jobs after the session
 	undecided    int                  // number of its undecided resume offers
 	moreOffers   bool                 // further offers follow, which undecided counts as one
+}
+
+// lostJob is a job on a slot whose session has ended.
+type lostJob struct {
+	slot      slotindex.Ref
+	end       *sessionEnd
+	withdrawn bool // the worker had withdrawn the slot before
+}
+
+// sessionEnd says how the session of a job ended.
+type sessionEnd struct {
+	session      *session
+	disconnected bool // this dispatcher ended the session for a reason outside the job
+	suspects     int
 }
 
 // sessionIDs returns the ids of the open sessions in ascending order.
@@ -370,7 +396,7 @@ type claimQueue struct {
 	unresolved []*contract.ClaimRequest // claims to be resolved when the breaker closes
 	loading    []*job                   // claimed, payload not read yet
 	unassigned []*job                   // claimed but unassigned
-	aside      asideRows
+	aside      aside.Rows
 	unplaced   bool // next contains jobs that were preempted
 	full       bool // a full claim was sent in the last step, so there may be rows and slots for another one
 	breaker    timing.Breaker
@@ -393,7 +419,7 @@ type finishQueue struct {
 	inFlight   int
 	again      []*contract.FinishRequest
 	spare      []*contract.FinishRequest
-	held       heldEnds
+	held       held.Ends
 	breaker    timing.Breaker
 }
 

@@ -14,13 +14,6 @@ import (
 // retries the job is quarantined, even if there are other suspects.
 const maxIsolated = 10
 
-// sessionEnd says how the session of a job ended.
-type sessionEnd struct {
-	session      *session
-	disconnected bool // this dispatcher ended the session for a reason outside the job
-	suspects     int
-}
-
 // workerLost handles a job whose session has ended. If the job only has a reserved
 // slot, its claim is in flight or not sent yet. If such a claim wins the row, the
 // row is released. If the worker had withdrawn the slot before, the end of the
@@ -100,19 +93,3 @@ func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	}
 	return n
 }
-
-// payloadTooSlow counts the payload that Postgres did not return within the statement
-// timeout as a crash, because a later attempt may succeed. After Limits.Crashes such
-// attempts the job is quarantined.
-func (c *Core) payloadTooSlow(j *job) {
-	c.stats.Crashed++
-	if c.isSuspect(j) {
-		c.stats.Quarantine++
-		c.recordEnd(j, contract.Finish{Outcome: contract.Quarantined, Error: "quarantined: " + j.row.unfit})
-		return
-	}
-	c.recordEnd(j, contract.Finish{Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng), Error: j.row.unfit})
-}
-
-// isSuspect reports whether one more crash quarantines a job.
-func (c *Core) isSuspect(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }

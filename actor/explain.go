@@ -98,8 +98,8 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
 	a.score = x.Terms.Total()
 	if j != nil && j.state != jobstate.Waiting {
-		why, held := c.ends.held.why[j.id]
-		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, why.reason
+		reason, held := c.ends.held.Reason(j.id)
+		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
@@ -116,7 +116,7 @@ func (c *Core) Explain(q Inquiry) Explanation {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	x.SetAside, _ = c.isAside(q.ID)
+	x.SetAside, _ = c.claims.aside.Reason(q.ID, c.now)
 	unknown, claimable := c.explainRank(&x, &a)
 	x.Reasons = c.reasons(&x, &a, q, unknown, c.claimFull(&a, claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {

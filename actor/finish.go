@@ -45,7 +45,7 @@ func (c *Core) flushEnds() {
 		return
 	}
 	if e.inFlight < c.cfg.Limits.Finishes {
-		if r := e.held.take(c.now); r != nil {
+		if r := e.held.Take(c.now); r != nil {
 			c.sendEnds(r)
 		}
 	}
@@ -65,7 +65,7 @@ func (c *Core) flushEnds() {
 
 func (c *Core) sendEnds(r *contract.FinishRequest) {
 	c.ends.inFlight++
-	c.emit(c.memory.finish.add(effect.Finish{Request: r}))
+	c.emit(c.memory.Finish.Add(effect.Finish{Request: r}))
 }
 
 // The bounds of the payloads and results of one finish in bytes. Postgres copies them
@@ -123,8 +123,7 @@ func (c *Core) handleFinished(ev event.Finished) {
 	if len(ev.Result.Rest) > 0 {
 		e.again = append(e.again, &contract.FinishRequest{Items: ev.Result.Rest, Again: ev.Request.Again})
 	}
-	if ev.Request == e.held.sent {
-		e.held.sent = nil
+	if e.held.Answered(ev.Request) {
 		return
 	}
 	clear(ev.Request.Items)
@@ -142,14 +141,15 @@ func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
 			rest = rest[1:]
 			continue
 		case len(deferred) > 0 && deferred[0].ID == f.ID:
-			c.holdEnd(f, deferred[0].Reason, r.Again)
+			c.stats.Deferred++
+			c.ends.held.Hold(f, deferred[0].Reason, r.Again, c.now, c.rng)
 			deferred = deferred[1:]
 			continue
 		case len(stale) > 0 && stale[0] == f.ID:
 			stale, isStale = stale[1:], true
 		}
 		c.ends.unrecorded--
-		c.ends.held.forget(f.ID)
+		c.ends.held.Forget(f.ID)
 		c.recorded(f, isStale)
 	}
 }
@@ -165,7 +165,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	case stale:
 		c.stats.Stale++
 		if j.sentTo != 0 {
-			c.emit(c.memory.stale.add(effect.Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt}))
+			c.emit(c.memory.Stale.Add(effect.Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt}))
 		}
 	case j.row.returned:
 		c.backlog.GivenBack()
@@ -234,7 +234,7 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 	switch {
 	case j == nil || j.attempt != a || !j.state.Executing():
 		c.stats.Stale++
-		c.emit(c.memory.stale.add(effect.Stale{Session: from, Job: id, Attempt: a}))
+		c.emit(c.memory.Stale.Add(effect.Stale{Session: from, Job: id, Attempt: a}))
 		return false
 	case j.sentTo != from:
 		c.emit(&effect.NotHeld{Session: from, Job: id, Attempt: a})
@@ -277,9 +277,9 @@ func (c *Core) handleReported(ev event.Reported) {
 		switch {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
 		case r.Partial:
-			c.emit(c.memory.partial.add(effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
+			c.emit(c.memory.Partial.Add(effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		default:
-			c.emit(c.memory.progress.add(effect.Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
+			c.emit(c.memory.Progress.Add(effect.Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		}
 	}
 }
@@ -300,4 +300,17 @@ func (c *Core) releaseRow(j *job) {
 		c.stats.Released++
 		c.recordEnd(j, contract.Finish{Outcome: contract.Released})
 	}
+}
+
+// payloadTooSlow counts the payload that Postgres did not return within the statement
+// timeout as a crash, because a later attempt may succeed. After Limits.Crashes such
+// attempts the job is quarantined.
+func (c *Core) payloadTooSlow(j *job) {
+	c.stats.Crashed++
+	if c.isSuspect(j) {
+		c.stats.Quarantine++
+		c.recordEnd(j, contract.Finish{Outcome: contract.Quarantined, Error: "quarantined: " + j.row.unfit})
+		return
+	}
+	c.recordEnd(j, contract.Finish{Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng), Error: j.row.unfit})
 }

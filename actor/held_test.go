@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -41,24 +40,6 @@ func TestRefusedEndIsHeldAndSentAgainAlone(t *testing.T) {
 	require.Zero(t, core.Gauges().Held)
 	require.Zero(t, core.Gauges().Unrecorded)
 	require.True(t, core.Idle())
-}
-
-// A finish holds at most heldBatch of the held ends, and only one such finish is in
-// flight, so that a connection remains for other ends.
-func TestHeldEndsAreSentInSmallBatches(t *testing.T) {
-	var h heldEnds
-	for id := range 40 {
-		h.waiting = append(h.waiting, heldEnd{Finish: contract.Finish{ID: dispatcherd.JobID(id + 1)}, due: 5})
-	}
-	h.next = 5
-	require.Nil(t, h.take(4))
-	for _, n := range []int{heldBatch, heldBatch, 40 - 2*heldBatch} {
-		r := h.take(5)
-		require.Len(t, r.Items, n)
-		require.Nil(t, h.take(5), "one finish at a time")
-		h.sent = nil
-	}
-	require.Nil(t, h.take(5))
 }
 
 // The store did not execute a part of a finish. The part is sent again at once, unless

@@ -101,7 +101,7 @@ func (c *Core) act(j *job, do jobstate.Actions) {
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
 	s := c.slots[j.slot]
-	c.emit(c.memory.send.add(effect.Send{
+	c.emit(c.memory.Send.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
@@ -129,6 +129,15 @@ func (c *Core) tellToStop(j *job, reason stopReason) {
 
 // putBack returns a row that is pending again to its lane.
 func (c *Core) putBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.row.key) }
+
+// claimInFlight reports whether the claim of the job was sent and its outcome is not
+// yet known.
+func (j *job) claimInFlight() bool {
+	return j != nil && j.state >= jobstate.Claiming && j.state <= jobstate.Unresolved
+}
+
+// isSuspect reports whether one more crash quarantines a job.
+func (c *Core) isSuspect(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }
 
 // limit returns the timeout of an attempt: the timeout of the row, or else the
 // timeout of the type; 0 = none. Requests have deadlines instead.

@@ -155,7 +155,7 @@ func moved(t *testing.T, s jobstate.State, ev jobstate.Event) (line string, poss
 	}
 	slot, id := j.slot, j.id
 	c.fx = nil
-	c.memory.reset()
+	c.memory.Reset()
 	defer func() {
 		if problem := recover(); problem != nil {
 			require.Contains(t, problem, "impossible transition")

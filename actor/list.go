@@ -129,9 +129,15 @@ type Gauges struct {
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), SlotTypes: c.slotTypes, Sessions: len(c.sessions), Requests: c.requests,
-		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: len(c.ends.held.why),
-		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: len(c.claims.aside), CircuitOpen: c.failing(),
+		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: c.ends.held.Len(),
+		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: c.claims.aside.Len(), CircuitOpen: c.failing(),
 	}
+}
+
+// failing reports whether some kind of statement has failed recently and has not
+// succeeded since then.
+func (c *Core) failing() bool {
+	return c.backlog.Failing() || c.claims.breaker.Failing(c.now) || c.ends.breaker.Failing(c.now) || c.adopts.breaker.Failing(c.now)
 }
 
 // LastScan returns the duration of the last full scan of the lanes and the time

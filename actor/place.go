@@ -211,7 +211,7 @@ func (c *Core) placeCandidate(h head) {
 		c.backlog.Rescan(lane)
 		return
 	}
-	if _, aside := c.isAside(key.ID); aside {
+	if _, aside := c.claims.aside.Reason(key.ID, c.now); aside {
 		return
 	}
 	j := c.newJob()
@@ -240,7 +240,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j.attempt++
 	c.move(j, jobstate.OnStart)
 	s := c.slots[j.slot]
-	c.emit(c.memory.started.add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
+	c.emit(c.memory.Started.Add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
 
 // mustHave panics if Take found no slot although one was free.

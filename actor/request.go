@@ -112,7 +112,7 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 	c.move(j, jobstate.OnAnswer)
 }
 
-func (c *Core) reply(a effect.Answer) { c.emit(c.memory.answer.add(a)) }
+func (c *Core) reply(a effect.Answer) { c.emit(c.memory.Answer.Add(a)) }
 
 // watch sets the alarm of a waiting request. The alarm is the deadline or the end
 // of the capacity wait, whichever is earlier.

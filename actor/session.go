@@ -199,23 +199,6 @@ func (c *Core) handleWithdrew(ev event.Withdrew) {
 // step is below Limits.StepWork. The rest follows in the next steps, one
 // millisecond apart. Until then retired slots still count as capacity.
 
-// jobWork is the work for one job, relative to the work for one type of a slot.
-const jobWork = 10
-
-// lostJob is a job on a slot whose session has ended.
-type lostJob struct {
-	slot      slotindex.Ref
-	end       *sessionEnd
-	withdrawn bool // the worker had withdrawn the slot before
-}
-
-// worked returns the work of the current step. The work does not depend on a clock.
-func (c *Core) worked() int { return c.index.Work() - c.workBefore + c.work }
-
-// budget returns the value of worked at which a part of the current step must end.
-// Each part of a step has its own budget, so no part can starve another one.
-func (c *Core) budget() int { return c.worked() + c.cfg.Limits.StepWork }
-
 // retire takes a slot out of service. The slot is removed later, when it has no job.
 func (c *Core) retire(ref slotindex.Ref) {
 	c.index.Retire(ref)

@@ -16,7 +16,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
-	c.memory.reset()
+	c.memory.Reset()
 	c.work, c.workBefore, c.sweepLeft, c.waitLogs = 0, c.index.Work(), c.cfg.Limits.StepWork, 0
 	c.sweep()
 	c.restate()
@@ -120,7 +120,7 @@ func (c *Core) NextWake() timing.Instant {
 	if c.hasWorkLeft() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
-	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
+	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.ends.breaker.Wake(c.now), c.ends.held.Wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
@@ -150,7 +150,7 @@ func (c *Core) restate() {
 func (c *Core) flushReads() {
 	c.reads = c.backlog.NextRead((*handView)(c), c.reads[:0])
 	for _, r := range c.reads {
-		c.emit(c.memory.fetch.add(effect.Fetch{Request: r}))
+		c.emit(c.memory.Fetch.Add(effect.Fetch{Request: r}))
 	}
 }
 
@@ -167,50 +167,4 @@ func (c *Core) handleFetched(ev event.Fetched) {
 
 func (c *Core) handleAnnounced(ev event.Announced) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.Get(ev.Row.Key.ID) == nil)
-}
-
-// failing reports whether some kind of statement has failed recently and has not
-// succeeded since then.
-func (c *Core) failing() bool {
-	return c.backlog.Failing() || c.claims.breaker.Failing(c.now) || c.ends.breaker.Failing(c.now) || c.adopts.breaker.Failing(c.now)
-}
-
-// effectMemory is the memory of the frequent effects of one step.
-type effectMemory struct {
-	send     arena[effect.Send]
-	started  arena[effect.Started]
-	answer   arena[effect.Answer]
-	stale    arena[effect.Stale]
-	progress arena[effect.Progress]
-	partial  arena[effect.Partial]
-	fetch    arena[effect.Fetch]
-	claim    arena[effect.Claim]
-	finish   arena[effect.Finish]
-}
-
-// reset makes all effects invalid.
-func (e *effectMemory) reset() {
-	e.send.reset()
-	e.started.reset()
-	e.answer.reset()
-	e.stale.reset()
-	e.progress.reset()
-	e.partial.reset()
-	e.fetch.reset()
-	e.claim.reset()
-	e.finish.reset()
-}
-
-// arena contains values of one type until reset. A pointer to a value stays valid
-// when the arena grows, because the pointer then refers to the previous array.
-type arena[E any] []E
-
-func (a *arena[E]) add(e E) *E {
-	*a = append(*a, e)
-	return &(*a)[len(*a)-1]
-}
-
-func (a *arena[E]) reset() {
-	clear(*a)
-	*a = (*a)[:0]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -169,7 +170,7 @@ func (d *Daemon) scrapeRequests(emit emit) {
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
-		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": actor.MaxAside,
+		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": aside.Max,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory,

@@ -1,0 +1,90 @@
+// Package aside keeps the rows that Postgres refused to claim although it claimed
+// others. A row is not claimed during its pause, which doubles with each refusal. The
+// Core drops the candidate of such a row, and a full scan after the pause finds the row
+// again.
+package aside
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// Max bounds the rows that are set aside. Further rows are claimed again when a scan
+// finds them.
+const Max = 1000
+
+// pause is the time for which a row is not claimed after a refusal.
+var pause = timing.Backoff{Base: time.Second, Max: 5 * time.Minute}
+
+// memory is how long a row is remembered after its pause, so that its next pause is
+// longer.
+const memory = 10 * time.Minute
+
+// Rows are the rows that are set aside, and those that are remembered. The zero value
+// is empty and ready.
+type Rows struct {
+	rows map[dispatcherd.JobID]row
+}
+
+type row struct {
+	until   timing.Instant // end of the pause
+	refused int            // claims in a row
+	reason  string
+}
+
+// Add sets rows aside that Postgres refused to claim. It returns how many rows it set
+// aside: a row that is not known is left out if there are Max rows.
+func (r *Rows) Add(refused []contract.Unclaimable, now timing.Instant, rng *rand.Rand) (added int) {
+	if len(refused) == 0 {
+		return 0
+	}
+	if r.rows == nil {
+		r.rows = map[dispatcherd.JobID]row{}
+	}
+	r.forget(now)
+	for _, u := range refused {
+		known, ok := r.rows[u.ID]
+		if !ok && len(r.rows) >= Max {
+			continue
+		}
+		added++
+		until := now.After(pause.Delay(known.refused, rng))
+		r.rows[u.ID] = row{until: until, refused: known.refused + 1, reason: u.Reason}
+	}
+	return added
+}
+
+// forget removes rows that were not claimed again after their pause.
+func (r *Rows) forget(now timing.Instant) {
+	for id, w := range r.rows { // order-free: each row alone
+		if now > w.until.After(memory) {
+			delete(r.rows, id)
+		}
+	}
+}
+
+// Reason returns why Postgres refused to claim a row, if the pause of the row has not
+// ended.
+func (r *Rows) Reason(id dispatcherd.JobID, now timing.Instant) (reason string, aside bool) {
+	if len(r.rows) == 0 {
+		return "", false
+	}
+	if w := r.rows[id]; now < w.until {
+		return w.reason, true
+	}
+	return "", false
+}
+
+// Remove forgets a row that was claimed after all.
+func (r *Rows) Remove(id dispatcherd.JobID) {
+	if len(r.rows) > 0 {
+		delete(r.rows, id)
+	}
+}
+
+// Len returns the number of rows that are set aside or remembered.
+func (r *Rows) Len() int { return len(r.rows) }

@@ -1,0 +1,44 @@
+package effect
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Each pointer keeps its effect while the buffer grows.
+func TestPointersStayValidWhileABufferGrows(t *testing.T) {
+	var m Memory
+	var stale []*Stale
+	for id := range dispatcherd.JobID(1000) {
+		stale = append(stale, m.Stale.Add(Stale{Job: id}))
+	}
+	for id, e := range stale {
+		require.EqualValues(t, id, e.Job)
+	}
+}
+
+// A reset buffer keeps its array, and the array keeps no payload.
+func TestResetKeepsTheArrayButNoPayload(t *testing.T) {
+	var m Memory
+	first := m.Send.Add(Send{Job: 1, Payload: []byte("payload")})
+	m.Reset()
+	require.Nil(t, first.Payload)
+	require.Same(t, first, m.Send.Add(Send{Job: 2}))
+}
+
+// A buffer that Reset forgets would grow without a bound.
+func TestResetEmptiesEveryBuffer(t *testing.T) {
+	var m Memory
+	buffers := reflect.ValueOf(&m).Elem()
+	for _, b := range buffers.Fields() {
+		b.Set(reflect.MakeSlice(b.Type(), 3, 3))
+	}
+	m.Reset()
+	for field, b := range buffers.Fields() {
+		require.Zero(t, b.Len(), field.Name)
+	}
+}
