@@ -52,6 +52,7 @@ const (
 const (
 	DecisionLogOverwritten = "overwritten"
 	DecisionLogMissing     = "missing"
+	DecisionLogNeverPlaced = "never_placed"
 	DecisionLogOff         = "off"
 )
 

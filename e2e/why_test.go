@@ -119,3 +119,26 @@ func TestWhySaysWhenAScheduledJobBecomesDue(t *testing.T) {
 	require.Contains(t, shown.out, "Scheduled")
 	require.Regexp(t, `run_at +`+due.Format(time.RFC3339), shown.out)
 }
+
+func TestWhySaysWhichJobsWereNotPlacedHere(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	shown := func(id dispatcherd.JobID) string {
+		got := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", id, h.cfg.APISocket))
+		require.Equal(t, exit.OK, got.code, got.err)
+		return got.out
+	}
+	const never = "it was never placed by this dispatcher"
+	cancelled := w.insert("x", work{})
+	_, err := w.jobs.Cancel(t.Context(), cancelled)
+	require.NoError(t, err)
+	require.Contains(t, shown(cancelled), never)
+	refused := h.caller().ask(http.MethodPost, "/v1/requests", `{"type":"y","wait_for_worker":0.01}`)
+	require.Equal(t, http.StatusServiceUnavailable, refused.StatusCode, refused.body)
+	require.Contains(t, shown(-1), never)
+
+	w.exec("UPDATE dispatcherd.jobs SET attempt = 1, dispatcher = 77 WHERE id = $1", cancelled)
+	require.Contains(t, shown(cancelled), "dispatcher 77 placed it")
+	w.exec("UPDATE dispatcherd.jobs SET dispatcher = NULL WHERE id = $1", cancelled)
+	require.Contains(t, shown(cancelled), "an earlier process, or another dispatcher, placed it")
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -28,6 +29,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	case job.Status.Final():
 		why := api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}
 		b.addDecisions(&why, id)
+		addOrigin(&why, &job, me)
 		return why, nil
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
 		return api.Why{
@@ -135,6 +137,17 @@ func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID) bool {
 	return placed != nil || ended != nil
 }
 
+// addOrigin adds who placed a row that has ended, if the decision log has no placement.
+func addOrigin(why *api.Why, job *contract.Job, me int) {
+	switch {
+	case why.Placement != nil:
+	case job.Attempt == 0:
+		why.DecisionLog = api.DecisionLogNeverPlaced
+	case job.Dispatcher != nil && *job.Dispatcher != me:
+		why.DecisionLog, why.Dispatcher = api.DecisionLogMissing, *job.Dispatcher
+	}
+}
+
 func placementView(e *decisionlog.Entry) *api.Placement {
 	p := &api.Placement{
 		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: scoreView(e.Terms),
@@ -151,6 +164,9 @@ func (b *Backend) whyEndedRequest(id dispatcherd.JobID) (api.Why, error) {
 	why := api.Why{Job: id, Mode: dispatcherd.OnDemand.String(), Status: dispatcherd.Failed, Reasons: []string{api.ReasonFinal}}
 	if !b.addDecisions(&why, id) || why.End == nil {
 		return api.Why{}, api.ErrNotFound // it was never here, or its entries are overwritten
+	}
+	if why.DecisionLog == api.DecisionLogMissing { // no other process has requests with this id
+		why.DecisionLog = api.DecisionLogNeverPlaced
 	}
 	if why.End.Outcome == effect.AnswerDone.String() {
 		why.Status = dispatcherd.Done

@@ -168,7 +168,11 @@ func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 	if e := why.End; e != nil {
 		line("ended", "%s %s after %v, attempt %d", stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
 	}
-	if text := decisionLogTexts[why.DecisionLog]; text != "" {
+	text := decisionLogTexts[why.DecisionLog]
+	if why.DecisionLog == api.DecisionLogMissing && why.Dispatcher != 0 {
+		text = fmt.Sprintf("dispatcher %d placed it", why.Dispatcher)
+	}
+	if text != "" {
 		line("decision log", "%s", text)
 	}
 }
@@ -176,7 +180,8 @@ func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 // decisionLogTexts explain why there is no placement.
 var decisionLogTexts = map[string]string{
 	api.DecisionLogOverwritten: "the placement is not in the log; older entries are overwritten (see --decision-log)",
-	api.DecisionLogMissing:     "another dispatcher, or an earlier process, placed it",
+	api.DecisionLogMissing:     "an earlier process, or another dispatcher, placed it",
+	api.DecisionLogNeverPlaced: "it was never placed by this dispatcher",
 	api.DecisionLogOff:         "this dispatcher keeps no decision log (--decision-log 0)",
 }
 
