@@ -6,6 +6,7 @@ package workerproto
 type CallerHello struct {
 	MinVersion, MaxVersion int
 	Caller                 string // at most dispatcherd.MaxWorkerLength bytes, for people; may be empty
+	Worker                 string // empty; only a worker at the wrong socket sends it, and is refused
 }
 
 func (*CallerHello) fromCaller() {}
@@ -14,4 +15,5 @@ func (m *CallerHello) members(c *codec) {
 	c.op("hello")
 	c.versions(&m.MinVersion, &m.MaxVersion)
 	c.text("caller", &m.Caller, unbounded, optional)
+	c.text("worker", &m.Worker, unbounded, optional)
 }

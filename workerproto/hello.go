@@ -32,7 +32,7 @@ func (*Hello) fromWorker() {}
 func (m *Hello) members(c *codec) {
 	c.op("hello")
 	c.versions(&m.MinVersion, &m.MaxVersion)
-	c.text("worker", &m.Worker, unbounded, required)
+	c.text("worker", &m.Worker, unbounded, optional) // sessionState.hello requires it, with a better message
 	list(c, "slots", &m.Slots, noSlot, listed[Slot], always)
 	list(c, "running", &m.Running, Running{Slot: noSlot}, listed[Running], optional)
 	c.boolean("resumes", &m.Resumes, false, optional)

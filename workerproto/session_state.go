@@ -89,6 +89,9 @@ func (m *sessionState) hello(h *Hello) *Error {
 	if err := checkVersions("worker", h.MinVersion, h.MaxVersion); err != nil {
 		return err
 	}
+	if h.Worker == "" {
+		return Complain(BadValue, 0, "field \"worker\" is missing or zero; callers of the API connect to the socket of --api-socket")
+	}
 	if !validName(h.Worker, dispatcherd.MaxWorkerLength) {
 		return Complain(BadValue, 0, "field \"worker\" must have 1 to %d bytes and no control characters", dispatcherd.MaxWorkerLength)
 	}
