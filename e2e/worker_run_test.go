@@ -22,7 +22,9 @@ func TestExecWorkerReportsFailuresAndExcessSlots(t *testing.T) {
 		"--", "sh", "-c", "echo secret >&2; exit 65")
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Failed)
-	eventually(t, func() bool { return strings.Contains(c.errors.text(), "job 1 attempt 1 (x) did not succeed") },
+	eventually(t, func() bool {
+		return strings.Contains(c.errors.text(), "job 1 attempt 1 (x) did not succeed: exit status 65")
+	},
 		func() string { return "a line about the failure; the output is " + c.errors.text() })
 	require.NotContains(t, c.errors.text(), "secret")
 	c.kill()

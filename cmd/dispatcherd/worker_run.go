@@ -159,13 +159,29 @@ func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	}
 }
 
+// outcomeOf says how a program ended that did not succeed. It quotes nothing that the program wrote.
+func outcomeOf(ctx context.Context, err error) string {
+	for _, cause := range []error{worker.ErrTimeout, worker.ErrCancelled, worker.ErrStale, worker.ErrLost, worker.ErrStopping} {
+		if errors.Is(context.Cause(ctx), cause) {
+			return cause.Error()
+		}
+	}
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		return ended.ProcessState.String() // "exit status 65", "signal: killed"
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return "the program did not start"
+	}
+	return "its output cannot be a result"
+}
+
 // sayingWhatFailed reports each job that did not succeed. It does not quote the error, which
 // may contain the payload.
 func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
 	return func(ctx context.Context, job *worker.Job) (any, error) {
 		result, err := run(ctx, job)
 		if err != nil {
-			a.Say("job %d attempt %d (%s) did not succeed", job.ID, job.Attempt, job.Type)
+			a.Say("job %d attempt %d (%s) did not succeed: %s", job.ID, job.Attempt, job.Type, outcomeOf(ctx, err))
 		}
 		return result, err
 	}

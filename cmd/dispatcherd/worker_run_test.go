@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -31,6 +33,23 @@ func TestEachConnectionErrorIsReportedOnce(t *testing.T) {
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")
 	require.Empty(t, whatKeepsOut(dialed(syscall.ENOENT), filepath.Join(t.TempDir(), "s")))
 	require.Contains(t, whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, 0, "HTTP/1.1 400")), "s"), "does not use the worker protocol")
+}
+
+func TestOutcomeOfAProgramIsReportedWithoutItsText(t *testing.T) {
+	run := func(ctx context.Context, program string, args ...string) string {
+		_, err := worker.Command(program, args...)(ctx, &worker.Job{})
+		require.Error(t, err)
+		return outcomeOf(ctx, err)
+	}
+	require.Equal(t, "exit status 65", run(t.Context(), "sh", "-c", "echo secret >&2; exit 65"))
+	require.Equal(t, "signal: killed", run(t.Context(), "sh", "-c", "kill -9 $$"))
+	require.Equal(t, "the program did not start", run(t.Context(), "/does/not/exist"))
+	require.Equal(t, "its output cannot be a result", run(t.Context(), "printf", `\377`))
+	for _, cause := range []error{worker.ErrCancelled, worker.ErrTimeout} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(fmt.Errorf("%w: 1s", cause))
+		require.Equal(t, cause.Error(), run(ctx, "cat"))
+	}
 }
 
 func TestBlanksBetweenTypesAreIgnored(t *testing.T) {
