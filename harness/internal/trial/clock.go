@@ -66,7 +66,7 @@ const shortLease = 2 * time.Second
 var clockAhead = Trial{
 	Name:  "clock-ahead",
 	About: fmt.Sprintf("a dispatcher stops while the database clock is an hour ahead or behind, and the clock is then set right: it is declared lost within its lease and %v, and no other one is", grace),
-	Setup: stage.Setup{Daemons: 3, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: lasting(300), Types: types, Rate: 60},
+	Setup: stage.Setup{Daemons: 3, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: lasting(300), Types: types, Rate: 150},
 	Jobs:  [3]int{300, 1000, 6000},
 	Least: [3]time.Duration{11 * time.Second, 22 * time.Second, 2 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
@@ -117,7 +117,11 @@ func verifyClockAhead(s *Scene, h *history.History, _ *judge.Report) (failures [
 	again := judge.AfterLosses(h, s.killed)
 	s.Note("stopped", len(s.killed))
 	s.Note("declared_lost", lost)
+	s.Note("run_again", len(again))
 	s.Note("again_max", again.At(1))
+	if len(again) == 0 {
+		failures = append(failures, "no job of a stopped dispatcher ran again")
+	}
 	if lost < len(s.killed) {
 		failures = append(failures, fmt.Sprintf("%d of %d stopped dispatchers were declared lost", lost, len(s.killed)))
 	}
