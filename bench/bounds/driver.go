@@ -26,10 +26,11 @@ type driver struct {
 	steps   []step
 	pending func(contract.LaneQuery) []contract.Key // nil = no rows
 
-	answers []event.Event      // of statements in flight
-	running []event.Result     // successful ends of the jobs that were sent
-	rows    int                // the most rows of a fetch that was answered
-	slots   dispatcherd.SlotID // last slot id
+	lanes   map[dispatcherd.JobID]contract.Lane // of the rows that were fetched
+	answers []event.Event                       // of statements in flight
+	running []event.Result                      // successful ends of the jobs that were sent
+	rows    int                                 // the most rows of a fetch that was answered
+	slots   dispatcherd.SlotID                  // last slot id
 }
 
 // step is the duration of one step of the core.
@@ -54,7 +55,7 @@ func newDriver(change func(*config.Config)) *driver {
 	if change != nil {
 		change(&cfg)
 	}
-	return &driver{core: actor.New(cfg)}
+	return &driver{core: actor.New(cfg), lanes: map[dispatcherd.JobID]contract.Lane{}}
 }
 
 // step makes one step of the core and keeps the statements for later answers.
@@ -70,7 +71,7 @@ func (d *driver) step(name string, ev event.Event) {
 		case *effect.Fetch:
 			d.answers = append(d.answers, d.fetched(e.Request))
 		case *effect.Claim:
-			d.answers = append(d.answers, claimed(e.Request))
+			d.answers = append(d.answers, d.claimed(e.Request))
 		case *effect.Finish:
 			d.answers = append(d.answers, event.Finished{Request: e.Request})
 		case *effect.Adopt:
@@ -83,10 +84,16 @@ func (d *driver) step(name string, ev event.Event) {
 	}
 }
 
+// mostSteps is more than any scene needs until the core is idle.
+const mostSteps = 100_000
+
 // finishWork answers all statements and lets the time pass until nothing is left to do
 // at once.
 func (d *driver) finishWork() {
-	for len(d.answers) > 0 || d.core.NextWake() <= d.now+1 {
+	for begun := len(d.steps); len(d.answers) > 0 || d.core.NextWake() <= d.now+1; {
+		if len(d.steps) > begun+mostSteps {
+			panic("the core does not become idle")
+		}
 		if len(d.answers) > 0 {
 			ev := d.answers[0]
 			d.answers = d.answers[1:]
@@ -130,16 +137,18 @@ func (d *driver) fetched(r *contract.FetchRequest) event.Event {
 			break
 		}
 		for _, key := range d.pending(q) {
+			d.lanes[key.ID] = contract.Lane{Type: q.Type, Priority: q.Priority}
 			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: key})
 		}
 	}
 	return event.Fetched{Request: r, Result: res}
 }
 
-func claimed(r *contract.ClaimRequest) event.Event {
+func (d *driver) claimed(r *contract.ClaimRequest) event.Event {
 	res := contract.ClaimResult{Won: make([]contract.Won, len(r.IDs))}
 	for i, id := range r.IDs {
-		res.Won[i] = contract.Won{ID: id, Attempt: 1, MaxAttempts: 5, Payload: []byte("{}")}
+		lane := d.lanes[id]
+		res.Won[i] = contract.Won{ID: id, Type: lane.Type, Priority: lane.Priority, Attempt: 1, MaxAttempts: 5, Payload: []byte("{}")}
 	}
 	return event.Claimed{Request: r, Result: res}
 }
