@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // The exec worker reports on its error output what an operator must know: failures without
@@ -53,4 +54,12 @@ func TestExecWorkerReportsEachConnectionErrorOnce(t *testing.T) {
 	says("too many levels of symbolic links")
 	require.Equal(t, 3, strings.Count(c.errors.text(), "not connected, retrying: dispatcher at "+socket), c.errors.text())
 	c.kill()
+}
+
+func TestExecWorkerEndsOnTheAPISocket(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	c := w.program("worker", "run", "--worker-socket", h.cfg.APISocket, "--types", "x", "--", "true")
+	c.ends(t, exit.Conflict)
+	require.Contains(t, c.errors.text(), "workers connect to the socket of --worker-socket")
 }
