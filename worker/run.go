@@ -71,6 +71,9 @@ func hasCode(err error, code workerproto.Code) bool {
 
 // session runs one connection from the hello to its end.
 func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
+	if w.opts.FindSocket != nil {
+		w.opts.Socket = w.opts.FindSocket()
+	}
 	hello, offered := w.hello()
 	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
 	if err != nil {

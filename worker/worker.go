@@ -18,7 +18,7 @@ import (
 // errors and the context.
 type Handler func(ctx context.Context, job *Job) (result any, err error)
 
-// Options configure a Worker. Only Socket is required.
+// Options configure a Worker. Only Socket or FindSocket is required.
 type Options struct {
 	Socket string        // path of the dispatcher's socket
 	Name   string        // for people; default: host name and process id
@@ -26,6 +26,9 @@ type Options struct {
 	// After Grace the contexts of the jobs are cancelled. If handlers still run after a
 	// further Abandon, Run returns without waiting for them; default 10 s.
 	Abandon time.Duration
+	// FindSocket returns the path of the dispatcher's socket. If it is set, Run calls it
+	// before each connection, and it replaces Socket.
+	FindSocket func() string
 	// Before it reconnects, the worker waits for MinBackoff. Each failure doubles the
 	// wait, up to MaxBackoff. The wait has jitter. Defaults: 20 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration

@@ -352,6 +352,20 @@ func TestReconnectAnnouncesOnlyFreeSlots(t *testing.T) {
 	require.NotEqual(t, (<-connected).Session, (<-connected).Session)
 }
 
+func TestSocketIsChosenBeforeEachConnection(t *testing.T) {
+	first, second := startDispatcher(t, workerproto.Limits{}), startDispatcher(t, workerproto.Limits{})
+	sockets := make(chan string, 2)
+	sockets <- first.path
+	w := New(Options{FindSocket: func() string { return <-sockets }, MinBackoff: time.Millisecond})
+	w.Slots(1, "x")
+	w.Handle("x", func(context.Context, *Job) (any, error) { return nil, nil })
+	run(t, w)
+	first.opened()
+	sockets <- second.path
+	first.shutDown()
+	second.opened()
+}
+
 func TestExecutionsAreResumedOnTheNextConnection(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)

@@ -63,8 +63,12 @@ func (a *app) workerRunCommand() *cobra.Command {
 				return exit.Errorf(exit.Usage, "cannot run %s: %w; every job would fail", args[0], err)
 			}
 			missed := absences{}
+			find := func() string { return socket }
+			if !cmd.Flags().Changed("worker-socket") { // a dispatcher of the user may start or end meanwhile
+				find = func() string { socket = a.FindSocket("worker.sock"); return socket }
+			}
 			w := worker.New(worker.Options{
-				Socket: socket, Name: name, Grace: max(grace, 1), // 0 would select the default
+				FindSocket: find, Name: name, Grace: max(grace, 1), // 0 would select the default
 				Connected: func(hello workerproto.Welcome) {
 					clear(missed)
 					a.Say("connected to %s on %s", hello.Dispatcher, socket)
