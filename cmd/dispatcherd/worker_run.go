@@ -171,7 +171,7 @@ func outcomeOf(ctx context.Context, err error) string {
 		}
 	}
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		return ended.ProcessState.String() // "exit status 65", "signal: killed"
+		return ended.String() // "exit status 65", "signal: killed"
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return "the program did not start"
