@@ -121,11 +121,11 @@ func (d *driver) unregister(id dispatcherd.SessionID) {
 	d.finishWork()
 }
 
-// release ends all running jobs, at most most per event.
-func (d *driver) release(id dispatcherd.SessionID, most int) {
+// release ends all running jobs of session 1, in events of at most limit results.
+func (d *driver) release(limit int) {
 	for len(d.running) > 0 {
-		n := min(most, len(d.running))
-		d.step("released", event.Released{Session: id, Results: d.running[:n]})
+		n := min(limit, len(d.running))
+		d.step("released", event.Released{Session: 1, Results: d.running[:n]})
 		d.running = d.running[n:]
 	}
 }

@@ -84,7 +84,7 @@ func wide(d *driver, size int, jobs int) {
 	d.finishWork()
 	d.register(2, sets(n, size, n))
 	d.finishWork()
-	d.release(1, len(d.running)/2)
+	d.release(len(d.running)/2)
 	d.finishWork()
 	d.unregister(1)
 	d.step("withdrew", event.Withdrew{Session: 2})
@@ -139,7 +139,7 @@ func requests(d *driver) {
 	}
 	d.register(1, sets)
 	d.finishWork()
-	d.release(1, 4096)
+	d.release(4096)
 	d.finishWork()
 	d.unregister(1)
 }
@@ -185,7 +185,7 @@ func rows(d *driver) {
 			d.answers = d.answers[1:]
 			d.step(nameOf(ev), ev)
 		case len(d.running) > 8192:
-			d.release(1, 4096)
+			d.release(4096)
 		default:
 			d.now++
 			d.step("tick", event.Tick{})
@@ -210,7 +210,7 @@ func ends(d *driver) {
 	d.register(1, equal(session.MaxSlots, types[:4]))
 	d.finishWork()
 	for range 3 {
-		d.release(1, 4096)
+		d.release(4096)
 		d.finishWork()
 	}
 }
@@ -246,7 +246,7 @@ func pendingTypes(d *driver) {
 	d.register(1, [][]string{types[:4096], types[4096:8192], types[8192:]})
 	d.finishWork()
 	for range 5 {
-		d.release(1, 1)
+		d.release(1)
 		d.finishWork()
 	}
 }
