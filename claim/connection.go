@@ -144,12 +144,15 @@ func (l *connection) connect(ctx context.Context) error {
 	if l.failed != nil && start.Before(l.retryAt) {
 		return l.failed
 	}
-	l.conn, l.failed = l.dial(ctx)
-	if l.failed != nil {
-		l.retryAt = time.Now().Add(probePause)
-		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: contract.Refused, Err: l.failed})
-		return l.failed
+	conn, err := l.dial(ctx)
+	if err != nil {
+		if ctx.Err() == nil { // otherwise the caller gave up, which says nothing about Postgres
+			l.failed, l.retryAt = err, time.Now().Add(probePause)
+		}
+		l.observer.Statement(Report{Operation: OpConnect, Took: time.Since(start), Verdict: contract.Refused, Err: err})
+		return err
 	}
+	l.conn, l.failed = conn, nil
 	l.used = time.Now()
 	return nil
 }

@@ -49,3 +49,27 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 		return 0, nil
 	}))
 }
+
+// A daemon that stops cancels its heartbeat and then leaves. The cancellation may end an
+// attempt to connect.
+func TestCancelledAttemptToConnectDoesNotDelayTheNextOne(t *testing.T) {
+	t.Parallel()
+	dialling := make(chan struct{}, 1)
+	hang := true
+	l, err := newConnection(Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if hang {
+			dialling <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}.withDefaults(), "lease", nil)
+	require.NoError(t, err)
+	defer l.close()
+	use := func(context.Context, *pgx.Conn) (int, error) { return 0, nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-dialling; cancel() }()
+	require.ErrorIs(t, l.do(ctx, OpHeartbeat, use), context.Canceled)
+	hang = false
+	require.NoError(t, l.do(t.Context(), OpHeartbeat, use))
+}
