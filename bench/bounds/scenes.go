@@ -84,7 +84,7 @@ func wide(d *driver, size int, jobs int) {
 	d.finishWork()
 	d.register(2, sets(n, size, n))
 	d.finishWork()
-	d.release(len(d.running)/2)
+	d.release(len(d.running) / 2)
 	d.finishWork()
 	d.unregister(1)
 	d.step("withdrew", event.Withdrew{Session: 2})
