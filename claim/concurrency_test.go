@@ -214,11 +214,7 @@ func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 // lost more than a twentieth of its rows.
 func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 300, 1, 1)
 	next := dispatcherd.JobID(1)
 	take := func(n, lost int) { // claims n rows; the first rows are not claimable

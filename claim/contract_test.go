@@ -252,6 +252,16 @@ func joinedPair(t testing.TB, w world) (first, second store, run int32) {
 	return first, second, run
 }
 
+// joinedAlone returns a connection to a new database and a dispatcher that has joined in it.
+func joinedAlone(t testing.TB) (db *pgx.Conn, s *claim.Store) {
+	t.Helper()
+	dsn := pgtest.New(t)
+	s = open(t, claim.Config{DSN: dsn})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	return connect(t, dsn), s
+}
+
 var tokens atomic.Uint64
 
 func claimOf(ids ...dispatcherd.JobID) contract.ClaimRequest {

@@ -90,11 +90,7 @@ func TestConnectionLostBeforeTheAnswerIsUnknownAndCanBeResolved(t *testing.T) {
 // new connection, so its outcome is not unknown.
 func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 2, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
 	s.PingClaims()
@@ -289,11 +285,7 @@ func TestServerErrorIsRefusedAndKeepsTheConnection(t *testing.T) {
 
 func TestTerminatedConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 10, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 10; id++ {
 		exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
@@ -347,11 +339,7 @@ func TestCallsBetweenTwoProbesFailAtOnce(t *testing.T) {
 // not affected.
 func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 8, 1, 1)
 	bad := map[dispatcherd.JobID]string{2: `{"broken`, 3: "\"\xff\"", 6: strings.Repeat("[", 100_000)}
 	var items []contract.Finish

@@ -16,11 +16,7 @@ import (
 // The database rejects every finish of one row. The other rows end.
 func TestRowThatCannotEndDoesNotBlockOtherRows(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 5, 1, 1)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_done ADD CONSTRAINT not_three CHECK (id <> 3)`)
 	ids := []dispatcherd.JobID{1, 2, 3, 4, 5}

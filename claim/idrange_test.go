@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,11 +69,7 @@ func TestIDRangeDoesNotAffectOtherRows(t *testing.T) {
 // share, with results of all sizes.
 func TestContiguousAndScatteredIDsEndAlike(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	const n, rounds = 200, 40
 	fill(t, db, n*rounds, 1, 1)
 	rng := rand.New(rand.NewPCG(3, 5))

@@ -125,11 +125,7 @@ func TestClaimReturnsTheLaneThatARowHasNow(t *testing.T) {
 // A portion has few megabytes, so that its statement ends long before the timeout.
 func TestPayloadsAreLoadedInPortions(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ALTER COLUMN payload SET STORAGE EXTERNAL`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', to_jsonb(repeat('x', 900000)) FROM generate_series(1, 9)`)
 	res := s.Claim(t.Context(), claimOf(1, 2, 3, 4, 5, 6, 7, 8, 9))
@@ -149,11 +145,7 @@ func TestPayloadsAreLoadedInPortions(t *testing.T) {
 // A number of jsonb may be thousands of times longer as text.
 func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	numbers := func(n int) string { return "[" + strings.Repeat("1e100000,", n-1) + "1e100000]" }
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ALTER COLUMN payload SET STORAGE EXTERNAL`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', '{}')`, numbers(2000), numbers(50))

@@ -223,11 +223,7 @@ func TestFetchedLanesHoldTheExactTopKUnderAnyWeights(t *testing.T) {
 
 func TestClaimIsAHotUpdate(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	const n = 20_000
 	fill(t, db, n, 1, 1)
 	drain(t, s, n, 1000, lanes(1, 1, 1000))

@@ -54,11 +54,7 @@ func TestRowThatItsDispatcherDoesNotRunIsReleased(t *testing.T) {
 // so it must not remove the record of the claim, by which the rows are found.
 func TestRowsOfAnEndedClaimAreReleasedAfterAFailover(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 3, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2)).Won, 2)
 	require.Len(t, s.Claim(t.Context(), claimOf(3)).Won, 1)
@@ -127,11 +123,7 @@ func TestUnheldRowThatCannotBeReleasedStopsNoOther(t *testing.T) {
 // One statement reads a bounded portion of the claims.
 func TestUnheldRowsAreFoundInPortions(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
+	db, s := joinedAlone(t)
 	fill(t, db, 20, 1, 1)
 	for id := range dispatcherd.JobID(10) {
 		require.Len(t, s.Claim(t.Context(), claimOf(2*id+1, 2*id+2)).Won, 2)
