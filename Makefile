@@ -19,13 +19,13 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/idtable ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/idtable ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held ./actor/orders
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests of a daemon as it is built for use.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/idtable ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate
+PURE       := ./scoring ./slotindex ./internal/idtable ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate ./actor/orders
 COVERAGE   := 95
 
 .PHONY: help
@@ -129,7 +129,7 @@ bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|s
 	cd bench && go run ./scaling $(SHORT) $(CURVE)
 
 .PHONY: bench/latency
-bench/latency: deps ## Measure INSERT to worker, idle and in an open loop beside River (BENCH=short: three minutes)
+bench/latency: deps ## Measure INSERT to worker, idle and in an open loop beside River (BENCH=short: four minutes)
 	cd bench && go run ./latency $(SHORT)
 
 .PHONY: bench/bounds

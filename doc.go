@@ -22,10 +22,9 @@
 //
 // # Lanes
 //
-// All queued jobs age at the same rate. So within one (type, priority) the
-// order of the score is the order of (run_at, id) under all weights. The
-// pending jobs of one (type, priority) are a lane. A fetch reads candidates
-// lane by lane in that order, and the core compares the heads of lanes.
-// Therefore a fetch returns exactly the first rows of each lane. This remains
-// true when the operator changes the weights, because no weight is in SQL.
+// All queued jobs age at the same rate. So within one (type, priority) the order of the
+// score is the order of (run_at, id) under all weights. The pending jobs of one (type,
+// priority) are a lane. A fetch reads candidates lane by lane in that order, and the core
+// compares the heads of lanes. Therefore a fetch returns exactly the first rows of each
+// lane. No weight is in SQL, so this holds for all weights that the operator sets.
 package dispatcherd

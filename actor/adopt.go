@@ -17,10 +17,10 @@ import (
 // offers to resume jobs.
 const aboutToStop = "the dispatcher is about to stop: continue the running jobs and offer them to the next dispatcher"
 
-// considerOffers decides the resume offers of a session, or asks Postgres about
-// them. The Core registers the slot of an offer when it knows that the execution on
-// the slot continues here. It sends Welcome when all offers are decided. If it
-// rejects the session instead, considerOffers returns false.
+// considerOffers decides the resume offers of a session, or asks Postgres about them. The
+// Core registers the slot of an offer when it knows that the execution on the slot
+// continues here. It sends Welcome when all offers are decided. If the Core rejects the
+// session instead, considerOffers returns false.
 //
 // A dispatcher that is about to stop adopts nothing, so that the worker keeps its
 // executions for the next dispatcher. Only executions that already belong to this
@@ -99,9 +99,9 @@ func (c *Core) renewFingerprint(j *job, fingerprint contract.Fingerprint) {
 	j.fingerprint = fingerprint
 }
 
-// renew requests an update of the fingerprint that a row records. If a statement
-// about the job is not answered, the update waits for the answer. A newer update
-// replaces one that waits, because only the latest fingerprint matters.
+// renew requests an update of the fingerprint that a row records. While a statement about
+// the job is in flight, the update waits for the answer. A newer update replaces one that
+// waits, because only the latest fingerprint matters.
 func (c *Core) renew(update *offered) {
 	if open := c.adopts.byJob[update.Job]; open != nil {
 		open.later = update
@@ -296,6 +296,32 @@ func (c *Core) dropOffers(s *session) {
 	}
 }
 
+// dropAllOffers does what dropOffers does for each session. keepUpdates completes it.
+func (c *Core) dropAllOffers() {
+	a := &c.adopts
+	a.dropped, a.next = a.next, nil
+	a.byJob = make(map[dispatcherd.JobID]*offered, len(a.asked))
+	for _, o := range a.asked {
+		o.session, a.byJob[o.Job] = nil, o
+	}
+}
+
+// keepUpdates requests the updates of recorded fingerprints among the dropped offers,
+// until worked reaches a value.
+func (c *Core) keepUpdates(until int) {
+	a := &c.adopts
+	for ; len(a.dropped) > 0 && c.worked() < until; a.dropped = a.dropped[1:] {
+		c.work++
+		switch o := a.dropped[0]; {
+		case a.byJob[o.Job] != nil: // a newer update
+		case o.session == nil:
+			c.ask(o)
+		default:
+			c.renewLater(o)
+		}
+	}
+}
+
 // resumable returns the job of a resume offer if this dispatcher runs the job. Such
 // a job is detached, or this dispatcher has not noticed the end of its session.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
@@ -327,7 +353,7 @@ func (c *Core) resume(o *offered, j *job) {
 	s := o.session
 	ref := c.addTaken(s, o.Slot)
 	j.slot, j.sentTo, j.generation = ref, s.id, o.To
-	c.slots[ref].job = j
+	c.slots.At(ref).job = j
 	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
 	c.move(j, jobstate.OnResume)
 }

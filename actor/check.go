@@ -27,7 +27,7 @@ func (c *Core) checkSlots() error {
 	types := 0
 	for _, ref := range c.index.Slots() {
 		types += len(c.index.TypesOf(ref))
-		s := c.slots[ref]
+		s := c.slots.At(ref)
 		id := c.index.SlotID(ref)
 		switch {
 		case s.session == nil:
@@ -60,11 +60,18 @@ func (c *Core) checkJobs() error {
 			}
 		}
 	}
-	for _, j := range c.inHand() {
+	if err := c.orders.Check(); err != nil {
+		return err
+	}
+	n := 0
+	for j := range c.orders.All() {
+		n++
 		perKind[j.typ]++
 		holds := j.slot != noSlot
 		switch {
-		case holds && c.slots[j.slot].job != j:
+		case c.jobs.Get(j.id) != j:
+			return fmt.Errorf("job %d is in the list of the jobs in hand, but not in the table", j.id)
+		case holds && c.slots.At(j.slot).job != j:
 			return fmt.Errorf("job %d has a slot that holds another job", j.id)
 		case holds != j.state.HoldsSlot():
 			return fmt.Errorf("job %d is %v, and has slot %d", j.id, j.state, j.slot)
@@ -78,6 +85,9 @@ func (c *Core) checkJobs() error {
 		if j.state == jobstate.Waiting {
 			waiters++
 		}
+	}
+	if n != c.jobs.Len() {
+		return fmt.Errorf("%d jobs are in the list of the jobs in hand, counted %d", n, c.jobs.Len())
 	}
 	if waiters != c.requests {
 		return fmt.Errorf("%d requests wait, counted %d", waiters, c.requests)

@@ -16,9 +16,9 @@ import (
 
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(c *Core){
-		"slot without session":   func(c *Core) { c.slots[0].session = nil },
-		"taken slot without job": func(c *Core) { c.slots[0].job = nil },
-		"free slot with job":     func(c *Core) { c.slots[2].job = c.jobs.Get(-2) },
+		"slot without session":   func(c *Core) { c.slots.At(0).session = nil },
+		"taken slot without job": func(c *Core) { c.slots.At(0).job = nil },
+		"free slot with job":     func(c *Core) { c.slots.At(2).job = c.jobs.Get(-2) },
 		"job on another slot":    func(c *Core) { c.jobs.Get(-1).slot = 1 },
 		"job of another type":    func(c *Core) { c.jobs.Get(-1).typ, _ = c.index.Lookup("excel") },
 		"two jobs on one slot":   func(c *Core) { c.jobs.Get(-3).slot = 0 },
@@ -32,8 +32,9 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"mark of a type":         func(c *Core) { c.requesting.Set(0, false) },
 		"mark of a dirty type":   func(c *Core) { c.dirty = append(c.dirty, 1) },
 		"types of the slots":     func(c *Core) { c.slotTypes++ },
-		"position in a session":  func(c *Core) { c.slots[0].at = 1 },
+		"position in a session":  func(c *Core) { c.slots.At(0).at = 1 },
 		"type is not dirty": func(c *Core) {
+			c.types[1].demand = make([]requestQueue, priorities)
 			c.types[1].demand[0].push(&job{id: -9})
 			c.types[1].requests = 1
 			c.requesting.Set(1, true)

@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // find returns the claim that an answer belongs to. It returns nil if the claim was
@@ -50,6 +51,7 @@ func (c *Core) flushClaims() {
 		return
 	}
 	for _, r := range cl.unresolved {
+		cl.find(r.Token).sentAt = c.now
 		c.emit(&effect.Resolve{Request: r})
 	}
 	cl.unresolved = cl.unresolved[:0]
@@ -62,7 +64,7 @@ func (c *Core) flushClaims() {
 	}
 	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch
 	r := c.claimRequest(cl.next)
-	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next})
+	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next, sentAt: c.now})
 	c.emit(c.memory.Claim.Add(effect.Claim{Request: r}))
 	cl.next = nil
 	if n := len(cl.spareJobs); n > 0 {
@@ -92,7 +94,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	r.Sessions = r.Sessions[:0]
 	for _, id := range r.IDs {
 		j := c.jobs.Get(id)
-		j.fingerprint = c.slots[j.slot].session.fingerprint
+		j.fingerprint = c.slots.At(j.slot).session.fingerprint
 		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
 	slices.Sort(cl.types)
@@ -151,6 +153,8 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		}
 	default:
 		c.claims.breaker.Succeed()
+		c.setDeadlines(f.sentAt, ev.Result.Won)
+		c.setDeadlines(f.sentAt, ev.Result.Loading)
 		for i := range ev.Result.Won {
 			c.won(&ev.Result.Won[i])
 		}
@@ -212,8 +216,21 @@ func (c *Core) won(w *contract.Won) {
 	c.move(j, jobstate.OnWin)
 }
 
+// setDeadlines stores the deadlines of rows that a claim took. Postgres read its clock after
+// the statement was sent, so the local deadline is never later than the one in the table.
+func (c *Core) setDeadlines(sentAt timing.Instant, rows []contract.Won) {
+	for i := range rows {
+		if j := c.jobs.Get(rows[i].ID); rows[i].Left != 0 && j != nil {
+			j.row.deadline = max(1, sentAt.After(rows[i].Left))
+		}
+	}
+}
+
+// isLate reports whether the deadline of a durable request has passed.
+func (c *Core) isLate(j *job) bool { return j.row.deadline != 0 && c.now >= j.row.deadline }
+
 // isUnwanted reports whether a row that is won must not run here.
-func (c *Core) isUnwanted(j *job) bool { return c.draining || j.stop == cancelled }
+func (c *Core) isUnwanted(j *job) bool { return c.draining || j.stop == cancelled || c.isLate(j) }
 
 // hasMoved reports whether an operator has changed the type or the priority of a row
 // since it was fetched. Its score was computed for another lane, and its slot may not
@@ -238,12 +255,12 @@ func (c *Core) notWon(j *job) {
 }
 
 // A claim does not return large payloads: Postgres would need seconds for a thousand of
-// them, and claims of other types would wait. Such a job keeps the state that it has
-// while its claim is in flight until its payload is loaded. So each event that concerns
-// a claim in flight concerns it in the same way. Its claim counts as answered.
+// them, and claims of other types would wait. Until its payload is loaded, a job with a
+// large payload keeps the state of a job whose claim is in flight. So every event has the
+// same effect on both. But its claim counts as answered.
 
-// load asks for the payloads of rows that a claim took. Rows that must not run here are
-// released at once.
+// load asks for the payloads of rows that a claim took. load releases rows that must not
+// run here at once.
 func (c *Core) load(rows []contract.Won) {
 	var wanted []contract.Won
 	for i := range rows {

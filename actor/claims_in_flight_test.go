@@ -177,7 +177,7 @@ func TestFinishIsBoundedByTheBytesOfPayloadsAndResults(t *testing.T) {
 		e.add(contract.Finish{ID: 11 + id, Size: smallEnd})
 	}
 	var taken [][]dispatcherd.JobID
-	for len(e.queue) > 0 {
+	for len(e.waiting()) > 0 {
 		var ids []dispatcherd.JobID
 		for _, f := range e.take(7).Items {
 			ids = append(ids, f.ID)
@@ -185,4 +185,38 @@ func TestFinishIsBoundedByTheBytesOfPayloadsAndResults(t *testing.T) {
 		taken = append(taken, ids)
 	}
 	require.Equal(t, [][]dispatcherd.JobID{{0, 1, 2, 11, 12, 13, 14}, {3, 4, 5, 15}, {6, 7, 8}, {9}, {10}}, taken)
+}
+
+// While ends wait for finishes, the queue reuses its memory.
+func TestQueueOfEndsAllocatesNothingWhileItsLengthIsBounded(t *testing.T) {
+	e := finishQueue{}
+	const batch = 100
+	var next, taken dispatcherd.JobID
+	inOrder := true
+	add := func() {
+		for range batch {
+			e.add(contract.Finish{ID: next})
+			next++
+		}
+	}
+	for range 5 {
+		add()
+	}
+	cycle := func() {
+		add()
+		r := e.take(batch)
+		for i := range r.Items {
+			inOrder = inOrder && r.Items[i].ID == taken
+			taken++
+		}
+		e.spare = append(e.spare, r)
+	}
+	cycle()
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		for range 50 {
+			cycle()
+		}
+	}))
+	require.True(t, inOrder)
+	require.Len(t, e.waiting(), 5*batch)
 }

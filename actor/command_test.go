@@ -415,7 +415,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 func (w *world) cmdSlots(words, []string) {
 	c := w.at.core
 	for _, ref := range c.index.Slots() {
-		s := c.slots[ref]
+		s := c.slots.At(ref)
 		var types []string
 		for _, t := range c.index.TypesOf(ref) {
 			types = append(types, c.index.Name(t))

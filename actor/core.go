@@ -13,9 +13,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/held"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/actor/orders"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/idtable"
+	"github.com/dispatcherd/dispatcherd/internal/segarray"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -31,13 +33,15 @@ type Core struct {
 
 	index        *slotindex.Index
 	backlog      *backlog.Backlog
-	slots        []*slot      // by slotindex.Ref
+	slots        segarray.Array[slotindex.Ref, slot]
 	types        []*typeState // by slotindex.TypeID
 	sessions     map[dispatcherd.SessionID]*session
 	disconnected map[dispatcherd.SessionID]struct{} // sessions ended by this dispatcher; slots that arrive before Unregistered are ignored
 	jobs         idtable.Table[job]                 // reserved, running and finishing jobs, and waiting requests
 	spare        *job                               // free list, linked by next
+	untold       []dispatcherd.SessionID            // sessions to be told that the dispatcher is about to stop
 	rejected     []dispatcherd.SessionID            // sessions rejected in this step; they are disconnected before any placement
+	orders       orders.List[*job, order]           // the jobs in hand, and what all of them are to execute
 	retired      []slotindex.Ref                    // slots to be removed or drained
 	lost         []lostJob                          // jobs whose session has ended; before they are handled, no slot is removed
 	removed      []slotindex.TypeID                 // scratch of removeSlot
@@ -120,7 +124,9 @@ func (c *Core) Stats() Stats { return c.stats }
 
 // Idle reports whether no job is in hand, none is about to be adopted, and no
 // caller waits.
-func (c *Core) Idle() bool { return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 }
+func (c *Core) Idle() bool {
+	return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 && len(c.adopts.dropped) == 0
+}
 
 // Adopting reports whether the outcome of some resume offer is unknown. The update
 // of a recorded fingerprint does not count, because the row belongs to this
@@ -159,13 +165,6 @@ func (c *Core) worked() int { return c.index.Work() - c.workBefore + c.work }
 // Each part of a step has its own budget, so no part can starve another one.
 func (c *Core) budget() int { return c.worked() + c.cfg.Limits.StepWork }
 
-// inHand returns the jobs in hand in the order of their ids.
-func (c *Core) inHand() []*job {
-	jobs := c.jobs.Values() // order-free: sorted below
-	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
-	return jobs
-}
-
 // noSlot marks a job without a slot.
 const noSlot slotindex.Ref = -1
 
@@ -194,6 +193,7 @@ type job struct {
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
 	alarm       int                  // position in the alarm heap plus one; 0 = none
 	deadline    timing.Instant
+	member      orders.Member[*job] // of the jobs in hand
 
 	row     rowData     // zero for requests
 	request requestData // zero for queued jobs
@@ -211,6 +211,7 @@ type rowData struct {
 	maxAttempts int32          // number of failures after which the job fails permanently
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	slow        bool           // with unfit: another attempt may succeed
+	deadline    timing.Instant // of a durable request: no attempt starts later; 0 = none
 	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
 }
 
@@ -285,14 +286,14 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 // typeState is what the Core knows about a type, in addition to slots and pending
 // rows.
 type typeState struct {
-	demand     [priorities]requestQueue
-	requests   uint16        // bit p: demand[p] is not empty
-	urgent     bool          // a request was queued since the last pass; an urgent type is also dirty
-	limit      time.Duration // timeout of attempts whose row has none
-	known      bool          // the Core holds the type in the index and in the backlog
-	reasons    typeWaits     // why its jobs waited
-	otherSlots int32         // slots of other dispatchers that support the type
-	inHand     int32         // jobs in hand
+	demand     []requestQueue // by priority; nil before the first request
+	requests   uint16         // bit p: demand[p] is not empty
+	urgent     bool           // a request was queued since the last pass; an urgent type is also dirty
+	limit      time.Duration  // timeout of attempts whose row has none
+	known      bool           // the Core holds the type in the index and in the backlog
+	reasons    typeWaits      // why its jobs waited
+	otherSlots int32          // slots of other dispatchers that support the type
+	inHand     int32          // jobs in hand
 }
 
 // waits reports whether a job of the type waits. The job is a request, or a row
@@ -409,12 +410,14 @@ type claimQueue struct {
 type claimInFlight struct {
 	token   contract.Token
 	jobs    []*job // in the order of the reservations
-	unknown bool   // the outcome is unknown, so only the answer to a Resolve can complete the claim
+	sentAt  timing.Instant
+	unknown bool // the outcome is unknown, so only the answer to a Resolve can complete the claim
 }
 
 // finishQueue collects ended attempts, so that one statement records many of them.
 type finishQueue struct {
 	queue      []contract.Finish
+	first      int // the elements of queue before it are unused
 	unrecorded int // number of ends not recorded: in the queue, in flight, held, or to be sent again
 	inFlight   int
 	again      []*contract.FinishRequest
@@ -428,6 +431,7 @@ type finishQueue struct {
 // same time.
 type adoptQueue struct {
 	next     []*offered
+	dropped  []*offered // they were in next when the dispatcher began to stop
 	asked    []*offered // the offers in request, in the same order
 	byJob    map[dispatcherd.JobID]*offered
 	request  *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none

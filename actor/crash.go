@@ -87,7 +87,7 @@ func (c *Core) crashed(j *job, suspects int) {
 // it.
 func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	for _, ref := range refs {
-		if j := c.slots[ref].job; j != nil && j.state.Executing() && j.stop < leaseLost && c.isSuspect(j) {
+		if j := c.slots.At(ref).job; j != nil && j.state.Executing() && j.stop < leaseLost && c.isSuspect(j) {
 			n++
 		}
 	}

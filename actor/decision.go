@@ -179,7 +179,7 @@ func (h *head) job() dispatcherd.JobID {
 func (c *Core) logPlacement(j *job) {
 	d := c.logDecision(DecisionPlaced)
 	age := c.ageMS(j) + c.penaltyMS(j.row.nonLocal)
-	d.Job, d.Slot, d.Type, d.Worker = j.id, c.index.SlotID(j.slot), c.index.Name(j.typ), c.slots[j.slot].session.worker
+	d.Job, d.Slot, d.Type, d.Worker = j.id, c.index.SlotID(j.slot), c.index.Name(j.typ), c.slots.At(j.slot).session.worker
 	d.Terms, d.Score = j.terms, j.terms.Total()
 	d.Waited = msDuration(max(0, age))
 	d.Attempt, d.Capacity, d.SlotTypes = j.attempt, int32(c.capacity(j.typ)), int32(len(c.index.TypesOf(j.slot)))

@@ -24,7 +24,7 @@ func (c *Core) detachAll(s *session, except *job) {
 		return
 	}
 	for _, ref := range c.slotsOf(s) {
-		j := c.slots[ref].job
+		j := c.slots.At(ref).job
 		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != jobstate.Running && j.state != jobstate.Stopping {
 			continue
 		}

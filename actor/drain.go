@@ -15,52 +15,74 @@ func (c *Core) handleDrained() {
 	c.logDecision(DecisionWaiting).Reasons = 1 << waitDraining
 	c.backlog.Drain()
 	c.giveUpUnsent()
-	for _, j := range c.inHand() {
-		if j.state == jobstate.Waiting {
-			c.answer(j, effect.AnswerStopping, nil, "the dispatcher is about to stop")
+	c.orderAll((*Core).rejectWaiting)
+	c.dropAllOffers()
+	c.untold = c.sessionIDs()
+	c.announceStop()
+}
+
+// announceStop tells sessions that the dispatcher is about to stop, until the budget is
+// used up.
+func (c *Core) announceStop() {
+	until := c.budget()
+	c.keepUpdates(until)
+	for ; len(c.untold) > 0 && c.worked() < until; c.untold = c.untold[1:] {
+		c.work += jobWork
+		switch s := c.sessions[c.untold[0]]; {
+		case s == nil:
+		case s.undecided > 0: // handleDrained has dropped its offers
+			s.undecided = 0
+			c.rejectSession(s, &effect.TurnAway{Session: s.id, Reason: aboutToStop})
+		default:
+			c.emit(&effect.GoAway{Session: s.id})
 		}
 	}
-	for _, id := range c.sessionIDs() {
-		if s := c.sessions[id]; s.undecided > 0 {
-			c.rejectOffers(s, &effect.TurnAway{Session: id, Reason: aboutToStop})
-			continue
-		}
-		c.emit(&effect.GoAway{Session: id})
+}
+
+// rejectWaiting answers a request that waits.
+func (c *Core) rejectWaiting(j *job) {
+	if j.state == jobstate.Waiting {
+		c.answer(j, effect.AnswerStopping, nil, "the dispatcher is about to stop")
 	}
 }
 
 func (c *Core) handleHandedOver() {
 	c.leaving = true
-	for _, j := range c.inHand() {
-		switch {
-		case !j.state.Executing():
-		case j.mode == dispatcherd.OnDemand:
-			c.interruptRequest(j)
-		case j.state.IsDetached():
-			c.leave(j)
-		}
+	c.orderAll((*Core).handOver)
+}
+
+// handOver leaves a detached job to the next dispatcher. A request that executes is
+// interrupted.
+func (c *Core) handOver(j *job) {
+	switch {
+	case !j.state.Executing():
+	case j.mode == dispatcherd.OnDemand:
+		c.interruptRequest(j)
+	case j.state.IsDetached():
+		c.leave(j)
 	}
 }
 
-func (c *Core) handleInterrupted() {
-	for _, j := range c.inHand() {
-		switch {
-		case !j.state.Executing():
-		case j.mode == dispatcherd.OnDemand:
-			c.interruptRequest(j)
-		default:
-			c.interrupt(j)
-			c.end(j, contract.Finish{Outcome: contract.Released})
-		}
+func (c *Core) handleInterrupted() { c.orderAll((*Core).interrupt) }
+
+// interrupt ends a job that executes, because the dispatcher stops.
+func (c *Core) interrupt(j *job) {
+	switch {
+	case !j.state.Executing():
+	case j.mode == dispatcherd.OnDemand:
+		c.interruptRequest(j)
+	default:
+		c.tellToEnd(j)
+		c.end(j, contract.Finish{Outcome: contract.Released})
 	}
 }
 
 func (c *Core) interruptRequest(j *job) {
-	c.interrupt(j)
+	c.tellToEnd(j)
 	c.answer(j, effect.AnswerStopping, nil, "the dispatcher stopped before the worker answered")
 }
 
-// interrupt tells a worker to stop a job, because the dispatcher stops.
-func (c *Core) interrupt(j *job) {
+// tellToEnd tells a worker to stop a job, because the dispatcher stops.
+func (c *Core) tellToEnd(j *job) {
 	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
 }

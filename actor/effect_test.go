@@ -157,6 +157,27 @@ func TestRowWithAnUnfitPayloadFails(t *testing.T) {
 	require.EqualValues(t, 1, w.at.core.stats.Failed)
 }
 
+// The time until the deadline counts from the time at which the claim was sent.
+func TestDurableRequestDoesNotStartAfterItsDeadline(t *testing.T) {
+	for left, late := range map[time.Duration]bool{-time.Nanosecond: true, 100 * time.Millisecond: true, 101 * time.Millisecond: false, 0: false} {
+		w := newWorld(t)
+		w.command("register worker=ann types=(pdf)", nil)
+		w.command("hold claim", nil)
+		w.command("insert", []string{"letter type=pdf"})
+		w.command("run", nil)
+		claim := w.at.pending[0].(*effect.Claim).Request
+		fx := w.at.core.Step(w.now.After(100*time.Millisecond), event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+			{ID: 1, Type: "pdf", Attempt: 1, MaxAttempts: 4, Left: left},
+		}}}, nil)
+		if !late {
+			one[*effect.Send](t, fx)
+			continue
+		}
+		require.Equal(t, []contract.Finish{{ID: 1, Attempt: 1, Outcome: contract.Cancelled, Error: contract.DeadlinePassed}}, one[*effect.Finish](t, fx).Request.Items)
+		require.Empty(t, only[*effect.Send](fx))
+	}
+}
+
 // A row that was won without a request must not remain running under this
 // dispatcher.
 func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {

@@ -47,10 +47,9 @@ type Explanation struct {
 	Slots          []SlotInfo         // compatible slots, at most explainedSlots
 	Ahead          []Rival            // the first jobs of Competing, at most explainedRivals
 
-	// No job that arrives more than Window after this job can overtake this job.
-	// After Closes, no job that arrives later can overtake it at all; 0 means that
-	// this is already true. Bounded is false if there is no age cap, or if the job
-	// no longer waits.
+	// No job that arrives more than Window after this job can overtake this job. After
+	// Closes, no later job at all can overtake this job; 0 = from now on. Bounded is
+	// false if there is no age cap, or if the job no longer waits.
 	Window, Closes time.Duration
 	Bounded        bool
 
@@ -125,8 +124,8 @@ func (c *Core) Explain(q Inquiry) Explanation {
 	return x
 }
 
-// reasonInHand returns the reason of a job that no longer waits. held says that its end
-// is held.
+// reasonInHand returns the reason of a job that no longer waits. held says that the end
+// of the job is held.
 func reasonInHand(j *job, held bool) Reason {
 	switch {
 	case j.state.Executing():
@@ -190,12 +189,11 @@ func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
 		x.Slot = c.index.SlotID(best)
 		x.Slots = append(x.Slots, c.slotInfo(best))
 	}
-	for r := range c.slots {
-		ref := slotindex.Ref(r)
+	for ref := range slotindex.Ref(c.slots.Len()) {
 		if len(x.Slots) == explainedSlots {
 			break
 		}
-		if c.slots[r].session != nil && (!free || ref != best) && c.index.Supports(ref, t) {
+		if c.slots.At(ref).session != nil && (!free || ref != best) && c.index.Supports(ref, t) {
 			x.Slots = append(x.Slots, c.slotInfo(ref))
 		}
 	}
@@ -297,6 +295,9 @@ func (a *asked) lane() backlog.Lane {
 // queue.
 func (c *Core) queuePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
 	before := true
+	if c.types[t].requests&(1<<p) == 0 {
+		return 0, 0
+	}
 	for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
 		all++
 		if !before {
@@ -341,10 +342,10 @@ func (c *Core) rival(a *asked, h *head) Rival {
 	return r
 }
 
-// claimFull reports whether the next claim may have no room for a. A request needs
-// no claim, but it waits while a row that ranks before it waits for the claim. So
-// for a request, claimFull reports whether the claim may have no room for such a
-// row. claimable is the largest number of entries that the jobs before a need.
+// claimFull reports whether the next claim may have no room for a. A request needs no
+// claim, but waits while a row with a higher rank waits for a claim. So for a request,
+// claimFull reports whether the claim may have no room for such a row. claimable is the
+// largest number of entries that the jobs before a need.
 func (c *Core) claimFull(a *asked, claimable int) bool {
 	taken := len(c.claims.next) + claimable
 	if a.mode == dispatcherd.OnDemand {

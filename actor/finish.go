@@ -29,9 +29,17 @@ func (c *Core) recordEnd(j *job, f contract.Finish) {
 }
 
 func (e *finishQueue) add(f contract.Finish) {
+	if len(e.queue) == cap(e.queue) && 2*e.first > len(e.queue) {
+		n := copy(e.queue, e.waiting()) // instead of a larger array
+		clear(e.queue[n:])
+		e.queue, e.first = e.queue[:n], 0
+	}
 	e.queue = append(e.queue, f)
 	e.unrecorded++
 }
+
+// waiting returns the ends that no finish contains yet.
+func (e *finishQueue) waiting() []contract.Finish { return e.queue[e.first:] }
 
 // extraFinish determines the minimum size of a finish that is sent beside another
 // one: FinishBatch/extraFinish rows; see extraClaim. The minimum is larger than for
@@ -49,8 +57,8 @@ func (c *Core) flushEnds() {
 			c.sendEnds(r)
 		}
 	}
-	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
-		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch/extraFinish {
+	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.waiting()) > 0 {
+		if e.inFlight > 0 && len(e.again) == 0 && len(e.waiting()) < c.cfg.Limits.FinishBatch/extraFinish {
 			return
 		}
 		if len(e.again) > 0 {
@@ -85,11 +93,12 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 		r = &contract.FinishRequest{}
 	}
 	r.Items, r.Again = r.Items[:0], false
+	q := e.waiting()
 	next, kept, size := 0, 0, 0
-	for ; next < len(e.queue) && len(r.Items) < limit; next++ {
-		f := &e.queue[next]
+	for ; next < len(q) && len(r.Items) < limit; next++ {
+		f := &q[next]
 		if f.Size > smallEnd && size > 0 && size+f.Size > finishSize {
-			e.queue[kept] = *f
+			q[kept] = *f
 			kept++
 			continue
 		}
@@ -98,9 +107,10 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 		}
 		r.Items = append(r.Items, *f)
 	}
-	kept += copy(e.queue[kept:], e.queue[next:])
-	clear(e.queue[kept:])
-	e.queue = e.queue[:kept]
+	// Move the ends that stay, not those behind them: the queue may be long.
+	copy(q[next-kept:next], q[:kept])
+	clear(q[:next-kept])
+	e.first += next - kept
 	slices.SortFunc(r.Items, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return r
 }
@@ -291,6 +301,9 @@ func (c *Core) releaseRow(j *job) {
 	case j.stop == cancelled:
 		c.stats.Cancelled++
 		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled})
+	case c.isLate(j):
+		c.stats.Cancelled++
+		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled, Error: contract.DeadlinePassed})
 	case j.row.slow:
 		c.payloadTooSlow(j)
 	case j.row.unfit != "":

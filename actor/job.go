@@ -28,6 +28,7 @@ func (c *Core) newJob() *job {
 // forget.
 func (c *Core) keep(j *job) {
 	c.jobs.Put(j.id, j)
+	c.orders.Add(j, &j.member)
 	c.types[j.typ].inHand++
 	c.backlog.JobTaken()
 }
@@ -36,6 +37,7 @@ func (c *Core) keep(j *job) {
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.jobs.Remove(j.id)
+	c.orders.Remove(&j.member)
 	c.types[j.typ].inHand--
 	lane, rescan := c.backlog.LaneOf(j.typ, j.priority, j.id), j.row.rescan
 	*j = job{request: requestData{next: c.spare}}
@@ -44,6 +46,39 @@ func (c *Core) forget(j *job) {
 		c.backlog.Rescan(lane)
 	}
 	c.letGo(lane.Type)
+}
+
+// order is what all jobs in hand do after an event that concerns all of them: Disowned,
+// Drained, HandedOver and Interrupted.
+type order func(*Core, *job)
+
+// orderAll lets all jobs in hand execute an order: in this step as many as
+// Limits.StepWork allows, the others in the next steps, one millisecond apart.
+func (c *Core) orderAll(do order) {
+	c.orders.Give(do)
+	c.executeOrders()
+}
+
+// executeOrders lets jobs execute their orders until the budget is used up.
+func (c *Core) executeOrders() {
+	for until := c.budget(); c.orders.Pending() && c.worked() < until; {
+		c.work++
+		c.execute(c.orders.Next())
+	}
+}
+
+// execute lets a job execute its orders. Afterwards the job may be forgotten.
+func (c *Core) execute(j *job) {
+	for j.id != 0 {
+		do, ok := c.orders.Take(&j.member)
+		if !ok {
+			return
+		}
+		before := j.state
+		if do(c, j); j.state != before {
+			c.work += jobWork
+		}
+	}
 }
 
 // move makes a transition. If the transition is impossible, an invariant is
@@ -100,7 +135,7 @@ func (c *Core) act(j *job, do jobstate.Actions) {
 // send sends a job to its slot.
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
-	s := c.slots[j.slot]
+	s := c.slots.At(j.slot)
 	c.emit(c.memory.Send.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
@@ -249,7 +284,7 @@ func (c *Core) freeSlot(j *job) {
 		return
 	}
 	j.slot = noSlot
-	s := c.slots[ref]
+	s := c.slots.At(ref)
 	s.job = nil
 	if c.index.IsDraining(ref) {
 		next := s.next
@@ -266,7 +301,7 @@ func (c *Core) freeSlot(j *job) {
 // leaveSlot separates a running job from its slot and removes the slot.
 func (c *Core) leaveSlot(j *job) {
 	ref := j.slot
-	j.slot, c.slots[ref].job = noSlot, nil
+	j.slot, c.slots.At(ref).job = noSlot, nil
 	c.retire(ref)
 }
 

@@ -1,6 +1,8 @@
 package actor
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -21,18 +23,25 @@ type SlotInfo struct {
 	Attempt  dispatcherd.Attempt // 0 while free or reserved
 }
 
-// Slots lists all slots in the order of their ids.
-func (c *Core) Slots() []SlotInfo {
-	refs := c.index.Slots()
-	list := make([]SlotInfo, 0, len(refs))
-	for _, ref := range refs {
-		list = append(list, c.slotInfo(ref))
+func sortSlots(list []SlotInfo) {
+	slices.SortFunc(list, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// SlotsFrom lists the slots from a Ref on, as many as Limits.StepWork allows. It
+// returns the next Ref.
+func (c *Core) SlotsFrom(ref slotindex.Ref) (list []SlotInfo, next slotindex.Ref) {
+	for work := 0; int(ref) < c.slots.Len() && work < c.cfg.Limits.StepWork; ref++ {
+		work++
+		if c.slots.At(ref).session != nil {
+			list = append(list, c.slotInfo(ref))
+			work += jobWork + len(c.index.TypesOf(ref))
+		}
 	}
-	return list
+	return list, ref
 }
 
 func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
-	s := c.slots[ref]
+	s := c.slots.At(ref)
 	info := SlotInfo{
 		ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
 		State: "free", Draining: c.index.IsDraining(ref),
@@ -62,7 +71,7 @@ type TypeInfo struct {
 // Types lists the known types in the order of their numbers.
 func (c *Core) Types() (list []TypeInfo) {
 	for next := 0; next < len(c.types); {
-		list, next = c.typesFrom(next, list)
+		list, next = c.TypesFrom(next, list)
 	}
 	return list
 }
@@ -78,9 +87,9 @@ func (c *Core) Capacities() map[string]int {
 	return capacities
 }
 
-// typesFrom appends the known types from a number on, as many as Limits.StepWork
+// TypesFrom appends the known types from a number on, as many as Limits.StepWork
 // allows. It returns the number of the next type.
-func (c *Core) typesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
+func (c *Core) TypesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
 	for work := 0; from < len(c.types) && work < c.cfg.Limits.StepWork; from++ {
 		t, k := from, c.types[from]
 		work++
@@ -91,13 +100,15 @@ func (c *Core) typesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
 		work += jobWork + c.index.Classes(id)
 		info := TypeInfo{Name: c.index.Name(id), Capacity: c.index.Capacity(id), Free: c.index.FreeFor(id)}
 		oldest := int64(0)
-		for p := range k.demand {
-			for _, lane := range c.backlog.Lanes(id, dispatcherd.Priority(p)) {
+		for p := range dispatcherd.MaxPriority + 1 {
+			for _, lane := range c.backlog.Lanes(id, p) {
 				if keys := c.backlog.State(lane).Keys; len(keys) > 0 {
 					info.Cached += len(keys)
 					oldest = max(oldest, c.backlog.AgeMS(keys[0]))
 				}
 			}
+		}
+		for p := range k.demand {
 			for j := k.demand[p].first; j != nil; j = j.request.next {
 				info.Requests++
 				oldest = max(oldest, int64(c.now-j.request.arrival))

@@ -103,11 +103,11 @@ func (c *Core) round(open bool, end int64) int {
 	return -1
 }
 
-// windowEnd is necessary when a fetch takes longer than Patience. It returns an
+// windowEnd limits placements while a fetch takes longer than Patience. It returns an
 // arrival: no job that arrived then or later may be placed. This arrival is one
-// overtaking window after the earliest unread row of the types with free slots.
-// Jobs that arrived earlier may pass unread rows, because the window allows it. So
-// a slow fetch delays only decisions that would violate the window.
+// overtaking window after the earliest unread row of the types with free slots. Jobs that
+// arrived earlier may pass unread rows, because the window allows it. So a slow fetch
+// delays only decisions that would violate the window.
 func (c *Core) windowEnd(open bool) int64 {
 	end := int64(math.MaxInt64)
 	window, bounded := c.cfg.Weights.Window()
@@ -206,8 +206,8 @@ func (c *Core) placeCandidate(h head) {
 	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal}
 	key, batch := c.backlog.Pop(lane)
 	if c.jobs.Get(key.ID) != nil {
-		// An older attempt of the row is still being recorded, so the lane was read
-		// before that attempt ended. It is read again.
+		// An older attempt of the row is still being recorded, so the fetch read the lane
+		// before that attempt ended. The lane is read again.
 		c.backlog.Rescan(lane)
 		return
 	}
@@ -239,7 +239,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	c.assign(j, ref)
 	j.attempt++
 	c.move(j, jobstate.OnStart)
-	s := c.slots[j.slot]
+	s := c.slots.At(j.slot)
 	c.emit(c.memory.Started.Add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
 
@@ -253,7 +253,7 @@ func mustHave(ok bool) {
 // assign assigns to a job a slot that was taken for it, and stores the reason.
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
-	c.slots[ref].job = j
+	c.slots.At(ref).job = j
 	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
 	c.stats.Placed++
 	c.work += jobWork

@@ -97,7 +97,7 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 // preempt takes the slot of a reserved job away from the job.
 func (c *Core) preempt(j *job) slotindex.Ref {
 	ref := j.slot
-	j.slot, c.slots[ref].job = noSlot, nil
+	j.slot, c.slots.At(ref).job = noSlot, nil
 	c.move(j, jobstate.OnPreempt)
 	if j.state == jobstate.Unplaced {
 		c.claims.unplaced = true
@@ -149,7 +149,7 @@ func (c *Core) assignClaimed() (again bool) {
 }
 
 func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
-	if c.draining || j.stop == cancelled {
+	if c.isUnwanted(j) {
 		return noSlot, false
 	}
 	if ref, ok := c.index.Take(j.typ); ok {

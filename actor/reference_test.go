@@ -245,6 +245,16 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 }
 
+// pause draws a time between two decisions, in milliseconds: none, or at least a second.
+// Between them a non-local row is due or not, depending on when the core saw it first.
+func (h *history) pause(limit int) int64 {
+	ms := int64(h.rng.IntN(3) * h.rng.IntN(limit))
+	if 0 < ms && ms < 1_000 {
+		ms += 1_000
+	}
+	return ms
+}
+
 // step handles events at one instant. It answers the fetches that the events
 // cause before a decision is made, and compares the decisions with the
 // reference.
@@ -315,7 +325,7 @@ func (h *history) syncReference() {
 	for _, e := range h.running {
 		h.reference.slots[e.Slot].busy = true
 	}
-	for _, j := range h.core.inHand() {
+	for j := range h.core.orders.All() {
 		if j.id < 0 && j.state == jobstate.Waiting {
 			h.reference.waiting[j.id] = &referenceJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
 		} else {
@@ -463,7 +473,7 @@ func TestCoreDecidesLikeTheReference(t *testing.T) {
 // run performs twelve random steps.
 func (h *history) run() {
 	for range 12 {
-		h.now += timing.Instant(h.rng.IntN(3) * h.rng.IntN(60_000))
+		h.now += timing.Instant(h.pause(60_000))
 		h.table.now += int64(h.now)*1000 - (h.table.now - 1_000_000_000_000)
 		// Rows with a run_at in the past are found by the next full scan.
 		h.backdate = h.rng.IntN(3) == 0

@@ -29,7 +29,11 @@ func (c *Core) handleRequested(ev event.Requested) {
 	j.typ = c.hold(ev.Type)
 	c.keep(j)
 	c.move(j, jobstate.OnEnqueue)
-	c.types[j.typ].demand[j.priority].push(j)
+	k := c.types[j.typ]
+	if k.demand == nil {
+		k.demand = make([]requestQueue, priorities)
+	}
+	k.demand[j.priority].push(j)
 	c.enqueued(j)
 }
 

@@ -140,7 +140,7 @@ func TestJobOfAnEndedSessionMayBeResumedBeforeItIsHandled(t *testing.T) {
 	}
 	s.step(event.Unregistered{Session: 1})
 	last := s.core.lost[len(s.core.lost)-1]
-	j := s.core.slots[last.slot].job
+	j := s.core.slots.At(last.slot).job
 	j.fingerprint = 1 << 16
 	s.lastSlot++
 	s.step(event.Registered{Session: 2, Worker: "w", Fingerprint: 2 << 16, Offers: []event.ResumeOffer{{
@@ -236,10 +236,26 @@ func TestWelcomeWaitsForTheLastPortionOfTheOffers(t *testing.T) {
 func TestListOfTypesIsReadInPortions(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 1, 200, none)
-	list, next := s.core.typesFrom(0, nil)
+	list, next := s.core.TypesFrom(0, nil)
 	require.Less(t, len(list), 20)
 	require.Len(t, list, next)
 	require.Len(t, s.core.Types(), 200)
+}
+
+func TestListOfSlotsIsReadInPortions(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 200, 3, none)
+	list, next := s.core.SlotsFrom(0)
+	require.Len(t, list, 8, "100 / (1 + 10 + 3)")
+	require.EqualValues(t, 8, next)
+	a := NewActor(s.core, nil)
+	a.Start(performerFunc(func([]effect.Effect) {}))
+	defer a.Stop()
+	list = a.Slots()
+	require.Len(t, list, 200)
+	for i := range list {
+		require.EqualValues(t, i+1, list[i].ID)
+	}
 }
 
 func TestOneStepLogsABoundedNumberOfWaitingTypes(t *testing.T) {

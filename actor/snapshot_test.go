@@ -27,7 +27,7 @@ func (h *history) compareMidRun() {
 		}
 		h.decideOnly(events...)
 	}
-	ms := int64(h.rng.IntN(3) * h.rng.IntN(200_000))
+	ms := h.pause(200_000)
 	h.now += timing.Instant(ms)
 	h.table.now += ms * 1000
 	var calls []event.Event
@@ -78,7 +78,7 @@ func (h *history) decideOnly(events ...event.Event) {
 	for _, e := range h.running {
 		got[e.Slot] = runs
 	}
-	for _, j := range h.core.inHand() {
+	for j := range h.core.orders.All() {
 		if j.state.ClaimPending() && j.slot != noSlot {
 			got[h.core.index.SlotID(j.slot)] = j.id
 		}

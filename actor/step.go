@@ -20,6 +20,8 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	c.work, c.workBefore, c.sweepLeft, c.waitLogs = 0, c.index.Work(), c.cfg.Limits.StepWork, 0
 	c.sweep()
 	c.restate()
+	c.executeOrders()
+	c.announceStop()
 	c.apply(ev)
 	t, ok := ev.(event.Together)
 	decide := !ok || !t.Hold

@@ -34,11 +34,15 @@ func (c *Core) handleDisowned() {
 	c.disowned = true
 	c.backlog.GateReset()
 	c.giveUpUnsent()
-	for _, j := range c.inHand() {
-		if j.mode == dispatcherd.Queued && j.state.Executing() && j.stop < leaseLost {
-			j.stop = leaseLost
-			c.move(j, jobstate.OnRevoke)
-		}
+	c.orderAll((*Core).revoke)
+}
+
+// revoke tells the worker of a queued job to stop it, because the lease may have
+// ended.
+func (c *Core) revoke(j *job) {
+	if j.mode == dispatcherd.Queued && j.state.Executing() && j.stop < leaseLost {
+		j.stop = leaseLost
+		c.move(j, jobstate.OnRevoke)
 	}
 }
 

@@ -282,7 +282,7 @@ func (w *world) printClaim(statement string, req *contract.ClaimRequest, res con
 		j := w.at.core.jobs.Get(id)
 		on := "no slot"
 		if j.slot != noSlot {
-			s := w.at.core.slots[j.slot]
+			s := w.at.core.slots.At(j.slot)
 			on = fmt.Sprintf("%s/%d", s.session.worker, s.number)
 		}
 		result := res.Verdict.String()

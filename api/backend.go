@@ -15,13 +15,15 @@ import (
 type Backend interface {
 	ondemand.Backend
 
-	// Insert adds one job, described by a JSON object as in docs/api.md.
-	Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error)
+	// Insert adds one job, described by a JSON object as in docs/api.md. It returns the error
+	// of permit for its type.
+	Insert(ctx context.Context, object []byte, permit func(typ string) error) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
 	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
 	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted
-	// already.
-	InsertLines(ctx context.Context, lines io.Reader, strict bool, bad func(line int, reason error)) (int64, error)
+	// already. If permit returns an error for a type, nothing is inserted and InsertLines
+	// returns that error.
+	InsertLines(ctx context.Context, lines io.Reader, permit func(typ string) error, strict bool, bad func(line int, reason error)) (int64, error)
 	// Job reads one job. It returns ErrNotFound if there is none.
 	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
 	// Cancel cancels a pending job and returns Cancelled, or asks the worker of a running

@@ -33,6 +33,7 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 		`{"type":"pdf","timeout":"5"}`:                        `timeout and wait_for_worker are numbers of seconds, or strings with a unit such as "1.5s"`,
 		`null`:                                                "type is missing",
 		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":             "it is not UTF-8",
+		`{"type":"\u202efdp"}`:                                "type has the invisible character U+202E at byte 1: remove it",
 		`{"type":"pdf","payload":"` + strings.Repeat("x", 9) + `"},`: "something follows the JSON object",
 	} {
 		w := httptest.NewRecorder()

@@ -112,8 +112,10 @@ func (f *fake) setNoCapacity(none bool) {
 func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {
 	return ondemand.Rank{OfType: 2, Waiting: 5}, true
 }
-func (*fake) Insert(context.Context, []byte) (dispatcherd.JobID, error) { return 17, nil }
-func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func()           { return func() {} }
+func (*fake) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, error) {
+	return 17, nil
+}
+func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 func (*fake) Slots() []Slot {
 	return []Slot{{Slot: 1, Worker: "w", Types: []string{"pdf"}, State: "free"}}
 }
@@ -123,7 +125,7 @@ func (*fake) Cancel(context.Context, dispatcherd.JobID) (dispatcherd.Status, err
 	return dispatcherd.Running, nil
 }
 
-func (*fake) InsertLines(_ context.Context, lines io.Reader, _ bool, bad func(int, error)) (int64, error) {
+func (*fake) InsertLines(_ context.Context, lines io.Reader, _ func(string) error, _ bool, bad func(int, error)) (int64, error) {
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		return 0, &ondemand.InvalidError{Reason: err}
 	}

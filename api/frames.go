@@ -127,7 +127,11 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 		}
 	}()
 	o := optionsOf(f)
+	o.Scope = userScope(r.s.session.Peer())
 	if err := h.requests.Check(&o); err != nil {
+		return err
+	}
+	if err := h.permit(r.s.session.Peer(), o.Type); err != nil {
 		return err
 	}
 	if len(f.Payload) > h.cfg.MaxPayload {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // Observer counts what the API does, for metrics. Its methods must be fast and may be
@@ -36,6 +37,7 @@ const (
 	BoundSlowReader     Bound = "slow-reader"     // a caller did not read its frames
 	BoundEvents         Bound = "events"          // a slow reader of a stream missed events
 	BoundToken          Bound = "token"           // a token was missing or wrong
+	BoundUser           Bound = "user"            // the user of a caller may not use the type
 	BoundUploads        Bound = "uploads"         // too many streams of jobs were being inserted
 
 	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
@@ -47,11 +49,16 @@ const (
 // Bounds lists all bounds.
 var Bounds = []Bound{
 	ondemand.BoundBodies, ondemand.BoundRequests, ondemand.BoundKeys, BoundConnections, BoundConnectionRate, BoundPayload, BoundOpenRequests, BoundSlowReader,
-	BoundEvents, BoundToken, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime,
+	BoundEvents, BoundToken, BoundUser, BoundUploads, BoundHeaderTime, BoundBodyTime, BoundWriteTime, BoundIdleTime,
 }
 
 // Handler serves the API. Create it with New, and Close it.
 type Handler struct {
+	// Permit decides whether the user of a connection to the Unix socket may submit, read and
+	// cancel jobs of a type. It returns "" if so, and otherwise the reason. nil: every user
+	// may. Set it before Serve.
+	Permit func(peer workerproto.Peer, typ string) (objection string)
+
 	cfg      Config
 	backend  Backend
 	obs      Observer

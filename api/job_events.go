@@ -102,7 +102,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodHead {
-		if _, err := h.backend.Job(r.Context(), id); err != nil {
+		if _, err := h.permittedRow(r, id); err != nil {
 			return err
 		}
 		h.newSSE(w)
@@ -112,7 +112,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)
 	defer stop()
-	job, err := h.backend.Job(r.Context(), id)
+	job, err := h.permittedRow(r, id)
 	if err != nil {
 		return err
 	}
@@ -138,10 +138,10 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return problem.CallerGone.Of("")
 		}
-		switch fresh, err := h.backend.Job(r.Context(), id); {
+		switch fresh, err := h.permittedRow(r, id); {
 		case err == nil:
 			job = fresh
-		case errors.Is(err, ErrNotFound): // the row was deleted
+		case errors.Is(err, ErrNotFound), problemOf(err).Status == http.StatusForbidden: // the row was deleted, or its type has changed
 			out.event("", "error", problemJSON(problemOf(err)))
 			return out.flush()
 		} // after another error the row is read again at the next change or heartbeat

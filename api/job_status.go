@@ -41,10 +41,10 @@ func (s *statusLine) send(job *contract.Job) {
 }
 
 // running queues the status of a running attempt before its first report. It returns false
-// if the report must not be sent: a newer status was sent, or the final row has an earlier
-// attempt. The row may have been read before the attempt began or after it ended. Then
-// running takes the members that a claim does not change from the row as it was when it was
-// pending.
+// if the report must not be sent. This is so if a newer status was sent, or if the row ended
+// with an earlier attempt. The row may have been read before the attempt began or after it
+// ended. Then running takes the members that a claim does not change from the row as it was
+// when it was pending.
 func (s *statusLine) running(job *contract.Job, attempt dispatcherd.Attempt) bool {
 	switch {
 	case s.sent == statusID(attempt, dispatcherd.Running):

@@ -59,7 +59,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer held.Drop()
-	id, err := h.backend.Insert(r.Context(), body)
+	id, err := h.backend.Insert(r.Context(), body, h.callerOf(r).permit)
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
 		return problem.InvalidJob.Of("the body contains more than one job; " + howManyGo)
 	}
@@ -94,7 +94,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 	}
 	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; extendWrite sets the deadline again for the response
 	var report Uploaded
-	n, err := h.backend.InsertLines(r.Context(), body, strict, func(line int, reason error) {
+	n, err := h.backend.InsertLines(r.Context(), body, h.callerOf(r).permit, strict, func(line int, reason error) {
 		if report.Bad++; report.Bad <= maxProblems {
 			p := problem.InvalidJob.Of(reason.Error())
 			p.Line = line
@@ -164,7 +164,7 @@ func (h *Handler) getJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	job, err := h.backend.Job(r.Context(), id)
+	job, err := h.permittedRow(r, id)
 	if err != nil {
 		return err
 	}
@@ -183,6 +183,9 @@ type CancelState struct {
 func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	id, err := jobID(r)
 	if err != nil {
+		return err
+	}
+	if err := h.permitRow(r, id); err != nil {
 		return err
 	}
 	status, err := h.backend.Cancel(r.Context(), id)
@@ -205,6 +208,9 @@ func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := dispatcherd.JobID(n)
 	why, err := h.backend.Why(r.Context(), id)
+	if err == nil {
+		err = h.callerOf(r).permit(why.Type)
+	}
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 type rejectingInserts struct{ *fake }
 
 // Insert implements Jobs.
-func (rejectingInserts) Insert(context.Context, []byte) (dispatcherd.JobID, error) {
+func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, error) {
 	return 0, &ondemand.InvalidError{Reason: errors.New("it is none")}
 }
 

@@ -29,11 +29,17 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := h.callerOf(r).permit(o.Type); err != nil {
+		return err
+	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the request bounds the wait
 	if o.Key, err = keyOf(r); err != nil {
 		return err
 	}
-	o.Scope, o.Events, o.Later = scopeOf(r), stream, prefersAsync(r)
+	if o.Key != "" {
+		o.Scope = scopeOf(r)
+	}
+	o.Events, o.Later = stream, prefersAsync(r)
 	if !stream && !o.Shared() {
 		return h.answerDirect(w, r, &o)
 	}
@@ -183,15 +189,25 @@ func sendState(w http.ResponseWriter, f *ondemand.Follower, v *ondemand.View) {
 
 var errNoRequest = problem.NotFound.Of("no request has that id, or it ended too long ago")
 
+// findRequest returns an observer of the kept request in a path, if the caller may use its
+// type.
+func (h *Handler) findRequest(r *http.Request) (*ondemand.Follower, error) {
+	f := h.requests.Find(r.PathValue("id"))
+	if f == nil {
+		return nil, errNoRequest
+	}
+	return f, h.callerOf(r).permit(f.Type()) // an observer that does not leave holds nothing
+}
+
 // getRequest returns the answer, the events or the state of a kept request.
 func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
 	stream, err := wantsStream(r)
 	if err != nil {
 		return err
 	}
-	f := h.requests.Find(r.PathValue("id"))
-	if f == nil {
-		return errNoRequest
+	f, err := h.findRequest(r)
+	if err != nil {
+		return err
 	}
 	defer f.Leave()
 	v := f.Look(1)
@@ -213,9 +229,9 @@ func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
 
 // deleteRequest cancels a kept request, or forgets one that has ended.
 func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
-	f := h.requests.Find(r.PathValue("id"))
-	if f == nil {
-		return errNoRequest
+	f, err := h.findRequest(r)
+	if err != nil {
+		return err
 	}
 	defer f.Leave()
 	f.Cancel()

@@ -166,7 +166,7 @@ func TestKeyKeepsA504AfterOthersDisconnect(t *testing.T) {
 	})
 }
 
-// A caller that disconnects cancels its request, with or without a key, if it
+// A caller that disconnects cancels its request in memory, with or without a key, if it
 // is the last one.
 func TestDisconnectReleasesTheKey(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
@@ -220,6 +220,35 @@ func TestDroppedAnswerKeepsItsRow(t *testing.T) {
 	f.answer(-<-f.submitted, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
 	require.Equal(t, http.StatusNoContent, call(h, http.MethodDelete, accepted.Header().Get("Location")).Code)
 	require.Empty(t, f.abandons)
+}
+
+// A caller whose connection broke repeats its call, perhaps at another dispatcher.
+func TestRowWithAKeyContinuesAfterADisconnectUntilItsDeadline(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h, f := rowHandler(t)
+			const body = `{"type":"pdf","durable":true,"timeout":2}`
+			ctx, disconnect := context.WithCancel(t.Context())
+			first := post(ctx, h, body, "Idempotency-Key", "k")
+			id := <-f.submitted
+			disconnect()
+			<-first
+			synctest.Wait()
+			require.Empty(t, f.abandons)
+			if late {
+				require.Equal(t, -id, <-f.abandons)
+				require.Equal(t, http.StatusGatewayTimeout, (<-post(t.Context(), h, body, "Idempotency-Key", "k")).Code)
+			} else {
+				second := post(t.Context(), h, body, "Idempotency-Key", "k")
+				synctest.Wait()
+				f.answer(-id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"once"`)})
+				require.Equal(t, `"once"`, (<-second).Body.String())
+				require.Empty(t, f.abandons)
+			}
+			require.Empty(t, f.submitted)
+			h.Close()
+		})
+	}
 }
 
 func TestDisconnectDuringTheInsertDoesNotAffectOtherCallers(t *testing.T) {

@@ -62,6 +62,9 @@ func (c *timedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// NetConn returns the connection itself, so that workerproto.PeerOf can identify the peer.
+func (c *timedConn) NetConn() net.Conn { return c.Conn }
+
 // setState follows http.Server.ConnState.
 func (c *timedConn) setState(state http.ConnState) {
 	switch state {

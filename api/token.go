@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // Tokens is the set of the valid bearer tokens. It contains only their SHA-256 hashes.
@@ -78,10 +79,21 @@ func (t *Tokens) owner(token string) (name string, ok bool) {
 
 type scopeKey struct{}
 
-// scopeOf returns the scope of a request's idempotency keys: the name of its token.
+// scopeOf returns the scope of a request's idempotency keys: the name of its token, or its user.
 func scopeOf(r *http.Request) string {
-	name, _ := r.Context().Value(scopeKey{}).(string)
-	return name
+	if name, ok := r.Context().Value(scopeKey{}).(string); ok {
+		return name
+	}
+	return userScope(workerproto.PeerOf(ConnOf(r)))
+}
+
+// userScope is the scope of a user on the Unix socket. It contains a space, so it is not the
+// name of a token. Users that the kernel does not report share the scope of TCP without tokens.
+func userScope(p workerproto.Peer) string {
+	if p.UID < 0 {
+		return ""
+	}
+	return fmt.Sprintf("uid %d", p.UID)
 }
 
 // Guarded admits requests with one of the tokens that current returns. It calls current

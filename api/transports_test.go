@@ -435,7 +435,7 @@ func TestClientReconnectsAfterTheServerStops(t *testing.T) {
 		got := do(t.Context(), c, client.Request{Type: "pdf"})
 		id := <-f.submitted
 		stop()
-		require.ErrorIs(t, (<-got).err, client.ErrDisconnected)
+		require.ErrorIs(t, (<-got).err, client.ErrUnknownOutcome)
 		require.Equal(t, id, <-f.abandoned)
 		require.NoError(t, <-ended)
 	}

@@ -14,7 +14,7 @@ type Why struct {
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
 	Reasons  []string             `json:"reasons"`             // all reasons why the job does not start, or where it is; empty: it starts next
-	SetAside string               `json:"set_aside,omitempty"` // with reason SetAside: why Postgres refused to claim the job
+	SetAside string               `json:"set_aside,omitempty"` // why Postgres refused to claim, release or cancel the job, or which session has locked its row
 	Held     string               `json:"held,omitempty"`      // with reason Unrecordable: why Postgres did not record the end
 	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
 	Age      float64              `json:"age_seconds"`
@@ -46,6 +46,7 @@ type Why struct {
 const (
 	ReasonFinal           = "Final"           // done, failed or cancelled
 	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
+	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
 )
 
 // Values of Why.DecisionLog.

@@ -22,8 +22,8 @@ import (
 // A round reads every due lane once. The pause between two rounds is 50 times the
 // duration of the last round, at most maxBackfillPause. The pause is longer than
 // maxPausePolls polls only if the last two rounds were slow and fetches were quick
-// meanwhile. A single round may have hung. If fetches are slow as well, the server is
-// slow with everything. Neither predicts the duration of the next round.
+// meanwhile. A single slow round may have hung, and slow fetches show that the server is
+// slow with everything. Neither case predicts the duration of the next round.
 type backfill struct {
 	due          bool                   // some lane is due
 	from         int                    // the type with which the round continues; 0 = no round has begun
@@ -180,8 +180,7 @@ func (b *Backlog) backfillRoundEnded(ok bool) {
 // not a candidate and has not left its place since the scan began. Such a row was
 // committed late or became pending again.
 func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
-	k := b.types[r.Type]
-	l := &k.local[r.Priority]
+	k, l := b.types[r.Type], b.lane(r.Lane)
 	if !k.known || l.backfillBound != query.Before || b.index.Name(r.Type) != query.Type {
 		return // the type is gone
 	}

@@ -62,16 +62,22 @@ type Backlog struct {
 	gate     gate
 }
 
-// typeLanes is what is known about a type. Each priority has one lane.
+// typeLanes is what is known about a type. Each priority has one lane. The lanes are
+// allocated at their first use, because a slot with 4,096 new types would otherwise
+// allocate 5 MB in one step.
 type typeLanes struct {
-	local    [priorities]lane
-	nonLocal *[priorities]lane // nil while the share contains everything
-	share    contract.Share
-	waiting  LaneSet
-	idleRead uint32 // nonLocal.epoch at the start of the last read for idle capacity
-	polled   uint32 // nonLocal.polls when the non-local lanes were last read
-	known    bool   // between TypeAppeared and TypeGone
-	changed  bool   // in Backlog.changed
+	local     []lane
+	nonLocal  []lane // without use while the share contains everything
+	share     contract.Share
+	waiting   LaneSet
+	idleRead  uint32         // nonLocal.epoch at the start of the last read for idle capacity
+	lostGrace time.Duration  // grace at lostAt
+	lostAt    timing.Instant // when a claim of a non-local row was lost
+	dueAt     int64          // when a non-local row gets older than OwnerGrace: database clock, milliseconds; 0 = none known
+	polled    uint32         // nonLocal.polls when the non-local lanes were last read
+	scanned   uint32         // schedule.scans when the non-local lanes were last read from their beginning
+	known     bool           // between TypeAppeared and TypeGone
+	changed   bool           // in Backlog.changed
 }
 
 // New returns an empty Backlog. It reads the capacity of types and the state of slots
@@ -101,8 +107,9 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	for p := range k.local {
 		b.cached -= k.local[p].len()
 	}
-	b.dropNonLocal(k)
-	*k = typeLanes{changed: k.changed}
+	b.dropNonLocal(t)
+	clear(k.local)
+	*k = typeLanes{local: k.local, nonLocal: k.nonLocal, changed: k.changed}
 	b.waiting.Set(t, false)
 }
 

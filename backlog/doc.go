@@ -5,14 +5,16 @@
 //
 // # Model
 //
-// The pending rows of one type and priority form a lane, ordered by (run_at, id).
-// All rows of a lane age at the same rate, so this order is the order of their
-// scores. A lane keeps its first rows, the candidates, and a cursor: the key of the
-// last row that was read. When few candidates are left, rows after the cursor are
-// read. Such a read never visits the dead index entries of finished jobs.
+// The pending rows of one type and priority form a lane, ordered by (run_at, id). All
+// rows of a lane age at the same rate, so this order is the order of their scores. A lane
+// keeps its first rows, the candidates, and a cursor: the key of the last row that was
+// read. When few candidates are left, a fetch reads rows after the cursor. It hardly
+// visits dead index entries of finished jobs.
 //
-// Rows that become pending before the cursor (a late commit, a job that returned) are
-// found by a scan:
+// A transaction may commit after others that began later. So if the last read of a lane
+// returned all its rows, the next one begins 100 ms before the present, if that is
+// before the cursor. Other rows that become pending before the cursor (after a longer
+// transaction, or because a job returned) are found by a scan:
 //
 //   - A full scan reads lanes from their beginning. It follows a notification within
 //     50 ms, and happens at every poll.
@@ -21,7 +23,8 @@
 //
 // With several dispatchers each type has a share. Rows outside the share are
 // non-local. They have lanes of their own, which are read for slots that have no
-// local row, and at every poll. See contract.Share.
+// local row, and at every poll. An idle slot takes a row that its owner has left for
+// OwnerGrace since it was seen. See contract.Share.
 //
 // # Invariants
 //
@@ -33,7 +36,8 @@
 //   - At most one fetch and one backfill scan are in flight.
 //   - If the type of a pending and due row has a slot, a later scan finds the row, even
 //     if notifications or answers were lost.
-//   - This knowledge is a hint. The claim decides which dispatcher runs a row.
+//   - All knowledge of this package is a hint: the claim decides which dispatcher runs a
+//     row.
 //
 // # Order of calls
 //

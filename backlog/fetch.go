@@ -1,7 +1,7 @@
 package backlog
 
 import (
-	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -13,6 +13,7 @@ import (
 type laneRead struct {
 	Lane
 	full    bool         // it reads from the beginning of the lane, not from its cursor
+	overlap bool         // it reads from overlap before the present or from the cursor, whichever is earlier
 	idle    bool         // it reads non-local rows for idle capacity
 	changes uint32       // lane.changes when the read was sent
 	batch   uint32       // lane.batch when the read was sent
@@ -25,9 +26,12 @@ type fetching struct {
 	lanes   []laneRead             // empty = no fetch is in flight
 	request *contract.FetchRequest // reused
 	sentAt  timing.Instant
+	pollAt  timing.Instant // earliest instant of the next poll for free slots
 	rows    int            // the most rows that the answer can have
-	scan    bool           // it reads some lane from its beginning
-	left    []contract.Key // if scan: keys of rows that have left their place since the fetch was sent
+	scan    bool           // it reads some local lane from its beginning
+	poll    bool           // it reads some non-local lane from its beginning
+	again   bool           // it reads places that were read before
+	left    []contract.Key // if again: keys of rows that have left their place since the fetch was sent
 	breaker timing.Breaker
 }
 
@@ -69,8 +73,9 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	if f.breaker.Open(b.now) {
 		return false
 	}
+	pause := b.now < f.pollAt
 	b.checkTimes(jobs)
-	if f.outstanding() || (!b.nonLocalRound() && !b.roundDue() && len(b.round.low) == 0) {
+	if f.outstanding() || (!b.nonLocalRound(pause) && !b.roundDue() && len(b.round.low) == 0) {
 		return false
 	}
 	if f.request == nil {
@@ -87,7 +92,12 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 		return false
 	}
 	f.sentAt = b.now
-	f.scan = slices.ContainsFunc(f.lanes, func(r laneRead) bool { return r.full })
+	f.scan, f.poll, f.again = false, false, false
+	for _, r := range f.lanes {
+		f.scan = f.scan || r.full && !r.NonLocal
+		f.poll = f.poll || r.full && r.NonLocal
+		f.again = f.again || r.full || r.overlap
+	}
 	return true
 }
 
@@ -119,10 +129,24 @@ func (b *Backlog) askLocal(r Lane) {
 	if read.full {
 		l.scanned = s.scans
 	} else {
+		read.overlap = !l.more && b.now >= s.noOverlap && b.clock.known
 		query.After = l.cursor
+	}
+	if start := b.beforePresent(overlap); read.overlap && start.Less(l.cursor) {
+		query.After = start
 	}
 	l.epoch, l.reading = s.epoch, true
 	b.fetch.ask(read, query)
+}
+
+// overlap is how far a read after the cursor goes back if the lane had no further rows at
+// the last read. A transaction that commits within this time after its beginning
+// needs no full scan.
+const overlap = 100 * time.Millisecond
+
+// beforePresent returns the key before all rows that became due in the last d.
+func (b *Backlog) beforePresent(d time.Duration) contract.Key {
+	return contract.Key{RunAt: b.DBNow()*1000 - d.Microseconds()}
 }
 
 // Departed notes that a row is no longer pending at its place. A scan in flight may
@@ -131,12 +155,11 @@ func (b *Backlog) askLocal(r Lane) {
 // Only a bounded number of rows is noted, because a missing note costs at most a lost
 // claim.
 func (b *Backlog) Departed(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
-	if f := &b.fetch; f.scan && len(f.left) < b.cfg.Departures {
+	if f := &b.fetch; f.again && len(f.left) < b.cfg.Departures {
 		f.left = append(f.left, k)
 	}
 	bf := &b.backfill
-	bound := b.types[t].local[p].backfillBound
-	if len(bf.lanes) > 0 && k.Less(bound) && len(bf.left) < b.cfg.Departures {
+	if len(bf.lanes) > 0 && len(bf.left) < b.cfg.Departures && k.Less(b.lane(Lane{t, p, false}).backfillBound) {
 		bf.left = append(bf.left, k)
 	}
 }

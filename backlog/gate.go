@@ -10,22 +10,28 @@ import (
 // gate is the notification gate. It decides whether producers send notifications.
 // While the gate is subscribed, every transaction that inserts jobs notifies. Too
 // many notifications would reduce the commit rate of the producers. The gate is then
-// throttled for a second, and the lanes are polled every throttledPoll instead. A
-// network driver changes between interrupts and polling for the same reason.
+// throttled, and the lanes are polled instead, until reads return few rows for a second.
+// A network driver changes between interrupts and polling for the same reason.
+//
+// While a slot is free, polls take at most a fifth of the time.
 type gate struct {
 	subscribed bool
 	asked      bool           // a change is in flight
 	received   int            // notifications since the second began
 	second     timing.Instant // when it began
 	since      timing.Instant // when it was subscribed
-	throttle   timing.Instant // throttled until then
+	throttle   timing.Instant // throttled until then; 0 = not throttled
+	found      int            // rows that reads returned while throttled, in this throttlePause
 	breaker    timing.Breaker
 }
 
 const (
 	throttleRate  = 200 // notifications per second
 	throttlePause = time.Second
+	throttleKeep  = 50 // rows in throttlePause, each in a transaction of its own at most
 	throttledPoll = 10 * time.Millisecond
+	shortestPoll  = 2 * time.Millisecond
+	pollFactor    = 4
 )
 
 // count counts a notification.
@@ -39,6 +45,19 @@ func (g *gate) count(now timing.Instant) {
 	}
 }
 
+// endThrottling ends a throttlePause in which reads returned few rows. Otherwise
+// another one follows.
+func (g *gate) endThrottling(now timing.Instant) {
+	if g.throttle == 0 || g.throttled(now) {
+		return
+	}
+	g.throttle = 0
+	if g.found >= throttleKeep {
+		g.throttle = now.After(throttlePause)
+	}
+	g.found = 0
+}
+
 // throttled reports whether polls take the place of notifications.
 func (g *gate) throttled(now timing.Instant) bool { return now < g.throttle }
 
@@ -47,6 +66,7 @@ func (g *gate) throttled(now timing.Instant) bool { return now < g.throttle }
 // receives no notifications.
 func (b *Backlog) NextGate() (subscribe, changed bool) {
 	g := &b.gate
+	g.endThrottling(b.now)
 	subscribe = b.index.Len() > 0 && !b.draining && b.schedule.listener != notSubscribed && !g.throttled(b.now)
 	if subscribe == g.subscribed || g.asked || g.breaker.Open(b.now) {
 		return subscribe, false

@@ -98,7 +98,7 @@ func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
 	k := b.types[t]
 	local, remote := Lane{t, p, false}.bit(), Lane{t, p, true}.bit()
 	k.waiting &^= local | remote
-	if l := &k.local[p]; l.len() > 0 || l.starved() {
+	if l := b.lane(Lane{t, p, false}); l.len() > 0 || l.starved() {
 		k.waiting |= local
 	}
 	if k.nonLocal != nil && k.nonLocal[p].len() > 0 {

@@ -32,7 +32,7 @@ func (s LaneState) Contains(k contract.Key) bool {
 // one if there is any.
 func (b *Backlog) Lanes(t slotindex.TypeID, p dispatcherd.Priority) []Lane {
 	local := Lane{Type: t, Priority: p}
-	if b.types[t].nonLocal == nil {
+	if !b.Shared(t) {
 		return []Lane{local}
 	}
 	return []Lane{local, {t, p, true}}
@@ -47,7 +47,7 @@ func (b *Backlog) Check() error {
 		if !k.known {
 			continue
 		}
-		if k.nonLocal != nil {
+		if b.Shared(slotindex.TypeID(t)) {
 			shared++
 		}
 		for p := range dispatcherd.MaxPriority + 1 {

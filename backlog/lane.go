@@ -33,6 +33,9 @@ type lane struct {
 	epoch   uint32 // schedule.epoch of the last read that covered it; 0 = never read
 	scanned uint32 // schedule.scans of the last full scan
 
+	sightings []sighting   // non-local: rows of the last answer, and later notified rows; ascending
+	rest      contract.Key // non-local: rows up to it were old enough at the last read, and are read again only at polls
+
 	more    bool // the table may contain rows after cursor
 	reading bool // the fetch in flight reads the lane
 	low     bool // the lane is in round.low
@@ -115,6 +118,13 @@ func (l *lane) moveBack(to contract.Key) {
 	l.newBatch()
 }
 
+// restBefore makes the next read for idle capacity include a key.
+func (l *lane) restBefore(k contract.Key) {
+	if k.ID--; k.Less(l.rest) {
+		l.rest = k
+	}
+}
+
 // compact moves the candidates to the front of the slice, so that appending does not
 // let it grow without bound.
 func (l *lane) compact() {
@@ -127,16 +137,20 @@ func (l *lane) compact() {
 // lane returns the state of a lane. Non-local lanes exist only while the share of the
 // type does not contain everything.
 func (b *Backlog) lane(l Lane) *lane {
+	lanes := &b.types[l.Type].local
 	if l.NonLocal {
-		return &b.types[l.Type].nonLocal[l.Priority]
+		lanes = &b.types[l.Type].nonLocal
 	}
-	return &b.types[l.Type].local[l.Priority]
+	if *lanes == nil {
+		*lanes = make([]lane, priorities)
+	}
+	return &(*lanes)[l.Priority]
 }
 
 // existing is like lane, but returns nil if the type has no non-local lanes any
 // more.
 func (b *Backlog) existing(l Lane) *lane {
-	if l.NonLocal && b.types[l.Type].nonLocal == nil {
+	if l.NonLocal && !b.Shared(l.Type) {
 		return nil
 	}
 	return b.lane(l)
@@ -148,4 +162,4 @@ func (b *Backlog) LaneOf(t slotindex.TypeID, p dispatcherd.Priority, id dispatch
 }
 
 // Shared reports whether the type has non-local lanes.
-func (b *Backlog) Shared(t slotindex.TypeID) bool { return b.types[t].nonLocal != nil }
+func (b *Backlog) Shared(t slotindex.TypeID) bool { return !b.types[t].share.All() }

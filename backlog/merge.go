@@ -23,6 +23,10 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 	if f.scan {
 		b.scanEnded(took, ok)
 	}
+	if f.poll {
+		b.nonLocalPolled(took)
+	}
+	f.pollAt = min(f.pollAt, b.now+min(max(pollFactor*took, millis(shortestPoll)), millis(throttledPoll)))
 	b.backOff()
 	slices.SortFunc(f.left, contract.Key.Compare)
 	if ok {
@@ -38,7 +42,7 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 		b.mergeLane(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit}, jobs)
 		rest = rest[n:]
 	}
-	f.lanes, f.left, f.scan = f.lanes[:0], f.left[:0], false
+	f.lanes, f.left, f.again = f.lanes[:0], f.left[:0], false
 }
 
 // rowsOf returns how many of the first rows belong to a lane of the request.
@@ -117,18 +121,26 @@ func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer, jobs Jobs) {
 	}
 }
 
-// extend appends the rows after the cursor. They are a new batch if no candidate of
-// the last batch is left.
+// extend adds the rows of a read that began at the cursor or before it. They are a new
+// batch if no candidate of the last batch is left.
 func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
 	if l.len() == 0 {
 		l.newBatch()
 	}
 	l.compact()
 	for _, r := range rows {
-		if l.cursor.Less(r.Key) && !b.inHand(r.Key, b.fetch.left, jobs) {
+		unread := l.cursor.Less(r.Key)
+		switch {
+		case b.inHand(r.Key, b.fetch.left, jobs):
+		case unread:
+			b.gate.found++
 			l.keys = append(l.keys, r.Key)
+		default:
+			l.insert(r.Key)
 		}
-		l.cursor = r.Key
+		if unread {
+			l.cursor = r.Key
+		}
 	}
 	l.more = full
 }
@@ -150,9 +162,9 @@ func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jo
 	l.newBatch()
 }
 
-// mergeScan merges a full scan into a lane that has changed since the scan was sent.
-// It uses only the rows before the first candidate that the lane had at that time.
-// Some of the other rows were taken since, and it is not known which.
+// mergeScan merges a full scan into a lane that has changed since the scan was sent. It
+// uses only the rows before the first candidate that the lane had at that time. Some of
+// the other rows were taken since, but the backlog does not know which.
 func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.Key, jobs Jobs) {
 	for _, r := range rows {
 		if !r.Key.Less(first) {

@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -9,46 +10,71 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// nonLocal plans the reads of non-local rows. A dispatcher runs them on slots that
-// have no local row. It also runs them if the dispatcher that owns them (their owner)
-// lets them grow old. So no row depends on its owner: shares only reduce lost claims.
+// nonLocal plans the reads of non-local rows. A dispatcher runs non-local rows on slots
+// that have no local row, and if the dispatcher that owns the rows (their owner) lets
+// them grow old. So no row depends on its owner: shares only reduce lost claims.
 // Non-local rows count as younger by the penalty.
 //
-// A type has idle capacity when it has a free slot and no local row. Its non-local
-// lanes are then read if rows may have come since the last such read. At each poll
-// the non-local lanes of every type are read, because the owner of an old row may be
-// stuck. These reads start at the beginning of the lane.
+// A type has idle capacity when it has a free slot and no candidate. Its non-local
+// lanes are then read if rows may have come since the last such read, or if a known row
+// got older than OwnerGrace. Such a read begins at lane.rest, but after each full scan of the
+// local lanes at the beginning of the lanes. At each poll the non-local lanes of every
+// type are read from their beginning, because the owner of an old row may be stuck.
 //
 // While every share contains everything, nonLocal plans no reads.
 type nonLocal struct {
 	types   int            // types with a share that does not contain everything
-	epoch   uint32         // grows when rows may have become available to dispatchers other than their owners
+	epoch   uint32         // grows when rows may have come
 	polls   uint32         // grows with each poll
+	pollAt  timing.Instant // earliest instant of the next poll
 	pending bool           // some type may have idle capacity
-	news    bool           // pending was set because rows may have come; their owner should read them first
-	next    timing.Instant // earliest instant of the next round for idle capacity
-	dueAt   int64          // when a row that was read gets older than OwnerGrace: database clock, milliseconds; 0 = none
+	dueAt   int64          // the earliest typeLanes.dueAt; 0 = none
 	left    int            // types that are still to be considered in this round
 	from    int            // the type with which the round continues
 }
 
 const (
-	// OwnerGrace is how long a row is left to its owner, by the database clock.
-	OwnerGrace = 30 * time.Millisecond
-	// nonLocalPause is the minimum time between two reads for idle capacity. A random
-	// time of at most nonLocalPause is added. When rows may have come, the first read
-	// for idle capacity also waits for nonLocalPause.
-	nonLocalPause = 50 * time.Millisecond
+	// OwnerGrace is how long a row is left to its owner after it was seen, by the
+	// database clock. If a claim of a non-local row is lost, the owner needs longer. So
+	// the time is doubled, at most to maxOwnerGrace, and halved after graceDecay without
+	// another loss.
+	OwnerGrace    = 5 * time.Millisecond
+	maxOwnerGrace = 8 * OwnerGrace
+	graceDecay    = 100 * time.Millisecond
 	// NonLocalLength is the number of rows that a read at a poll asks for, per lane.
 	NonLocalLength = 8
 )
 
 // nonLocalRowsMayHaveCome notes that non-local rows may have become pending.
 func (b *Backlog) nonLocalRowsMayHaveCome() {
-	n := &b.nonLocal
-	n.epoch++
-	n.news = n.news || !n.pending
-	n.pending = true
+	b.nonLocal.epoch++
+	b.nonLocal.pending = true
+}
+
+// leaveToOwner makes a type read its non-local lanes OwnerGrace after a row of theirs was
+// seen.
+func (b *Backlog) leaveToOwner(t slotindex.TypeID, since int64) {
+	k, n := b.types[t], &b.nonLocal
+	ms := floorMS(since+k.grace(b.now).Microseconds()) + 1
+	if k.dueAt == 0 || ms < k.dueAt {
+		k.dueAt = ms
+	}
+	if n.dueAt == 0 || ms < n.dueAt {
+		n.dueAt = ms
+	}
+}
+
+// grace returns how long the non-local rows of a type are left to their owners.
+func (k *typeLanes) grace(now timing.Instant) time.Duration {
+	halved := min(uint(max(0, now-k.lostAt)/millis(graceDecay)), 8)
+	return max(OwnerGrace, k.lostGrace>>halved)
+}
+
+// ownerIsSlow notes that claims of non-local rows were lost at this instant.
+func (k *typeLanes) ownerIsSlow(now timing.Instant) {
+	if k.lostAt != now {
+		k.lostGrace, k.lostAt = min(2*k.grace(now), maxOwnerGrace), now
+	}
 }
 
 // readNonLocalAgain makes a type read its non-local lanes once more, after the pause.
@@ -60,34 +86,28 @@ func (b *Backlog) readNonLocalAgain(t slotindex.TypeID) {
 // wakeNonLocal returns when the next read may be due.
 func (b *Backlog) wakeNonLocal() timing.Instant {
 	n := &b.nonLocal
-	next := timing.Never
-	if n.types == 0 {
-		return next
+	switch {
+	case n.types == 0:
+		return timing.Never
+	case n.pending || n.left > 0:
+		return b.fetch.pollAt
+	case n.dueAt != 0:
+		return max(b.fetch.pollAt, b.clock.instant(n.dueAt))
 	}
-	if n.pending || n.left > 0 {
-		next = n.next
-	}
-	if n.dueAt != 0 {
-		next = min(next, b.clock.instant(n.dueAt))
-	}
-	return next
+	return timing.Never
 }
 
 // nonLocalRound starts a round of all types if one is due. It reports whether a round
-// has types left.
-func (b *Backlog) nonLocalRound() bool {
+// has types left. pause says that the pause after the last read for free slots continues.
+func (b *Backlog) nonLocalRound(pause bool) bool {
 	n := &b.nonLocal
 	if n.types == 0 {
 		return false
 	}
-	if n.news {
-		n.news, n.next = false, max(n.next, b.now.After(nonLocalPause))
-	}
 	if n.dueAt != 0 && b.clock.passed(n.dueAt, b.now) {
 		n.dueAt, n.pending = 0, true
-		n.epoch++
 	}
-	if n.pending && b.now >= n.next {
+	if n.pending && !pause {
 		n.pending, n.left = false, len(b.types)
 	}
 	return n.left > 0
@@ -96,9 +116,17 @@ func (b *Backlog) nonLocalRound() bool {
 // pollNonLocal makes every type read its non-local lanes.
 func (b *Backlog) pollNonLocal() {
 	n := &b.nonLocal
-	n.polls++
+	if b.now >= n.pollAt {
+		n.polls++
+	}
 	n.epoch++
 	n.left = len(b.types)
+}
+
+// nonLocalPolled plans the pause after a fetch that read non-local lanes from their
+// beginning.
+func (b *Backlog) nonLocalPolled(took timing.Instant) {
+	b.nonLocal.pollAt = b.now + min(scanFactor*took, maxPausePolls*millis(b.cfg.Poll))
 }
 
 // askNonLocal adds non-local lanes to the request: those of the types whose read is
@@ -114,42 +142,41 @@ func (b *Backlog) askNonLocal() {
 		n.from++
 		n.left--
 		k := b.types[t]
-		if k.nonLocal == nil || b.index.Capacity(t) == 0 {
+		if !b.Shared(t) || b.index.Capacity(t) == 0 {
 			continue
 		}
-		idle := b.idleCapacity(t)
-		if k.polled == n.polls && (!idle || k.idleRead == n.epoch) {
+		idle, poll := b.idleReadDue(t), k.polled != n.polls
+		if !idle && !poll {
 			continue
 		}
 		k.polled = n.polls
 		limit := NonLocalLength
 		if idle {
-			k.idleRead = n.epoch
+			k.idleRead, k.dueAt = n.epoch, 0
 			limit = max(NonLocalLength, 2*b.index.FreeFor(t))
-			pause := millis(nonLocalPause)
-			n.next = b.now + pause + timing.Instant(b.rng.IntN(int(pause)))
+			b.fetch.pollAt = b.now.After(throttledPoll)
 		}
-		for p := range k.nonLocal {
-			k.nonLocal[p].length = int32(min(limit, b.cfg.LaneLength))
-			b.askNonLocalLane(Lane{t, dispatcherd.Priority(p), true}, true, idle)
+		full := poll || k.scanned != b.schedule.scans && b.now >= n.pollAt
+		if full {
+			k.scanned = b.schedule.scans
+		}
+		for p := range dispatcherd.MaxPriority + 1 {
+			r := Lane{t, p, true}
+			b.lane(r).length = int32(min(limit, b.cfg.LaneLength))
+			b.askNonLocalLane(r, full, idle)
 		}
 	}
 }
 
-// idleCapacity reports whether a type has a free slot and no local row. It returns
-// false unless all local lanes of the type have been read since the last full scan
-// became due.
-func (b *Backlog) idleCapacity(t slotindex.TypeID) bool {
-	k := b.types[t]
-	if k.waiting&localLanes != 0 || !b.index.HasFree(t) {
-		return false
+// idleReadDue reports whether the non-local lanes of a type are to be read for idle
+// capacity. Local rows that are read at the same time are placed first.
+func (b *Backlog) idleReadDue(t slotindex.TypeID) bool {
+	k, n := b.types[t], &b.nonLocal
+	due := k.dueAt != 0 && b.clock.passed(k.dueAt, b.now)
+	if k.dueAt != 0 && !due && (n.dueAt == 0 || k.dueAt < n.dueAt) {
+		n.dueAt = k.dueAt
 	}
-	for p := range k.local {
-		if l := &k.local[p]; l.reading || l.scanned != b.schedule.scans {
-			return false // the answer sets pending again
-		}
-	}
-	return true
+	return (due || k.idleRead != n.epoch) && k.waiting == 0 && b.index.HasFree(t)
 }
 
 // continueNonLocal reads a non-local lane from its cursor if it still has few
@@ -172,53 +199,95 @@ func (b *Backlog) askNonLocalLane(r Lane, full, idle bool) {
 	query := contract.LaneQuery{
 		Type: b.index.Name(r.Type), Priority: r.Priority, Limit: int(l.length), Share: b.types[r.Type].share, NonLocal: true,
 	}
-	if !full {
+	if idle && !full {
+		query.After = l.rest
+		if start := b.beforePresent(overlap); start.Less(query.After) {
+			query.After = start
+		}
+	} else if !full {
 		query.After = l.cursor
 	}
 	l.reading = true
-	b.fetch.ask(laneRead{Lane: r, full: full, idle: idle, batch: l.batch}, query)
+	b.fetch.ask(laneRead{Lane: r, full: full, idle: idle, overlap: idle, batch: l.batch}, query)
 }
 
 // mergeNonLocal merges the answer for a non-local lane.
 func (b *Backlog) mergeNonLocal(r laneRead, a answer, jobs Jobs) {
-	l, n := b.lane(r.Lane), &b.nonLocal
-	rows, full := a.rows, len(a.rows) == a.limit
-	old := len(rows)
-	for old > 0 && rows[old-1].Key.RunAt > a.dbNow-OwnerGrace.Microseconds() {
-		old--
-	}
-	if old < len(rows) {
-		if ms := floorMS(rows[old].Key.RunAt+OwnerGrace.Microseconds()) + 1; n.dueAt == 0 || ms < n.dueAt {
-			n.dueAt = ms
-		}
-		rows, full = rows[:old], false
-	}
-	if r.full {
+	l, first := b.lane(r.Lane), 0
+	rows, full := b.oldEnough(r.Type, l, a, jobs), len(a.rows) == a.limit
+	if r.full || r.idle {
 		l.keys, l.head = l.keys[:0], 0
 		l.batch++
-		if r.idle && full {
-			rows = rows[b.leftToOwner(r.Type, rows):]
+		switch {
+		case !full:
+			l.rest = contract.Key{RunAt: a.dbNow - overlap.Microseconds()}
+		case r.idle:
+			first = b.leftToOwner(r.Type, rows)
 			b.readNonLocalAgain(r.Type) // there are more rows than free slots
 		}
 	} else {
 		l.compact()
 	}
-	for _, row := range rows {
-		if !b.inHand(row.Key, b.fetch.left, jobs) {
-			l.keys = append(l.keys, row.Key)
-		}
-		l.cursor = row.Key
+	for _, k := range rows[first:] {
+		l.keys = append(l.keys, k)
+		l.cursor = k
 	}
-	l.more = full
+	l.more = full && len(rows) > 0
+}
+
+// sighting says when a non-local row that is due was seen first: by a read, or by its
+// notification.
+type sighting struct {
+	contract.Key
+	at int64 // database clock, microseconds
+}
+
+// oldEnough returns the rows of an answer that their owner has left for OwnerGrace since
+// they were seen first. A row that became due longer than overlap ago is old in any
+// case. A row may be committed long after its transaction began, so its age does not say
+// for how long its owner could read it.
+func (b *Backlog) oldEnough(t slotindex.TypeID, l *lane, a answer, jobs Jobs) (rows []contract.Key) {
+	before, grace := l.sightings, b.types[t].grace(b.now).Microseconds()
+	l.sightings = nil
+	for _, row := range a.rows {
+		if b.inHand(row.Key, b.fetch.left, jobs) {
+			continue
+		}
+		s := sighting{row.Key, max(a.dbNow, row.Key.RunAt)}
+		if i, found := slices.BinarySearchFunc(before, s.Key, sighting.compare); found {
+			s.at = min(s.at, before[i].at)
+		}
+		l.sightings = append(l.sightings, s)
+		if s.at <= a.dbNow-grace || row.Key.RunAt <= a.dbNow-overlap.Microseconds() {
+			rows = append(rows, row.Key)
+		} else {
+			b.leaveToOwner(t, s.at)
+		}
+	}
+	for _, s := range before {
+		if s.at > a.dbNow && s.RunAt <= a.dbNow {
+			l.see(s) // the notification arrived after the snapshot of the answer
+		}
+	}
+	return rows
+}
+
+func (s sighting) compare(k contract.Key) int { return s.Compare(k) }
+
+// see adds a sighting.
+func (l *lane) see(s sighting) {
+	if i, found := slices.BinarySearchFunc(l.sightings, s.Key, sighting.compare); !found {
+		l.sightings = slices.Insert(l.sightings, i, s)
+	}
 }
 
 // leftToOwner returns how many of the first rows a type with idle capacity skips. The
 // owner of these rows is probably about to claim them. The first row that is not
 // skipped is at most the penalty younger than the first skipped row. So skipping does
 // not lengthen the overtaking window.
-func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Candidate) int {
+func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Key) int {
 	n := max(0, len(rows)-max(1, b.index.FreeFor(t)))
-	for n > 0 && rows[n].Key.RunAt > rows[0].Key.RunAt+b.cfg.Penalty.Microseconds() {
+	for n > 0 && rows[n].RunAt > rows[0].RunAt+b.cfg.Penalty.Microseconds() {
 		n--
 	}
 	return n
@@ -232,10 +301,10 @@ func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
 	if k.share == share {
 		return
 	}
-	b.dropNonLocal(k)
+	b.dropNonLocal(t)
 	if k.share = share; !share.All() {
-		k.nonLocal = new([priorities]lane)
 		k.idleRead, k.polled = b.nonLocal.epoch-1, b.nonLocal.polls
+		k.dueAt = 0
 		b.nonLocal.types++
 		b.nonLocal.pending = true
 	}
@@ -253,13 +322,16 @@ func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
 }
 
 // dropNonLocal removes the non-local lanes of a type.
-func (b *Backlog) dropNonLocal(k *typeLanes) {
-	if k.nonLocal == nil {
+func (b *Backlog) dropNonLocal(t slotindex.TypeID) {
+	k := b.types[t]
+	if k.share.All() {
 		return
 	}
 	for p := range k.nonLocal {
 		b.cached -= k.nonLocal[p].len()
 	}
-	k.nonLocal = nil
+	clear(k.nonLocal)
+	k.waiting &= localLanes
+	b.waiting.Set(t, k.waiting != 0)
 	b.nonLocal.types--
 }

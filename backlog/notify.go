@@ -1,6 +1,9 @@
 package backlog
 
-import "github.com/dispatcherd/dispatcherd/internal/contract"
+import (
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/slotindex"
+)
 
 // Notified handles a notification that names no row: rows may have become pending.
 func (b *Backlog) Notified() {
@@ -27,7 +30,15 @@ func (b *Backlog) ListenerChanged(on bool) {
 // hand.
 func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	b.gate.count(b.now)
-	if !claimable || !b.accept(n) {
+	t, ok := b.index.Lookup(n.Type)
+	if !ok || int(t) >= len(b.types) || !b.types[t].known {
+		return // the lanes are scanned when the type appears
+	}
+	if !b.types[t].share.Owns(n.Key.ID) {
+		b.nonLocalRowNotified(t, n)
+		return
+	}
+	if !claimable || !b.accept(t, n) {
 		b.scanSoon()
 		return
 	}
@@ -36,23 +47,31 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	}
 }
 
+// nonLocalRowNotified leaves a row to its owner. It is read OwnerGrace later if a slot is
+// free then.
+func (b *Backlog) nonLocalRowNotified(t slotindex.TypeID, n *contract.RowNotification) {
+	l := b.lane(Lane{t, n.Priority, true})
+	s := sighting{n.Key, max(b.DBNow()*1000, n.Key.RunAt)}
+	if len(l.sightings) < b.cfg.LaneLength {
+		l.see(s)
+	}
+	l.restBefore(n.Key)
+	b.leaveToOwner(t, s.at)
+}
+
 // accept makes a row from a notification a candidate if a fetch could not return a
-// better one. The conditions are: the row is local, a slot is free for it, and no
+// better one. The conditions are: a slot is free for it, and no
 // other row of the type waits or may wait unread. accept reports whether the row is
 // now a candidate.
-func (b *Backlog) accept(n *contract.RowNotification) bool {
-	t, ok := b.index.Lookup(n.Type)
-	if !ok || !b.clock.known || b.draining || int(t) >= len(b.types) {
-		return false
-	}
-	if floorMS(n.Key.RunAt) > b.DBNow()+clockTolerance {
+func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
+	if !b.clock.known || b.draining || floorMS(n.Key.RunAt) > b.DBNow()+clockTolerance {
 		return false
 	}
 	k := b.types[t]
-	if !k.known || !k.share.Owns(n.Key.ID) || !b.index.HasFree(t) || !k.nothingWaits(&b.schedule) {
+	if !b.index.HasFree(t) || !k.nothingWaits(&b.schedule) {
 		return false
 	}
-	l := &k.local[n.Priority]
+	l := b.lane(Lane{t, n.Priority, false})
 	if !l.cursor.Less(n.Key) {
 		return false // a fetch was faster, and the job may have ended already; or the row was committed late
 	}
@@ -79,5 +98,5 @@ func (k *typeLanes) nothingWaits(s *schedule) bool {
 			return false
 		}
 	}
-	return true
+	return len(k.local) > 0
 }

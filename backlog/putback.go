@@ -16,6 +16,7 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 	}
 	r := b.LaneOf(t, p, k.ID)
 	if r.NonLocal {
+		b.lane(r).restBefore(k)
 		b.readNonLocalAgain(t)
 		return
 	}
@@ -39,10 +40,11 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 // at the first loss, because another dispatcher is working on it.
 func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	if r.NonLocal {
+		b.types[r.Type].ownerIsSlow(b.now)
 		b.discardNonLocal(r)
 		return false
 	}
-	b.GivenBack() // a row that was only locked may be free again
+	b.scanReturned() // a row that was only locked may be free again
 	l := b.lane(r)
 	if l.batch == batch {
 		l.lost++
@@ -63,6 +65,9 @@ func (b *Backlog) discardNonLocal(r Lane) {
 	if l == nil {
 		return
 	}
+	if l.len() > 0 {
+		l.restBefore(l.first())
+	}
 	b.cached -= l.len()
 	l.keys, l.head, l.more = l.keys[:0], 0, false
 	l.batch++
@@ -70,9 +75,14 @@ func (b *Backlog) discardNonLocal(r Lane) {
 	b.readNonLocalAgain(r.Type)
 }
 
-// GivenBack notes that a row is or may be pending again and must not be placed at once.
-// A scan finds it after returnPause.
-func (b *Backlog) GivenBack() { b.schedule.scanAfter(b.now.After(returnPause)) }
+// GivenBack notes that a row is pending again and must not be placed at once. A scan finds
+// it after returnPause.
+func (b *Backlog) GivenBack() {
+	b.schedule.noOverlap = b.now.After(overlap)
+	b.scanReturned()
+}
+
+func (b *Backlog) scanReturned() { b.schedule.scanAfter(b.now.After(returnPause)) }
 
 // Delayed notes that a row is pending again and due after a delay from now.
 func (b *Backlog) Delayed(delay time.Duration) {

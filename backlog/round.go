@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -56,6 +57,7 @@ func (b *Backlog) readSoon(r Lane) {
 // Rescan makes the next fetch read one lane from its beginning.
 func (b *Backlog) Rescan(r Lane) {
 	if r.NonLocal {
+		b.lane(r).rest = contract.Key{}
 		b.readNonLocalAgain(r.Type)
 		return
 	}

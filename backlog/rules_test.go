@@ -124,9 +124,9 @@ func TestScanIncludesTheRowAtTheCursor(t *testing.T) {
 // overtaking window of shared types.
 func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 	w := small(t, 1, nil)
-	rows := func(apart time.Duration) (list []contract.Candidate) {
+	rows := func(apart time.Duration) (list []contract.Key) {
 		for n := range 10 {
-			list = append(list, contract.Candidate{Key: contract.Key{RunAt: int64(n) * apart.Microseconds(), ID: dispatcherd.JobID(n + 1)}})
+			list = append(list, contract.Key{RunAt: int64(n) * apart.Microseconds(), ID: dispatcherd.JobID(n + 1)})
 		}
 		return list
 	}
@@ -211,8 +211,8 @@ func TestUpperBoundExpires(t *testing.T) {
 	require.LessOrEqual(t, w.b.Wake(true), w.now+50)
 }
 
-// After 200 notifications within a second the gate is throttled for a second.
-// Meanwhile the lanes are read every 10 ms.
+// After 200 notifications within a second the gate is throttled for a second. Meanwhile
+// the lanes are read in a fifth of the time, every 2 to 10 ms while a slot is free.
 func TestGateIsThrottledByManyNotifications(t *testing.T) {
 	w := small(t, 1, nil)
 	w.settleNow()
@@ -224,11 +224,19 @@ func TestGateIsThrottledByManyNotifications(t *testing.T) {
 	require.True(t, changed && !subscribe)
 	w.b.GateAnswered(false, contract.OK)
 	w.settleNow()
-	require.Equal(t, w.now+10, w.b.Wake(false))
-	w.at(w.now + 10)
-	require.Len(t, w.b.NextRead(w.hands, nil), 1)
-	require.LessOrEqual(t, w.b.Wake(false), w.now+990)
-	w.at(w.now + 990)
+	require.Equal(t, w.now+2, w.b.Wake(false))
+	w.at(w.now + 2)
+	require.Equal(t, 1, w.send())
+	w.at(w.now + 1)
+	w.answer(0, contract.OK)
+	require.Equal(t, w.now+4, w.b.Wake(false), "polls take a fifth of the time")
+	w.index.Take(w.types[0])
+	require.Equal(t, w.now+9, w.b.Wake(false), "no slot is free")
+	w.b.gate.found = throttleKeep // reads return many rows, so throttling goes on
+	w.at(w.now + 997)
+	_, changed = w.b.NextGate()
+	require.False(t, changed)
+	w.at(w.now + 1000)
 	subscribe, changed = w.b.NextGate()
 	require.True(t, changed && subscribe)
 	w.b.GateAnswered(true, contract.Refused)
@@ -366,5 +374,73 @@ func TestFullBackfillScanMovesTheCursorBack(t *testing.T) {
 		w.b.Pop(lane)
 		w.rows[key.ID].pending = false
 		w.settleNow()
+	}
+}
+
+// A row that was committed later than its successors is found by the next read after the
+// cursor. Only a transaction that took longer than overlap needs a full scan. A row that
+// its worker returned waits for a scan in any case.
+func TestReadsAfterTheCursorFindLateCommits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		age   timing.Instant
+		event func(*Backlog)
+		found bool
+	}{
+		{"late commit", 90, func(*Backlog) {}, true},
+		{"long transaction", 110, func(*Backlog) {}, false},
+		{"returned row", 90, (*Backlog).GivenBack, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := small(t, 1, nil)
+			lane := Lane{Type: w.types[0]}
+			w.add("a", contract.Key{RunAt: w.dbNow(), ID: 2})
+			w.settleNow()
+			w.b.Pop(lane)
+			delete(w.rows, 2)
+			w.add("a", contract.Key{RunAt: w.dbNow() - int64(c.age)*1000, ID: 1})
+			c.event(w.b)
+			w.at(w.now + 1)
+			w.b.RowsMayHaveCome()
+			w.settleNow()
+			require.Equal(t, c.found, w.b.State(lane).Contains(contract.Key{RunAt: w.dbNow() - int64(c.age+1)*1000, ID: 1}))
+		})
+	}
+}
+
+// A non-local row that was just committed is left to its owner. It is read again after
+// OwnerGrace, and then it is a candidate, whether or not its owner lives. Neither its
+// notification nor the wait makes local lanes be read.
+func TestIdleCapacityTakesNonLocalRowsAfterTheGrace(t *testing.T) {
+	w := small(t, 1, nil)
+	share := contract.ShareOf(1, contract.Others{LargerIDs: 1, Least: 1})
+	w.b.SetShare(w.types[0], share)
+	w.settleNow()
+	id := dispatcherd.JobID(1)
+	for share.Owns(id) {
+		id++
+	}
+	for _, age := range []timing.Instant{0, 50, 5_000} { // a transaction may take long
+		w.at(w.now + 100)
+		w.settleNow()
+		row := contract.Key{RunAt: w.dbNow() - int64(age)*1000, ID: id}
+		w.add("a", row)
+		committed := w.now
+		w.b.RowNotified(&contract.RowNotification{Type: "a", Key: row}, true)
+		lane := Lane{Type: w.types[0], NonLocal: true}
+		for !w.b.State(lane).Contains(row) {
+			require.LessOrEqual(t, w.now, committed+9, "age %d", age)
+			require.False(t, w.send() > 0 && w.now < committed+5, "age %d at %d", age, w.now-committed)
+			for len(w.reads) > 0 {
+				for _, q := range w.reads[0].request.Lanes {
+					require.True(t, q.NonLocal)
+				}
+				w.answer(0, contract.OK)
+			}
+			w.at(w.now + 1)
+		}
+		w.b.Pop(lane)
+		delete(w.rows, id)
+		id += 8 * 65536
 	}
 }

@@ -18,6 +18,7 @@ type schedule struct {
 	nextPoll    timing.Instant
 	nextScan    timing.Instant // earliest instant of a full scan for a notification
 	scanPending bool           // a full scan is due at nextScan, for a notification
+	noOverlap   timing.Instant // no read overlaps the last one before this instant
 	scanAt      timing.Instant // when a full scan for rows that became pending again is due; 0 = none
 	dueAt       int64          // when the next known row becomes due: database clock, milliseconds; 0 = none
 	idle        bool           // nextPoll is further away, because nothing waits and notifications arrive
@@ -114,7 +115,7 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 	}
 	quick := b.now >= b.nextQuickPoll()
 	if due || quick {
-		b.fetch.sentAt = b.now
+		b.fetch.sentAt, b.fetch.pollAt = b.now, b.now.After(throttledPoll)
 		s.scanPending = s.scanPending || quick
 		b.RowsMayHaveCome()
 	}
@@ -147,6 +148,8 @@ func (b *Backlog) nextQuickPoll() timing.Instant {
 		return timing.Never
 	case b.schedule.listener == notSubscribed:
 		return b.fetch.sentAt.After(b.cfg.PollUnsubscribed)
+	case b.gate.throttled(b.now) && b.index.Free() > 0:
+		return b.fetch.pollAt
 	case b.gate.throttled(b.now):
 		return b.fetch.sentAt.After(throttledPoll)
 	}

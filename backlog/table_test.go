@@ -21,6 +21,7 @@ type row struct {
 	typ      string
 	priority dispatcherd.Priority
 	pending  bool
+	theirs   bool // another dispatcher has taken the row, or released it while a read was in flight
 }
 
 // job is a job in hand.

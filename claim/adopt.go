@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Adopt takes over executions that workers offer to resume, in one statement. If the
+// Adopt takes over executions that workers offer to resume, in one statement unless
+// Postgres refuses one of the rows. Such a row is set aside and counts as busy. If the
 // verdict is Refused or Unknown, the caller sends the same request again. A
 // dispatcher without a lease takes over nothing, and the verdict is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contract.AdoptResult) {
@@ -20,18 +21,36 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 	s.ask(token)
 	defer func() { s.answered(token, res.Verdict) }()
 	var taken []contract.Adopted
-	var busy []dispatcherd.JobID
-	err := s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		me := s.me.Load()
-		var err error
-		if taken, busy, err = s.sendAdoption(ctx, conn, req.Jobs, token, me); err == nil && len(taken)+len(busy) == 0 {
-			_, err = s.ownEpoch(ctx, conn, me)
-		}
-		return countResumed(req.Jobs, taken), err
+	var busy, answered []dispatcherd.JobID
+	until := time.Now().Add(isolationTime)
+	err := apart(s, OpAdopt, req.Jobs, until, func(o contract.ResumeOffer) dispatcherd.JobID { return o.ID }, func(part []contract.ResumeOffer) error {
+		return s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			me := s.me.Load()
+			some, locked, err := s.sendAdoption(ctx, conn, part, &req, me)
+			if err == nil && len(some)+len(locked) == 0 {
+				_, err = s.ownEpoch(ctx, conn, me)
+			}
+			if err != nil {
+				return 0, err
+			}
+			taken, busy = append(taken, some...), append(busy, locked...)
+			for i := range part {
+				answered = append(answered, part[i].ID)
+			}
+			return countResumed(part, some), nil
+		})
 	})
 	if err != nil {
 		return contract.AdoptResult{Verdict: verdictOf(err)}
 	}
+	slices.Sort(answered)
+	for i := range req.Jobs {
+		if _, found := slices.BinarySearch(answered, req.Jobs[i].ID); !found {
+			busy = append(busy, req.Jobs[i].ID)
+		}
+	}
+	slices.SortFunc(taken, func(a, b contract.Adopted) int { return cmp.Compare(a.ID, b.ID) })
+	slices.Sort(busy)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records.AddAdopted(token, req.Jobs, taken)
@@ -50,14 +69,20 @@ func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int
 	return n
 }
 
-func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, jobs []contract.ResumeOffer, token int64, me int32) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
-	n := len(jobs)
+// sendAdoption asks for a part of the offers of a request. Each part records all offers of
+// the request.
+func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, part []contract.ResumeOffer, req *contract.AdoptRequest, me int32) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
+	n := len(part)
 	ids, attempts := make([]int64, n), make([]int32, n)
 	from, to := make([]int64, n), make([]int64, n)
-	for i, p := range jobs {
+	for i, p := range part {
 		ids[i], attempts[i], from[i], to[i] = int64(p.ID), int32(p.Attempt), int64(p.From), int64(p.To)
 	}
-	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, token, me, s.config.Identity.Incarnation)
+	all, sessions := make([]int64, len(req.Jobs)), make([]int64, len(req.Jobs))
+	for i, p := range req.Jobs {
+		all[i], sessions[i] = int64(p.ID), int64(p.To)
+	}
+	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, Fold(req.Token), me, s.config.Identity.Incarnation, all, sessions)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +101,6 @@ func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, jobs []contrac
 		return nil
 	})
 	slices.SortFunc(taken, func(a, b contract.Adopted) int { return cmp.Compare(a.ID, b.ID) })
-	slices.Sort(busy)
 	return taken, busy, err
 }
 

@@ -258,3 +258,35 @@ func TestRenewedResumeOfferIsNotCountedAsAdoption(t *testing.T) {
 	require.Len(t, jobs, 2)
 	require.Equal(t, 1, seen.of(claim.OpAdopt).Rows)
 }
+
+// A trigger raises an error for one of a hundred rows. The others are adopted by the same
+// call, and their record contains all offers.
+func TestRowThatATriggerRefusesDoesNotStopOtherAdoptions(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	fill(t, db, 100, 1, 1)
+	seen := new(failures)
+	owner, heir := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn, Observer: seen})
+	for _, s := range []*claim.Store{owner, heir} {
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+	}
+	var offers []contract.ResumeOffer
+	for id := range dispatcherd.JobID(100) {
+		handedOut(t, owner, id+1)
+		offers = append(offers, contract.ResumeOffer{ID: id + 1, Attempt: 1, From: oldSession, To: newSession})
+	}
+	refuse(t, db, "UPDATE", "jobs_live", "P0001", 42)
+	res := heir.Adopt(t.Context(), adoptionOf(offers...))
+	require.Equal(t, contract.OK, res.Verdict)
+	require.Len(t, res.Jobs, 99)
+	require.Equal(t, []dispatcherd.JobID{42}, res.Busy)
+	require.Equal(t, map[dispatcherd.JobID]int{42: 1}, seen.reported(claim.OpAdopt))
+	require.Contains(t, heir.WhyAside(42), "refused by the test")
+	require.Equal(t, 100, one[int](t, db, `SELECT cardinality(ids) FROM dispatcherd.claims WHERE cardinality(ids) > 1`))
+	exec(t, db, `DELETE FROM public.refused`)
+	require.Eventually(t, func() bool {
+		return len(heir.Adopt(t.Context(), adoptionOf(offers[41])).Jobs) == 1
+	}, 30*time.Second, 50*time.Millisecond, "its pause ends")
+}

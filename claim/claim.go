@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ const (
 var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join again")
 
 // SmallPayload is the size in the table, in bytes, up to which a claim reads a payload.
-// For a compressed payload it is an eighth.
+// For a compressed payload the bound is an eighth.
 const SmallPayload = 8 << 10
 
 // slowClaims is how many claims read no payload after a claim that reached the
@@ -34,9 +35,9 @@ const SmallPayload = 8 << 10
 const slowClaims = 100
 
 // Claim takes rows, in one statement unless Postgres cannot process one of them. A
-// dispatcher without a lease takes nothing. The verdict is then Refused, and the
-// observer sees ErrLeaseLost. A claim with an old epoch takes nothing either. This is
-// not a failure: the observer sees no error.
+// dispatcher without a lease takes nothing. The verdict is then Refused, and the observer
+// sees ErrLeaseLost. A claim with an old epoch takes nothing either. An old epoch is no
+// failure: the observer sees no error.
 func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) (res contract.ClaimResult) {
 	token := Fold(req.Token)
 	s.ask(token)
@@ -79,15 +80,18 @@ func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size 
 		if err == nil && rows.len() == 0 {
 			rows.oldEpoch, err = s.oldEpoch(ctx, conn, me, epoch)
 		}
+		if err == nil && !rows.oldEpoch {
+			s.noteContention(len(req.IDs), rows.len())
+		}
 		return rows.len(), err
 	})
 	return rows, err
 }
 
-// claimInParts repeats a claim that failed because of one of its rows. It first asks
-// for no payload, because a payload is the most likely cause. Then it halves the
-// request. All parts have the same token, so that a Resolve finds what any of them
-// took. Rows that were not tried count as lost.
+// claimInParts repeats a claim that failed because of one of its rows. It first asks for
+// no payload, because a payload is the most likely cause. Then it halves the request. All
+// parts have the same token, so a Resolve finds the rows of all parts. Rows that were not
+// tried count as lost.
 func (s *Store) claimInParts(ctx context.Context, req *contract.ClaimRequest, cause error) contract.ClaimResult {
 	if serverError(cause).Code == timedOut {
 		s.slow.Store(slowClaims)
@@ -128,15 +132,20 @@ func (s *Store) inParts(req *contract.ClaimRequest, send func(part *contract.Cla
 	return res
 }
 
-// contended reports whether a claim lost more than one row in twenty. Row locks are
-// then worth their cost. With shares a claim occasionally loses a few rows. This
-// costs only the lost rows, less than row locks would cost.
-func contended(asked, won int) bool { return 20*(asked-won) > asked }
+// noteContention is called after each claim. If the claim lost more than one row in
+// twenty, row locks are worth their cost. With shares a claim occasionally loses a few
+// rows, which costs less than row locks. Claims in flight decrease the counter of claims
+// with row locks at the same time, so the counter may become negative.
+func (s *Store) noteContention(asked, won int) {
+	if 20*(asked-won) > asked {
+		s.contention.Store(contentionLasts)
+	} else if s.contention.Load() > 0 {
+		s.contention.Add(-1)
+	}
+}
 
 // sendClaim sends claimSQL, or claimContendedSQL after contention. If claimSQL meets
-// a locked row, sendClaim sends claimContendedSQL next. Claims in flight decrease the
-// counter of claims with row locks at the same time, so the counter may become
-// negative.
+// a locked row, sendClaim sends claimContendedSQL next.
 func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error) {
 	if s.contention.Load() > 0 {
 		return s.sendContended(ctx, conn, req, params)
@@ -146,21 +155,12 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.Cla
 		s.contention.Store(contentionLasts)
 		return s.sendContended(ctx, conn, req, params)
 	}
-	if err == nil && contended(len(req.IDs), rows.len()) {
-		s.contention.Store(contentionLasts)
-	}
 	return rows, err
 }
 
 // sendContended sends the statement that skips locked rows.
 func (s *Store) sendContended(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error) {
-	rows, err := readWon(execute(ctx, conn, "claim-contended", params...), req)
-	if err == nil && contended(len(req.IDs), rows.len()) {
-		s.contention.Store(contentionLasts)
-	} else if s.contention.Load() > 0 {
-		s.contention.Add(-1)
-	}
-	return rows, err
+	return readWon(execute(ctx, conn, "claim-contended", params...), req)
 }
 
 // oldEpoch reports whether a claim named an old epoch: the Resolve of another claim
@@ -176,9 +176,8 @@ func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (b
 	return true, nil
 }
 
-// ownEpoch returns the epoch of dispatcher me, which must hold its lease. It is
-// called after a claim or adoption that took no rows, so each of its errors is a
-// notSentError.
+// ownEpoch returns the epoch of dispatcher me, which must hold its lease. The statement
+// before took no rows, so each error of ownEpoch is a notSentError.
 func (s *Store) ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
 	rows := execute(ctx, conn, "own-lease", int4(me), s.config.Identity.Incarnation[:])
 	found := false
@@ -214,7 +213,7 @@ func (t *taken) len() int { return len(t.won) + len(t.loading) }
 
 // answerSize bounds the payloads that one claim keeps in memory. The statement bounds
 // their size in the table, but a number may be a hundred times longer as text.
-const answerSize = 64 << 20
+const answerSize = 16 << 20
 
 // readWon reads rows of wonColumns and payload. It checks the payloads here and not in
 // the loop, because a check takes time in proportion to the payload.
@@ -231,11 +230,15 @@ func readWon(rows *pgconn.ResultReader, req *contract.ClaimRequest) (t taken, er
 			continue
 		}
 		payload := v[len(v)-1]
-		if size += len(payload); payload == nil || size > answerSize {
+		if payload == nil {
 			t.loading = append(t.loading, w)
 			continue
 		}
 		if payload, w.Unfit = sendable(payload[1:]); w.Unfit == "" { // jsonb: a version byte, then text
+			if size += len(payload); size > answerSize {
+				t.loading = append(t.loading, w)
+				continue
+			}
 			w.Payload, chunk = carve(chunk, payload)
 		}
 		t.won = append(t.won, w)
@@ -254,14 +257,17 @@ func sendable(payload []byte) (_ []byte, unfit string) {
 	return payload, ""
 }
 
-// wonSizes are the bytes of the first columns of a claim. The others vary.
+// wonSizes are the bytes of the first columns of wonColumns, which are never NULL. The
+// others vary.
 var wonSizes = [...]int{8, 4, 2, 2, 2}
 
-// wonOf reads a row without its payload.
+// wonOf reads a row without its payload. For a new column of fixed size that is never
+// NULL, insert its size into wonSizes. For any other one, insert a check after those of v[n]
+// to v[n+3] and increase n+4. The payload is the last column.
 func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	n := len(wonSizes)
-	if len(v) != n+3 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) < 1 {
-		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+3)
+	if len(v) != n+4 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) != 4 || v[n+3] != nil && len(v[n+3]) < 1 {
+		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+4)
 	}
 	for i, size := range wonSizes {
 		if len(v[i]) != size {
@@ -279,6 +285,9 @@ func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	if v[n] != nil {
 		w.Timeout = time.Duration(readInt4(v[n])) * time.Millisecond
 	}
+	if left := v[n+2]; left != nil {
+		w.Left = cmp.Or(time.Duration(readInt4(left))*time.Millisecond, -1)
+	}
 	if lane := v[n+1]; lane != nil {
 		w.Priority, w.Type = dispatcherd.Priority(lane[0]-1), typeOf(lane[1:], req.Types)
 	}
@@ -295,8 +304,8 @@ func typeOf(name []byte, types []string) string {
 	return string(name)
 }
 
-// chunkSize is a compromise. Larger chunks need fewer allocations. But the payload
-// of a long-running job keeps a complete chunk in memory.
+// chunkSize is a compromise. Larger chunks need fewer allocations, but the payload of one
+// long-running job keeps a complete chunk in memory.
 const chunkSize = 8 << 10
 
 // carve copies v out of the connection's buffer. Small values share a chunk.

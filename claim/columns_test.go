@@ -14,6 +14,9 @@ import (
 // insertedColumns matches the column lists of an INSERT … SELECT.
 var insertedColumns = regexp.MustCompile(`(?s)INSERT INTO dispatcherd\.\w+ \(([^)]*)\)\s+SELECT (.*) FROM gone`)
 
+// unreadable matches a column that the function drops if it cannot be read.
+var unreadable = regexp.MustCompile(`(?s)CASE WHEN readable THEN (\w+) ELSE .*? END`)
+
 // sorted splits a list of columns and returns them in order.
 func sorted(list string) []string {
 	names := strings.Split(list, ",")
@@ -38,7 +41,7 @@ func TestFunctionsThatMoveRowsKnowAllColumns(t *testing.T) {
 		lists := insertedColumns.FindStringSubmatch(source)
 		require.NotNil(t, lists, "%s has no INSERT … SELECT:\n%s", function, source)
 		require.Equal(t, all, sorted(lists[1]+","+unset), "%s: a new column needs a migration of the function, or must be unset", function)
-		values := strings.NewReplacer("'cancelled'", "status", "now()", "finished_at").Replace(lists[2])
+		values := strings.NewReplacer("'cancelled'", "status", "now()", "finished_at").Replace(unreadable.ReplaceAllString(lists[2], "$1"))
 		require.Equal(t, sorted(lists[1]), sorted(values), "%s", function)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 )
 
 // Defaults of Config.
@@ -70,10 +72,11 @@ func (c Config) withDefaults() Config {
 
 // connConfig describes one connection. purpose becomes part of application_name.
 func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
-	config, err := pgx.ParseConfig(c.DSN)
+	pool, err := dsn.Parse(c.DSN)
 	if err != nil {
-		return nil, fmt.Errorf("database connection string: %w", err)
+		return nil, err
 	}
+	config := pool.ConnConfig
 	settings := c.session()
 	for name := range config.RuntimeParams {
 		if _, ours := settings[strings.ToLower(name)]; ours {

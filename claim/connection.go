@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// probePause is the time between two attempts to connect. It is short, so that work
-// continues soon after Postgres returns. Calls in the pause fail at once with the error
-// of the last attempt. So a call never spends its own time on waiting.
+// probePause is the time between two attempts to connect. The short pause lets work
+// continue soon after Postgres returns. Calls in the pause fail at once with the error of
+// the last attempt, so they do not wait.
 const probePause = 50 * time.Millisecond
 
 // idleTrusted is how long a connection may be idle and still be used without a ping.
@@ -72,9 +72,9 @@ func (l *connection) do(ctx context.Context, op Operation, f func(context.Contex
 	return connections{l}.do(ctx, op, f)
 }
 
-// do runs f with one of the connections and reports it. The deadline of f begins when the
-// connection is there. The wait for the connection has a deadline of the same length. An
-// error from before f is a notSentError. f returns how many jobs it was about.
+// do runs f with one of the connections and reports it. The wait for the connection and f
+// each have their own deadline, of the same length. An error from before f is a
+// notSentError. f returns how many jobs it was about.
 func (list connections) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
 	start := time.Now()
 	rows, err := list.run(ctx, f)

@@ -1,6 +1,6 @@
 // Package claim executes all statements of a dispatcher in Postgres. It fetches
-// candidates, claims them, records how attempts ended, renews the dispatcher's lease
-// and listens for notifications. It makes no decisions: the core passes each request
+// candidates, claims them, records how attempts ended, renews the dispatcher's lease and
+// listens for notifications. The package makes no decisions: the core passes each request
 // as a plain value, for example the ids to claim. File statements.go contains the
 // statements that fetch, claim, finish and adopt jobs.
 //
@@ -30,12 +30,12 @@
 // The caller sends a finish with an unknown outcome again, with Again set. Fencing
 // makes the finish idempotent.
 //
-// [Store.Resolve] resolves a claim with an unknown outcome. The row of each
-// dispatcher has an epoch, and every claim names it. Resolve first raises the epoch,
-// under a lock that waits for claims in flight. From then on a delayed copy of the
-// claim takes nothing. Then Resolve reads the rows with the token of the claim. Other
-// claims that name the old epoch and arrive later take nothing either. They are
-// Refused with OldEpoch, which is not a failure of Postgres.
+// [Store.Resolve] resolves a claim with an unknown outcome. The row of each dispatcher
+// has an epoch, and every claim names it. Resolve first raises the epoch, under a lock
+// that waits for claims in flight. From then on a delayed copy of the claim takes
+// nothing. Then Resolve reads the rows with the token of the claim. Other claims that
+// name the old epoch and arrive later take nothing either. Their result is Refused with
+// OldEpoch, which is not a failure of Postgres.
 //
 // # Connections
 //
@@ -44,21 +44,19 @@
 // Config.Claims connections for claims, Config.Finishes for finishes, and one for
 // each other kind. A [Listener] has one more. A call waits for a free connection of
 // its kind. The client and the server both limit the duration of every statement. The
-// store drops a broken connection. The next call connects again, no sooner than the
-// backoff allows. While Postgres is down, calls are Refused at that pace, in constant
-// memory.
+// store drops a broken connection. The next call connects again, but not
+// within 50 ms (probePause) of an attempt that failed: such calls are Refused at once.
 //
 // # Lost dispatchers
 //
-// Running rows have no index of their own, because an index on status would make
-// every claim write to all indexes. Instead each claim also records its ids in
-// dispatcherd.claims in the same transaction. The caller observes which other
-// dispatchers sent no heartbeat for their lease. The next heartbeat declares these lost
-// and releases the rows that their claims name. It skips a dispatcher that has a claim in
-// flight and leaves it to a later heartbeat.
-// [Store.Sweep] deletes lost dispatchers. Before that it reads the whole table once,
-// because only the rows of jobs are authoritative. [Store.DeclareLost] ends a lease
-// before it expires.
+// Running rows have no index of their own, because an index on status would make every
+// claim write to all indexes. Instead each claim also records its ids in
+// dispatcherd.claims in the same transaction. The caller observes which other dispatchers
+// sent no heartbeat for their lease. The next heartbeat declares these dispatchers lost
+// and releases the rows that their claims name. If a lost dispatcher has a claim in
+// flight, a later heartbeat releases its rows. [Store.Sweep] deletes lost dispatchers.
+// Before that, Sweep reads the whole table once, because only the rows of jobs are
+// authoritative. [Store.DeclareLost] ends a lease before it expires.
 //
 // A row that names this dispatcher, although the dispatcher does not run it, is unheld. A
 // heartbeat releases such rows after a loss of the connection, and once per minute.

@@ -25,8 +25,11 @@ const (
 
 // Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
-	all := map[string]string{"release": releaseSQL, "cancel-pending": cancelPendingSQL, "progress": progressSQL}
-	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements, unheldStatements} {
+	all := map[string]string{
+		"load": loadSQL, "release": releaseSQL, "own-rows": ownRowsSQL, "named-pending": namedPendingSQL, "cancel-pending": cancelPendingSQL, "over": overSQL,
+		"locked": lockedSQL, "progress": progressSQL,
+	}
+	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
 		for _, s := range list {
 			all[s.name] = s.sql
 		}
@@ -75,7 +78,7 @@ func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
 	_ = s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) }) // it may be lost
 	err := s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (_ int, err error) {
 		s.comparison = comparison{conn: conn, open: true, from: firstToken}
-		released, _, err = s.comparePortion(ctx, conn)
+		released, err = s.comparePortion(ctx, conn, time.Now().Add(time.Minute))
 		return 0, err
 	})
 	require.NoError(t, err)
@@ -87,8 +90,8 @@ const FirstToken = firstToken
 
 // ReleasePart releases one portion of the jobs of a lost dispatcher, as a
 // heartbeat does that has no time for more.
-func ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
-	return releasePart(ctx, conn, lost, from, time.Now().Add(-time.Second))
+func (s *Store) ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
+	return s.releasePart(ctx, conn, OpHeartbeat, lost, from, time.Now().Add(-time.Second))
 }
 
 // LoadSlowly makes each read of the payload of a job reach the statement timeout, which

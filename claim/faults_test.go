@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -131,6 +132,7 @@ func TestClaimWithAnOldEpochIsReportedWithoutAnError(t *testing.T) {
 	fill(t, db, 1, 1, 1)
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1`)
 	require.True(t, s.Claim(t.Context(), claimOf(1)).OldEpoch)
+	require.Zero(t, s.Contention(), "no other dispatcher won the row")
 	require.NoError(t, seen.of(claim.OpClaim).Err)
 }
 
@@ -150,8 +152,9 @@ func (r *reports) Statement(s claim.Report) {
 	defer r.mu.Unlock()
 	r.last[s.Operation] = s
 }
-func (r *reports) Listening(up bool, _ error) { r.listening <- up }
-func (r *reports) Queue(claim.QueueState)     {}
+func (r *reports) Listening(up bool, _ error)                 { r.listening <- up }
+func (r *reports) Queue(claim.QueueState)                     {}
+func (r *reports) Refused(claim.Operation, dispatcherd.JobID) {}
 
 func (r *reports) of(op claim.Operation) claim.Report {
 	r.mu.Lock()
@@ -161,8 +164,9 @@ func (r *reports) of(op claim.Operation) claim.Report {
 
 // failures collects the errors of all statements.
 type failures struct {
-	mu   sync.Mutex
-	errs []error
+	mu      sync.Mutex
+	errs    []error
+	refused map[dispatcherd.JobID][]claim.Operation
 }
 
 func (f *failures) Statement(s claim.Report) {
@@ -174,6 +178,21 @@ func (f *failures) Statement(s claim.Report) {
 }
 func (f *failures) Listening(bool, error)  {}
 func (f *failures) Queue(claim.QueueState) {}
+func (f *failures) Refused(op claim.Operation, id dispatcherd.JobID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refused == nil {
+		f.refused = map[dispatcherd.JobID][]claim.Operation{}
+	}
+	f.refused[id] = append(f.refused[id], op)
+}
+
+// refusals returns the rows that were set aside, with the operation of each pause.
+func (f *failures) refusals() map[dispatcherd.JobID][]claim.Operation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.refused)
+}
 
 func (f *failures) all() []error {
 	f.mu.Lock()

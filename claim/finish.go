@@ -22,11 +22,16 @@ const (
 	unreadable = "the payload and the earlier errors cannot be read in Postgres and were dropped"
 )
 
+// finishPatience is how long a finish waits for a lock before it looks for locked rows. No
+// slot waits for a finish, so it is longer than lockPatience. With busy processors, waits for
+// the extension of a table exceed 20 ms, and the finish would repeat its work.
+const finishPatience = 100 * time.Millisecond
+
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
 // smallerFinish is the factor by which a finish becomes smaller after the statement
-// timeout. Large payloads take that long: a row moves with its payload.
+// timeout. Large payloads cause this timeout, because a row moves with its payload.
 const smallerFinish = 8
 
 // errTooLarge ends the search for a row after the statement timeout. The next finish is
@@ -36,7 +41,7 @@ var errTooLarge = errors.New("the statement timeout was reached; the next finish
 // Finish ends attempts, usually in one round trip and one transaction. An item that
 // Postgres refuses does not affect the others. Finish ends it without the values that
 // cannot be stored or read, and records this in the job's errors. If Postgres refuses
-// this as well, or if another transaction has locked the row, the item is deferred.
+// this end as well, or if another transaction has locked the row, the item is deferred.
 func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
 	items := req.Items
 	if most := int(s.finishMost.Load()); most > 0 && most < len(items) {
@@ -83,15 +88,15 @@ func (s *Store) resizeFinish(n int, err error) {
 
 // endAlone ends an item that Postgres has refused in a statement of its own, without the
 // values that may be the cause: the result and error of the request, or the payload and
-// earlier errors of the row. If Postgres refuses this as well, the item is deferred. The
-// statement timeout says nothing about the values.
+// earlier errors of the row. If Postgres refuses this end as well, the item is deferred.
+// A statement timeout says nothing about the values.
 func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], again bool, res *contract.FinishResult) error {
 	stored, read, neither := f.item, f.item, f.item
 	stored.Result, stored.Error = nil, unstorable
 	read.Error = strings.TrimPrefix(f.item.Error+"; "+unreadable, "; ")
 	neither.Result, neither.Error = nil, unstorable+"; "+unreadable
 	first, large := stored, true
-	if strings.HasPrefix(serverError(f.err).Code, "XX") { // corrupted data
+	if corrupted(f.err) {
 		first, large = read, false
 	}
 	if !isCode(f.err, timedOut) {
@@ -119,7 +124,11 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, again, larg
 		if !isCode(err, lockNotGranted) {
 			return len(items) - len(stale), err
 		}
-		if locked, err = findLocked(ctx, conn, items, me); err != nil {
+		ids, attempts := make([]int64, len(items)), make([]int32, len(items))
+		for i := range items {
+			ids[i], attempts[i] = int64(items[i].ID), int32(items[i].Attempt)
+		}
+		if locked, err = findLocked(ctx, conn, ids, attempts, me); err != nil {
 			return 0, err
 		}
 		free = slices.DeleteFunc(slices.Clone(items), func(f contract.Finish) bool {
@@ -142,14 +151,10 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, again, larg
 	return nil
 }
 
-// findLocked returns the items whose rows another transaction has locked.
-func findLocked(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (locked []contract.Deferred, err error) {
-	ids, attempts := make([]int64, len(items)), make([]int32, len(items))
-	for i := range items {
-		ids[i], attempts[i] = int64(items[i].ID), int32(items[i].Attempt)
-	}
+// findLocked returns those of the rows of a dispatcher that another transaction has locked.
+func findLocked(ctx context.Context, conn *pgx.Conn, ids []int64, attempts []int32, of int32) (locked []contract.Deferred, err error) {
 	var d contract.Deferred
-	rows, err := conn.Query(ctx, "locked", ids, attempts, me)
+	rows, err := conn.Query(ctx, lockedSQL, ids, attempts, of)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +175,7 @@ type ending struct {
 	me      int32 // this dispatcher
 	again   bool  // as in contract.FinishRequest
 	large   bool  // read the large values of the rows
-	patient bool  // wait for locks as long as patienceSQL says, instead of lockPatience
+	patient bool  // wait for locks as long as patienceSQL says, instead of finishPatience
 }
 
 // end executes a transaction and returns the stale items.
@@ -216,13 +221,14 @@ func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.
 		batch.ExecPrepared("patience", nil, nil, nil)
 	}
 	for g, to := range groups {
+		if sizes[g] == 0 {
+			continue
+		}
 		some := e.items // usually all jobs have succeeded
 		if sizes[g] < len(e.items) {
 			some = slices.DeleteFunc(slices.Clone(e.items), func(f contract.Finish) bool { return groupOf(&f) != g })
 		}
-		if sizes[g] > 0 {
-			batch.ExecPrepared(to.statement, to.encode(e, some), binary, binary)
-		}
+		batch.ExecPrepared(to.statement, to.encode(e, some), binary, binary)
 	}
 	results := conn.PgConn().ExecBatch(ctx, &batch)
 	var bad error

@@ -1,8 +1,17 @@
 package claim
 
 import (
+	"errors"
+	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/aside"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // SQLSTATEs that are not judged by their class.
@@ -31,10 +40,10 @@ type isolated[T any] struct {
 	succeeded bool // at least one statement was executed
 }
 
-// isolate sends a statement about items, of which there is at least one, and halves it after an error that one item
-// may have caused, until single items remain. So an item that Postgres cannot process
-// does not stop the others. The parts are sent in the order of the items. Another
-// error ends the search and is returned.
+// isolate sends a statement about at least one item. After an error that one item may
+// have caused, isolate halves the statement until single items remain. So an item that
+// Postgres cannot process does not stop the others. isolate sends the parts in the order
+// of the items. It ends with any other error and returns that error.
 func isolate[T any](items []T, send func([]T) error) (r isolated[T], err error) {
 	end := time.Now().Add(isolationTime)
 	parts := [][]T{items} // the next part is the last one
@@ -63,8 +72,23 @@ func isolate[T any](items []T, send func([]T) error) (r isolated[T], err error) 
 	return r, err
 }
 
+// AnswerCode returns the SQLSTATE of the error that Postgres sent, or "" if the error has
+// another cause.
+func AnswerCode(err error) string {
+	if e := serverError(err); e != nil {
+		return e.Code
+	}
+	return ""
+}
+
 // AboutRow reports whether Postgres returned the error because of the content of a row.
 func AboutRow(err error) bool { return byItem(err) && serverError(err).Code != timedOut }
+
+// corrupted reports whether Postgres could not read a value of a row.
+func corrupted(err error) bool {
+	e := serverError(err)
+	return e != nil && strings.HasPrefix(e.Code, "XX")
+}
 
 // byItem reports whether one of several items may have caused the error of a
 // statement. Postgres has then rolled the statement back. The other errors are about
@@ -77,4 +101,92 @@ func byItem(err error) bool {
 	}
 	return e.Code == timedOut || e.Code != insufficientPrivilege &&
 		!slices.Contains([]string{"08", "25", "26", "28", "3D", "3F", "40", "53", "55", "57"}, e.Code[:2])
+}
+
+// asideRows are the rows that the statements of [apart] leave out for a growing pause,
+// because Postgres refused to change them, and the rows that were locked. A locked row is
+// not left out, because these statements skip locked rows. Both lists have the bound
+// [aside.Max].
+type asideRows struct {
+	mu              sync.Mutex
+	refused, locked aside.Rows
+	rng             *rand.Rand
+	begun           time.Time
+}
+
+func newAsideRows() *asideRows {
+	return &asideRows{rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), begun: time.Now()}
+}
+
+func (a *asideRows) now() timing.Instant { return timing.Instant(time.Since(a.begun).Milliseconds()) }
+
+// paused reports whether Postgres refused to change a row, and the pause has not ended.
+func (a *asideRows) paused(id dispatcherd.JobID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, paused := a.refused.Reason(id, a.now())
+	return paused
+}
+
+// WhyAside returns why a row of a lost dispatcher is not released, why a job is not
+// cancelled, or why another statement leaves out the row; "" = no reason is known.
+func (s *Store) WhyAside(id dispatcherd.JobID) string {
+	a := s.aside
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reason, refused := a.refused.Reason(id, a.now())
+	if !refused {
+		reason, _ = a.locked.Reason(id, a.now())
+	}
+	return reason
+}
+
+// setAside adds a row to a list and reports it, unless its pause has not ended.
+func (s *Store) setAside(op Operation, rows *aside.Rows, row contract.Unclaimable) {
+	a := s.aside
+	a.mu.Lock()
+	_, paused := rows.Reason(row.ID, a.now())
+	if !paused {
+		rows.Add([]contract.Unclaimable{row}, a.now(), a.rng)
+	}
+	a.mu.Unlock()
+	if !paused {
+		s.config.Observer.Refused(op, row.ID)
+	}
+}
+
+// errTimeOver ends the search for a row.
+var errTimeOver = errors.New("the time for this work is over")
+
+// apart sends a statement about rows. If Postgres refuses it because of some rows, apart
+// sets these rows aside, and the statement processes the others. It leaves out rows that
+// are set aside already. After until it sends nothing more, except the first statement.
+func apart[T any](s *Store, op Operation, rows []T, until time.Time, id func(T) dispatcherd.JobID, send func([]T) error) error {
+	var some []T
+	for _, row := range rows {
+		if !s.aside.paused(id(row)) {
+			some = append(some, row)
+		}
+	}
+	sent := false
+	for len(some) > 0 {
+		r, err := isolate(some, func(part []T) error {
+			if sent && time.Now().After(until) {
+				return errTimeOver
+			}
+			sent = true
+			return send(part)
+		})
+		for _, f := range r.refused {
+			s.setAside(op, &s.aside.refused, contract.Unclaimable{ID: id(f.item), Reason: f.err.Error()})
+		}
+		if errors.Is(err, errTimeOver) {
+			return nil // a later call processes the rest
+		}
+		if err != nil {
+			return err
+		}
+		some = r.rest
+	}
+	return nil
 }

@@ -147,7 +147,7 @@ func TestFinishWaitsForALockOfTheTable(t *testing.T) {
 	go func() { done <- s.Finish(t.Context(), contract.FinishRequest{Items: items[:2]}) }()
 	require.Eventually(t, func() bool { // the second statement waits
 		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name LIKE 'dispatcherd finish%' AND wait_event_type = 'Lock'
-			AND now() - query_start > interval '40 ms')`)
+			AND now() - query_start > interval '150 ms')`)
 	}, 10*time.Second, time.Millisecond)
 	exec(t, holder, `ROLLBACK`)
 	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, <-done)

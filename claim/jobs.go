@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -61,7 +62,7 @@ type New struct {
 	Type        string
 	Payload     json.RawMessage
 	Priority    dispatcherd.Priority
-	RunAt       time.Time     // zero = now, by the database clock
+	RunAt       time.Time     // a past time, such as zero, means now, by the database clock
 	MaxAttempts int           // 0 = DefaultMaxAttempts
 	Timeout     time.Duration // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
 }
@@ -75,41 +76,84 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	var id dispatcherd.JobID
 	err = j.DB.QueryRow(ctx, `
 		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-		VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`, v...).Scan(&id)
+		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, statement_timestamp())) RETURNING id`, v...).Scan(&id)
 	return id, explain(err)
 }
 
-// Draw returns an unused id for [Jobs.InsertAs]. If both calls use the same
-// connection, the notification names the row.
-func (j Jobs) Draw(ctx context.Context) (dispatcherd.JobID, error) {
-	var id dispatcherd.JobID
-	err := j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)
-	return id, err
+// RequestKey is the idempotency key of a durable request, as Postgres stores it.
+type RequestKey struct {
+	Key, Request [32]byte      // hashes of the key and its scope, and of the request
+	Keep         time.Duration // how long the key is kept after the deadline
 }
 
-// InsertAs adds one job with an id from [Jobs.Draw], unless a row with this id
-// exists. So the caller can repeat InsertAs if the answer is lost. The repetition
-// waits for an earlier try in flight and finds the row in any status. It inserts a
-// second row only if the job is claimed, ended and moved between two steps of the
-// repeated statement.
-func (j Jobs) InsertAs(ctx context.Context, id dispatcherd.JobID, n New) error {
+// ErrKeyReused says that an idempotency key belongs to another request.
+var ErrKeyReused = errors.New("the idempotency key belongs to another request")
+
+// insertRequestSQL adds the row of a durable request: $1 to $5 as in [Jobs.Insert], $6 the
+// deadline. With a key $7 of request $8 it adds nothing while the key
+// belongs to a row. $9 is how long a key is kept. A key whose job was cancelled before its
+// deadline is free again, but not while a worker may still run the job. The row and its key are written in one transaction, and a second
+// insertion of the key waits for the first one.
+//
+// The statement also deletes two expired keys, so no table of keys grows without limit. It
+// skips locked ones and deletes after it has added its own key, so it cannot deadlock.
+const insertRequestSQL = `
+WITH expired AS (
+	DELETE FROM dispatcherd.request_keys WHERE key = ANY (ARRAY (
+		SELECT key FROM dispatcherd.request_keys WHERE deadline < now() - $9::interval AND key <> $7 ORDER BY deadline LIMIT 2 FOR UPDATE SKIP LOCKED))
+), named AS (
+	INSERT INTO dispatcherd.request_keys AS k (key, request, job, deadline)
+	SELECT $7::bytea, $8::bytea, nextval('dispatcherd.job_ids'), $6::timestamptz WHERE $7 IS NOT NULL
+	ON CONFLICT (key) DO UPDATE SET request = EXCLUDED.request, job = EXCLUDED.job, deadline = EXCLUDED.deadline
+	WHERE k.deadline < now() - $9
+		OR EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = k.job AND j.status = 'cancelled' AND j.finished_at < k.deadline)
+	RETURNING job
+)
+INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline)
+SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, $6
+WHERE $7 IS NULL OR EXISTS (SELECT FROM named)
+RETURNING id`
+
+// InsertRequest adds the row of a durable request with a deadline. It reads the database
+// clock before the local one, so the deadline of the row is never later. key is nil if the
+// request has no idempotency key. If a row has the key, InsertRequest returns this
+// row and adds none; late says that the deadline of the row has passed. It returns
+// ErrKeyReused if the key belongs to another request.
+func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *RequestKey) (id dispatcherd.JobID, late bool, err error) {
 	v, err := n.values()
 	if err != nil {
-		return err
+		return 0, false, err
 	}
-	_, err = j.DB.Exec(ctx, `
-		INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, run_at)
-		SELECT $7::bigint, $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, coalesce($6, now())
-		WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs WHERE id = $7::bigint)
-		ON CONFLICT DO NOTHING`, append(v, id)...)
-	return explain(err)
+	var now time.Time
+	if err := j.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return 0, false, err
+	}
+	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0))
+	if key != nil {
+		v = append(v[:6], key.Key[:], key.Request[:], key.Keep)
+	}
+	for range 3 { // the key may expire between the two statements
+		err = j.DB.QueryRow(ctx, insertRequestSQL, v...).Scan(&id)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return id, false, explain(err)
+		}
+		var same bool
+		err = j.DB.QueryRow(ctx, `SELECT job, request = $2, deadline <= now() FROM dispatcherd.request_keys WHERE key = $1`, v[6:8]...).Scan(&id, &same, &late)
+		switch {
+		case err == nil && !same:
+			return 0, false, ErrKeyReused
+		case !errors.Is(err, pgx.ErrNoRows):
+			return id, late, err
+		}
+	}
+	return 0, false, err
 }
 
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
 	var now time.Time // COPY cannot use the DEFAULT of a column for some rows only
-	if err := j.DB.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := j.DB.QueryRow(ctx, `SELECT statement_timestamp()`).Scan(&now); err != nil {
 		return 0, err
 	}
 	next, stop := iter.Pull2(jobs)
@@ -125,7 +169,7 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if err != nil {
 				return nil, err
 			}
-			if v[5] == nil {
+			if job.RunAt.Before(now) {
 				v[5] = now
 			}
 			return v, nil
@@ -151,11 +195,17 @@ func (n New) values() (v []any, err error) {
 	return v, nil
 }
 
-// explain adds the name of the violated constraint to an error. It omits the detail
-// of Postgres, which contains the complete row.
+// explain adds the violated rule to an error. It omits the detail of Postgres, which
+// contains the complete row.
 func explain(err error) error {
 	if e := serverError(err); e != nil && e.ConstraintName != "" {
-		return fmt.Errorf("the job was refused: %s: %w", e.ConstraintName, err)
+		return fmt.Errorf("the job was refused: %s: %w", Refusal(e), err)
 	}
 	return err
+}
+
+// Refusal returns why Postgres rejects a job: the rule that the job violates, or the message of
+// Postgres.
+func Refusal(e *pgconn.PgError) string {
+	return cmp.Or(contract.Rule(e.ConstraintName), "Postgres rejects the job: "+e.Message)
 }

@@ -222,3 +222,39 @@ func TestDispatcherRoleSuffices(t *testing.T) {
 	_, err = s.Sweep(t.Context())
 	require.NoError(t, err)
 }
+
+// An error names the rule. The name of the constraint follows for readers of the schema.
+func TestEachConstraintOnProducersIsDescribedByARule(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	rows, err := db.Query(t.Context(), `SELECT c.conname FROM pg_constraint c JOIN pg_attribute a ON a.atttypid = c.contypid
+		WHERE a.attrelid = 'dispatcherd.jobs'::regclass AND a.attname IN ('type', 'payload', 'priority', 'run_at', 'max_attempts', 'timeout_ms')
+		AND c.contype = 'c'`)
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		require.NotEmpty(t, contract.Rule(name), name)
+	}
+	_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "payroll\u200b"})
+	require.ErrorContains(t, err, "the job was refused: type must not contain invisible characters")
+	require.ErrorContains(t, err, "type_has_no_invisible_character")
+	_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "pdf", Payload: []byte(numbers("1e131071", 8201))})
+	require.ErrorContains(t, err, "write huge numbers as strings")
+}
+
+// The API inserts with the rights of the daemon, which may set run_at to any time.
+func TestProgramsBackdateNoJob(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	jobs := claim.Jobs{DB: db}
+	early := claim.New{Type: "pdf", RunAt: time.Unix(1, 0)}
+	_, err := jobs.Insert(t.Context(), early)
+	require.NoError(t, err)
+	_, err = jobs.InsertMany(t.Context(), func(yield func(claim.New, error) bool) { yield(early, nil) })
+	require.NoError(t, err)
+	var young int
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.jobs WHERE run_at > now() - interval '1 minute'`).Scan(&young))
+	require.Equal(t, 2, young)
+}

@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
@@ -66,25 +68,46 @@ FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDE
 // beatAt is contract.Heard.BeatAt of dispatcher d.
 const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
 
-// cancelPendingSQL cancels pending jobs for which a request to cancel exists, and
-// deletes the requests of jobs that have ended. It is part of a heartbeat, so it must
-// not wait for locks. The next heartbeat of any dispatcher handles rows that were
-// locked.
+// cancelPending cancels pending jobs for which a request to cancel exists, and deletes
+// the requests of jobs that have ended. It is part of a heartbeat, so it must not wait
+// for locks. The next heartbeat of any dispatcher handles rows that were locked.
+func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, until time.Time) error {
+	var ids []dispatcherd.JobID
+	if err := conn.QueryRow(ctx, namedPendingSQL).Scan(&ids); err != nil {
+		return err
+	}
+	var errs []error
+	for part := range slices.Chunk(ids, cancelPortion) {
+		errs = append(errs, apart(s, OpHeartbeat, part, until, func(id dispatcherd.JobID) dispatcherd.JobID { return id }, func(part []dispatcherd.JobID) error {
+			_, err := conn.Exec(ctx, cancelPendingSQL, part)
+			return err
+		}))
+	}
+	_, err := conn.Exec(ctx, overSQL)
+	return errors.Join(append(errs, err)...)
+}
+
+// cancelPortion bounds the jobs of one cancelPendingSQL. The function needs a
+// subtransaction for each job, and Postgres keeps 64 of them per transaction in shared
+// memory.
+const cancelPortion = 64
+
+// namedPendingSQL reads the pending jobs for which a request to cancel exists.
+const namedPendingSQL = `
+SELECT array_agg(j.id::bigint ORDER BY j.id) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + ` WHERE j.status = 'pending'`
+
+// cancelPendingSQL cancels those of jobs $1 that are pending and not locked.
 const cancelPendingSQL = `
-WITH held AS MATERIALIZED (
-	SELECT j.ctid FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
+SELECT dispatcherd.cancel_pending(id) FROM (
+	SELECT j.id::bigint FROM unnest($1::bigint[]) AS c (job_id) JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
-), gone AS (
-	DELETE FROM dispatcherd.jobs_live j WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'pending' RETURNING j.*
-), over AS MATERIALIZED (
-	SELECT c.job_id FROM dispatcherd.cancels c
-	WHERE c.job_id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
-	ORDER BY c.job_id FOR UPDATE OF c SKIP LOCKED
-), answered AS (
-	DELETE FROM dispatcherd.cancels WHERE job_id IN (SELECT job_id FROM over)
-)
-INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
-SELECT ` + keptColumns + `, failures, crashes, errors, 'cancelled', dispatcher, now() FROM gone`
+) free`
+
+// overSQL deletes the requests to cancel jobs that have ended.
+const overSQL = `
+DELETE FROM dispatcherd.cancels WHERE job_id IN (
+	SELECT c.job_id FROM dispatcherd.cancels c WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
+	ORDER BY c.job_id FOR UPDATE OF c SKIP LOCKED)`
 
 // joinSQL adds a run of a dispatcher: $1 id, $2 name, $3 lease, $4 incarnation, $5 lock.
 // It returns no row if the id exists. $6 is the id of the former run of this process, or
@@ -145,7 +168,7 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 		if !res.LeaseLost {
 			res.Unheld, failed = s.releaseUnheld(ctx, conn, time.Now().Add(releaseTime))
 		}
-		res.Released, err = s.deferred.catchUp(ctx, conn, cancel, lost, time.Now().Add(releaseTime))
+		res.Released, err = s.catchUp(ctx, conn, cancel, lost, time.Now().Add(releaseTime))
 		return res.Released + len(res.Unheld), errors.Join(forgotten, failed, err)
 	})
 	if renewed {
@@ -222,7 +245,7 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		var err error
-		n, err = release(ctx, conn, me)
+		n, err = s.release(ctx, conn, OpHeartbeat, me)
 		return n, err
 	})
 	if err != nil {

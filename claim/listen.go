@@ -33,6 +33,10 @@ const (
 	// listenPatience bounds LISTEN. If no other session of the database listens, LISTEN
 	// reads the whole notification queue, which may contain 8 GB.
 	listenPatience = 10 * time.Minute
+	// checkPatience bounds a check. Before an answer the server reads all that was added
+	// to the queue since its last answer, up to 8 GB. For a new connection it would read
+	// all of this again.
+	checkPatience = time.Minute
 )
 
 // errNoNotifications is the error if LISTEN succeeds but no notification arrives. A
@@ -45,11 +49,14 @@ var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from anot
 var errQueueFull = errors.New("the notification queue of the server is at least half full: " +
 	"a session that listens has a transaction open; end it")
 
+// errSlowCheck is the error while the server does not answer a check.
+var errSlowCheck = errors.New("the server does not answer on the connection that listens; the daemon polls until it does")
+
 // Listener receives notifications of new jobs and of requests to cancel on its own
-// connection. It reads all the time, because unread notifications would fill a queue
-// of the server. It merges notifications of jobs that were not received yet into one.
-// If too many requests to cancel are not received yet, it drops further ones. None is
-// lost, because every heartbeat returns them again.
+// connection. It reads all the time, because unread notifications would fill a queue of
+// the server. It merges the notifications of jobs that its user has not yet taken. It
+// holds at most cancelsKept requests to cancel and drops further ones, which every
+// heartbeat returns again.
 type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
@@ -58,7 +65,7 @@ type Listener struct {
 	done    sync.WaitGroup
 }
 
-// Listen starts a listener. It reconnects until it is closed, and tells the observer
+// Listen starts a listener. The listener reconnects until Close, and tells the observer
 // whether notifications arrive.
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
@@ -132,7 +139,7 @@ func (l *Listener) session(ctx context.Context) error {
 func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, listenPatience)
 	defer cancel()
-	statements := []string{"SET statement_timeout = 0"}
+	statements := []string{"SET statement_timeout = 0", "SET lock_timeout = 0"}
 	for _, channel := range []string{self, JobsChannel, CancelChannel} {
 		statements = append(statements, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 	}
@@ -148,12 +155,23 @@ func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 // too full. So a half-open connection reports an error. check reports to the observer
 // when notifications begin or cease to arrive. While the queue is full, the connection
 // stays open and keeps its place in the queue: a new one would have to read all of it.
+// While the server does not answer in time, the connection counts as silent, so that the
+// dispatcher polls.
 func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, queue *queueWatch, up bool) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.store.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
+	reported := make(chan struct{})
+	slow := time.AfterFunc(l.store.config.Timeout, func() {
+		l.store.config.Observer.Listening(false, errSlowCheck)
+		close(reported)
+	})
 	state, full, err := queue.read(ctx, conn, self)
+	if !slow.Stop() {
+		<-reported // calls of the observer must not overlap
+		up = false
+	}
 	if err != nil {
-		return up, err
+		return false, err
 	}
 	l.store.config.Observer.Queue(state)
 	switch {
@@ -235,8 +253,8 @@ func (q *queueWatch) read(ctx context.Context, conn *pgx.Conn, channel string) (
 	return state, true, nil
 }
 
-// add records the sessions of a check and returns those that block the queue. After one
-// check they are not known yet.
+// add records the sessions of a check and returns those that block the queue. The first
+// check cannot know them.
 func (q *queueWatch) add(open []BlockingSession) []BlockingSession {
 	still := slices.DeleteFunc(q.open, func(s BlockingSession) bool { return !slices.Contains(open, s) })
 	if q.checks++; len(still) == 0 {
@@ -282,9 +300,8 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 	}
 }
 
-// publish passes on a notification. If the previous one was not received yet, the
-// two are merged. The merged notification is about more than one row, so it names
-// none.
+// publish passes on a notification. If the previous notification was not taken yet,
+// publish merges both. A merged notification is about several rows, so it names none.
 func (l *Listener) publish(row *contract.RowNotification) {
 	select {
 	case l.jobs <- row:
@@ -321,7 +338,7 @@ func parseNotification(payload string) (a contract.RowNotification, ok bool) {
 	runAt, err3 := strconv.ParseInt(fields[2], 10, 64)
 	if err1 != nil || err2 != nil || err3 != nil || id <= 0 || priority > uint64(dispatcherd.MaxPriority) ||
 		runAt < 0 || runAt > math.MaxInt64/2 ||
-		fields[3] == "" || len(fields[3]) > dispatcherd.MaxTypeLength {
+		dispatcherd.CheckType(fields[3]) != nil {
 		return a, false
 	}
 	return contract.RowNotification{

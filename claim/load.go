@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // The bounds of one statement that reads payloads: rows, bytes in the table (or one
@@ -18,7 +20,7 @@ import (
 const (
 	loadRows = 64
 	loadSize = 4 << 20
-	loadText = 8 << 20
+	loadText = jsontext.MaxText
 )
 
 // Loads is the number of calls of LoadPayloads that run at the same time.
@@ -86,23 +88,32 @@ func encodeLoad(rows []contract.Won, me int32) [][]byte {
 // of the result. Rows beyond loadSize of text are left to the next portion.
 func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract.LoadResult) error {
 	type text struct {
-		length int32 // -1: not read
-		value  []byte
+		value []byte
+		unfit string
+		rest  bool
 	}
 	read := make(map[dispatcherd.JobID]text, len(asked))
 	size := 0
 	var bad error
 	for rows.NextRow() {
 		v := rows.Values()
-		switch {
-		case len(v) != 3 || len(v[0]) != 8 || v[1] != nil && len(v[1]) != 4:
+		if len(v) != 3 || len(v[0]) != 8 || v[1] != nil && len(v[1]) != 4 {
 			bad = fmt.Errorf("postgres sent a payload of %d columns, must be 3", len(v))
-		case v[1] == nil || v[2] != nil && size > 0 && size+len(v[2]) > loadSize:
-			read[dispatcherd.JobID(readInt8(v[0]))] = text{length: -1}
-		default:
-			size += len(v[2])
-			read[dispatcherd.JobID(readInt8(v[0]))] = text{readInt4(v[1]), append([]byte(nil), v[2]...)}
+			continue
 		}
+		t := text{rest: v[1] == nil}
+		switch {
+		case t.rest:
+		case readInt4(v[1]) > loadText:
+			t.unfit = fmt.Sprintf("the payload cannot be sent to a worker: it is %d bytes long as text, must be at most %d", readInt4(v[1]), loadText)
+		default:
+			var value []byte
+			value, t.unfit = sendable(v[2])
+			if t.rest = size > 0 && size+len(value) > loadSize; !t.rest {
+				t.value, size = slices.Clone(value), size+len(value)
+			}
+		}
+		read[dispatcherd.JobID(readInt8(v[0]))] = t
 	}
 	if _, err := rows.Close(); err != nil {
 		return err
@@ -115,16 +126,12 @@ func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract
 		switch {
 		case !found:
 			res.Lost = append(res.Lost, w.ID)
-			continue
-		case t.length < 0:
+		case t.rest:
 			res.Rest = append(res.Rest, w)
-			continue
-		case t.length > loadText:
-			w.Unfit = fmt.Sprintf("the payload cannot be sent to a worker: it is %d bytes long as text, must be at most %d", t.length, loadText)
 		default:
-			w.Payload, w.Unfit = sendable(t.value)
+			w.Payload, w.Unfit = t.value, t.unfit
+			res.Won = append(res.Won, w)
 		}
-		res.Won = append(res.Won, w)
 	}
 	return nil
 }

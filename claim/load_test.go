@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -142,13 +143,22 @@ func TestPayloadsAreLoadedInPortions(t *testing.T) {
 	require.Equal(t, 3, portions)
 }
 
-// A number of jsonb may be thousands of times longer as text.
+// withLongTexts permits payloads that only former versions accepted: a number of jsonb may
+// be thousands of times longer as text.
+func withLongTexts(t *testing.T, db *pgx.Conn) {
+	exec(t, db, `ALTER DOMAIN dispatcherd.payload DROP CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text`)
+}
+
+func numbers(number string, n int) string {
+	return "[" + strings.Repeat(number+",", n-1) + number + "]"
+}
+
 func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
-	numbers := func(n int) string { return "[" + strings.Repeat("1e100000,", n-1) + "1e100000]" }
+	withLongTexts(t, db)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ALTER COLUMN payload SET STORAGE EXTERNAL`)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', '{}')`, numbers(2000), numbers(50))
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', '{}')`, numbers("1e100000", 600), numbers("1e100000", 50))
 	res := s.Claim(t.Context(), claimOf(1, 2, 3))
 	require.Equal(t, []dispatcherd.JobID{2, 3}, wonIDs(res.Won))
 	for _, won := range append(loadAll(t, s, res.Loading).Won, res.Won...) {
@@ -160,6 +170,51 @@ func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
 		default:
 			require.Empty(t, won.Unfit)
 		}
+	}
+	job, err := claim.Jobs{DB: db}.Get(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, `"the payload is 60001800 bytes long as text"`, string(job.Payload))
+}
+
+// The migration that bounds the text does not check existing rows. Such rows can be cancelled,
+// and they end with their payload and reason.
+func TestRowInsertedBeforeTheBoundOfTextsEnds(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	bound := one[string](t, db, `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'payload_is_at_most_1_megabyte_and_8_as_text'`)
+	withLongTexts(t, db)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', $1 FROM generate_series(1, 2)`, numbers("1e131071", 70))
+	exec(t, db, `ALTER DOMAIN dispatcherd.payload ADD CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text `+bound)
+	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Cancelled, status)
+	require.Equal(t, contract.OK, s.Claim(t.Context(), claimOf(2)).Verdict)
+	require.Empty(t, finish(t, s, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "too long"}))
+	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Failed} {
+		job := row(t, db, id)
+		require.Equal(t, status, job.Status)
+		require.Equal(t, `"the payload is 9175180 bytes long as text"`, string(job.Payload))
+	}
+	require.Contains(t, row(t, db, 2).Errors[0], "too long")
+}
+
+// A compressed row of 400 bytes may be a text of hundreds of megabytes. The claim does not
+// read it, and no portion of a load keeps it.
+func TestCompressedPayloadIsClaimedByItsUncompressedSize(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	withLongTexts(t, db)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', $3)`,
+		numbers("1e131071", 600), numbers("1e131071", 58), numbers("1e131071", 3))
+	var stored int
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT pg_column_size(payload) FROM dispatcherd.jobs WHERE id = 1`).Scan(&stored))
+	require.Less(t, stored, claim.SmallPayload/8)
+	res := s.Claim(t.Context(), claimOf(1, 2, 3))
+	require.Equal(t, []dispatcherd.JobID{1}, wonIDs(res.Loading))
+	require.Equal(t, []dispatcherd.JobID{2, 3}, wonIDs(res.Won))
+	for _, won := range append(loadAll(t, s, res.Loading).Won, res.Won...) {
+		require.Nil(t, won.Payload)
+		require.Contains(t, won.Unfit, map[bool]string{true: "78644400 bytes long as text", false: "1,024 characters"}[won.ID == 1])
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -19,7 +20,8 @@ const DaysAhead = 3
 // KeepPartitions creates the daily partitions of the coming days and drops the
 // partitions whose retention has ended. Call it at start and every hour. Several
 // daemons may call it. blocked counts the partitions that it could not create or
-// drop, for example because they are in use. The next call tries again.
+// drop, for example because they are in use, and the statuses that another call
+// maintains at the same time. The next call tries again.
 func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropped, blocked int, err error) {
 	for _, r := range []struct {
 		status dispatcherd.Status
@@ -27,13 +29,17 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
 		for more := true; more; {
 			var m, d, b int
+			var refused []int64
 			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, more FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
-					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b, &more)
+				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, more, refused FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
+					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b, &more, &refused)
 				return m + d, err
 			})
 			if err != nil {
 				return made, dropped, blocked, err
+			}
+			for _, id := range refused {
+				s.setAside(OpSweep, &s.aside.refused, contract.Unclaimable{ID: dispatcherd.JobID(id), Reason: undeletable})
 			}
 			made, dropped = made+m, dropped+d
 			if !more {
@@ -43,6 +49,9 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 	}
 	return made, dropped, blocked, nil
 }
+
+// undeletable is the reason why a row of an ended job remains.
+const undeletable = "Postgres refuses to delete the row, although its retention has ended"
 
 // MakePartitions only creates the daily partitions of the coming days, and returns
 // their number. Call it before any job ends. A row that ends on a day without a

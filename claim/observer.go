@@ -3,6 +3,7 @@ package claim
 import (
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -42,6 +43,10 @@ type Report struct {
 type Observer interface {
 	// Statement receives each statement when it has ended.
 	Statement(Report)
+	// Refused receives a row that Postgres refused to change in a statement of its own, or
+	// that is locked, at the begin of each pause of the row. [Store.WhyAside] says why.
+	// Claims, loads and finishes return such rows instead.
+	Refused(op Operation, id dispatcherd.JobID)
 	// Listening reports whether notifications arrive, and if not, why. Without
 	// notifications only polling finds new jobs.
 	Listening(up bool, why error)
@@ -68,6 +73,7 @@ type BlockingSession struct {
 
 type silent struct{}
 
-func (silent) Statement(Report)      {}
-func (silent) Listening(bool, error) {}
-func (silent) Queue(QueueState)      {}
+func (silent) Statement(Report)                     {}
+func (silent) Refused(Operation, dispatcherd.JobID) {}
+func (silent) Listening(bool, error)                {}
+func (silent) Queue(QueueState)                     {}

@@ -85,6 +85,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		"fetch":           {"Index Scan jobs_live_lanes"},
 		"claim":           {"Index Scan jobs_live_id"}, // scans in id order, for all statistics
 		"claim-contended": {"Index Scan jobs_live_id", "Tid Scan"},
+		"load":            {"Index Scan jobs_live_id"},
 		"resolve":         {"Index Scan jobs_live_id"},
 		"done":            {"Index Scan jobs_live_id"},
 		"ended":           {"Index Scan jobs_live_id"},
@@ -95,8 +96,10 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		"progress":        {"Index Scan jobs_live_id", "Tid Scan"},
 		"heartbeat":       {"Index Scan jobs_live_id", "Index Scan jobs_live_id"},
 		"own-rows":        {"Index Scan jobs_live_id"},
-		"release-unheld":  {"Index Scan jobs_live_id", "Tid Scan"},
-		"cancel-pending":  {"Index Only Scan jobs_live_id", "Index Scan jobs_live_id", "Tid Scan"},
+		"locked":          {"Index Scan jobs_live_id", "Index Scan jobs_live_id"},
+		"named-pending":   {"Index Scan jobs_live_id"},
+		"cancel-pending":  {"Index Scan jobs_live_id"},
+		"over":            {"Index Scan jobs_live_id"},
 	}
 	rows := 1_000_000
 	if testing.Short() {
@@ -122,9 +125,9 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 			exec(t, db, state.sql)
 		}
 		got := plansOf(t, dsn)
-		for name, scans := range want {
-			slices.Sort(got[name])
-			require.Equal(t, scans, got[name], "%s: %s", state.name, name)
+		for name, scans := range got {
+			slices.Sort(scans)
+			require.Equal(t, want[name], scans, "%s: %s", state.name, name) // the others do not read the table
 		}
 	}
 }

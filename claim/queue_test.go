@@ -25,6 +25,9 @@ func mayNotify(may string) string {
 	return `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE sql AS 'SELECT ` + may + `'`
 }
 
+// listener reads the pid of the session that listens.
+const listener = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`
+
 // While the notification queue is too full, the listener keeps its connection and names
 // the session that blocks the queue.
 func TestListenerKeepsItsPlaceInAFullQueue(t *testing.T) {
@@ -40,7 +43,6 @@ func TestListenerKeepsItsPlaceInAFullQueue(t *testing.T) {
 	require.True(t, <-seen.listening)
 	<-l.Jobs()
 	require.Less(t, (<-seen.queue).Usage, 0.5)
-	listener := `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`
 	pid := one[int](t, db, listener)
 
 	exec(t, blocker, `LISTEN zz`)
@@ -65,6 +67,37 @@ func TestListenerKeepsItsPlaceInAFullQueue(t *testing.T) {
 	}
 	<-l.Jobs() // notifications were missed
 	require.Equal(t, pid, one[int](t, db, listener))
+}
+
+// The server answers a check only after it has read the notification queue. Meanwhile the
+// dispatcher polls, and the listener keeps its connection. A lock stands for the reading.
+func TestListenerWaitsWhileTheServerReadsTheQueue(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := newReports()
+	s := open(t, claim.Config{DSN: dsn, Observer: seen, Timeout: 500 * time.Millisecond})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	exec(t, db, `SELECT pg_advisory_lock(7)`)
+	exec(t, db, mayNotify("pg_advisory_xact_lock(7) IS NOT NULL"))
+	l := s.Listen()
+	t.Cleanup(l.Close)
+	waiting := `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+		WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted`
+	require.False(t, <-seen.listening, "the dispatcher must poll")
+	require.Equal(t, 1, one[int](t, db, waiting), "the check goes on")
+	pid := one[int](t, db, listener)
+	exec(t, db, `SELECT pg_advisory_unlock(7)`)
+	require.True(t, <-seen.listening)
+	require.Equal(t, pid, one[int](t, db, listener))
+
+	exec(t, db, `SELECT pg_advisory_lock(7)`)
+	require.False(t, <-seen.listening, "a later check waits as well")
+	require.Equal(t, pid, one[int](t, db, listener))
+	begun := time.Now()
+	l.Close()
+	require.Less(t, time.Since(begun), 5*time.Second, "the check in flight must not delay the end")
 }
 
 // No statement notifies while the notification queue is too full.

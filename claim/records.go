@@ -2,8 +2,7 @@ package claim
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -57,7 +56,7 @@ func (r *Records) Holds(id dispatcherd.JobID, token int64) bool {
 	return runs && of == token
 }
 
-// Unknown returns those of the tokens that no running job has and that have been answered.
+// Unknown returns the tokens without a running job whose claim or adoption was answered.
 func (r *Records) Unknown(tokens []int64) (unknown []int64) {
 	for _, token := range tokens {
 		if _, asked := r.asked[token]; !asked && r.running[token] == 0 {
@@ -156,11 +155,10 @@ func (s *Store) answered(token int64, v contract.Verdict) {
 	}
 }
 
-// forgetEnded removes the records of claims whose jobs have ended. A heartbeat does
-// this for many records at once. For a single record the removal would take a tenth
-// of the time of the claim of a single job. After the connection was lost forgetEnded
-// removes nothing. A failover may have lost the ends, and releaseUnheld finds the rows
-// only by the records.
+// forgetEnded removes the records of claims whose jobs have ended. A heartbeat removes
+// many records at once, because the removal of one record takes a tenth of the time of a
+// claim of one job. After the connection was lost forgetEnded removes nothing. A failover
+// may have lost the ends, and releaseUnheld finds the rows only by the records.
 func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
 	s.mu.Lock()
 	over := s.records.Removable()
@@ -195,52 +193,8 @@ type comparison struct {
 	next time.Time // when the next comparison begins
 }
 
-// unheldStatements are executed by heartbeats.
-var unheldStatements = statements{
-	{"own-rows", "reads the rows that run under this dispatcher in the table", ownRowsSQL},
-	{"release-unheld", "makes rows pending that this dispatcher does not run", releaseUnheldSQL},
-}
-
-// ownRowsSQL reads a portion of the claims of dispatcher $1, at most a thousand: those with
-// tokens above $2, of $3 bytes or one claim more. It returns their tokens, whether there are
-// further claims, and the ids, attempts and tokens of their rows that run under this
-// dispatcher.
-const ownRowsSQL = `
-WITH portion AS MATERIALIZED (
-	SELECT token, ids FROM (
-		SELECT token, ids, sum(size) OVER (ORDER BY token) - size AS before FROM (
-			SELECT token, ids, pg_column_size(ids) AS size FROM dispatcherd.claims
-			WHERE dispatcher = $1::int AND token > $2::bigint ORDER BY token LIMIT 1000) AS sized
-	) AS summed WHERE before < $3::bigint
-)
-SELECT (SELECT array_agg(token ORDER BY token) FROM portion),
-	EXISTS (SELECT FROM dispatcherd.claims WHERE dispatcher = $1 AND token > (SELECT max(token) FROM portion)),
-	array_agg(j.id::bigint), array_agg(j.attempt::int), array_agg(j.token)
-FROM dispatcherd.jobs_live j
-WHERE j.id = ANY (ARRAY (SELECT unnest(ids) FROM portion)) AND j.status = 'running' AND j.dispatcher = $1`
-
-// releaseUnheldSQL makes rows of dispatcher $1 pending: $2 ids, $3 attempts, $4 tokens, $5
-// the reason. A row with another attempt or token was claimed again meanwhile. Locked rows
-// are left to a later comparison. Unlike releaseSQL it counts no crash.
-const releaseUnheldSQL = `
-WITH locked AS MATERIALIZED (
-	SELECT j.ctid FROM unnest($2::bigint[], $3::int[], $4::bigint[]) AS i (id, attempt, token)
-	JOIN dispatcherd.jobs_live j ON ` + isItem + ` AND j.token = i.token
-	WHERE j.dispatcher = $1::int AND j.status = 'running' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
-), back AS (
-	UPDATE dispatcherd.jobs_live j
-	SET ` + pendingAgain + `, errors = ` + appendError + `
-	FROM (SELECT 'released' AS outcome, $5::text AS error) i
-	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM locked)) AND j.status = 'running'
-	RETURNING j.id
-)
-SELECT array_agg(id::bigint ORDER BY id) FROM back`
-
-// WhyUnheld is the error of the attempts that releaseUnheldSQL ends.
+// WhyUnheld is the error of the attempts that this dispatcher does not run.
 const WhyUnheld = "the dispatcher named by the row did not run it: the database may have lost its last changes in a failover"
-
-// ownPortion bounds the claims of one ownRowsSQL, in bytes: about 5,000 rows.
-const ownPortion = 40_000
 
 // releaseUnheld continues or begins a comparison, at most until the given time. It returns
 // the rows that were unheld.
@@ -249,78 +203,38 @@ func (s *Store) releaseUnheld(ctx context.Context, conn *pgx.Conn, until time.Ti
 	if c.conn != conn || !c.open && time.Now().After(c.next) {
 		*c = comparison{conn: conn, open: true, from: firstToken, next: time.Now().Add(compareEvery)}
 	}
-	var errs []error
-	for c.open && time.Now().Before(until) {
-		some, refused, err := s.comparePortion(ctx, conn)
-		released = append(released, some...)
-		errs = append(errs, refused, err)
-		if err != nil {
-			break
-		}
-	}
-	return released, errors.Join(errs...)
-}
-
-// ownRow is a row that runs under this dispatcher in the table.
-type ownRow struct {
-	id      int64
-	attempt int32
-	token   int64
-}
-
-// sendUnheld releases unheld rows. If Postgres refuses some of them, the others are released,
-// and the next comparison tries again.
-func sendUnheld(ctx context.Context, conn *pgx.Conn, me int32, rows []ownRow) (released []dispatcherd.JobID, refused, err error) {
-	r, err := isolate(rows, func(part []ownRow) error {
-		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
-		for i, row := range part {
-			ids[i], attempts[i], tokens[i] = row.id, row.attempt, row.token
-		}
+	for c.open && err == nil && time.Now().Before(until) {
 		var some []dispatcherd.JobID
-		err := conn.QueryRow(ctx, "release-unheld", me, ids, attempts, tokens, WhyUnheld).Scan(&some)
+		some, err = s.comparePortion(ctx, conn, until)
 		released = append(released, some...)
-		return err
-	})
-	for _, f := range r.refused {
-		refused = errors.Join(refused, fmt.Errorf("release job %d, which this dispatcher does not run: %w", f.item.id, f.err))
 	}
-	return released, refused, err
+	return released, err
 }
 
 // comparePortion compares the next portion of the claims. It also removes the records of
-// claims of which no row runs. refused is the error of rows that Postgres does not release.
-// After err the portion is repeated.
-func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn) (released []dispatcherd.JobID, refused, err error) {
-	var (
-		tokens, rowTokens, ids []int64
-		attempts               []int32
-		more                   bool
-	)
+// claims of which no row runs. After an error the portion is repeated. Rows that Postgres
+// refuses to release are tried again by the next comparison.
+func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn, until time.Time) (released []dispatcherd.JobID, err error) {
 	me := s.me.Load()
-	err = conn.QueryRow(ctx, "own-rows", me, s.comparison.from, int64(ownPortion)).Scan(&tokens, &more, &ids, &attempts, &rowTokens)
+	p, err := readPortion(ctx, conn, me, s.comparison.from)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var unheld []ownRow
 	s.mu.Lock()
-	for i, id := range ids {
-		if !s.records.Holds(dispatcherd.JobID(id), rowTokens[i]) {
-			unheld = append(unheld, ownRow{id, attempts[i], rowTokens[i]})
-		}
-	}
-	over := s.records.Unknown(tokens)
+	unheld := slices.DeleteFunc(p.rows, func(r ownRow) bool { return s.records.Holds(dispatcherd.JobID(r.id), r.token) })
+	over := s.records.Unknown(p.tokens)
 	s.mu.Unlock()
 	switch {
 	case len(unheld) > 0:
-		released, refused, err = sendUnheld(ctx, conn, me, unheld)
+		released, err = s.releaseRows(ctx, conn, OpHeartbeat, me, unheld, WhyUnheld, until)
 	case len(over) > 0: // otherwise a later comparison removes them
 		_, err = conn.Exec(ctx, "forget", me, over)
 	}
 	if err == nil {
-		s.comparison.open = more
-		if more {
-			s.comparison.from = tokens[len(tokens)-1]
+		s.comparison.open = p.more
+		if p.more {
+			s.comparison.from = p.tokens[len(p.tokens)-1]
 		}
 	}
-	return released, refused, err
+	return released, err
 }

@@ -8,32 +8,51 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/jackc/pgx/v5"
 )
 
-// releaseSQL makes jobs of the lost dispatcher $1 pending again: the jobs that its
-// claims with tokens from $2 to $3 name. Unless the dispatcher left regularly, the
-// attempts count as crashes with error $4. The claims only say which rows to check. A
-// row is released only if the row itself says that it runs under this dispatcher.
-// Locked rows are left to the next heartbeat.
+// releaseSQL makes running rows of dispatcher $1 pending: $2 ids, $3 attempts, $4 tokens, $5
+// the reason, $6 whether to read the earlier errors. A row with another attempt or token was
+// claimed again meanwhile. Locked rows are left to a later statement. If the dispatcher is
+// lost and did not leave regularly, the attempts count as crashes.
 const releaseSQL = `
-WITH held AS MATERIALIZED (
-	SELECT ctid FROM dispatcherd.jobs_live
-	WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM dispatcherd.claims WHERE dispatcher = $1::int AND token BETWEEN $2::bigint AND $3::bigint))
-		AND status = 'running' AND dispatcher = $1
-	ORDER BY id FOR UPDATE SKIP LOCKED
-), item AS (
-	SELECT id AS dispatcher, 'crashed' AS outcome, CASE WHEN leaving THEN '' ELSE $4::text END AS error, (NOT leaving)::int AS crash
-	FROM dispatcherd.dispatchers WHERE id = $1
+WITH item AS (
+	SELECT CASE WHEN lost_at IS NULL THEN 'released' ELSE 'crashed' END AS outcome, CASE WHEN leaving AND $6::boolean THEN '' ELSE $5::text END AS error,
+		(lost_at IS NOT NULL AND NOT leaving)::int AS crash
+	FROM dispatcherd.dispatchers WHERE id = $1::int
+), locked AS MATERIALIZED (
+	SELECT j.ctid FROM unnest($2::bigint[], $3::int[], $4::bigint[]) AS i (id, attempt, token)
+	JOIN dispatcherd.jobs_live j ON ` + isItem + ` AND j.token = i.token
+	WHERE j.dispatcher = $1 AND j.status = 'running' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
 	SET ` + pendingAgain + `,
-		crashes = least(j.crashes + i.crash, 32767), errors = ` + appendError + `
+		crashes = least(j.crashes + i.crash, 32767), errors = CASE WHEN $6 THEN ` + appendError + ` ELSE jsonb_build_array(` + newError + `) END
 	FROM item i
-	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM held)) AND j.status = 'running' AND j.dispatcher = i.dispatcher
+	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM locked)) AND j.status = 'running'
 	RETURNING j.id
 )
-SELECT count(*) FROM back`
+SELECT array_agg(id::bigint ORDER BY id) FROM back`
+
+// ownRowsSQL reads a portion of the claims of dispatcher $1, at most a thousand: those
+// with tokens above $2, as many as fit into $3 bytes and one more. It returns their
+// tokens, whether there are further claims, and the ids, attempts and tokens of their
+// rows that run under this dispatcher. The claims only say which rows to check. The
+// arrays are not compressed, so their size says how many ids they contain.
+const ownRowsSQL = `
+WITH portion AS MATERIALIZED (
+	SELECT token, ids FROM (
+		SELECT token, ids, sum(size) OVER (ORDER BY token) - size AS before FROM (
+			SELECT token, ids, pg_column_size(ids) AS size FROM dispatcherd.claims
+			WHERE dispatcher = $1::int AND token > $2::bigint ORDER BY token LIMIT 1000) AS sized
+	) AS summed WHERE before < $3::bigint
+)
+SELECT (SELECT array_agg(token ORDER BY token) FROM portion),
+	EXISTS (SELECT FROM dispatcherd.claims WHERE dispatcher = $1 AND token > (SELECT max(token) FROM portion)),
+	array_agg(j.id::bigint), array_agg(j.attempt::int), array_agg(j.token)
+FROM dispatcherd.jobs_live j
+WHERE j.id = ANY (ARRAY (SELECT unnest(ids) FROM portion)) AND j.status = 'running' AND j.dispatcher = $1`
 
 // notifySQL notifies subscribed dispatchers after a release. It is a transaction of its
 // own: a commit fails if the transaction has notified and the notification queue is full.
@@ -41,77 +60,103 @@ const notifySQL = `
 SELECT pg_notify('dispatcherd_jobs', '')
 WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed) AND dispatcherd.may_notify()`
 
-// portionsSQL divides the claims of dispatcher $1, from token $3 on, into portions by
-// token. A portion has at most $2 bytes or one claim more. The statement computes the
-// sizes without reading the arrays. A size says how many ids an array contains,
-// because the arrays are not compressed.
-const portionsSQL = `
-SELECT min(token), max(token) FROM (
-	SELECT token, sum(pg_column_size(ids)) OVER (ORDER BY token) / $2::bigint AS portion
-	FROM dispatcherd.claims WHERE dispatcher = $1::int AND token >= $3::bigint
-) n GROUP BY portion ORDER BY portion`
-
-// portionSize is the size of a portion in bytes. It corresponds to at most 10,000
-// jobs: 8 bytes per id and a header per claim. The release of 10,000 jobs takes a
-// tenth of a second. Each portion is a separate transaction. So millions of jobs are
-// released step by step despite interruptions, and no other session waits long.
-const portionSize = 80_000
-
-// portion is a range of tokens, both ends included.
-type portion struct{ From, To int64 }
+// portionSize is the size of a portion in bytes. It corresponds to at most 5,000 jobs: 8
+// bytes per id and a header per claim. Each portion is released in a separate transaction.
+// So millions of jobs are released step by step despite interruptions, and no other session
+// waits long.
+const portionSize = 40_000
 
 // firstToken is less than all tokens, which are random.
 const firstToken = math.MinInt64
 
-// release makes all jobs of a lost dispatcher pending. Several dispatchers may do
-// this at the same time: each skips the rows that another one has locked. An error in
-// one portion does not stop the others.
-func release(ctx context.Context, conn *pgx.Conn, lost int32) (released int, err error) {
-	released, _, err = releasePart(ctx, conn, lost, firstToken, time.Time{})
+// ownRow is a row that runs under a dispatcher in the table.
+type ownRow struct {
+	id      int64
+	attempt int32
+	token   int64
+}
+
+// ownPortion is what ownRowsSQL reads: a portion of the claims of a dispatcher.
+type ownPortion struct {
+	tokens []int64 // ascending
+	more   bool    // there are claims with larger tokens
+	rows   []ownRow
+}
+
+func readPortion(ctx context.Context, conn *pgx.Conn, of int32, from int64) (p ownPortion, err error) {
+	var ids, tokens []int64
+	var attempts []int32
+	err = conn.QueryRow(ctx, ownRowsSQL, of, from, int64(portionSize)).Scan(&p.tokens, &p.more, &ids, &attempts, &tokens)
+	for i, id := range ids {
+		p.rows = append(p.rows, ownRow{id, attempts[i], tokens[i]})
+	}
+	return p, err
+}
+
+// releaseRows releases rows of a dispatcher that are not locked, and returns them. A row
+// whose earlier errors cannot be read is released without them.
+func (s *Store) releaseRows(ctx context.Context, conn *pgx.Conn, op Operation, of int32, rows []ownRow, why string, until time.Time) (released []dispatcherd.JobID, err error) {
+	send := func(part []ownRow, why string, large bool) error {
+		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
+		for i, row := range part {
+			ids[i], attempts[i], tokens[i] = row.id, row.attempt, row.token
+		}
+		var some []dispatcherd.JobID
+		if err := conn.QueryRow(ctx, releaseSQL, of, ids, attempts, tokens, why, large).Scan(&some); err != nil {
+			return err // the rows may arrive although the commit fails
+		}
+		released = append(released, some...)
+		return nil
+	}
+	err = apart(s, op, rows, until, func(r ownRow) dispatcherd.JobID { return dispatcherd.JobID(r.id) }, func(part []ownRow) error {
+		err := send(part, why, true)
+		if len(part) == 1 && corrupted(err) {
+			err = send(part, why+"; "+unreadable, false)
+		}
+		return err
+	})
 	return released, err
 }
 
-// releasePart releases the jobs of the claims from a token on. It begins no further
-// portion after until, unless until is zero. next is the token at which to continue,
-// or firstToken if all portions were done. A heartbeat must continue at next: the
-// claims of released jobs still exist, so a heartbeat that always started with the
-// first claim would never reach the last one.
-func releasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64, until time.Time) (released int, next int64, err error) {
-	rows, err := conn.Query(ctx, portionsSQL, lost, portionSize, from)
-	if err != nil {
-		return 0, from, err
-	}
-	portions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[portion])
-	if err != nil {
-		return 0, from, err
-	}
-	for i, p := range portions {
-		if i > 0 && !until.IsZero() && time.Now().After(until) {
-			return released, p.From, err
+// release makes all jobs of a lost dispatcher pending. Several dispatchers may do
+// this at the same time: each skips the rows that another one has locked. An error in
+// one portion does not stop the others.
+func (s *Store) release(ctx context.Context, conn *pgx.Conn, op Operation, lost int32) (released int, err error) {
+	until, _ := ctx.Deadline()
+	released, _, err = s.releasePart(ctx, conn, op, lost, firstToken, until)
+	return released, err
+}
+
+// releasePart releases the jobs of the claims after a token. releasePart begins no
+// further portion after until. next is the token after which to continue, or firstToken
+// if all portions were done. A heartbeat must continue at next: the claims of released
+// jobs still exist, so a heartbeat that always started with the first claim would never
+// reach the last one. After the commit of a portion releasePart notifies dispatchers. An
+// error of the notification is ignored: polling finds the jobs as well.
+func (s *Store) releasePart(ctx context.Context, conn *pgx.Conn, op Operation, lost int32, from int64, until time.Time) (released int, next int64, err error) {
+	for {
+		p, failed := readPortion(ctx, conn, lost, from)
+		if failed != nil {
+			return released, from, errors.Join(err, failed)
 		}
-		n, failed := releasePortion(ctx, conn, lost, p)
-		released += n
+		some, failed := s.releaseRows(ctx, conn, op, lost, p.rows, whyReleased, until)
+		if released += len(some); len(some) > 0 {
+			_, _ = conn.Exec(ctx, notifySQL)
+		}
 		if err == nil {
 			err = failed // the first error is reported
 		}
-		if conn.IsClosed() || ctx.Err() != nil {
-			return released, p.From, err
+		switch {
+		case conn.IsClosed() || ctx.Err() != nil:
+			return released, from, err
+		case !p.more:
+			return released, firstToken, err
+		}
+		from = p.tokens[len(p.tokens)-1]
+		if time.Now().After(until) {
+			return released, from, err
 		}
 	}
-	return released, firstToken, err
-}
-
-// releasePortion releases the jobs of a portion and returns their number. After the
-// commit it notifies dispatchers. An error of the notification is ignored: polling finds
-// the jobs as well.
-func releasePortion(ctx context.Context, conn *pgx.Conn, lost int32, p portion) (n int, err error) {
-	if err := conn.QueryRow(ctx, releaseSQL, lost, p.From, p.To, whyReleased).Scan(&n); err != nil {
-		return 0, err // the row may arrive although the commit fails
-	}
-	if n > 0 {
-		_, _ = conn.Exec(ctx, notifySQL)
-	}
-	return n, nil
 }
 
 // deferFactor is the pause after failed work, relative to the duration of the work.
@@ -160,16 +205,14 @@ func (d deferred) try(what int32, do func() error) error {
 // each lost dispatcher. An error for one dispatcher does not stop the work for the
 // others. The next heartbeat continues with work that is not done at until. catchUp
 // returns the number of released jobs.
-func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
+func (s *Store) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
+	d := s.deferred
 	now := time.Now()
 	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })
 	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return !slices.Contains(lost, id) })
 	var errs []error
 	if cancel {
-		errs = append(errs, d.try(cancelRequests, func() error {
-			_, err := conn.Exec(ctx, cancelPendingSQL)
-			return err
-		}))
+		errs = append(errs, d.try(cancelRequests, func() error { return s.cancelPending(ctx, conn, until) }))
 	}
 	for _, id := range lost {
 		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
@@ -181,7 +224,7 @@ func (d deferred) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost
 				from = firstToken
 			}
 			var n int
-			n, d.from[id], err = releasePart(ctx, conn, id, from, until)
+			n, d.from[id], err = s.releasePart(ctx, conn, OpHeartbeat, id, from, until)
 			released += n
 			return err
 		}))

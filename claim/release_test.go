@@ -3,6 +3,7 @@ package claim_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +30,7 @@ func lostWith(t *testing.T, dsn string, db *pgx.Conn, n int) int32 {
 }
 
 // A row that Postgres does not release neither undoes nor blocks the release of
-// other rows.
+// other rows, also of its own portion.
 func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -48,16 +49,247 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 	}
-	_, err = s.Sweep(t.Context())
-	require.ErrorContains(t, err, "stuck")
+	strays, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, strays)
+	require.Contains(t, s.WhyAside(2), "stuck")
 	require.Equal(t, dispatcherd.Running, row(t, db, 2).Status)
+	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.claims`), "heartbeats read only the record of the sweep and the claim of the row again")
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the other lost dispatcher is deleted nevertheless")
 
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
-	_, err = s.Sweep(t.Context())
-	require.NoError(t, err)
+	sweepAll(t, s)
 	require.Equal(t, 3, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "it is forgotten")
+}
+
+// reported returns how many times each row was reported by an operation.
+func (f *failures) reported(op claim.Operation) map[dispatcherd.JobID]int {
+	n := map[dispatcherd.JobID]int{}
+	for id, ops := range f.refusals() {
+		for _, o := range ops {
+			if o == op {
+				n[id]++
+			}
+		}
+	}
+	return n
+}
+
+// lostAtOnce returns a store and the id of a lost dispatcher that ran the first n jobs, all
+// in one portion.
+func lostAtOnce(t *testing.T, dsn string, db *pgx.Conn, n int) (s *claim.Store, seen *failures) {
+	t.Helper()
+	_, run, _ := claimed(t, dsn, db, n)
+	lose(t, db, run)
+	seen = new(failures)
+	s = open(t, claim.Config{DSN: dsn, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	return s, seen
+}
+
+// A trigger raises an error for two of a thousand rows of one portion. One heartbeat
+// releases the others, and reports the two once per pause.
+func TestRowThatATriggerRefusesDoesNotStopTheReleaseOfOthers(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, seen := lostAtOnce(t, dsn, db, 1000)
+	refuse(t, db, "UPDATE", "jobs_live", "P0001", 300, 301)
+	begun := time.Now()
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 998, res.Released)
+	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	if time.Since(begun) < 500*time.Millisecond { // the shortest pause
+		require.Equal(t, map[dispatcherd.JobID]int{300: 1, 301: 1}, seen.reported(claim.OpHeartbeat))
+	}
+	require.Empty(t, seen.all())
+	require.Contains(t, s.WhyAside(300), "refused by the test")
+	require.Empty(t, s.WhyAside(299))
+	strays, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, strays)
+	exec(t, db, `DELETE FROM public.refused`)
+	sweepAll(t, s)
+	require.Equal(t, 1000, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
+}
+
+// The earlier errors of one row cannot be read. The row is released without them.
+func TestRowWithLostErrorsIsReleasedWithoutThem(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, seen := lostAtOnce(t, dsn, db, 100)
+	exec(t, db, `UPDATE dispatcherd.jobs_live SET errors = jsonb_build_array(jsonb_build_object('error', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i))) WHERE id = 42`)
+	losePayload(t, db)
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 100, res.Released)
+	require.Empty(t, seen.all())
+	got := row(t, db, 42)
+	require.EqualValues(t, 1, got.Crashes)
+	require.Len(t, got.Errors, 1)
+	require.Contains(t, got.Errors[0], "cannot be read in Postgres")
+}
+
+// A session has locked a row of one of two lost dispatchers. The other rows are released
+// and the other dispatcher is deleted without waiting. The sweep names the session.
+func TestLockedRowDoesNotStopTheReleaseOfOthers(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	s, seen := lostAtOnce(t, dsn, db, 100)
+	idle := open(t, claim.Config{DSN: dsn})
+	gone, err := idle.Join(t.Context())
+	require.NoError(t, err)
+	lose(t, db, gone)
+	exec(t, holder, `BEGIN`)
+	exec(t, holder, `SELECT id FROM dispatcherd.jobs_live WHERE id = 7 FOR UPDATE`)
+	begun := time.Now()
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 99, res.Released)
+	strays, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, strays)
+	require.Less(t, time.Since(begun), 2*time.Second)
+	require.Equal(t, map[dispatcherd.JobID]int{7: 1}, seen.reported(claim.OpSweep))
+	require.Contains(t, s.WhyAside(7), fmt.Sprintf("process id %d", holder.PgConn().PID()))
+	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the dispatcher without rows is deleted")
+	exec(t, holder, `ROLLBACK`)
+	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Released, "no pause follows a lock")
+}
+
+// A session has locked the row of a lost dispatcher. The sweep deletes the other lost
+// dispatchers without waiting.
+func TestLockedDispatcherDoesNotStopTheSweepOfOthers(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	s, _ := lostAtOnce(t, dsn, db, 1)
+	idle := open(t, claim.Config{DSN: dsn})
+	gone, err := idle.Join(t.Context())
+	require.NoError(t, err)
+	lose(t, db, gone)
+	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	exec(t, holder, `BEGIN`)
+	exec(t, holder, `SELECT id FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, gone)
+	begun := time.Now()
+	strays, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, strays)
+	require.Less(t, time.Since(begun), 2*time.Second)
+	require.Equal(t, 1, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
+}
+
+// pendingWithRequests returns a store and n pending jobs with requests to cancel.
+func pendingWithRequests(t *testing.T, n int) (s *claim.Store, seen *failures, db *pgx.Conn, dsn string) {
+	t.Helper()
+	dsn = pgtest.New(t)
+	db = connect(t, dsn)
+	fill(t, db, n, 1, 1)
+	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live`)
+	seen = new(failures)
+	s = open(t, claim.Config{DSN: dsn, Observer: seen})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	return s, seen, db, dsn
+}
+
+func TestRowThatATriggerRefusesDoesNotStopOtherCancellations(t *testing.T) {
+	t.Parallel()
+	s, seen, db, _ := pendingWithRequests(t, 200)
+	refuse(t, db, "INSERT", "jobs_cancelled", "P0001", 42)
+	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 199, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
+	require.Equal(t, []int64{42}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
+	require.Equal(t, map[dispatcherd.JobID]int{42: 1}, seen.reported(claim.OpHeartbeat))
+	require.Contains(t, s.WhyAside(42), "refused by the test")
+	require.Empty(t, seen.all())
+}
+
+// The payload of one job cannot be read. The job is cancelled without it, by a heartbeat
+// and by an operator.
+func TestJobWithALostPayloadIsCancelledWithoutIt(t *testing.T) {
+	t.Parallel()
+	s, seen, db, _ := pendingWithRequests(t, 100)
+	loseLargePayload(t, db, 42)
+	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 100, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
+	require.Empty(t, seen.refusals())
+	require.JSONEq(t, `null`, string(row(t, db, 42).Payload))
+	require.Contains(t, row(t, db, 42).Errors[0], "cannot be read in Postgres")
+
+	fill(t, db, 1, 1, 1)
+	id := one[int64](t, db, `SELECT max(id) FROM dispatcherd.jobs_live`)
+	loseLargePayload(t, db, id)
+	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), dispatcherd.JobID(id))
+	require.NoError(t, err)
+	require.Equal(t, dispatcherd.Cancelled, status)
+	require.JSONEq(t, `null`, string(row(t, db, dispatcherd.JobID(id)).Payload))
+}
+
+func TestLockedRowDoesNotStopOtherCancellations(t *testing.T) {
+	t.Parallel()
+	s, seen, db, dsn := pendingWithRequests(t, 100)
+	holder := connect(t, dsn)
+	exec(t, holder, `BEGIN`)
+	exec(t, holder, `SELECT id FROM dispatcherd.jobs_live WHERE id = 7 FOR UPDATE`)
+	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Equal(t, 99, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
+	require.Empty(t, seen.all())
+}
+
+func TestRowThatATriggerRefusesDoesNotStopOtherProgressReports(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, _, items := claimed(t, dsn, db, 100)
+	refuse(t, db, "UPDATE", "jobs_live", "P0001", 42)
+	var reports []claim.Progress
+	for i := range items {
+		reports = append(reports, claim.Progress{ID: items[i].ID, Attempt: 1, JSON: []byte(`1`)})
+	}
+	require.NoError(t, s.Progress(t.Context(), reports))
+	require.Equal(t, 99, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE progress IS NOT NULL`))
+	require.Contains(t, s.WhyAside(42), "refused by the test")
+}
+
+// A row of the default partition cannot be deleted. The others are.
+func TestRowThatCannotBeDeletedDoesNotStopRetention(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	seen := new(failures)
+	s := open(t, claim.Config{DSN: dsn, Observer: seen})
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', now() - interval '30 days' FROM generate_series(1, 100)`)
+	exec(t, db, `CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 42 THEN RAISE 'refused by the test'; END IF; RETURN OLD; END $$`)
+	exec(t, db, `CREATE TRIGGER keep BEFORE DELETE ON dispatcherd.jobs_cancelled_rest FOR EACH ROW EXECUTE FUNCTION public.keep()`)
+	_, dropped, _, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
+	require.NoError(t, err)
+	require.Zero(t, dropped)
+	require.Equal(t, []int64{42}, one[[]int64](t, db, `SELECT array_agg(id) FROM dispatcherd.jobs_cancelled`))
+	require.Equal(t, map[dispatcherd.JobID]int{42: 1}, seen.reported(claim.OpSweep))
+	require.NotEmpty(t, s.WhyAside(42))
+}
+
+// sweepAll sweeps until no row runs under a lost dispatcher.
+func sweepAll(t *testing.T, s *claim.Store) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		n, err := s.Sweep(t.Context())
+		require.NoError(t, err)
+		return n == 0
+	}, 30*time.Second, 50*time.Millisecond)
 }
 
 // A heartbeat spends a limited time on the jobs of other dispatchers. The next
@@ -69,11 +301,11 @@ func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
 	fill(t, db, 3, 1, 1)
 	lost := lostWith(t, dsn, db, 3)
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
-	next := int64(claim.FirstToken)
+	next, s := int64(claim.FirstToken), open(t, claim.Config{DSN: dsn})
 	for want := 2; want >= 0; want-- {
 		var n int
 		var err error
-		n, next, err = claim.ReleasePart(t.Context(), db, lost, next)
+		n, next, err = s.ReleasePart(t.Context(), db, lost, next)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, want == 0, next == claim.FirstToken, "after the last portion nothing is left")
@@ -93,8 +325,9 @@ func TestJobsOfALeavingDispatcherCountNoCrash(t *testing.T) {
 	fill(t, db, 1, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT stuck CHECK (status <> 'pending') NOT VALID`)
-	_, err = s.Leave(t.Context())
-	require.ErrorContains(t, err, "stuck")
+	n, err := s.Leave(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
 	other := open(t, claim.Config{DSN: dsn})
 	_, err = other.Join(t.Context())
@@ -162,7 +395,7 @@ func TestFailedNotificationDoesNotUndoARelease(t *testing.T) {
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
 	exec(t, db, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('subscribed', '10s', true)`)
 	exec(t, db, fullQueue)
-	n, _, err := claim.ReleasePart(t.Context(), db, lost, claim.FirstToken)
+	n, _, err := open(t, claim.Config{DSN: dsn}).ReleasePart(t.Context(), db, lost, claim.FirstToken)
 	require.NoError(t, err)
 	require.Positive(t, n)
 	require.Equal(t, n, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
@@ -177,7 +410,9 @@ func TestReleaseCountsOnlyCommittedRows(t *testing.T) {
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
 	exec(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no commit'; END $$`)
 	exec(t, db, `CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON dispatcherd.jobs_live DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	n, _, err := claim.ReleasePart(t.Context(), db, lost, claim.FirstToken)
-	require.ErrorContains(t, err, "no commit")
+	s := open(t, claim.Config{DSN: dsn})
+	n, _, err := s.ReleasePart(t.Context(), db, lost, claim.FirstToken)
+	require.NoError(t, err)
+	require.Contains(t, s.WhyAside(1), "no commit")
 	require.Zero(t, n)
 }

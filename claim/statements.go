@@ -1,7 +1,7 @@
 package claim
 
-// This file holds every statement that fetches, claims, finishes or adopts jobs.
-// Each is prepared once per connection under its name.
+// This file holds every statement that fetches, claims, finishes or adopts jobs. Each
+// connection prepares its statements once, under their names.
 //
 // The planner must choose the primary key for each lookup by id, independent of the
 // statistics. Postgres makes a plan once per connection, perhaps while the table is
@@ -38,7 +38,6 @@ var (
 		{"pending", "makes running jobs pending again", pendingSQL},
 		{"ended-before", "finds what an earlier copy of a finish has ended", endedBeforeSQL},
 		{"patience", "sets the lock timeout of a finish that met no locked row", patienceSQL},
-		{"locked", "finds the running jobs that another transaction has locked", lockedSQL},
 	}
 	fetchStatements = statements{
 		{"fetch", "reads the heads of lanes", fetchSQL},
@@ -56,8 +55,8 @@ var ownLeaseStatement = statement{"own-lease", "returns the epoch of a dispatche
 const (
 	ownLeaseSQL = `SELECT epoch FROM dispatcherd.dispatchers WHERE id = $1::int AND incarnation = $2::uuid AND ` + holdsLease
 	// holdsLease is true until another dispatcher declares this one lost. Each use also
-	// compares the incarnation: an earlier state of the table may be restored, and only the
-	// incarnation proves that the row is of this process.
+	// compares the incarnation: an earlier state of the table may be restored, and only
+	// the incarnation proves that the row belongs to this process.
 	holdsLease = `lost_at IS NULL AND NOT leaving`
 )
 
@@ -75,7 +74,7 @@ const (
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL`
 )
@@ -84,12 +83,20 @@ const (
 // as one character, counted from 1, and the type. A column that is NULL costs little.
 const otherLane = `CASE WHEN type <> $5::text OR priority <> $6::smallint THEN chr(priority + 1) || type END`
 
-// smallPayload is the payload if it takes at most $4 bytes in the table, or an eighth
-// of that if it is compressed. The functions do not read the TOAST table. So the
+// timeLeft is the time until the deadline in milliseconds, or NULL without a deadline.
+const timeLeft = `CASE WHEN deadline IS NOT NULL THEN
+	least(greatest(floor(extract(epoch FROM deadline - clock_timestamp()) * 1000), -1), 2000000000)::int END`
+
+// smallPayload is the payload if it takes at most $4 bytes uncompressed, and at most an
+// eighth of that if it is compressed. The functions do not read the TOAST table. So the
 // answer to a claim is bounded, and a payload that cannot be read does not stop the
 // claims of other rows.
-const smallPayload = `CASE WHEN pg_column_size(payload) <= $4::int / 8
-	OR pg_column_size(payload) <= $4 AND pg_column_compression(payload) IS NULL THEN payload END`
+//
+//nolint:dupword // two expressions end together
+const smallPayload = `CASE WHEN pg_column_compression(payload) IS NULL THEN
+	CASE WHEN pg_column_size(payload) <= $4::int THEN payload END
+	WHEN pg_column_size(payload) <= $4 / 8 THEN
+	CASE WHEN pg_column_size(payload #> '{}') <= $4 THEN payload END END`
 
 // claimSQL takes the pending and due rows among ids: $1 ids, $2 token, $3 this
 // dispatcher, $4 see smallPayload, $5 and $6 see otherLane, $7 the dispatcher's epoch,
@@ -140,17 +147,18 @@ const resolveSQL = `
 SELECT ` + wonColumns + ` FROM dispatcherd.jobs_live
 WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint`
 
-// loadSQL reads payloads of running rows: $1 ids, $2 attempts, $3 this dispatcher, $4
-// the bytes of all payloads in the table, $5 the bytes of one payload as text. It
-// returns id, length of the text, and text. A payload after the first that exceeds $4
-// has neither length nor text, and the statement does not read it. A longer text than
-// $5 is not returned.
+// loadSQL reads payloads of running rows: $1 ids, $2 attempts, $3 this dispatcher, $4 the
+// bytes of all payloads in the table, $5 the bytes of one payload as text. It returns id,
+// length of the text, and text. It always reads the first payload. It reads a further one
+// only while the sum of their sizes is at most $4; otherwise length and text are NULL. It
+// returns no text that is longer than $5. The sum is in the order of i.id: for the order of
+// j.id the planner may read the complete index.
 const loadSQL = `
 SELECT id, octet_length(text), CASE WHEN octet_length(text) <= $5::int THEN text END
 FROM (
 	SELECT id, CASE WHEN upto <= $4::bigint OR upto = size THEN payload::text END AS text
 	FROM (
-		SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY j.id) AS upto
+		SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY i.id) AS upto
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
 		WHERE j.status = 'running' AND j.dispatcher = $3::int
 	) sized
@@ -192,9 +200,11 @@ const newError = `jsonb_build_object('attempt', j.attempt, 'at', now(), 'outcome
 // stored (see [Store.endAlone]): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
 // dispatcher, $6 whether to read the large values of the rows, $7 results, of which an
 // empty one means that the job has none. Without $6 the payload becomes null, and the
-// earlier errors are dropped. The statement removes requests to cancel, because a
-// remaining request would cancel the job again after a retry. It finds them by an array
-// and not by a join, because a join reads the complete rows of gone.
+// earlier errors are dropped. The CASE has the domain's type: as jsonb, the INSERT would
+// check the domain again, and rows inserted before migration 19 would lose their payload.
+// The statement also removes requests to cancel the jobs: a
+// remaining request would cancel a job after its retry. An array names the jobs, because
+// a join would read the complete rows of gone.
 const endedSQL = `
 WITH item AS MATERIALIZED (
 	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[]) AS i (id, attempt, outcome, error, result)
@@ -204,7 +214,7 @@ WITH item AS MATERIALIZED (
 	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result,
 		CASE WHEN $6::boolean THEN ` + appendError + ` ELSE jsonb_build_array(` + newError + `) END AS all_errors
 ), whole AS (
-	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null' END AS payload, failures, crashes, dispatcher, outcome, new_result, all_errors FROM gone
+	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes, dispatcher, outcome, new_result, all_errors FROM gone
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), new_result FROM whole WHERE outcome = 'done'
@@ -243,14 +253,14 @@ WITH item AS MATERIALIZED (
 )
 SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
 
-// patienceSQL sets the lock timeout for the rest of a transaction. The usual one,
-// lockPatience, finds the jobs that another transaction has locked. If there are none,
-// the finish met another lock, which is held for a short time only, for example by a
-// commit with a notification. The statement returns no row.
+// patienceSQL sets the lock timeout for the second try of a finish. The first try reached
+// the shorter finishPatience. The second try omits the jobs that another transaction has
+// locked. Any other lock is held for a short time only, for example by a commit with a
+// notification. The statement returns no row.
 const patienceSQL = `SELECT FROM set_config('lock_timeout', '1s', true) OFFSET 1`
 
-// lockedSQL finds the running jobs among the items that another transaction has locked:
-// $1 ids, $2 attempts, $3 this dispatcher. It returns the process id of the session that
+// lockedSQL finds those of the running jobs that another transaction has locked: $1 ids, $2
+// attempts, $3 dispatcher. It returns the process id of the session that
 // holds the lock, or 0 if several sessions hold it. The locks that the statement itself
 // takes end with it.
 const lockedSQL = `
@@ -309,7 +319,8 @@ WHERE ids IS NOT NULL`
 
 // adoptSQL takes over rows that still run under the offered attempts: $1 ids, $2
 // attempts, $3 the fingerprints of the sessions in which the executions began, $4 the
-// fingerprints to be recorded, $5 token, $6 and $7 this dispatcher and its incarnation.
+// fingerprints to be recorded, $5 token, $6 and $7 this dispatcher and its incarnation, $8
+// and $9 ids and fingerprints of all parts of the request.
 // The former dispatcher may be alive: its later reports are stale.
 //
 // A claim records the session of each job, and the row contains the token of its
@@ -326,7 +337,7 @@ WITH me AS MATERIALIZED (
 	SELECT j.ctid` + offeredRows + `
 	ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), record AS (
-	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $1, $4::bigint[] FROM me
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $8::bigint[], $9::bigint[] FROM me
 	ON CONFLICT (dispatcher, token) DO NOTHING
 ), taken AS (
 UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5

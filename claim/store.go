@@ -36,6 +36,7 @@ type Store struct {
 	finishMost atomic.Int32 // items of the next finish; 0 = no bound; see resizeFinish
 	deferred   deferred     // belongs to the call that has the turn of lease
 	comparison comparison   // belongs to the same call
+	aside      *asideRows
 
 	// vacuum is the state when the oldest snapshot was first seen, or when the last
 	// vacuum removed rows. vacuum and futileFrom belong to the call that has the turn
@@ -51,14 +52,14 @@ type Store struct {
 // Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), futileFrom: futileFrom}
+	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom}
 	var errs [8]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
 	s.finish, errs[3] = newConnections(c, c.Finishes, "finish", finishStatements)
 	s.adopt, errs[4] = newConnection(c, "adopt", adoptStatements)
-	s.lease, errs[5] = newConnection(c, "lease", slices.Concat(leaseStatements, unheldStatements))
+	s.lease, errs[5] = newConnection(c, "lease", leaseStatements)
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
 	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
@@ -71,7 +72,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		}
 	}
 	for _, l := range s.finish {
-		l.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
+		l.setup = fmt.Sprintf("SET lock_timeout = %d", finishPatience.Milliseconds())
 	}
 	s.backfill.timeout = backfillTimeout
 	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/actor/aside"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -35,7 +37,7 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		released, all := 0, lost[:0]
 		var errs []error
 		for _, id := range lost {
-			n, err := release(ctx, conn, id)
+			n, err := s.release(ctx, conn, OpSweep, id)
 			released += n
 			if err != nil {
 				errs = append(errs, err) // other dispatchers are not affected
@@ -52,35 +54,63 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	return strays, err
 }
 
-// deleteLost deletes dispatchers. If rows still run under them, it records these rows
-// as a claim and deletes nothing. It treats rows of dispatchers that do not exist in the
-// same way, after it has added a lost dispatcher: an earlier state of the table of
-// dispatchers was restored. A lock prevents two sweeps at the same time: the later one
-// finds no dispatcher.
-func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (int, error) {
-	strays := 0
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, `
-			WITH mine AS MATERIALIZED (
-				SELECT id FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL ORDER BY id FOR UPDATE
-			), stray AS MATERIALIZED (
-				SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, count(*) AS n FROM dispatcherd.jobs_live j
-				WHERE j.status = 'running' AND j.dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine)) GROUP BY 1
-			), unknown AS (
-				INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at, leaving) OVERRIDING SYSTEM VALUE
-				SELECT dispatcher, 'unknown', '1 s', now(), true FROM stray ON CONFLICT (id) DO NOTHING
-			), record AS (
-				INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT dispatcher, 0, ids FROM stray
-				ON CONFLICT (dispatcher, token) DO UPDATE SET ids = excluded.ids
-			)
-			SELECT coalesce(sum(n), 0)::int FROM stray`, lost).Scan(&strays); err != nil || strays > 0 {
-			return err
+// strayRows are rows that still run under a lost dispatcher.
+type strayRows struct {
+	Dispatcher int32
+	Rows       int
+	IDs        []int64 // of the first rows
+	Attempts   []int32 // likewise
+}
+
+// straysSQL locks those of the lost dispatchers $1 that no other sweep has locked, and
+// finds the rows that still run under them. It records these rows as a claim. It treats
+// rows of dispatchers that do not exist in the same way, after it has added a lost
+// dispatcher: an earlier state of the table of dispatchers was restored. It deletes
+// the dispatchers without such rows, and the claims of which no row runs. It returns the
+// first $2 rows of each dispatcher.
+const straysSQL = `
+WITH mine AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED
+), stray AS MATERIALIZED (
+	SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, array_agg(j.attempt::int) AS attempts, array_agg(DISTINCT j.token) AS tokens
+	FROM dispatcherd.jobs_live j
+	WHERE j.status = 'running' AND j.dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine)) GROUP BY 1
+), unknown AS (
+	INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at, leaving) OVERRIDING SYSTEM VALUE
+	SELECT dispatcher, 'unknown', '1 s', now(), true FROM stray ON CONFLICT (id) DO NOTHING
+), record AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT dispatcher, 0, ids FROM stray
+	ON CONFLICT (dispatcher, token) DO UPDATE SET ids = excluded.ids
+), over AS (
+	DELETE FROM dispatcherd.claims c USING mine m LEFT JOIN stray s ON s.dispatcher = m.id
+	WHERE c.dispatcher = m.id AND (s.dispatcher IS NULL OR c.token <> 0 AND c.token <> ALL (s.tokens))
+), gone AS (
+	DELETE FROM dispatcherd.dispatchers WHERE id IN (SELECT id FROM mine EXCEPT SELECT dispatcher FROM stray)
+)
+SELECT dispatcher, cardinality(ids), ids[:$2], attempts[:$2] FROM stray`
+
+// deleteLost deletes the lost dispatchers under which no row runs, and the records of
+// their claims. Of the others it deletes the claims of which no row runs, so that the
+// heartbeats do not read them again. It returns the number of rows that still run. Two
+// sweeps at the same time do not delete the same dispatcher.
+func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (strays int, err error) {
+	rows, err := conn.Query(ctx, straysSQL, lost, aside.Max)
+	if err != nil {
+		return 0, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[strayRows])
+	if err != nil {
+		return 0, err
+	}
+	for _, of := range all {
+		strays += of.Rows
+		locked, err := findLocked(ctx, conn, of.IDs, of.Attempts, of.Dispatcher)
+		if err != nil {
+			return strays, err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM dispatcherd.claims WHERE dispatcher = ANY ($1)`, lost); err != nil {
-			return err
+		for _, d := range locked {
+			s.setAside(OpSweep, &s.aside.locked, contract.Unclaimable{ID: d.ID, Reason: d.Reason})
 		}
-		_, err := tx.Exec(ctx, `DELETE FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL`, lost)
-		return err
-	})
-	return strays, err
+	}
+	return strays, nil
 }

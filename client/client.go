@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // Options say how to reach a dispatcher. Exactly one of Socket and URL is required.
@@ -25,9 +26,9 @@ type Options struct {
 	Connections int
 }
 
-// Client sends requests to one dispatcher. It is safe for use by many goroutines. On a Unix
-// socket all requests share one connection and are sent as frames. On TCP they are
-// sent as HTTP, and each call that waits holds one connection.
+// Client sends requests to one dispatcher. It is safe for use by many goroutines. On a
+// Unix socket all requests are frames on one connection. On TCP they are HTTP requests,
+// and each waiting call holds one connection.
 type Client struct {
 	base, token string
 	http        *http.Client
@@ -39,7 +40,7 @@ type Client struct {
 // the request is sent.
 const idleTimeout = time.Minute
 
-// New returns a client. It connects when it is first used.
+// New returns a client. It connects when it is first used. The error says which option is wrong.
 func New(o Options) (*Client, error) {
 	kept := o.Connections
 	if kept <= 0 {
@@ -51,6 +52,9 @@ func New(o Options) (*Client, error) {
 	case o.Socket != "" && o.URL != "":
 		return nil, fmt.Errorf("both a socket (%s) and a URL (%s) are given: choose one", o.Socket, o.URL)
 	case o.Socket != "":
+		if err := workerproto.CheckSocketPath(o.Socket); err != nil {
+			return nil, err
+		}
 		c.base, c.frames = "http://dispatcherd", &frameClient{dial: func() (net.Conn, error) { return net.Dial("unix", o.Socket) }}
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", o.Socket)

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,7 +68,10 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(ctx)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Priority: 11})
+	require.ErrorContains(t, err, "priority must be 0 to 10")
 	require.ErrorContains(t, err, "priority_is_0_to_10")
+	_, err = Insert(ctx, conn, Job{Type: "payroll\u200b"})
+	require.ErrorContains(t, err, `a job of type "payroll\u200b": type has the invisible character U+200B at byte 8`)
 	for _, timeout := range []time.Duration{-1, math.MaxInt64} {
 		_, err = Insert(ctx, conn, Job{Type: "pdf", Timeout: timeout})
 		require.ErrorContains(t, err, "its timeout is "+timeout.String()+", must be more than 0 and at most 596h31m23.647s")
@@ -84,6 +89,35 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	var count int
 	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs`).Scan(&count))
 	require.Zero(t, count)
+}
+
+// panicking is a payload whose MarshalJSON panics.
+type panicking struct{}
+
+func (panicking) MarshalJSON() ([]byte, error) { panic("boom") }
+
+// pgx reads the jobs in a goroutine of its own, where a panic would end the process.
+func TestPanicOfAJobStopsInsertManyInTheCallersGoroutine(t *testing.T) {
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, pgtest.New(t))
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	require.PanicsWithValue(t, "boom", func() {
+		_, _ = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: "pdf", Payload: panicking{}}}))
+	})
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		_, _ = InsertMany(ctx, conn, func(yield func(Job) bool) { runtime.Goexit() })
+		t.Error("runtime.Goexit did not end the goroutine")
+	}()
+	<-ended
+	n, err := InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}}))
+	require.NoError(t, err, "the connection is still usable")
+	require.EqualValues(t, 1, n)
+	var count int
+	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs`).Scan(&count))
+	require.Equal(t, 1, count)
 }
 
 // dispatcher returns a client of a test server.
@@ -166,6 +200,28 @@ func TestProblemIsAnErrorWithFields(t *testing.T) {
 	require.Equal(t, dispatcherd.Running, status)
 }
 
+// The server ends a connection that was used before, after it has received the request.
+func TestClientSendsARequestWithAKeyOnlyOnce(t *testing.T) {
+	var received atomic.Int32
+	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if received.Add(1) > 1 {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	_, err := c.Do(t.Context(), Request{Type: "pdf", IdempotencyKey: "1"})
+	require.NoError(t, err)
+	_, err = c.Do(t.Context(), Request{Type: "pdf", IdempotencyKey: "2"})
+	require.EqualValues(t, 2, received.Load())
+	require.ErrorIs(t, err, ErrUnknownOutcome)
+
+	unreachable, err := New(Options{URL: "http://127.0.0.1:1"})
+	require.NoError(t, err)
+	_, err = unreachable.Do(t.Context(), Request{Type: "pdf", IdempotencyKey: "3"})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, ErrUnknownOutcome, "nothing was sent")
+}
+
 func TestStreamEndsWithResultOrProblem(t *testing.T) {
 	var accept string
 	tail := "event: result\ndata: [1]\n\n"
@@ -185,7 +241,7 @@ func TestStreamEndsWithResultOrProblem(t *testing.T) {
 	require.EqualError(t, err, "failed")
 	tail = ""
 	_, err = c.Stream(t.Context(), Request{Type: "pdf"}, note)
-	require.ErrorContains(t, err, "broke off")
+	require.ErrorIs(t, err, ErrUnknownOutcome)
 	enough := errors.New("enough")
 	_, err = c.Stream(t.Context(), Request{Type: "pdf"}, func(Event) error { return enough })
 	require.ErrorIs(t, err, enough)
@@ -196,6 +252,8 @@ func TestClientNeedsExactlyOneAddress(t *testing.T) {
 	require.ErrorContains(t, err, "give Socket or URL")
 	_, err = New(Options{Socket: "a", URL: "b"})
 	require.ErrorContains(t, err, "choose one")
+	_, err = New(Options{Socket: strings.Repeat("x", 200)})
+	require.ErrorContains(t, err, "it has 200 bytes, choose one of 1 to")
 }
 
 func TestMapLimitKeepsLimitAndOrder(t *testing.T) {

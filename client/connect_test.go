@@ -113,3 +113,31 @@ func answerAll(conn net.Conn, delay time.Duration) {
 		}
 	}
 }
+
+// The dispatcher would otherwise run the request for no caller, and Close would wait for it.
+func TestPanicOfTheStreamsFunctionCancelsTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last, ended := "", make(chan struct{})
+		c := &frameClient{dial: func() (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() {
+				defer close(ended)
+				lines := bufio.NewScanner(far)
+				lines.Scan()
+				_, _ = fmt.Fprintln(far, `{"op":"welcome","version":1,"session":"s","dispatcher":"d"}`) // the test notices a failure
+				lines.Scan()
+				_, _ = fmt.Fprintln(far, `{"op":"queued","id":1,"rank":1,"waiting":1}`)
+				for lines.Scan() {
+					last = lines.Text()
+				}
+			}()
+			return near, nil
+		}}
+		require.PanicsWithValue(t, "boom", func() {
+			_, _ = c.do(t.Context(), &Request{Type: "pdf"}, func(Event) error { panic("boom") })
+		})
+		c.close()
+		<-ended
+		require.JSONEq(t, `{"op":"cancel","id":1}`, last)
+	})
+}

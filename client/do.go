@@ -5,14 +5,23 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 )
+
+// ErrUnknownOutcome says that a request was sent, and that its connection ended before the
+// answer. The job may have run, may run now, or may run later. A Client never sends a request
+// twice. The caller may repeat a Durable request with an IdempotencyKey, to any dispatcher,
+// without a second execution of the job.
+var ErrUnknownOutcome = errors.New("the outcome of the request is unknown, because its answer did not arrive")
 
 // Request is a job whose caller waits for the result.
 type Request struct {
@@ -30,8 +39,8 @@ type Request struct {
 	Durable bool
 	// Callers with the same CoalesceKey, type, payload, priority and Durable share one execution.
 	CoalesceKey string
-	// Calls with the same IdempotencyKey and the same request get the same answer. The job
-	// runs once.
+	// Calls with the same IdempotencyKey and the same request get the same answer. The key of a
+	// Durable request is stored with its row. Other keys are lost when their dispatcher ends.
 	IdempotencyKey string
 }
 
@@ -46,7 +55,9 @@ type wireRequest struct {
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
-// post sends a request over HTTP.
+// post sends a request over HTTP. net/http would repeat a POST with an Idempotency-Key when a
+// reused connection ends, and the job of the first one could run, too. net/http compares the
+// canonical name of the header only, and dispatchers accept any case.
 func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Response, error) {
 	wire := wireRequest{
 		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, CoalesceKey: r.CoalesceKey,
@@ -58,10 +69,18 @@ func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Res
 	}
 	header := http.Header{"Accept": {accept}}
 	if r.IdempotencyKey != "" {
-		header.Set("Idempotency-Key", r.IdempotencyKey)
+		header["idempotency-key"] = []string{r.IdempotencyKey}
 	}
-	return c.send(ctx, http.MethodPost, "/v1/requests", body, header)
+	var sent atomic.Bool
+	res, err := c.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}),
+		http.MethodPost, "/v1/requests", body, header)
+	if _, isProblem := errors.AsType[*Problem](err); err != nil && sent.Load() && !isProblem && ctx.Err() == nil {
+		err = unknownOutcome(err)
+	}
+	return res, err
 }
+
+func unknownOutcome(err error) error { return fmt.Errorf("%w: %w", ErrUnknownOutcome, err) }
 
 // jsonValue returns what json.Marshal encodes for a payload. It would encode a []byte as
 // base64, but a []byte is JSON already, as in pgx.
@@ -93,7 +112,7 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	result, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer broke off: %w", err)
+		return nil, unknownOutcome(err)
 	case len(result) > maxAnswer:
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
@@ -126,7 +145,7 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 		e, err := readEvent(events)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("the stream broke off: %w", err)
+			return nil, unknownOutcome(err)
 		case e.Name == "result":
 			return e.Data, nil
 		case e.Name == "error":

@@ -1,11 +1,12 @@
 // Package client is for programs that produce jobs for dispatcherd.
 //
-// A batch producer inserts rows with [Insert], [InsertTx], [InsertSQLTx] and [InsertMany], if
-// needed inside its own transaction. An insert needs Postgres, but no dispatcher. An interactive
-// program sends requests to a dispatcher with a [Client]. [Client.Do] waits for the result.
-// [Client.Stream] also delivers the events. [Client.Cancel] cancels a job. If the context of a
-// call is cancelled, its request is cancelled. On a Unix socket all requests of a Client share
-// one connection and are sent as frames. On TCP they are sent as HTTP.
+// A batch producer inserts rows with [Insert], [InsertTx], [InsertSQLTx] and
+// [InsertMany], if needed inside its own transaction. Inserts need Postgres, but no
+// dispatcher. An interactive program sends requests to a dispatcher with a [Client].
+// [Client.Do] waits for the result. [Client.Stream] also delivers the events.
+// [Client.Cancel] cancels a job. If the context of a call is cancelled, its request is
+// cancelled. On a Unix socket all requests of a Client are frames on one connection. On
+// TCP they are HTTP requests.
 //
 // [MapLimit] runs a function over many items with a limit on concurrent calls. Use it to wait for
 // many requests without overloading the dispatcher.

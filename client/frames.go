@@ -14,9 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// ErrDisconnected says that the connection ended before the answer. The request may have
-// run. It can be repeated safely if it has an IdempotencyKey.
-var ErrDisconnected = errors.New("the connection to the dispatcher ended before the answer")
+var errNotSent = errors.New("the connection to the dispatcher ended before the request was sent")
 
 // frameClient sends requests as frames. All requests share one connection, which the first
 // request opens.
@@ -103,8 +101,8 @@ func (l *connection) closeIfUnusedLocked() {
 	}
 }
 
-// do sends a request and waits for its answer. It calls seen for each event. If seen is nil,
-// it asks for no events.
+// do sends a request and waits for its answer. It calls seen for each event. With a nil
+// seen, it asks for no events.
 func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error) (json.RawMessage, error) {
 	f, err := r.frame(seen != nil)
 	if err != nil {
@@ -123,7 +121,7 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 			return l.wait(ctx, f.ID, me, seen)
 		}
 	}
-	return nil, ErrDisconnected
+	return nil, errNotSent
 }
 
 // frame returns the request as a frame.
@@ -180,26 +178,30 @@ func (l *connection) forget(id int64) *call {
 }
 
 // wait waits for the answer and passes the events to seen. If ctx ends first, or seen returns
-// an error, wait cancels the request.
+// an error or panics, wait cancels the request.
 func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
+	answered := false
+	defer func() {
+		if !answered {
+			l.conn.Send(&workerproto.CancelRequest{ID: id})
+			l.forget(id)
+		}
+	}()
 	for {
-		var err error
 		select {
 		case <-me.changed:
 			events, ended := me.take()
-			for i := 0; i < len(events) && err == nil; i++ {
-				err = seen(events[i])
+			for _, e := range events {
+				if err := seen(e); err != nil {
+					return nil, err
+				}
 			}
-			if err == nil && ended {
+			if ended {
+				answered = true
 				return resultOf(me.answer)
 			}
 		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if err != nil {
-			l.conn.Send(&workerproto.CancelRequest{ID: id})
-			l.forget(id)
-			return nil, err
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -208,7 +210,7 @@ func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Eve
 func resultOf(a *workerproto.Answer) (json.RawMessage, error) {
 	switch {
 	case a == nil:
-		return nil, ErrDisconnected
+		return nil, ErrUnknownOutcome
 	case a.Code == "":
 		return a.Result, nil
 	}
@@ -299,9 +301,9 @@ func (l *connection) streaming(id int64) *call {
 	return nil
 }
 
-// call is one request that waits. It holds events until the goroutine of the caller takes them.
-// It never blocks the reader of the connection: if the bounds are reached, it drops events and
-// later adds a gap for them.
+// call is one request that waits. It holds events until the goroutine of the caller takes
+// them. It never blocks the reader of the connection: at its bounds a call drops events
+// and later adds a gap for them.
 type call struct {
 	changed     chan struct{} // capacity 1
 	wantsEvents bool

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -30,12 +32,15 @@ const defaultMaxAttempts = 5
 
 // insertSQL inserts one row. Its parameters are the columns that row returns.
 const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, now())) RETURNING id`
+	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, statement_timestamp())) RETURNING id`
 
 // row returns the columns of a job in the order of insertSQL. The caller inserts the payload into
 // the second column: as bytes for COPY, and as a string for a statement, because every driver and
 // protocol sends a string as text.
 func (j *Job) row() (row [6]any, payload []byte, err error) {
+	if err := dispatcherd.CheckType(j.Type); err != nil {
+		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
+	}
 	payload = []byte("{}")
 	if j.Payload != nil {
 		if payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {
@@ -85,7 +90,7 @@ func (j *Job) insert(query func(sql string, args ...any) scanner) (dispatcherd.J
 	row[1] = string(payload)
 	var id int64
 	if err := query(insertSQL, row[:]...).Scan(&id); err != nil {
-		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
+		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
 	}
 	return dispatcherd.JobID(id), nil
 }
@@ -112,30 +117,55 @@ type Copier interface {
 // fastest way to insert many jobs, but it does not return their ids.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time // COPY cannot use the default of a column for some rows only
-	if err := db.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := db.QueryRow(ctx, `SELECT statement_timestamp()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
-	next, stop := iter.Pull(jobs)
+	next, stop := iter.Pull2(copyRows(jobs, now))
 	defer stop()
 	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"},
 		[]string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at"},
 		pgx.CopyFromFunc(func() ([]any, error) {
-			j, more := next()
-			if !more {
-				return nil, nil
+			row, err, _ := next()
+			return row, err
+		}))
+	if err != nil {
+		return 0, fmt.Errorf("inserting jobs: %w", refused(err))
+	}
+	return n, nil
+}
+
+// errUnfinished ends COPY if jobs, or a method of a payload, does not return.
+var errUnfinished = errors.New("the sequence of jobs panicked or called runtime.Goexit")
+
+// copyRows returns the rows for COPY, and an error as the last one if a job is invalid. pgx
+// reads the rows in a goroutine of its own, where a panic would end the process. So copyRows
+// first returns an error, and panics after CopyFrom has returned, when InsertMany calls stop.
+func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		returned := false
+		defer func() {
+			if !returned {
+				yield(nil, errUnfinished)
 			}
+		}()
+		for j := range jobs {
 			row, payload, err := j.row()
-			if err != nil {
-				return nil, err
-			}
 			row[1] = payload
 			if row[5] == nil {
 				row[5] = now
 			}
-			return row[:], nil
-		}))
-	if err != nil {
-		return 0, fmt.Errorf("inserting jobs: %w", err)
+			if !yield(row[:], err) {
+				break
+			}
+		}
+		returned = true
 	}
-	return n, nil
+}
+
+// refused adds the rule that a job violates to an error of Postgres.
+func refused(err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && contract.Rule(e.ConstraintName) != "" {
+		return fmt.Errorf("%s: %w", contract.Rule(e.ConstraintName), err)
+	}
+	return err
 }

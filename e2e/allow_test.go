@@ -29,7 +29,7 @@ func TestWorkerOfAnUnlistedUserIsRejectedWithReason(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.Chmod(w.dir, 0o755))
 	cfg := w.config("d")
-	cfg.SocketMode = 0o666
+	cfg.WorkerAccess.Mode = 0o666
 	me := os.Getuid()
 	require.NoError(t, cfg.Allow.Set(fmt.Sprintf("mine=%d;other=%d;unlisted=", me, me+4000)))
 	h := w.start(cfg)

@@ -41,8 +41,11 @@ func init() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // the process ends however its input ends
 		os.Exit(exit.Interrupted)
 	}()
-	if role == "worker" {
+	switch role {
+	case "worker":
 		os.Exit(runE2EWorker())
+	case "relay":
+		os.Exit(runRelay())
 	}
 	fmt.Fprintln(os.Stderr, "unknown role", role)
 	os.Exit(exit.Usage)
@@ -108,6 +111,11 @@ func runE2EWorker() int {
 	return exit.OK
 }
 
+// become changes the user and the group of this process.
+func become(uid, gid int) error {
+	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(gid), syscall.Setuid(uid))
+}
+
 func (w *e2eWorker) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -117,7 +125,7 @@ func (w *e2eWorker) run() error {
 	}
 	w.out = json.NewEncoder(conn)
 	if w.plan.UID != 0 {
-		if err := errors.Join(syscall.Setgid(w.plan.UID), syscall.Setuid(w.plan.UID)); err != nil {
+		if err := become(w.plan.UID, w.plan.UID); err != nil {
 			return err
 		}
 	}

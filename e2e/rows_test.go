@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // A claim of 400 payloads of a megabyte would take longer than the statement timeout.
@@ -78,6 +79,34 @@ func TestUnclaimableRowIsSetAside(t *testing.T) {
 	require.NotContains(t, h.log.text(), "refused by the test", "a message may quote the row")
 	w.exec(`DROP TRIGGER refuse ON dispatcherd.jobs_live`)
 	w.await(bad, dispatcherd.Done)
+}
+
+// Postgres refuses to cancel one pending job. The others are cancelled, and the metric, the log
+// and job why report the row.
+func TestRefusedCancellationIsReported(t *testing.T) {
+	w := newWorld(t)
+	var ids []dispatcherd.JobID
+	for range 5 {
+		ids = append(ids, w.insert("x", work{}))
+	}
+	bad := ids[2]
+	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused by the test'; END $$`)
+	w.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION public.refuse()`, bad))
+	w.exec(`INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live`)
+	h := w.start(w.config("d"))
+	for _, id := range ids {
+		if id != bad {
+			w.await(id, dispatcherd.Cancelled)
+		}
+	}
+	eventually(t, func() bool { return strings.Contains(h.log.text(), fmt.Sprintf(`"job":%d`, bad)) }, func() string { return "a line about the job" })
+	require.NotContains(t, h.log.text(), "refused by the test", "a message may quote the row")
+	require.Positive(t, metricsOn(t, h.cfg)[`dispatcherd_rows_refused_total{operation="heartbeat"}`])
+	shown := onDatabase(t, w.dsn, "", fmt.Sprint("job why ", bad), "--api-socket", h.cfg.APISocket)
+	require.Equal(t, exit.OK, shown.code, shown.err)
+	require.Contains(t, shown.out, "refused by the test")
+	w.exec(`DROP TRIGGER refuse ON dispatcherd.jobs_live`)
+	w.await(bad, dispatcherd.Cancelled)
 }
 
 // The dispatcher has read the rows, and its claims are in flight while an operator changes

@@ -144,7 +144,19 @@ func TestUnitFilesServeOnTheirSockets(t *testing.T) {
 	line := strings.Fields(unitLines(t, "dispatcherd.service", "ExecStart")[0])
 	require.Equal(t, []string{"/usr/bin/dispatcherd", "serve"}, line[:2])
 	here := func(path string) string { return strings.Replace(path, "/run/dispatcherd", w.dir, 1) }
-	sockets := unitLines(t, "dispatcherd.socket", "ListenStream")
+	var sockets []string
+	groups := map[string]bool{}
+	for unit := range strings.FieldsSeq(unitLines(t, "dispatcherd.service", "Sockets")[0]) {
+		sockets = append(sockets, unitLines(t, unit, "ListenStream")...)
+		require.Equal(t, []string{"0660"}, unitLines(t, unit, "SocketMode"))
+		group := unitLines(t, unit, "SocketGroup")[0]
+		require.False(t, groups[group], "each socket has its own group")
+		groups[group] = true
+		users, err := os.ReadFile("../packaging/systemd/dispatcherd.sysusers")
+		require.NoError(t, err)
+		require.Contains(t, string(users), "\ng "+group+" ")
+	}
+	require.Len(t, sockets, 2)
 	for i := range sockets {
 		require.Contains(t, line, sockets[i])
 		sockets[i] = here(sockets[i])

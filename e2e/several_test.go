@@ -68,7 +68,7 @@ func (w *world) serve(cfg daemon.Config, more ...string) *child {
 	w.t.Helper()
 	c := w.program(append([]string{
 		"serve", "--database-url", cfg.DSN, "--name", cfg.Name, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket,
-		"--socket-mode", "0600", "--lease", cfg.Lease.String(), "--grace", cfg.Grace.String(),
+		"--lease", cfg.Lease.String(), "--grace", cfg.Grace.String(),
 	}, more...)...)
 	eventually(w.t, func() bool { return slotsOf(cfg) >= 0 }, func() string {
 		return "a daemon that answers; its log: " + c.errors.text()

@@ -17,14 +17,14 @@ func TestDevChecksItsSocketsBeforeItCreatesADatabase(t *testing.T) {
 	long := filepath.Join(dir, strings.Repeat("x", 120))
 	got := invocation{args: []string{"dev", "--data-dir", data, "--worker-socket", filepath.Join(dir, "w"), "--api-socket", long}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "choose a shorter one")
+	require.Contains(t, got.err, "choose one of 1 to")
 	require.NoDirExists(t, data)
 	require.NoFileExists(t, filepath.Join(dir, "w"), "the valid socket is removed again")
 }
 
 func TestErrorOfASecondDispatcherMentionsAStoppingFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
-	held, err := workerproto.Listen(path, 0o600)
+	held, err := workerproto.Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, held.Close()) }()
 	got := invocation{args: []string{"dev", "--data-dir", t.TempDir(), "--worker-socket", path, "--api-socket", path + "a"}}.runs(t)

@@ -65,8 +65,27 @@ func TestSIGHUPReloadsTheTokens(t *testing.T) {
 
 	holds(line("carl", "fourth"))
 	hears(`"msg":"tokens reloaded"`, 2)
+	require.NotContains(t, d.errors.text(), "token file and add", "mode 0600 needs no warning")
+	require.NotContains(t, d.errors.text(), "without encryption", "loopback needs no warning")
 	require.Equal(t, http.StatusOK, status("fourth"))
 	require.Equal(t, http.StatusUnauthorized, status("third"))
+	d.signal(t, syscall.SIGTERM)
+	d.ends(t, exit.OK)
+}
+
+// A daemon warns at its start and at each reload.
+func TestUnsafeTokensCauseWarnings(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(w.dir, "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("anna "+strings.Repeat("ab", 32)+"\n"), 0o600))
+	require.NoError(t, os.Chmod(file, 0o666))
+	d := w.serve(w.config("d"), "--api-listen", "0.0.0.0:0", "--api-tokens", file, "--log-format", "json")
+	warnings := func(text string) int { return strings.Count(d.errors.text(), text) }
+	require.Equal(t, 1, warnings("other users may change the token file"), d.errors.text())
+	require.Equal(t, 1, warnings(`"mode":"0666"`))
+	require.Equal(t, 1, warnings("callers send their tokens without encryption"))
+	d.signal(t, syscall.SIGHUP)
+	eventually(t, func() bool { return warnings("other users may change the token file") == 2 }, d.errors.text)
 	d.signal(t, syscall.SIGTERM)
 	d.ends(t, exit.OK)
 }

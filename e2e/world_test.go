@@ -87,7 +87,7 @@ func (w *world) config(name string) daemon.Config {
 	return daemon.Config{
 		Name: name, DSN: w.dsn, Version: "e2e",
 		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
-		SocketMode: 0o600, Core: core, Workers: workerproto.Limits{}.WithDefaults(),
+		Core: core, Workers: workerproto.Limits{}.WithDefaults(),
 		Lease: 10 * time.Second, Heartbeat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true, DecisionLog: 10_000,
 	}
 }
@@ -152,7 +152,7 @@ func (h *host) gauges() (g actor.Gauges) {
 }
 
 func (h *host) slots() (s []actor.SlotInfo) {
-	h.Ask(func(c *actor.Core) { s = c.Slots() })
+	h.Ask(func(c *actor.Core) { s, _ = c.SlotsFrom(0) }) // all of the few slots of a test
 	return s
 }
 

@@ -92,7 +92,7 @@ func inEach(t *testing.T, test func(*testing.T, language)) {
 func start(t *testing.T, interpreter, program string, limits workerproto.Limits) (*script, *exec.Cmd) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "w.sock")
-	l, err := workerproto.Listen(path, 0o600)
+	l, err := workerproto.Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	h := &script{make(chan *workerproto.Session, 1), make(chan string, 100), make(chan error, 1), nil, workerproto.NoObserver{}, make(chan int, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -42,7 +42,7 @@ func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 		{"priority", "-1", "priority_is_0_to_10"},
 		{"type", "''", "type_is_1_to_128_bytes"},
 		{"type", "repeat('ü', 65)", "type_is_1_to_128_bytes"},
-		{"type", `E'a\nb'`, "type_has_no_control_character"},
+		{"type", `E'a\nb'`, "type_has_no_invisible_character"},
 		{"type", "NULL", `null value in column "type"`},
 		{"attempt", "-1", "attempt_is_not_negative"},
 		{"max_attempts", "0", "max_attempts_is_at_least_1"},
@@ -55,7 +55,7 @@ func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 		{"status", "'paused'", `invalid input value for enum dispatcherd.status: "paused"`},
 		{"status", "'running'", "running_has_a_dispatcher"},
 		{"payload", `'{"open": '`, "invalid input syntax for type json"},
-		{"payload", `to_jsonb(repeat('x', 1000001))`, "payload_is_at_most_1_megabyte"},
+		{"payload", `to_jsonb(repeat('x', 1000001))`, "payload_is_at_most_1_megabyte_and_8_as_text"},
 	} {
 		_, err := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, `+c.column+`) VALUES ('pdf', `+c.value+`)`)
 		if c.column == "type" {

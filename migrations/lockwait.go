@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -49,3 +50,23 @@ func retryLocked(ctx context.Context, try func(context.Context) ([]*goose.Migrat
 		}
 	}
 }
+
+// versionLock lets one program migrate at a time. It locks the table of versions in a mode that only
+// the owner can take, and that conflicts with itself but not with reads and writes. Every session could
+// take an advisory lock, and so prevent migrations.
+type versionLock struct{ tx *sql.Tx }
+
+// Lock implements lock.Locker. If another program migrates, it returns lock_not_available.
+func (l *versionLock) Lock(ctx context.Context, db *sql.DB) (err error) {
+	if l.tx, err = db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+		return err
+	}
+	_, err = l.tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE "+versionTable+" IN SHARE UPDATE EXCLUSIVE MODE")
+	if err != nil {
+		err = errors.Join(err, l.tx.Rollback())
+	}
+	return err
+}
+
+// Unlock implements lock.Locker.
+func (l *versionLock) Unlock(context.Context, *sql.DB) error { return l.tx.Rollback() }

@@ -1,6 +1,6 @@
 // Package migrations migrates the schema dispatcherd of a database to the version that this build
-// needs. The SQL is embedded. goose applies it under a session lock, so any number of daemons may
-// start at the same time. A migration never waits long for the lock of a table.
+// needs. The SQL is embedded. goose applies it under a lock, so any number of daemons may start at
+// the same time. A migration never waits long for the lock of a table.
 //
 // The schema dispatcherd contains all objects, including the table of versions. Migrating down to 0
 // removes the schema. The roles remain, because they belong to the server and not to the database.
@@ -20,7 +20,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
+
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 )
 
 //go:embed sql/*.sql
@@ -28,14 +29,11 @@ var files embed.FS
 
 const (
 	versionTable = "dispatcherd.schema_version"
-	lockID       = 7233172 // any number, the same in every version of dispatcherd
-	lockEvery    = 1       // seconds between two tries to take the lock
-	lockTries    = 300     // another migration may take five minutes
 	undefined    = "42P01" // undefined_table
 	duplicate    = "23505" // unique_violation: the slower of two concurrent CREATE SCHEMA
 	exists       = "42P06" // duplicate_schema
 	noFunction   = "42883" // undefined_function
-	latest       = 16      // the highest number in sql/; a new migration raises it
+	latest       = 22      // the highest number in sql/; a new migration raises it
 )
 
 // Migration is one migration and when it was applied.
@@ -55,13 +53,16 @@ func Up(ctx context.Context, dsn string) (applied []int64, err error) {
 		if err := createSchema(ctx, db); err != nil {
 			return err
 		}
+		if _, _, err := p.GetVersions(ctx); err != nil { // creates the table of versions, without the lock
+			return fmt.Errorf("migrate up: %w", err)
+		}
 		results, err := retryLocked(ctx, p.Up)
 		applied = versions(results)
 		if err != nil {
 			return fmt.Errorf("migrate up: %w", err)
 		}
 		return nil
-	})
+	}, goose.WithLocker(&versionLock{}))
 	return applied, err
 }
 
@@ -88,7 +89,7 @@ func Down(ctx context.Context, dsn string, to int64) (undone []int64, err error)
 			return fmt.Errorf("migrate down: the schema dispatcherd holds objects that are not dispatcherd's own: %w", err)
 		}
 		return nil
-	})
+	}, goose.WithLocker(&versionLock{}))
 	return undone, err
 }
 
@@ -177,23 +178,19 @@ func compatibleFrom(ctx context.Context, conn *pgx.Conn) (from int64, err error)
 }
 
 // with calls do with a database and the migrations for it.
-func with(dsn string, do func(*sql.DB, *goose.Provider) error) error {
-	config, err := pgx.ParseConfig(dsn)
+func with(database string, do func(*sql.DB, *goose.Provider) error, options ...goose.ProviderOption) error {
+	config, err := dsn.Parse(database)
 	if err != nil {
 		return err
 	}
-	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(limitLockWait))
+	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(limitLockWait))
 	defer db.Close()
 	dir, err := fs.Sub(files, "sql")
 	if err != nil {
 		return err
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(lockID), lock.WithLockTimeout(lockEvery, lockTries))
-	if err != nil {
-		return err
-	}
 	p, err := goose.NewProvider(goose.DialectPostgres, db, dir,
-		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		append(options, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,12 @@
 package migrations_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +28,60 @@ func TestPayloadSizeIsMeasuredUncompressed(t *testing.T) {
 		`to_jsonb(repeat('a', 1000000))`,
 		`to_jsonb(array_fill('a'::text, ARRAY[200000]))`,
 	} {
-		require.ErrorContains(t, insert(large), "payload_is_at_most_1_megabyte", large)
+		require.ErrorContains(t, insert(large), "payload_is_at_most_1_megabyte_and_8_as_text", large)
 	}
 	require.NoError(t, insert(`jsonb_build_object('text', repeat('a', 999900))`))
+}
+
+// numbers is the SQL expression of a payload of n equal numbers.
+func numbers(number string, n int) string {
+	return fmt.Sprintf(`('['||repeat('%s,',%d)||'%s]')::jsonb`, number, n-1, number)
+}
+
+func TestPayloadThatIsTooLongAsTextIsRejected(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	insert := func(payload string) error {
+		_, err := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', `+payload+`)`)
+		return err
+	}
+	for _, long := range []string{
+		numbers("1e131071", 8201), numbers("-1e131071", 2000), numbers("1e131071", 70), numbers("1e1000", 58000),
+		numbers("1e-16383", 600), `jsonb_build_object('a', jsonb_build_array(jsonb_build_object('b', ` + numbers("1e131071", 600) + `)))`,
+	} {
+		require.ErrorContains(t, insert(long), "payload_is_at_most_1_megabyte_and_8_as_text", long)
+	}
+	for _, legal := range []string{
+		numbers("1.7976931348623157e308", 5000), numbers("1e1023", 8000), numbers("5e-324", 20000), numbers("1e131071", 10), `jsonb_build_object('a', repeat(E'\\', 900000))`,
+	} {
+		require.NoError(t, insert(legal), legal)
+	}
+	require.Error(t, insert(numbers("1e1023", 8200)))
+	require.LessOrEqual(t, one[int](t, conn, `SELECT max(octet_length(payload::text)) FROM dispatcherd.jobs`), jsontext.MaxText)
+}
+
+// The domain does not convert a payload of 900 bytes to text. The longest number of jsonb
+// has 131,072 digits before the point and 16,383 after it.
+func TestSmallPayloadIsNeverTooLongAsText(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	const longest = `-(('1' || repeat('0', 131071) || '.' || repeat('0', 16383))::numeric)`
+	size, text := 0, 0
+	for n := 50; size <= 900; n++ {
+		require.LessOrEqual(t, text, jsontext.MaxText)
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT pg_column_size(j), octet_length(j::text)
+			FROM (SELECT to_jsonb(array_fill(`+longest+`, ARRAY[$1::int])) AS j) payload`, n).Scan(&size, &text))
+	}
+}
+
+// Such rows do not stop the migration, and can be cancelled and retried after it.
+func TestRowsThatAreTooLongAsTextSurviveTheMigration(t *testing.T) {
+	url := pgtest.New(t)
+	_, err := migrations.Down(t.Context(), url, 18)
+	require.NoError(t, err)
+	conn := connect(t, url)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', `+numbers("1e131071", 2000)+`)`)
+	_, err = migrations.Up(t.Context(), url)
+	require.NoError(t, err)
+	exec(t, conn, `UPDATE dispatcherd.jobs SET status = 'cancelled', finished_at = now()`)
+	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs`))
+	require.Equal(t, "pending", one[string](t, conn, `SELECT status::text FROM dispatcherd.jobs`))
 }

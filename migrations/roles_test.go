@@ -74,9 +74,16 @@ var rights = []struct{ who, statement string }{
 	{"   D", `DELETE FROM dispatcherd.dispatchers`},
 	{"   D", `SELECT * FROM dispatcherd.claims`},
 	{"   D", `DELETE FROM dispatcherd.claims`},
+	{"   D", `SELECT * FROM dispatcherd.request_keys`},
+	{"   D", `INSERT INTO dispatcherd.request_keys VALUES ('k', 'r', 1, now())`},
+	{"   D", `UPDATE dispatcherd.request_keys SET job = 1`},
+	{"   D", `DELETE FROM dispatcherd.request_keys`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, deadline) VALUES ('pdf', now())`},
 	{" ROD", `SELECT * FROM dispatcherd.schema_version`},
 	{"    ", `UPDATE dispatcherd.schema_version SET is_applied = false`},
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
+	{"    ", `SELECT FROM dispatcherd.maintenance`},
+	{"    ", `DELETE FROM dispatcherd.maintenance`},
 	{"   D", `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`},
 	{"   D", `SELECT dispatcherd.pause_vacuum(false)`},
 	{"  OD", `SELECT dispatcherd.may_notify()`},
@@ -148,7 +155,7 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	hidden, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Equal(t, []string{"errors", "payload", "progress", "result", "token"}, hidden)
+	require.Equal(t, []string{"deadline", "errors", "payload", "progress", "result", "token"}, hidden)
 }
 
 // A function that runs with the rights of its owner must not resolve names by the
@@ -167,7 +174,7 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "keep_partitions", "notify_dispatchers", "pause_vacuum", "retry_jobs"}, names)
+	require.Equal(t, []string{"cancel_pending", "keep_partitions", "limit_run_at", "notify_dispatchers", "pause_vacuum", "retry_jobs"}, names)
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to
@@ -187,7 +194,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 		}
 	}
 	require.Empty(t, one[*string](t, conn, `SELECT string_agg(proname, ', ') FROM pg_proc p WHERE pronamespace = 'dispatcherd'::regnamespace
-		AND proname <> 'notify_dispatchers' AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "the function of a trigger needs no execute right")
+		AND prorettype <> 'trigger'::regtype AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "the function of a trigger needs no execute right")
 }
 
 func TestDownRevokesAllRightsOfTheRoles(t *testing.T) {

@@ -25,17 +25,14 @@ type block struct {
 
 // insert adds a slot that is not free to its class.
 func (x *Index) insert(id classID, r Ref) {
-	c := x.classes[id]
-	slotID := x.slots[r].id
-	if slotID < c.floor {
-		x.lowerFloor(c, slotID)
-	}
+	c := x.classes.At(id)
+	slotID := x.slots.At(r).id
 	// The last block that starts before the slot, or the first of all.
 	rank := max(0, x.firstBlockAfter(c, slotID)-1)
 	switch {
 	case len(c.order) == 0:
 		x.addBlock(c, 0)
-	case x.blocks[c.order[rank]].n < blockSize:
+	case x.blocks.At(c.order[rank]).n < blockSize:
 	case rank == len(c.order)-1 && x.lastID(c.order[rank]) < slotID:
 		rank++ // ascending ids leave full blocks
 		x.addBlock(c, rank)
@@ -46,9 +43,9 @@ func (x *Index) insert(id classID, r Ref) {
 		}
 	}
 	at := c.order[rank]
-	b := x.blocks[at]
+	b := x.blocks.At(at)
 	i := int(b.n)
-	for i > 0 && x.slots[b.refs[i-1]].id > slotID {
+	for i > 0 && x.slots.At(b.refs[i-1]).id > slotID {
 		i--
 	}
 	b.n++
@@ -61,15 +58,15 @@ func (x *Index) insert(id classID, r Ref) {
 
 // erase removes a slot that is not free from its class.
 func (x *Index) erase(r Ref) {
-	s := x.slots[r]
-	b := x.blocks[s.block]
+	s := x.slots.At(r)
+	b := x.blocks.At(s.block)
 	i := int(s.at)
 	copy(b.refs[i:], b.refs[i+1:b.n])
 	b.n--
 	low := b.free & (1<<i - 1)
 	b.free = low | (b.free&^low)>>1
 	x.place(s.block, i)
-	c := x.classes[s.class]
+	c := x.classes.At(s.class)
 	rank := int(b.rank)
 	if b.n == 0 {
 		x.dropBlock(c, rank)
@@ -87,7 +84,7 @@ func (x *Index) merge(c *class, rank int) {
 	if rank < 0 || rank+1 >= len(c.order) {
 		return
 	}
-	lower, upper := x.blocks[c.order[rank]], x.blocks[c.order[rank+1]]
+	lower, upper := x.blocks.At(c.order[rank]), x.blocks.At(c.order[rank+1])
 	if lower.n+upper.n > blockSize/2 {
 		return
 	}
@@ -101,16 +98,16 @@ func (x *Index) merge(c *class, rank int) {
 
 // dropBlock frees the block at a rank.
 func (x *Index) dropBlock(c *class, rank int) {
-	x.freeBlock = append(x.freeBlock, c.order[rank])
+	x.blocks.Remove(c.order[rank])
 	c.order = slices.Delete(c.order, rank, rank+1)
 	x.rerank(c, rank)
 }
 
 // place updates the positions of the slots of a block, from a position on.
 func (x *Index) place(id blockID, from int) {
-	b := x.blocks[id]
+	b := x.blocks.At(id)
 	for i := from; i < int(b.n); i++ {
-		s := x.slots[b.refs[i]]
+		s := x.slots.At(b.refs[i])
 		s.block, s.at = id, uint8(i)
 	}
 }
@@ -119,7 +116,7 @@ func (x *Index) place(id blockID, from int) {
 func (x *Index) split(c *class, rank int) {
 	const half = blockSize / 2
 	upperID := x.addBlock(c, rank+1)
-	lower, upper := x.blocks[c.order[rank]], x.blocks[upperID]
+	lower, upper := x.blocks.At(c.order[rank]), x.blocks.At(upperID)
 	upper.n = int32(copy(upper.refs[:], lower.refs[half:]))
 	upper.free = lower.free >> half
 	lower.n = half
@@ -130,8 +127,7 @@ func (x *Index) split(c *class, rank int) {
 
 // addBlock inserts an empty block at a rank.
 func (x *Index) addBlock(c *class, rank int) blockID {
-	id := allocate(&x.blocks, &x.freeBlock)
-	x.blocks[id] = &block{}
+	id := x.blocks.Add()
 	c.order = slices.Insert(c.order, rank, id)
 	x.rerank(c, rank)
 	return id
@@ -147,7 +143,7 @@ func (x *Index) rerank(c *class, from int) {
 	c.low = min(c.low, int32(from/64))
 	x.work += len(c.order) - from
 	for i := from; i < len(c.order); i++ {
-		b := x.blocks[c.order[i]]
+		b := x.blocks.At(c.order[i])
 		b.rank = int32(i)
 		bit := uint64(1) << (i % 64)
 		c.bitmap[i/64] &^= bit
@@ -167,10 +163,10 @@ func (x *Index) firstBlockAfter(c *class, id dispatcherd.SlotID) int {
 }
 
 func (x *Index) firstID(id blockID) dispatcherd.SlotID {
-	return x.slots[x.blocks[id].refs[0]].id
+	return x.slots.At(x.blocks.At(id).refs[0]).id
 }
 
 func (x *Index) lastID(id blockID) dispatcherd.SlotID {
-	b := x.blocks[id]
-	return x.slots[b.refs[b.n-1]].id
+	b := x.blocks.At(id)
+	return x.slots.At(b.refs[b.n-1]).id
 }

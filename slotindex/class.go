@@ -23,9 +23,9 @@ type class struct {
 	order   []blockID          // ordered by SlotID; no block is empty
 	types   []TypeID           // sorted by name
 	set     TypeSet            // the same types
-	at      []int32            // at[i]: position of this class in the heap of types[i]
-	raised  []int32            // the types, as positions in types, in whose heaps a search has corrected this class
-	floor   dispatcherd.SlotID // no slot of the class has a smaller id
+	at      []int32            // at[i]: position of this class in the tree of types[i]
+	raised  []int32            // the types, as positions in types, in whose trees a search has corrected this class
+	floor   dispatcherd.SlotID // the head in the trees of the other types, ≤ head
 }
 
 const noHead = dispatcherd.SlotID(math.MaxInt64)
@@ -52,14 +52,14 @@ func (x *Index) classFor(types []string, first dispatcherd.SlotID) classID {
 
 // newClass creates the class whose types are in x.key.
 func (x *Index) newClass(first dispatcherd.SlotID) classID {
-	id := allocate(&x.classes, &x.freeClass)
+	id := x.classes.Add()
 	size := len(x.key) / 4
 	c := class{head: noHead, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
 	for i := range c.types {
 		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
 	}
 	c.set = x.setOf(c.types)
-	x.classes[id] = &c
+	*x.classes.At(id) = c
 	x.byTypes[string(x.key)] = id
 	for i, t := range c.types {
 		x.join(t, membership{head: first, class: id, size: int32(size), nth: int32(i)})
@@ -69,30 +69,29 @@ func (x *Index) newClass(first dispatcherd.SlotID) classID {
 
 // dropClass forgets a class without slots.
 func (x *Index) dropClass(id classID) {
-	c := x.classes[id]
+	c := x.classes.At(id)
 	x.key = x.key[:0]
 	for i, t := range c.types {
 		x.key = binary.LittleEndian.AppendUint32(x.key, uint32(t))
 		x.leave(t, c.at[i])
 	}
 	delete(x.byTypes, string(x.key))
-	*c = class{head: noHead}
-	x.freeClass = append(x.freeClass, id)
+	x.classes.Remove(id)
 }
 
 // countCapacity adds n to the capacity of every type of a class.
 func (x *Index) countCapacity(id classID, n int32) {
-	for _, t := range x.classes[id].types {
-		x.types[t].capacity += n
+	for _, t := range x.classes.At(id).types {
+		x.types.At(t).capacity += n
 	}
-	x.work += len(x.classes[id].types)
+	x.work += len(x.classes.At(id).types)
 }
 
 // setFree marks a member of a block as free.
 func (x *Index) setFree(r Ref) {
-	s := x.slots[r]
-	b := x.blocks[s.block]
-	c := x.classes[s.class]
+	s := x.slots.At(r)
+	b := x.blocks.At(s.block)
+	c := x.classes.At(s.class)
 	b.free |= 1 << s.at
 	word := b.rank / 64
 	c.bitmap[word] |= 1 << (b.rank % 64)
@@ -101,15 +100,15 @@ func (x *Index) setFree(r Ref) {
 	c.free++
 	if s.id < c.head {
 		c.head, c.headRef = s.id, r
-		x.resetRaised(c)
+		x.reset(c)
 	}
 }
 
 // clearFree marks a free member of a block as not free.
 func (x *Index) clearFree(r Ref) {
-	s := x.slots[r]
-	b := x.blocks[s.block]
-	c := x.classes[s.class]
+	s := x.slots.At(r)
+	b := x.blocks.At(s.block)
+	c := x.classes.At(s.class)
 	if b.free &^= 1 << s.at; b.free == 0 {
 		c.bitmap[b.rank/64] &^= 1 << (b.rank % 64)
 	}
@@ -129,7 +128,7 @@ func (x *Index) findHead(c *class) {
 	for c.bitmap[c.low] == 0 {
 		c.low++
 	}
-	b := x.blocks[c.order[int(c.low)<<6|bits.TrailingZeros64(c.bitmap[c.low])]]
+	b := x.blocks.At(c.order[int(c.low)<<6|bits.TrailingZeros64(c.bitmap[c.low])])
 	c.headRef = b.refs[bits.TrailingZeros32(b.free)]
-	c.head = x.slots[c.headRef].id
+	c.head = x.slots.At(c.headRef).id
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/segarray"
 )
 
 // Ref is the handle of a registered slot: a small number ≥ 0 that can index an
@@ -13,21 +14,17 @@ type Ref int32
 // Index is the inverted index from types to slots. Create it with New; it has
 // a single owner.
 type Index struct {
-	slots     []*slot
-	freeSlots []Ref // unused elements of slots
-	types     []typeEntry
-	freeTypes []TypeID // unused elements of types
-	byName    map[string]TypeID
-	classes   []*class
-	freeClass []classID
-	byTypes   map[string]classID // the key contains the TypeIDs, see classFor
-	blocks    []*block
-	freeBlock []blockID
-	key       []byte   // buffer for a key of byTypes
-	dense     []uint64 // buffer for a TypeSet: a bit for each element of types, all 0
-	live      int      // registered slots
-	free      int      // slots that Take may return
-	work      int      // steps made so far; see Work
+	slots   segarray.Array[Ref, slot]
+	types   segarray.Array[TypeID, typeEntry]
+	byName  map[string]TypeID
+	classes segarray.Array[classID, class]
+	byTypes map[string]classID // the key contains the TypeIDs, see classFor
+	blocks  segarray.Array[blockID, block]
+	key     []byte   // buffer for a key of byTypes
+	dense   []uint64 // buffer for a TypeSet: a bit for each element of types, all 0
+	live    int      // registered slots
+	free    int      // slots that Take may return
+	work    int      // steps made so far; see Work
 }
 
 // slot is one registered slot. In the free and taken states it is a member of
@@ -67,25 +64,13 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 // AddTaken is like Add, for a slot that already holds a job.
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types, id)
-	r := allocate(&x.slots, &x.freeSlots)
-	x.slots[r] = &slot{id: id, class: c, state: taken}
-	x.classes[c].slots++
+	r := x.slots.Add()
+	*x.slots.At(r) = slot{id: id, class: c, state: taken}
+	x.classes.At(c).slots++
 	x.live++
 	x.countCapacity(c, +1)
 	x.insert(c, r)
 	return r
-}
-
-// allocate returns the position of an unused element. If there is none, it appends
-// one.
-func allocate[E any, ID ~int32](all *[]E, unused *[]ID) (id ID) {
-	if n := len(*unused); n > 0 {
-		id, *unused = (*unused)[n-1], (*unused)[:n-1]
-		return id
-	}
-	var e E
-	*all = append(*all, e)
-	return ID(len(*all) - 1)
 }
 
 // Work returns how many steps the index has made so far. Each step takes about the
@@ -95,7 +80,7 @@ func (x *Index) Work() int { return x.work }
 
 // Capacity returns the number of registered slots that support t, free or
 // taken, without draining ones: the capacity in the rarity bonus.
-func (x *Index) Capacity(t TypeID) int { return int(x.types[t].capacity) }
+func (x *Index) Capacity(t TypeID) int { return int(x.types.At(t).capacity) }
 
 // HasFree reports whether Take would find a slot.
 func (x *Index) HasFree(t TypeID) bool { return x.bestClass(t) >= 0 }
@@ -106,7 +91,7 @@ func (x *Index) Peek(t TypeID) (Ref, bool) {
 	if c < 0 {
 		return 0, false
 	}
-	return x.classes[c].headRef, true
+	return x.classes.At(c).headRef, true
 }
 
 // Take chooses among the free slots that support t. It takes the slot with the
@@ -117,15 +102,15 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 	if c < 0 {
 		return 0, false
 	}
-	r := x.classes[c].headRef
-	x.slots[r].state = taken
+	r := x.classes.At(c).headRef
+	x.slots.At(r).state = taken
 	x.clearFree(r)
 	return r, true
 }
 
 // Release makes a taken slot free. A draining or retired slot stays as it is.
 func (x *Index) Release(r Ref) {
-	s := x.slots[r]
+	s := x.slots.At(r)
 	switch s.state {
 	case draining, retired:
 	case taken:
@@ -136,9 +121,9 @@ func (x *Index) Release(r Ref) {
 	}
 }
 
-// Retire takes a slot out of service: it gets no more jobs. The cost does not
-// depend on the number of types. The slot counts as capacity until Drain or Remove,
-// whose cost does depend on it. A draining slot stays as it is.
+// Retire takes a slot out of service: it gets no more jobs. The cost does not depend on
+// the number of types. The slot counts as capacity until Drain or Remove, whose cost
+// depends on that number. A draining slot stays as it is.
 func (x *Index) Retire(r Ref) {
 	s := x.at(r)
 	switch s.state {
@@ -167,18 +152,17 @@ func (x *Index) Drain(r Ref) {
 // will be reused.
 func (x *Index) Remove(r Ref) {
 	x.Drain(r)
-	c := x.slots[r].class
-	*x.slots[r] = slot{}
-	x.freeSlots = append(x.freeSlots, r)
+	c := x.slots.At(r).class
+	x.slots.Remove(r)
 	x.live--
-	if x.classes[c].slots--; x.classes[c].slots == 0 {
+	if x.classes.At(c).slots--; x.classes.At(c).slots == 0 {
 		x.dropClass(c)
 	}
 }
 
 // at returns the registered slot of a Ref.
 func (x *Index) at(r Ref) *slot {
-	s := x.slots[r]
+	s := x.slots.At(r)
 	if s.state == gone {
 		panic(fmt.Sprintf("slotindex: ref %d names no registered slot", r))
 	}

@@ -106,7 +106,7 @@ func TestATypeIsForgottenWithItsLastSlotAndHolder(t *testing.T) {
 	x.Drop(a)
 	_, known = x.Lookup("a")
 	require.False(t, known)
-	require.Len(t, x.types, 2)
+	require.Equal(t, 2, x.types.Len())
 }
 
 func TestARefIsReusedAfterRemove(t *testing.T) {
@@ -182,7 +182,7 @@ func TestSlotsThatComeAndGoLeaveFewBlocks(t *testing.T) {
 	}
 	require.NoError(t, x.Check())
 	require.Equal(t, 100, x.Len())
-	require.Less(t, len(x.classes[0].order), 20)
+	require.Less(t, len(x.classes.At(0).order), 20)
 }
 
 // These are the limits of the product.
@@ -201,7 +201,7 @@ func TestAHundredThousandSlotsTenThousandTypesAndOneSlotOfAThousand(t *testing.T
 		x.Add(dispatcherd.SlotID(i), slices.Compact(set))
 	}
 	require.NoError(t, x.Check())
-	require.Len(t, x.types, types)
+	require.Equal(t, types, x.types.Len())
 	for i := range types {
 		typ, known := x.Lookup(name(i))
 		require.True(t, known)

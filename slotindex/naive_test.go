@@ -221,7 +221,7 @@ func (h *history) compareType(name string) {
 	if !known {
 		return
 	}
-	require.Less(h.t, int(t), len(h.x.types))
+	require.Less(h.t, int(t), h.x.types.Len())
 	require.Equal(h.t, name, h.x.Name(t))
 	require.Equal(h.t, h.naive.count(name, inService), h.x.Capacity(t))
 	require.Equal(h.t, h.naive.count(name, isFree), h.x.FreeFor(t))

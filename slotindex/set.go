@@ -49,7 +49,7 @@ func (m TypeMap) Has(t TypeID) bool {
 // not in the other. It visits the words of the set of the slot, not each type. f may
 // change the maps.
 func (x *Index) EachSupported(r Ref, in, except TypeMap, f func(TypeID)) {
-	set := x.classes[x.at(r).class].set
+	set := x.classes.At(x.at(r).class).set
 	x.work += len(set)
 	for _, w := range set {
 		if int(w.index) >= len(in) {

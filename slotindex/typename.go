@@ -9,7 +9,7 @@ type TypeID int32
 
 // typeEntry is one type in use, or a free element.
 type typeEntry struct {
-	classes  []membership // a heap
+	classes  []membership // a tree
 	capacity int32        // registered slots, without draining ones
 	holders  int32
 	name     string // "" for a free element
@@ -19,16 +19,16 @@ type typeEntry struct {
 // by TypeID must hold the type.
 func (x *Index) Hold(name string) TypeID {
 	t := x.intern(name)
-	x.types[t].holders++
+	x.types.At(t).holders++
 	return t
 }
 
 // Keep adds one holder to a type in use, like Hold.
-func (x *Index) Keep(t TypeID) { x.types[t].holders++ }
+func (x *Index) Keep(t TypeID) { x.types.At(t).holders++ }
 
 // Drop removes one holder. A type without holders and slots is forgotten.
 func (x *Index) Drop(t TypeID) {
-	ty := &x.types[t]
+	ty := x.types.At(t)
 	if ty.holders == 0 {
 		panic(fmt.Sprintf("slotindex: drop of type %q (%d), which is not held", ty.name, t))
 	}
@@ -43,7 +43,7 @@ func (x *Index) Lookup(name string) (TypeID, bool) {
 }
 
 // Name returns the name of a type in use.
-func (x *Index) Name(t TypeID) string { return x.types[t].name }
+func (x *Index) Name(t TypeID) string { return x.types.At(t).name }
 
 func (x *Index) intern(name string) TypeID {
 	if t, ok := x.byName[name]; ok {
@@ -52,21 +52,20 @@ func (x *Index) intern(name string) TypeID {
 	if name == "" {
 		panic("slotindex: a type needs a name")
 	}
-	t := allocate(&x.types, &x.freeTypes)
+	t := x.types.Add()
 	if int(t/wordBits) == len(x.dense) {
 		x.dense = append(x.dense, 0)
 	}
-	x.types[t].name = name
+	x.types.At(t).name = name
 	x.byName[name] = t
 	return t
 }
 
 func (x *Index) forgetUnused(t TypeID) {
-	ty := &x.types[t]
+	ty := x.types.At(t)
 	if ty.holders > 0 || len(ty.classes) > 0 {
 		return
 	}
 	delete(x.byName, ty.name)
-	ty.name = ""
-	x.freeTypes = append(x.freeTypes, t)
+	x.types.Remove(t)
 }

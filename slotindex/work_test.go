@@ -38,7 +38,7 @@ func TestWorkOfRemovingASlotIsProportionalToItsTypes(t *testing.T) {
 				x.Remove(refs[i])
 			}
 			perType := float64(x.Work()-before) / float64(slots*size)
-			require.Less(t, perType, 14.0, "%d slots, %s: at most 10 levels of a heap and 4 counters", slots, order)
+			require.Less(t, perType, 14.0, "%d slots, %s: at most 10 levels of a tree and 4 counters", slots, order)
 		}
 	}
 }
@@ -80,11 +80,11 @@ func TestWorkOfTakingASlotDoesNotDependOnTheNumberOfEquallySpecialisedClasses(t 
 	require.Less(t, x.Work()-before, 1000*30)
 }
 
-func TestHeapsOfEqualLengthDoNotGrowForTheSameSlot(t *testing.T) {
+func TestTreesOfEqualLengthDoNotGrowForTheSameSlot(t *testing.T) {
 	x, _ := distinct(400, 1000)
 	full := 0
-	for i := range x.types {
-		if classes := x.types[i].classes; len(classes) == cap(classes) {
+	for i := range TypeID(x.types.Len()) {
+		if classes := x.types.At(i).classes; len(classes) == cap(classes) {
 			full++
 		}
 	}

@@ -18,9 +18,9 @@ version=$(systemd-analyze --version | sed -nE '1s/^systemd ([0-9]+).*/\1/p')
 # Verify wants the program to be there; any executable will do.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-cp dispatcherd.service dispatcherd.socket "$dir/"
+cp dispatcherd.service dispatcherd-{workers,callers}.socket "$dir/"
 sed -i "s#^ExecStart=/usr/bin/dispatcherd#ExecStart=$(command -v env)#" "$dir/dispatcherd.service"
-if ! said=$(systemd-analyze verify --man=no "$dir/dispatcherd.service" "$dir/dispatcherd.socket" 2>&1) || [ -n "$said" ]; then
+if ! said=$(systemd-analyze verify --man=no "$dir"/dispatcherd{.service,-workers.socket,-callers.socket} 2>&1) || [ -n "$said" ]; then
 	echo "units: systemd finds fault with them:" >&2
 	echo "$said" >&2
 	exit 1

@@ -65,7 +65,7 @@ func BenchmarkNoopJobs(b *testing.B) {
 			d := newDispatcher(b)
 			p := &pump{left: b.N, slotOf: make(map[dispatcherd.JobID]int32), all: make(chan struct{}),
 				payload: []byte(`{"customer":"ACME GmbH","document":"invoice-2026-11-0042","pages":[1,2,3,4],"locale":"de_AT","options":{"dpi":300,"colour":true}}`)}
-			l, err := workerproto.Listen(d.path, 0o600)
+			l, err := workerproto.Access{Mode: 0o600}.Listen(d.path)
 			require.NoError(b, err)
 			d.serve(l, workerproto.Limits{}, p)
 			w := New(Options{Socket: d.path})

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,22 +38,31 @@ const (
 //
 // Exit code 0 is success, ExitPermanent is a permanent failure, and all other codes
 // are failures that may be retried. The last bytes of standard error are the error text.
-// DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT are in the
-// environment.
+//
+// The environment is the worker's without DATABASE_URL and the variables that begin with PG
+// or DISPATCHERD_, because these give access to the database of the dispatcher. Env names
+// exceptions. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT and DISPATCHERD_JOB_TOKEN
+// are added.
 //
 // The program runs in its own process group. When the job's context ends, the group
 // gets SIGTERM, and SIGKILL after Grace. Processes of the group that remain when the
-// program has exited are killed. If the worker is killed by SIGKILL, the kernel kills
+// program has exited are killed. The handler waits for the output of processes that left
+// the group for at most one second. If the worker is killed by SIGKILL, the kernel kills
 // the program (on Linux), but not the processes that the program started. To end these
 // processes, too, run the worker as a service or in a container.
 type Program struct {
 	Path      string
 	Args      []string
 	Dir       string        // working directory; empty = the worker's
+	Env       []string      // names of withheld variables that the program gets nevertheless
 	Grace     time.Duration // time between SIGTERM and SIGKILL; default 5 s
 	MaxOutput int           // most bytes of standard output; more is a permanent failure; default 512 KiB
 	MaxStderr int           // bytes kept of the end of standard error; default 4 KiB
 }
+
+// outputDelay limits the wait for the end of the output after the program has exited. A
+// process that left the program's group may hold the output open.
+const outputDelay = time.Second
 
 // Command returns a handler that runs a program for each job, see [Program].
 func Command(name string, args ...string) Handler {
@@ -65,24 +75,48 @@ func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 	errput := &tail{limit: positive(p.MaxStderr, 4<<10)}
 	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
 	cmd.Dir = p.Dir
-	cmd.Env = append(os.Environ(),
+	cmd.Env = append(p.environment(),
 		"DISPATCHERD_JOB_ID="+strconv.FormatInt(int64(job.ID), 10),
+		"DISPATCHERD_JOB_TOKEN="+job.Token,
 		"DISPATCHERD_TYPE="+job.Type,
 		"DISPATCHERD_ATTEMPT="+strconv.FormatInt(int64(job.Attempt), 10))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job.Payload), output, errput
 	cmd.SysProcAttr = processAttributes()
-	cmd.WaitDelay = positive(p.Grace, 5*time.Second)
-	cmd.Cancel = func() error { return signalGroup(cmd, syscall.SIGTERM) }
+	cmd.WaitDelay = outputDelay
+	cmd.Cancel = func() error {
+		cmd.WaitDelay = positive(p.Grace, 5*time.Second) // read after Cancel: the time until SIGKILL
+		return signalGroup(cmd, syscall.SIGTERM)
+	}
 
 	// The kernel kills the program when the thread that started it ends. Another
 	// goroutine could end this thread, so no other goroutine may run on it meanwhile.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := cmd.Run()
-	if cmd.Process != nil {
-		_ = signalGroup(cmd, syscall.SIGKILL) // in most cases no process is left
+	return p.result(ctx, runToEnd(cmd), output, errput)
+}
+
+// runToEnd is like cmd.Run, but does not wait for the output of processes that remain in the
+// program's group: it kills them when the program has exited.
+func runToEnd(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
 	}
-	return p.result(ctx, err, output, errput)
+	state, err := cmd.Process.Wait()
+	_ = signalGroup(cmd, syscall.SIGKILL) // in most cases no process is left
+	_ = cmd.Wait()                        // waits for the output; its error says that the program has ended already
+	if err == nil && !state.Success() {
+		err = &exec.ExitError{ProcessState: state}
+	}
+	return err
+}
+
+// environment returns the variables that the program inherits.
+func (p *Program) environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		withheld := name == "DATABASE_URL" || strings.HasPrefix(name, "PG") || strings.HasPrefix(name, "DISPATCHERD_")
+		return withheld && !slices.Contains(p.Env, name)
+	})
 }
 
 // result turns the end of the program into what Handle returns.
@@ -93,7 +127,7 @@ func (p *Program) result(ctx context.Context, err error, output *limitedBuffer, 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // ErrWaitDelay: a child of the program kept the output open
+	if err == nil {
 		return output.result()
 	}
 	if said := errput.String(); said != "" {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -23,7 +24,7 @@ import (
 func sh(t *testing.T, p Program, script, payload string) (any, error) {
 	t.Helper()
 	p.Path, p.Args = "sh", []string{"-c", script}
-	return p.Handle(t.Context(), &Job{ID: 7, Attempt: 2, Type: "x y", Payload: []byte(payload)})
+	return p.Handle(t.Context(), &Job{ID: 7, Attempt: 2, Token: "run-1", Type: "x y", Payload: []byte(payload)})
 }
 
 func TestOutputOfAProgramIsTheResult(t *testing.T) {
@@ -31,7 +32,7 @@ func TestOutputOfAProgramIsTheResult(t *testing.T) {
 		"JSON is unchanged":      {`cat`, `{"a": 1.50}`},
 		"text becomes a string":  {`echo hello; echo world`, `"hello\nworld"`},
 		"no output is no result": {`true`, ``},
-		"the environment":        {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT`, `"7/x y/2"`},
+		"the environment":        {`echo $DISPATCHERD_JOB_ID/$DISPATCHERD_TYPE/$DISPATCHERD_ATTEMPT/$DISPATCHERD_JOB_TOKEN`, `"7/x y/2/run-1"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +43,19 @@ func TestOutputOfAProgramIsTheResult(t *testing.T) {
 			require.Equal(t, c.want, string(raw))
 		})
 	}
+}
+
+func TestProgramGetsNoVariablesOfTheDatabase(t *testing.T) {
+	for _, name := range []string{"DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "DISPATCHERD_DATABASE_URL", "DISPATCHERD_JOB_ID", "PLAIN"} {
+		t.Setenv(name, "inherited")
+	}
+	script := `echo "$DATABASE_URL $PGPASSWORD $PGPASSFILE $DISPATCHERD_DATABASE_URL $DISPATCHERD_JOB_ID $PLAIN"`
+	result, err := sh(t, Program{}, script, "")
+	require.NoError(t, err)
+	require.Equal(t, "    7 inherited", result)
+	result, err = sh(t, Program{Env: []string{"PGPASSWORD", "DISPATCHERD_JOB_ID"}}, script, "")
+	require.NoError(t, err)
+	require.Equal(t, " inherited   7 inherited", result)
 }
 
 func TestOutputThatIsNotTextIsAPermanentFailure(t *testing.T) {
@@ -132,6 +146,35 @@ func TestProcessesThatAProgramStartedAreKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "5", string(raw))
 	gone(t, lines())
+}
+
+// Grace is so long that the test fails if the slot waits for a child's output.
+func TestChildThatHoldsTheOutputDoesNotKeepTheSlot(t *testing.T) {
+	for name, start := range map[string]string{"in the group": "", "outside the group": "setsid"} {
+		t.Run(name, func(t *testing.T) {
+			path, lines := fifo(t)
+			p := Program{Grace: time.Hour, Path: "sh", Args: []string{"-c", start + ` sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" & echo 5; read -r _ <"$0.go"`, path}}
+			require.NoError(t, syscall.Mkfifo(path+".go", 0o600))
+			done := make(chan any, 1)
+			go func() {
+				result, err := p.Handle(t.Context(), &Job{})
+				assert.NoError(t, err)
+				done <- result
+			}()
+			child, err := strconv.Atoi(lines())
+			require.NoError(t, err)
+			defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }()   // outside the group it still runs
+			require.NoError(t, os.WriteFile(path+".go", []byte("\n"), 0)) // now the program exits
+			select {
+			case result := <-done:
+				raw, err := encode(result)
+				require.NoError(t, err)
+				require.JSONEq(t, "5", string(raw))
+			case <-time.After(patience):
+				require.FailNow(t, "the handler waits for the child")
+			}
+		})
+	}
 }
 
 // TestHelperWorker is not a test. It is the worker process that

@@ -52,7 +52,7 @@ func startDispatcher(t testing.TB, limits workerproto.Limits) *dispatcher {
 
 func (d *dispatcher) start(limits workerproto.Limits) {
 	d.t.Helper()
-	l, err := workerproto.Listen(d.path, 0o600)
+	l, err := workerproto.Access{Mode: 0o600}.Listen(d.path)
 	require.NoError(d.t, err)
 	d.serve(l, limits, d)
 }

@@ -64,7 +64,7 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 // end the context of the execution.
 func (w *Worker) newExecution(c *workerproto.Conn, f *workerproto.Job) *execution {
 	e := &execution{w: w, conn: c, session: c.Session(), job: Job{
-		ID: f.Job, Attempt: f.Attempt, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
+		ID: f.Job, Attempt: f.Attempt, Token: f.Token, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
 		Payload: f.Payload, Timeout: f.Timeout, Age: f.Age,
 	}}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
@@ -94,44 +94,54 @@ func (w *Worker) assignLocked(e *execution) (reason string) {
 	return ""
 }
 
-// execute runs the handler and reports the result. The deferred function also runs if
-// the handler panics or calls runtime.Goexit. Goexit ends this executor, so the
-// deferred function wakes another one.
+// execute runs the handler and reports the result. The methods of the result, of the error
+// and of the value of a panic are user code, too: each of them may panic or call
+// runtime.Goexit. Goexit ends this goroutine, and runExecutor replaces it.
 func (e *execution) execute() {
-	var result any
-	returned := false
-	err := errors.New("the handler ended its goroutine")
+	var report workerproto.WorkerFrame
+	defer func() {
+		if report == nil {
+			report = e.newReport(nil, errors.New("the handler, or a method of what it returned, called runtime.Goexit"))
+		}
+		e.end(report)
+	}()
 	defer func() {
 		if v := recover(); v != nil {
-			result, err, returned = nil, fmt.Errorf("panic: %v\n%s", v, debug.Stack()), true
-		}
-		e.end(result, err)
-		if !returned {
-			e.w.mu.Lock()
-			e.w.wakeExecutorLocked()
-			e.w.mu.Unlock()
+			report = e.newReport(nil, panicError(v))
 		}
 	}()
+	report = e.newReport(e.callHandler())
+}
+
+// panicError returns an error with the value of a panic and the stack. A deferred function
+// calls it.
+func panicError(v any) (err error) {
+	stack := debug.Stack()
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("panic: a %T, which panics again when it is printed\n%s", v, stack)
+		}
+	}()
+	return fmt.Errorf("panic: %v\n%s", v, stack)
+}
+
+func (e *execution) callHandler() (any, error) {
 	ctx := e.ctx
 	if e.job.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, e.job.Timeout, e.timeoutCause())
 		defer stop()
 	}
-	result, err = e.handler(ctx, &e.job)
-	returned = true
-	if err == nil {
-		return
-	}
-	if end := ctx.Err(); end != nil && errors.Is(err, end) {
+	result, err := e.handler(ctx, &e.job)
+	if end := ctx.Err(); err != nil && end != nil && errors.Is(err, end) {
 		err = context.Cause(ctx) // more precise than "context canceled"
 	}
+	return result, err
 }
 
-// end frees the slot before it reports, because the dispatcher may send the next job as
-// soon as it has read the report.
-func (e *execution) end(result any, err error) {
-	report := e.newReport(result, err)
+// end frees the slot before it sends the report, because the dispatcher may send the next
+// job as soon as it has read the report.
+func (e *execution) end(report workerproto.WorkerFrame) {
 	w := e.w
 	w.mu.Lock()
 	c := e.conn

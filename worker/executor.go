@@ -44,6 +44,14 @@ func (w *Worker) wakeExecutorLocked() {
 func (w *Worker) runExecutor() {
 	x := &w.executors
 	wake := make(chan struct{}, 1)
+	exited := true
+	defer func() {
+		if exited { // user code called runtime.Goexit
+			w.mu.Lock()
+			w.wakeExecutorLocked()
+			w.mu.Unlock()
+		}
+	}()
 	w.mu.Lock()
 	x.waking = false
 	for {
@@ -57,6 +65,7 @@ func (w *Worker) runExecutor() {
 		case x.unflushed != nil:
 			continue
 		case x.stopped:
+			exited = false
 			w.mu.Unlock()
 			return
 		}

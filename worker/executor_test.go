@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,12 +44,15 @@ func TestSlowHandlerDelaysNoOtherJob(t *testing.T) {
 	}
 }
 
-// A handler that calls runtime.Goexit ends its executor. Queued jobs and the report
-// are not lost.
+// A handler that calls runtime.Goexit ends its executor, even if a deferred function then
+// panics. Queued jobs and the report are not lost.
 func TestExecutorThatEndsIsReplaced(t *testing.T) {
-	d := startDispatcher(t, workerproto.Limits{})
+	d := startDispatcher(t, workerproto.Limits{HeartbeatInterval: time.Hour}) // a heartbeat would flush the reports
 	w := New(Options{Socket: d.path})
 	w.Handle("x", func(_ context.Context, job *Job) (any, error) {
+		if job.ID%4 == 1 {
+			defer panic("after Goexit")
+		}
 		if job.ID%2 == 1 {
 			runtime.Goexit()
 		}

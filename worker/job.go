@@ -15,7 +15,8 @@ import (
 type Job struct {
 	ID      dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	Slot    int32 // number of the slot, as returned by AddSlots
+	Token   string // differs for each execution, also after a failover or a restore that lost changes, unlike ID and Attempt
+	Slot    int32  // number of the slot, as returned by AddSlots
 	Type    string
 	Mode    dispatcherd.Mode
 	Payload json.RawMessage // nil if the job has none
@@ -70,21 +71,26 @@ func (j *Job) execution() workerproto.Execution {
 }
 
 // encode encodes a value of a handler as JSON that a frame can contain and Postgres can
-// store. A []byte must be JSON already. encode returns nil for nil.
-func encode(v any) ([]byte, error) {
+// store. A []byte must be JSON already. encode copies it, because the handler may use it
+// again before the frame is written. encode returns nil for nil, and an error if a method of
+// the value panics.
+func encode(v any) (raw []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			raw, err = nil, fmt.Errorf("encoding a value of type %T: %w", v, panicError(p))
+		}
+	}()
 	if text, ok := v.([]byte); ok { // json.Marshal would encode it as base64
 		v = json.RawMessage(text)
 	}
-	var raw []byte
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
 	case json.RawMessage:
-		if raw = bytes.TrimSpace(v); len(raw) == 0 {
+		if raw = bytes.Clone(bytes.TrimSpace(v)); len(raw) == 0 {
 			return nil, nil
 		}
 	default:
-		var err error
 		if raw, err = json.Marshal(v); err != nil {
 			return nil, err
 		}

@@ -13,12 +13,15 @@ import (
 // Run connects, executes jobs, and reconnects until ctx is done. Then it drains:
 // running jobs may end within Grace. After Grace their contexts are cancelled, and
 // the jobs are given back. Run returns nil after a clean stop. It returns an error
-// if handlers had to be abandoned, or if the dispatcher refuses this worker for a
-// permanent reason (version, bad slot, not allowed).
+// if handlers had to be abandoned, if a function of the Options panics (Run then drains
+// first), or if no connection is possible for a permanent reason (socket path, version, bad
+// slot, not allowed).
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.start(); err != nil {
 		return err
 	}
+	ctx, w.stop = context.WithCancel(ctx)
+	defer w.stop()
 	defer w.stopExecutors()
 	drained := make(chan error, 1)
 	undo := context.AfterFunc(ctx, func() { drained <- w.drain() })
@@ -26,18 +29,30 @@ func (w *Worker) Run(ctx context.Context) error {
 		began := time.Now()
 		welcomed, err := w.session(ctx)
 		if ctx.Err() != nil {
-			return <-drained
+			return errors.Join(w.broken, <-drained)
 		}
 		if permanent(err) && undo() {
 			w.stopTaking()
 			return errors.Join(err, w.awaitIdle(w.opts.Abandon))
 		}
-		w.opts.Disconnected(err)
+		w.call("Disconnected", func() { w.opts.Disconnected(err) })
 		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) {
 			pause = w.opts.MinBackoff // the session lasted, or the next dispatcher is about to start
 		}
 		w.backOff(ctx, pause)
 	}
+}
+
+// call calls a function of the Options. If the function panics, Run drains and returns the
+// panic.
+func (w *Worker) call(name string, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.broken = fmt.Errorf("worker: Options.%s: %w", name, panicError(v))
+			w.stop()
+		}
+	}()
+	f()
 }
 
 // backOff waits between pause/2 and pause, or until ctx is done.
@@ -50,8 +65,11 @@ func (w *Worker) backOff(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// permanent reports whether the dispatcher would refuse the same hello again.
+// permanent reports whether the next attempt to connect would fail for the same reason.
 func permanent(err error) bool {
+	if errors.Is(err, workerproto.ErrSocketPath) {
+		return true
+	}
 	var refusal *workerproto.Error
 	if !errors.As(err, &refusal) {
 		return false
@@ -72,7 +90,7 @@ func hasCode(err error, code workerproto.Code) bool {
 // session runs one connection from the hello to its end.
 func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	if w.opts.FindSocket != nil {
-		w.opts.Socket = w.opts.FindSocket()
+		w.call("FindSocket", func() { w.opts.Socket = w.opts.FindSocket() })
 	}
 	hello, offered := w.hello()
 	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
@@ -91,7 +109,7 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	connected, end := context.WithCancel(ctx)
 	defer end()
 	go w.expireReports(connected, c.Welcome().Limits.Timeout)
-	w.opts.Connected(c.Welcome())
+	w.call("Connected", func() { w.opts.Connected(c.Welcome()) })
 	err = w.receive(c)
 	if hasCode(err, workerproto.CancelIgnored) {
 		w.loseIgnored(err)
@@ -138,7 +156,7 @@ func (w *Worker) receive(c *workerproto.Conn) error {
 			case *workerproto.Stale:
 				w.cancel(f.Execution, ErrStale)
 			case *workerproto.Error:
-				w.opts.Complaint(f)
+				w.call("Complaint", func() { w.opts.Complaint(f) })
 			}
 		}
 	}

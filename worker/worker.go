@@ -77,7 +77,11 @@ func positive[T int | time.Duration](value, otherwise T) T {
 // Worker is a process with slots. Make one with New.
 type Worker struct {
 	opts Options
-	room int // bytes for resume offers in a hello, from the last welcome; used only by Run's goroutine
+
+	// These are used only by Run's goroutine.
+	room   int    // bytes for resume offers in a hello, from the last welcome
+	stop   func() // makes Run drain
+	broken error  // the panic of a function of the Options, which Run returns
 
 	sending sync.Mutex // held while an outgoing batch is built and sent; locked before mu
 
@@ -131,7 +135,8 @@ func (w *Worker) Slots(n int, types ...string) {
 }
 
 // AddSlots is like Slots, but may be called while the worker runs. It returns the
-// numbers of the slots. If a type has no handler, it returns an error and adds nothing.
+// numbers of the slots. If a type has no handler, or there are more than
+// dispatcherd.MaxSlotTypes of them, it returns an error and adds nothing.
 func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
 	w.update(func(o *outgoing) {
 		if err = w.checkTypes(types); err == nil {
@@ -187,8 +192,8 @@ func (w *Worker) deleteRemovedLocked(sl *slot) {
 }
 
 func (w *Worker) checkTypes(types []string) error {
-	if len(types) == 0 {
-		return errors.New("a slot needs at least one type")
+	if n := len(types); n == 0 || n > dispatcherd.MaxSlotTypes {
+		return fmt.Errorf("a slot supports 1 to %d types, not %d: distribute the types over several slots", dispatcherd.MaxSlotTypes, n)
 	}
 	for _, t := range types {
 		if w.handlers[t] == nil {
@@ -210,6 +215,9 @@ func (w *Worker) start() error {
 		if err := w.checkTypes(sl.Types); err != nil {
 			return fmt.Errorf("worker: slot %d: %w", sl.Number, err)
 		}
+	}
+	if w.opts.Socket == "" && w.opts.FindSocket == nil {
+		return errors.New("worker: Options name no socket: set Socket or FindSocket")
 	}
 	if n := len(w.opts.Name); n > dispatcherd.MaxWorkerLength {
 		return fmt.Errorf("worker: name of %d bytes, the limit is %d", n, dispatcherd.MaxWorkerLength)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -58,6 +59,15 @@ func TestBytesOfAResultAreJSON(t *testing.T) {
 	raw, err := encode([]byte(nil))
 	require.NoError(t, err)
 	require.Nil(t, raw)
+}
+
+// The frame is written after the handler has returned.
+func TestHandlerMayReuseTheBytesOfAResult(t *testing.T) {
+	buffer := []byte(`{"pages":3}`)
+	raw, err := encode(buffer)
+	require.NoError(t, err)
+	copy(buffer, `no JSON`)
+	require.Equal(t, `{"pages":3}`, string(raw))
 }
 
 func TestErrorDecidesWhetherTheJobIsRetried(t *testing.T) {
@@ -433,4 +443,35 @@ func TestPermanentRefusalEndsRun(t *testing.T) {
 	w2.Slots(1, "x")
 	require.ErrorContains(t, w.Run(context.Background()), "bad_slot")
 	require.ErrorContains(t, w2.Run(context.Background()), "has no handler")
+}
+
+func TestImpossibleSocketPathEndsRunAtOnce(t *testing.T) {
+	long := "/tmp/" + strings.Repeat("x", 195)
+	for want, o := range map[string]Options{
+		"it has 200 bytes, choose one of 1 to": {Socket: long},
+		long:                                   {FindSocket: func() string { return long }},
+		"it has 0 bytes":                       {FindSocket: func() string { return "" }},
+		"set Socket or FindSocket":             {},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Disconnected = func(error) { cancel() } // it would connect again
+		require.ErrorContains(t, New(o).Run(ctx), want)
+	}
+}
+
+// The dispatcher would reject the slot after the welcome, and the slot would stay idle.
+func TestSlotWithTooManyTypesIsAnError(t *testing.T) {
+	const want = "a slot supports 1 to 4096 types, not 5000"
+	w := New(Options{Socket: "s"})
+	types := make([]string, 5000)
+	for i := range types {
+		types[i] = fmt.Sprintf("a-type-with-a-long-name-%d", i)
+		w.Handle(types[i], waiting(nil))
+	}
+	_, err := w.AddSlots(1, types...)
+	require.ErrorContains(t, err, want)
+	w.Slots(1, types...)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, w.Run(ctx), "worker: slot 0: "+want)
 }

@@ -324,7 +324,7 @@ func TestOfferedExecutionCanBeResumed(t *testing.T) {
 func TestShutDownIsSentToWorkers(t *testing.T) {
 	h := newRecorder()
 	path := t.TempDir() + "/w.sock"
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	stop := startServerOn(t, l, Limits{}, h, nil)
 	p := dial(t, path)

@@ -10,6 +10,7 @@ import (
 
 // A job frame of about 300 bytes, as in the protocol document.
 var benchJob = Job{
+	Token:     "K3ZQ7X2ABCDEFGHJ-1njchs",
 	Execution: Execution{Job: 123456789, Attempt: 2, Session: "9f86d081884c7d659a2feaa0c55ad015"},
 	Slot:      12, Type: "pdf.render", Timeout: time.Minute, Age: 1500 * time.Millisecond,
 	Payload: []byte(`{"customer":"ACME GmbH","document":"invoice-2026-11-0042","pages":[1,2,3,4],"locale":"de_AT","options":{"dpi":300,"colour":true}}`),

@@ -78,8 +78,8 @@ func checkCallerHello(f CallerFrame) *Error {
 	if fault := checkVersions("caller", h.MinVersion, h.MaxVersion); fault != nil {
 		return fault
 	}
-	if h.Caller != "" && !validName(h.Caller, dispatcherd.MaxWorkerLength) {
-		return Complain(BadValue, 0, "field \"caller\" must have at most %d bytes and no control characters", dispatcherd.MaxWorkerLength)
+	if h.Caller != "" && !validName(h.Caller) {
+		return Complain(BadValue, 0, "field \"caller\" must have at most %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
 	}
 	return nil
 }

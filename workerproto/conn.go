@@ -2,7 +2,10 @@ package workerproto
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"syscall"
 )
 
 // Conn is the worker's end of a session. SDKs such as package worker use it.
@@ -12,9 +15,26 @@ type Conn struct {
 	client
 }
 
+// maxPath is the longest path of a Unix socket: 107 bytes on Linux, 103 on macOS.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// ErrSocketPath says that no socket can have the path.
+var ErrSocketPath = errors.New("impossible socket path")
+
+// CheckSocketPath returns ErrSocketPath for a path that is empty or too long.
+func CheckSocketPath(path string) error {
+	if n := len(path); n == 0 || n > maxPath {
+		return fmt.Errorf("%w %q: it has %d bytes, choose one of 1 to %d bytes", ErrSocketPath, path, n, maxPath)
+	}
+	return nil
+}
+
 // Dial connects to the dispatcher at path and sends hello. If the dispatcher refuses
-// the worker, the error is an *Error.
+// the worker, the error is an *Error. An impossible path is ErrSocketPath.
 func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
+	if err := CheckSocketPath(path); err != nil {
+		return nil, err
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {

@@ -110,7 +110,7 @@ func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 		cycles = 300
 	}
 	path := filepath.Join(t.TempDir(), "w.sock")
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	h := &crossing{opened: make(chan *Session, 1), noticed: make(chan bool)}
 	g := &gate{l, make(chan bool)}

@@ -36,8 +36,8 @@ func (e *Execution) begin(c *codec, op string) {
 	e.members(c)
 }
 
-// appendTo is the encoding part of begin. It does not use members.go, which is slower,
-// because almost all frames are jobs and their reports.
+// appendTo is the encoding part of begin. Almost all frames are jobs and their
+// reports, so it does not use the slower functions of members.go.
 func (e *Execution) appendTo(dst []byte, op string) []byte {
 	dst = append(append(append(dst, `,"op":"`...), op...), `","job":`...)
 	dst = strconv.AppendInt(dst, int64(e.Job), 10)

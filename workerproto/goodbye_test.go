@@ -26,7 +26,7 @@ func TestReportsSentDuringAShutDownAreHandled(t *testing.T) {
 func reportCrossesAShutDown(t *testing.T) (counted bool) {
 	h := newRecorder()
 	path := t.TempDir() + "/w.sock"
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

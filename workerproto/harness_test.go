@@ -55,7 +55,7 @@ func (r *recorder) Closed(_ *Session, cause error) { r.closed <- cause }
 func startServer(t testing.TB, limits Limits, h Handler, obs Observer) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "w.sock")
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	startServerOn(t, l, limits, h, obs)
 	return path

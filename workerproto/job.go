@@ -7,12 +7,16 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
+// maxToken is the longest token, in bytes.
+const maxToken = 64
+
 // Job starts an execution on a free slot.
 //
-//	{"op":"job","job":42,"attempt":1,"session":"9f…","slot":0,"type":"pdf","mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500}
+//	{"op":"job","job":42,"attempt":1,"session":"9f…","token":"K3ZQ7X2ABCDEFGHJ-1","slot":0,"type":"pdf","mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500}
 type Job struct {
 	Execution
-	Slot    int32 // the worker's number of the slot
+	Token   string // differs for each job frame of all dispatchers, at most 64 bytes; "" = none
+	Slot    int32  // the worker's number of the slot
 	Type    string
 	Mode    dispatcherd.Mode
 	Payload []byte        // JSON; nil if there is none
@@ -24,7 +28,7 @@ func (*Job) fromDispatcher() {}
 
 // size returns an upper bound of the frame's length in bytes. It includes escapes in the
 // type.
-func (m *Job) size() int { return len(m.Payload) + 6*len(m.Type) + 256 }
+func (m *Job) size() int { return len(m.Payload) + 6*(len(m.Type)+len(m.Token)) + 256 }
 
 func (m *Job) members(c *codec) {
 	m.begin(c, "job")
@@ -32,6 +36,7 @@ func (m *Job) members(c *codec) {
 		c.out = m.appendTo(c.out)
 		return
 	}
+	c.text("token", &m.Token, maxToken, optional)
 	integer(c, "slot", &m.Slot, 0, maxInt32, always)
 	symbol(c, "type", &m.Type, unbounded, required)
 	var mode string
@@ -46,6 +51,9 @@ func (m *Job) members(c *codec) {
 // appendTo is the encoding part of members. It does not use members.go, because half
 // of all frames are jobs: encoding takes 125 ns instead of 170.
 func (m *Job) appendTo(dst []byte) []byte {
+	if m.Token != "" {
+		dst = appendString(append(dst, `,"token":`...), m.Token)
+	}
 	dst = strconv.AppendInt(append(dst, `,"slot":`...), int64(m.Slot), 10)
 	dst = appendString(append(dst, `,"type":`...), m.Type)
 	dst = append(append(append(dst, `,"mode":"`...), m.Mode.String()...), '"')

@@ -3,54 +3,86 @@
 package workerproto
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 )
 
-// maxPath is the longest path of a Unix socket: 107 bytes on Linux, 103 on
-// macOS.
-const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
-
 // ErrInUse says that another process uses the path of a socket.
 var ErrInUse = errors.New("in use")
 
-// Listen creates the workers' socket at path with the given mode (0660 lets the group
-// in). It creates a missing directory with mode 0750. It binds the socket, sets its
-// mode, and then listens. Before the last step no process can connect.
+// DefaultMode is the mode of a socket whose Access names none.
+const DefaultMode fs.FileMode = 0o660
+
+// Access says which users may open a socket.
+type Access struct {
+	Mode  fs.FileMode // 0 = DefaultMode
+	Group string      // name or number of the socket's group; "" = the group of the process
+
+	// Shared says that another socket has a group, and may be in the same directory.
+	Shared bool
+}
+
+// Listen creates a socket at path. It creates a missing directory with mode 0750, or
+// 0751 if this or a Shared socket has a group of its own, because members of that group must
+// reach the socket. The umask does not apply. It binds the socket, sets group and mode, and then listens. Before the last
+// step no process can connect.
 //
 // The listener holds a lock on path+".lock" until Close, so two dispatchers never use
 // one path. Listen removes an existing socket only if no process listens on it, as
 // after a crash. The listener removes the socket when it is closed. Errors name the
 // path and the remedy. An error is ErrInUse if waiting may help.
-func Listen(path string, mode fs.FileMode) (net.Listener, error) {
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("socket path %q has %d bytes, the system allows %d: choose a shorter one", path, len(path), maxPath)
+func (a Access) Listen(path string) (net.Listener, error) {
+	if err := CheckSocketPath(path); err != nil {
+		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	var directory fs.FileMode = 0o750
+	if a.Group != "" || a.Shared {
+		directory = 0o751
+	}
+	if err := makeDirectory(filepath.Dir(path), directory); err != nil {
 		return nil, fmt.Errorf("directory for socket %q: %w", path, err)
 	}
 	lock, err := Lock(path)
 	if err != nil {
 		return nil, err
 	}
-	l, err := listenLocked(path, mode)
+	l, err := a.listenLocked(path)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return &listener{UnixListener: l, path: path, lock: lock}, nil
 }
 
-func listenLocked(path string, mode fs.FileMode) (*net.UnixListener, error) {
+// makeDirectory creates a directory and its missing parents with a mode.
+func makeDirectory(path string, mode fs.FileMode) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := makeDirectory(filepath.Dir(path), mode); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, mode); errors.Is(err, fs.ErrExist) {
+		return nil // another process has created it
+	} else if err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
+func (a Access) listenLocked(path string) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	fd, err := bind(path, mode)
+	fd, err := a.bind(path)
 	if err != nil {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
@@ -62,8 +94,28 @@ func listenLocked(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
+// apply sets the group, then the mode: a change of the group may clear bits of the mode.
+func (a Access) apply(path string) error {
+	if a.Group != "" {
+		gid, err := strconv.Atoi(a.Group)
+		if err != nil {
+			g, err := user.LookupGroup(a.Group)
+			if err != nil {
+				return err
+			}
+			if gid, err = strconv.Atoi(g.Gid); err != nil {
+				return err
+			}
+		}
+		if err := os.Lchown(path, -1, gid); err != nil {
+			return fmt.Errorf("%w: the dispatcher's user must be a member of group %s, or root", err, a.Group)
+		}
+	}
+	return os.Chmod(path, cmp.Or(a.Mode.Perm(), DefaultMode))
+}
+
 // bind makes a listening socket. See Listen for the order of the steps.
-func bind(path string, mode fs.FileMode) (int, error) {
+func (a Access) bind(path string) (int, error) {
 	syscall.ForkLock.RLock()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -76,7 +128,7 @@ func bind(path string, mode fs.FileMode) (int, error) {
 	err = os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 	bound := err == nil
 	if err == nil {
-		err = os.Chmod(path, mode.Perm())
+		err = a.apply(path)
 	}
 	if err == nil {
 		err = os.NewSyscallError("listen", syscall.Listen(fd, backlog))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 func TestListenSetsTheModeAndCleansUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "dir", "w.sock")
-	l, err := Listen(path, 0o660)
+	l, err := Access{Mode: 0o660}.Listen(path)
 	require.NoError(t, err)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -27,16 +28,16 @@ func TestListenSetsTheModeAndCleansUp(t *testing.T) {
 	require.Equal(t, fs.FileMode(0), info.Mode().Perm()&0o007, "the directory is private")
 	require.NoError(t, l.Close())
 	require.NoFileExists(t, path)
-	l, err = Listen(path, 0o600)
+	l, err = Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err, "the lock is free again")
 	require.NoError(t, l.Close())
 }
 
 func TestSocketInUseIsNotReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
-	_, err = Listen(path, 0o600)
+	_, err = Access{Mode: 0o600}.Listen(path)
 	require.ErrorIs(t, err, ErrInUse)
 	require.EqualError(t, err, fmt.Sprintf("socket %q is in use by another dispatcher: stop it or choose another path; "+
 		"one that was told to stop lets running jobs end first", path))
@@ -47,7 +48,7 @@ func TestSocketInUseIsNotReplaced(t *testing.T) {
 
 	other, err := net.Listen("unix", path) // this program does not use the lock
 	require.NoError(t, err)
-	_, err = Listen(path, 0o600)
+	_, err = Access{Mode: 0o600}.Listen(path)
 	require.ErrorIs(t, err, ErrInUse)
 	require.ErrorContains(t, err, "by a program that listens on it")
 	require.NoError(t, other.Close())
@@ -60,7 +61,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	old.SetUnlinkOnClose(false)
 	require.NoError(t, old.Close()) // as after a crash
 	require.FileExists(t, path)
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err)
@@ -72,17 +73,17 @@ func TestListenRefusesFilesAndLinks(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
-	_, err := Listen(file, 0o600)
+	_, err := Access{Mode: 0o600}.Listen(file)
 	require.ErrorContains(t, err, "is no socket")
 	require.FileExists(t, file)
 
 	link := filepath.Join(dir, "link")
 	require.NoError(t, os.Symlink(file, link+".lock"))
-	_, err = Listen(link, 0o600)
+	_, err = Access{Mode: 0o600}.Listen(link)
 	require.ErrorIs(t, err, syscall.ELOOP, "the lock file must not be a link")
 
-	_, err = Listen(filepath.Join(dir, strings.Repeat("x", 108)), 0o600)
-	require.ErrorContains(t, err, "choose a shorter one")
+	_, err = Access{Mode: 0o600}.Listen(filepath.Join(dir, strings.Repeat("x", 108)))
+	require.ErrorContains(t, err, "choose one of 1 to")
 }
 
 func TestNoConnectionBeforeTheModeIsSet(t *testing.T) {
@@ -97,14 +98,14 @@ func TestNoConnectionBeforeTheModeIsSet(t *testing.T) {
 
 func TestLockOutlivesItsListener(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	lock, err := LockOf(l)
 	require.NoError(t, err)
 	_, err = Lock(path)
 	require.ErrorIs(t, err, ErrInUse)
 	require.NoError(t, l.Close())
-	_, err = Listen(path, 0o600)
+	_, err = Access{Mode: 0o600}.Listen(path)
 	require.ErrorIs(t, err, ErrInUse, "the file holds the lock")
 	require.NoError(t, lock.Close())
 	again, err := Lock(path)
@@ -113,4 +114,39 @@ func TestLockOutlivesItsListener(t *testing.T) {
 	lock, err = LockOf(&net.UnixListener{})
 	require.NoError(t, err)
 	require.Nil(t, lock)
+}
+
+func TestSocketHasItsGroupAndModeBeforeItListens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "w.sock")
+	_, err := Access{Group: "no-such-group"}.Listen(path)
+	require.ErrorContains(t, err, "unknown group no-such-group")
+	require.NoFileExists(t, path)
+	group := os.Getgid()
+	if os.Getuid() == 0 { // another user may not give a file to a group that it is not in
+		group = 4001
+	}
+	l, err := Access{Group: strconv.Itoa(group), Mode: 0o620}.Listen(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o620), info.Mode().Perm())
+	require.EqualValues(t, group, info.Sys().(*syscall.Stat_t).Gid)
+	info, err = os.Stat(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o001), info.Mode().Perm()&0o007, "the group can reach the socket")
+}
+
+// The umask does not apply, so a group reaches its socket in each directory that was created.
+func TestDirectoryIsOpenToTheGroupOfAnotherSocket(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	parent := filepath.Join(t.TempDir(), "new")
+	l, err := Access{Shared: true}.Listen(filepath.Join(parent, "dir", "w.sock"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	for _, dir := range []string{parent, filepath.Join(parent, "dir")} {
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o751), info.Mode().Perm())
+	}
 }

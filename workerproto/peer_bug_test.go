@@ -39,7 +39,7 @@ func (a *acceptFailures) AcceptFailed(error) { a.n.Add(1) }
 // when descriptors are free again. See docs/reliability-peers.md.
 func TestPeer_B23_ServerSurvivesLackOfDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
-	inner, err := Listen(path, 0o600)
+	inner, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	l := &exhausted{Listener: inner}
 	l.left.Store(6)

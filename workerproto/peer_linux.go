@@ -6,8 +6,11 @@ import (
 )
 
 // PeerOf returns the process at the other end of a connection. It asks the kernel
-// (SO_PEERCRED).
+// (SO_PEERCRED). A wrapper must have the method NetConn, as in crypto/tls.
 func PeerOf(conn net.Conn) Peer {
+	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = wrapper.NetConn()
+	}
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {
 		return unknownPeer

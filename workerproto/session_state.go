@@ -2,6 +2,7 @@ package workerproto
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -92,8 +93,8 @@ func (m *sessionState) hello(h *Hello) *Error {
 	if h.Worker == "" {
 		return Complain(BadValue, 0, "field \"worker\" is missing or zero; callers of the API connect to the socket of --api-socket")
 	}
-	if !validName(h.Worker, dispatcherd.MaxWorkerLength) {
-		return Complain(BadValue, 0, "field \"worker\" must have 1 to %d bytes and no control characters", dispatcherd.MaxWorkerLength)
+	if !validName(h.Worker) {
+		return Complain(BadValue, 0, "field \"worker\" must have 1 to %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
 	}
 	all := make([]Slot, 0, len(h.Slots)+len(h.Running))
 	all = append(all, h.Slots...)
@@ -211,9 +212,8 @@ func (m *sessionState) checkTypes(sl *Slot) *Error {
 		return Complain(BadSlot, 0, "slot %d supports %d types, the limit is %d", sl.Number, len(sl.Types), m.limits.MaxTypesPerSlot)
 	}
 	for i, t := range sl.Types {
-		if !validName(t, dispatcherd.MaxTypeLength) {
-			return Complain(BadSlot, 0, "slot %d: type %s must have 1 to %d bytes and no control characters",
-				sl.Number, strconv.Quote(truncate(t, maxSymbol)), dispatcherd.MaxTypeLength)
+		if err := dispatcherd.CheckType(t); err != nil {
+			return Complain(BadSlot, 0, "slot %d: %v (%s)", sl.Number, err, strconv.Quote(truncate(t, maxSymbol)))
 		}
 		if i > 0 && t == sl.Types[i-1] {
 			return Complain(BadSlot, 0, "slot %d names type %s twice", sl.Number, strconv.Quote(t))
@@ -222,15 +222,7 @@ func (m *sessionState) checkTypes(sl *Slot) *Error {
 	return nil
 }
 
-// validName reports whether a type, or the name of a worker or caller, is valid.
-func validName(name string, limit int) bool {
-	if name == "" || len(name) > limit || !utf8.ValidString(name) {
-		return false
-	}
-	for i := range len(name) {
-		if name[i] < 0x20 || name[i] == 0x7f {
-			return false
-		}
-	}
-	return true
+// validName reports whether the name of a worker or caller is valid.
+func validName(name string) bool {
+	return name != "" && len(name) <= dispatcherd.MaxWorkerLength && utf8.ValidString(name) && !strings.ContainsFunc(name, dispatcherd.Invisible)
 }

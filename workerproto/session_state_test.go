@@ -63,9 +63,10 @@ func TestInvalidSlotRejectsTheWholeFrame(t *testing.T) {
 		"too many types":     {[]Slot{{2, []string{"a", "b", "c", "d"}}}, "supports 4 types, the limit is 3"},
 		"too many in all":    {[]Slot{{2, []string{"a", "b"}}, {3, []string{"a", "b", "c"}}}, "would have 7 types in all, the limit is 6"},
 		"a type twice":       {[]Slot{{2, []string{"a", "a"}}}, "names type \"a\" twice"},
-		"an empty type":      {[]Slot{{2, []string{""}}}, "1 to 128 bytes"},
-		"a long type":        {[]Slot{{2, []string{strings.Repeat("x", dispatcherd.MaxTypeLength+1)}}}, "1 to 128 bytes"},
-		"a control in types": {[]Slot{{2, []string{"a\n"}}}, "no control characters"},
+		"an empty type":      {[]Slot{{2, []string{""}}}, "type is missing"},
+		"a long type":        {[]Slot{{2, []string{strings.Repeat("x", dispatcherd.MaxTypeLength+1)}}}, "at most 128"},
+		"a format in types":  {[]Slot{{2, []string{"payroll\u200b"}}}, "invisible character U+200B at byte 8"},
+		"a control in types": {[]Slot{{2, []string{"a\n"}}}, "invisible character U+000A"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

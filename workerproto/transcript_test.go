@@ -91,7 +91,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{scriptedPeer: scriptedPeer{t: t}, opened: make(chan *Session, 1), accepted: make(chan string, 100),
 		resume: map[Resumed]bool{}, held: map[Resumed]bool{}}
 	path := filepath.Join(t.TempDir(), "w.sock")
-	l, err := Listen(path, 0o600)
+	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
 	s.stop = startServerOn(t, l, transcriptLimits, s, nil)
 	s.p = dial(t, path)

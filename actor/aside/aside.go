@@ -1,7 +1,8 @@
 // Package aside keeps the rows that Postgres refused to claim although it claimed
 // others. A row is not claimed during its pause, which doubles with each refusal. The
 // Core drops the candidate of such a row, and a full scan after the pause finds the row
-// again.
+// again. A row with an unreadable payload is not set aside: it is claimed, and its attempt
+// ends with the reason (claim/load.go).
 package aside
 
 import (

@@ -1,5 +1,5 @@
-// Package event declares the events that the shell sends to the core, one type per
-// event. actor.Core decides what to do for each event.
+// Package event declares the events that the shell sends to the core, one type per event.
+// actor.Core decides what follows from each event.
 package event
 
 import (

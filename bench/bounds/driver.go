@@ -63,9 +63,7 @@ func (d *driver) step(name string, ev event.Event) {
 	if f, ok := ev.(event.Fetched); ok {
 		d.rows = max(d.rows, len(f.Result.Candidates))
 	}
-	began := threadTime()
-	d.fx = d.core.Step(d.now, ev, d.fx[:0])
-	d.steps = append(d.steps, step{name, threadTime() - began})
+	d.measure(name, func() { d.fx = d.core.Step(d.now, ev, d.fx[:0]) })
 	for _, e := range d.fx {
 		switch e := e.(type) {
 		case *effect.Fetch:
@@ -82,6 +80,13 @@ func (d *driver) step(name string, ev event.Event) {
 			d.running = append(d.running, event.Result{Job: e.Job, Attempt: e.Attempt, OK: true})
 		}
 	}
+}
+
+// measure measures how long the loop would be occupied.
+func (d *driver) measure(name string, f func()) {
+	began := threadTime()
+	f()
+	d.steps = append(d.steps, step{name, threadTime() - began})
 }
 
 // mostSteps is more than any scene needs until the core is idle.

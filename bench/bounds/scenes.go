@@ -9,6 +9,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"github.com/dispatcherd/dispatcherd/slotindex"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -65,14 +67,16 @@ var scenes = []scene{
 	{"running jobs, lease lost", func(d *driver) { running(d, event.Disowned{}) }},
 	{"running jobs, drained and handed over", func(d *driver) { running(d, event.Drained{}, event.HandedOver{}) }},
 	{"running jobs, drained and interrupted", func(d *driver) { running(d, event.Drained{}, event.Interrupted{}) }},
-	{"running jobs, all cancelled", func(d *driver) { running(d, nil) }},
+	{"running jobs, all cancelled", cancelAll},
 	{"slots of one session, requests running", lostRequests},
+	{"resume offers undecided, drained", offers},
 	{"requests waiting for a session", requests},
 	{"requests at their deadline", deadlines},
 	{"rows of one fetch", rows},
 	{"rows per batch", batches},
 	{"ends per batch", ends},
 	{"types, shares change", shares},
+	{"slots and types, listed", lists},
 	{"pending types, one versatile slot each", pendingTypes},
 }
 
@@ -126,6 +130,23 @@ func sessions(d *driver) {
 	}
 	d.finishWork()
 	d.step("drained", event.Drained{})
+}
+
+// offers drains while many sessions offer to resume jobs.
+func offers(d *driver) {
+	for s := range session.MaxConnections {
+		ev := event.Registered{Session: dispatcherd.SessionID(s + 1), Worker: "w"}
+		for range core.Slots / session.MaxConnections {
+			d.slots++
+			ev.Offers = append(ev.Offers, event.ResumeOffer{
+				Slot: dispatcherd.Slot{ID: d.slots, Number: int32(d.slots), Types: types[:1]},
+				Job:  dispatcherd.JobID(d.slots), Attempt: 1, From: 1 << 16,
+			})
+		}
+		shell.Register(func(ev event.Registered) { d.step("registered", ev) }, ev, shell.Portion)
+	}
+	d.step("drained", event.Drained{})
+	d.finishWork()
 }
 
 func requests(d *driver) {
@@ -231,6 +252,23 @@ func shares(d *driver) {
 	d.finishWork()
 }
 
+// lists asks for all slots and types. The actor asks the core the same questions.
+func lists(d *driver) {
+	for s := range 10 {
+		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[s*1000:][:10]))
+	}
+	d.register(100, [][]string{types[:4096], types[4096:8192], types[8192:]})
+	d.finishWork()
+	for ref, next := slotindex.Ref(-1), slotindex.Ref(0); ref < next; {
+		ref = next
+		d.measure("list of slots", func() { _, next = d.core.SlotsFrom(ref) })
+	}
+	for from, next := -1, 0; from < next; {
+		from = next
+		d.measure("list of types", func() { _, next = d.core.TypesFrom(from, nil) })
+	}
+}
+
 func pendingTypes(d *driver) {
 	next := int64(0)
 	d.pending = func(q contract.LaneQuery) (keys []contract.Key) {
@@ -266,8 +304,7 @@ func differentSets(d *driver) {
 	d.unregister(1)
 }
 
-// running fills all slots with jobs and passes events to the core. Without an event,
-// all jobs are cancelled and none of them ends in time.
+// running fills all slots with jobs and passes events to the core.
 func running(d *driver, events ...event.Event) {
 	d.pending = lanes(core.Slots)
 	for s := range core.Slots / session.MaxSlots {
@@ -275,17 +312,21 @@ func running(d *driver, events ...event.Event) {
 		d.finishWork()
 	}
 	for _, ev := range events {
-		if ev == nil {
-			all := event.CancelRequested{}
-			for _, r := range d.running {
-				all.Jobs = append(all.Jobs, r.Job)
-			}
-			ev = all
-		}
 		d.step(nameOf(ev), ev)
 		d.finishWork()
 	}
+}
+
+// cancelAll cancels the jobs of all slots, and none of them ends in time.
+func cancelAll(d *driver) {
+	running(d)
+	var jobs []dispatcherd.JobID
+	for _, r := range d.running {
+		jobs = append(jobs, r.Job)
+	}
+	for _, ev := range shell.Cancels(jobs) {
+		d.step(nameOf(ev), ev)
+	}
 	d.now += 11_000
-	d.step("tick", event.Tick{})
 	d.finishWork()
 }

@@ -13,7 +13,9 @@
 // the times from the acknowledgement of the INSERT to the start of the handler, end_p50
 // and end_p99 those to the commit of the end:
 //
-//	latency: rate=… dispatchers=… p50_ms=… river_p50_ms=… ratio_p50=… p99_ms=… … end_p50_ms=… …
+//	latency: rate=… dispatchers=… p50_ms=… river_p50_ms=… ratio_p50=… p99_ms=… … end_p50_ms=… … p99_relative=…
+//
+// p99_relative compares p99 with that of the first number of dispatchers.
 //
 // With -kill, one of two dispatchers is killed, and the latency of the other one is
 // compared with that before:
@@ -50,9 +52,9 @@ func main() {
 	against := flag.String("against", "", "other binaries, separated by commas, that are compared job by job with that of -daemon; disables all other measurements")
 	rounds := flag.Int("rounds", 0, "rounds of a comparison (default 5, short 2)")
 	var o openLoop
-	flag.BoolVar(&o.short, "short", false, "only the open loop, in short windows: under three minutes")
+	flag.BoolVar(&o.short, "short", false, "only the open loop, in short windows: about four minutes")
 	flag.StringVar(&o.rates, "rates", "100,600,1200,5000", "jobs per second of the open loop, separated by commas")
-	flag.StringVar(&o.dispatchers, "dispatchers", "1,2", "numbers of dispatchers of the open loop, separated by commas")
+	flag.StringVar(&o.dispatchers, "dispatchers", "1,2,4", "numbers of dispatchers of the open loop, separated by commas")
 	flag.DurationVar(&o.window, "window", 0, "measured time of each window of the open loop (default 10s, short 2s)")
 	open := flag.Bool("open", false, "only the open loop; -against then gives the program that takes the place of River")
 	kill := flag.Bool("kill", false, "only the trial that kills one of two dispatchers")

@@ -71,15 +71,18 @@ func (o openLoop) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	first := map[int]float64{}
 	for _, n := range companies {
-		if err := o.compare(ctx, r, n, rates); err != nil {
+		if err := o.compare(ctx, r, n, rates, first); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o openLoop) compare(ctx context.Context, r *rig.Rig, dispatchers int, rates []int) (err error) {
+// compare prints one line for each rate. first contains the p99 of the first number of
+// dispatchers, by rate.
+func (o openLoop) compare(ctx context.Context, r *rig.Rig, dispatchers int, rates []int, first map[int]float64) (err error) {
 	var other system = &peer{}
 	if o.against != "" {
 		other = &ours{name: "against", file: o.against}
@@ -102,7 +105,11 @@ func (o openLoop) compare(ctx context.Context, r *rig.Rig, dispatchers int, rate
 		}
 	}
 	for _, rate := range rates {
-		report(rate, dispatchers, sides[0], sides[1])
+		p99 := stats.Quantile(sides[0].start99[rate], 0.5)
+		if first[rate] == 0 {
+			first[rate] = p99
+		}
+		report(rate, dispatchers, sides[0], sides[1], p99/first[rate])
 	}
 	return nil
 }
@@ -153,8 +160,9 @@ func (s *side) await(ctx context.Context, jobs []job) error {
 	}
 }
 
-// report prints the line of one rate and number of dispatchers.
-func report(rate, dispatchers int, a, b *side) {
+// report prints the line of one rate and number of dispatchers. relative is the p99
+// relative to that of the first number of dispatchers.
+func report(rate, dispatchers int, a, b *side, relative float64) {
 	fmt.Printf("latency: rate=%d dispatchers=%d", rate, dispatchers)
 	for _, f := range []struct {
 		name string
@@ -166,7 +174,7 @@ func report(rate, dispatchers int, a, b *side) {
 		own, other := stats.Quantile(f.a, 0.5), stats.Quantile(f.b, 0.5)
 		fmt.Printf(" %s_ms=%.2f river_%s_ms=%.2f ratio_%s=%.2f", f.name, own, f.name, other, f.name, own/other)
 	}
-	fmt.Println()
+	fmt.Printf(" p99_relative=%.2f\n", relative)
 	fmt.Fprintf(os.Stderr, "  p99 of each window: %.1f against %.1f\n", a.start99[rate], b.start99[rate])
 }
 

@@ -1,7 +1,6 @@
-// Command peers compares dispatcherd with the queues that people would choose
-// instead. All of them use the same Postgres with the same settings, and
-// execute the same number of jobs that do nothing. They take turns for
-// several rounds.
+// Command peers compares dispatcherd with the queues that people would choose instead.
+// All queues use the same Postgres with the same settings, and execute the same number of
+// jobs that do nothing. In each of several rounds every queue runs once.
 //
 //	go run ./peers [-short] [-o table|json] [-jobs N] [-rounds N] [-only a,b] [-daemon FILE]
 //
@@ -16,8 +15,7 @@
 //
 // The rates are in jobs per second. river is River with tuned settings.
 //
-// With -distance the contestants reach Postgres through a proxy that delays
-// every byte. Each given round-trip time is measured. One line for each
-// compares dispatcherd with its own rate at the first round-trip time, and with
-// the fastest competitor.
+// With -distance the contestants reach Postgres through a proxy that delays every byte.
+// Each given round-trip time is measured. For each time, one line compares dispatcherd
+// with its own rate at the first round-trip time, and with the fastest competitor.
 package main

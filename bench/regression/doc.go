@@ -11,10 +11,11 @@
 //
 // The last line is for programs:
 //
-//	noop: rate=… base=… ratio=… copy_ratio=… spread=…
+//	noop: rate=… base=… ratio=… copy_ratio=… spread=… daemon_cpu_ratio=… postgres_cpu_ratio=… worker_cpu_ratio=…
 //
 // rate and base are medians in jobs a second. ratio and copy_ratio are medians
 // of the quotients of the rounds, because two runs side by side share the
 // condition of the machine. spread is the distance between the largest and
-// the smallest quotient of the no-op rates.
+// the smallest quotient of the no-op rates. The other three are medians of the
+// quotients of processor times per job. They vary less on a machine with other load.
 package main

@@ -85,16 +85,22 @@ func compare(ctx context.Context, p plan, sides []*side) (err error) {
 				return fmt.Errorf("%s: COPY: %w", s.name, err)
 			}
 			s.rates, s.copies = append(s.rates, rate), append(s.copies, copied)
-			fmt.Fprintf(os.Stderr, "round %d/%d  %s  %8.0f jobs/s  COPY %8.0f rows/s\n", round+1, p.rounds, s.name, rate, copied)
+			fmt.Fprintf(os.Stderr, "round %d/%d  %s  %8.0f jobs/s  COPY %8.0f rows/s  µs/job: daemon %.2f Postgres %.2f workers %.2f\n",
+				round+1, p.rounds, s.name, rate, copied, s.cpu[daemon][round], s.cpu[postgres][round], s.cpu[worker][round])
 		}
 	}
 	base, head := sides[0], sides[1]
 	ratios := quotients(head.rates, base.rates)
-	fmt.Printf("noop: rate=%.0f base=%.0f ratio=%.3f copy_ratio=%.3f spread=%.3f\n",
+	fmt.Printf("noop: rate=%.0f base=%.0f ratio=%.3f copy_ratio=%.3f spread=%.3f"+
+		" daemon_cpu_ratio=%.3f postgres_cpu_ratio=%.3f worker_cpu_ratio=%.3f\n",
 		stats.Quantile(head.rates, 0.5), stats.Quantile(base.rates, 0.5), stats.Quantile(ratios, 0.5),
-		stats.Quantile(quotients(head.copies, base.copies), 0.5), slices.Max(ratios)-slices.Min(ratios))
+		medianQuotient(head.copies, base.copies), slices.Max(ratios)-slices.Min(ratios),
+		medianQuotient(head.cpu[daemon], base.cpu[daemon]), medianQuotient(head.cpu[postgres], base.cpu[postgres]),
+		medianQuotient(head.cpu[worker], base.cpu[worker]))
 	return nil
 }
+
+func medianQuotient(of, by []float64) float64 { return stats.Quantile(quotients(of, by), 0.5) }
 
 func quotients(of, by []float64) []float64 {
 	q := make([]float64, len(of))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd/bench/internal/rig"
 )
@@ -15,7 +16,16 @@ type side struct {
 	name           string
 	daemon, worker string // program files
 	rates, copies  []float64
+	cpu            [parts][]float64 // processor time in µs per job
 }
+
+// The parts whose processor time is measured.
+const (
+	daemon = iota
+	postgres
+	worker
+	parts
+)
 
 // build checks out a commit, builds its programs into dir, and removes the
 // checkout.
@@ -60,7 +70,8 @@ const (
 	slots   = 250 // number of slots of each
 )
 
-// drain returns the rate at which n existing rows are executed.
+// drain returns the rate at which n existing rows are executed, and records the
+// processor time of each part.
 func (s *side) drain(ctx context.Context, r *rig.Rig, n int) (rate float64, err error) {
 	dsn, err := s.fresh(ctx, r)
 	if err != nil {
@@ -77,6 +88,7 @@ func (s *side) drain(ctx context.Context, r *rig.Rig, n int) (rate float64, err 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
+	before := [parts]time.Duration{daemon: rig.CPU(d.PID()), postgres: r.PostgresCPU()}
 	crew, err := r.CrewOf(s.worker, d.Workers, workers, slots, 1)
 	if err != nil {
 		return 0, err
@@ -89,6 +101,9 @@ func (s *side) drain(ctx context.Context, r *rig.Rig, n int) (rate float64, err 
 	to, err := rig.AwaitEmpty(ctx, dsn, n)
 	if err != nil {
 		return 0, err
+	}
+	for i, used := range [parts]time.Duration{rig.CPU(d.PID()), r.PostgresCPU(), crew.CPU()} {
+		s.cpu[i] = append(s.cpu[i], float64((used-before[i]).Microseconds())/float64(n))
 	}
 	return float64(n) / to.Sub(from).Seconds(), rig.Verify(ctx, dsn, n)
 }

@@ -3,9 +3,10 @@
 //
 //	go run ./scaling [-short] [-daemon FILE] [-against FILE] [-dispatchers N,N] backlog|slots|types|dispatchers|snapshot|cpu|all
 //
-// Each curve writes its figures to results/NAME.json and its picture to ../docs/bench/NAME.svg.
-// Unless a curve says otherwise, there are four worker processes with 250 slots each, and the jobs
-// do nothing. A producer keeps the backlog constant by COPY on the same two cores. So the rates
-// are lower than those of a drain without a producer (command peers). The sizes of a curve take
-// turns. Runs with several dispatchers have no producer; see dispatchers.go.
+// Each curve writes its figures to results/NAME.json and its picture to
+// ../docs/bench/NAME.svg. Unless a curve says otherwise, there are four worker processes
+// with 250 slots each, and the jobs do nothing. A producer keeps the backlog constant by
+// COPY on the same two cores. So the rates are lower than those of a drain without a
+// producer (command peers). In each round the sizes of a curve are measured in turn. Runs
+// with several dispatchers have no producer; see dispatchers.go.
 package main

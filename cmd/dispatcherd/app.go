@@ -44,7 +44,7 @@ func (a *app) report(cmd *cobra.Command, code int, err error) {
 	if _, said := errors.AsType[*exit.Error](err); exit.Denied(err) && !said {
 		text = err.Error() + ": " + exit.WhatToGrant(a.Database.DSN, cmd.CommandPath())
 	}
-	fmt.Fprintf(a.Err, "dispatcherd: %s\n", text)
+	a.Say("dispatcherd: %s", text)
 	if code == exit.Usage && !exit.Denied(err) {
 		fmt.Fprintf(a.Err, "See '%s --help'.\n", cmd.CommandPath())
 	}

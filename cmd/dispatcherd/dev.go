@@ -24,8 +24,8 @@ func (a *app) devCommand() *cobra.Command {
 		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments,
 		Annotations: map[string]string{settings.NoteLogs: "yes", settings.NoteNoDatabase: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
-Needs the programs of Postgres 14 or newer on this machine. The data is kept between runs unless
---ephemeral is given. The server ends with the dispatcher, also after kill -9.`,
+Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
+with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
 		Example: `  dispatcherd dev
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

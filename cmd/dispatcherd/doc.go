@@ -6,10 +6,10 @@
 // run builds an app (streams, environment), adds the command of every constructor of
 // [commands] to the root, and maps the returned error to a message and an exit code
 // (internal/exit). No command uses os.Args, os.Stdout or os.Exit, so tests run the whole
-// program in process. serve, dev and trace replay start internal/daemon. The commands about
-// jobs and traces are in internal/jobs and internal/traces, which get an invocation and not
-// the app. internal/settings, internal/console and internal/ask are shared by all commands
-// and import none of them.
+// program in process. serve, dev and trace replay start internal/daemon. The commands
+// about jobs and traces are in internal/jobs and internal/traces. Both packages get an
+// invocation and not the app. All commands share internal/settings, internal/console and
+// internal/ask, which import no command.
 //
 // # Configuration
 //

@@ -22,6 +22,6 @@ func TestLeaseMayLastAnHour(t *testing.T) {
 	cfg, err := f.config()
 	require.NoError(t, err)
 	require.Equal(t, time.Second, cfg.Heartbeat)
-	lease := shell.NewLease(cfg.Lease, cfg.Heartbeat, 0)
+	lease := shell.NewLease(cfg.Lease, cfg.Heartbeat, 0, 0)
 	require.True(t, lease.Trusted(59*time.Minute+57*time.Second))
 }

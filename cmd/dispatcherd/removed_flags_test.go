@@ -58,6 +58,7 @@ func TestRemovedFlagNamesItsConstantValue(t *testing.T) {
 func TestRenamedFlagNamesItsSuccessor(t *testing.T) {
 	for old, now := range map[string]string{
 		"comeback": "reconnect-grace", "beat": "lease", "heartbeat": "heartbeat-timeout", "keep-cancelled": "keep-done", "no-on-demand-cap": "on-demand-cap",
+		"socket-mode": "worker-socket",
 	} {
 		says := "it is replaced by --" + now + ": "
 		got := invocation{args: []string{"dev", "--" + old + "=1s"}}.runs(t)

@@ -30,12 +30,18 @@ func TestNoCommandPrintsThePassword(t *testing.T) {
 		"host=/does/not/exist user=u password=" + secret,
 		"host=/does/not/exist user=u password='" + secret + "' port=x",
 		"password=" + secret + " nonsense",
+		"host=h password = " + secret + " sslmode=nonsense",
+		`password=a\ ` + secret + " sslmode=nonsense",
+		"postgres://u:a@" + secret + "@h/d",
+		"postgres://u:1/" + secret + "@h/d",
+		"host=/does/not/exist user=u pasword=" + secret,
+		secret + "://u@h/d",
 		"host=/does/not/exist sslmode=disable user=u passfile=/does/not/exist password=" + secret,
 	} {
 		for _, line := range lines {
 			for name, i := range map[string]invocation{
 				"environment": {args: strings.Fields(line), env: map[string]string{"DATABASE_URL": dsn}},
-				"file":        {args: append(strings.Fields(line), "--config", configFileWith(t, "database-url = \""+dsn+"\"\n"))},
+				"file":        {args: append(strings.Fields(line), "--config", configFileWith(t, "database-url = '''"+dsn+"'''\n"))},
 				"flag":        {args: append(strings.Fields(line), "--database-url", dsn)},
 				"a bad flag":  {args: append(strings.Fields(line), "--database-url", dsn, "--no-such-flag")},
 			} {

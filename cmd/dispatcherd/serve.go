@@ -19,8 +19,8 @@ func (a *app) serveCommand() *cobra.Command {
 	var migrate bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
-		Long: `Runs the dispatcher until SIGINT or SIGTERM. It then starts no more jobs and lets running jobs end
-within --grace. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher
+		Long: `Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
+--grace for running jobs. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher
 on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost: a dispatcher
 that starts on the same socket of the same host takes the jobs over at once, others after --lease.
 SIGHUP reloads only the file of --api-tokens.`,

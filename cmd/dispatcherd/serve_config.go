@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 
+	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -17,8 +18,13 @@ const (
 // config checks settings that depend on one another, and completes them.
 func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
-	if err := cfg.Allow.Check(); err != nil {
-		return cfg, exit.Errorf(exit.Usage, "%w", err)
+	for _, list := range []*allow.List{&cfg.Allow, &cfg.AllowAPI} {
+		if err := list.Check(); err != nil {
+			return cfg, exit.Errorf(exit.Usage, "%w", err)
+		}
+	}
+	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" {
+		return cfg, exit.Errorf(exit.Usage, "--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens", cfg.API.Listen)
 	}
 	cfg.Core.Seed = daemon.NewSeed()
 	cfg.Core.Resume = cfg.Workers.Resume

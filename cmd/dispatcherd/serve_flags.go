@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -25,19 +24,6 @@ type serveFlags struct {
 	cfg    daemon.Config
 	level  zapcore.Level
 	format string
-}
-
-// modeValue is a permission such as 0660.
-func modeValue(mode *os.FileMode) settings.Value {
-	parse := func(s string) error {
-		n, err := strconv.ParseUint(s, 8, 32)
-		if err != nil || n > 0o777 {
-			return errors.New("give octal permissions such as 0660")
-		}
-		*mode = os.FileMode(n)
-		return nil
-	}
-	return settings.Value{Kind: "mode", Parse: parse, Format: func() string { return fmt.Sprintf("%04o", uint32(*mode)) }}
 }
 
 // capValue is the age cap of on-demand requests: a duration up to ten years, or none.
@@ -78,23 +64,23 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 }
 
 func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
-	flags.StringVar(&f.cfg.WorkerSocket, "worker-socket", a.OwnSocket("worker.sock"), "Unix socket for workers")
-	flags.StringVar(&f.cfg.APISocket, "api-socket", a.OwnSocket("api.sock"), "Unix socket for callers, operators and metrics")
+	f.cfg.WorkerSocket, f.cfg.APISocket = a.OwnSocket("worker.sock"), a.OwnSocket("api.sock")
+	flags.Var(settings.Socket(&f.cfg.WorkerSocket, &f.cfg.WorkerAccess), "worker-socket", "Unix socket for workers: PATH,mode=0660,group=NAME")
+	flags.Var(settings.Socket(&f.cfg.APISocket, &f.cfg.APIAccess), "api-socket", "Unix socket for callers, operators and metrics, likewise")
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
 	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "", "file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
-	f.cfg.SocketMode = 0o660
-	flags.Var(modeValue(&f.cfg.SocketMode), "socket-mode", "permissions of the sockets")
 	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type: uids, names, @gids, @groups, such as pdf=1001,render,@50; "+
-		"* = all other types; default: every user that can open the worker socket")
+		"* = all other types; default: every user")
+	flags.Var(&f.cfg.AllowAPI, "allow-api", "users that may use jobs of a type over the API socket, as in --allow")
 	p := &f.cfg.Workers
-	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence after which a worker counts as dead; it is pinged three times before")
+	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout, "silence after which a worker counts as dead; a ping follows every third of it")
 	settings.Between(flags, "3ms", settings.LongestWait, "heartbeat-timeout")
 }
 
 func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "use NOTIFY; without it only polling finds jobs")
 	flags.DurationVar(&f.cfg.Core.Poll, "poll", f.cfg.Core.Poll, "time between two full scans of the table")
-	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "time without heartbeat after which other dispatchers take the jobs over; running jobs survive an outage of Postgres that is 4 s shorter, and wait that long after the death of a host")
+	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "time without heartbeat after which other dispatchers take the jobs over, also after the death of a host; running jobs survive an outage of Postgres that is 4 s shorter")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
 	settings.Between(flags, "1ms", "24h", "poll")
 	settings.Between(flags, "100ms", settings.LongestWait, "lease")
@@ -115,7 +101,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.IntVar(&c.Limits.Crashes, "max-crashes", c.Limits.Crashes, "crashes after which a job is quarantined")
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "time for a worker to end a cancelled job before its session ends")
 	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time for running jobs to end when the dispatcher stops")
-	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time for which workers continue without a dispatcher and their jobs stay running; 0 = none")
+	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time for which jobs of workers without a dispatcher continue; 0 = none")
 	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace, "time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
 	settings.Between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
 	settings.Between(flags, "1", "1000000", "weight-ageing")

@@ -73,28 +73,28 @@ func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 		}
 		args, env, text := []string{}, map[string]string{}, ""
 		if given["flag"] {
-			args = append(args, "--database-url", "host=flag")
+			args = append(args, "--database-url", "host=flag user=u")
 		}
 		if given["environment"] {
-			env["DISPATCHERD_DATABASE_URL"] = "host=environment"
+			env["DISPATCHERD_DATABASE_URL"] = "host=environment user=u"
 		}
 		if given["second variable"] {
-			env["DATABASE_URL"] = "host=second"
+			env["DATABASE_URL"] = "host=second user=u"
 		}
 		if given["file"] {
-			text = "database-url = 'host=file'"
+			text = "database-url = 'host=file user=u'"
 		}
 		file := configFileWith(t, text)
 		want := shownSetting{"database-url", "", "default"}
 		switch {
 		case given["flag"]:
-			want = shownSetting{"database-url", "host=flag", "flag --database-url"}
+			want = shownSetting{"database-url", "postgres://u@flag:5432/", "flag --database-url"}
 		case given["environment"]:
-			want = shownSetting{"database-url", "host=environment", "environment DISPATCHERD_DATABASE_URL"}
+			want = shownSetting{"database-url", "postgres://u@environment:5432/", "environment DISPATCHERD_DATABASE_URL"}
 		case given["second variable"]:
-			want = shownSetting{"database-url", "host=second", "environment DATABASE_URL"}
+			want = shownSetting{"database-url", "postgres://u@second:5432/", "environment DATABASE_URL"}
 		case given["file"]:
-			want = shownSetting{"database-url", "host=file", "file " + file}
+			want = shownSetting{"database-url", "postgres://u@file:5432/", "file " + file}
 		}
 		got, _ := shown(t, invocation{args: append(args, "--config", file), env: env})
 		require.Equal(rt, want, got["database-url"])
@@ -151,7 +151,7 @@ func TestRequiredFlagMayComeFromTheEnvironment(t *testing.T) {
 
 func TestConfigShowMasksSecrets(t *testing.T) {
 	got, _ := shown(t, invocation{env: map[string]string{"DATABASE_URL": "postgres://u:hunter2@h/d"}})
-	require.Equal(t, "postgres://u:xxxxx@h/d", got["database-url"].Value)
+	require.Equal(t, "postgres://u:xxxxx@h:5432/d", got["database-url"].Value)
 }
 
 func TestSettingsOfDevOmitTheDatabaseURLThatDevIgnores(t *testing.T) {
@@ -167,6 +167,6 @@ func TestSettingsOfDevOmitTheDatabaseURLThatDevIgnores(t *testing.T) {
 		_ = cmd.InheritedFlags() // merges the root's flags into cmd.Flags()
 		require.NoError(t, cmd.Flags().Set("config", ""))
 		require.NoError(t, a.Resolve(cmd))
-		require.Equal(t, shows, strings.Contains(string(a.SettingsText(cmd)), "database-url = postgres://u@h/d"), command)
+		require.Equal(t, shows, strings.Contains(string(a.SettingsText(cmd)), "database-url = postgres://u@h:5432/d"), command)
 	}
 }

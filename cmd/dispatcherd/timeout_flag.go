@@ -30,8 +30,11 @@ func (f *timeoutFlags) Set(text string) error {
 	}
 	for entry := range strings.SplitSeq(text, separator) {
 		at := strings.LastIndexByte(entry, '=')
-		if at < 1 || at > dispatcherd.MaxTypeLength {
+		if at < 1 {
 			return fmt.Errorf("%q is not TYPE=DURATION, such as pdf=30s", entry)
+		}
+		if err := dispatcherd.CheckType(entry[:at]); err != nil {
+			return fmt.Errorf("%q: %w", entry, err)
 		}
 		d, err := time.ParseDuration(entry[at+1:])
 		if err != nil || d < settings.ShortestTimeout || d > settings.LongestTimeout {

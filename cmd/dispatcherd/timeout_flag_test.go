@@ -16,7 +16,7 @@ func TestTimeoutsOfTypesAreParsedAndBounded(t *testing.T) {
 	require.NoError(t, f.Set("excel=1ms"))
 	require.Equal(t, timeoutFlags{"pdf": 30 * time.Second, "a=b": time.Minute, "excel": time.Millisecond}, f)
 	require.Equal(t, "a=b=1m0s,excel=1ms,pdf=30s", f.String())
-	for _, bad := range []string{"", "pdf", "=3s", "pdf=", "pdf=0", "pdf=-1s", "pdf=10000h", "pdf=30", strings.Repeat("x", 129) + "=1s"} {
+	for _, bad := range []string{"", "pdf", "=3s", "pdf=", "pdf=0", "pdf=-1s", "pdf=10000h", "pdf=30", "pdf\u200b=1s", strings.Repeat("x", 129) + "=1s"} {
 		require.Error(t, f.Set(bad), bad)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -29,13 +28,15 @@ func (a *app) workerCommand() *cobra.Command {
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output
 is the result. Exit code 0 means done, 65 (EX_DATAERR) failed for good; after any other code the job is
 retried. More than 512 KiB of output fail for good. The end of the error output is stored with a
-failure. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE and DISPATCHERD_ATTEMPT describe the job. The worker
-reconnects until it is stopped, and reports each reason for having no connection once. SIGKILL of the worker
-also kills COMMAND (on Linux), but not its children; a systemd unit or a container ends these.`
+failure. COMMAND does not inherit DATABASE_URL, PG* and DISPATCHERD_* (--env passes one). DISPATCHERD_JOB_ID,
+DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT and DISPATCHERD_JOB_TOKEN describe the job. The worker reconnects until it is stopped, and
+reports each connection error once. SIGKILL of the worker also kills COMMAND (on Linux), but not its children;
+a systemd unit or a container ends these.`
 
 func (a *app) workerRunCommand() *cobra.Command {
 	var (
 		types  []string
+		env    []string
 		slots  int
 		socket string
 		name   string
@@ -52,10 +53,10 @@ func (a *app) workerRunCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(types) == 0 {
-				return exit.Errorf(exit.Usage, "--types is missing: name the types of jobs that %s can do", args[0])
+			if err := checkTypes(types, args[0]); err != nil {
+				return err
 			}
-			if err := checkTypes(types); err != nil {
+			if err := checkEnvironment(env, socket); err != nil {
 				return err
 			}
 			program, err := exec.LookPath(args[0])
@@ -82,7 +83,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 				},
 			})
 			a.Say("offering %s to the dispatcher on %s", console.Counted(int64(slots), "slot"), socket)
-			handler := a.sayingWhatFailed(worker.Command(program, args[1:]...))
+			handler := a.sayingWhatFailed((&worker.Program{Path: program, Args: args[1:], Env: env}).Handle)
 			for _, t := range types {
 				w.Handle(t, handler)
 			}
@@ -92,11 +93,12 @@ func (a *app) workerRunCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&types, "types", nil, "types that the program supports, separated by commas")
+	flags.StringSliceVar(&env, "env", nil, "withheld variables to pass to COMMAND, by name")
 	flags.IntVar(&slots, "slots", 1, "largest number of concurrent runs")
-	flags.StringVar(&socket, "worker-socket", a.FindSocket("worker.sock"), "the dispatcher's socket")
+	a.WorkerSocketFlag(flags, &socket)
 	flags.StringVar(&name, "worker-name", "", "name of the worker (default: host and process id)")
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "time for running programs to end when the worker stops")
-	settings.OnlyOnCommandLine(flags, "types", "slots", "worker-name")
+	settings.OnlyOnCommandLine(flags, "types", "env", "slots", "worker-name")
 	settings.Between(flags, "1", "100000", "slots")
 	settings.Between(flags, "0s", settings.Longest, "worker-grace")
 	return cmd
@@ -127,7 +129,7 @@ func reasonOf(err error) string {
 // "".
 func whatKeepsOut(err error, socket string) string {
 	if errors.Is(err, fs.ErrPermission) {
-		return "; this user may not open it: run the worker as root or in the group of the socket and its directory (--socket-mode of serve)"
+		return "; this user may not open it: run the worker as root or in the group of the socket and its directory (--worker-socket of serve)"
 	}
 	if told, ok := errors.AsType[*workerproto.Error](err); ok && told.Code == workerproto.BadJSON {
 		return "; the socket does not use the worker protocol: give the dispatcher's worker socket as --worker-socket"
@@ -138,15 +140,29 @@ func whatKeepsOut(err error, socket string) string {
 	return ""
 }
 
+// checkEnvironment checks --env and --worker-socket.
+func checkEnvironment(env []string, socket string) error {
+	if strings.Contains(strings.Join(env, ","), "=") {
+		return exit.Errorf(exit.Usage, "--env takes names of variables without values: set the variable for the worker and give its name")
+	}
+	if err := workerproto.CheckSocketPath(socket); err != nil {
+		return exit.Errorf(exit.Usage, "--worker-socket: %w", err)
+	}
+	return nil
+}
+
 // checkTypes removes the blanks of "a, b", and refuses types that the dispatcher would refuse.
-func checkTypes(types []string) error {
+func checkTypes(types []string, program string) error {
+	if len(types) == 0 {
+		return exit.Errorf(exit.Usage, "--types is missing: name the types of jobs that %s can do", program)
+	}
 	for i, t := range types {
 		t = strings.TrimSpace(t)
 		types[i] = t
 		if t == "" {
 			return exit.Errorf(exit.Usage, "--types names an empty type in %q: remove the extra comma", strings.Join(types, ","))
 		}
-		if err := joblines.CheckType(t); err != nil {
+		if err := dispatcherd.CheckType(t); err != nil {
 			return exit.Errorf(exit.Usage, "--types names %q: %w", t, err)
 		}
 	}

@@ -8,11 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -54,7 +56,13 @@ func TestOutcomeOfAProgramIsReportedWithoutItsText(t *testing.T) {
 
 func TestBlanksBetweenTypesAreIgnored(t *testing.T) {
 	types := []string{"a", " b c", "d "}
-	require.NoError(t, checkTypes(types))
+	require.NoError(t, checkTypes(types, "x"))
 	require.Equal(t, []string{"a", "b c", "d"}, types)
-	require.ErrorContains(t, checkTypes([]string{"a", " "}), "--types names an empty type")
+	require.ErrorContains(t, checkTypes([]string{"a", " "}, "x"), "--types names an empty type")
+}
+
+func TestImpossibleWorkerSocketIsAUsageError(t *testing.T) {
+	err := checkEnvironment(nil, strings.Repeat("x", 200))
+	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
+	require.ErrorContains(t, err, "--worker-socket: impossible socket path")
 }

@@ -1,4 +1,5 @@
-// Package allow decides which users of the machine may serve which types (--allow).
+// Package allow decides which users of the machine may serve which types (--allow), and use
+// jobs of which types over the API socket (--allow-api).
 package allow
 
 import (
@@ -12,11 +13,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// List says which users may serve which types. Only the listed users of a listed type may
-// serve it. The zero value lists no type, so all users may serve all types.
+// List says which users may use which types. Only the listed users of a listed type may
+// use it. The zero value lists no type, so all users may use all types.
 type List struct {
 	byType map[string]allowed
 }
@@ -58,6 +60,9 @@ func (l *List) add(entry string) error {
 		return fmt.Errorf("%q is not TYPE=USERS, such as pdf=1001,render,@50", entry)
 	}
 	typ, users := strings.TrimSpace(entry[:at]), entry[at+1:]
+	if err := dispatcherd.CheckType(typ); err != nil {
+		return fmt.Errorf("%q: %w", typ, err)
+	}
 	if _, twice := l.byType[typ]; twice {
 		return fmt.Errorf("type %q is listed twice; give all its users at once", typ)
 	}
@@ -137,22 +142,43 @@ func (*List) Type() string { return "type=users" }
 // Objection returns why a peer may not serve a type, "" if it may. A peer whose user the
 // kernel does not report is on no list.
 func (l *List) Objection(p workerproto.Peer, typ string) string {
-	a, listed := l.byType[typ]
-	if !listed {
-		a, listed = l.byType[anyOther]
-	}
-	if !listed || (p.UID >= 0 && slices.Contains(a.uids, p.UID)) || (p.GID >= 0 && slices.Contains(a.gids, p.GID)) {
+	if _, permitted := l.entry(p, typ); permitted {
 		return ""
 	}
 	return fmt.Sprintf("uid %d, gid %d may not serve type %q: only other users may; run the worker as one of them, "+
 		"or add the uid to --allow (table [allow]) of the dispatcher and restart it", p.UID, p.GID, typ)
 }
 
+// CallerObjection returns why a peer may not submit, read or cancel jobs of a type, "" if it
+// may.
+func (l *List) CallerObjection(p workerproto.Peer, typ string) string {
+	entry, permitted := l.entry(p, typ)
+	if permitted {
+		return ""
+	}
+	return fmt.Sprintf("uid %d, gid %d may not use jobs of type %q: the entry %q of --allow-api lists other users; call as one of them, "+
+		"or add the uid to the entry (table [allow-api]) of the dispatcher and restart it", p.UID, p.GID, typ, entry)
+}
+
+// entry returns the name of the entry that applies to a type, and whether it permits the
+// peer. Without an entry every peer is permitted.
+func (l *List) entry(p workerproto.Peer, typ string) (name string, permitted bool) {
+	a, listed := l.byType[typ]
+	if !listed {
+		typ = anyOther
+		a, listed = l.byType[anyOther]
+	}
+	return typ, !listed || (p.UID >= 0 && slices.Contains(a.uids, p.UID)) || (p.GID >= 0 && slices.Contains(a.gids, p.GID))
+}
+
+// Empty reports whether no type is listed.
+func (l *List) Empty() bool { return len(l.byType) == 0 }
+
 // Check returns an error if types are listed on a system that does not report
 // the user of a connection.
 func (l *List) Check() error {
-	if len(l.byType) > 0 && runtime.GOOS != "linux" {
-		return errors.New("--allow needs the user of each connection, which only Linux reports")
+	if !l.Empty() && runtime.GOOS != "linux" {
+		return errors.New("--allow and --allow-api need the user of each connection, which only Linux reports")
 	}
 	return nil
 }

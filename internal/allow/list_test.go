@@ -51,9 +51,39 @@ func TestErrorNamesTheInvalidEntry(t *testing.T) {
 		"pdf=@no-such-group": `type "pdf": group: unknown group no-such-group`,
 		"pdf=4294967295":     `"4294967295" is no id`,
 		"pdf=-1":             `unknown user -1`,
+		"payroll\u200b=1":    `"payroll\u200b": type has the invisible character U+200B`,
 		"pdf=1;pdf=2":        `type "pdf" is listed twice`,
 	} {
 		require.ErrorContains(t, new(List).Set(text), says, text)
 	}
 	require.ErrorContains(t, new(List).Set("pdf="+strings.Repeat("1,", maxAllowed+1)), "more than 10000 users")
+}
+
+func TestRejectedCallerIsToldUserAndEntry(t *testing.T) {
+	var l List
+	require.True(t, l.Empty())
+	require.NoError(t, l.Set("pdf=1001;*=@50"))
+	require.False(t, l.Empty())
+	require.Empty(t, l.CallerObjection(workerproto.Peer{UID: 1001, GID: 9}, "pdf"))
+	require.Equal(t, `uid 5, gid 50 may not use jobs of type "pdf": the entry "pdf" of --allow-api lists other users; call as one of them, `+
+		`or add the uid to the entry (table [allow-api]) of the dispatcher and restart it`, l.CallerObjection(workerproto.Peer{UID: 5, GID: 50}, "pdf"))
+	require.Contains(t, l.CallerObjection(workerproto.Peer{UID: -1, GID: -1}, "excel"), `the entry "*" of --allow-api`)
+}
+
+// A list that is accepted is printed in a form that means the same.
+func FuzzList(f *testing.F) {
+	f.Add("pdf=1,@2;*=")
+	f.Add("c==@4,5")
+	f.Fuzz(func(t *testing.T, text string) {
+		var l, again List
+		if strings.Contains(text, "\n") || l.Set(text) != nil { // with line breaks a type may contain a semicolon
+			return
+		}
+		require.NoError(t, again.Set(l.String()))
+		require.Len(t, again.byType, len(l.byType))
+		for typ, a := range l.byType {
+			require.ElementsMatch(t, a.uids, again.byType[typ].uids)
+			require.ElementsMatch(t, a.gids, again.byType[typ].gids)
+		}
+	})
 }

@@ -40,8 +40,12 @@ type Won struct {
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
 	Payload     []byte        // JSON, one line
 	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
+	Left        time.Duration // of a durable request: time until its deadline, by the database clock; negative = passed; 0 = no deadline
 	Slow        bool          // with Unfit: the read of the payload reached the statement timeout, so another attempt may succeed
 }
+
+// DeadlinePassed is the error of a durable request that was claimed after its deadline.
+const DeadlinePassed = "the request was not done in time; no attempt starts after its deadline"
 
 // Unclaimable is a pending row that Postgres refused to claim in a statement of its
 // own.

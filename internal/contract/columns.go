@@ -25,3 +25,19 @@ func TimeoutColumn(d time.Duration) (int32, error) {
 	}
 	return int32((d-1)/time.Millisecond + 1), nil
 }
+
+// rules describe the constraints on the columns that producers write, by name.
+var rules = map[string]string{
+	"max_attempts_is_at_least_1":                  "max_attempts must be at least 1",
+	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than a megabyte as Postgres stores it, more than 8 MiB as text, or a number of more than 1,024 digits: store large data outside the job and refer to it, and write huge numbers as strings",
+	"priority_is_0_to_10":                         "priority must be 0 to 10",
+	"run_at_is_between_1970_and_2200":             "run_at must be a time in the years 1970 to 2199",
+	"timeout_ms_is_positive":                      "timeout_ms must be at least 1, or left out for the limit of the type",
+	"type_has_no_control_character":               "type must not contain control characters",
+	"type_has_no_invisible_character":             "type must not contain invisible characters (control, format and separator characters)",
+	"type_is_1_to_128_bytes":                      "type must have 1 to 128 bytes",
+}
+
+// Rule describes a constraint of the table for users, "" if it is not one of the rules for
+// producers.
+func Rule(constraint string) string { return rules[constraint] }

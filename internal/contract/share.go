@@ -22,8 +22,8 @@ import (
 // All rows of a small burst may be in one block. They then wait for the slots of
 // the block's owner before other dispatchers take them. Therefore a block is at
 // most a third of the slots of the dispatcher with the fewest slots, but at least
-// eight rows. Blocks are large only where every dispatcher has many slots and
-// claims as many rows at a time.
+// eight rows. A block is large only if every dispatcher has many slots. Such a
+// dispatcher also claims many rows at a time.
 type Share struct {
 	From, To uint32 // numbers From ≤ n < To, out of ShareNumbers
 	Block    uint8  // a block is 1 << Block ids

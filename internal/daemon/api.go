@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -83,9 +84,9 @@ type apiListener struct {
 // apiPool returns connections to Postgres for callers, so that callers and claims do not
 // wait for each other. Connections are opened on first use.
 func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(d.cfg.DSN)
+	config, err := dsn.Parse(d.cfg.DSN)
 	if err != nil {
-		return nil, fmt.Errorf("database connection string: %w", err)
+		return nil, err
 	}
 	config.MaxConns = int32(d.cfg.API.Connections)
 	config.ConnConfig.RuntimeParams["application_name"] = "dispatcherd api"
@@ -106,7 +107,7 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 	if d.api.pool, err = d.apiPool(ctx); err != nil {
 		return err
 	}
-	socket, err := d.listen(d.cfg.APISocket)
+	socket, err := d.listen(d.cfg.APISocket, d.cfg.APIAccess)
 	if err != nil {
 		return err
 	}
@@ -116,11 +117,9 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 	}
 	tcp := apiListener{tokens: d.cfg.API.TokenFile != ""}
 	if tcp.tokens {
-		tokens, err := readTokens(d.cfg.API.TokenFile)
-		if err != nil {
+		if err := d.loadTokens(); err != nil {
 			return exit.Errorf(exit.Usage, "%w", err)
 		}
-		d.api.tokens.Store(tokens)
 	}
 	if tcp.Listener = d.inherited(d.cfg.API.Listen); tcp.Listener == nil {
 		if tcp.Listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
@@ -130,6 +129,10 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 	}
 	d.api.listeners = append(d.api.listeners, tcp)
 	d.log.Info("API on TCP", zap.Stringer("address", tcp.Addr()), zap.Bool("tokens", tcp.tokens))
+	if at, ok := tcp.Addr().(*net.TCPAddr); ok && tcp.tokens && !at.IP.IsLoopback() {
+		d.log.Warn("callers send their tokens without encryption, because the API has no TLS: listen on loopback behind a proxy with TLS",
+			zap.Stringer("address", at))
+	}
 	return nil
 }
 
@@ -148,11 +151,14 @@ func (d *Daemon) constructAPI() {
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name)
 	a.backend = backend.New(backend.Config{
 		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Decisions: d.decisions,
-		Dispatcher: d.store.Dispatcher, Subscribed: d.listener.up.Load, Stopping: d.stopping,
+		Dispatcher: d.store.Dispatcher, Aside: d.store.WhyAside, Subscribed: d.listener.up.Load, Stopping: d.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
 		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,
 	})
 	a.handler = api.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
+	if !d.cfg.AllowAPI.Empty() {
+		a.handler.Permit = d.permitCaller
+	}
 }
 
 // serveAPI serves on all listeners until ctx is done.

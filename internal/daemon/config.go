@@ -30,8 +30,10 @@ type Config struct {
 	DSN          string
 	WorkerSocket string
 	APISocket    string
-	SocketMode   os.FileMode
-	Allow        allow.List // which users may serve which types
+	WorkerAccess workerproto.Access // which users may open WorkerSocket
+	APIAccess    workerproto.Access // which users may open APISocket
+	Allow        allow.List         // which users may serve which types
+	AllowAPI     allow.List         // which users may use jobs of which types over APISocket
 	// ConnectionRate is how many connections a user may open per second on each of the
 	// two sockets. 0 = connrate.Default.
 	ConnectionRate int
@@ -55,3 +57,9 @@ type Config struct {
 
 // NewSeed returns a random seed for tokens and jitter.
 func NewSeed() [2]uint64 { return [2]uint64{rand.Uint64(), rand.Uint64()} }
+
+// shareDirectory makes the directory of both sockets open to the group of either.
+func (c *Config) shareDirectory() {
+	shared := c.WorkerAccess.Group != "" || c.APIAccess.Group != ""
+	c.WorkerAccess.Shared, c.APIAccess.Shared = shared, shared
+}

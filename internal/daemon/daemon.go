@@ -55,16 +55,19 @@ type Daemon struct {
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
 	denials       *limitedLog
+	callerDenials *limitedLog
 	tooFast       *limitedLog
 }
 
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
+	cfg.shareDirectory()
 	d := &Daemon{
 		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
-		denials: newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
-		tooFast: newLimitedLog(log, 1, "a user opens connections too fast; they are rejected"),
-		failed:  make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
+		denials:       newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
+		callerDenials: newLimitedLog(log, 1, "a caller uses a type that its user may not use"),
+		tooFast:       newLimitedLog(log, 1, "a user opens connections too fast; they are rejected"),
+		failed:        make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
@@ -74,17 +77,18 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if d.cfg.ConnectionRate <= 0 {
 		d.cfg.ConnectionRate = connrate.Default
 	}
-	worker, err := d.listen(cfg.WorkerSocket)
+	worker, err := d.listen(cfg.WorkerSocket, cfg.WorkerAccess)
 	if err != nil {
 		return nil, err
 	}
 	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
 		return nil, err
 	}
+	refused := newRefusedRows(d.metrics, log)
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
 		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes,
-		Observer: &storeObserver{log: log, metrics: d.metrics, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
+		Observer: &storeObserver{log: log, metrics: d.metrics, refused: refused, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +107,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
-	d.construct()
+	d.construct(refused)
 	d.maintenance.createPartitions(ctx)
 	d.start()
 	d.serveWorkers(worker)
@@ -122,11 +126,11 @@ func (d *Daemon) notifySupervisor(message string) {
 }
 
 // listen returns the socket that was passed for a path, or opens one.
-func (d *Daemon) listen(path string) (net.Listener, error) {
+func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, error) {
 	if l := d.inherited(path); l != nil {
 		return l, nil
 	}
-	l, err := workerproto.Listen(path, d.cfg.SocketMode)
+	l, err := access.Listen(path)
 	if err != nil {
 		return nil, socketFailure(err)
 	}
@@ -144,7 +148,7 @@ func socketFailure(err error) error {
 }
 
 // construct constructs all components. None of them runs before start.
-func (d *Daemon) construct() {
+func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.logDecisions())
 	d.cfg.Workers.Permit = d.permit
@@ -152,12 +156,15 @@ func (d *Daemon) construct() {
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
-	d.statements.refusedRows = newRefusedRows(d.metrics, d.log)
+	d.statements.refusedRows = refused
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
-	d.maintenance = &maintenance{store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, vacuumPaused: d.metrics.vacuumPaused}
+	d.maintenance = &maintenance{
+		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps,
+		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained,
+	}
 	d.statements.finished, d.statements.tookOver = d.api.rows.Finished, d.heartbeats.tookOver
 	d.registerScraped()
 }

@@ -52,13 +52,17 @@ func InheritedSockets(env func(string) (string, bool)) (map[string]net.Listener,
 // that no daemon uses.
 func OpenSockets(cfg *Config) error {
 	cfg.Inherited = map[string]net.Listener{}
-	for _, path := range []string{cfg.WorkerSocket, cfg.APISocket} {
-		l, err := workerproto.Listen(path, cfg.SocketMode)
+	cfg.shareDirectory()
+	for _, s := range []struct {
+		path   string
+		access workerproto.Access
+	}{{cfg.WorkerSocket, cfg.WorkerAccess}, {cfg.APISocket, cfg.APIAccess}} {
+		l, err := s.access.Listen(s.path)
 		if err != nil {
 			CloseSockets(cfg)
 			return socketFailure(err)
 		}
-		cfg.Inherited[path] = l
+		cfg.Inherited[s.path] = l
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -16,9 +17,12 @@ type lease struct {
 	rule shell.Lease
 }
 
+// heartbeatTimeout is how long a heartbeat lasts at most: it may have to connect first.
+const heartbeatTimeout = 2 * claim.DefaultTimeout
+
 // newLease returns a lease that a Join has renewed. The Join began at the given time.
 func newLease(length, interval time.Duration, joined time.Time) *lease {
-	return &lease{zero: joined, rule: shell.NewLease(length, interval, 0)}
+	return &lease{zero: joined, rule: shell.NewLease(length, interval, heartbeatTimeout, 0)}
 }
 
 func (l *lease) now() time.Duration { return time.Since(l.zero) }

@@ -19,6 +19,7 @@ type maintenance struct {
 	keep         claim.Retention
 	sweeps       <-chan struct{} // a lost dispatcher waits for a sweep
 	vacuumPaused prometheus.Gauge
+	retained     prometheus.Gauge // time of the last call that created and dropped all daily partitions
 }
 
 // retention returns how long final rows are kept. Zero values mean the defaults.
@@ -31,14 +32,16 @@ func (m *maintenance) retention() claim.Retention {
 }
 
 // run does the maintenance until ctx is done. A sweep reads all jobs that have not ended,
-// and each heartbeat requests a sweep until a sweep succeeds. Therefore, after a failed
-// sweep, run waits for ten times the duration of that sweep before the next one.
+// and each heartbeat requests a sweep until no dispatcher is lost. Therefore, after a sweep that
+// failed or left rows, run waits for ten times the duration of that sweep before the next one.
 func (m *maintenance) run(ctx context.Context) {
 	partitions := time.NewTimer(0)
 	defer partitions.Stop()
 	vacuum := time.NewTicker(vacuumEvery)
 	defer vacuum.Stop()
-	sweeps, failing := m.sweeps, false // whether the last sweep failed
+	sweeps, failing := m.sweeps, false // whether the last sweep failed or left rows
+	blocked := false                   // whether other sessions blocked a part of the last keepPartitions
+	var wait time.Duration
 	var resume <-chan time.Time
 	for {
 		select {
@@ -52,24 +55,25 @@ func (m *maintenance) run(ctx context.Context) {
 		case <-resume:
 			sweeps = m.sweeps
 		case <-partitions.C:
-			partitions.Reset(m.keepPartitions(ctx))
+			wait, blocked = m.keepPartitions(ctx, blocked)
+			partitions.Reset(wait)
 		case <-vacuum.C:
 			m.paceVacuum(ctx)
 		}
 	}
 }
 
-// sweep deletes lost dispatchers. It reports whether that succeeded.
+// sweep deletes lost dispatchers. It reports whether that succeeded for all of them.
 func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
 	remaining, err := m.store.Sweep(ctx)
 	if err != nil && ctx.Err() == nil && !failing {
 		m.log.Warn("sweeping failed", zap.Error(err))
 	}
-	if err == nil && remaining > 0 {
-		m.log.Error("jobs of lost dispatchers are still running in the table: their rows were locked, no claim had recorded them, or the database was restored; the next heartbeat tries to release them",
+	if err == nil && remaining > 0 && !failing {
+		m.log.Error("jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had recorded them, or the database was restored; the next heartbeat tries to release them",
 			zap.Int("jobs", remaining))
 	}
-	return err == nil
+	return err == nil && remaining == 0
 }
 
 // Intervals of the maintenance of daily partitions, after a success and after a failure.
@@ -93,19 +97,27 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 }
 
 // keepPartitions creates and drops daily partitions of finished jobs. It returns the time
-// until the next call.
-func (m *maintenance) keepPartitions(ctx context.Context) time.Duration {
-	created, dropped, blocked, err := m.store.KeepPartitions(ctx, m.retention())
+// until the next call. Locks of other sessions, and a call of another daemon at the same time, may
+// block a part of the work, then blocked is true. It warns if they block two calls in succession.
+func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (next time.Duration, blocked bool) {
+	created, dropped, left, err := m.store.KeepPartitions(ctx, m.retention())
 	if err != nil {
 		if ctx.Err() == nil {
 			m.log.Warn("creating and dropping daily partitions failed", zap.Error(err))
 		}
-		return partitionRetry
+		return partitionRetry, blockedBefore
 	}
-	if created+dropped+blocked > 0 {
-		m.log.Info("daily partitions", zap.Int("created", created), zap.Int("dropped", dropped), zap.Int("blocked", blocked))
+	if created+dropped+left > 0 {
+		m.log.Info("daily partitions", zap.Int("created", created), zap.Int("dropped", dropped), zap.Int("blocked", left))
 	}
-	return partitionInterval
+	if left > 0 && blockedBefore {
+		m.log.Warn("daily partitions remain blocked: an open transaction has a lock on ended jobs",
+			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
+	}
+	if left == 0 {
+		m.retained.SetToCurrentTime()
+	}
+	return partitionInterval, left > 0
 }
 
 // vacuumEvery is the time between two checks whether vacuum can remove rows. A round of

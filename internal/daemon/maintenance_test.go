@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -40,7 +42,7 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	core, lines := observer.New(zap.DebugLevel)
 	d, err := Start(t.Context(), Config{
-		Name: "d", DSN: db.Config().ConnString(), WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"), SocketMode: 0o600,
+		Name: "d", DSN: db.Config().ConnString(), WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"),
 		Core: config.Default(), Workers: workerproto.Limits{}.WithDefaults(), Lease: 10 * time.Second, Heartbeat: time.Second, Listen: true,
 	}, zap.New(core))
 	require.NoError(t, err)
@@ -58,10 +60,44 @@ func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 	db := database(t)
 	d, lines := running(t, db)
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions RENAME TO keep_partitions_gone`)
-	require.Equal(t, partitionRetry, d.maintenance.keepPartitions(t.Context()))
+	next, _ := d.maintenance.keepPartitions(t.Context(), false)
+	require.Equal(t, partitionRetry, next)
 	require.NotZero(t, lines.FilterMessageSnippet("daily partitions failed").Len()) // the first maintenance of the daemon may fail, too
 	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions_gone RENAME TO keep_partitions`)
-	require.Equal(t, partitionInterval, d.maintenance.keepPartitions(t.Context()))
+	next, _ = d.maintenance.keepPartitions(t.Context(), false)
+	require.Equal(t, partitionInterval, next)
+}
+
+// A producer in an open transaction has read ids of all partitions, so none can be dropped.
+func TestBlockedRetentionIsReported(t *testing.T) {
+	db := database(t)
+	statement(t, db, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
+	reader, err := db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = reader.Exec(t.Context(), `SET LOCAL ROLE dispatcherd_producer; SELECT count(id) FROM dispatcherd.jobs`)
+	require.NoError(t, err)
+	store, err := claim.Open(t.Context(), claim.Config{DSN: db.Config().ConnString()})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	core, lines := observer.New(zap.DebugLevel)
+	r := prometheus.NewRegistry()
+	m := &maintenance{store: store, log: zap.New(core), retained: gauge(r, "retained", "")}
+	retained := func() float64 {
+		families, err := r.Gather()
+		require.NoError(t, err)
+		return families[0].GetMetric()[0].GetGauge().GetValue()
+	}
+	warnings := func() int { return lines.FilterMessageSnippet("daily partitions remain blocked").Len() }
+	_, blocked := m.keepPartitions(t.Context(), false)
+	require.Zero(t, warnings(), "it may end before the next call")
+	_, blocked = m.keepPartitions(t.Context(), blocked)
+	require.Equal(t, 1, warnings())
+	require.Zero(t, retained())
+	require.NoError(t, reader.Rollback(t.Context()))
+	_, blocked = m.keepPartitions(t.Context(), blocked)
+	require.False(t, blocked)
+	require.Equal(t, 1, warnings())
+	require.InDelta(t, float64(time.Now().Unix()), retained(), 60)
 }
 
 // A daemon that was killed may have paused autovacuum. The next one enables it again.

@@ -22,6 +22,7 @@ type metrics struct {
 	unheld       prometheus.Counter
 	refusedRows  *prometheus.CounterVec
 	vacuumPaused prometheus.Gauge
+	retained     prometheus.Gauge
 	queueUsage   prometheus.Gauge
 	queueBlocker prometheus.Gauge
 	workers      *workerMetrics
@@ -38,8 +39,9 @@ func newMetrics(log *zap.Logger) *metrics {
 		rows: counters(r, "dispatcherd_statement_rows_total", "Jobs that statements fetched, won, ended, released or took over from another dispatcher.", "operation"),
 		unheld: counters(r, "dispatcherd_unheld_rows_total",
 			"Rows that ran under this dispatcher in the table only, and that it made pending.").WithLabelValues(),
-		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, whose payload it could not read, or whose end it did not record.", "operation"),
+		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end it did not record.", "operation"),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
+		retained:     gauge(r, "dispatcherd_retention_timestamp_seconds", "Time of the last maintenance that created and dropped all daily partitions; 0 = none yet."),
 		queueUsage:   gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
 		queueBlocker: gauge(r, "dispatcherd_notification_queue_blocking_pid", "Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full."),
 		workers:      newWorkerMetrics(r),

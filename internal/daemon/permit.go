@@ -21,6 +21,15 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	return objection
 }
 
+// permitCaller returns why the user of a caller may not use jobs of a type, or "".
+func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
+	objection := d.cfg.AllowAPI.CallerObjection(p, typ)
+	if objection != "" {
+		d.callerDenials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", typ))
+	}
+	return objection
+}
+
 // limited wraps a Unix socket in the limit of connections per second and user.
 func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
 	return connrate.Listen(l, d.cfg.ConnectionRate, func(conn net.Conn, p workerproto.Peer) {

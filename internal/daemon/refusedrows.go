@@ -12,18 +12,21 @@ import (
 // refusedRows counts and logs rows that Postgres cannot process, by id. The reason is not
 // logged, because it may quote the row. `job why` and the errors of the job contain it.
 type refusedRows struct {
-	claims, loads, ends          prometheus.Counter
-	claimsLog, loadsLog, endsLog *limitedLog
+	others                                  *prometheus.CounterVec // by operation
+	claims, loads, ends                     prometheus.Counter
+	claimsLog, loadsLog, endsLog, othersLog *limitedLog
 }
 
 func newRefusedRows(m *metrics, log *zap.Logger) *refusedRows {
 	return &refusedRows{
+		others:    m.refusedRows,
 		claims:    m.refusedRows.WithLabelValues(string(claim.OpClaim)),
 		loads:     m.refusedRows.WithLabelValues(string(claim.OpLoad)),
 		ends:      m.refusedRows.WithLabelValues(string(claim.OpFinish)),
 		claimsLog: newLimitedLog(log, 1, "Postgres refuses to claim a job; it is set aside, and 'dispatcherd job why' says why"),
 		loadsLog:  newLimitedLog(log, 1, "Postgres cannot read the payload of a job; its attempt ends with the reason"),
 		endsLog:   newLimitedLog(log, 1, "Postgres did not record the end of a job, whose row is locked or cannot be written; 'dispatcherd job why' says why"),
+		othersLog: newLimitedLog(log, 1, "Postgres refuses to release, cancel or change a job, or its row is locked; it is set aside, and 'dispatcherd job why' says why"),
 	}
 }
 
@@ -52,6 +55,12 @@ func (r *refusedRows) ended(ends []contract.Deferred) {
 		r.ends.Inc()
 		r.endsLog.write(zap.WarnLevel, jobField(ends[i].ID), zap.Int32("locked_by", ends[i].Holder))
 	}
+}
+
+// changed reports a row that another statement sets aside.
+func (r *refusedRows) changed(op claim.Operation, id dispatcherd.JobID) {
+	r.others.WithLabelValues(string(op)).Inc()
+	r.othersLog.write(zap.WarnLevel, jobField(id), zap.String("operation", string(op)))
 }
 
 func jobField(id dispatcherd.JobID) zap.Field { return zap.Int64("job", int64(id)) }

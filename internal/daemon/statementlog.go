@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -19,8 +21,9 @@ import (
 // connection a second after the others.
 const recovered = 3 * time.Second
 
-// statementLog logs when Postgres stops answering and when it answers again, but not each
-// failed statement. It also logs each kind of statement that the role may not execute.
+// statementLog logs when Postgres stops answering or executing statements and when it answers
+// again, but not each failed statement. It also logs each kind of statement that the role
+// may not execute.
 type statementLog struct {
 	log *zap.Logger
 	dsn string
@@ -28,11 +31,12 @@ type statementLog struct {
 	mu     sync.Mutex
 	since  time.Time // zero: Postgres answers
 	last   time.Time // of the latest failure
+	logged []string  // messages since then; at most one for each cause
 	denied map[claim.Operation]bool
 }
 
 // isolating are the operations that are sent again in parts after an error about a row.
-var isolating = []claim.Operation{claim.OpClaim, claim.OpResolve, claim.OpLoad, claim.OpFinish}
+var isolating = []claim.Operation{claim.OpClaim, claim.OpResolve, claim.OpLoad, claim.OpFinish, claim.OpAdopt}
 
 // report processes the result of a statement.
 func (t *statementLog) report(r claim.Report) {
@@ -61,12 +65,28 @@ func (t *statementLog) failed(r claim.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = time.Now()
-	if !t.since.IsZero() {
+	if t.since.IsZero() {
+		t.since, t.logged = t.last, nil
+	}
+	message := failureOf(r.Err)
+	if slices.Contains(t.logged, message) {
 		return
 	}
-	t.since = t.last
-	t.log.Warn("Postgres does not answer", zap.String("operation", string(r.Operation)),
+	t.logged = append(t.logged, message)
+	t.log.Warn(message, zap.String("operation", string(r.Operation)),
 		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", exit.Once(r.Err.Error())))
+}
+
+// failureOf returns the message for an error that is not about a row. Postgres answers also
+// while it lacks memory, disk space or connections, or while a lock is not granted.
+func failureOf(err error) string {
+	switch code := claim.AnswerCode(err); {
+	case strings.HasPrefix(code, "53"):
+		return "Postgres lacks resources: connections, memory or disk space"
+	case code == "" || strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P"): // it starts, stops or has crashed
+		return "Postgres does not answer"
+	}
+	return "Postgres refuses a statement"
 }
 
 func (t *statementLog) refused(r claim.Report) {
@@ -101,6 +121,7 @@ type storeObserver struct {
 	log        *zap.Logger
 	metrics    *metrics
 	listener   *listenerState
+	refused    *refusedRows
 	statements statementLog
 	down       bool                    // a lost connection was logged; used by the goroutine of the listener only
 	blocking   []claim.BlockingSession // logged last; used by the same goroutine
@@ -111,6 +132,9 @@ func (o *storeObserver) Statement(r claim.Report) {
 	o.metrics.statement(r)
 	o.statements.report(r)
 }
+
+// Refused implements claim.Observer.
+func (o *storeObserver) Refused(op claim.Operation, id dispatcherd.JobID) { o.refused.changed(op, id) }
 
 // Listening implements claim.Observer. It is called after each failed attempt.
 func (o *storeObserver) Listening(up bool, why error) {

@@ -42,6 +42,28 @@ func TestFailureOfManyConnectionsIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// Postgres answers, but cannot execute a statement. The log names the cause, once for each
+// cause.
+func TestErrorOfPostgresIsNotLoggedAsSilence(t *testing.T) {
+	for code, want := range map[string]string{
+		"53100": "Postgres lacks resources: connections, memory or disk space",
+		"53300": "Postgres lacks resources: connections, memory or disk space",
+		"55P03": "Postgres refuses a statement",
+		"40001": "Postgres refuses a statement",
+		"57P03": "Postgres does not answer",
+	} {
+		core, lines := observer.New(zap.InfoLevel)
+		tr := &statementLog{log: zap.New(core)}
+		for range 2 {
+			tr.report(claim.Report{Operation: claim.OpClaim, Err: &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Message: "cause"}})
+		}
+		require.Equal(t, []string{want}, messages(lines.All()), code)
+		require.Contains(t, lines.All()[0].ContextMap()["error"], code)
+		tr.report(claim.Report{Operation: claim.OpClaim, Err: errors.New("conn closed")})
+		require.Contains(t, messages(lines.All()), "Postgres does not answer")
+	}
+}
+
 func messages(lines []observer.LoggedEntry) (all []string) {
 	for _, l := range lines {
 		all = append(all, l.Message)

@@ -11,18 +11,24 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 )
 
-// readTokens reads the bearer tokens of a file.
-func readTokens(path string) (*api.Tokens, error) {
+// loadTokens reads the file of bearer tokens. From then on these tokens are valid.
+func (d *Daemon) loadTokens() error {
+	path := d.cfg.API.TokenFile
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("--api-tokens: %w", err)
+		return fmt.Errorf("--api-tokens: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	tokens, err := api.ReadTokens(io.LimitReader(f, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("--api-tokens %s: %w", path, err)
+		return fmt.Errorf("--api-tokens %s: %w", path, err)
 	}
-	return tokens, nil
+	if info, err := f.Stat(); err == nil && info.Mode().Perm()&0o022 != 0 {
+		d.log.Warn("other users may change the token file and add a token of their own: set its mode to 0640 or 0600",
+			zap.String("file", path), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())))
+	}
+	d.api.tokens.Store(tokens)
+	return nil
 }
 
 // reload reads the file of tokens again on each signal until ctx is done. If the file is
@@ -39,12 +45,10 @@ func (d *Daemon) reload(ctx context.Context) {
 			d.log.Info("the signal to reload the tokens is ignored: no token file is used")
 			continue
 		}
-		tokens, err := readTokens(path)
-		if err != nil {
+		if err := d.loadTokens(); err != nil {
 			d.log.Error("the token file is invalid: the current tokens remain valid", zap.Error(err))
 			continue
 		}
-		d.api.tokens.Store(tokens)
-		d.log.Info("tokens reloaded", zap.String("file", path), zap.Int("tokens", tokens.Len()))
+		d.log.Info("tokens reloaded", zap.String("file", path), zap.Int("tokens", d.api.tokens.Load().Len()))
 	}
 }

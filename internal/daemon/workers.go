@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,8 @@ type workers struct {
 	loop    *actor.Actor
 	log     *zap.Logger
 	grace   time.Duration // that running jobs have to end when the dispatcher stops
+	run     string        // random: begins the tokens of this run of the daemon
+	sent    atomic.Uint64 // number of tokens
 	slots   atomic.Int64  // last slot id
 	count   atomic.Int64  // last session id
 	mu      sync.RWMutex
@@ -38,7 +42,7 @@ const sessionLines = 10
 
 func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *workers {
 	return &workers{
-		loop: loop, log: log, grace: grace,
+		loop: loop, log: log, grace: grace, run: rand.Text()[:16] + "-",
 		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
 		session: map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
@@ -168,6 +172,7 @@ func (w *workers) Send(e *effect.Send) {
 	}
 	f := &workerproto.Job{
 		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
+		Token:     w.run + strconv.FormatUint(w.sent.Add(1), 36),
 		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Timeout: e.Timeout, Age: e.Age,
 	}
 	if s.Fits(f) {

@@ -1,9 +1,9 @@
 // Package decisionlog keeps the most recent decisions of a dispatcher in memory.
 //
-// The loop appends the decisions of each step. Other goroutines read them for "job
-// why" and for the debug bundle. When the log is full, the oldest entry is
-// overwritten, so the memory is bounded. Each entry needs EntrySize bytes. The
-// names of types and workers need more memory, which entries share.
+// The loop appends the decisions of each step. Other goroutines read them for "job why"
+// and for the debug bundle. When the log is full, a new entry overwrites the oldest one,
+// so the memory is bounded. Each entry needs EntrySize bytes. Entries share the further
+// memory for names of types and workers.
 package decisionlog
 
 import (

@@ -91,8 +91,8 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// launch starts the postmaster and waits until it answers. If a predecessor was killed with
-// SIGKILL, its backends end a little later. Until they have ended, its shared memory is in use,
+// launch starts the postmaster and waits until it answers. The backends of a predecessor
+// that was killed with SIGKILL end a little later. Until then they use the shared memory,
 // and launch tries again. After any other error launch does not try again.
 func (s *Server) launch(ctx context.Context, o Options) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {

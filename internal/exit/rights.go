@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 )
 
 // Denied reports whether Postgres rejected a statement because a role lacks a right.
@@ -24,10 +25,10 @@ var rightsOf = []struct{ command, role string }{
 }
 
 // WhatToGrant says which role lacks a right that a command needs, and which statement grants it.
-func WhatToGrant(dsn, command string) string {
+func WhatToGrant(database, command string) string {
 	user := "…"
-	if c, err := pgx.ParseConfig(dsn); err == nil {
-		user = fmt.Sprintf("%q", c.User)
+	if c, err := dsn.Parse(database); err == nil {
+		user = fmt.Sprintf("%q", c.ConnConfig.User)
 	}
 	grant := "use the owner of the schema"
 	for _, r := range rightsOf {

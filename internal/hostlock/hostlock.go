@@ -1,10 +1,10 @@
 // Package hostlock identifies the process that held a lock file before. It also shows
 // whether that process has died on this host.
 //
-// A process that holds a lock file (flock) records itself in it: its incarnation, and
-// the name of the file. A process that obtains the lock later reads that record. The
-// kernel releases a lock only when the process that holds it has ended. So if the record
-// names the locked file, the recorded process is dead.
+// A process that holds a lock file (flock) records itself in it: its incarnation, and the
+// name of the file. A process that obtains the lock later reads that record. The kernel
+// releases a lock only when the process that holds it has ended. So if the record names
+// the locked file, the recorded process is dead.
 //
 // The name of a file is the boot id of the host, the device and the inode. Predecessor
 // ignores a record with another name. The names differ if

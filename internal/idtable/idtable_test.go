@@ -34,9 +34,8 @@ func TestTableEqualsAMap(t *testing.T) {
 		require.Same(t, want[id], table.GetOld(id))
 		require.Equal(t, len(want), table.Len())
 	}
-	require.Len(t, table.Values(), len(want))
-	for _, j := range table.Values() {
-		require.Same(t, want[j.id], j)
+	for _, j := range want { // order-free: each comparison stands alone
+		require.Same(t, j, table.Get(j.id))
 	}
 	require.LessOrEqual(t, len(table.entries), 1024, "400 jobs")
 }
@@ -55,6 +54,30 @@ func TestHugeIDSlowsTheTableOnlyOnce(t *testing.T) {
 	table.Put(3, &job{3})
 	require.EqualValues(t, 5, table.newest)
 	require.NotNil(t, table.GetOld(3))
+}
+
+// While the table grows, an insertion moves few entries, and the entries that are not
+// moved yet are found and removed.
+func TestGrowthIsSpreadOverManyInsertions(t *testing.T) {
+	var table Table[job]
+	for id := dispatcherd.JobID(1); id <= 1<<16; id++ {
+		table.Put(id, &job{id})
+	}
+	require.Nil(t, table.old.entries, "the previous growth has ended")
+	table.Put(1<<16+1, &job{1<<16 + 1})
+	used := 0
+	for _, e := range table.entries {
+		if e.id != 0 {
+			used++
+		}
+	}
+	require.LessOrEqual(t, used, 1+movesPerPut)
+	for id := dispatcherd.JobID(1); id <= 1<<16; id++ {
+		require.Equal(t, id, table.Get(id).id)
+		table.Remove(id)
+		require.Nil(t, table.Get(id))
+	}
+	require.Equal(t, 1, table.Len())
 }
 
 // randomJobID draws ids from contiguous ranges, from requests, and from ids

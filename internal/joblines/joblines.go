@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -88,24 +86,9 @@ func jsonReason(err error) error {
 	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 }
 
-// CheckType checks a type against the constraint of the table.
-func CheckType(t string) error {
-	switch {
-	case t == "":
-		return errors.New("type is missing")
-	case len(t) > dispatcherd.MaxTypeLength:
-		return fmt.Errorf("type has %d bytes; at most %d are allowed", len(t), dispatcherd.MaxTypeLength)
-	case !utf8.ValidString(t):
-		return errors.New("type is not UTF-8")
-	case strings.ContainsFunc(t, unicode.IsControl):
-		return errors.New("type holds a control character")
-	}
-	return nil
-}
-
 // Check checks a job against the constraints of the table.
 func (j *Job) Check() error {
-	if err := CheckType(j.Type); err != nil {
+	if err := dispatcherd.CheckType(j.Type); err != nil {
 		return err
 	}
 	switch {

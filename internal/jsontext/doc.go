@@ -9,7 +9,7 @@
 // The grammar is that of encoding/json, except that nesting is limited to
 // [MaxDepth]. The package does not check that text is UTF-8.
 //
-// The reason for this package is speed, because every payload and result is
-// checked. encoding/json takes 3.5 times as long for a result of 180 bytes, and
-// nine times as long for 10 kB of text.
+// Every payload and result is checked, so this package exists for speed. encoding/json
+// takes 3.5 times as long for a result of 180 bytes, and nine times as long for 10 kB of
+// text.
 package jsontext

@@ -13,6 +13,10 @@ const (
 	MaxNumber = 1024 // characters of a number
 )
 
+// MaxText is the limit for the text of a payload in bytes, with all digits of its numbers.
+// The domain dispatcherd.payload has the same limit.
+const MaxText = 8 << 20
+
 // What is wrong with a value that Postgres or a worker rejects.
 var (
 	tooDeep       = "more than " + strconv.Itoa(MaxDepth) + " nested arrays and objects"
@@ -23,7 +27,8 @@ var (
 
 // CheckPayload reports whether raw is one JSON value that Postgres can store as
 // jsonb and that can be sent to a worker afterwards. jsonb writes all digits of
-// a number. So 1e1024 is JSON, but a row that contains it could never be sent.
+// a number. So 1e1024 is JSON, but a row that contains it could never be sent, and
+// many numbers such as 1e1000 may make a text of more than MaxText bytes.
 func CheckPayload(raw []byte) error {
 	return check(raw, sendable)
 }
@@ -68,8 +73,15 @@ func CheckStored(raw []byte) error {
 func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
 	switch {
 	case s.rules == sendable:
-		if (len(number) > MaxNumber || exponentDigits > 0) && writtenOut(number) > MaxNumber {
+		if exponentDigits == 0 && len(number) <= MaxNumber {
+			return
+		}
+		written := writtenOut(number)
+		s.grown += written - len(number)
+		if written > MaxNumber {
 			s.reject(longNumber)
+		} else if s.fault.What == "" && len(s.text)+s.grown > MaxText {
+			s.reject(fmt.Sprintf("numbers with which its text has more than %d bytes when all digits are written out (from byte %d on): write them as strings", MaxText, s.at-len(number)))
 		}
 	case len(number) > MaxNumber || exponentDigits > 4:
 		s.reject(longNumber)

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,6 +153,33 @@ func TestEnvironmentReadsOutsideTheCommandAreRejected(t *testing.T) {
 		example{"internal/devpg/a.go", text(`"PATH"`), nil},
 		example{"internal/devpg/a.go", text(`"XDG_DATA_HOME"`), nil},
 		example{"internal/devpg/a.go", text(`"HOME"`), []string{"os.Getenv"}},
+	)
+}
+
+// parsers are the functions of the driver that parse a connection string. Their errors quote it.
+var parsers = []string{"pgconn.ParseConfig", "pgconn.Connect", "pgx.ParseConfig", "pgx.Connect", "pgxpool.ParseConfig", "pgxpool.New"}
+
+func checkConnectionStrings(s source) []string {
+	if s.test() || testSupport(s) || s.in("internal/dsn", "internal/devpg") {
+		return nil
+	}
+	var found []string
+	s.visit(func(n ast.Node) {
+		if sel, ok := n.(*ast.SelectorExpr); ok && slices.Contains(parsers, path.Base(s.qualified(sel))) {
+			found = append(found, s.finding(n, "%s outside internal/dsn: its errors quote the connection string; use dsn.Parse", path.Base(s.qualified(sel))))
+		}
+	})
+	return found
+}
+
+func TestOnlyOnePackageParsesConnectionStrings(t *testing.T) { obey(t, checkConnectionStrings) }
+
+func TestOtherParsersOfConnectionStringsAreRejected(t *testing.T) {
+	text := `package p; import "github.com/jackc/pgx/v5/pgxpool"; var x = pgxpool.New`
+	judge(t, checkConnectionStrings,
+		example{"claim/a.go", text, []string{"pgxpool.New outside internal/dsn"}},
+		example{"claim/a_test.go", text, nil},
+		example{"internal/dsn/a.go", text, nil},
 	)
 }
 

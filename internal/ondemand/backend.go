@@ -12,12 +12,11 @@ import (
 type Backend interface {
 	// Submit sends a request to the dispatcher. If it returns no error, c.Answered
 	// is called exactly once, unless Abandon is called first. The call may precede
-	// the return of Submit. After an *InvalidError, ErrUnavailable or ErrStopping
-	// nothing was submitted. After an *UndecidedError, which only a request with
-	// Once can get, its row may have been written.
+	// the return of Submit. After an *InvalidError or ErrStopping nothing was
+	// submitted. After any other error the row of a durable request may exist.
 	Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error)
-	// Abandon cancels a request: it is removed from the queue, or its worker is told to
-	// stop. c is not called after Abandon returns.
+	// Abandon cancels a request: the request leaves the queue, or its worker must stop. c
+	// is not called after Abandon returns.
 	Abandon(id dispatcherd.JobID, c Caller)
 	// NoCapacity reports whether a request waits and no slot supports its type.
 	// wait is the capacity wait for a request that does not name one.
@@ -53,13 +52,15 @@ func (AnswerOnly) Reported(Report) {}
 type Request struct {
 	Type         string
 	Priority     dispatcherd.Priority
-	Payload      []byte            // JSON without line breaks that can be sent to a worker, or nil
-	Deadline     time.Duration     // time after which it is answered Late; 0 = none
-	WaitCapacity bool              // wait even if no slot supports the type
-	CapacityWait time.Duration     // how long to wait for a slot, also if the last slot is removed; 0 = the dispatcher's default
-	Durable      bool              // insert a row into Postgres instead of keeping the request in memory
-	Once         bool              // for Durable: if it is unknown whether the row was inserted, Submit returns an *UndecidedError with its id
-	Row          dispatcherd.JobID // for Once: the row that an earlier Submit may have inserted; 0 = none
+	Payload      []byte        // JSON without line breaks that can be sent to a worker, or nil
+	Deadline     time.Duration // time after which it is answered Late; 0 = none
+	WaitCapacity bool          // wait even if no slot supports the type
+	CapacityWait time.Duration // how long to wait for a slot, also if the last slot is removed; 0 = the dispatcher's default
+	Durable      bool          // insert a row into Postgres instead of keeping the request in memory
+	Due          time.Time     // for Durable: no attempt starts later
+	Key          string        // for Durable: if a row has this key, it is used, and none is inserted; "" = none
+	Mark         [32]byte      // for Key: hash of the request
+	Keep         time.Duration // for Key: how long the row keeps the key after Due
 }
 
 // Report is one report of a worker about a running request.
@@ -126,13 +127,9 @@ func (e *InvalidError) Error() string { return e.Reason.Error() }
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Reason }
 
-// UndecidedError says that it is unknown whether a row was inserted. If the same
-// request is submitted with Row = Job, the row is used if it exists, and inserted
-// otherwise.
-type UndecidedError struct {
-	Job dispatcherd.JobID
-	Err error
-}
+// UndecidedError says that it is unknown whether the row of a request with a key was
+// inserted. If the row exists, a repeated request with the same key uses it.
+type UndecidedError struct{ Err error }
 
 // Error returns the text of Err.
 func (e *UndecidedError) Error() string { return e.Err.Error() }

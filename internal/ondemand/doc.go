@@ -10,8 +10,8 @@
 // key, is durable, or whose answer is fetched later ([Options.Shared]) is a [Shared]
 // request: one execution with a bounded list of events. Any number of callers follow the
 // events ([Service.Begin], [Follower]). A shared request is cancelled when its last
-// caller disconnects. In place of a caller that fetches the answer later, a follower of
-// this package waits, so that such a request continues.
+// caller disconnects. If a caller fetches the answer later, a follower of this package
+// waits in place of the caller, so that the request continues.
 //
 // # Expiry
 //

@@ -63,7 +63,7 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 		}
 	}()
 	if fresh {
-		err = s.submit(ctx, shared, o, req)
+		err = s.submit(ctx, shared, o, req, began)
 	} else {
 		o.Payload, req.Payload = nil, nil // the body of the first caller is used
 		body.Drop()
@@ -76,22 +76,22 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 	}
 	begun = true
 	if o.Later {
-		s.waitLater(f)
+		s.mu.Lock()
+		s.waitLaterLocked(f)
+		s.mu.Unlock()
 	}
 	return f, nil
 }
 
-// waitLater waits for a caller that fetches the answer later, so that the request
+// waitLaterLocked waits for a caller that fetches the answer later, so that the request
 // continues while no connection waits. It applies the caller's deadline and
-// capacity wait. After the begin of Close it does nothing: Close ends the request, and
-// may already have waited for the goroutines.
-func (s *Service) waitLater(of *Follower) {
-	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// capacity wait. After the begin of Close it returns false and does nothing: Close ends the
+// request, and may already have waited for the goroutines.
+func (s *Service) waitLaterLocked(of *Follower) bool {
 	if s.closed {
-		return
+		return false
 	}
+	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	if !f.shared.ended() {
 		s.laters++
 		f.shared.laters++
@@ -101,17 +101,21 @@ func (s *Service) waitLater(of *Follower) {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
 		f.Leave()
 	})
+	return true
 }
 
 // submit submits a new shared request to the dispatcher. The request may end before
 // submit returns.
-func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request) error {
+func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request, began time.Time) error {
 	if o.CoalesceKey != "" {
 		req.Deadline = s.limits.MaxTimeout // callers with longer timeouts may join
 	}
 	if o.keyed() {
 		req.CapacityWait = s.limits.MaxTimeout
-		req.Once, req.Row = req.Durable, r.earlier
+	}
+	req.Due = began.Add(req.Deadline)
+	if o.Key != "" {
+		req.Key, req.Mark, req.Keep = keyEntry(o.Key, o.Scope), r.mark, s.limits.KeepAnswers
 	}
 	if o.keyed() || o.Later {
 		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects
@@ -150,6 +154,9 @@ func (s *Service) Find(id string) *Follower {
 
 // ID returns the random id of the shared request.
 func (f *Follower) ID() string { return f.shared.id }
+
+// Type returns the type of the shared request.
+func (f *Follower) Type() string { return f.shared.typ }
 
 // Look returns the events from sequence number from on. Number 0 is the "queued"
 // event.

@@ -52,17 +52,14 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 		return nil, false, problem.QueueFull.Of(strconv.Itoa(s.laters) + " callers fetch their answer later, which is the limit").Retryable()
 	}
 	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, row: o.Durable, callers: 1, changed: make(chan struct{})}
-	keys := []string{key}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
 			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
 		}
-		if old.undecided == 0 || old.failure == nil {
-			old.attachLocked(o.Later)
-			return old, false, nil
-		}
-		keys = s.inheritLocked(r, old)
-	} else if old := s.byCoalesce[coalesce]; coalesce != "" && old != nil {
+		old.attachLocked(o.Later)
+		return old, false, nil
+	}
+	if old := s.byCoalesce[coalesce]; coalesce != "" && old != nil {
 		if err := s.makeRoomForKeyLocked(key); err != nil {
 			return nil, false, err
 		}
@@ -79,22 +76,11 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	r.id, r.later, r.body = newID(), o.Later, body.move()
 	s.followers++
 	s.byID[r.id] = r
-	for _, key := range keys {
-		s.name(r, key)
-	}
+	s.name(r, key)
 	if coalesce != "" {
 		s.byCoalesce[coalesce] = r
 	}
 	return r, true, nil
-}
-
-// inheritLocked lets r replace a request that may have inserted its row: r uses
-// that row if it exists, and takes over the keys.
-func (s *Service) inheritLocked(r, old *Shared) (keys []string) {
-	keys = old.keys
-	r.earlier, r.lateKeys = old.undecided, old.lateKeys
-	s.forgetLocked(old)
-	return keys
 }
 
 // name registers a request under an idempotency key, if there is one.

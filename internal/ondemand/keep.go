@@ -19,8 +19,7 @@ import (
 func (s *Service) keepLocked(r *Shared) {
 	s.unshareLocked(r)
 	late := slices.DeleteFunc(slices.Clone(r.keys), func(key string) bool { return !slices.Contains(r.lateKeys, key) })
-	final := r.undecided != 0 || // a repeated request with one of its keys finds the row
-		r.answer != nil && (r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
+	final := r.answer != nil && (r.answer.Kind == Done || r.answer.Kind == Failed || r.answer.Kind == Late && (r.started || r.row))
 	keep := r.answer != nil && r.later || len(r.keys) > 0 && final
 	if s.byID[r.id] != r || !keep || s.closed {
 		s.dropLocked(r)

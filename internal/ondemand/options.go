@@ -2,10 +2,7 @@ package ondemand
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
@@ -39,14 +36,11 @@ func (o *Options) keyed() bool { return o.Key != "" || o.CoalesceKey != "" }
 
 // Check returns the first option that is not allowed, as a problem.
 func (s *Service) Check(o *Options) error {
+	if err := dispatcherd.CheckType(o.Type); err != nil {
+		return problem.InvalidRequest.Of(err.Error())
+	}
 	var reason string
 	switch {
-	case o.Type == "":
-		reason = "type is missing"
-	case len(o.Type) > dispatcherd.MaxTypeLength:
-		reason = fmt.Sprintf("type has %d bytes; at most %d are allowed", len(o.Type), dispatcherd.MaxTypeLength)
-	case !utf8.ValidString(o.Type) || strings.ContainsFunc(o.Type, unicode.IsControl):
-		reason = "type holds a control character"
 	case !o.Priority.Valid():
 		reason = fmt.Sprintf("priority %d is outside %d..%d", o.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
 	case o.Timeout != nil && (*o.Timeout < time.Millisecond || *o.Timeout > s.limits.MaxTimeout):

@@ -42,8 +42,8 @@ type Service struct {
 	bytes   atomic.Int64   // of all events and answers
 	later   sync.WaitGroup // goroutines of callers that fetch their answer later
 
-	// mu guards the fields below and those of all shared requests. The backend is never
-	// called with mu held, because its loop calls the methods of Caller.
+	// mu guards the fields below and those of all shared requests. Release mu before
+	// a call of the backend: its loop calls methods of Caller, which lock mu.
 	mu         sync.Mutex
 	followers  int                // callers of all shared requests
 	laters     int                // of these, callers that fetch their answer later, of requests that have not ended

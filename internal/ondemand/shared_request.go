@@ -2,7 +2,6 @@ package ondemand
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -22,16 +21,13 @@ type Event struct {
 // Service.mu guards the fields that change.
 type Shared struct {
 	s        *Service
-	id       string            // random, so that it cannot be guessed
-	keys     []string          // its idempotency keys, entries of Service.byKey
-	lateKeys []string          // keys whose callers were answered Late before the end
-	coalesce string            // its entry in Service.byCoalesce; "" = none
-	mark     [32]byte          // fingerprint of the request
-	typ      string            // the type that it needs
-	row      bool              // durable; if another dispatcher runs it, no events are received
-	earlier  dispatcherd.JobID // the row that an earlier request with its keys may have inserted; 0 = none
-
-	undecided dispatcherd.JobID // the row that may have been inserted although the submission failed
+	id       string   // random, so that it cannot be guessed
+	keys     []string // its idempotency keys, entries of Service.byKey
+	lateKeys []string // keys whose callers were answered Late before the end
+	coalesce string   // its entry in Service.byCoalesce; "" = none
+	mark     [32]byte // fingerprint of the request
+	typ      string   // the type that it needs
+	row      bool     // durable; if another dispatcher runs it, no events are received
 
 	later    bool              // a caller fetches the answer later
 	job      dispatcherd.JobID // 0 until submitted
@@ -89,9 +85,7 @@ func (r *Shared) end(a *Answer, failure error) {
 	defer r.s.mu.Unlock()
 	defer r.wakeLocked()
 	r.ready = r.ready || failure != nil
-	if undecided, ok := errors.AsType[*UndecidedError](failure); ok {
-		r.undecided = undecided.Job
-	} else if failure != nil {
+	if failure != nil {
 		r.s.forgetLocked(r)
 	}
 	if r.ended() {
@@ -171,10 +165,11 @@ func (r *Shared) attachLocked(later bool) {
 	r.later = r.later || later
 }
 
-// leave removes a caller. After the last one the request ends. leave hides it under
-// the same lock, so that no caller joins a request that is about to end. If a caller
-// left after its deadline, the request keeps its keys. Then later callers get the
-// answer Late and do not start it again.
+// leave removes a caller. The request ends with its last caller. leave hides the request
+// under the same lock, so that no caller joins a request that is about to end. If a
+// caller left after its deadline, the request keeps its keys. So later callers get the
+// answer Late and do not start the execution again. A row with a key continues until its
+// deadline: a caller whose connection broke repeats the call, here or at another dispatcher.
 func (r *Shared) leave(f *Follower) {
 	s := r.s
 	s.mu.Lock()
@@ -203,6 +198,9 @@ func (r *Shared) leave(f *Follower) {
 	default:
 		end = Cancelled
 	}
+	if last && end == Cancelled && r.row && len(r.keys) > 0 && !r.givenUp {
+		last = !s.waitLaterLocked(f)
+	}
 	if last {
 		s.hideLocked(r, end)
 	}
@@ -224,8 +222,8 @@ func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
 	return Answer{Kind: Cancelled, Reason: "every caller disconnected"}
 }
 
-// giveUp cancels a request that has not ended. It forgets a request that has ended,
-// because its row may have been retried and then no longer belongs to this caller.
+// giveUp cancels a request that has not ended. It forgets a request that has ended: after
+// a retry, the row no longer belongs to this caller.
 func (r *Shared) giveUp(end Answer) {
 	r.s.mu.Lock()
 	first := !r.givenUp

@@ -1,6 +1,6 @@
-// Package problem defines the errors that callers of the API receive. Each has a stable
-// name. HTTP sends the name as the type of an RFC 9457 problem, frames send it as a code.
-// docs/api.md describes every name.
+// Package problem defines the errors that callers of the API receive. Each error has a
+// stable name. HTTP sends the name as the type of an RFC 9457 problem, frames send it as
+// a code. docs/api.md describes every name.
 package problem
 
 import (
@@ -69,6 +69,7 @@ var (
 	BadLines         = Kind{"bad-lines", http.StatusUnprocessableEntity, "Lines of the upload are no jobs; nothing was inserted"}
 	Unauthorized     = Kind{"unauthorized", http.StatusUnauthorized, "A valid bearer token is needed"}
 	ForeignOrigin    = Kind{"foreign-origin", http.StatusForbidden, "Web pages of other origins are not allowed"}
+	Forbidden        = Kind{"forbidden", http.StatusForbidden, "This user may not use jobs of the type"}
 	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing"}
 	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here"}
 	NotAcceptable    = Kind{"not-acceptable", http.StatusNotAcceptable, "None of the accepted media types can be sent"}
@@ -101,6 +102,6 @@ var CallerGone = Kind{"caller-gone", 499, "The caller disconnected"}
 
 // Kinds lists every kind that is sent.
 var Kinds = []Kind{
-	InvalidRequest, InvalidJob, BadLines, Unauthorized, ForeignOrigin, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge,
+	InvalidRequest, InvalidJob, BadLines, Unauthorized, ForeignOrigin, Forbidden, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge,
 	UnsupportedMedia, KeyReused, JobFailed, JobCancelled, QueueFull, DeadlinePassed, NoSlot, Stopping, Unavailable, Internal,
 }

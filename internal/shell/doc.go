@@ -3,8 +3,8 @@
 // real clocks and Postgres; the simulator calls the same code with its own scheduler.
 //
 //   - Ports carries out effects: it routes each one to the component that owns it.
-//   - Lease decides when heartbeats are sent and what follows from their answers. It
-//     decides until when this dispatcher may rely on the last heartbeat. Without
+//   - Lease decides when heartbeats are sent and what follows from their answers. Lease
+//     also decides until when this dispatcher may rely on the last heartbeat. Without
 //     a lease it replaces the success of a claim or an adoption by an unknown outcome.
 //   - Silence decides which other dispatchers are lost.
 //   - Deliver converts the frames of a worker to events. Other functions convert

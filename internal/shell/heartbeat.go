@@ -1,8 +1,10 @@
 package shell
 
 import (
+	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -10,7 +12,10 @@ import (
 
 // BeginHeartbeat notes that a heartbeat is sent now, and returns it.
 func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) contract.HeartbeatRequest {
-	l.begun, l.idle = now, c.Idle()
+	if l.pending {
+		l.silence.Interrupt()
+	}
+	l.begun, l.idle, l.pending = now, c.Idle(), true
 	l.beat++
 	return contract.HeartbeatRequest{Capacity: capacity(c), Beat: l.beat, OldestBeat: l.checked.oldest, Silent: l.lost}
 }
@@ -29,6 +34,7 @@ func capacity(c *actor.Core) map[string]int {
 // rows since the lease was lost. Reports about earlier jobs are stale, because the
 // rows contain the old id or a new owner.
 func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []event.Event {
+	l.pending = false
 	l.lost = l.silence.Observe(l.begun, now, r.Others)
 	if r.LeaseLost {
 		l.begun = now
@@ -40,14 +46,20 @@ func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult)
 		events = append(events, event.Notified{})
 	}
 	events = append(events, event.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
-	if len(r.Cancels) > 0 {
-		events = append(events, event.CancelRequested{Jobs: r.Cancels})
+	return append(events, Cancels(r.Cancels)...)
+}
+
+// Cancels returns the requests to cancel jobs as events that concern at most Portion
+// jobs each.
+func Cancels(jobs []dispatcherd.JobID) (events []event.Event) {
+	for part := range slices.Chunk(jobs, Portion) {
+		events = append(events, event.CancelRequested{Jobs: part})
 	}
 	return events
 }
 
-// Joined returns what the Core must be told after a Join that succeeded. After a Join
-// that failed, the next heartbeat finds the lease lost again.
+// Joined returns the events for the Core after a Join that succeeded. After a Join that
+// failed, the next heartbeat finds the lease lost again.
 func (l *Lease) Joined() []event.Event {
 	l.checked = checkedBeats{}
 	return present(l.renew())
@@ -79,8 +91,9 @@ func (l *Lease) Pause(failed bool) time.Duration {
 }
 
 // TookOver reports whether an adoption took over rows that this dispatcher did not own
-// before. A heartbeat must follow as soon as the Core was told. It reads the cancel
-// requests whose notifications only other dispatchers have processed.
+// before. After the Core has received the adoption, a heartbeat must follow. This
+// heartbeat reads the cancel requests whose notifications only other dispatchers have
+// processed.
 func TookOver(request *contract.AdoptRequest, result *contract.AdoptResult) bool {
 	if len(result.Jobs) == 0 {
 		return false

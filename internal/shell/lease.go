@@ -19,6 +19,7 @@ type Lease struct {
 	renewed  time.Duration // when the last successful heartbeat or Join was sent
 	fenced   bool          // the Core was told Disowned and not yet Owned
 	idle     bool          // no job was in hand when the last heartbeat was sent
+	pending  bool          // the last heartbeat was not answered
 
 	silence Silence
 	lost    []contract.Silent // that the next heartbeat declares lost
@@ -47,13 +48,15 @@ func (b *checkedBeats) note(beat int64, now, length time.Duration) {
 // outages of Postgres that jobs survive.
 const Margin = 2 * time.Second
 
-// NewLease returns a lease that a Join has renewed. The Join began at the time joined.
-func NewLease(length, interval, joined time.Duration) Lease {
-	return Lease{length: length, interval: interval, renewed: joined, silence: NewSilence(interval)}
+// NewLease returns a lease that a Join has renewed. The Join began at the time joined. A
+// heartbeat fails after timeout at the latest.
+func NewLease(length, interval, timeout, joined time.Duration) Lease {
+	attempt := min(timeout, length) + retryHeartbeat // no longer than a lease, so that a short lease is of use
+	return Lease{length: length, interval: interval, renewed: joined, silence: NewSilence(interval, attempt)}
 }
 
 // Interval returns the time between two heartbeats of a lease. At least ten fit into the
-// lease. A longer lease does not delay what else a heartbeat does.
+// lease. A longer lease does not delay the other work of heartbeats.
 func Interval(length time.Duration) time.Duration { return min(length/10, time.Second) }
 
 // Trusted reports whether the lease can be proved.

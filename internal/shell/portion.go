@@ -2,8 +2,8 @@ package shell
 
 import "github.com/dispatcherd/dispatcherd/actor/event"
 
-// Portion is the size of the largest event that registers slots. It bounds the time
-// for which a registration keeps the loop from other events. The size of a slot is
+// Portion is the size of the largest event that registers slots or cancels jobs. It
+// bounds the time for which such an event keeps the loop from other events. The size of a slot is
 // the number of its types plus slotSize. A slot that is larger than a portion is an
 // event of its own.
 const Portion = 4096

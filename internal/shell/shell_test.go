@@ -18,12 +18,14 @@ import (
 
 const length = 10 * time.Second
 
-func newLease(joined time.Duration) Lease { return NewLease(length, time.Second, joined) }
+func newLease(joined time.Duration) Lease {
+	return NewLease(length, time.Second, 5*time.Second, joined)
+}
 
 func TestLeaseEndsTwoSecondsEarly(t *testing.T) {
 	for length, end := range map[time.Duration]time.Duration{time.Second: 800 * time.Millisecond, 10 * time.Second: 8 * time.Second,
 		30 * time.Second: 28 * time.Second, time.Hour: time.Hour - 2*time.Second} {
-		l := NewLease(length, Interval(length), time.Second)
+		l := NewLease(length, Interval(length), 5*time.Second, time.Second)
 		require.True(t, l.Trusted(time.Second+end-1))
 		require.False(t, l.Trusted(time.Second+end))
 	}
@@ -99,7 +101,7 @@ func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
 		core   *actor.Core
 		want   time.Duration
 	}{{4 * time.Second, busy, time.Second}, {4 * time.Second, core(1), 2 * time.Second}, {4*time.Second - 1, core(1), time.Second}} {
-		l := NewLease(c.length, time.Second, 0)
+		l := NewLease(c.length, time.Second, 5*time.Second, 0)
 		l.BeginHeartbeat(0, c.core)
 		require.Equal(t, c.want, l.Pause(false))
 		require.Equal(t, retryHeartbeat, l.Pause(true), "a failed heartbeat is repeated soon")
@@ -233,4 +235,11 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Partial: true}}},
 		event.Withdrew{Session: 7, Numbers: []int32{4}}, event.Withdrew{Session: 7},
 	}, l.got)
+}
+
+func TestManyJobsAreCancelledInPortions(t *testing.T) {
+	jobs := make([]dispatcherd.JobID, Portion+1)
+	jobs[Portion] = 7
+	require.Empty(t, Cancels(nil))
+	require.Equal(t, []event.Event{event.CancelRequested{Jobs: jobs[:Portion]}, event.CancelRequested{Jobs: jobs[Portion:]}}, Cancels(jobs))
 }

@@ -30,7 +30,7 @@ func observe(s *Silence, from, to time.Duration, beatAt func(now time.Duration) 
 }
 
 func TestDispatcherIsLostAfterALeaseOfObservedSilence(t *testing.T) {
-	s := NewSilence(time.Second)
+	s := NewSilence(time.Second, 4*time.Second)
 	silent := func(time.Duration) int64 { return 5 }
 	require.Equal(t, length+time.Second, observe(&s, 0, time.Minute, silent), "the first observation begins with the answer")
 	require.Equal(t, lost(5), s.Observe(12*time.Second, 12*time.Second, heard(5)), "until a heartbeat declares it lost")
@@ -40,20 +40,20 @@ func TestDispatcherIsLostAfterALeaseOfObservedSilence(t *testing.T) {
 }
 
 func TestLivingDispatcherIsNotLostWhateverItsClockShows(t *testing.T) {
-	s := NewSilence(time.Second)
+	s := NewSilence(time.Second, 4*time.Second)
 	steps := []int64{0, 3_600_000_000, -3_600_000_000}
 	require.Zero(t, observe(&s, 0, time.Minute, func(now time.Duration) int64 { return now.Microseconds() + steps[now/time.Second%3] }))
 }
 
 func TestDispatcherWithAHeartbeatInTheFutureIsLostAfterALease(t *testing.T) {
-	s := NewSilence(time.Second)
+	s := NewSilence(time.Second, 4*time.Second)
 	require.Equal(t, length+time.Second, observe(&s, 0, time.Minute, func(time.Duration) int64 { return 1 << 60 }))
 }
 
 // All dispatchers lose Postgres for a minute. The first one that connects again must wait
 // for the heartbeats of the others.
 func TestOutageIsNoSilence(t *testing.T) {
-	s := NewSilence(time.Second)
+	s := NewSilence(time.Second, 4*time.Second)
 	silent := func(time.Duration) int64 { return 5 }
 	require.Zero(t, observe(&s, 0, 5*time.Second, silent))
 	again := time.Minute
@@ -61,9 +61,34 @@ func TestOutageIsNoSilence(t *testing.T) {
 		"4.9 s before the outage and three intervals of it count")
 }
 
+// The outages are 3 s apart. After each, this dispatcher connects at once, and an attempt of
+// another one that began in the outage hangs for up to 5 s. The other one sends one heartbeat
+// in two and a half leases.
+func TestRepeatedOutagesAreNoSilence(t *testing.T) {
+	l, c := newLease(0), core(0)
+	for now := time.Duration(0); now < 10*time.Minute; now += time.Second {
+		require.Nil(t, l.BeginHeartbeat(now, c).Silent, "after %v", now)
+		if now/time.Second%4 != 3 { // otherwise it fails
+			l.HeartbeatAnswered(now, contract.HeartbeatResult{Others: heard(int64(now / (25 * time.Second)))})
+		}
+	}
+}
+
+func TestDispatcherIsLostAlthoughHeartbeatsOfTheObserverFail(t *testing.T) {
+	for _, every := range []time.Duration{2, 3, 4, 9} {
+		l, c := NewLease(length, time.Second, 4*time.Second, 0), core(0)
+		for now := time.Duration(0); l.BeginHeartbeat(now, c).Silent == nil; now += time.Second {
+			require.LessOrEqual(t, now, maxSilence*length+2*time.Second, "one failure in %d", every)
+			if now/time.Second%every != every-1 {
+				l.HeartbeatAnswered(now, contract.HeartbeatResult{Others: heard(5)})
+			}
+		}
+	}
+}
+
 // A suspended process finds one answer from before the suspension and one from after it.
 func TestSuspensionOfTheObserverIsNoSilence(t *testing.T) {
-	s := NewSilence(time.Second)
+	s := NewSilence(time.Second, 4*time.Second)
 	require.Nil(t, s.Observe(0, 0, heard(5)))
 	require.Nil(t, s.Observe(time.Second, time.Hour, heard(5)))
 	require.Nil(t, s.Observe(time.Hour, time.Hour, heard(5)))

@@ -27,6 +27,8 @@
 //     ones. Dispatchers that stop hand their running jobs over.
 //   - Producers, whose inserts commit out of order, and callers, who have
 //     deadlines and disconnect.
+//   - Rows: some payloads are large or unreadable. Postgres refuses to claim some
+//     rows for a while. Other programs lock rows and change type and priority.
 //   - Clocks: on each host and in the database they run fast or slow, and jump.
 //
 // All of this is one heap of tasks, ordered by time and then by insertion.
@@ -35,6 +37,8 @@
 //
 //   - At each claim: the row is pending and due, and its dispatcher is not
 //     declared lost.
+//   - At each refusal: the dispatcher reports the row and claims it only after a pause.
+//   - At each send: the payload is complete and readable.
 //   - At each end: the attempt is the current one, and a job recorded as done
 //     succeeded on a worker.
 //   - At each start of an execution: the slot supports the type and is free, and

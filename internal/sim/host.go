@@ -43,6 +43,7 @@ type host struct {
 	conns    []int32
 	lastSlot dispatcherd.SlotID
 	calls    calls
+	aside    map[dispatcherd.JobID]moment // end of the shortest pause of rows that it was refused
 
 	alarmAt   timing.Instant // when the timer is set for
 	alarm     int32          // number of the current timer
@@ -95,7 +96,7 @@ func (h *host) start() {
 	h.lastSlot = 0
 	h.client = claimfake.NewClient(w.table)
 	h.client.Lease = w.scale.lease.duration()
-	h.calls = calls{}
+	h.calls, h.aside = calls{}, map[dispatcherd.JobID]moment{}
 	h.joinBegun = h.time()
 	h.submit(w.statement(opJoin, h))
 }
@@ -103,7 +104,7 @@ func (h *host) start() {
 // joined creates the core after a successful join.
 func (h *host) joined() {
 	w := h.world
-	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), h.joinBegun)
+	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), w.scale.timeout.duration(), h.joinBegun)
 	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
 	h.alarmAt = timing.Never
@@ -304,8 +305,14 @@ func (h *host) reportClaim(s *statement) {
 	case contract.Refused:
 		h.claimed.Result.OldEpoch = s.tx.Claimed.OldEpoch
 	}
+	if s.verdict != contract.Unknown {
+		h.claimed.Result.Unclaimable = s.tx.Claimed.Unclaimable
+	}
 	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
+	if h.claimed.Result.Verdict != contract.Unknown {
+		h.world.judge.setAside(h.world, h, h.claimed.Result.Unclaimable)
+	}
 }
 
 // reportLoad passes payloads to the core. A request without an answer is repeated.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"bytes"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
@@ -101,6 +103,8 @@ func (j *judge) claimed(w *world, r *claimfake.Row, s *claimfake.Statement) {
 	case r.Status != dispatcherd.Pending:
 		w.violate("dispatcher %d claimed job %d, which was not pending but had status %s under dispatcher %d: two leases overlap",
 			s.Dispatcher(), r.ID, r.Status, r.Dispatcher)
+	case r.Unclaimable != nil:
+		w.violate("dispatcher %d claimed job %d although Postgres refuses it", s.Dispatcher(), r.ID)
 	case r.RunAt > s.Began():
 		w.violate("dispatcher %d claimed job %d before it was due", s.Dispatcher(), r.ID)
 	case w.table.Lost(s.Dispatcher()):
@@ -144,10 +148,10 @@ func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 	w := k.world
 	if r := w.job(f.job); r != nil {
 		switch {
-		case f.typ != r.typ:
-			w.violate("job %d of type %d was sent as one of type %d", f.job, r.typ, f.typ)
 		case w.table.Row(f.job) == nil || f.attempt > w.table.Row(f.job).Attempt:
 			w.violate("attempt %d of job %d starts without a claim", f.attempt, f.job)
+		case f.attempt == w.table.Row(f.job).Attempt && f.typ != r.typ:
+			w.violate("job %d of type %d was sent as one of type %d", f.job, r.typ, f.typ)
 		case f.attempt == r.started:
 			w.violate("attempt %d of job %d starts a second time", f.attempt, f.job)
 		}
@@ -182,6 +186,9 @@ func (j *judge) sent(w *world, h *host, e *effect.Send) {
 		}
 		if e.Attempt > r.Attempt {
 			w.violate("dispatcher %d sent attempt %d of job %d without a claim", h.id, e.Attempt, e.Job)
+		}
+		if r.Unreadable != nil || !bytes.Equal(e.Payload, r.Payload) {
+			w.violate("dispatcher %d sent job %d with %d bytes instead of %d (%v)", h.id, e.Job, len(e.Payload), len(r.Payload), r.Unreadable)
 		}
 		arrival = w.job(e.Job).insert.RunAt // not its present run_at: after a retry a job may keep the position of an earlier fetch
 	}

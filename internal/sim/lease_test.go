@@ -38,3 +38,21 @@ func TestUnreachablePostgresMakesNoDispatcherLost(t *testing.T) {
 	require.Zero(t, s.Rejoined)
 	require.Zero(t, s.TakenOver)
 }
+
+// A suspended dispatcher is declared lost, finds that out when it continues, and joins again.
+func TestSuspendedDispatcherIsLostAndJoinsAgain(t *testing.T) {
+	s := runWorlds(t, Stop, 12, nil)
+	require.Positive(t, s.Rejoined)
+	require.Positive(t, s.TakenOver)
+}
+
+// The outages of these worlds follow each other within about a second. In the time between
+// them one dispatcher connects again, and an attempt of another one still hangs.
+func TestRepeatedOutagesMakeNoDispatcherLost(t *testing.T) {
+	for _, seed := range []uint64{7207, 7375} {
+		s := runWorld(t, Options{Seed: seed, Faults: Unreachable, Every: true, Steps: 20_000}, nil)
+		require.Greater(t, s.Unreachable, 5)
+		require.Zero(t, s.Rejoined, "seed %d", seed)
+		require.Zero(t, s.TakenOver, "seed %d", seed)
+	}
+}

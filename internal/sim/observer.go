@@ -6,15 +6,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// job is what the simulator knows of a row beside the table.
+// job is what the simulator records about a row that the table does not contain.
 type job struct {
-	insert    claimfake.Row       // as its producer inserts it
-	visible   moment              // when the row last became pending
-	execution int32               // first live execution plus one; executions are linked
-	started   dispatcherd.Attempt // newest attempt that a worker started
-	succeeded dispatcherd.Attempt // newest attempt that succeeded on a worker
-	typ       uint8
-	ranBy     int16 // worker that started the newest attempt
+	insert    claimfake.Row        // as its producer inserts it
+	visible   moment               // when the row last became pending
+	execution int32                // first live execution plus one; executions are linked
+	started   dispatcherd.Attempt  // newest attempt that a worker started
+	succeeded dispatcherd.Attempt  // newest attempt that succeeded on a worker
+	typ       uint8                // of the newest attempt
+	ranBy     int16                // worker that started the newest attempt
+	refused   bool                 // Postgres refused to claim it once
+	lock      *claimfake.Statement // of another program
 }
 
 // job returns the record of a row, or nil for a request.
@@ -46,7 +48,10 @@ var skips = map[Break]claimfake.Check{
 type observer struct{ *world }
 
 // Claims implements claimfake.Observer.
-func (w observer) Claims(s *claimfake.Statement, r *claimfake.Row) { w.judge.claimed(w.world, r, s) }
+func (w observer) Claims(s *claimfake.Statement, r *claimfake.Row) {
+	w.judge.claimed(w.world, r, s)
+	w.job(r.ID).typ = uint8(typeNumber(r.Type))
+}
 
 // Adopts implements claimfake.Observer.
 func (w observer) Adopts(s *claimfake.Statement, o *contract.ResumeOffer, r *claimfake.Row) {

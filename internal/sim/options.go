@@ -25,6 +25,7 @@ const (
 	Late                           // inserts commit long after they began; run_at is in the past
 	Resume                         // connections and dispatchers fail while workers keep their executions and offer to resume them
 	HandOver                       // SIGTERM of dispatchers that hand their running jobs over to the next one
+	Rows                           // rows with large or unreadable payloads, rows that Postgres refuses to claim, rows that are locked or change their lane
 	Nothing     Faults = 0
 	All         Faults = 1<<(iota-1) - 1
 )
@@ -144,6 +145,8 @@ type Stats struct {
 	Detached, Offered                          int // executions that lost their connection; resume offers
 	Adopted, Resumed                           int // rows adopted; executions resumed, also under the same dispatcher
 	HandedOver, NotAdopted                     int // rows handed over; of these, rows that were not adopted in time
+	Loaded, SetAside                           int // payloads that were loaded; rows that a claim was refused
+	RowsLocked, RowsMoved                      int // rows that other programs locked, and whose lane they changed
 	BackfillScans                              int // answers to backfill scans
 	HungUp, LateSlots                          int // sessions ended because a job ignored its cancel; slots added on such a session
 	Reoffered                                  int // ends that were reported and offered again
@@ -172,6 +175,8 @@ func (s *Stats) Add(o Stats) {
 	s.Resumed, s.HandedOver, s.NotAdopted = s.Resumed+o.Resumed, s.HandedOver+o.HandedOver, s.NotAdopted+o.NotAdopted
 	s.HungUp, s.LateSlots = s.HungUp+o.HungUp, s.LateSlots+o.LateSlots
 	s.Reoffered += o.Reoffered
+	s.Loaded, s.SetAside = s.Loaded+o.Loaded, s.SetAside+o.SetAside
+	s.RowsLocked, s.RowsMoved = s.RowsLocked+o.RowsLocked, s.RowsMoved+o.RowsMoved
 	s.BackfillScans += o.BackfillScans
 	s.Busy += o.Busy
 	s.Expired, s.LateAdoptions = s.Expired+o.Expired, s.LateAdoptions+o.LateAdoptions

@@ -18,17 +18,22 @@ func runWorlds(t *testing.T, faults Faults, worlds int, change func(*world)) Sta
 	t.Helper()
 	var sum Stats
 	for seed := range uint64(worlds) {
-		o := Options{Seed: 7_000 + seed, Faults: faults, Every: true, Steps: 20_000}
-		w := newWorld(o)
-		if change != nil {
-			change(w)
-		}
-		r := w.run()
-		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
-		sum.Add(r.Stats)
+		sum.Add(runWorld(t, Options{Seed: 7_000 + seed, Faults: faults, Every: true, Steps: 20_000}, change))
 	}
 	require.Equal(t, sum.Jobs, sum.Done+sum.Failed+sum.Cancelled)
 	return sum
+}
+
+// runWorld runs one world that change may change first.
+func runWorld(t *testing.T, o Options, change func(*world)) Stats {
+	t.Helper()
+	w := newWorld(o)
+	if change != nil {
+		change(w)
+	}
+	r := w.run()
+	require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
+	return r.Stats
 }
 
 // In other queues, a recovery that compares only the id overwrites a job that

@@ -22,7 +22,10 @@ func (h statementPort) Fetch(r *contract.FetchRequest) {
 }
 
 // Claim implements shell.Statements.
-func (h statementPort) Claim(r *contract.ClaimRequest) { h.claim(opClaim, r) }
+func (h statementPort) Claim(r *contract.ClaimRequest) {
+	h.world.judge.claimsAside(h.world, h.host, r)
+	h.claim(opClaim, r)
+}
 
 // Resolve implements shell.Statements.
 func (h statementPort) Resolve(r *contract.ClaimRequest) { h.claim(opResolve, r) }

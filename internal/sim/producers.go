@@ -58,6 +58,7 @@ func (w *world) newJob() job {
 	if d.chance(w.scale.limited) {
 		r.Timeout = time.Duration(d.between(1, 500)) * time.Millisecond
 	}
+	w.harden(&r)
 	return job{insert: r, typ: typ}
 }
 
@@ -70,7 +71,10 @@ func (w *world) commitBatch(i int32) {
 	}
 	b := &w.batches[i]
 	for n := range b.count {
-		w.table.Insert(w.dbNow(), w.job(b.first+dispatcherd.JobID(n)).insert)
+		id := w.table.Insert(w.dbNow(), w.job(b.first+dispatcherd.JobID(n)).insert)
+		if w.table.Row(id).Unclaimable != nil {
+			w.refuse(id)
+		}
 	}
 	switch {
 	case !b.notifies && !w.table.Subscribed(0):

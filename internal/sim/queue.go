@@ -64,6 +64,8 @@ const (
 	workerHandshakeTimeout // a worker stops waiting for its welcome; arg: connection
 	detachedExpiry         // the resume window of a detached execution ends; arg: execution
 	detachedTurn           // a fault that concerns detached executions
+	rowTurn                // a row is disturbed
+	rowRepair              // the disturbance of a row ends; arg: job
 )
 
 // queue is a heap of tasks with four children per node. It has half the levels

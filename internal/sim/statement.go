@@ -264,6 +264,8 @@ func (w *world) committed(s *statement) {
 		w.stats.Claims++
 		w.stats.Won += s.tx.Claimed.Rows()
 		w.stats.Skipped += s.asked - s.tx.Claimed.Rows()
+	case opLoad:
+		w.stats.Loaded += len(s.tx.Loaded.Won)
 	case opFinish:
 		w.stats.Finishes += s.asked
 		w.stats.Stale += len(s.tx.Finished.Stale)

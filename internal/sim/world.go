@@ -19,6 +19,7 @@ type world struct {
 	faults Faults // faults that may occur in this world
 	scale  scale
 	detach detachment
+	rows   hardRows
 	random random
 	now    moment
 	queue  queue
@@ -96,6 +97,7 @@ func newWorld(opt Options) *world {
 	}
 	w.pickScale()
 	w.pickDetachment()
+	w.pickRows()
 	slots := 0
 	for i := range hosts {
 		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
@@ -111,6 +113,9 @@ func newWorld(opt Options) *world {
 	w.plan(task{at: second, kind: sampleTurn})
 	if w.detach.window > 0 {
 		w.plan(task{at: second / 2, kind: detachedTurn})
+	}
+	if w.rows.gap > 0 {
+		w.plan(task{at: second / 2, kind: rowTurn})
 	}
 	return w
 }
@@ -298,6 +303,10 @@ func (w *world) do(t *task) {
 		w.expireDetached(t.arg, t.incarnation)
 	case detachedTurn:
 		w.disturbDetached()
+	case rowTurn:
+		w.disturbRow()
+	case rowRepair:
+		w.repairRow(dispatcherd.JobID(t.arg))
 	case postgresUp:
 		w.restorePostgres(t.incarnation)
 	case sampleTurn:

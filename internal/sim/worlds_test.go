@@ -93,12 +93,13 @@ func TestWorlds(t *testing.T) {
 		return
 	}
 	for what, n := range map[string]int{
-		"rows of lost dispatchers": sum.TakenOver, "leases lost": sum.Rejoined, "stale ends": sum.Stale,
+		"rows of lost dispatchers": sum.TakenOver, "stale ends": sum.Stale,
 		"overlapping executions": sum.Overlaps, "late statements": sum.LateStatement, "outages": sum.Unreachable,
 		"lost notifications": sum.LostNotifications, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows,
 		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
 		"resumed executions": sum.Resumed, "executions given up": sum.Expired, "rows handed over": sum.HandedOver,
-		"rows handed over and not adopted": sum.NotAdopted,
+		"rows handed over and not adopted": sum.NotAdopted, "loaded payloads": sum.Loaded, "rows set aside": sum.SetAside,
+		"locked rows": sum.RowsLocked, "rows with another lane": sum.RowsMoved,
 	} {
 		require.Positive(t, n, "%s: did not occur in these worlds", what)
 	}
@@ -121,7 +122,7 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ detachFaults} { // old seeds found defects before detached executions existed
+		for _, o.Faults = range []Faults{All, All &^ Rows, All &^ (Rows | detachFaults)} { // old seeds found defects before these faults existed
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}
@@ -133,7 +134,7 @@ func TestSeedsOfPastFailures(t *testing.T) {
 // While every notification arrives, dispatchers that do not poll miss no row.
 func TestNoRowIsMissedWithoutPolling(t *testing.T) {
 	for seed := range uint64(40) {
-		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Notify | Stop | Shuffle)}
+		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Notify | Stop | Shuffle | Rows)}
 		r := Run(o)
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
 		o.Faults, o.Every, o.Dispatchers = Kill, true, 1 // no other dispatcher notifies it of released rows

@@ -1,11 +1,10 @@
 // Package distance puts a round-trip delay between clients and Postgres: a
 // proxy on a Unix socket forwards every byte after a fixed delay.
 //
-// Each direction adds half of the delay. Bytes that follow each other closely
-// stay together, so pipelining works as over a network of unlimited bandwidth.
-// The proxy is a separate process, so that its work does not count as work of
-// a contestant. With a delay of 0 the proxy still copies every byte, so that
-// the distances are comparable.
+// Each direction adds half of the delay. Bytes that follow each other closely stay
+// together, so pipelining works as over a network of unlimited bandwidth. The proxy is a
+// separate process, so that its work does not count as work of a contestant. With a delay
+// of 0 the proxy still copies every byte, so that the distances are comparable.
 package distance
 
 import (

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -26,6 +28,7 @@ func main() {
 	flag.StringVar(&o.slots, "slots", "", "slots and their types, such as 4:a,b;1:c")
 	flag.StringVar(&o.types, "types", "", "all existing types, so that a job on the wrong slot is executed and logged")
 	flag.DurationVar(&o.grace, "grace", 5*time.Second, "grace period for running jobs after SIGTERM")
+	flag.BoolVar(&o.flood, "flood", false, "only connect, say hello and close, until SIGTERM; print the number of connections")
 	flag.Parse()
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "chaosworker:", err)
@@ -36,11 +39,15 @@ func main() {
 type options struct {
 	socket, name, log, slots, types string
 	grace                           time.Duration
+	flood                           bool
 }
 
 func run(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if o.flood {
+		return flood(ctx, o.socket)
+	}
 	w := worker.New(worker.Options{Socket: o.socket, Name: o.name, Grace: o.grace, MaxBackoff: 100 * time.Millisecond})
 	offers := map[int32][]string{}
 	for group := range strings.SplitSeq(o.slots, ";") {
@@ -102,4 +109,20 @@ func act(ctx context.Context, plan *history.Work, attempt int32) (history.Outcom
 		return history.Failed, errors.New(history.PlannedError(attempt))
 	}
 	return history.OK, nil
+}
+
+// flood opens connections as fast as possible.
+func flood(ctx context.Context, socket string) error {
+	const hello = `{"op":"hello","versions":[1,1],"worker":"flood","slots":[{"slot":0,"types":["flood"]}]}` + "\n"
+	n := 0
+	for ; ctx.Err() == nil; n++ {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			continue // too many connections wait to be accepted
+		}
+		_, _ = io.WriteString(conn, hello) // an error is ignored: the connection may be rejected already
+		_ = conn.Close()
+	}
+	_, err := fmt.Fprintln(os.Stdout, n)
+	return err
 }

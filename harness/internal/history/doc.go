@@ -10,7 +10,6 @@
 //     in the transaction that made the change ([Change]), and the final rows
 //     ([Row]).
 //
-// Times are nanoseconds of the machine's monotonic clock, which all processes
-// share. Postgres has only the wall clock. Its times are converted and are exact
-// to [Slack].
+// Times are nanoseconds of the machine's monotonic clock, which all processes share.
+// Postgres has only the wall clock. The harness converts these times, exact to [Slack].
 package history

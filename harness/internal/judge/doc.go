@@ -1,6 +1,6 @@
 // Package judge checks whether a history fulfils the guarantees of dispatcherd
-// (docs/reliability.md). It does not depend on how the dispatcher works. It
-// trusts no single log: each guarantee is checked by comparing two of them.
+// (docs/reliability.md). The judge does not depend on how the dispatcher works. It trusts
+// no single log: each check of a guarantee compares two of them.
 //
 //	lost         committed by a producer, but not in a final table in the end
 //	unexpected   a row or execution that no producer committed, or only a part of a batch; two rows
@@ -19,9 +19,9 @@
 //	dishonest    a caller got a wrong answer: a result that no worker reported, a timeout before the deadline,
 //	             a 503 or 429 without Retry-After; or a living dispatcher did not answer
 //
-// Executions of one job at the same time (Twice), and executions that started
-// after the end of their attempt (Late), are only counted: after a dispatcher or
-// worker was declared lost, its executions may continue for a while. The trial
-// knows how many were declared lost and bounds the counts. Such executions cannot
-// end the job. The checks stale and illegal verify this.
+// Executions of one job at the same time (Twice), and executions that started after the
+// end of their attempt (Late), are only counted: after a dispatcher or worker was
+// declared lost, its executions may continue for a while. The trial knows how many
+// dispatchers and workers were declared lost, and bounds the counts. Such executions
+// cannot end the job. The checks stale and illegal verify this.
 package judge

@@ -24,6 +24,7 @@ type Report struct {
 	Dishonest  int
 
 	Delayed  int // starts and records that a trial found to be late; see FindDelayed
+	Excess   int // log lines and refused inserts beyond the bounds of a trial
 	Twice    int // executions that started while an earlier one of the same job ran
 	Late     int // executions that started after the end of their attempt
 	Unknown  int // batches whose COMMIT was not answered

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/fault"
@@ -25,14 +28,15 @@ type Daemon struct {
 	Workers   *fault.Proxy // proxy for its workers
 	api       *http.Client
 	apiSocket string
+	socket    string // of its workers
 	logFile   string
 }
 
 // startDaemon starts a daemon. Its connection to Postgres uses TCP or a Unix
 // socket.
 func (s *Stage) startDaemon(name string, tcp bool, flags []string) (*Daemon, error) {
-	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log"), apiSocket: filepath.Join(s.dir, name+"-a")}
-	socket, api, front := filepath.Join(s.dir, name+"-w"), d.apiSocket, filepath.Join(s.dir, name+"-p")
+	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log"), apiSocket: filepath.Join(s.dir, name+"-a"), socket: filepath.Join(s.dir, name+"-w")}
+	socket, api, front := d.socket, d.apiSocket, filepath.Join(s.dir, name+"-p")
 	dsn, err := d.openDatabase(s, tcp)
 	if err != nil {
 		return nil, err
@@ -149,6 +153,27 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 		}
 		pause(ctx, 20*time.Millisecond)
 	}
+}
+
+// Flood lets a process open connections to the worker socket as fast as possible until ctx
+// ends. It returns their number.
+func (s *Stage) Flood(ctx context.Context, d *Daemon) (connections int, err error) {
+	runtime.LockOSThread() // the kernel kills a child when the thread that started it ends
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, s.worker, "-flood", "-socket", d.socket)
+	cmd.SysProcAttr, cmd.WaitDelay = dieWithParent(), 10*time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	out, err := cmd.Output()
+	if ctx.Err() == nil {
+		return 0, fmt.Errorf("the flood ended early: %w", err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(out)))
+}
+
+// LogLines returns the number of lines that all processes of the daemon have logged.
+func (d *Daemon) LogLines() (int, error) {
+	text, err := os.ReadFile(d.logFile)
+	return bytes.Count(text, []byte("\n")), err
 }
 
 func (d *Daemon) close() {

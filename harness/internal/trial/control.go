@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,7 +94,7 @@ func Controls() []*Control {
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
-	}, rowControls()...)
+	}, append(rowControls(), floodControls()...)...)
 }
 
 func named(t Trial, name, about string, cuts ...Cut) Trial {
@@ -194,7 +195,7 @@ func rowControls() []*Control {
 		},
 		{
 			Trial: named(large, "payload-out", "a claim reads payloads of every size: it reaches the statement timeout again and again", notDivided,
-				Cut{"claim/statements.go", "CASE WHEN pg_column_size(payload) <= $4::int / 8", "CASE WHEN $4::int IS NOT NULL", 1},
+				Cut{"claim/statements.go", "CASE WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN", "CASE WHEN $4::int IS NOT NULL THEN payload WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN", 1},
 				Cut{"claim/config.go", `"statement_timeout":                   limit,`, `"statement_timeout": "1000",`, 1}, // for a batch that is quickly inserted
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
@@ -207,10 +208,32 @@ func rowControls() []*Control {
 		},
 		{
 			Trial: named(rowLocks, "patience-out", "a finish waits for row locks as long as for every other statement",
-				Cut{"claim/store.go", "range s.finish {\n\t\tl.setup = fmt.Sprintf(\"SET lock_timeout = %d\", lockPatience.Milliseconds())",
+				Cut{"claim/store.go", "range s.finish {\n\t\tl.setup = fmt.Sprintf(\"SET lock_timeout = %d\", finishPatience.Milliseconds())",
 					"range s.finish {\n\t\tl.setup = fmt.Sprintf(\"SET lock_timeout = %d\", 4000)", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Delayed },
+		},
+	}
+}
+
+// floodControls are the controls of the floods.
+func floodControls() []*Control {
+	unlimited := queueFlood
+	unlimited.Before = func(ctx context.Context, s *Scene) error {
+		always := `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE sql AS 'SELECT true'`
+		return s.Exec(ctx, append(slices.Clone(smallQueue), always)...)
+	}
+	return []*Control{
+		{
+			Trial: named(connectionFlood, "flood-out", "neither the rate of connections nor the lines that they cause are bounded",
+				Cut{"internal/connrate/connrate.go", "at.Sub(now) > l.burst", "at.Sub(now) < 0", 1},
+				Cut{"internal/daemon/limitedlog.go", "time.Second, perSecond, 0,", "time.Second, perSecond, 1,", 1},
+			),
+			Found: func(r *judge.Report) int { return r.Excess },
+		},
+		{
+			Trial: named(unlimited, "notify-out", "statements notify although the notification queue is full"),
+			Found: func(r *judge.Report) int { return r.Excess },
 		},
 	}
 }

@@ -38,7 +38,7 @@ var largeBatches = Trial{
 		return s.Producer.Burst(ctx, largeBatch[s.Size], large, largeFill)
 	},
 	Verify: func(s *Scene, h *history.History, r *judge.Report) []string {
-		return append(untroubled(s, h, r), s.checkOthers(h, r, "large")...)
+		return append(untroubled(s, h, r), s.checkOthers(h, r, "large", promptly)...)
 	},
 }
 
@@ -127,6 +127,6 @@ var unreadableRows = Trial{
 		if ends["failed"] == 0 {
 			failures = append(failures, "no job failed because of its payload")
 		}
-		return append(failures, s.checkOthers(h, r, "rare")...)
+		return append(failures, s.checkOthers(h, r, "rare", promptly)...)
 	},
 }

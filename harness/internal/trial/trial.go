@@ -19,7 +19,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 5, 14 and 94 minutes. Starts, drains and controls
+// trials together last at least 5, 15 and 97 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota

@@ -1,13 +1,14 @@
 // Package backend implements api.Backend: it connects the API to the loop, to the table and
 // to the decision log.
 //
-// A request in memory exists only here and in the Core ([Requests]). A durable request is a
-// row; its callers watch the row ([Rows]). All statements use connections that are reserved
-// for callers, so that a caller never delays a claim.
+// A request in memory exists only here and in the Core ([Requests]). A durable request is
+// a row, which its callers watch ([Rows]). All statements use connections that are
+// reserved for callers, so a caller never delays a claim.
 package backend
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Config is what a Backend uses. All fields but Decisions are required.
@@ -33,7 +35,9 @@ type Config struct {
 	Rows      *Rows
 	Decisions *decisionlog.Log // nil: off
 
-	Dispatcher func() int32    // the id of this dispatcher
+	Dispatcher func() int32 // the id of this dispatcher
+	// Aside returns why statements other than claims leave out a row; "" = they do not.
+	Aside      func(dispatcherd.JobID) string
 	Subscribed func() bool     // reports whether notifications arrive
 	Stopping   <-chan struct{} // closed when the daemon begins to stop
 
@@ -86,50 +90,51 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 	}
 
 	defer b.Rows.expect()()
-	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}
-	id, err := b.insertWhole(ctx, row, r.Once, r.Row)
+	id, late, err := b.insertWhole(ctx, &r)
 	if err != nil {
-		return 0, undecided(id, classify(err))
+		return 0, err
 	}
 	b.Rows.watch(id, c, true)
+	if late {
+		b.Rows.late(id)
+	}
 	b.Loop.Notify()
 	return id, nil
 }
 
-// undecided returns the error of an insertion after which the row with the id may
-// exist. The id 0 means that no row exists.
-func undecided(id dispatcherd.JobID, err error) error {
-	if _, invalid := errors.AsType[*ondemand.InvalidError](err); id == 0 || invalid {
-		return err
-	}
-	return &ondemand.UndecidedError{Job: id, Err: err}
-}
-
-// insertWhole adds a row, unless ctx is done before the statement is sent. Afterwards ctx
-// does not interrupt the statement: the row could exist, and a caller without its id
-// could not cancel it. If once is true, insertWhole draws the id before the insertion.
-// earlier is the id of an earlier insertion with an unknown outcome, or 0. If insertWhole
-// returns an error, the row with the returned id may exist.
-func (b *Backend) insertWhole(ctx context.Context, row claim.New, once bool, earlier dispatcherd.JobID) (id dispatcherd.JobID, err error) {
+// insertWhole adds the row of a request, unless ctx is done before the statement is sent.
+// Afterwards ctx does not interrupt the statement: the row could exist, and a caller without
+// its id could not cancel it. If a row has the key of the request, insertWhole returns this
+// row. late says that its deadline has passed.
+func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id dispatcherd.JobID, late bool, err error) {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
 	defer cancel()
 	ctx, leave := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer leave()
 	conn, err := b.Pool.Acquire(ctx)
 	if err != nil {
-		return earlier, err
+		return 0, false, classify(err)
 	}
 	defer conn.Release()
-	jobs := claim.Jobs{DB: conn}
-	if !once {
-		return jobs.Insert(whole, row)
+	if time.Until(r.Due) <= 0 {
+		return 0, false, problem.DeadlinePassed.Of("the request was not done in time; its row was not written")
 	}
-	if id = earlier; id == 0 {
-		if id, err = jobs.Draw(whole); err != nil {
-			return 0, err
+	var key *claim.RequestKey
+	if r.Key != "" {
+		key = &claim.RequestKey{Key: sha256.Sum256([]byte(r.Key)), Request: r.Mark, Keep: r.Keep}
+	}
+	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}
+	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
+	if errors.Is(err, claim.ErrKeyReused) {
+		return 0, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
+	}
+	if err != nil {
+		err = classify(err)
+		if _, invalid := errors.AsType[*ondemand.InvalidError](err); key != nil && !invalid {
+			err = &ondemand.UndecidedError{Err: err}
 		}
 	}
-	return id, jobs.InsertAs(whole, id, row)
+	return id, late, err
 }
 
 func (b *Backend) stopping() bool {
@@ -201,10 +206,13 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 }
 
 // Insert implements api.Backend.
-func (b *Backend) Insert(ctx context.Context, object []byte) (dispatcherd.JobID, error) {
+func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (dispatcherd.JobID, error) {
 	job, err := joblines.Parse(object)
 	if err != nil {
 		return 0, &ondemand.InvalidError{Reason: err}
+	}
+	if err := permit(job.Type); err != nil {
+		return 0, err
 	}
 	id, err := within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) { return b.jobs().Insert(ctx, job.Row()) })
 	if err == nil {

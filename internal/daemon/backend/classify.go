@@ -36,7 +36,7 @@ func classify(err error) error {
 		errors.As(err, &refused) && refused.Code == lockNotAvailable:
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
-		return &ondemand.InvalidError{Reason: errors.New(refused.Message)}
+		return &ondemand.InvalidError{Reason: errors.New(claim.Refusal(refused))}
 	}
 	return err
 }

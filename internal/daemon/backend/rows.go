@@ -13,10 +13,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
-// Rows reports the changes of rows to the callers that watch them. It reports at once the
-// jobs that this dispatcher sends and the ends that it records. It finds changes by other
-// dispatchers with one query for all watched rows, which it repeats while rows are
-// watched. A job whose row is not watched causes no query. It implements shell.Rows.
+// Rows reports the changes of rows to the callers that watch them. Rows reports jobs that
+// this dispatcher sends and ends that it records at once. While rows are watched, one
+// repeated query for all of them finds changes by other dispatchers. It implements
+// shell.Rows.
 type Rows struct {
 	db     claim.DB
 	every  time.Duration
@@ -40,6 +40,7 @@ type watchedRow struct {
 	status   dispatcherd.Status       // the latest known
 	attempt  dispatcherd.Attempt
 	worker   string
+	late     bool // its deadline passed before its callers came
 }
 
 // NewRows returns Rows that read the watched rows from db at an interval. worker returns
@@ -88,6 +89,16 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (st
 	default:
 	}
 	return func() { r.leave(id, c) }
+}
+
+// late says that the deadline of a watched row has passed, so that a cancellation counts as
+// the answer Late.
+func (r *Rows) late(id dispatcherd.JobID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.watched[id]; w != nil {
+		w.late = true
+	}
 }
 
 // leave removes a caller. A report that is being delivered may still arrive.
@@ -190,12 +201,16 @@ func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult)
 }
 
 // answerOf returns the answer to a durable request whose row has ended.
-func answerOf(s *claim.State, worker string) ondemand.Answer {
+func answerOf(s *claim.State, w *watchedRow) ondemand.Answer {
+	worker := w.worker
 	switch s.Status {
 	case dispatcherd.Done:
 		return ondemand.Answer{Kind: ondemand.Done, Payload: s.Result, Worker: worker}
 	case dispatcherd.Failed:
 		return ondemand.Answer{Kind: ondemand.Failed, Reason: s.Failure, Worker: worker}
+	}
+	if w.late || s.Failure == contract.DeadlinePassed {
+		return ondemand.Answer{Kind: ondemand.Late, Reason: contract.DeadlinePassed, Worker: worker}
 	}
 	return ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled", Worker: worker}
 }
@@ -214,7 +229,7 @@ func (r *Rows) changed(s *claim.State) {
 		case !answered:
 			c.Answered(ondemand.Answer{Kind: ondemand.Changed})
 		case s.Status.Final():
-			a := answerOf(s, w.worker)
+			a := answerOf(s, w)
 			r.ends[a.Kind]++
 			r.removeLocked(s.ID, w, c)
 			c.Answered(a)

@@ -9,9 +9,7 @@ import (
 
 // Slots implements api.Backend.
 func (b *Backend) Slots() []api.Slot {
-	var slots []actor.SlotInfo
-	b.Loop.Ask(func(c *actor.Core) { slots = c.Slots() })
-	return slotViews(slots)
+	return slotViews(b.Loop.Slots())
 }
 
 func slotViews(slots []actor.SlotInfo) []api.Slot {

@@ -19,18 +19,20 @@ import (
 var errBadLines = errors.New("bad lines")
 
 // InsertLines implements api.Backend.
-func (b *Backend) InsertLines(ctx context.Context, body io.Reader, strict bool, bad func(int, error)) (count int64, err error) {
+func (b *Backend) InsertLines(ctx context.Context, body io.Reader, permit func(string) error, strict bool, bad func(int, error)) (count int64, err error) {
 	leave, err := b.beginUpload(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	upload := &upload{lines: joblines.NewReader(body, b.MaxPayload), strict: strict, report: bad}
-	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error { // one now() for the whole stream
+	upload := &upload{permit: permit, lines: joblines.NewReader(body, b.MaxPayload), strict: strict, report: bad}
+	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
 		return err
 	})
 	switch {
+	case upload.denied != nil:
+		return 0, upload.denied
 	case upload.bad:
 		return 0, nil
 	case upload.broken != nil:
@@ -70,10 +72,12 @@ func brokenUpload(err error) error {
 // inserted, so that all bad lines are reported.
 type upload struct {
 	lines  *joblines.Reader
+	permit func(typ string) error
 	strict bool
 	report func(int, error)
 
 	bad    bool  // strict, and a line was bad
+	denied error // of permit
 	broken error // the stream could not be read
 }
 
@@ -81,7 +85,13 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 	for {
 		err := u.lines.Next()
 		var line *joblines.Error
+		if err == nil {
+			u.denied = u.permit(u.lines.Job.Type)
+		}
 		switch {
+		case u.denied != nil:
+			yield(claim.New{}, u.denied)
+			return
 		case err == nil && u.bad:
 		case err == nil:
 			if !yield(u.lines.Job.Row(), nil) {

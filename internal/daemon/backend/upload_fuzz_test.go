@@ -28,8 +28,8 @@ type linesOnly struct {
 }
 
 // InsertLines implements api.Backend.
-func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, strict bool, bad func(int, error)) (int64, error) {
-	u := &upload{lines: joblines.NewReader(body, l.longest), strict: strict, report: bad}
+func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, permit func(string) error, strict bool, bad func(int, error)) (int64, error) {
+	u := &upload{permit: permit, lines: joblines.NewReader(body, l.longest), strict: strict, report: bad}
 	u.jobs(func(n claim.New, err error) bool {
 		if err == nil {
 			l.kept = append(l.kept, n)

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -9,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -24,18 +26,26 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if err != nil {
 		return api.Why{}, err
 	}
+	why := b.whyRow(id, &job)
+	if why.SetAside == "" {
+		why.SetAside = b.Aside(id)
+	}
+	return why, nil
+}
+
+func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 	me := int(b.Dispatcher())
 	switch {
 	case job.Status.Final():
 		why := api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}
 		b.addDecisions(&why, id)
-		addOrigin(&why, &job, me)
-		return why, nil
+		addOrigin(&why, job, me)
+		return why
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
 		return api.Why{
 			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
 			Reasons: []string{api.ReasonOtherDispatcher}, Dispatcher: *job.Dispatcher,
-		}, nil
+		}
 	}
 	x := b.explain(actor.Inquiry{
 		ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures),
@@ -45,11 +55,30 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if job.Status == dispatcherd.Pending && why.Placement == nil {
 		why.DecisionLog = "" // no placement is expected
 	}
+	switch {
+	case job.Status == dispatcherd.Running && !slices.ContainsFunc(x.Reasons, inHand):
+		why.Reasons = []string{api.ReasonUnheld}
+	case job.Status == dispatcherd.Pending && releasedUnheld(job.Errors):
+		why.Reasons = append(why.Reasons, api.ReasonUnheld)
+	}
 	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
 	if slices.Contains(x.Reasons, actor.ReasonScheduled) || slices.Contains(x.Reasons, actor.ReasonBackoff) {
 		why.RunAt = &job.RunAt
 	}
-	return why, nil
+	return why
+}
+
+// inHand reports whether a reason says that the Core has the job in hand.
+func inHand(r actor.Reason) bool {
+	return r == actor.ReasonRunning || r == actor.ReasonRecording || r == actor.ReasonUnrecordable || r == actor.ReasonClaimed
+}
+
+// releasedUnheld reports whether the latest of a row's errors is that of an unheld row.
+func releasedUnheld(list json.RawMessage) bool {
+	var errs []struct {
+		Error string `json:"error"`
+	}
+	return json.Unmarshal(list, &errs) == nil && len(errs) > 0 && errs[len(errs)-1].Error == claim.WhyUnheld
 }
 
 // whyRequest explains a request in memory, which only the Core and the decision log know.

@@ -172,7 +172,7 @@ func improve(order []int, uses [][]int) int {
 }
 
 // bestMove returns the position at which the file from position from causes
-// the fewest backward arrows. It returns from if no move helps.
+// the fewest backward arrows. If no move helps, that position is from itself.
 func bestMove(order []int, from int, uses [][]int) int {
 	best, most := from, 0
 	f, saved := order[from], 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // patience bounds a request with a JSON answer.
@@ -35,6 +36,9 @@ func JSON(ctx context.Context, socket, path string, into any) error {
 // Body returns the body of a successful answer, of any length. The caller must close it; ctx
 // also bounds reading it.
 func Body(ctx context.Context, socket, path string) (io.ReadCloser, error) {
+	if err := workerproto.CheckSocketPath(socket); err != nil {
+		return nil, exit.Errorf(exit.Usage, "--api-socket: %w", err)
+	}
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,4 +52,10 @@ func TestMissingDispatcherIsUnavailable(t *testing.T) {
 	err := JSON(t.Context(), filepath.Join(t.TempDir(), "s"), "/v1/slots", nil)
 	require.Equal(t, exit.Unavailable, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "is it running, and is --api-socket right?")
+}
+
+func TestImpossibleSocketPathIsAUsageError(t *testing.T) {
+	err := JSON(t.Context(), strings.Repeat("x", 200), "/v1/slots", nil)
+	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
+	require.ErrorContains(t, err, "--api-socket: impossible socket path")
 }

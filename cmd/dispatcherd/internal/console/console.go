@@ -16,4 +16,6 @@ type Console struct {
 }
 
 // Say writes a message, separate from the data.
-func (c *Console) Say(format string, args ...any) { fmt.Fprintf(c.Err, format+"\n", args...) }
+func (c *Console) Say(format string, args ...any) {
+	fmt.Fprintln(c.Err, Printable(fmt.Sprintf(format, args...)))
+}

@@ -7,6 +7,11 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // schemaVersion is part of every JSON output. It grows when a field changes its meaning or is
@@ -43,7 +48,7 @@ func (c *Console) PrintJSON(name string, value any) error {
 	if err != nil {
 		return fmt.Errorf("writing JSON: %w", err)
 	}
-	_, err = fmt.Fprintf(c.Out, "{\n  \"schema_version\": %d,\n  %q: %s\n}\n", schemaVersion, name, text)
+	_, err = fmt.Fprintf(c.Out, "{\n  \"schema_version\": %d,\n  %q: %s\n}\n", schemaVersion, name, replaceInvisible(string(text), jsonEscape))
 	return err
 }
 
@@ -52,7 +57,7 @@ func (c *Console) PrintLine(name string, value any, text string) error {
 	if c.Format.JSON {
 		return c.PrintJSON(name, value)
 	}
-	_, err := fmt.Fprintln(c.Out, text)
+	_, err := fmt.Fprintln(c.Out, Printable(text))
 	return err
 }
 
@@ -104,15 +109,45 @@ func Counted(n int64, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// OneLine replaces characters that would break a table or control the terminal.
+// OneLine returns text for one cell of a table: white space is replaced by blanks.
 func OneLine(cell string) string {
 	if cell == "" {
 		return "-"
 	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+	return Printable(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
 			return ' '
 		}
 		return r
-	}, cell)
+	}, cell))
+}
+
+// Printable replaces characters that are not displayed or control the terminal by their code
+// points, except line breaks and tabs. All output passes it, because types, names and errors
+// come from other programs.
+func Printable(text string) string {
+	return replaceInvisible(text, func(r rune) string { return fmt.Sprintf("<%U>", r) })
+}
+
+// jsonEscape returns a character as it may be written in a string of JSON.
+func jsonEscape(r rune) string {
+	if r1, r2 := utf16.EncodeRune(r); r1 != unicode.ReplacementChar {
+		return fmt.Sprintf(`\u%04x\u%04x`, r1, r2)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
+func replaceInvisible(text string, replacement func(rune) string) string {
+	hidden := func(r rune) bool { return dispatcherd.Invisible(r) && r != '\n' && r != '\t' }
+	var out strings.Builder
+	for {
+		i := strings.IndexFunc(text, hidden)
+		if i < 0 {
+			break
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		out.WriteString(text[:i] + replacement(r))
+		text = text[i+size:]
+	}
+	return out.String() + text
 }

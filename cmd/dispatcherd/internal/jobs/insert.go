@@ -29,8 +29,8 @@ from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, each at most once. A stream
-is inserted completely or not at all; with --skip-bad, without the bad lines.`
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, each at most once. One bad
+line rejects the whole stream; --skip-bad omits only the bad lines.`
 
 // insertFlags are the flags of `job insert`.
 type insertFlags struct {
@@ -101,7 +101,7 @@ func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	})
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a value out of range; a payload above the bound
-		return exit.Errorf(exit.Usage, "%s", refusal(pg))
+		return exit.Errorf(exit.Usage, "%s", claim.Refusal(pg))
 	}
 	if err != nil {
 		return fmt.Errorf("inserting the job: %w", err)
@@ -218,7 +218,7 @@ func (a commands) insertStream(ctx context.Context, name string, skipBad bool) e
 	}
 	var count int64
 	err = a.withJobs(ctx, func(jobs claim.Jobs) error {
-		return pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error { // one now() for the whole stream
+		return pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error {
 			count, err = claim.Jobs{DB: tx}.InsertMany(ctx, stream.jobs)
 			return err
 		})

@@ -1,9 +1,9 @@
 // Package jobs contains the commands about jobs and slots.
 //
-// The commands "job why" and "slot list" show the memory of a dispatcher. They ask it over
-// its API socket. All other commands use only the table, with the statements of package
-// claim. They work without a dispatcher. A running dispatcher sees their changes like any
-// change of a row.
+// The commands "job why" and "slot list" show the memory of a dispatcher. They ask the
+// dispatcher over its API socket. All other commands work without a dispatcher: they use
+// only the table, with the statements of package claim. A running dispatcher sees their
+// changes like any change of a row.
 package jobs
 
 import (

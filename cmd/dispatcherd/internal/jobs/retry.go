@@ -23,9 +23,8 @@ func (a commands) retryCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "retry ID… | --status STATUS [--type TYPE]", Short: "Make failed or cancelled jobs pending again",
-		Long: `Makes failed or cancelled jobs pending again, due now and without failures: those with the
-given ids, or those that a filter selects. With a filter it prints only their number unless
---yes is given.`,
+		Long: `Makes failed or cancelled jobs pending again, due now and without failures. IDs or a filter select
+the jobs. With a filter and without --yes it only prints the number of jobs.`,
 		Example: `  dispatcherd job retry 17 18
   dispatcherd job retry --status failed --type pdf --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -97,16 +96,8 @@ func (s *jobStream) explain(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if m := copyLine.FindStringSubmatch(pg.Where); m != nil {
 			job, _ := strconv.ParseInt(m[1], 10, 64) // the digits always parse
-			return exit.Errorf(exit.Usage, "%s: %s; nothing was inserted", s.place(job), refusal(pg))
+			return exit.Errorf(exit.Usage, "%s: %s; nothing was inserted", s.place(job), claim.Refusal(pg))
 		}
 	}
 	return fmt.Errorf("inserting the jobs: %w", err)
-}
-
-// refusal returns why Postgres refuses a job.
-func refusal(pg *pgconn.PgError) string {
-	if strings.HasPrefix(pg.ConstraintName, "payload_is_at_most") {
-		return "the payload has more than a megabyte as Postgres stores it: store large data outside the job and refer to it"
-	}
-	return "Postgres rejects the job: " + pg.Message
 }

@@ -23,7 +23,7 @@ func (a commands) whyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
-the jobs with a higher score, and the reasons why it waits. For a job that has started or ended it
+the jobs with a higher score, and the reasons for the wait. For a job that has started or ended it
 prints the placement from the decision log: score by term, runner-up, slot, worker, waiting time.
 On-demand requests have negative ids, which "slot list" shows.`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
@@ -102,6 +102,7 @@ var reasonTexts = map[string]string{
 	"Outranked":               "jobs with higher scores can use the same slots",
 	api.ReasonFinal:           "it has ended",
 	api.ReasonOtherDispatcher: "another dispatcher runs it",
+	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 5 s",
 }
 
 // addWhy adds the facts of an explanation.

@@ -87,7 +87,7 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 
 // tableSettings are settings whose value is a whole table, because its keys are names that the
 // user chooses.
-var tableSettings = []string{"allow", "timeout"}
+var tableSettings = []string{"allow", "allow-api", "timeout"}
 
 // flagForm formats a TOML value like the value of a flag. A table gets one line for each key, as the
 // flags in tableSettings take it.

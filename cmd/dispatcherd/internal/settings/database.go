@@ -2,14 +2,12 @@ package settings
 
 import (
 	"context"
-	"net/url"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -22,13 +20,13 @@ type Database struct{ DSN string }
 
 // Set accepts any string. The string is checked at its use, because pflag prints an error of
 // Set together with the value.
-func (d *Database) Set(dsn string) error {
-	d.DSN = dsn
+func (d *Database) Set(text string) error {
+	d.DSN = text
 	return nil
 }
 
 // String returns the connection string without its secrets.
-func (d *Database) String() string { return maskDSN(d.DSN) }
+func (d *Database) String() string { return dsn.Show(d.DSN) }
 
 // Type names the kind of value in help texts.
 func (d *Database) Type() string { return "url" }
@@ -40,12 +38,8 @@ var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PG
 // database. The variables also complete a string that omits parts.
 func (a *Invocation) DatabaseURL() (string, error) {
 	if a.Database.DSN != "" {
-		if scheme := urlScheme.FindString(a.Database.DSN); scheme != "" && !isPostgres(scheme) { // pgx parses "x://…?a=b" as a setting
-			return "", exit.Errorf(exit.Usage, "database-url (%s): %q begins with %s: a connection string begins with postgres:// or postgresql://, "+
-				"or is a list of settings such as host=db dbname=app", a.origins["database-url"], maskDSN(a.Database.DSN), scheme)
-		}
-		if _, err := pgxpool.ParseConfig(a.Database.DSN); err != nil {
-			return "", exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
+		if _, err := dsn.Parse(a.Database.DSN); err != nil {
+			return "", a.badDatabase(err)
 		}
 		return a.Database.DSN, nil
 	}
@@ -58,15 +52,19 @@ func (a *Invocation) DatabaseURL() (string, error) {
 		"'dispatcherd dev' runs one of its own")
 }
 
+func (a *Invocation) badDatabase(err error) error {
+	return exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err)
+}
+
 // Connect opens a small pool on the database and checks that it answers.
 func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
-	dsn, err := a.DatabaseURL()
+	url, err := a.DatabaseURL()
 	if err != nil {
 		return nil, err
 	}
-	config, err := pgxpool.ParseConfig(dsn)
+	config, err := dsn.Parse(url)
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err) // pgx masks the password
+		return nil, a.badDatabase(err)
 	}
 	config.MaxConns = 2 // commands run one statement at a time
 	claim.Encode(config.ConnConfig)
@@ -82,35 +80,4 @@ func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	return pool, nil
-}
-
-const mask = "xxxxx"
-
-var urlScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://`)
-
-func isPostgres(scheme string) bool { return scheme == "postgres://" || scheme == "postgresql://" }
-
-var secretWord = regexp.MustCompile(`(?i)\b(\w*password)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
-
-// maskDSN hides the secrets of a connection string in either form, and of a URL with a
-// mistyped scheme. Use it wherever a connection string is printed.
-func maskDSN(dsn string) string {
-	if !urlScheme.MatchString(dsn) {
-		return secretWord.ReplaceAllString(dsn, "${1}${2}"+mask)
-	}
-	u, err := url.Parse(dsn)
-	if err != nil {
-		return "postgres://(unreadable)"
-	}
-	if _, has := u.User.Password(); has {
-		u.User = url.UserPassword(u.User.Username(), mask)
-	}
-	query := u.Query()
-	for key := range query {
-		if strings.HasSuffix(strings.ToLower(key), "password") {
-			query.Set(key, mask)
-			u.RawQuery = query.Encode()
-		}
-	}
-	return u.String()
 }

@@ -59,6 +59,7 @@ var removed = []removedSetting{
 	{name: "recorder-bytes", instead: "decision-log", reason: "the daemon records decisions instead of all steps"},
 	{name: "request-timeout", constant: "30s", reason: "a request that needs more time names its deadline"},
 	{name: "share-handicap", constant: "2s", reason: "it must be longer than the time between two scans, and the overtaking window contains it"},
+	{name: "socket-mode", instead: "worker-socket", reason: "each socket has its own mode: write --worker-socket PATH,mode=0660,group=NAME and the same for --api-socket"},
 	{name: "write-timeout", constant: "10s", reason: "it bounds the memory for a worker that does not read"},
 }
 

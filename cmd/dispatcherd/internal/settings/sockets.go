@@ -2,10 +2,16 @@ package settings
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // systemSockets is the directory of the sockets of the system's dispatcher.
@@ -35,7 +41,53 @@ func (a *Invocation) FindSocket(name string) string {
 
 // APISocketFlag adds the flag for the API socket of a running dispatcher.
 func (a *Invocation) APISocketFlag(flags *pflag.FlagSet, socket *string) {
-	flags.StringVar(socket, "api-socket", a.FindSocket("api.sock"), "the dispatcher's API socket")
+	*socket = a.FindSocket("api.sock")
+	flags.Var(Socket(socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
+}
+
+// WorkerSocketFlag adds the flag for the worker socket of a running dispatcher.
+func (a *Invocation) WorkerSocketFlag(flags *pflag.FlagSet, socket *string) {
+	*socket = a.FindSocket("worker.sock")
+	flags.Var(Socket(socket, new(workerproto.Access)), "worker-socket", "the dispatcher's socket")
+}
+
+// Socket is a path, with optional mode and group as in PATH,mode=0660,group=NAME. Commands
+// that connect share the setting with serve, and use only the path.
+func Socket(path *string, access *workerproto.Access) Value {
+	return Value{Kind: "path", Parse: func(text string) error {
+		var a workerproto.Access
+		for {
+			at := strings.LastIndexByte(text, ',')
+			name, value, is := strings.Cut(text[at+1:], "=")
+			if at < 0 || !is || strings.Contains(text[at:], "/") { // the comma is part of the path
+				break
+			}
+			switch {
+			case name == "mode" && a.Mode == 0:
+				n, err := strconv.ParseUint(value, 8, 32)
+				if err != nil || n == 0 || n > 0o777 {
+					return fmt.Errorf("%q is no mode: give octal permissions such as 0660", value)
+				}
+				a.Mode = fs.FileMode(n)
+			case name == "group" && a.Group == "" && value != "":
+				a.Group = value
+			default:
+				return fmt.Errorf("%q is not understood: give PATH,mode=0660,group=NAME, each option once", text[at+1:])
+			}
+			text = text[:at]
+		}
+		*path, *access = text, a
+		return nil
+	}, Format: func() string {
+		text := *path
+		if access.Mode != 0 {
+			text += fmt.Sprintf(",mode=%04o", uint32(access.Mode))
+		}
+		if access.Group != "" {
+			text += ",group=" + access.Group
+		}
+		return text
+	}}
 }
 
 func firstSocket(own, system string) string {

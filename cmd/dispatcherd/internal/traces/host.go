@@ -21,6 +21,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -85,20 +86,24 @@ func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (
 
 // startHost starts the daemon on a migrated, empty database. After an error nothing is left
 // running.
-func startHost(ctx context.Context, dsn string, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
+func startHost(ctx context.Context, database string, w scoring.Weights, log *zap.Logger) (_ *daemonHost, err error) {
 	h := &daemonHost{watch: &observedWatch{watch: trace.NewWatch()}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
 		}
 	}()
-	if h.pool, err = pgxpool.New(ctx, dsn); err != nil {
+	config, err := dsn.Parse(database)
+	if err != nil {
+		return nil, err
+	}
+	if h.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
 	if h.dir, err = os.MkdirTemp("", "dispatcherd-replay-"); err != nil {
 		return nil, err
 	}
-	if h.daemon, err = daemon.Start(ctx, h.config(dsn, w), log); err != nil {
+	if h.daemon, err = daemon.Start(ctx, h.config(database, w), log); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -114,7 +119,7 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core := config.Default()
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
-		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"), SocketMode: 0o600,
+		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"),
 		Core: core, Lease: daemon.DefaultLease, Heartbeat: shell.Interval(daemon.DefaultLease), Grace: replayGrace, Listen: true, Observe: h.watch.observe,
 	}
 }

@@ -49,7 +49,7 @@ type simpleJob struct {
 func startSimpleHost(t *testing.T) *simpleHost {
 	t.Helper()
 	h := &simpleHost{path: filepath.Join(t.TempDir(), "w.sock"), running: map[dispatcherd.JobID]simpleJob{}}
-	l, err := workerproto.Listen(h.path, 0o600)
+	l, err := workerproto.Access{Mode: 0o600}.Listen(h.path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

@@ -34,7 +34,7 @@ type frameOf struct {
 func startScripted(t *testing.T) *scriptedDispatcher {
 	t.Helper()
 	d := &scriptedDispatcher{t: t, path: filepath.Join(t.TempDir(), "w.sock"), frames: make(chan frameOf, 100), closed: make(chan error, 100)}
-	l, err := workerproto.Listen(d.path, 0o600)
+	l, err := workerproto.Access{Mode: 0o600}.Listen(d.path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// permit returns a problem if a user may not use jobs of a type.
+func (h *Handler) permit(peer workerproto.Peer, typ string) error {
+	if h.Permit == nil {
+		return nil
+	}
+	objection := h.Permit(peer, typ)
+	if objection == "" {
+		return nil
+	}
+	h.obs.Refused(BoundUser)
+	return problem.Forbidden.Of(objection)
+}
+
+// caller is the user of an HTTP connection to the Unix socket.
+type caller struct {
+	h    *Handler
+	peer workerproto.Peer
+	tcp  bool // tokens restrict callers over TCP
+}
+
+func (h *Handler) callerOf(r *http.Request) caller {
+	c := caller{h: h}
+	if h.Permit == nil {
+		return c
+	}
+	conn := ConnOf(r)
+	_, c.tcp = conn.(*net.TCPConn)
+	c.peer = workerproto.PeerOf(conn)
+	return c
+}
+
+// permit returns a problem if the caller may not use jobs of a type.
+func (c caller) permit(typ string) error {
+	if c.tcp {
+		return nil
+	}
+	return c.h.permit(c.peer, typ)
+}
+
+// permitRow is permit for the type of a row. It reads the row only if callers are restricted.
+// It does not see a change of the type between its read and the operation that follows. Only
+// the owner of the schema and dispatcherd_dispatcher can change a type.
+func (h *Handler) permitRow(r *http.Request, id dispatcherd.JobID) error {
+	if h.Permit == nil {
+		return nil
+	}
+	_, err := h.permittedRow(r, id)
+	return err
+}
+
+// permittedRow reads a row. It returns a problem if the caller may not use jobs of its type.
+func (h *Handler) permittedRow(r *http.Request, id dispatcherd.JobID) (contract.Job, error) {
+	job, err := h.backend.Job(r.Context(), id)
+	if err == nil {
+		err = h.callerOf(r).permit(job.Type)
+	}
+	return job, err
+}

@@ -1,0 +1,126 @@
+package migrations_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// untrusted are the roles that must not stop the work of others, and a login without rights.
+var untrusted = []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_test_locks"}
+
+// withLogin creates the last role of untrusted.
+func withLogin(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	exec(t, conn, `CREATE ROLE dispatcherd_test_locks`)
+	t.Cleanup(func() {
+		other, err := pgx.Connect(context.Background(), conn.Config().ConnString())
+		require.NoError(t, err)
+		_, err = other.Exec(context.Background(), `DROP ROLE dispatcherd_test_locks`)
+		require.NoError(t, err)
+		require.NoError(t, other.Close(context.Background()))
+	})
+}
+
+// Locks that reads and inserts take are not in the list: they conflict only with changes of the
+// schema and with the drop of a partition.
+func TestNoUntrustedRoleCanLockRowsOrStopWrites(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	withLogin(t, conn)
+	rows, err := conn.Query(t.Context(), `SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'dispatcherd'::regnamespace AND relkind IN ('r', 'p')`)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Greater(t, len(tables), 20)
+	var statements []string
+	for _, table := range tables {
+		for _, strength := range []string{"UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"} {
+			statements = append(statements, fmt.Sprintf("SELECT FROM %s FOR %s", table, strength))
+		}
+		for _, mode := range []string{"SHARE UPDATE EXCLUSIVE", "SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE"} {
+			statements = append(statements, fmt.Sprintf("LOCK TABLE %s IN %s MODE", table, mode))
+		}
+	}
+	for _, role := range untrusted {
+		for _, statement := range statements {
+			var refused *pgconn.PgError
+			require.ErrorAs(t, attempt(t, conn, role, statement), &refused, "%s must be refused: %s", role, statement)
+			require.Equal(t, "42501", refused.Code, "%s must be refused: %s", role, statement)
+		}
+	}
+	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM pg_proc WHERE pronamespace = 'dispatcherd'::regnamespace AND prosrc ~ 'advisory'`),
+		"every session can take every advisory lock")
+}
+
+// A session has the advisory locks that once guarded retention and migrations.
+func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn, other := connect(t, dsn), connect(t, dsn)
+	withLogin(t, conn)
+	exec(t, other, `SET ROLE dispatcherd_test_locks`)
+	exec(t, other, `SELECT pg_advisory_lock(7233172), pg_advisory_lock(7233173, hashtext('jobs_done'))`)
+	require.Equal(t, 2, one[int](t, conn, `SELECT made FROM dispatcherd.keep_partitions('done', 5, '1 year')`))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 2 {
+		_, err := migrations.Down(ctx, dsn, migrations.Latest()-1)
+		require.NoError(t, err)
+		_, err = migrations.Up(ctx, dsn)
+		require.NoError(t, err)
+	}
+}
+
+// Several daemons maintain the partitions. A call during another one reports that it did nothing.
+func TestConcurrentRetentionIsReportedAsBlocked(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn, other := connect(t, dsn), connect(t, dsn)
+	exec(t, other, `BEGIN; SELECT dispatcherd.keep_partitions('done', 1, '1 year')`)
+	keep := `SELECT 10 * made + blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
+	require.Equal(t, 1, one[int](t, conn, keep))
+	exec(t, other, `COMMIT`)
+	require.Equal(t, 20, one[int](t, conn, keep))
+	exec(t, conn, `TRUNCATE dispatcherd.maintenance`)
+	require.Zero(t, one[int](t, conn, keep), "a missing row does not stop retention")
+	require.Equal(t, "done", one[string](t, conn, `SELECT status::text FROM dispatcherd.maintenance`))
+}
+
+// Only a role that may set created_at may also set run_at to a time before the insertion. An INSERT of
+// a transaction that began earlier is no exception.
+func TestBackdatedJobsCountFromTheirInsertion(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	const early = `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', '1970-01-01 00:00Z')`
+	const count = `SELECT count(*) FILTER (WHERE run_at < clock_timestamp() - interval '1 minute') || ' of ' || count(*) FROM dispatcherd.jobs_live`
+	for _, role := range []string{"dispatcherd_producer", "dispatcherd_operator"} {
+		exec(t, conn, `SET ROLE `+role)
+		exec(t, conn, early)
+		exec(t, conn, `INSERT INTO dispatcherd.jobs (type, run_at) SELECT 'pdf', now() - n * interval '1 minute' FROM generate_series(1, 3) n`)
+		_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "run_at"},
+			pgx.CopyFromRows([][]any{{"pdf", time.Unix(0, 0)}, {"pdf", time.Now().Add(-time.Hour)}}))
+		require.NoError(t, err)
+		exec(t, conn, `RESET ROLE`)
+	}
+	require.Equal(t, "0 of 12", one[string](t, conn, count))
+	exec(t, conn, early)
+	exec(t, conn, `SET ROLE dispatcherd_dispatcher`)
+	exec(t, conn, early)
+	exec(t, conn, `RESET ROLE; GRANT INSERT (created_at) ON dispatcherd.jobs TO dispatcherd_producer; SET ROLE dispatcherd_producer`)
+	exec(t, conn, early)
+	exec(t, conn, `RESET ROLE`)
+	require.Equal(t, "3 of 15", one[string](t, conn, count))
+	exec(t, conn, `REVOKE INSERT (created_at) ON dispatcherd.jobs FROM dispatcherd_producer; TRUNCATE dispatcherd.jobs_live; SET ROLE dispatcherd_producer`)
+	exec(t, conn, `BEGIN; SELECT pg_sleep(1.1)`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', now())`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', now() + interval '1 hour')`)
+	exec(t, conn, `COMMIT; RESET ROLE`)
+	require.Equal(t, "1 1 3600", one[string](t, conn, `SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`),
+		"created_at is the begin of the transaction")
+}
