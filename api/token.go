@@ -97,7 +97,8 @@ func userScope(p workerproto.Peer) string {
 }
 
 // Guarded admits requests with one of the tokens that current returns. It calls current
-// for every request. Probes need no token. Every request must name a Host.
+// for every request. Probes need no token. Every request must name a Host, and none may come
+// from a web page of another origin.
 func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 	nameless := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
 		return problem.InvalidRequest.Of("the Host header is missing or empty: set it to the name or address of the dispatcher's host")
@@ -105,7 +106,7 @@ func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 	refuse := h.observed(route{path: "guard", handle: func(http.ResponseWriter, *http.Request) error {
 		return problem.Unauthorized.Of("send Authorization: Bearer and a token this dispatcher knows")
 	}})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return h.sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host == "" {
 			nameless(w, r)
 			return
@@ -123,5 +124,5 @@ func (h *Handler) Guarded(current func() *Tokens) http.Handler {
 			return
 		}
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), scopeKey{}, name)))
-	})
+	}), func(string) bool { return true }, "")
 }

@@ -173,6 +173,7 @@ func (d *Daemon) serveAPI(ctx context.Context) {
 		case l.Addr().Network() != "unix":
 			handler = d.api.handler.Local(handler)
 		default:
+			handler = d.api.handler.OverUnix(handler)
 			serve, incoming = d.api.handler.ServeUnix, d.limited(l, d.rejectCaller)
 		}
 		d.background.Go(func() {
