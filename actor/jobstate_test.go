@@ -2,7 +2,6 @@ package actor
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -195,48 +194,6 @@ func TestEveryCellOfTheStateMachine(t *testing.T) {
 		}
 	}
 	require.Equal(t, len(expected), cells)
-}
-
-// documentedStates is the expected table of ARCHITECTURE.md.
-func documentedStates() string {
-	var b strings.Builder
-	b.WriteString("| state | slot | event → next state (actions) |\n|---|---|---|\n")
-	for s := jobstate.NotInHand; s < jobstate.States; s++ {
-		slot := ""
-		if s.HoldsSlot() {
-			slot = "yes"
-		}
-		var cells []string
-		for ev := range jobstate.Events {
-			next, do := jobstate.Next(s, ev)
-			if next == 0 {
-				continue
-			}
-			cell := fmt.Sprintf("%v → %v", ev, next)
-			if do != 0 {
-				cell += " (" + strings.Join(do.Names(), ", ") + ")"
-			}
-			cells = append(cells, cell)
-		}
-		fmt.Fprintf(&b, "| %v | %s | %s |\n", s, slot, strings.Join(cells, "; "))
-	}
-	return b.String()
-}
-
-// With -rewrite the test writes the table into ARCHITECTURE.md.
-func TestArchitectureShowsTheStateMachine(t *testing.T) {
-	const file, begin, end = "../ARCHITECTURE.md", "<!-- states -->\n", "<!-- /states -->\n"
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(text), begin)
-	require.True(t, ok)
-	table, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	if *rewrite {
-		require.NoError(t, os.WriteFile(file, []byte(before+begin+documentedStates()+end+after), 0o644))
-		return
-	}
-	require.Equal(t, documentedStates(), table)
 }
 
 // In a daemon an impossible transition changes nothing. It is reported, and the

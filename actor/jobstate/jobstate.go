@@ -1,10 +1,7 @@
 // Package jobstate is the state machine of jobs in hand, as a table.
 package jobstate
 
-import "math/bits"
-
-// State is the state of a job in hand. ARCHITECTURE.md contains the table of
-// states, and a test compares it with the table below.
+// State is the state of a job in hand. ARCHITECTURE.md shows the main paths.
 type State uint8
 
 // The states. A job is not in hand before its first transition and after its last
@@ -235,7 +232,7 @@ var stateNames = [States]string{
 	Recording: "recording",
 }
 
-// String returns the state's name in ARCHITECTURE.md.
+// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 var eventNames = [Events]string{
@@ -246,18 +243,5 @@ var eventNames = [Events]string{
 	OnRecorded: "recorded",
 }
 
-// String returns the event's name in ARCHITECTURE.md.
+// String returns the name of the event.
 func (e Event) String() string { return eventNames[e] }
-
-var actionNames = [...]string{
-	"free slot", "dequeue", "disarm", "keep timeout", "restore timeout", "assign later", "send job",
-	"send cancel", "arm grace", "arm resume", "release row", "forget",
-}
-
-// Names returns the names of actions in their order.
-func (a Actions) Names() (list []string) {
-	for rest := a; rest != 0; rest &= rest - 1 {
-		list = append(list, actionNames[bits.TrailingZeros16(uint16(rest))])
-	}
-	return list
-}
