@@ -24,8 +24,7 @@ func (a commands) whyCommand() *cobra.Command {
 		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
 the jobs with a higher score, and the reasons for the wait. For a job that has started or ended it
-prints the placement from the decision log: score by term, runner-up, slot, worker, waiting time.
-On-demand requests have negative ids, which "slot list" shows.`,
+prints the placement from the decision log. On-demand requests have negative ids, which "slot list" shows.`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {

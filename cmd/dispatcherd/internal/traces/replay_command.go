@@ -27,8 +27,7 @@ func (a commands) replayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay DIR --speed N", Short: "Run a trace through the daemon, worker processes and Postgres",
 		Long: `Runs the trace in DIR through the daemon, a private Postgres, and a process for each worker of the
-trace, --speed times faster than recorded. At the arrival of a job, the replay
-inserts a row or sends an on-demand request. Each job lasts as long as in the trace. Waits are printed in the trace's time.
+trace, --speed times faster than recorded. Waits are printed in the trace's time.
 
 The last line is for programs. The exit code is 0 only if every job was done, and no job was lost,
 misplaced or sent to a slot that does not support its type.`,
