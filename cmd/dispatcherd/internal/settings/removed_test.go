@@ -23,6 +23,6 @@ func TestChangelogListsRemovedSettings(t *testing.T) {
 		}
 	}
 	for path := range removedCommands {
-		require.Contains(t, string(text), "| command `"+strings.TrimPrefix(path, "dispatcherd ")+"` |")
+		require.Contains(t, string(text), "command `"+strings.TrimPrefix(path, "dispatcherd ")+"`")
 	}
 }
