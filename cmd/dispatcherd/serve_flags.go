@@ -80,7 +80,7 @@ func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "use NOTIFY; without it only polling finds jobs")
 	flags.DurationVar(&f.cfg.Core.Poll, "poll", f.cfg.Core.Poll, "time between two full scans of the table")
-	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "time without heartbeat after which other dispatchers take the jobs over, also after the death of a host; running jobs survive an outage of Postgres that is 4 s shorter")
+	flags.DurationVar(&f.cfg.Lease, "lease", daemon.DefaultLease, "time without heartbeat after which other dispatchers take the jobs over; running jobs survive outages of Postgres that are 4 s shorter")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false, "do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
 	settings.Between(flags, "1ms", "24h", "poll")
 	settings.Between(flags, "100ms", settings.LongestWait, "lease")

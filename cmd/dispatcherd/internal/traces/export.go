@@ -52,7 +52,7 @@ host, or from another trace. On-demand requests without rows are not included.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.exportTrace(cmd.Context(), &f, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.since, "since", f.since, "start of the period, before now; serve keeps jobs for --keep-done and --keep-failed")
+	flags.DurationVar(&f.since, "since", f.since, "start of the period, before now")
 	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
 	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more nothing is written")
 	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
