@@ -64,16 +64,18 @@ func await[T any](t *testing.T, c <-chan T) T {
 // language is a language with an example worker.
 type language struct {
 	interpreter, program string
-	lines                int    // maximum number of lines of the program
+	lines                int // maximum number of lines of the program
+	slots                int
 	echoes, breaks       string // the part of the program that returns the answer, and a replacement that fails for a payload of 0
 	failure              string // how the program reports a failure
 }
 
 var languages = []language{
-	{"python3", "python/worker.py", 21, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
-	{"python3", "python/resuming.py", 95, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
-	{"node", "node/worker.mjs", 22, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
-	{"node", "node/resuming.mjs", 86, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
+	{"python3", "python/worker.py", 21, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"python3", "python/many.py", 36, 100, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"python3", "python/resuming.py", 95, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"node", "node/worker.mjs", 22, 1, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
+	{"node", "node/resuming.mjs", 86, 1, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
 }
 
 // inEach runs a test for each language that this machine can run.
@@ -121,7 +123,10 @@ func TestExampleWorkerExecutesJobs(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
 		h, cmd := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second})
 		s := await(t, h.opened)
-		require.Equal(t, []workerproto.Slot{{Number: 0, Types: []string{"echo", "upper"}}}, h.hello.Slots)
+		require.Len(t, h.hello.Slots, l.slots)
+		for i, slot := range h.hello.Slots {
+			require.Equal(t, workerproto.Slot{Number: int32(i), Types: []string{"echo", "upper"}}, slot)
+		}
 		for i := range 3 {
 			require.True(t, s.Send(job(int64(i)+1, `{"text":"Grüße 😀"}`)))
 			frame, err := new(workerproto.WorkerDecoder).Decode([]byte(await(t, h.frames)))
@@ -140,14 +145,28 @@ func TestExampleWorkerExecutesJobs(t *testing.T) {
 	})
 }
 
-func TestExampleWorkerReportsAnExceptionAndContinues(t *testing.T) {
-	inEach(t, func(t *testing.T, l language) {
+// edited returns the path of a copy of a program with a part replaced.
+func edited(t *testing.T, program, part, replacement string) string {
+	t.Helper()
+	source, err := os.ReadFile(program)
+	require.NoError(t, err)
+	require.Contains(t, string(source), part)
+	path := filepath.Join(t.TempDir(), filepath.Base(program))
+	require.NoError(t, os.WriteFile(path, bytes.Replace(source, []byte(part), []byte(replacement), 1), 0o600))
+	return path
+}
+
+func TestExampleWorkersAreShort(t *testing.T) {
+	for _, l := range languages {
 		source, err := os.ReadFile(l.program)
 		require.NoError(t, err)
-		require.LessOrEqual(t, bytes.Count(source, []byte("\n")), l.lines)
-		broken := filepath.Join(t.TempDir(), filepath.Base(l.program))
-		require.NoError(t, os.WriteFile(broken, bytes.Replace(source, []byte(l.echoes), []byte(l.breaks), 1), 0o600))
-		h, _ := start(t, l.interpreter, broken, workerproto.Limits{})
+		require.LessOrEqual(t, bytes.Count(source, []byte("\n")), l.lines, l.program)
+	}
+}
+
+func TestExampleWorkerReportsAnExceptionAndContinues(t *testing.T) {
+	inEach(t, func(t *testing.T, l language) {
+		h, _ := start(t, l.interpreter, edited(t, l.program, l.echoes, l.breaks), workerproto.Limits{})
 		s := await(t, h.opened)
 		s.Send(job(1, `0`))
 		require.Contains(t, await(t, h.frames), l.failure)
@@ -168,6 +187,7 @@ func TestExampleWorkerPrintsItsUsage(t *testing.T) {
 func TestWorkerWithoutADispatcherSaysWhatToDo(t *testing.T) {
 	for _, c := range []struct{ interpreter, program, cause string }{
 		{"python3", "python/worker.py", "[Errno 2] No such file or directory"},
+		{"python3", "python/many.py", "[Errno 2] No such file or directory"},
 		{"node", "node/worker.mjs", "connect ENOENT SOCKET"},
 	} {
 		t.Run(c.program, func(t *testing.T) {
@@ -180,6 +200,38 @@ func TestWorkerWithoutADispatcherSaysWhatToDo(t *testing.T) {
 			cause := strings.ReplaceAll(c.cause, "SOCKET", socket)
 			require.Equal(t, "no dispatcher on "+socket+": "+cause+": start one, or give the path of its worker socket\n", string(said))
 		})
+	}
+}
+
+// startMany runs the worker with many slots. Its jobs end when all hundred run.
+func startMany(t *testing.T) (*script, *workerproto.Session) {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	program := edited(t, "python/many.py", "    return {", "    if len(asyncio.all_tasks()) <= SLOTS: await full.wait()\n    full.set()\n    return {")
+	program = edited(t, program, "async def work", "full = asyncio.Event()\n\nasync def work")
+	h, _ := start(t, "python3", program, workerproto.Limits{})
+	return h, await(t, h.opened)
+}
+
+func TestManySlotsExecuteJobsAtTheSameTime(t *testing.T) {
+	h, s := startMany(t)
+	for i := range 100 {
+		require.True(t, s.Send(job(int64(i)+1, `1`)))
+	}
+	for range 100 {
+		require.Contains(t, await(t, h.frames), `"op":"done"`)
+	}
+}
+
+func TestManySlotsReportCancelledJobs(t *testing.T) {
+	h, s := startMany(t)
+	for id := range int64(2) {
+		j := job(id+1, `1`)
+		require.True(t, s.Send(j))
+		require.True(t, s.Send(&workerproto.Cancel{Execution: j.Execution}))
+		require.Contains(t, await(t, h.frames), `"error":"CancelledError()"`)
 	}
 }
 
