@@ -20,6 +20,8 @@ var commands = []func(*app) *cobra.Command{
 	(*app).serveCommand,
 	(*app).migrateCommand,
 	part(jobs.Command),
+	part(jobs.RequestCommand),
+	part(jobs.TypesCommand),
 	part(jobs.SlotCommand),
 	(*app).workerCommand,
 	part(traces.Command),

@@ -61,7 +61,7 @@ const bundleTimeout = time.Minute
 func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	body, err := ask.Body(ctx, socket, daemon.BundlePath)
+	body, err := (&ask.Dispatcher{Socket: socket}).Body(ctx, daemon.BundlePath)
 	if err != nil {
 		return 0, err
 	}

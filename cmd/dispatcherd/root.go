@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 )
 
@@ -32,7 +33,7 @@ func (a *app) root() *cobra.Command {
 
 	a.RegisterFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", // fails for an unknown flag only
-		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions(console.Formats, cobra.ShellCompDirectiveNoFileComp))
 
 	a.versionFlag(root)
 	for _, constructor := range commands {

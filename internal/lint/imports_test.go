@@ -77,7 +77,7 @@ var mayImportPart = map[string][]string{
 	"ask":      {},
 	"console":  {},
 	"jobs":     {"ask", "console", "settings"},
-	"settings": {"console"},
+	"settings": {"ask", "console"},
 	"traces":   {"ask", "console", "settings"},
 }
 

@@ -1,8 +1,9 @@
-// Package ask sends requests to the API socket of a running dispatcher, for commands that show
-// the dispatcher's memory. It maps refusals to errors with exit codes.
+// Package ask sends requests to the API of a running dispatcher and maps its problems to
+// errors with exit codes.
 package ask
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,64 +11,160 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// patience bounds a request with a JSON answer.
-const patience = 10 * time.Second
+// patience bounds a request with a JSON answer. It is longer than the time in which a
+// dispatcher answers or reports that Postgres does not answer.
+const patience = 30 * time.Second
 
-// JSON decodes one answer from the API of the dispatcher behind socket. The error names the
-// socket that does not answer, or contains the refusal.
-func JSON(ctx context.Context, socket, path string, into any) error {
+// Dispatcher says how to reach a dispatcher: by URL if it is set, else by the Unix socket.
+type Dispatcher struct {
+	Socket string // path of the API socket
+	URL    string // of the API on TCP, such as http://127.0.0.1:8088; "" = use Socket
+	Token  string // bearer token, for TCP
+}
+
+// String names the dispatcher in messages.
+func (d *Dispatcher) String() string {
+	if d.URL != "" {
+		return d.URL
+	}
+	return d.Socket
+}
+
+// check returns an error for an impossible address.
+func (d *Dispatcher) check() error {
+	if d.URL != "" {
+		if !strings.HasPrefix(d.URL, "http://") && !strings.HasPrefix(d.URL, "https://") {
+			return exit.Errorf(exit.Usage, "--api is %q: give a URL such as http://127.0.0.1:8088", d.URL)
+		}
+		return nil
+	}
+	if err := workerproto.CheckSocketPath(d.Socket); err != nil {
+		return exit.Errorf(exit.Usage, "--api-socket: %w", err)
+	}
+	return nil
+}
+
+// Client returns a client for requests. The caller must close it.
+func (d *Dispatcher) Client() (*client.Client, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if d.URL != "" {
+		return client.New(client.Options{URL: d.URL, Token: d.Token})
+	}
+	return client.New(client.Options{Socket: d.Socket})
+}
+
+// JSON decodes the answer to a GET. The error names the dispatcher that does not answer, or
+// contains the refusal.
+func (d *Dispatcher) JSON(ctx context.Context, path string, into any) error {
+	return d.Call(ctx, http.MethodGet, path, nil, into)
+}
+
+// Call sends a request with a JSON body, or without a body if it is nil, and decodes the answer.
+func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	body, err := Body(ctx, socket, path)
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	answer, err := d.send(ctx, method, path, text)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }() // it was read
-	return json.NewDecoder(body).Decode(into)
+	defer func() { _ = answer.Close() }() // it was read
+	return json.NewDecoder(answer).Decode(into)
 }
 
-// Body returns the body of a successful answer, of any length. The caller must close it; ctx
-// also bounds reading it.
-func Body(ctx context.Context, socket, path string) (io.ReadCloser, error) {
-	if err := workerproto.CheckSocketPath(socket); err != nil {
-		return nil, exit.Errorf(exit.Usage, "--api-socket: %w", err)
+// Body returns the body of a successful answer to a GET, of any length. The caller must close
+// it; ctx also bounds reading it.
+func (d *Dispatcher) Body(ctx context.Context, path string) (io.ReadCloser, error) {
+	return d.send(ctx, http.MethodGet, path, nil)
+}
+
+// transport connects to the socket, or to the host of the URL.
+func (d *Dispatcher) transport() *http.Transport {
+	t := &http.Transport{DisableKeepAlives: true}
+	if d.URL == "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", d.Socket)
+		}
 	}
-	client := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-		DisableKeepAlives: true,
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://dispatcherd"+path, http.NoBody)
-	if err != nil {
+	return t
+}
+
+func (d *Dispatcher) send(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
+	if err := d.check(); err != nil {
 		return nil, err
 	}
-	res, err := client.Do(req)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, exit.Errorf(exit.Unavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", socket, err)
+	base := "http://dispatcherd"
+	if d.URL != "" {
+		base = strings.TrimSuffix(d.URL, "/")
 	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", socket, err)
+		return nil, exit.Errorf(exit.Usage, "--api: %w", err)
 	}
-	if res.StatusCode != http.StatusOK {
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if d.URL != "" && d.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+d.Token)
+	}
+	client := &http.Client{Transport: d.transport()}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, d.Explain(err)
+	}
+	if res.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = res.Body.Close() }() // it was read
-		var problem problem.Problem
-		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) // the status is sufficient if this fails
-		code := exit.Unavailable
-		switch res.StatusCode {
-		case http.StatusNotFound:
-			code = exit.NotFound
-		case http.StatusForbidden, http.StatusConflict:
-			code = exit.Conflict
-		}
-		return nil, exit.Errorf(code, "the dispatcher on %s answered %s: %s", socket, res.Status, problem.Detail)
+		var p problem.Problem
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status is sufficient if this fails
+		return nil, exit.Errorf(codeOf(res.StatusCode), "the dispatcher on %s answered %s: %s", d, res.Status, p.Detail)
 	}
 	return res.Body, nil
+}
+
+// Explain adds the exit code and the next step to an error of a request.
+func (d *Dispatcher) Explain(err error) error {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		return exit.Errorf(codeOf(p.Status), "%s", p.Error())
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, client.ErrUnknownOutcome):
+		return exit.Errorf(exit.Unavailable, "%w", err)
+	case errors.Is(err, fs.ErrPermission):
+		return exit.Errorf(exit.Unavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", d, err)
+	case d.URL != "":
+		return exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api right?", d, err)
+	}
+	return exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", d, err)
+}
+
+// codeOf returns the exit code for the HTTP status of a problem.
+func codeOf(status int) int {
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return exit.Usage
+	case http.StatusNotFound:
+		return exit.NotFound
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict:
+		return exit.Conflict
+	}
+	return exit.Unavailable
 }

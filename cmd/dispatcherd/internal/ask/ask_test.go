@@ -31,9 +31,11 @@ func answering(t *testing.T, status int, body string) string {
 	return path
 }
 
+func on(socket string) *Dispatcher { return &Dispatcher{Socket: socket} }
+
 func TestAnswerIsDecoded(t *testing.T) {
 	var answer struct{ Asked string }
-	require.NoError(t, JSON(t.Context(), answering(t, http.StatusOK, `{"asked": %q}`), "/v1/slots", &answer))
+	require.NoError(t, on(answering(t, http.StatusOK, `{"asked": %q}`)).JSON(t.Context(), "/v1/slots", &answer))
 	require.Equal(t, "/v1/slots", answer.Asked)
 }
 
@@ -42,20 +44,20 @@ func TestRefusalHasExitCodeAndDetail(t *testing.T) {
 		http.StatusNotFound: exit.NotFound, http.StatusForbidden: exit.Conflict, http.StatusConflict: exit.Conflict,
 		http.StatusServiceUnavailable: exit.Unavailable,
 	} {
-		err := JSON(t.Context(), answering(t, status, `{"detail": "not %s"}`), "/v1/jobs/7/why", nil)
+		err := on(answering(t, status, `{"detail": "not %s"}`)).JSON(t.Context(), "/v1/jobs/7/why", nil)
 		require.Equal(t, code, exit.CodeOf(t.Context(), err), status)
 		require.ErrorContains(t, err, "not /v1/jobs/7/why")
 	}
 }
 
 func TestMissingDispatcherIsUnavailable(t *testing.T) {
-	err := JSON(t.Context(), filepath.Join(t.TempDir(), "s"), "/v1/slots", nil)
+	err := on(filepath.Join(t.TempDir(), "s")).JSON(t.Context(), "/v1/slots", nil)
 	require.Equal(t, exit.Unavailable, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "is it running, and is --api-socket right?")
 }
 
 func TestImpossibleSocketPathIsAUsageError(t *testing.T) {
-	err := JSON(t.Context(), strings.Repeat("x", 200), "/v1/slots", nil)
+	err := on(strings.Repeat("x", 200)).JSON(t.Context(), "/v1/slots", nil)
 	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "--api-socket: impossible socket path")
 }

@@ -1,10 +1,12 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -19,21 +21,29 @@ import (
 const schemaVersion = 1
 
 // Format is the --output setting; the zero value is a table.
-type Format struct{ JSON bool }
+type Format struct {
+	JSON  bool // json or jsonl
+	Lines bool // jsonl: one value per line instead of one document
+}
 
-// Set accepts table or json.
+// Formats lists what Set accepts.
+var Formats = []string{"table", "json", "jsonl"}
+
+// Set accepts a name in Formats.
 func (f *Format) Set(s string) error {
-	switch s {
-	case "table", "json":
-		f.JSON = s == "json"
-		return nil
+	if !slices.Contains(Formats, s) {
+		return errors.New("it must be table, json or jsonl")
 	}
-	return errors.New("it must be table or json")
+	*f = Format{JSON: s != "table", Lines: s == "jsonl"}
+	return nil
 }
 
 // String returns the name that Set accepts.
 func (f *Format) String() string {
-	if f.JSON {
+	switch {
+	case f.Lines:
+		return "jsonl"
+	case f.JSON:
 		return "json"
 	}
 	return "table"
@@ -42,14 +52,59 @@ func (f *Format) String() string {
 // Type names the kind of value in help texts.
 func (f *Format) Type() string { return "format" }
 
-// PrintJSON writes {"schema_version": …, name: value} to the data stream.
+// PrintJSON writes {"schema_version": …, name: value} to the data stream. With --output jsonl
+// it writes value alone on one line, or each element of a list.
 func (c *Console) PrintJSON(name string, value any) error {
+	if c.Format.Lines {
+		return c.printLines(value)
+	}
 	text, err := json.MarshalIndent(value, "  ", "  ")
 	if err != nil {
 		return fmt.Errorf("writing JSON: %w", err)
 	}
 	_, err = fmt.Fprintf(c.Out, "{\n  \"schema_version\": %d,\n  %q: %s\n}\n", schemaVersion, name, replaceInvisible(string(text), jsonEscape))
 	return err
+}
+
+func (c *Console) printLines(value any) error {
+	text, err := encoded(value)
+	if err != nil {
+		return err
+	}
+	if text[0] != '[' {
+		return c.PrintValue(value)
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(text, &elements); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	for _, e := range elements {
+		if err := c.PrintValue(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrintValue writes a value to the data stream as JSON on one line, in every format.
+func (c *Console) PrintValue(value any) error {
+	text, err := encoded(value)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.Out, replaceInvisible(string(text), jsonEscape))
+	return err
+}
+
+// encoded returns a value as JSON with a line break.
+func encoded(value any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fmt.Errorf("writing JSON: %w", err)
+	}
+	return text.Bytes(), nil
 }
 
 // PrintLine writes a result in the format of --output: value as JSON under name, or a line of text.

@@ -21,11 +21,14 @@ func TestEachTableRowIsOneLine(t *testing.T) {
 // Every kind of output is checked, because a terminal obeys whatever it receives.
 func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 	const foreign = "a\u202eb\u200b\u009b1m\x1b\U000e0041"
-	for _, asJSON := range []bool{false, true} {
+	for _, name := range Formats {
 		var b strings.Builder
-		c := &Console{Out: &b, Err: &b, Format: Format{JSON: asJSON}}
+		c := &Console{Out: &b, Err: &b}
+		require.NoError(t, c.Format.Set(name))
+		require.Equal(t, name, c.Format.String())
 		c.Say("type %s", foreign)
 		require.NoError(t, c.PrintLine("x", foreign, foreign))
+		require.NoError(t, c.PrintValue(foreign))
 		require.NoError(t, c.PrintRows("x", foreign, []string{"x"}, [][]string{{foreign}}))
 		require.NoError(t, c.PrintFacts("x", foreign, func(add func(fact, format string, args ...any)) { add("x", "%s", foreign) }))
 		require.NotContains(t, strings.Map(func(r rune) rune {
@@ -38,4 +41,13 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 	var value string
 	require.NoError(t, json.Unmarshal([]byte(`"`+replaceInvisible(foreign, jsonEscape)+`"`), &value))
 	require.Equal(t, foreign, value, "JSON keeps the value")
+}
+
+func TestJSONLinesHaveOneValueEach(t *testing.T) {
+	var b strings.Builder
+	c := &Console{Out: &b, Format: Format{JSON: true, Lines: true}}
+	require.NoError(t, c.PrintRows("jobs", []map[string]int{{"id": 2}, {"id": 1}}, []string{"id"}, nil))
+	require.NoError(t, c.PrintFacts("job", map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
+	require.NoError(t, c.PrintRows("jobs", []int{}, nil, nil))
+	require.Equal(t, "{\"id\":2}\n{\"id\":1}\n{\"id\":3,\"payload\":[1,\"<\"]}\n", b.String())
 }

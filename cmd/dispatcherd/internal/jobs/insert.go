@@ -135,20 +135,33 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job,
 	var err error
 	switch {
 	case changed("payload"):
-		job.Payload = json.RawMessage(f.payload)
+		job.Payload, err = checkedJSON([]byte(f.payload))
 	case changed("payload-file"):
-		job.Payload, err = a.readInput(f.payloadFile)
+		job.Payload, err = a.readPayload(f.payloadFile)
 	}
 	if err != nil {
 		return joblines.Job{}, err
-	}
-	if job.Payload != nil && !json.Valid(job.Payload) {
-		return joblines.Job{}, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
 	}
 	if err := job.Check(); err != nil {
 		return joblines.Job{}, exit.Errorf(exit.Usage, "%w", err)
 	}
 	return job, nil
+}
+
+// readPayload reads a payload from a file, or from standard input for "-".
+func (a commands) readPayload(name string) (json.RawMessage, error) {
+	text, err := a.readInput(name)
+	if err != nil {
+		return nil, err
+	}
+	return checkedJSON(text)
+}
+
+func checkedJSON(text []byte) (json.RawMessage, error) {
+	if !json.Valid(text) {
+		return nil, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
+	}
+	return text, nil
 }
 
 // parseWhen parses a time, or a duration from now.

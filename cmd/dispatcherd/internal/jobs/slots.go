@@ -19,7 +19,7 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 }
 
 func (a commands) slotListCommand() *cobra.Command {
-	var socket string
+	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "list", Short: "List all slots and their states", Args: settings.NoArguments,
 		Example: "  dispatcherd slot list\n  dispatcherd slot list -o json",
@@ -27,7 +27,7 @@ func (a commands) slotListCommand() *cobra.Command {
 			var answer struct {
 				Slots []api.Slot `json:"slots"`
 			}
-			if err := ask.JSON(cmd.Context(), socket, "/v1/slots", &answer); err != nil {
+			if err := at.JSON(cmd.Context(), "/v1/slots", &answer); err != nil {
 				return err
 			}
 			rows := make([][]string, len(answer.Slots))
@@ -37,7 +37,7 @@ func (a commands) slotListCommand() *cobra.Command {
 			return a.PrintRows("slots", answer.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows)
 		},
 	}
-	a.APISocketFlag(cmd.Flags(), &socket)
+	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 

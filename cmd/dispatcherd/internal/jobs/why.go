@@ -19,7 +19,7 @@ import (
 )
 
 func (a commands) whyCommand() *cobra.Command {
-	var socket string
+	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
@@ -33,7 +33,7 @@ prints the placement from the decision log. On-demand requests have negative ids
 				return exit.Errorf(exit.Usage, "%q is not the id of a job: ids of jobs are numbers from 1, ids of requests in memory are negative", args[0])
 			}
 			var why api.Why
-			err = ask.JSON(cmd.Context(), socket, fmt.Sprintf("/v1/jobs/%d/why", id), &why)
+			err = at.JSON(cmd.Context(), fmt.Sprintf("/v1/jobs/%d/why", id), &why)
 			var coded *exit.Error
 			if errors.As(err, &coded) && coded.Code == exit.NotFound {
 				return noSuchJob(id)
@@ -44,7 +44,7 @@ prints the placement from the decision log. On-demand requests have negative ids
 			return a.PrintFacts("why", why, func(add func(fact, format string, args ...any)) { addWhy(add, &why) })
 		},
 	}
-	a.APISocketFlag(cmd.Flags(), &socket)
+	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 

@@ -36,7 +36,7 @@ func annotate(flags *pflag.FlagSet, note string, names []string, values ...strin
 
 // RegisterFlags adds the settings of every command.
 func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
-	flags.VarP(&a.Format, "output", "o", "form of the output: table or json")
+	flags.VarP(&a.Format, "output", "o", "form of the output: table, json, or jsonl (one value per line)")
 	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
 	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }

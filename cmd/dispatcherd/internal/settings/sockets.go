@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -43,6 +44,23 @@ func (a *Invocation) FindSocket(name string) string {
 func (a *Invocation) APISocketFlag(flags *pflag.FlagSet, socket *string) {
 	*socket = a.FindSocket("api.sock")
 	flags.Var(Socket(socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
+}
+
+// APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP.
+func (a *Invocation) APIFlags(flags *pflag.FlagSet, d *ask.Dispatcher) {
+	a.APISocketFlag(flags, &d.Socket)
+	flags.StringVar(&d.URL, "api", "", "URL of the dispatcher's API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
+	flags.Var(secret(&d.Token), "api-token", "bearer token for --api; other users see it on the command line, but not in the environment")
+}
+
+// secret is a value that no output contains.
+func secret(text *string) Value {
+	return Value{Kind: "secret", Parse: func(s string) error { *text = s; return nil }, Format: func() string {
+		if *text == "" {
+			return ""
+		}
+		return "********"
+	}}
 }
 
 // WorkerSocketFlag adds the flag for the worker socket of a running dispatcher.

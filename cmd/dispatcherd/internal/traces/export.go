@@ -168,7 +168,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var online api.SlotList
-	if err := ask.JSON(ctx, f.socket, "/v1/slots", &online); err != nil {
+	if err := (&ask.Dispatcher{Socket: f.socket}).JSON(ctx, "/v1/slots", &online); err != nil {
 		return nil, nil, err
 	}
 	if len(online.Slots) == 0 {

@@ -1,0 +1,174 @@
+package jobs
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints the result, after partial output,
+as JSON on one line each. Reports progress on the error output. -o jsonl prints all events.
+The exit code is 0 if the job is done, 1 if it failed, was cancelled or missed its deadline, 5 if no slot
+supports the type. An interrupt cancels the request. PAYLOAD is JSON; - reads standard input.`
+
+// RequestCommand makes an on-demand request.
+func RequestCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
+	var at ask.Dispatcher
+	var r client.Request
+	var priority int8
+	var file string
+	cmd := &cobra.Command{
+		Use: "request TYPE [PAYLOAD | -]", SuggestFor: []string{"do", "call", "run", "ask"}, Short: "Run a job now and wait for its result", Long: requestLong,
+		Example: `  dispatcherd request pdf '{"page": 1}'
+  dispatcherd request pdf --payload-file page.json --timeout 2m --wait-for-worker 10s
+  echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 {
+				return fmt.Errorf("%q needs a type and at most one payload", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 && cmd.Flags().Changed("payload-file") {
+				return exit.Errorf(exit.Usage, "PAYLOAD and --payload-file both give the payload: give one of the two")
+			}
+			r.Type, r.Priority = args[0], dispatcherd.Priority(priority)
+			var payload json.RawMessage
+			var err error
+			switch {
+			case len(args) == 2 && args[1] != "-":
+				payload, err = checkedJSON([]byte(args[1]))
+			case len(args) == 2 || file != "":
+				payload, err = a.readPayload(cmp.Or(file, "-"))
+			}
+			if err != nil {
+				return err
+			}
+			if payload != nil {
+				r.Payload = payload
+			}
+			return a.request(cmd, &at, r)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&file, "payload-file", "", "file with the payload; - is standard input")
+	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
+	flags.DurationVar(&r.Timeout, "timeout", 0, "how long to wait for the result (default: the dispatcher's, 30s)")
+	flags.DurationVar(&r.WaitForWorker, "wait-for-worker", 0, "how long to wait while no slot supports the type")
+	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
+	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
+	settings.OnlyOnCommandLine(flags, "payload-file", "priority", "timeout", "wait-for-worker", "durable", "idempotency-key")
+	settings.Between(flags, "0", "10", "priority")
+	settings.Between(flags, "1ms", "1h", "timeout")
+	settings.Between(flags, "0s", "1h", "wait-for-worker")
+	a.APIFlags(flags, &at)
+	return cmd
+}
+
+// request makes the request, reports its events, and prints its result.
+func (a commands) request(cmd *cobra.Command, at *ask.Dispatcher, r client.Request) error {
+	c, err := at.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	result, err := c.Stream(cmd.Context(), r, a.showEvent)
+	if err != nil {
+		return explainEnd(at, err)
+	}
+	return a.showResult(result)
+}
+
+// showResult prints the result of a job that is done.
+func (a commands) showResult(result json.RawMessage) error {
+	switch {
+	case a.Format.Lines:
+		return a.PrintValue(streamEvent{"result", result})
+	case a.Format.JSON:
+		return a.PrintJSON("result", result)
+	}
+	return a.PrintValue(result)
+}
+
+// streamEvent is one line of the output with -o jsonl.
+type streamEvent struct {
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// showEvent prints partial output and reports other events. With -o jsonl it prints every
+// event. A document (-o json) contains the result only.
+func (a commands) showEvent(e client.Event) error {
+	switch {
+	case a.Format.Lines:
+		return a.PrintValue(streamEvent{e.Name, e.Data})
+	case e.Name == "partial" && !a.Format.JSON:
+		return a.PrintValue(e.Data)
+	case e.Name != "partial":
+		a.Say("%s", eventText(e))
+	}
+	return nil
+}
+
+// eventText describes an event in one line.
+func eventText(e client.Event) string {
+	var d struct {
+		Rank, Waiting int
+		Slot          int64
+		Worker        string
+		Done, Total   float64
+		Message       string
+		Missed        int
+		Status        string
+		Attempt       int
+	}
+	if json.Unmarshal(e.Data, &d) != nil { // progress may be any JSON
+		return e.Name + ": " + string(e.Data)
+	}
+	switch e.Name {
+	case "queued":
+		return fmt.Sprintf("queued: %d of %d waiting jobs of the type", d.Rank, d.Waiting)
+	case "started":
+		return fmt.Sprintf("started on slot %d of %s", d.Slot, d.Worker)
+	case "gap":
+		return fmt.Sprintf("%d events were missed", d.Missed)
+	case "status":
+		return fmt.Sprintf("%s, attempt %d", d.Status, d.Attempt)
+	case "progress":
+		return progressText(d.Done, d.Total, d.Message)
+	}
+	return e.Name + ": " + string(e.Data)
+}
+
+func progressText(done, total float64, message string) string {
+	text := fmt.Sprintf("progress: %g", done)
+	if total > 0 {
+		text += fmt.Sprintf(" of %g", total)
+	}
+	if message != "" {
+		text += ", " + message
+	}
+	return text
+}
+
+// explainEnd adds the exit code to the error that ended a request. A job that ran and did not
+// succeed has the code of a negative answer.
+func explainEnd(at *ask.Dispatcher, err error) error {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		switch p.Type {
+		case client.TypeJobFailed, client.TypeJobCancelled, client.TypeDeadlinePassed:
+			return exit.Errorf(exit.Negative, "%s", p.Error())
+		}
+	}
+	return at.Explain(err)
+}

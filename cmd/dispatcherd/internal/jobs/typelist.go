@@ -1,0 +1,40 @@
+package jobs
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+)
+
+// TypesCommand lists the types of a running dispatcher.
+func TypesCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
+	var at ask.Dispatcher
+	cmd := &cobra.Command{
+		Use: "types", SuggestFor: []string{"queues", "depth"}, Short: "List types, their slots and their waiting jobs", Args: settings.NoArguments,
+		Example: "  dispatcherd types\n  dispatcherd types -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer struct {
+				Types []api.Type `json:"types"`
+			}
+			if err := at.JSON(cmd.Context(), "/v1/types", &answer); err != nil {
+				return err
+			}
+			rows := make([][]string, len(answer.Types))
+			for i := range answer.Types {
+				rows[i] = typeRow(&answer.Types[i])
+			}
+			return a.PrintRows("types", answer.Types, []string{"type", "slots", "free", "known jobs", "requests", "oldest"}, rows)
+		},
+	}
+	a.APIFlags(cmd.Flags(), &at)
+	return cmd
+}
+
+func typeRow(t *api.Type) []string {
+	return []string{t.Type, strconv.Itoa(t.Capacity), strconv.Itoa(t.Free), strconv.Itoa(t.Cached), strconv.Itoa(t.Requests), spanOf(t.Oldest).String()}
+}

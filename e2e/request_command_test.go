@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// onAPI runs a command line on the API socket of a daemon, without a database.
+func (h *host) onAPI(stdin string, args ...string) outcome {
+	h.t.Helper()
+	return invocation{args: args, stdin: stdin, env: map[string]string{"DISPATCHERD_API_SOCKET": h.cfg.APISocket}}.runs(h.t)
+}
+
+func TestRequestCommandPrintsResultPartialOutputAndProgress(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	slot := h.slots()[0].ID
+	got := h.onAPI("", "request", "pdf", `{"do": "talk", "n": 1.50}`)
+	require.Equal(t, outcome{
+		out: "{\"line\":1}\n{\"do\":\"talk\",\"n\":1.50}\n",
+		err: fmt.Sprintf("queued: 1 of 1 waiting jobs of the type\nstarted on slot %d of callee\nprogress: 1 of 2, half\nprogress: 2 of 2, all\n", slot),
+	}, got)
+
+	got = h.onAPI(`{"do":"talk"}`, "request", "pdf", "-", "-o", "jsonl")
+	require.Equal(t, outcome{out: fmt.Sprintf(`{"event":"queued","data":{"rank":1,"waiting":1}}
+{"event":"started","data":{"slot":%d,"worker":"callee"}}
+{"event":"progress","data":{"done":1,"total":2,"message":"half"}}
+{"event":"partial","data":{"line":1}}
+{"event":"progress","data":{"done":2,"total":2,"message":"all"}}
+{"event":"result","data":{"do":"talk"}}
+`, slot)}, got)
+
+	file := filepath.Join(t.TempDir(), "payload.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"n": 2}`), 0o644))
+	got = h.onAPI("", "request", "pdf", "--payload-file", file, "-o", "json")
+	require.JSONEq(t, `{"schema_version":1,"result":{"n":2}}`, got.out)
+}
+
+func TestExitCodeOfRequestIsItsOutcome(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exit.Negative, "the page is torn", []string{"pdf", `{"do":"fail"}`}},
+		{exit.Negative, "deadline", []string{"pdf", `{"do":"gate"}`, "--timeout", "50ms"}},
+		{exit.Unavailable, "No slot supports the type", []string{"excel"}},
+		{exit.Usage, "the payload is not JSON", []string{"pdf", "page"}},
+		{exit.Usage, "give one of the two", []string{"pdf", "1", "--payload-file", "x"}},
+		{exit.Unavailable, "is --api-socket right?", []string{"pdf", "--api-socket", "/does/not/exist"}},
+		{exit.Usage, "give a URL", []string{"pdf", "--api", "localhost:1"}},
+	} {
+		got := h.onAPI("", append([]string{"request"}, c.args...)...)
+		require.Equal(t, c.code, got.code, "%v: %s", c.args, got.err)
+		require.Contains(t, got.err, c.says)
+		require.Empty(t, got.out)
+	}
+}
+
+func TestRequestOverTCPNeedsItsToken(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.API = daemon.DefaultAPIConfig()
+	cfg.API.Listen, cfg.API.TokenFile = "127.0.0.1:0", filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(cfg.API.TokenFile, fmt.Appendf(nil, "anna %x\n", sha256.Sum256([]byte("s3cret"))), 0o600))
+	h := w.start(cfg)
+	serveCalls(t, cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	url := "http://" + h.Addresses()[1].String()
+	got := invocation{args: []string{"request", "pdf", `1`}, env: map[string]string{"DISPATCHERD_API": url, "DISPATCHERD_API_TOKEN": "s3cret"}}.runs(t)
+	require.Equal(t, exit.OK, got.code, got.err)
+	require.Equal(t, "1\n", got.out)
+	for _, line := range [][]string{{"request", "pdf"}, {"types"}} {
+		got = invocation{args: append(line, "--api", url), env: map[string]string{"DISPATCHERD_API_TOKEN": "wr0ng"}}.runs(t)
+		require.Equal(t, exit.Conflict, got.code, got.err)
+		require.NotContains(t, got.err, "wr0ng")
+	}
+}
+
+func TestTypesCommandListsTypesOfWorkers(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(2)
+	got := h.onAPI("", "types")
+	require.Equal(t, exit.OK, got.code, got.err)
+	require.Regexp(t, `(?m)^pdf +2 +2 `, got.out)
+	require.Regexp(t, `^{"type":"pdf","capacity":2,"free":2,`, h.onAPI("", "types", "-o", "jsonl").out)
+}
