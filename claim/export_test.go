@@ -106,3 +106,6 @@ func (s *Store) LoadSlowly(id dispatcherd.JobID, limit string) {
 		l.turn <- struct{}{}
 	}
 }
+
+// SetCountSteps bounds the work of one portion of CountPending.
+func (s *Store) SetCountSteps(n int64) { s.countSteps = n }

@@ -129,3 +129,64 @@ func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error
 	})
 	return paused, changed, err
 }
+
+// countPendingSQL counts the pending rows of the types after $1 in the order of their
+// names, at most $2 rows of each type. It skips from type to type in the index of lanes,
+// and stops after $3 steps: a row is one step, and a type is 12 steps, one per index descent. It returns
+// one row per type: the name, the rows, the steps so far, and the age of the oldest due row
+// in milliseconds. Types whose rows all run have 0 rows.
+const countPendingSQL = `
+WITH RECURSIVE counted (type, rows, steps) AS (
+	SELECT $1::text, 0::bigint, 0::bigint
+	UNION ALL
+	SELECT next.type, pending.rows, c.steps + pending.rows + 12
+	FROM counted c
+	CROSS JOIN LATERAL (SELECT j.type::text FROM dispatcherd.jobs_live j WHERE j.type > c.type ORDER BY j.type LIMIT 1) next
+	CROSS JOIN LATERAL (SELECT count(*) FROM (
+		SELECT FROM dispatcherd.jobs_live j WHERE j.type = next.type AND j.status = 'pending' LIMIT $2::int
+	) bounded) pending (rows)
+	WHERE c.steps < $3::bigint
+)
+SELECT c.type, c.rows, c.steps, coalesce(due.age, 0) FROM counted c CROSS JOIN LATERAL (
+	SELECT (extract(epoch FROM now() - min(head.run_at)) * 1000)::bigint FROM generate_series(0, 10) AS p (priority) CROSS JOIN LATERAL (
+		SELECT j.run_at FROM dispatcherd.jobs_live j
+		WHERE j.type = c.type AND j.priority = p.priority AND j.status = 'pending' AND j.run_at <= now() ORDER BY j.run_at LIMIT 1
+	) head
+) due (age)
+WHERE c.steps > 0 ORDER BY c.steps`
+
+// countSetup bounds countPendingSQL. It must not scan the table, and its snapshot must be
+// short, because it keeps dead rows.
+const countSetup = `SET LOCAL statement_timeout = '2s'; SET LOCAL enable_seqscan = off`
+
+// countSteps bounds the work of one countPendingSQL. It takes about 0.1 s.
+const countSteps = 100_000
+
+// CountPending counts the pending rows of the types after a name. It returns the first
+// types in the order of their names, and whether further types follow. Each call has its
+// own snapshot. It fails after 2 s, for example because an old snapshot keeps many dead
+// rows.
+func (s *Store) CountPending(ctx context.Context, after string) (types []contract.PendingType, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	err = s.sweep.do(ctx, OpCount, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, countSetup); err != nil {
+				return err
+			}
+			rows, _ := tx.Query(ctx, countPendingSQL, pgx.QueryExecModeExec, after, contract.PendingLimit+1, s.countSteps)
+			var (
+				t          contract.PendingType
+				steps, age int64
+			)
+			_, err := pgx.ForEachRow(rows, []any{&t.Type, &t.Rows, &steps, &age}, func() error {
+				t.Oldest = time.Duration(age) * time.Millisecond
+				types = append(types, t)
+				return nil
+			})
+			more = steps >= s.countSteps
+			return err
+		})
+	})
+	return types, more, err
+}

@@ -24,6 +24,7 @@ const (
 	OpHeartbeat Operation = "heartbeat"
 	OpSweep     Operation = "sweep"
 	OpVacuum    Operation = "vacuum"
+	OpCount     Operation = "count"
 	OpSubscribe Operation = "subscribe"
 	OpListen    Operation = "listen"
 )

@@ -44,6 +44,8 @@ type Store struct {
 	vacuum     vacuumState
 	futileFrom int64
 
+	countSteps int64 // see countSteps
+
 	mu      sync.Mutex
 	records Records
 }
@@ -52,7 +54,7 @@ type Store struct {
 // Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom}
+	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
 	var errs [8]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
