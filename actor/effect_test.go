@@ -340,7 +340,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 		{ID: 3, Session: 1, Worker: "w", Number: 2, Types: []string{"excel"}, State: "busy", Draining: true, Job: -4, JobType: "excel", Attempt: 1},
 	}, c.Slots())
 	require.ElementsMatch(t, []TypeInfo{
-		{Name: "pdf", Capacity: 2, Cached: 2, Oldest: 7001 * time.Millisecond},
+		{Name: "pdf", Capacity: 2, Known: 2, Oldest: 7001 * time.Millisecond},
 		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
 	}, c.Types())
 	g := c.Gauges()

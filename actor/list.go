@@ -63,7 +63,7 @@ type TypeInfo struct {
 	Name     string
 	Capacity int           // registered slots that support it, free or busy
 	Free     int           // of these, the free ones
-	Cached   int           // number of candidates
+	Known    int           // number of candidates
 	Requests int           // number of waiting on-demand requests
 	Oldest   time.Duration // age of the oldest waiting job known here; 0 if none waits
 }
@@ -87,6 +87,10 @@ func (c *Core) Capacities() map[string]int {
 	return capacities
 }
 
+// OtherCapacity returns the number of slots of other dispatchers by type, according to
+// the last heartbeats. Neither the Core nor the caller changes the map.
+func (c *Core) OtherCapacity() map[string]int { return c.otherCapacity }
+
 // TypesFrom appends the known types from a number on, as many as Limits.StepWork
 // allows. It returns the number of the next type.
 func (c *Core) TypesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
@@ -103,7 +107,7 @@ func (c *Core) TypesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
 		for p := range dispatcherd.MaxPriority + 1 {
 			for _, lane := range c.backlog.Lanes(id, p) {
 				if keys := c.backlog.State(lane).Keys; len(keys) > 0 {
-					info.Cached += len(keys)
+					info.Known += len(keys)
 					oldest = max(oldest, c.backlog.AgeMS(keys[0]))
 				}
 			}

@@ -39,8 +39,8 @@ type Backend interface {
 
 	// Slots lists the slots of this dispatcher's workers. It never returns nil.
 	Slots() []Slot
-	// Types lists the types that this dispatcher knows. It never returns nil.
-	Types() []Type
+	// Types lists the types that this dispatcher knows, and those of pending rows.
+	Types() TypeList
 	// Checks reports whether the dispatcher can work. alive says whether the loop runs.
 	// checks are the states of everything else that the dispatcher needs.
 	Checks() (alive bool, checks []Check)
@@ -69,12 +69,14 @@ type Slot struct {
 
 // Type is one type as the API shows it.
 type Type struct {
-	Type     string  `json:"type"`
-	Capacity int     `json:"capacity"` // slots that support the type, free or busy
-	Free     int     `json:"free"`
-	Cached   int     `json:"cached"`         // fetched candidates
-	Requests int     `json:"requests"`       // on-demand requests that wait
-	Oldest   float64 `json:"oldest_seconds"` // age of the oldest known waiting job
+	Type       string  `json:"type"`
+	Capacity   int     `json:"capacity"` // slots that support the type, free or busy
+	Free       int     `json:"free"`
+	OtherSlots int     `json:"other_slots"`       // slots of other dispatchers that support the type
+	Pending    *int    `json:"pending,omitempty"` // pending rows; contract.PendingLimit+1 = more; nil = not counted
+	Known      int     `json:"known"`             // of the pending rows, those that this dispatcher has read
+	Requests   int     `json:"requests"`          // on-demand requests that wait
+	Oldest     float64 `json:"oldest_seconds"`    // age of the oldest waiting job; of an unknown type, when the rows were counted
 }
 
 // Errors that a Backend returns. It also returns problems and errors of package ondemand.

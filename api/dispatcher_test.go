@@ -119,7 +119,9 @@ func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {}
 func (*fake) Slots() []Slot {
 	return []Slot{{Slot: 1, Worker: "w", Types: []string{"pdf"}, State: "free"}}
 }
-func (*fake) Types() []Type           { return []Type{{Type: "pdf", Capacity: 1, Free: 1}} }
+func (*fake) Types() TypeList {
+	return TypeList{Types: []Type{{Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}}}
+}
 func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
 func (*fake) Cancel(context.Context, dispatcherd.JobID) (dispatcherd.Status, error) {
 	return dispatcherd.Running, nil

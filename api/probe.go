@@ -67,7 +67,8 @@ type SlotList struct {
 
 // TypeList answers GET /v1/types.
 type TypeList struct {
-	Types []Type `json:"types"`
+	Types      []Type  `json:"types"`               // in the order of names; never nil
+	PendingAge float64 `json:"pending_age_seconds"` // time since the count of pending rows; without a count, since the start
 }
 
 func (h *Handler) getSlots(w http.ResponseWriter, _ *http.Request) error {
@@ -76,6 +77,6 @@ func (h *Handler) getSlots(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (h *Handler) getTypes(w http.ResponseWriter, _ *http.Request) error {
-	answerJSON(w, http.StatusOK, TypeList{Types: h.backend.Types()})
+	answerJSON(w, http.StatusOK, h.backend.Types())
 	return nil
 }

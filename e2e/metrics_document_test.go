@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,7 @@ func metricLine(name, kind string, labels []string) string {
 func TestMetricsMatchTheDocument(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
+	cfg.CountPending = 20 * time.Millisecond
 	h := w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "x")
 	job := w.insert("x", work{})
@@ -43,6 +45,8 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 	w.await(job, dispatcherd.Done)
 	_, err := askAPI(cfg, "/livez") // so that the metrics of responses exist
 	require.NoError(t, err)
+	w.insert("nowhere", work{})
+	eventually(t, func() bool { return h.samples()[`dispatcherd_unroutable_jobs{type="nowhere"}`] == 1 }, func() string { return "one unroutable job" })
 
 	families, err := h.Metrics().Gather()
 	require.NoError(t, err)

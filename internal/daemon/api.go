@@ -69,6 +69,7 @@ type apiServer struct {
 	backend   *backend.Backend
 	requests  *backend.Requests
 	rows      *backend.Rows
+	pending   *backend.Pending
 	pool      *pgxpool.Pool // connections for callers
 	listeners []apiListener
 	tokens    atomic.Pointer[api.Tokens] // of the listeners that require tokens
@@ -149,8 +150,9 @@ func (d *Daemon) constructAPI() {
 	a := &d.api
 	a.requests = backend.NewRequests(d.loop)
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name)
+	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
-		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Decisions: d.decisions,
+		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Pending: a.pending, Decisions: d.decisions,
 		Dispatcher: d.store.Dispatcher, Aside: d.store.WhyAside, Subscribed: d.listener.up.Load, Stopping: d.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
 		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,

@@ -38,6 +38,7 @@ type Config struct {
 	// two sockets. 0 = connrate.Default.
 	ConnectionRate int
 	Core           config.Config
+	CountPending   time.Duration // between two counts of the pending rows; 0 = backend.CountInterval
 	Workers        workerproto.Limits
 	Keep           claim.Retention // how long final rows are kept
 	Lease          time.Duration   // how long a heartbeat is valid

@@ -162,7 +162,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
 	d.maintenance = &maintenance{
-		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps,
+		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
 		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained,
 	}
 	d.statements.finished, d.statements.tookOver = d.api.rows.Finished, d.heartbeats.tookOver

@@ -9,16 +9,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 )
 
-// maintenance sweeps lost dispatchers, creates and drops daily partitions, and controls
-// autovacuum.
+// maintenance sweeps lost dispatchers, creates and drops daily partitions, controls
+// autovacuum, and counts pending rows.
 type maintenance struct {
 	store        *claim.Store
 	log          *zap.Logger
 	keep         claim.Retention
 	sweeps       <-chan struct{} // a lost dispatcher waits for a sweep
 	vacuumPaused prometheus.Gauge
+	pending      *backend.Pending
 	retained     prometheus.Gauge // time of the last call that created and dropped all daily partitions
 }
 
@@ -39,6 +41,8 @@ func (m *maintenance) run(ctx context.Context) {
 	defer partitions.Stop()
 	vacuum := time.NewTicker(vacuumEvery)
 	defer vacuum.Stop()
+	count := time.NewTimer(0)
+	defer count.Stop()
 	sweeps, failing := m.sweeps, false // whether the last sweep failed or left rows
 	blocked := false                   // whether other sessions blocked a part of the last keepPartitions
 	var wait time.Duration
@@ -59,6 +63,8 @@ func (m *maintenance) run(ctx context.Context) {
 			partitions.Reset(wait)
 		case <-vacuum.C:
 			m.paceVacuum(ctx)
+		case <-count.C:
+			count.Reset(m.pending.Continue(ctx))
 		}
 	}
 }

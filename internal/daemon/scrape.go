@@ -2,13 +2,13 @@ package daemon
 
 import (
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/aside"
+	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -46,7 +46,7 @@ func counterDesc(name, help string, labels ...string) metricDesc {
 
 // registerScraped registers the metrics that are read at each scrape.
 func (d *Daemon) registerScraped() {
-	d.metrics.registry.MustRegister(scrape(d.scrapeLoop), scrape(d.scrapeAPI), scrape(d.scrapeRequests), scrape(d.scrapeLimits))
+	d.metrics.registry.MustRegister(scrape(d.scrapeLoop), scrape(d.scrapeTypes), scrape(d.scrapeAPI), scrape(d.scrapeRequests), scrape(d.scrapeLimits))
 }
 
 var (
@@ -55,11 +55,17 @@ var (
 	jobEventsDesc   = counterDesc("dispatcherd_jobs_total", "Events of jobs and requests.", "event")
 	stateDesc       = gaugeDesc("dispatcherd_state", "Current numbers of the dispatcher.", "what")
 	slotsDesc       = gaugeDesc("dispatcherd_slots", "Slots that support a type.", "type", "state")
-	jobsWaitingDesc = gaugeDesc("dispatcherd_jobs_waiting", "Known waiting jobs: fetched candidates, and requests.", "type", "mode")
-	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest known waiting job.", "type")
+	jobsKnownDesc   = gaugeDesc("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.", "type", "mode")
+	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", "type")
+	windowShareDesc = gaugeDesc("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.", "type")
 	fullScanDesc    = gaugeDesc("dispatcherd_full_scan_seconds", "Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.")
 	fullScanAgeDesc = gaugeDesc("dispatcherd_full_scan_age_seconds", "Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.")
 	notifiedDesc    = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
+
+	jobsPendingDesc      = gaugeDesc("dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.", "type")
+	pendingAgeDesc       = gaugeDesc("dispatcherd_jobs_pending_age_seconds", "Time since the latest complete count of pending jobs began; before the first count, since the start.")
+	unroutableDesc       = gaugeDesc("dispatcherd_unroutable_jobs", "Pending jobs of types that no slot of any dispatcher supports.", "type")
+	oldestUnroutableDesc = gaugeDesc("dispatcherd_unroutable_jobs_oldest_seconds", "Age of the oldest unroutable job when the jobs were counted.", "type")
 
 	connectionsDesc        = gaugeDesc("dispatcherd_api_connections", "Open connections of callers.")
 	frameSessionsDesc      = gaugeDesc("dispatcherd_api_frame_sessions", "Connections of callers with frames.")
@@ -90,7 +96,6 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	if !d.loop.Ask(func(c *actor.Core) { stats, gauges = c.Stats(), c.Gauges(); took, age = c.LastScan() }) {
 		return
 	}
-	types := d.loop.Types()
 	load := d.loop.Load()
 	emit(loopBusyDesc, load.Busy.Seconds())
 	emit(loopStepsDesc, float64(load.Steps))
@@ -116,14 +121,61 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	} {
 		emit(stateDesc, float64(n), what)
 	}
-	for _, t := range types {
-		name := strings.ToValidUTF8(t.Name, "?")
-		emit(slotsDesc, float64(t.Free), name, "free")
-		emit(slotsDesc, float64(t.Capacity-t.Free), name, "taken")
-		emit(jobsWaitingDesc, float64(t.Cached), name, "queued")
-		emit(jobsWaitingDesc, float64(t.Requests), name, "on_demand")
-		emit(oldestJobDesc, t.Oldest.Seconds(), name)
+}
+
+// typeSums are the numbers of all types with the same label.
+type typeSums struct {
+	free, taken, known, requests int
+	pending, unroutable          int
+	oldest, oldestUnroutable     float64
+	counted                      bool // pending and unroutable are valid
+}
+
+// add adds a type. A type that no slot of any dispatcher supports is unroutable.
+func (s *typeSums) add(t *api.Type) {
+	s.free, s.taken = s.free+t.Free, s.taken+t.Capacity-t.Free
+	s.known, s.requests = s.known+t.Known, s.requests+t.Requests
+	s.oldest = max(s.oldest, t.Oldest)
+	if t.Pending == nil {
+		return
 	}
+	s.counted = true
+	s.pending += *t.Pending
+	if t.Capacity == 0 && t.OtherSlots == 0 {
+		s.unroutable += *t.Pending
+		s.oldestUnroutable = max(s.oldestUnroutable, t.Oldest)
+	}
+}
+
+// scrapeTypes reads the numbers of each type.
+func (d *Daemon) scrapeTypes(emit emit) {
+	list, sums := d.api.backend.Types(), map[string]*typeSums{}
+	for i := range list.Types {
+		label := d.metrics.labels.Of(list.Types[i].Type)
+		if sums[label] == nil {
+			sums[label] = &typeSums{}
+		}
+		sums[label].add(&list.Types[i])
+	}
+	window, bounded := d.cfg.Core.Weights.SharedWindow(d.cfg.Core.Penalty)
+	for label, s := range sums {
+		emit(slotsDesc, float64(s.free), label, "free")
+		emit(slotsDesc, float64(s.taken), label, "taken")
+		emit(jobsKnownDesc, float64(s.known), label, "queued")
+		emit(jobsKnownDesc, float64(s.requests), label, "on_demand")
+		emit(oldestJobDesc, s.oldest, label)
+		if bounded {
+			emit(windowShareDesc, s.oldest/window.Seconds(), label)
+		}
+		if s.counted {
+			emit(jobsPendingDesc, float64(s.pending), label)
+		}
+		if s.unroutable > 0 {
+			emit(unroutableDesc, float64(s.unroutable), label)
+			emit(oldestUnroutableDesc, s.oldestUnroutable, label)
+		}
+	}
+	emit(pendingAgeDesc, list.PendingAge)
 }
 
 func boolToInt(b bool) int {

@@ -33,6 +33,7 @@ type Config struct {
 	Pool      *pgxpool.Pool // connections for callers only
 	Requests  *Requests
 	Rows      *Rows
+	Pending   *Pending
 	Decisions *decisionlog.Log // nil: off
 
 	Dispatcher func() int32 // the id of this dispatcher

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -24,15 +26,32 @@ func slotViews(slots []actor.SlotInfo) []api.Slot {
 }
 
 // Types implements api.Backend.
-func (b *Backend) Types() []api.Type {
-	types := b.Loop.Types()
-	views := make([]api.Type, len(types))
-	for i, t := range types {
+func (b *Backend) Types() api.TypeList {
+	var others map[string]int
+	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
+	known, count := b.Loop.Types(), b.Pending.Latest()
+	views, of := make([]api.Type, len(known)), make(map[string]*api.Type, len(known)+len(count.Types))
+	for i, t := range known {
 		views[i] = api.Type{
-			Type: t.Name, Capacity: t.Capacity, Free: t.Free, Cached: t.Cached, Requests: t.Requests, Oldest: t.Oldest.Seconds(),
+			Type: t.Name, Capacity: t.Capacity, Free: t.Free, OtherSlots: others[t.Name], Known: t.Known, Requests: t.Requests,
+			Oldest: t.Oldest.Seconds(), Pending: count.absent(),
+		}
+		of[t.Name] = &views[i]
+	}
+	list := make([]api.Type, 0, len(known)+len(count.Types))
+	for _, t := range count.Types {
+		if v := of[t.Type]; v != nil {
+			v.Pending = &t.Rows
+			if v.Capacity == 0 { // this dispatcher reads no rows of the type
+				v.Oldest = max(v.Oldest, t.Oldest.Seconds())
+			}
+		} else if t.Rows > 0 {
+			list = append(list, api.Type{Type: t.Type, OtherSlots: others[t.Type], Pending: &t.Rows, Oldest: t.Oldest.Seconds()})
 		}
 	}
-	return views
+	list = append(list, views...)
+	slices.SortFunc(list, func(a, b api.Type) int { return cmp.Compare(a.Type, b.Type) })
+	return api.TypeList{Types: list, PendingAge: time.Since(count.At).Seconds()}
 }
 
 // probePatience is how long the loop may take to answer a probe.
