@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // TypesCommand lists the types of a running dispatcher.
@@ -28,7 +29,7 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 			for i := range answer.Types {
 				rows[i] = typeRow(&answer.Types[i])
 			}
-			return a.PrintRows("types", answer.Types, []string{"type", "slots", "free", "known jobs", "requests", "oldest"}, rows)
+			return a.PrintRows("types", answer.Types, []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}, rows)
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)
@@ -36,5 +37,19 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 }
 
 func typeRow(t *api.Type) []string {
-	return []string{t.Type, strconv.Itoa(t.Capacity), strconv.Itoa(t.Free), strconv.Itoa(t.Cached), strconv.Itoa(t.Requests), spanOf(t.Oldest).String()}
+	return []string{
+		t.Type, strconv.Itoa(t.Capacity), strconv.Itoa(t.Free), strconv.Itoa(t.OtherSlots), pendingText(t.Pending), strconv.Itoa(t.Known),
+		strconv.Itoa(t.Requests), spanOf(t.Oldest).String(),
+	}
+}
+
+// pendingText returns a count of pending rows, which is exact up to a limit.
+func pendingText(rows *int) string {
+	switch {
+	case rows == nil:
+		return "not counted"
+	case *rows > contract.PendingLimit:
+		return "over " + strconv.Itoa(contract.PendingLimit)
+	}
+	return strconv.Itoa(*rows)
 }
