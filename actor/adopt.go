@@ -242,7 +242,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
+	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j)-row.Ran.Milliseconds(), j.typ), c.now
 }
 
 // mayHold reports whether a type is known, or the limit of types permits another
@@ -352,8 +352,9 @@ func (c *Core) reassign(o *offered, j *job) {
 func (c *Core) resume(o *offered, j *job) {
 	s := o.session
 	ref := c.addTaken(s, o.Slot)
-	j.slot, j.sentTo, j.generation = ref, s.id, o.To
+	j.slot, j.generation = ref, o.To
 	c.slots.At(ref).job = j
+	c.runsOn(j)
 	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
 	c.move(j, jobstate.OnResume)
 }

@@ -61,6 +61,7 @@ type Core struct {
 	requesting slotindex.TypeMap  // types with a waiting request
 	heads      headHeap           // scratch of place
 	known      int                // number of known types
+	forgot     timing.Instant     // when a type was last forgotten
 	requests   int                // number of waiting on-demand requests
 	alarms     alarmHeap          // deadlines
 
@@ -185,8 +186,9 @@ type job struct {
 	crashes     int32
 	timeout     time.Duration // timeout of the attempt of a queued job, or deadline of a request; 0 = none
 	payload     []byte
-	terms       scoring.Terms  // the score when its slot was chosen
-	placedAt    timing.Instant // instant of that choice
+	terms       scoring.Terms      // the score when its slot was chosen
+	placedAt    timing.Instant     // instant of that choice
+	run         contract.Placement // where the attempt runs, and what it waited for
 	sentTo      dispatcherd.SessionID
 	sentAt      timing.Instant       // start of the attempt; notSent before the start
 	fingerprint contract.Fingerprint // of the session in which the attempt began; a resume offer must contain the nonce of that session
@@ -352,6 +354,7 @@ func (c *Core) know(t slotindex.TypeID, name string) {
 	k.known = true
 	k.otherSlots = int32(c.otherCapacity[name])
 	k.limit = c.cfg.Timeouts[name]
+	k.reasons.appeared(c.forgot, c.now)
 	c.known++
 	c.backlog.TypeAppeared(t, c.shares[name])
 }
@@ -364,6 +367,7 @@ func (c *Core) letGo(t slotindex.TypeID) {
 	}
 	c.backlog.TypeGone(t)
 	*k = typeState{urgent: k.urgent}
+	c.forgot = c.now
 	c.known--
 	c.index.Drop(t)
 }

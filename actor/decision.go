@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/waits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -137,9 +138,18 @@ const waitLogsPerStep = 256
 
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
-	last   [waitReasons]timing.Instant // instant at which each reason last held
-	held   WaitReasons                 // reasons that have held at least once; last is valid only for these
-	logged int8                        // position of the reason that was logged last
+	periods waits.Periods
+	last    [waitReasons]timing.Instant // instant at which each reason last held
+	held    WaitReasons                 // reasons that have held at least once; last is valid only for these
+	logged  int8                        // position of the reason that was logged last
+}
+
+// appeared records that no slot has supported the type since an instant, and that one may
+// from now on.
+func (w *typeWaits) appeared(since, now timing.Instant) {
+	w.periods.Add(waitNoCapacity, since)
+	w.periods.Add(waits.Unknown, now)
+	w.last[waitNoCapacity], w.held, w.logged = now, 1<<waitNoCapacity, -1 // nothing is logged
 }
 
 // since returns the reasons that held at or after an instant.
@@ -184,7 +194,12 @@ func (c *Core) logPlacement(j *job) {
 	d.Waited = msDuration(max(0, age))
 	d.Attempt, d.Capacity, d.SlotTypes = j.attempt, int32(c.capacity(j.typ)), int32(len(c.index.TypesOf(j.slot)))
 	d.Mode, d.Priority = j.mode, j.priority
-	d.Reasons = c.types[j.typ].reasons.since(c.now - timing.Instant(age))
+	typ, arrived := &c.types[j.typ].reasons, c.now-timing.Instant(age)
+	d.Reasons = typ.since(arrived)
+	j.run.WaitedFor = ""
+	if longest := typ.periods.Longest(arrived, c.now, uint8(d.Reasons)); longest != waits.Unknown {
+		j.run.WaitedFor = string(waitReasonNames[longest])
+	}
 }
 
 // logRunnerUp sets the runner-up of the latest placement. It does nothing if the

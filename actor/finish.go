@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // end ends the attempt of a running job.
@@ -24,8 +25,22 @@ func (c *Core) end(j *job, f contract.Finish) {
 func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.logEnd(j, f.Outcome, 0)
 	f.ID, f.Attempt, f.Size = j.id, j.attempt, len(j.payload)+len(f.Result)
+	f.Placement = c.placement(j)
 	j.payload = nil
 	c.ends.add(f)
+}
+
+// placement describes an attempt that ends now. It is zero if the attempt did not start.
+func (c *Core) placement(j *job) contract.Placement {
+	if j.sentAt == notSent {
+		return contract.Placement{}
+	}
+	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
+	ran := msDuration(int64(c.now - j.sentAt))
+	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.row.nonLocal)) - ran
+	j.run.Waited, j.run.Ran = max(0, waited).Seconds(), ran.Seconds()
+	j.run.Score = contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity)}
+	return j.run
 }
 
 func (e *finishQueue) add(f contract.Finish) {

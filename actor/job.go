@@ -141,13 +141,19 @@ func (c *Core) send(j *job) {
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload,
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
 	}))
-	j.sentTo = s.session.id
+	c.runsOn(j)
 	if j.fingerprint != s.session.fingerprint {
 		c.renewFingerprint(j, s.session.fingerprint)
 	}
 	if j.timeout > 0 && j.mode == dispatcherd.Queued {
 		c.arm(j, c.now.After(j.timeout))
 	}
+}
+
+// runsOn stores where a job runs, for its placement.
+func (c *Core) runsOn(j *job) {
+	s := c.slots.At(j.slot).session
+	j.sentTo, j.run.Worker, j.run.Slot = s.id, s.worker, c.index.SlotID(j.slot)
 }
 
 func (c *Core) sendCancel(j *job) {

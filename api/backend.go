@@ -28,8 +28,9 @@ type Backend interface {
 	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
 	// Cancel cancels a pending job and returns Cancelled, or asks the worker of a running
 	// job to stop and returns Running. It returns ErrNotFound if there is no job, or a
-	// problem of kind Conflict if the job has ended.
-	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
+	// problem of kind Conflict if the job has ended. The table records by as the one who
+	// cancelled.
+	Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error)
 	// Watch calls c when a row may have changed. If the job runs on this dispatcher, it
 	// calls Started and Reported. For all other changes it calls Answered with kind Changed.
 	// stop ends Watch.

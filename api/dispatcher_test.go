@@ -123,7 +123,7 @@ func (*fake) Types() TypeList {
 	return TypeList{Types: []Type{{Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}}}
 }
 func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
-func (*fake) Cancel(context.Context, dispatcherd.JobID) (dispatcherd.Status, error) {
+func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Status, error) {
 	return dispatcherd.Running, nil
 }
 

@@ -87,6 +87,17 @@ func scopeOf(r *http.Request) string {
 	return userScope(workerproto.PeerOf(ConnOf(r)))
 }
 
+// callerName names the caller of a request for the table: the user, or the name of the token.
+func callerName(r *http.Request) string {
+	if name, ok := r.Context().Value(scopeKey{}).(string); ok {
+		return "api: token=" + name
+	}
+	if p := workerproto.PeerOf(ConnOf(r)); p.UID >= 0 {
+		return fmt.Sprintf("api: uid=%d", p.UID)
+	}
+	return "api"
+}
+
 // userScope is the scope of a user on the Unix socket. It contains a space, so it is not the
 // name of a token. Users that the kernel does not report share the scope of TCP without tokens.
 func userScope(p workerproto.Peer) string {

@@ -34,14 +34,14 @@ func TestFunctionsThatMoveRowsKnowAllColumns(t *testing.T) {
 	db := connect(t, pgtest.New(t))
 	all := sorted(claim.KeptColumns + "," + claim.EndColumns)
 	for function, unset := range map[string]string{
-		"cancel_pending": "dispatcher, started_at",
-		"retry_jobs":     "crashes, dispatcher, failures, finished_at, run_at, started_at, status",
+		"cancel_pending": "dispatcher, placement, started_at",
+		"retry_jobs":     "cancelled_by, crashes, dispatcher, failures, finished_at, placement, run_at, started_at, status",
 	} {
 		source := one[string](t, db, `SELECT prosrc FROM pg_proc WHERE oid = 'dispatcherd.`+function+`'::regproc`)
 		lists := insertedColumns.FindStringSubmatch(source)
 		require.NotNil(t, lists, "%s has no INSERT … SELECT:\n%s", function, source)
 		require.Equal(t, all, sorted(lists[1]+","+unset), "%s: a new column needs a migration of the function, or must be unset", function)
-		values := strings.NewReplacer("'cancelled'", "status", "now()", "finished_at").Replace(unreadable.ReplaceAllString(lists[2], "$1"))
+		values := strings.NewReplacer("'cancelled'", "status", "now()", "finished_at", "coalesce(by, session_user)", "cancelled_by", "coalesce(first_run_at, run_at)", "first_run_at").Replace(unreadable.ReplaceAllString(lists[2], "$1"))
 		require.Equal(t, sorted(lists[1]), sorted(values), "%s", function)
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -307,5 +309,42 @@ func (e *ending) common(items []contract.Finish) [][]byte {
 		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
 		int4(e.me),
 		large,
+		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, &f.Placement)) }),
 	}
+}
+
+// appendPlacement appends a placement as JSON, or nothing if the attempt did not start. The
+// text is ASCII, so a database with any encoding can store it.
+func appendPlacement(b []byte, p *contract.Placement) []byte {
+	if p.Worker == "" {
+		return b
+	}
+	number := func(name string, v float64) { b = strconv.AppendFloat(append(b, name...), v, 'f', -1, 64) }
+	b = appendASCII(append(b, `{"worker":"`...), p.Worker)
+	b = strconv.AppendInt(append(b, `","slot":`...), int64(p.Slot), 10)
+	number(`,"waited_seconds":`, p.Waited)
+	number(`,"ran_seconds":`, p.Ran)
+	number(`,"score":{"base":`, p.Score.Base)
+	number(`,"age":`, p.Score.Age)
+	number(`,"rarity":`, p.Score.Rarity)
+	b = append(b, '}')
+	if p.WaitedFor != "" {
+		b = append(append(append(b, `,"waited_for":"`...), p.WaitedFor...), '"')
+	}
+	return append(b, '}')
+}
+
+// appendASCII appends the content of a JSON string.
+func appendASCII(b []byte, s string) []byte {
+	for _, r := range s {
+		switch r1, r2 := utf16.EncodeRune(r); {
+		case r >= ' ' && r <= '~' && r != '"' && r != '\\':
+			b = append(b, byte(r))
+		case r > 0xffff:
+			b = fmt.Appendf(b, `\u%04x\u%04x`, r1, r2)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	return b
 }

@@ -235,3 +235,30 @@ func TestFailedReleaseIsDeferred(t *testing.T) {
 		return released == 2
 	}, time.Minute, time.Millisecond)
 }
+
+// A placement is stored in each final status and with each failed attempt, in a database
+// with any encoding. An attempt that did not start has none.
+func TestPlacementIsStoredWithTheEnd(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	fill(t, db, 6, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3, 4, 5, 6)).Won, 6)
+	p := contract.Placement{
+		Worker: "drücker \"7\" \U0001F5A8", Slot: 7, Waited: 1.5, Ran: 0.25, WaitedFor: "CapacityBusy",
+		Score: contract.ScoreTerms{Base: 1024, Age: 1.5, Rarity: 250},
+	}
+	var items []contract.Finish
+	for i, o := range []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry} {
+		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o, Error: map[bool]string{true: "e"}[o == contract.Retry], Placement: p})
+	}
+	items = append(items, contract.Finish{ID: 6, Attempt: 1, Outcome: contract.Succeeded})
+	require.Empty(t, finish(t, s, items...))
+	for id := range dispatcherd.JobID(4) {
+		job, err := claim.Jobs{DB: db}.Get(t.Context(), id+1)
+		require.NoError(t, err)
+		require.Equal(t, &p, job.Placement, job.Status)
+	}
+	require.Equal(t, p.Worker, one[string](t, db, `SELECT errors->0->'placement'->>'worker' FROM dispatcherd.jobs WHERE id = 5`))
+	require.True(t, one[bool](t, db, `SELECT placement IS NULL FROM dispatcherd.jobs WHERE id = 6`))
+	require.True(t, one[bool](t, db, `SELECT octet_length(placement::text) = length(placement::text) FROM dispatcherd.jobs WHERE id = 1`), "ASCII")
+}

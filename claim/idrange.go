@@ -65,21 +65,34 @@ const noAttempt = -1
 func encodeDone(items []contract.Finish, me int32) [][]byte {
 	r := idRangesOf(items, finishID)
 	attempts := slices.Repeat([]int32{noAttempt}, int(r.places))
-	ends := make([]int32, r.places+1) // the result of a place is results[ends[place]:ends[place+1]]
-	results := make([]byte, 0, 16*len(items))
 	for i, place := range r.place {
 		attempts[place] = int32(items[i].Attempt)
-		results = append(results, resultOf(&items[i])...)
-		ends[place+1] = int32(len(results))
 	}
-	for place := range r.places { // places without a result
+	results := r.values(items, func(b []byte, f *contract.Finish) []byte { return append(b, resultOf(f)...) })
+	placements := r.values(items, func(b []byte, f *contract.Finish) []byte { return appendPlacement(b, &f.Placement) })
+	params := append([][]byte{int4s(attempts, itself), int4(me)}, results...)
+	return append(append(params, r.params()...), placements...)
+}
+
+func itself(v *int32) int32 { return *v }
+
+// values returns the values of the items one after the other, and an array of where they
+// end: the value of a place is values[ends[place]:ends[place+1]]. The array is empty if all
+// values are empty.
+func (r *idRanges) values(items []contract.Finish, value func([]byte, *contract.Finish) []byte) [][]byte {
+	ends := make([]int32, r.places+1)
+	values := make([]byte, 0, 16*len(items))
+	for i, place := range r.place {
+		values = value(values, &items[i])
+		ends[place+1] = int32(len(values))
+	}
+	for place := range r.places { // places without a value
 		ends[place+1] = max(ends[place+1], ends[place])
 	}
-	if len(results) == 0 {
+	if len(values) == 0 {
 		ends = nil
 	}
-	number := func(v *int32) int32 { return *v }
-	return append([][]byte{int4s(attempts, number), int4(me), results, int4s(ends, number)}, r.params()...)
+	return [][]byte{values, int4s(ends, itself)}
 }
 
 // resultOf returns the bytes to store. doneSQL would store no result for zero bytes.

@@ -31,7 +31,10 @@ type DB interface {
 }
 
 // Jobs provides the operations of producers and operators on the table.
-type Jobs struct{ DB DB }
+type Jobs struct {
+	DB DB
+	By string // who cancels jobs, as the table records it; "" = the role of the session
+}
 
 // Encode makes the connections of a pool exchange text as UTF-8, the encoding of Go
 // and JSON. By default Postgres uses the encoding of the database or of the role.

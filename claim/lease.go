@@ -98,7 +98,7 @@ SELECT array_agg(j.id::bigint ORDER BY j.id) FROM dispatcherd.cancels c JOIN dis
 
 // cancelPendingSQL cancels those of jobs $1 that are pending and not locked.
 const cancelPendingSQL = `
-SELECT dispatcherd.cancel_pending(id) FROM (
+SELECT dispatcherd.cancel_pending(id, (SELECT requested_by FROM dispatcherd.cancels WHERE job_id = free.id)) FROM (
 	SELECT j.id::bigint FROM unnest($1::bigint[]) AS c (job_id) JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ) free`

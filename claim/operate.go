@@ -56,7 +56,7 @@ func (j Jobs) CountMatching(ctx context.Context, f Filter) (int64, error) {
 	return n, err
 }
 
-// askSQL records a request for the dispatcher that runs the job. It does not lock the
+// askSQL records a request for the dispatcher that runs the job, and who asks ($3). It does not lock the
 // row, because a lock would delay the end of the job. If the job ends at the same time,
 // a heartbeat or a retry removes the request. Without a notification, the next heartbeat
 // of the dispatcher finds the request.
@@ -64,7 +64,7 @@ const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id FROM dispatcherd.jobs_live WHERE id = $1 AND status = 'running'
 ), asked AS (
-	INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM running ON CONFLICT DO NOTHING
+	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($3::text, ''), session_user) FROM running ON CONFLICT DO NOTHING
 )
 SELECT CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
 
@@ -74,11 +74,11 @@ SELECT CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM 
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
 	for range 3 { // the row may be claimed or released between the two statements
 		var cancelled bool
-		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1)`, id).Scan(&cancelled)
+		err := j.DB.QueryRow(ctx, `SELECT dispatcherd.cancel_pending($1, nullif($2::text, ''))`, id, j.By).Scan(&cancelled)
 		if err != nil || cancelled {
 			return dispatcherd.Cancelled, err
 		}
-		tag, err := j.DB.Exec(ctx, askSQL, id, CancelChannel)
+		tag, err := j.DB.Exec(ctx, askSQL, id, CancelChannel, j.By)
 		if err != nil || tag.RowsAffected() == 1 {
 			return dispatcherd.Running, err
 		}

@@ -120,7 +120,7 @@ func TestNoAttemptStartsAfterTheDeadline(t *testing.T) {
 	h.awaitSlots(1)
 
 	// The cancellation of a row whose deadline has passed fails, as if Postgres were busy.
-	w.exec(`CREATE OR REPLACE FUNCTION dispatcherd.cancel_pending(job bigint) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE lock_not_available; END'`)
+	w.exec(`CREATE OR REPLACE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE lock_not_available; END'`)
 	answers, late := map[int]int{}, map[dispatcherd.JobID]time.Time{}
 	var calls sync.WaitGroup
 	for range 40 {

@@ -117,7 +117,7 @@ func TestWhySaysWhenAScheduledJobBecomesDue(t *testing.T) {
 	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", id, h.cfg.APISocket))
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "Scheduled")
-	require.Regexp(t, `run_at +`+due.Format(time.RFC3339), shown.out)
+	require.Regexp(t, `run_at +`+due.Format("2006-01-02T15:04:05.000Z"), shown.out)
 }
 
 func TestWhySaysWhichJobsWereNotPlacedHere(t *testing.T) {

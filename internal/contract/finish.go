@@ -41,6 +41,25 @@ type Finish struct {
 	Error   string        // at most MaxErrorLength bytes: the worker's or the dispatcher's reason
 	Delay   time.Duration // Retry and Isolated only, ≥ 0
 	Size    int           // bytes of the payload, if known, and of the result; the store does not use it
+
+	Placement Placement // zero if the attempt did not start
+}
+
+// Placement says where an attempt ran and why it waited. The table contains it as JSON.
+type Placement struct {
+	Worker    string             `json:"worker"`
+	Slot      dispatcherd.SlotID `json:"slot"`
+	Waited    float64            `json:"waited_seconds"` // from the time at which the attempt was due to its start
+	Ran       float64            `json:"ran_seconds"`
+	Score     ScoreTerms         `json:"score"`
+	WaitedFor string             `json:"waited_for,omitempty"` // the reason that held longest while the job waited; "" = none is known
+}
+
+// ScoreTerms are the terms of a row's score in points when its slot was chosen.
+type ScoreTerms struct {
+	Base   float64 `json:"base"`
+	Age    float64 `json:"age"`
+	Rarity float64 `json:"rarity"`
 }
 
 // FinishRequest ends many attempts in one statement. The items are independent: a

@@ -14,6 +14,7 @@ type Job struct {
 	Status      dispatcherd.Status   `json:"status"`
 	Priority    dispatcherd.Priority `json:"priority"`
 	RunAt       time.Time            `json:"run_at"`
+	FirstRunAt  *time.Time           `json:"first_run_at,omitempty"` // run_at of the first attempt, if a retry has changed it
 	CreatedAt   time.Time            `json:"created_at"`
 	StartedAt   *time.Time           `json:"started_at,omitempty"`
 	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
@@ -23,6 +24,8 @@ type Job struct {
 	Crashes     int                  `json:"crashes"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // timeout of one attempt
 	Dispatcher  *int                 `json:"dispatcher,omitempty"`
+	Cancelled   *string              `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
+	Placement   *Placement           `json:"placement,omitempty"`    // of the last attempt of a job that has ended
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	Result      json.RawMessage      `json:"result,omitempty"`
 	Progress    json.RawMessage      `json:"progress,omitempty"`

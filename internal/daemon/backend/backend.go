@@ -65,6 +65,9 @@ func (b *Backend) ActiveUploads() int { return len(b.uploads) }
 
 func (b *Backend) jobs() claim.Jobs { return claim.Jobs{DB: b.Pool} }
 
+// noCaller is recorded as the one who cancelled the row of a request without callers.
+const noCaller = "api: no caller waits any more"
+
 // within executes a statement for a caller, with a time limit.
 func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
@@ -176,7 +179,7 @@ const cancelPatience = 25 * time.Millisecond
 
 // cancelRow cancels the row of a request without callers.
 func (b *Backend) cancelRow(id dispatcherd.JobID) {
-	if _, err := b.Cancel(context.Background(), id); err != nil {
+	if _, err := b.Cancel(context.Background(), id, noCaller); err != nil {
 		// The row has ended, or Postgres does not answer. If the job runs here, the
 		// Core cancels it and records the end later. If it runs on another
 		// dispatcher, its result is not read.
@@ -229,8 +232,10 @@ func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, 
 
 // Cancel implements api.Backend. A job that runs here is cancelled without a
 // notification.
-func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	status, err := within(ctx, func(ctx context.Context) (dispatcherd.Status, error) { return b.jobs().Cancel(ctx, id) })
+func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error) {
+	status, err := within(ctx, func(ctx context.Context) (dispatcherd.Status, error) {
+		return claim.Jobs{DB: b.Pool, By: by}.Cancel(ctx, id)
+	})
 	if err == nil && status == dispatcherd.Running {
 		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -39,6 +40,9 @@ func addJob(add func(fact, format string, args ...any), job *contract.Job) {
 	add("status", "%s", job.Status)
 	add("priority", "%d", job.Priority)
 	add("created at", "%s", stamp(job.CreatedAt))
+	if job.FirstRunAt != nil {
+		add("first run at", "%s", stamp(*job.FirstRunAt))
+	}
 	add("run at", "%s", stamp(job.RunAt))
 	optional := func(fact, value string) {
 		if value != "" {
@@ -56,12 +60,51 @@ func addJob(add func(fact, format string, args ...any), job *contract.Job) {
 	if job.Dispatcher != nil {
 		add("dispatcher", "%d", *job.Dispatcher)
 	}
+	if job.Placement != nil {
+		addPlacement(add, job.Placement)
+	}
+	if job.Cancelled != nil {
+		add(cancelFact(job.Status), "%s", *job.Cancelled)
+	}
 	optional("payload", string(job.Payload))
 	optional("progress", string(job.Progress))
 	optional("result", string(job.Result))
 	for _, end := range badEnds(job) {
-		add(fmt.Sprintf("attempt %d", end.Attempt), "%s %s", stamp(end.At), end.text())
+		lines := strings.Split(strings.TrimRight(end.text(), "\n"), "\n")
+		add(fmt.Sprintf("attempt %d", end.Attempt), "%s%s %s", stamp(end.At), end.where(), lines[0])
+		for _, line := range lines[1:] {
+			add("", "%s", line)
+		}
 	}
+}
+
+// addPlacement adds where and why there the last attempt ran.
+func addPlacement(add func(fact, format string, args ...any), p *contract.Placement) {
+	add("worker", "%s, slot %d", p.Worker, p.Slot)
+	waitedFor := ""
+	if p.WaitedFor != "" {
+		waitedFor = ", longest for: " + p.WaitedFor
+	}
+	add("waited", "%v%s", spanOf(p.Waited), waitedFor)
+	add("ran", "%v", spanOf(p.Ran))
+	s := p.Score
+	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f", s.Base+s.Age+s.Rarity, s.Base, s.Age, s.Rarity)
+}
+
+// cancelFact names the fact of who cancels a job.
+func cancelFact(s dispatcherd.Status) string {
+	if s == dispatcherd.Running {
+		return "being cancelled by"
+	}
+	return "cancelled by"
+}
+
+// where says where the attempt ran, if it is known.
+func (e *badEnd) where() string {
+	if e.Placement == nil {
+		return ""
+	}
+	return fmt.Sprintf(" on %s slot %d after %v:", e.Placement.Worker, e.Placement.Slot, spanOf(e.Placement.Ran))
 }
 
 // text returns how the attempt ended, without repeating the outcome.

@@ -106,8 +106,8 @@ func (f *jobFilter) filter() (claim.Filter, error) {
 	return claim.Filter{}, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
 }
 
-// stamp formats a time for a table, to the second, in UTC.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+// stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // stampOrNone is stamp for an optional time.
 func stampOrNone(t *time.Time) string {
@@ -119,10 +119,11 @@ func stampOrNone(t *time.Time) string {
 
 // badEnd is one entry of a job's errors.
 type badEnd struct {
-	Attempt int       `json:"attempt"`
-	At      time.Time `json:"at"`
-	Outcome string    `json:"outcome"`
-	Error   string    `json:"error"`
+	Attempt   int                 `json:"attempt"`
+	At        time.Time           `json:"at"`
+	Outcome   string              `json:"outcome"`
+	Error     string              `json:"error"`
+	Placement *contract.Placement `json:"placement"` // nil if the attempt did not start, or ended before schema version 23
 }
 
 // badEnds parses a job's errors, the latest last. It skips entries that it cannot parse,

@@ -1,0 +1,61 @@
+// Package waits records in which periods the jobs of a type waited for which reason.
+package waits
+
+import "github.com/dispatcherd/dispatcherd/internal/timing"
+
+// Periods are the latest periods in which jobs of a type waited for one reason.
+type Periods struct {
+	list [8]period // the oldest first
+	n    int
+}
+
+// period ends when the next period begins.
+type period struct {
+	begin  timing.Instant
+	reason int8 // a position in actor.WaitReasons, or Unknown
+}
+
+// Unknown is the reason of a period of which nothing is known.
+const Unknown = -1
+
+// shortWait is the duration of periods that are replaced by the next one.
+const shortWait timing.Instant = 100
+
+// Add records that a reason holds from an instant on.
+func (w *Periods) Add(reason int8, from timing.Instant) {
+	if w.n > 0 && w.list[w.n-1].reason != reason && from-w.list[w.n-1].begin < shortWait {
+		w.n--
+	}
+	if w.n > 0 && w.list[w.n-1].reason == reason {
+		return
+	}
+	if w.n == len(w.list) {
+		copy(w.list[:], w.list[1:])
+		w.n--
+	}
+	w.list[w.n] = period{from, reason}
+	w.n++
+}
+
+// Longest returns the reason that held longest between two instants, or Unknown if less is
+// known than unknown. Only the reasons whose bits are in held count.
+func (w *Periods) Longest(from, to timing.Instant, held uint8) (longest int8) {
+	var sums [8]timing.Instant
+	unknown, best := to-from, timing.Instant(-1)
+	longest = Unknown
+	for i := w.n - 1; i >= 0 && to > from; i-- {
+		p := w.list[i]
+		begin := max(from, p.begin)
+		if p.reason >= 0 && held&(1<<p.reason) != 0 && to > begin {
+			unknown -= to - begin
+			if sums[p.reason] += to - begin; sums[p.reason] > best {
+				best, longest = sums[p.reason], p.reason
+			}
+		}
+		to = min(to, p.begin)
+	}
+	if unknown > best {
+		return Unknown
+	}
+	return longest
+}
