@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -62,7 +63,7 @@ func (*frames) Frames(s *workerproto.CallerSession, list []workerproto.CallerFra
 func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
 	session := s.Value.(*frameSession)
 	for _, r := range session.takeAll() {
-		r.abandon()
+		r.abandon(nil)
 		r.finished(problem.CallerGone.Status)
 	}
 	session.following.Wait()
@@ -89,9 +90,12 @@ type frameRequest struct {
 	id    int64
 	began time.Time
 	body  *ondemand.Body
-	job   dispatcherd.JobID  // of a direct request; used only by the reader of the session
-	stop  context.CancelFunc // of a followed request
+	job   dispatcherd.JobID       // of a direct request; used only by the reader of the session
+	stop  context.CancelCauseFunc // of a followed request; the cause is errCancelled, or nil after a disconnect
 }
+
+// errCancelled says that the caller cancelled a request.
+var errCancelled = errors.New("the caller cancelled it")
 
 // begin starts a request.
 func (s *frameSession) begin(f *workerproto.Request) {
@@ -144,10 +148,10 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 		r.job, err = h.requests.Submit(context.Background(), &o, r)
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancelCause(context.Background())
 	r.stop = stop
 	r.s.following.Go(func() {
-		defer stop()
+		defer stop(nil)
 		r.follow(ctx, &o)
 	})
 	return nil
@@ -173,17 +177,17 @@ func (s *frameSession) cancel(id int64) {
 	if r == nil {
 		return
 	}
-	r.abandon()
+	r.abandon(errCancelled)
 	if r.stop == nil {
-		r.fail(problem.JobCancelled.Of("the caller cancelled it"))
+		r.fail(problem.JobCancelled.Of(errCancelled.Error()))
 	}
 }
 
 // abandon tells the dispatcher that the caller no longer waits for the request.
-func (r *frameRequest) abandon() {
+func (r *frameRequest) abandon(cause error) {
 	switch {
 	case r.stop != nil:
-		r.stop()
+		r.stop(cause)
 	case r.job != 0:
 		r.s.h.requests.Abandon(r.job, r)
 	}
@@ -256,13 +260,19 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
 	}()
 	f, err := r.s.h.requests.Begin(ctx, o, r.body)
 	if err == nil {
-		defer f.Leave()
+		defer func() {
+			if errors.Is(context.Cause(ctx), errCancelled) {
+				f.Withdraw()
+			} else {
+				f.Leave()
+			}
+		}()
 		err = r.followUntilEnd(ctx, f, o.Events)
 	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		r.fail(problem.JobCancelled.Of("the caller cancelled it"))
+		r.fail(problem.JobCancelled.Of(errCancelled.Error()))
 	default:
 		r.fail(r.s.h.problemOn(frameRoute, err))
 	}

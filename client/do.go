@@ -99,7 +99,8 @@ func spanText(d time.Duration) string {
 }
 
 // Do runs a job now and waits for its result, which is JSON. If ctx ends first, the job is
-// cancelled. If the job fails or the dispatcher rejects the request, the error is a *Problem.
+// cancelled. Over TCP this is a disconnect, so a Durable request with an IdempotencyKey continues
+// until its Timeout. If the job fails or the dispatcher rejects the request, the error is a *Problem.
 func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, nil)

@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -82,6 +86,56 @@ func TestDisconnectKeepsTheRowOfAKey(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode, answer.body)
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	require.EqualValues(t, 1, callee.runs.Load())
+}
+
+// The frame cancel ends the row of a key, in contrast to the end of the connection. The callers
+// that share the row continue.
+func TestCancelFrameEndsTheRowOfAKey(t *testing.T) {
+	w := newWorld(t)
+	h, callee := w.startCallee(1)
+	request := func(id int) string {
+		return fmt.Sprintf(`{"op":"request","id":%d,"type":"pdf","durable":true,"timeout_ms":60000,"payload":{"do":"gate"},"idempotency_key":"k"}`+"\n", id)
+	}
+	open := func(frames string) net.Conn {
+		conn, err := net.Dial("unix", h.cfg.APISocket)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = io.WriteString(conn, `{"op":"hello","versions":[1,1]}`+"\n"+frames)
+		require.NoError(t, err)
+		return conn
+	}
+	shares := func(n int64) {
+		eventually(t, func() bool { return followers(h) == n }, func() string { return fmt.Sprint(n, " callers") })
+	}
+	broken := open(request(1))
+	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "a running request" })
+	require.NoError(t, broken.Close())
+	eventually(t, func() bool { return h.Books().API.Connections == 0 }, func() string { return "the end of the connection" })
+	shares(1) // it stands for the caller that has disconnected
+
+	conn := open(request(1) + request(2))
+	shares(3)
+	_, err := io.WriteString(conn, `{"op":"cancel","id":1}`+"\n")
+	require.NoError(t, err)
+	shares(2)
+	require.Equal(t, dispatcherd.Running, w.get(1).Status)
+	_, err = io.WriteString(conn, `{"op":"cancel","id":2}`+"\n")
+	require.NoError(t, err)
+	receive(t, callee.cancelled, "the worker gets the cancel")
+	w.await(1, dispatcherd.Cancelled)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(longWait)))
+	in := bufio.NewReader(conn)
+	for _, want := range []string{`"op":"welcome"`, `"id":1,"code":"job-cancelled"`, `"id":2,"code":"job-cancelled"`} {
+		line, err := in.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, want)
+	}
+	shares(0)
+	_, err = io.WriteString(conn, request(3))
+	require.NoError(t, err)
+	eventually(t, func() bool { return callee.runs.Load() == 2 }, func() string { return "a second row, because the key is free again" })
+	close(callee.open)
+	w.await(2, dispatcherd.Done)
 }
 
 // After a 504 at one dispatcher, a repetition at another one gets the same 504.

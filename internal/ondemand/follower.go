@@ -9,7 +9,7 @@ import (
 )
 
 // Follower is one caller of a shared request, or an observer returned by Find. Only
-// one goroutine may use it. It must call Leave in the end.
+// one goroutine may use it. It must call Leave or Withdraw in the end.
 type Follower struct {
 	s       *Service
 	shared  *Shared
@@ -20,6 +20,7 @@ type Follower struct {
 	checkIn time.Duration // time until the first check of the capacity wait; 0 = not checked here
 	later   bool          // it waits for a caller that fetches the answer later
 	watches bool          // it is an observer, which does not keep the request alive
+	cancels bool          // its caller cancelled the request, see Withdraw
 
 	deadline, check *time.Timer
 }
@@ -234,6 +235,13 @@ func (f *Follower) Ready(ctx context.Context, from int) (View, error) {
 // Cancel forgets it.
 func (f *Follower) Cancel() {
 	f.shared.giveUp(Answer{Kind: Cancelled, Reason: "it was cancelled"})
+}
+
+// Withdraw ends the follower of a caller that cancelled its request. In contrast to Leave, a
+// row with a key does not continue without callers.
+func (f *Follower) Withdraw() {
+	f.cancels = true
+	f.Leave()
 }
 
 // Leave ends the follower.

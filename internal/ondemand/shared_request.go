@@ -43,6 +43,7 @@ type Shared struct {
 	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
+	detached bool       // one of the callers stands for callers that disconnected, see leave
 	laters   int        // number of these callers that fetch the answer later; 0 after the end of the request
 	someLate bool       // a caller left after its deadline
 	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
@@ -170,6 +171,7 @@ func (r *Shared) attachLocked(later bool) {
 // caller left after its deadline, the request keeps its keys. So later callers get the
 // answer Late and do not start the execution again. A row with a key continues until its
 // deadline: a caller whose connection broke repeats the call, here or at another dispatcher.
+// If a caller cancels the request, the callers that have disconnected do not count.
 func (r *Shared) leave(f *Follower) {
 	s := r.s
 	s.mu.Lock()
@@ -189,7 +191,7 @@ func (r *Shared) leave(f *Follower) {
 			r.laterEnd = Late
 		}
 	}
-	last := r.callers == 0 && !r.ended()
+	last := !r.ended() && (r.callers == 0 || r.callers == 1 && r.detached && f.cancels)
 	end := r.laterEnd
 	switch {
 	case end != 0:
@@ -198,8 +200,9 @@ func (r *Shared) leave(f *Follower) {
 	default:
 		end = Cancelled
 	}
-	if last && end == Cancelled && r.row && len(r.keys) > 0 && !r.givenUp {
-		last = !s.waitLaterLocked(f)
+	if last && end == Cancelled && r.row && len(r.keys) > 0 && !r.givenUp && !f.cancels {
+		r.detached = s.waitLaterLocked(f)
+		last = !r.detached
 	}
 	if last {
 		s.hideLocked(r, end)
