@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -80,7 +81,7 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	err = j.DB.QueryRow(ctx, `
 		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
 		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, statement_timestamp())) RETURNING id`, v...).Scan(&id)
-	return id, explain(err)
+	return id, n.explain(err)
 }
 
 // RequestKey is the idempotency key of a durable request, as Postgres stores it.
@@ -138,7 +139,7 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	for range 3 { // the key may expire between the two statements
 		err = j.DB.QueryRow(ctx, insertRequestSQL, v...).Scan(&id)
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return id, false, explain(err)
+			return id, false, n.explain(err)
 		}
 		var same bool
 		err = j.DB.QueryRow(ctx, `SELECT job, request = $2, deadline <= now() FROM dispatcherd.request_keys WHERE key = $1`, v[6:8]...).Scan(&id, &same, &late)
@@ -197,6 +198,18 @@ func (n New) values() (v []any, err error) {
 	}
 	return v, nil
 }
+
+// explain adds the violated rule to an error. Several limits of the payload are one constraint.
+func (n New) explain(err error) error {
+	if e := serverError(err); e != nil && e.ConstraintName == payloadLimits {
+		if reason := jsontext.CheckPayload(n.Payload); reason != nil {
+			return fmt.Errorf("the job was refused: the payload cannot be sent to a worker: %w: %w", reason, err)
+		}
+	}
+	return explain(err)
+}
+
+const payloadLimits = "payload_is_at_most_1_megabyte_and_8_as_text"
 
 // explain adds the violated rule to an error. It omits the detail of Postgres, which
 // contains the complete row.

@@ -3,6 +3,7 @@ package claim_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -240,8 +241,14 @@ func TestEachConstraintOnProducersIsDescribedByARule(t *testing.T) {
 	_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "payroll\u200b"})
 	require.ErrorContains(t, err, "the job was refused: type must not contain invisible characters")
 	require.ErrorContains(t, err, "type_has_no_invisible_character")
-	_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "pdf", Payload: []byte(numbers("1e131071", 8201))})
-	require.ErrorContains(t, err, "write huge numbers as strings")
+	for payload, reason := range map[string]string{ // only the limit that was exceeded
+		numbers("1e131071", 8201):                  "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out: ERROR:",
+		numbers("1e1000", 58_000):                  "write them as strings: ERROR:",
+		`"` + strings.Repeat("x", 1_000_001) + `"`: "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it: ERROR:",
+	} {
+		_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "pdf", Payload: []byte(payload)})
+		require.ErrorContains(t, err, reason)
+	}
 }
 
 // The API inserts with the rights of the daemon, which may set run_at to any time.

@@ -87,7 +87,7 @@ func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
 	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
 	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "line 3: the payload has more than a megabyte as Postgres stores it, more than 8 MiB as text, or a number of more than 1,024 digits: store large data outside the job and refer to it, and write huge numbers as strings; nothing was inserted\n")
+	require.Contains(t, got.err, "line 3: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it; nothing was inserted\n")
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
 }
@@ -96,7 +96,7 @@ func TestTooLargePayloadIsAUsageError(t *testing.T) {
 	url := pgtest.New(t)
 	got := onDatabase(t, url, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "the payload has more than a megabyte as Postgres stores it, more than 8 MiB as text, or a number of more than 1,024 digits: store large data outside the job and refer to it, and write huge numbers as strings\n")
+	require.Contains(t, got.err, "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it\n")
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
 }

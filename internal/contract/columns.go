@@ -29,7 +29,7 @@ func TimeoutColumn(d time.Duration) (int32, error) {
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{
 	"max_attempts_is_at_least_1":                  "max_attempts must be at least 1",
-	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than a megabyte as Postgres stores it, more than 8 MiB as text, or a number of more than 1,024 digits: store large data outside the job and refer to it, and write huge numbers as strings",
+	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it", // the other limits: jsontext.CheckPayload
 	"priority_is_0_to_10":                         "priority must be 0 to 10",
 	"run_at_is_between_1970_and_2200":             "run_at must be a time in the years 1970 to 2199",
 	"timeout_ms_is_positive":                      "timeout_ms must be at least 1, or left out for the limit of the type",

@@ -16,7 +16,7 @@ func (f Fault) TooDeep() bool { return f.What == tooDeep }
 type Scanner struct {
 	text  []byte
 	at    int
-	grown int // by how many bytes jsonb lengthens the numbers before at; counted if rules is sendable
+	grown int // by how many bytes jsonb lengthens the text: numbers before at, and spaces; counted if rules is sendable
 	fault Fault
 	rules rules
 }
