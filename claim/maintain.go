@@ -62,6 +62,14 @@ func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
 	return made, err
 }
 
+// RequestKeys returns the number of rows of request_keys, as Postgres estimates it.
+func (s *Store) RequestKeys(ctx context.Context) (n int64, err error) {
+	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, `SELECT pg_stat_get_live_tuples('dispatcherd.request_keys'::regclass)`).Scan(&n)
+	})
+	return n, err
+}
+
 // always is a retention that no row has reached.
 const always = 200 * 365 * 24 * time.Hour
 

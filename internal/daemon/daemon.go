@@ -163,7 +163,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	}
 	d.maintenance = &maintenance{
 		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
-		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained,
+		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys,
 	}
 	d.statements.finished, d.statements.tookOver = d.api.rows.Finished, d.heartbeats.tookOver
 	d.registerScraped()

@@ -22,6 +22,7 @@ type maintenance struct {
 	vacuumPaused prometheus.Gauge
 	pending      *backend.Pending
 	retained     prometheus.Gauge // time of the last call that created and dropped all daily partitions
+	requestKeys  prometheus.Gauge
 }
 
 // retention returns how long final rows are kept. Zero values mean the defaults.
@@ -63,6 +64,7 @@ func (m *maintenance) run(ctx context.Context) {
 			partitions.Reset(wait)
 		case <-vacuum.C:
 			m.paceVacuum(ctx)
+			m.countKeys(ctx)
 		case <-count.C:
 			count.Reset(m.pending.Continue(ctx))
 		}
@@ -147,4 +149,16 @@ func (m *maintenance) paceVacuum(ctx context.Context) {
 		m.log.Info("autovacuum of the table of jobs is enabled again")
 	}
 	m.vacuumPaused.Set(map[bool]float64{true: 1}[paused])
+}
+
+// countKeys reads the size of the table of request keys.
+func (m *maintenance) countKeys(ctx context.Context) {
+	n, err := m.store.RequestKeys(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.Warn("reading the number of request keys failed", zap.Error(err))
+		}
+		return
+	}
+	m.requestKeys.Set(float64(n))
 }

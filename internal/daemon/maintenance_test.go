@@ -110,13 +110,28 @@ func TestAutovacuumIsEnabledAgainAfterAKilledDaemon(t *testing.T) {
 	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&paused))
 	require.Zero(t, paused)
 	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs is enabled again").Len())
+	require.Zero(t, gaugeOf(t, d, "dispatcherd_vacuum_paused"))
+}
+
+// gaugeOf returns the value of a metric without labels.
+func gaugeOf(t *testing.T, d *Daemon, name string) float64 {
+	t.Helper()
 	families, err := d.Metrics().Gather()
 	require.NoError(t, err)
 	for _, f := range families {
-		if f.GetName() == "dispatcherd_vacuum_paused" {
-			require.Zero(t, f.GetMetric()[0].GetGauge().GetValue())
-			return
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
-	t.Fatal("there is no such metric")
+	t.Fatal("there is no metric " + name)
+	return 0
+}
+
+func TestMetricOfRequestKeysIsTheSizeOfTheirTable(t *testing.T) {
+	db := database(t)
+	d, _ := running(t, db)
+	statement(t, db, `INSERT INTO dispatcherd.request_keys SELECT sha256(i::text::bytea), '', i, now() FROM generate_series(1, 7) i`)
+	statement(t, db, `ANALYZE dispatcherd.request_keys`)
+	d.maintenance.countKeys(t.Context())
+	require.EqualValues(t, 7, gaugeOf(t, d, "dispatcherd_request_keys"))
 }

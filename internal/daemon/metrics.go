@@ -25,6 +25,7 @@ type metrics struct {
 	refusedRows  *prometheus.CounterVec
 	vacuumPaused prometheus.Gauge
 	retained     prometheus.Gauge
+	requestKeys  prometheus.Gauge
 	queueUsage   prometheus.Gauge
 	queueBlocker prometheus.Gauge
 	workers      *workerMetrics
@@ -44,6 +45,7 @@ func newMetrics(log *zap.Logger) *metrics {
 		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end it did not record.", "operation"),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
 		retained:     gauge(r, "dispatcherd_retention_timestamp_seconds", "Time of the last maintenance that created and dropped all daily partitions; 0 = none yet."),
+		requestKeys:  gauge(r, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it."),
 		queueUsage:   gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
 		queueBlocker: gauge(r, "dispatcherd_notification_queue_blocking_pid", "Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full."),
 		workers:      newWorkerMetrics(r),
