@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -233,6 +236,24 @@ func TestManySlotsReportCancelledJobs(t *testing.T) {
 		require.True(t, s.Send(&workerproto.Cancel{Execution: j.Execution}))
 		require.Contains(t, await(t, h.frames), `"error":"CancelledError()"`)
 	}
+}
+
+// The first call fails, so curl repeats it. Both have the token of the execution.
+func TestExampleSendsTheTokenOfTheExecution(t *testing.T) {
+	calls := make(chan string, 9)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		calls <- r.Header.Get("Idempotency-Key") + " " + string(body)
+		if len(calls) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer service.Close()
+	_, err := worker.Command("sh", "shell/send.sh", service.URL)(t.Context(), &worker.Job{ID: 7, Attempt: 1, Token: "K3ZQ-1", Payload: []byte(`{"to":"anna"}`)})
+	require.NoError(t, err)
+	require.Equal(t, `K3ZQ-1 {"to":"anna"}`, await(t, calls))
+	require.Equal(t, `K3ZQ-1 {"to":"anna"}`, await(t, calls))
+	require.Empty(t, calls)
 }
 
 func TestExampleWorkerAnswersPings(t *testing.T) {
