@@ -87,16 +87,22 @@ const otherLane = `CASE WHEN type <> $5::text OR priority <> $6::smallint THEN c
 const timeLeft = `CASE WHEN deadline IS NOT NULL THEN
 	least(greatest(floor(extract(epoch FROM deadline - clock_timestamp()) * 1000), -1), 2000000000)::int END`
 
-// smallPayload is the payload if it takes at most $4 bytes uncompressed, and at most an
-// eighth of that if it is compressed. The functions do not read the TOAST table. So the
-// answer to a claim is bounded, and a payload that cannot be read does not stop the
-// claims of other rows.
+// smallPayload is the payload as Postgres sends jsonb, if it takes at most $4 bytes uncompressed, and at
+// most an eighth of that if it is compressed. The functions do not read the TOAST table. So a
+// payload that cannot be read does not stop the claims of other rows. A number of jsonb may be
+// thousands of times longer as text, and Postgres converts such a row for half a second. So the
+// claim converts payloads for payloadTime only. It converts them here, because Postgres sends
+// what RETURNING returns after the statement has ended, without regard to its timeout.
 //
 //nolint:dupword // two expressions end together
-const smallPayload = `CASE WHEN pg_column_compression(payload) IS NULL THEN
-	CASE WHEN pg_column_size(payload) <= $4::int THEN payload END
+const smallPayload = `CASE WHEN clock_timestamp() < statement_timestamp() + ` + payloadTime + ` THEN
+	CASE WHEN pg_column_compression(payload) IS NULL THEN
+	CASE WHEN pg_column_size(payload) <= $4::int THEN jsonb_send(payload) END
 	WHEN pg_column_size(payload) <= $4 / 8 THEN
-	CASE WHEN pg_column_size(payload #> '{}') <= $4 THEN payload END END`
+	CASE WHEN pg_column_size(payload #> '{}') <= $4 THEN jsonb_send(payload) END END END`
+
+// payloadTime is the time for which one statement converts payloads to text.
+const payloadTime = `interval '500 ms'`
 
 // claimSQL takes the pending and due rows among ids: $1 ids, $2 token, $3 this
 // dispatcher, $4 see smallPayload, $5 and $6 see otherLane, $7 the dispatcher's epoch,
@@ -150,13 +156,13 @@ WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AN
 // loadSQL reads payloads of running rows: $1 ids, $2 attempts, $3 this dispatcher, $4 the
 // bytes of all payloads in the table, $5 the bytes of one payload as text. It returns id,
 // length of the text, and text. It always reads the first payload. It reads a further one
-// only while the sum of their sizes is at most $4; otherwise length and text are NULL. It
+// only within payloadTime, and while the sum of their sizes is at most $4; otherwise length and text are NULL. It
 // returns no text that is longer than $5. The sum is in the order of i.id: for the order of
 // j.id the planner may read the complete index.
 const loadSQL = `
 SELECT id, octet_length(text), CASE WHEN octet_length(text) <= $5::int THEN text END
 FROM (
-	SELECT id, CASE WHEN upto <= $4::bigint OR upto = size THEN payload::text END AS text
+	SELECT id, CASE WHEN upto = size OR upto <= $4::bigint AND clock_timestamp() < statement_timestamp() + ` + payloadTime + ` THEN payload::text END AS text
 	FROM (
 		SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY i.id) AS upto
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `

@@ -22,13 +22,14 @@ func numbers(number string, n int) string {
 	return "[" + strings.Repeat(number+",", n-1) + number + "]"
 }
 
-// Payloads that are long only as text are rejected at each entrance. Rows of former versions fail
-// and stop no other job. Memory stays within its limit and four claims, each of which reads one text of 64 MB.
+// Payloads that are long only as text are rejected at each entrance. Small rows of producers, and
+// rows of former versions, fail and stop no other job. Memory stays within its limit and four
+// claims, each of which reads one text of 64 MB.
 func TestPayloadsThatAreTooLongAsTextNeedNoMemory(t *testing.T) {
 	if runtime.GOOS != "linux" || raceFactor > 1 {
 		t.Skip("the test reads /proc, and the race detector uses more memory than the daemon")
 	}
-	const slots, memory, textOfClaims = 4, 40 << 20, 256 << 20
+	const slots, memory, textOfClaims = 64, 40 << 20, 256 << 20
 	w := newWorldAlone(t)
 	cfg := w.config("d")
 	process := w.serve(cfg, "--memory-bytes", strconv.Itoa(memory))
@@ -49,6 +50,7 @@ func TestPayloadsThatAreTooLongAsTextNeedNoMemory(t *testing.T) {
 		}
 	}
 	w.exec(`ALTER DOMAIN dispatcherd.payload DROP CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text`)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, payload) SELECT 'x', $1::text::jsonb FROM generate_series(1, 20)`, numbers("1e131071", 40))
 	var long []dispatcherd.JobID
 	for _, payload := range []string{numbers("1e131071", 500), numbers("1e1000", 58_000), numbers("1e131071", 2000), numbers("1e1000", 200)} {
 		for range 3 {
@@ -61,7 +63,7 @@ func TestPayloadsThatAreTooLongAsTextNeedNoMemory(t *testing.T) {
 	for _, id := range long[:9] {
 		require.Contains(t, string(w.await(id, dispatcherd.Failed).Errors), "the payload cannot be")
 	}
-	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 103, dispatcherd.Failed: 9})
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 103, dispatcherd.Failed: 29})
 	require.Equal(t, sha256.Sum256([]byte(result)), sha256.Sum256(w.await(long[9], dispatcherd.Done).Result), "a result is stored as it is")
 	end()
 	require.NoError(t, <-ended)
