@@ -52,7 +52,7 @@ func (c *Core) checkSlots() error {
 
 func (c *Core) checkJobs() error {
 	perKind := make([]int32, len(c.types))
-	waiters := 0
+	waiters, reserved := 0, 0
 	for i := range c.claims.inFlight {
 		for _, j := range c.claims.inFlight[i].jobs {
 			if !j.claimInFlight() || c.jobs.Get(j.id) != j {
@@ -85,12 +85,15 @@ func (c *Core) checkJobs() error {
 		if j.state == jobstate.Waiting {
 			waiters++
 		}
+		if j.state.ReservesSlot() {
+			reserved++
+		}
 	}
 	if n != c.jobs.Len() {
 		return fmt.Errorf("%d jobs are in the list of the jobs in hand, counted %d", n, c.jobs.Len())
 	}
-	if waiters != c.requests {
-		return fmt.Errorf("%d requests wait, counted %d", waiters, c.requests)
+	if waiters != c.requests || reserved != c.reserved {
+		return fmt.Errorf("%d requests wait and %d slots are reserved, counted %d and %d", waiters, reserved, c.requests, c.reserved)
 	}
 	for t, n := range perKind {
 		if have := c.types[t].inHand; have != n {

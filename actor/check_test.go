@@ -26,6 +26,7 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"waiting with a slot":    func(c *Core) { c.jobs.Get(-1).state = jobstate.Waiting },
 		"row among the requests": func(c *Core) { c.jobs.Get(-1).mode = dispatcherd.Queued },
 		"requests":               func(c *Core) { c.requests++ },
+		"reserved slots":         func(c *Core) { c.reserved++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
 		"order of a lane":        func(c *Core) { k := c.backlog.State(backlog.Lane{}).Keys; k[0], k[1] = k[1], k[0] },
 		"mark of a queue":        func(c *Core) { c.types[0].requests = 0; c.requesting.Set(0, false) },

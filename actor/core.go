@@ -63,6 +63,7 @@ type Core struct {
 	known      int                // number of known types
 	forgot     timing.Instant     // when a type was last forgotten
 	requests   int                // number of waiting on-demand requests
+	reserved   int                // number of reserved slots
 	alarms     alarmHeap          // deadlines
 
 	claims claimQueue

@@ -46,15 +46,15 @@ type DecisionKind uint8
 
 // The kinds.
 const (
-	// DecisionPlaced assigns a slot to a job. All fields except Ran, Outcome and
-	// Answer are set. Waited is the time until the decision.
+	// DecisionPlaced assigns a slot to a job. All fields except Ran, Started,
+	// Outcome and Answer are set. Waited is the time until the decision.
 	DecisionPlaced DecisionKind = iota + 1
 	// DecisionWaiting leaves the best job of a type waiting. These fields are set:
 	// Type; one reason in Reasons; Job, Mode, Priority and Score of the best job.
 	DecisionWaiting
 	// DecisionEnded ends an attempt, or a request that has never started. These
-	// fields are set: Job, Attempt, Mode, Type, Priority, Waited, Ran, and Outcome
-	// or Answer.
+	// fields are set: Job, Attempt, Mode, Type, Priority, Waited, Ran, Started,
+	// and Outcome or Answer.
 	DecisionEnded
 )
 
@@ -83,6 +83,7 @@ type Decision struct {
 	Reasons   WaitReasons // why jobs of the type waited since this job arrived
 	Outcome   contract.Outcome
 	Answer    effect.AnswerKind // for on-demand requests, which have no Outcome; 0 for rows
+	Started   bool              // of an end: a worker had received the job
 }
 
 // RunnerUp is the best job that was considered after the placed job. If the placed
@@ -219,7 +220,7 @@ func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind
 	d := c.logDecision(DecisionEnded)
 	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.row.nonLocal))
 	if j.sentAt != notSent {
-		d.Ran = msDuration(int64(c.now - j.sentAt))
+		d.Started, d.Ran = true, msDuration(int64(c.now-j.sentAt))
 		waited -= d.Ran
 	}
 	d.Job, d.Type, d.Attempt, d.Mode, d.Priority = j.id, c.index.Name(j.typ), j.attempt, j.mode, j.priority

@@ -89,6 +89,12 @@ func (c *Core) move(j *job, ev jobstate.Event) {
 		c.violated(fmt.Errorf("impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
 		return
 	}
+	if j.state.ReservesSlot() {
+		c.reserved--
+	}
+	if next.ReservesSlot() {
+		c.reserved++
+	}
 	j.state = next
 	for rest := do; rest != 0; rest &= rest - 1 {
 		c.act(j, rest&-rest)

@@ -127,6 +127,7 @@ func (c *Core) TypesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
 // Gauges are current values. The counters since the start are in Stats.
 type Gauges struct {
 	Slots, Free    int // registered slots; the free ones among them
+	Reserved       int // of the registered slots, those of jobs whose claim is not answered
 	SlotTypes      int // types, added up over the registered slots
 	Sessions       int
 	Requests       int // on-demand requests waiting
@@ -143,7 +144,7 @@ type Gauges struct {
 // Gauges returns the current numbers.
 func (c *Core) Gauges() Gauges {
 	return Gauges{
-		Slots: c.index.Len(), Free: c.index.Free(), SlotTypes: c.slotTypes, Sessions: len(c.sessions), Requests: c.requests,
+		Slots: c.index.Len(), Free: c.index.Free(), Reserved: c.reserved, SlotTypes: c.slotTypes, Sessions: len(c.sessions), Requests: c.requests,
 		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: c.ends.held.Len(),
 		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: c.claims.aside.Len(), CircuitOpen: c.failing(),
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -62,5 +63,8 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 		have = append(have, metricLine(f.GetName(), strings.ToLower(f.GetType().String()), labels))
 	}
 	slices.Sort(have)
+	findings, err := promlint.NewWithMetricFamilies(families).Lint()
+	require.NoError(t, err)
+	require.Empty(t, findings)
 	require.Equal(t, have, documentedMetrics(t), "docs/metrics.md (second) must list all metrics (first)")
 }

@@ -216,9 +216,12 @@ func (s State) Executing() bool {
 	return s == Serving || s == Abandoned || s >= Running && s <= DetachedStopping
 }
 
+// ReservesSlot reports whether a slot is reserved for the job.
+func (s State) ReservesSlot() bool { return s == Reserved || s == Claiming }
+
 // HoldsSlot reports whether a slot is reserved for the job or executes it.
 func (s State) HoldsSlot() bool {
-	return s == Reserved || s == Claiming || s.Executing() && !s.IsDetached()
+	return s.ReservesSlot() || s.Executing() && !s.IsDetached()
 }
 
 // IsDetached reports whether the job runs without a session.

@@ -80,7 +80,7 @@ func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
 		go func() {
 			l.fed <- rig.Feed(feed, l.dsn, s.Backlog, s.Backlog, s.Types, func() (int, error) {
 				m, err := l.metrics(feed)
-				return int(m.Event("done")), err
+				return int(m.Done()), err
 			})
 		}()
 	}

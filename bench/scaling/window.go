@@ -31,7 +31,7 @@ type window struct {
 
 func between(a, b reading) window {
 	m := b.metrics.Minus(a.metrics)
-	done, took := m.Event("done"), b.at.Sub(a.at)
+	done, took := m.Done(), b.at.Sub(a.at)
 	perJob := func(from, to time.Duration) float64 { return float64((to - from).Microseconds()) / max(done, 1) }
 	w := window{
 		Seconds: took.Seconds(), Rate: done / took.Seconds(),

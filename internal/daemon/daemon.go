@@ -150,7 +150,7 @@ func socketFailure(err error) error {
 // construct constructs all components. None of them runs before start.
 func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Core.DrainOnViolation = true
-	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.logDecisions())
+	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
 	d.cfg.Workers.Permit = d.permit
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)

@@ -10,15 +10,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// logDecisions creates the decision log and returns the observer of the loop that fills it.
-func (d *Daemon) logDecisions() actor.Observer {
-	if d.cfg.DecisionLog == 0 {
-		return d.cfg.Observe
+// observer returns the observer of the loop. It counts jobs and fills the decision log,
+// which it creates.
+func (d *Daemon) observer() actor.Observer {
+	if d.cfg.DecisionLog > 0 {
+		d.decisions = decisionlog.New(d.cfg.DecisionLog)
 	}
-	log, next := decisionlog.New(d.cfg.DecisionLog), d.cfg.Observe
-	d.decisions = log
+	jobs, log, next := d.metrics.jobs, d.decisions, d.cfg.Observe
 	return func(c *actor.Core, now timing.Instant, ev event.Event, fx []effect.Effect) {
-		if made := c.Decisions(); len(made) > 0 {
+		made := c.Decisions()
+		jobs.Observe(made, fx)
+		if log != nil && len(made) > 0 {
 			log.Append(time.Now(), made)
 		}
 		if next != nil {

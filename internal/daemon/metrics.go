@@ -18,7 +18,7 @@ import (
 // are read at each scrape are in scrape.go.
 type metrics struct {
 	registry     *prometheus.Registry
-	labels       *jobmetrics.Labels
+	jobs         *jobmetrics.Jobs
 	statements   *prometheus.HistogramVec
 	rows         *prometheus.CounterVec
 	unheld       prometheus.Counter
@@ -36,7 +36,7 @@ func newMetrics(log *zap.Logger) *metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &metrics{
-		registry: r, labels: &jobmetrics.Labels{},
+		registry: r, jobs: register(r, &jobmetrics.Jobs{}),
 		statements: histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
 			prometheus.ExponentialBuckets(0.0002, 2, 16), "operation", "verdict"),
 		rows: counters(r, "dispatcherd_statement_rows_total", "Jobs that statements fetched, won, ended, released or took over from another dispatcher.", "operation"),

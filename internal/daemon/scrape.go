@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,6 +56,7 @@ var (
 	jobEventsDesc   = counterDesc("dispatcherd_jobs_total", "Events of jobs and requests.", "event")
 	stateDesc       = gaugeDesc("dispatcherd_state", "Current numbers of the dispatcher.", "what")
 	slotsDesc       = gaugeDesc("dispatcherd_slots", "Slots that support a type.", "type", "state")
+	reservedDesc    = gaugeDesc("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.")
 	jobsKnownDesc   = gaugeDesc("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.", "type", "mode")
 	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", "type")
 	windowShareDesc = gaugeDesc("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.", "type")
@@ -80,6 +82,7 @@ var (
 	apiLimitsDesc      = gaugeDesc("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", "limit")
 	memoryLimitDesc    = gaugeDesc("dispatcherd_memory_limit_bytes", "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.")
 	logEntriesDesc     = gaugeDesc("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.")
+	buildDesc          = gaugeDesc("dispatcherd_build_info", "1; the label describes the program.", "version")
 	logOverwrittenDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
 
 	requestsDesc      = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
@@ -101,13 +104,12 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	emit(loopStepsDesc, float64(load.Steps))
 	emit(fullScanDesc, took.Seconds())
 	emit(fullScanAgeDesc, age.Seconds())
+	emit(reservedDesc, float64(gauges.Reserved))
 	emit(notifiedDesc, float64(boolToInt(d.listener.up.Load())))
 	for event, n := range map[string]uint64{
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
-		"done": stats.Done, "retried": stats.Retried, "failed": stats.Failed, "cancelled": stats.Cancelled,
-		"released": stats.Released, "crashed": stats.Crashed, "quarantined": stats.Quarantine, "stale": stats.Stale,
+		"crashed": stats.Crashed, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
-		"answered": stats.Answered, "late": stats.Late, "unsupported": stats.Unsupported, "busy": stats.Busy,
 		"set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "preempted": stats.Preempted,
 		"violation": stats.Violations,
@@ -151,7 +153,7 @@ func (s *typeSums) add(t *api.Type) {
 func (d *Daemon) scrapeTypes(emit emit) {
 	list, sums := d.api.backend.Types(), map[string]*typeSums{}
 	for i := range list.Types {
-		label := d.metrics.labels.Of(list.Types[i].Type)
+		label := d.metrics.jobs.Label(list.Types[i].Type)
 		if sums[label] == nil {
 			sums[label] = &typeSums{}
 		}
@@ -218,7 +220,7 @@ func (d *Daemon) scrapeRequests(emit emit) {
 }
 
 // scrapeLimits emits the configured bounds, because alerts compare other metrics with them. It
-// also emits how much of the memory and of the decision log is in use.
+// also emits the version, and how much of the memory and of the decision log is in use.
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
@@ -236,6 +238,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 	} {
 		emit(apiLimitsDesc, float64(n), limit)
 	}
+	emit(buildDesc, 1, strings.TrimPrefix(d.cfg.Version, "dispatcherd "))
 	emit(memoryLimitDesc, float64(debug.SetMemoryLimit(-1)))
 	if d.decisions != nil {
 		stats := d.decisions.Stats()

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"internal/allow":      {"", "workerproto"},
 	"internal/connrate":   {"workerproto"},
 	"internal/exit":       {"claim", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
-	"internal/jobmetrics": {"", "actor", "actor/effect"},
+	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
 	"internal/joblines":   {"", "claim", "internal/jsontext"},
 	"internal/daemon": {"", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend",
 		"internal/decisionlog", "internal/dsn", "internal/exit", "internal/hostlock", "internal/jobmetrics", "internal/ondemand", "internal/resources", "internal/shell", "internal/timing", "migrations", "workerproto"},

@@ -117,6 +117,16 @@ func parseMetrics(text string) Metrics {
 // Event returns the counter of an event of jobs: placed, won, lost, done and so on.
 func (m Metrics) Event(name string) float64 { return m[`dispatcherd_jobs_total{event="`+name+`"}`] }
 
+// Done returns how many jobs of all types were done.
+func (m Metrics) Done() (n float64) {
+	for name, value := range m {
+		if strings.HasPrefix(name, `dispatcherd_jobs_ended_total{outcome="done",`) {
+			n += value
+		}
+	}
+	return n
+}
+
 // State returns a gauge: unrecorded, in_hand, slots and so on.
 func (m Metrics) State(what string) float64 { return m[`dispatcherd_state{what="`+what+`"}`] }
 
@@ -148,7 +158,7 @@ func (d *Daemon) AwaitDone(ctx context.Context, n int) (time.Time, error) {
 		if err != nil {
 			return now, err
 		}
-		done := m.Event("done")
+		done := m.Done()
 		if done >= float64(n) && m.State("unrecorded") == 0 {
 			return now, nil
 		}

@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-const exposition = `# HELP dispatcherd_jobs_total What happened.
-# TYPE dispatcherd_jobs_total counter
-dispatcherd_jobs_total{event="done"} 12
+const exposition = `# HELP dispatcherd_jobs_ended_total What ended.
+# TYPE dispatcherd_jobs_ended_total counter
+dispatcherd_jobs_ended_total{outcome="done",type="a"} 10
+dispatcherd_jobs_ended_total{outcome="done",type="b"} 2
+dispatcherd_jobs_total{event="won"} 12
 dispatcherd_state{what="unrecorded"} 3
 dispatcherd_statement_duration_seconds_sum{operation="claim",verdict="ok"} 0.5
 dispatcherd_statement_duration_seconds_count{operation="claim",verdict="ok"} 4
@@ -19,12 +21,12 @@ go_threads 9
 func TestMetricsAreReadWithTheirLabels(t *testing.T) {
 	m := parseMetrics(exposition)
 	count, rows, took := m.Statements("claim")
-	if m.Event("done") != 12 || m.State("unrecorded") != 3 || m["go_threads"] != 9 ||
+	if m.Done() != 12 || m.Event("won") != 12 || m.State("unrecorded") != 3 || m["go_threads"] != 9 ||
 		count != 4 || rows != 2000 || took != 500*time.Millisecond {
 		t.Errorf("read %v", m)
 	}
-	if d := m.Minus(Metrics{`dispatcherd_jobs_total{event="done"}`: 10}); d.Event("done") != 2 {
-		t.Errorf("12 − 10 = %v", d.Event("done"))
+	if d := m.Minus(Metrics{`dispatcherd_jobs_ended_total{outcome="done",type="a"}`: 9}); d.Done() != 3 {
+		t.Errorf("12 − 9 = %v", d.Done())
 	}
 }
 

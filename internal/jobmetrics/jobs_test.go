@@ -1,0 +1,159 @@
+package jobmetrics
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// gather returns the values of counters and the numbers of observations of histograms, by
+// name and label values.
+func gather(t *testing.T, j *Jobs) map[string]float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(j)
+	families, err := r.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			if v := m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()); v > 0 {
+				values[name] = v
+			}
+		}
+	}
+	return values
+}
+
+func ended(typ string, outcome contract.Outcome, answer effect.AnswerKind, started bool) actor.Decision {
+	return actor.Decision{Kind: actor.DecisionEnded, Type: typ, Outcome: outcome, Answer: answer, Started: started, Ran: time.Second}
+}
+
+func TestStartsAndEndsAreCountedByTypeAndOutcome(t *testing.T) {
+	var j Jobs
+	j.Observe([]actor.Decision{
+		{Kind: actor.DecisionPlaced, Type: "pdf"}, {Kind: actor.DecisionWaiting, Type: "pdf"},
+		ended("pdf", contract.Succeeded, 0, true), ended("pdf", contract.Succeeded, 0, true), ended("pdf", contract.Released, 0, false),
+		ended("pdf", contract.Isolated, 0, true), ended("mail", 0, effect.AnswerDone, true), ended("mail", 0, effect.AnswerFailed, true),
+		ended("mail", 0, effect.AnswerLate, false), ended("mail", 0, effect.AnswerStopping, false),
+	}, []effect.Effect{
+		&effect.Send{Type: "pdf"}, &effect.Send{Type: "mail", Mode: dispatcherd.OnDemand}, &effect.Cancel{},
+	})
+	require.Equal(t, map[string]float64{
+		"dispatcherd_job_wait_seconds queued pdf": 1, "dispatcherd_job_wait_seconds on_demand mail": 1,
+		"dispatcherd_jobs_ended_total done pdf": 2, "dispatcherd_jobs_ended_total released pdf": 1, "dispatcherd_jobs_ended_total isolated pdf": 1,
+		"dispatcherd_jobs_ended_total done mail": 1, "dispatcherd_jobs_ended_total failed mail": 1,
+		"dispatcherd_jobs_ended_total late mail": 1, "dispatcherd_jobs_ended_total stopping mail": 1,
+		"dispatcherd_job_run_seconds done pdf": 2, "dispatcherd_job_run_seconds isolated pdf": 1,
+		"dispatcherd_job_run_seconds done mail": 1, "dispatcherd_job_run_seconds failed mail": 1,
+	}, gather(t, &j))
+}
+
+// Each name of an outcome exists once, so no two of them share a series.
+func TestOutcomesHaveDifferentNames(t *testing.T) {
+	names := map[string]int{}
+	for o := range outcomes {
+		names[nameOf(o)]++
+	}
+	require.Equal(t, []string{"busy", "cancelled", "crashed", "done", "failed", "isolated", "late", "quarantined", "released", "retry", "stopping", "unsupported"},
+		slices.Sorted(maps.Keys(names)))
+}
+
+func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
+	var j Jobs
+	require.Equal(t, Other, j.Label("broken\xff"))
+	const types = 10_000
+	for i := range types {
+		name := fmt.Sprintf("type%05d", i)
+		j.Observe([]actor.Decision{ended(name, contract.Succeeded, 0, true)}, []effect.Effect{&effect.Send{Type: name}})
+	}
+	require.Equal(t, "type00098", j.Label("type00098"))
+	require.Equal(t, Other, j.Label("type00099"), "Other has a label, too")
+	require.Equal(t, Other, j.Label(Other))
+	values := gather(t, &j)
+	require.Len(t, values, 3*MaxTypes)
+	for _, name := range []string{"dispatcherd_jobs_ended_total done ", "dispatcherd_job_run_seconds done ", "dispatcherd_job_wait_seconds queued "} {
+		require.InDelta(t, 1, values[name+"type00098"], 0)
+		require.InDelta(t, types-99, values[name+Other], 0)
+	}
+}
+
+// The outcome that matters most is usually the first one of its kind. rate() and
+// increase() miss it unless the series existed before.
+func TestEndsOfALabelAreCountedFromZero(t *testing.T) {
+	var j Jobs
+	j.Label("pdf")
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(&j)
+	families, err := r.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	require.Len(t, families[0].GetMetric(), outcomes)
+}
+
+func TestDurationsFallIntoTheBucketsOfPrometheus(t *testing.T) {
+	var bounds []float64
+	for i := range buckets {
+		bounds = append(bounds, (time.Millisecond << i).Seconds())
+	}
+	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcherd_job_wait_seconds", Help: "h", Buckets: bounds})
+	var j Jobs
+	observe := func(ms int) {
+		age := time.Duration(ms) * time.Millisecond
+		theirs.Observe(age.Seconds())
+		j.Observe(nil, []effect.Effect{&effect.Send{Type: "pdf", Age: age}})
+	}
+	for i := range buckets + 2 {
+		observe(1<<i - 1)
+		observe(1 << i)
+		observe(1<<i + 1)
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(theirs)
+	want, err := r.Gather()
+	require.NoError(t, err)
+	r = prometheus.NewPedanticRegistry()
+	r.MustRegister(&j)
+	have, err := r.Gather()
+	require.NoError(t, err)
+	mine, other := have[0].GetMetric()[0].GetHistogram(), want[0].GetMetric()[0].GetHistogram()
+	require.Equal(t, other.GetSampleCount(), mine.GetSampleCount())
+	require.InDelta(t, other.GetSampleSum(), mine.GetSampleSum(), 0.001)
+	require.Len(t, mine.GetBucket(), buckets)
+	for i, b := range other.GetBucket() {
+		require.InDelta(t, b.GetUpperBound(), mine.GetBucket()[i].GetUpperBound(), 1e-9)
+		require.Equal(t, b.GetCumulativeCount(), mine.GetBucket()[i].GetCumulativeCount(), "up to %v s", b.GetUpperBound())
+	}
+}
+
+// BenchmarkObserve counts the start and the end of a job.
+func BenchmarkObserve(b *testing.B) {
+	var j Jobs
+	var decisions []actor.Decision
+	var fx []effect.Effect
+	const batch = 100
+	for i := range batch {
+		name := fmt.Sprintf("type%02d", i%20)
+		decisions = append(decisions, ended(name, contract.Succeeded, 0, true))
+		fx = append(fx, &effect.Send{Type: name, Age: time.Duration(i) * time.Millisecond})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		j.Observe(decisions, fx)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/job")
+}
