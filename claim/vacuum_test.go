@@ -47,9 +47,15 @@ func paced(t *testing.T, s *claim.Store) (paused, changed bool) {
 func hold(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
 	holder := connect(t, dsn)
+	beginHold(t, holder)
+	return holder
+}
+
+// beginHold begins a transaction that keeps its snapshot.
+func beginHold(t *testing.T, holder *pgx.Conn) {
+	t.Helper()
 	exec(t, holder, `BEGIN ISOLATION LEVEL REPEATABLE READ`)
 	exec(t, holder, `SELECT count(*) FROM dispatcherd.jobs`)
-	return holder
 }
 
 // holdAfter holds a snapshot that keeps no row that has died so far. A transaction
@@ -63,7 +69,7 @@ func holdAfter(t *testing.T, dsn string, db *pgx.Conn) *pgx.Conn {
 			return true
 		}
 		exec(t, holder, `ROLLBACK`)
-		holder = hold(t, dsn)
+		beginHold(t, holder)
 		return false
 	}, time.Minute, 20*time.Millisecond)
 	return holder
