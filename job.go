@@ -62,10 +62,8 @@ type Status string
 //   - a retention: KeepPartitions in claim/maintain.go
 //   - an answer to callers that wait for a row: answerOf in
 //     internal/daemon/backend/rows.go, and finalAnswer in api/job_events.go
-//   - Statuses in cmd/dispatcherd/internal/jobs/jobs.go, and the enum in
-//     api/openapi.json
-//   - if such a job can be retried: RetryMany in claim/operate.go, and retryMatching in
-//     cmd/dispatcherd/internal/jobs/retry.go
+//   - Statuses below, and the enum in api/openapi.json
+//   - if such a job can be retried: statuses in internal/contract/filter.go
 //   - the counters of the simulation: Ended in internal/sim/observer.go
 const (
 	Pending   Status = "pending"
@@ -74,6 +72,9 @@ const (
 	Failed    Status = "failed"
 	Cancelled Status = "cancelled"
 )
+
+// Statuses lists all statuses, in the order of a job's life.
+var Statuses = []Status{Pending, Running, Done, Failed, Cancelled}
 
 // Final reports whether s is the end of a job. Only an operator's retry changes
 // such a row: the retry makes the row pending again.

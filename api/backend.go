@@ -31,6 +31,14 @@ type Backend interface {
 	// problem of kind Conflict if the job has ended. The table records by as the one who
 	// cancelled.
 	Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error)
+	// Retry makes a failed or cancelled job pending again. Its errors are those of Cancel.
+	Retry(ctx context.Context, id dispatcherd.JobID) error
+	// List returns a page of jobs without payload, result and progress.
+	List(ctx context.Context, f contract.Filter) (contract.Page, error)
+	// Change cancels or retries the jobs that a filter selects, if count is their number. With
+	// a negative count it only counts them. It returns a *contract.CountError for another count.
+	// by is as for Cancel.
+	Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error)
 	// Watch calls c when a row may have changed. If the job runs on this dispatcher, it
 	// calls Started and Reported. For all other changes it calls Answered with kind Changed.
 	// stop ends Watch.
@@ -42,6 +50,10 @@ type Backend interface {
 	Slots() []Slot
 	// Types lists the types that this dispatcher knows, and those of pending rows.
 	Types() TypeList
+	// Workers lists the workers of this dispatcher by session. It never returns nil.
+	Workers() []Worker
+	// Dispatchers lists the dispatchers of the table, the newest first. It never returns nil.
+	Dispatchers(ctx context.Context) ([]contract.Dispatcher, error)
 	// Checks reports whether the dispatcher can work. alive says whether the loop runs.
 	// checks are the states of everything else that the dispatcher needs.
 	Checks() (alive bool, checks []Check)
@@ -66,6 +78,19 @@ type Slot struct {
 	Job      int64    `json:"job,omitempty"` // negative for an on-demand request without a row
 	JobType  string   `json:"job_type,omitempty"`
 	Attempt  int32    `json:"attempt,omitempty"`
+}
+
+// Worker is one worker as the API shows it.
+type Worker struct {
+	Session  int64    `json:"session"`
+	Worker   string   `json:"worker"`
+	UID      int      `json:"uid"` // of its process; -1 = unknown
+	PID      int      `json:"pid"`
+	Slots    int      `json:"slots"`
+	Free     int      `json:"free"`
+	Draining int      `json:"draining"` // slots that take no more jobs
+	Types    []string `json:"types"`    // of its slots, by name, the first 20
+	AllTypes int      `json:"type_count"`
 }
 
 // Type is one type as the API shows it.

@@ -28,7 +28,8 @@ type fake struct {
 	submitted  chan dispatcherd.JobID
 	abandoned  chan dispatcherd.JobID
 	refusal    error
-	noCapacity bool // no slot supports the type of any waiting request
+	filter     contract.Filter // the latest
+	noCapacity bool            // no slot supports the type of any waiting request
 }
 
 func newFake() *fake {
@@ -149,6 +150,42 @@ func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {
 		Rank: 1, Waiting: 1, Slots: []Slot{{Slot: 1, Types: []string{"pdf"}, State: "busy"}}, Ahead: []Rival{{Job: -3, Mode: "on_demand", Passed: &after}, {Job: 4, Mode: "queued"}},
 		Overtaking: &Overtaking{Window: 1439.25, Closes: 1},
 	}, nil
+}
+
+func (*fake) Retry(_ context.Context, id dispatcherd.JobID) error {
+	if id == 404 {
+		return ErrNotFound
+	}
+	return nil
+}
+
+func (f *fake) List(_ context.Context, filter contract.Filter) (contract.Page, error) {
+	job, err := f.Job(context.Background(), 17)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.filter = filter
+	return contract.Page{Jobs: []contract.Job{job}, Next: 17, Read: 100}, err
+}
+
+func (f *fake) Change(_ context.Context, _ contract.Operation, filter contract.Filter, count int, _ string) (contract.Bulk, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.filter = filter
+	switch count {
+	case -1:
+		return contract.Bulk{Matching: 2, Next: 17}, nil
+	case 2:
+		return contract.Bulk{Matching: 2, Changed: 2}, nil
+	}
+	return contract.Bulk{}, &contract.CountError{Have: 2, Want: count}
+}
+
+func (*fake) Workers() []Worker {
+	return []Worker{{Session: 3, Worker: "w", Types: []string{"pdf"}}, {Session: 5, Worker: "v", Types: []string{}}, {Session: 8, Worker: "u", Types: []string{}}}
+}
+
+func (*fake) Dispatchers(context.Context) ([]contract.Dispatcher, error) {
+	return []contract.Dispatcher{{ID: 7, Name: "here", Self: true, State: "running"}}, nil
 }
 
 // counts is an Observer.

@@ -172,8 +172,8 @@ func (h *Handler) getJob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// CancelState answers DELETE of a job.
-type CancelState struct {
+// JobState answers the cancellation and the retry of a job.
+type JobState struct {
 	ID     dispatcherd.JobID  `json:"id"`
 	Status dispatcherd.Status `json:"status"` // running: its worker was asked to stop
 }
@@ -196,7 +196,24 @@ func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	if status == dispatcherd.Running {
 		code = http.StatusAccepted
 	}
-	answerJSON(w, code, CancelState{ID: id, Status: status})
+	answerJSON(w, code, JobState{ID: id, Status: status})
+	return nil
+}
+
+// retryJob makes a failed or cancelled job pending again. For a caller it is the same as a
+// further submission of the payload, so it needs the same permission.
+func (h *Handler) retryJob(w http.ResponseWriter, r *http.Request) error {
+	id, err := jobID(r)
+	if err != nil {
+		return err
+	}
+	if err := h.permitRow(r, id); err != nil {
+		return err
+	}
+	if err := h.backend.Retry(r.Context(), id); err != nil {
+		return err
+	}
+	answerJSON(w, http.StatusOK, JobState{ID: id, Status: dispatcherd.Pending})
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
@@ -15,7 +16,10 @@ import (
 // problemOf returns the problem that the API sends for an error.
 func problemOf(err error) *problem.Problem {
 	var long *http.MaxBytesError
+	var count *contract.CountError
 	switch {
+	case errors.As(err, &count):
+		return problem.Conflict.Of(count.Error())
 	case errors.As(err, &long):
 		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted")
 	case errors.Is(err, ErrNotFound):

@@ -40,7 +40,7 @@ func TestUnknownQueryParameterIsRejected(t *testing.T) {
 			require.Less(t, got.Body.Len(), 500)
 		}
 		for _, name := range r.query {
-			require.Contains(t, ask(r.method, path+"?x").Body.String(), "this call takes "+name)
+			require.Regexp(t, "this call takes .*"+name, ask(r.method, path+"?x").Body.String())
 			require.Contains(t, ask(r.method, path+"?"+name+"=&"+name).Body.String(), "more than once")
 		}
 	}

@@ -3,6 +3,8 @@ package api
 import (
 	_ "embed"
 	"net/http"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // openAPI is the OpenAPI 3.1 description as it is served. Tests compare it with the
@@ -32,10 +34,16 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 		{get, "/v1/requests/{id}", h.getRequest, nil},
 		{del, "/v1/requests/{id}", h.deleteRequest, nil},
 		{post, "/v1/jobs", h.postJobs, []string{"on_error"}},
+		{get, "/v1/jobs", h.getJobs, filterQuery},
 		{get, "/v1/jobs/{id}", h.getJob, nil},
 		{del, "/v1/jobs/{id}", h.deleteJob, nil},
+		{post, "/v1/jobs/{id}/retry", h.retryJob, nil},
 		{get, "/v1/jobs/{id}/events", h.getJobEvents, nil},
 		{get, "/v1/jobs/{id}/why", h.getWhy, nil},
+		{post, "/v1/cancel", h.bulk(contract.CancelJobs), bulkQuery},
+		{post, "/v1/retry", h.bulk(contract.RetryJobs), bulkQuery},
+		{get, "/v1/dispatchers", h.getDispatchers, nil},
+		{get, "/v1/workers", h.getWorkers, pageQuery},
 		{get, "/v1/slots", h.getSlots, nil},
 		{get, "/v1/types", h.getTypes, nil},
 		{get, "/livez", h.live, []string{"verbose"}},

@@ -88,25 +88,25 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	require.Empty(t, finish(t, s, contract.Finish{ID: 3, Attempt: 1}, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal, Error: "no"}))
 	var ids []dispatcherd.JobID
 	for before := dispatcherd.JobID(0); ; {
-		page, err := jobs.List(t.Context(), claim.Filter{Before: before, Limit: 10})
+		page, err := jobs.List(t.Context(), contract.Filter{Before: before, Limit: 5})
 		require.NoError(t, err)
-		if len(page) == 0 {
-			break
-		}
-		for _, j := range page {
+		for _, j := range page.Jobs {
 			ids = append(ids, j.ID)
 		}
-		before = ids[len(ids)-1]
+		if before = page.Next; before == 0 {
+			break
+		}
+		require.Len(t, page.Jobs, 5)
 	}
 	require.Len(t, ids, 25)
 	for i, id := range ids {
 		require.EqualValues(t, 25-i, id)
 	}
-	page, err := jobs.List(t.Context(), claim.Filter{Type: "type000", Status: dispatcherd.Failed})
+	page, err := jobs.List(t.Context(), contract.Filter{Type: "type000", Statuses: []dispatcherd.Status{dispatcherd.Failed}})
 	require.NoError(t, err)
-	require.Len(t, page, 1)
-	require.EqualValues(t, 7, page[0].ID)
-	require.Contains(t, string(page[0].Errors), `"error": "no"`)
+	require.Len(t, page.Jobs, 1)
+	require.EqualValues(t, 7, page.Jobs[0].ID)
+	require.Contains(t, string(page.Jobs[0].Errors), `"error": "no"`)
 	_, err = jobs.Get(t.Context(), 99)
 	require.ErrorIs(t, err, claim.ErrNotFound)
 }
@@ -144,17 +144,18 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	require.EqualError(t, refused, "job 1 is running: only failed and cancelled jobs can be retried")
 	require.ErrorIs(t, jobs.Retry(t.Context(), 99), claim.ErrNotFound)
 
-	all := claim.Filter{Status: dispatcherd.Failed, Type: "type000", Limit: 2}
-	preview, err := jobs.CountMatching(t.Context(), all)
+	all := contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Failed}, Type: "type000"}
+	preview, err := jobs.Change(t.Context(), contract.RetryJobs, all, -1)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, preview)
-	for _, want := range []int{2, 1, 0} {
-		n, err := jobs.RetryMany(t.Context(), all)
+	require.Equal(t, contract.Bulk{Matching: 3}, preview)
+	_, err = jobs.Change(t.Context(), contract.RetryJobs, all, 2)
+	require.Equal(t, &contract.CountError{Have: 3, Want: 2}, err)
+	all.Limit = 2
+	for _, want := range []contract.Bulk{{Matching: 2, Changed: 2, Next: 3}, {Matching: 1, Changed: 1}, {}} {
+		b, err := jobs.Change(t.Context(), contract.RetryJobs, all, want.Matching)
 		require.NoError(t, err)
-		require.Equal(t, want, n)
+		require.Equal(t, want, b)
 	}
-	_, err = jobs.RetryMany(t.Context(), claim.Filter{})
-	require.ErrorContains(t, err, "only failed and cancelled jobs")
 	_, err = jobs.Cancel(t.Context(), 5)
 	require.NoError(t, err)
 	_, err = jobs.Cancel(t.Context(), 5)

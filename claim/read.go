@@ -39,45 +39,6 @@ func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, erro
 	return job, err
 }
 
-// Filter selects jobs. The zero value selects all.
-type Filter struct {
-	Type   string             // empty = any
-	Status dispatcherd.Status // empty = any
-	Before dispatcherd.JobID  // only smaller ids; usually the last id of the previous page; 0 = from the newest
-	Limit  int                // at most this many; 0 = 100
-}
-
-// DefaultLimit is the length of a page.
-const DefaultLimit = 100
-
-// List returns a page of jobs, the newest id first, without payload and result.
-func (j Jobs) List(ctx context.Context, f Filter) ([]contract.Job, error) {
-	if f.Limit <= 0 {
-		f.Limit = DefaultLimit
-	}
-	where, args := f.where([]any{f.Limit})
-	if f.Before > 0 {
-		args = append(args, int64(f.Before))
-		where += fmt.Sprintf(" AND id < $%d", len(args))
-	}
-	rows := j.query(ctx, `SELECT `+jobColumns+` FROM dispatcherd.jobs WHERE true`+where+` ORDER BY id DESC LIMIT $1`, args...)
-	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[contract.Job])
-}
-
-// where adds the conditions of a filter to a list of arguments.
-func (f Filter) where(args []any) (string, []any) {
-	where := ""
-	if f.Type != "" {
-		args = append(args, f.Type)
-		where += fmt.Sprintf(" AND type = $%d", len(args))
-	}
-	if f.Status != "" {
-		args = append(args, string(f.Status))
-		where += fmt.Sprintf(" AND status = $%d::text::dispatcherd.status", len(args))
-	}
-	return where, args
-}
-
 // Counts returns how many jobs there are by status. It reads the whole table.
 func (j Jobs) Counts(ctx context.Context) (map[dispatcherd.Status]int64, error) {
 	rows := j.query(ctx, `SELECT status::text, count(*) FROM dispatcherd.jobs GROUP BY 1`)
@@ -143,4 +104,16 @@ LIMIT $3`
 func (j Jobs) History(ctx context.Context, from, until time.Time, limit int) ([]Past, error) {
 	rows := j.query(ctx, historySQL, from, until, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Past])
+}
+
+// MaxDispatchers bounds the list of Dispatchers.
+const MaxDispatchers = 1000
+
+// Dispatchers lists the dispatchers of the table, the newest first.
+func (j Jobs) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
+	rows := j.query(ctx, `SELECT id, name, false AS self, started_at, beat_at AS heartbeat_at,
+			CASE WHEN leaving THEN 'leaving' WHEN lost_at IS NOT NULL THEN 'lost' ELSE 'running' END AS state,
+			(SELECT count(*) FROM jsonb_object_keys(capacity)) AS types
+		FROM dispatcherd.dispatchers ORDER BY started_at DESC, id LIMIT $1`, MaxDispatchers)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Dispatcher])
 }

@@ -35,7 +35,7 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	job, err := operator.Get(t.Context(), id)
 	require.NoError(t, err)
 	require.JSONEq(t, `{}`, string(job.Payload))
-	_, err = operator.List(t.Context(), claim.Filter{})
+	_, err = operator.List(t.Context(), contract.Filter{})
 	require.NoError(t, err)
 	status, err := operator.Cancel(t.Context(), id)
 	require.NoError(t, err)
@@ -43,9 +43,15 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	require.NoError(t, operator.Retry(t.Context(), id))
 	_, err = operator.Cancel(t.Context(), id)
 	require.NoError(t, err)
-	n, err := operator.RetryMany(t.Context(), claim.Filter{Status: dispatcherd.Cancelled})
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	for _, role := range []claim.Jobs{operator, as(t, dsn, "dispatcherd_dispatcher")} { // callers of the API use the dispatcher's role
+		b, err := role.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Cancelled}}, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.Changed)
+		b, err = role.Change(t.Context(), contract.CancelJobs, contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Pending}}, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.Changed)
+	}
+	require.NoError(t, operator.Retry(t.Context(), id))
 	exec(t, as(t, dsn, "dispatcherd_dispatcher").DB.(*pgx.Conn), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1`)
 	status, err = operator.Cancel(t.Context(), id)
 	require.NoError(t, err)
@@ -55,7 +61,7 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.Counts(t.Context())
 	require.NoError(t, err)
-	_, err = reader.List(t.Context(), claim.Filter{})
+	_, err = reader.List(t.Context(), contract.Filter{})
 	require.ErrorContains(t, err, "permission denied", "readers may not read error messages")
 }
 

@@ -140,13 +140,50 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 		return nil, err
 	}
 	defer func() { _ = res.Body.Close() }() // the stream was read
-	events := bufio.NewScanner(res.Body)
+	result, err := readStream(res.Body, seen)
+	if broken, ok := errors.AsType[*brokenStream](err); ok {
+		err = unknownOutcome(broken.err)
+	}
+	return result, err
+}
+
+// Follow calls seen for each event of a job, which is a row, until the job ends, and returns
+// its result. docs/api.md describes the events. Follow does not cancel the job. lastID is the id
+// of the last event with an id that the caller knows, "" for none. If the job does not exist,
+// fails or is cancelled, the error is a *Problem. If seen returns an error, Follow returns it.
+func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string, seen func(Event) error) (json.RawMessage, error) {
+	ctx, disconnect := context.WithCancel(ctx)
+	defer disconnect()
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if lastID != "" {
+		header.Set("Last-Event-ID", lastID)
+	}
+	res, err := c.send(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d/events", id), nil, header)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // the stream was read
+	return readStream(res.Body, seen)
+}
+
+// brokenStream says that a stream ended before its last event.
+type brokenStream struct{ err error }
+
+// Error contains the reason.
+func (b *brokenStream) Error() string { return "the stream of events broke off: " + b.err.Error() }
+
+// Unwrap returns the reason.
+func (b *brokenStream) Unwrap() error { return b.err }
+
+// readStream reads events until the last one, which is the result or a problem.
+func readStream(body io.Reader, seen func(Event) error) (json.RawMessage, error) {
+	events := bufio.NewScanner(body)
 	events.Buffer(nil, maxAnswer)
 	for {
 		e, err := readEvent(events)
 		switch {
 		case err != nil:
-			return nil, unknownOutcome(err)
+			return nil, &brokenStream{err}
 		case e.Name == "result":
 			return e.Data, nil
 		case e.Name == "error":

@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -121,7 +120,7 @@ func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error 
 func countedJobs(counts map[dispatcherd.Status]int64) string {
 	var total int64
 	var parts []string
-	for _, status := range jobs.Statuses {
+	for _, status := range dispatcherd.Statuses {
 		if n := counts[status]; n > 0 {
 			total += n
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))

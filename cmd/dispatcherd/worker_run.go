@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
@@ -22,7 +23,7 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return settings.Group("worker", "Run a worker", a.workerRunCommand())
+	return settings.Group("worker", "Run a worker, or list the connected ones", a.workerRunCommand(), jobs.WorkerListCommand(&a.Invocation))
 }
 
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output

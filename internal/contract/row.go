@@ -31,3 +31,14 @@ type Job struct {
 	Progress    json.RawMessage      `json:"progress,omitempty"`
 	Errors      json.RawMessage      `json:"errors,omitempty"` // the last ten failures, the latest one last
 }
+
+// Dispatcher is one row of the table dispatchers as the API shows it.
+type Dispatcher struct {
+	ID          int       `json:"id"`
+	Name        string    `json:"name"`
+	Self        bool      `json:"self"` // it answers this call
+	StartedAt   time.Time `json:"started_at"`
+	HeartbeatAt time.Time `json:"heartbeat_at"` // the last one, by the database clock
+	State       string    `json:"state"`        // running, leaving or lost
+	Types       int       `json:"types"`        // that its slots support
+}

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -76,6 +79,19 @@ func (w *workers) forget(id dispatcherd.SessionID) {
 	w.mu.Lock()
 	delete(w.session, id)
 	w.mu.Unlock()
+}
+
+// connected lists the workers by session, without their slots.
+func (w *workers) connected() []api.Worker {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	all := make([]api.Worker, 0, len(w.session))
+	for id, s := range w.session { // order-free: the result is sorted
+		p := s.Peer()
+		all = append(all, api.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
+	}
+	slices.SortFunc(all, func(a, b api.Worker) int { return cmp.Compare(a.Session, b.Session) })
+	return all
 }
 
 // number assigns ids to the slots of a worker.

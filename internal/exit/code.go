@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -70,6 +71,7 @@ func CodeOf(ctx context.Context, err error) int {
 	var version *migrations.VersionError
 	var status *claim.StatusError
 	var refused *workerproto.Error
+	var count *contract.CountError
 	switch {
 	case errors.As(err, &coded):
 		return coded.Code
@@ -79,7 +81,7 @@ func CodeOf(ctx context.Context, err error) int {
 		return Usage
 	case errors.Is(err, claim.ErrNotFound):
 		return NotFound
-	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused):
+	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
 		return Conflict
 	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable

@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 		"actor/event", "internal/contract", "internal/timing", "scoring", "slotindex"},
 	"internal/allow":      {"", "workerproto"},
 	"internal/connrate":   {"workerproto"},
-	"internal/exit":       {"claim", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
+	"internal/exit":       {"claim", "internal/contract", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
 	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
 	"internal/joblines":   {"", "claim", "internal/jsontext"},
 	"internal/daemon": {"", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend",

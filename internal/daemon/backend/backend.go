@@ -18,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
@@ -36,7 +37,8 @@ type Config struct {
 	Pending   *Pending
 	Decisions *decisionlog.Log // nil: off
 
-	Dispatcher func() int32 // the id of this dispatcher
+	Dispatcher func() int32        // the id of this dispatcher
+	Connected  func() []api.Worker // the connected workers by session, without their slots
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
 	Aside      func(dispatcherd.JobID) string
 	Subscribed func() bool     // reports whether notifications arrive
@@ -240,6 +242,44 @@ func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (
 		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}
 	return status, err
+}
+
+// Retry implements api.Backend.
+func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
+	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.jobs().Retry(ctx, id) })
+	if err == nil {
+		b.Loop.Notify()
+	}
+	return err
+}
+
+// List implements api.Backend.
+func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.Page, error) {
+	return within(ctx, func(ctx context.Context) (contract.Page, error) { return b.jobs().List(ctx, f) })
+}
+
+// Change implements api.Backend. Jobs that run here are cancelled without a notification.
+func (b *Backend) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error) {
+	bulk, err := within(ctx, func(ctx context.Context) (contract.Bulk, error) {
+		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, f, count)
+	})
+	switch {
+	case len(bulk.Running) > 0:
+		b.Loop.Order(event.CancelRequested{Jobs: bulk.Running})
+	case op == contract.RetryJobs && bulk.Changed > 0:
+		b.Loop.Notify()
+	}
+	return bulk, err
+}
+
+// Dispatchers implements api.Backend.
+func (b *Backend) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
+	all, err := within(ctx, b.jobs().Dispatchers)
+	me := int(b.Dispatcher())
+	for i := range all {
+		all[i].Self = all[i].ID == me
+	}
+	return all, err
 }
 
 // Watch implements api.Backend.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,44 @@ func slotViews(slots []actor.SlotInfo) []api.Slot {
 		}
 	}
 	return views
+}
+
+// maxWorkerTypes bounds the types that are listed for a worker.
+const maxWorkerTypes = 20
+
+// Workers implements api.Backend.
+func (b *Backend) Workers() []api.Worker {
+	workers := b.Connected()
+	at := make(map[int64]int, len(workers))
+	for i := range workers {
+		at[workers[i].Session] = i
+	}
+	types := make([]map[string]bool, len(workers))
+	for _, s := range b.Loop.Slots() {
+		i, connected := at[int64(s.Session)]
+		if !connected {
+			continue
+		}
+		w := &workers[i]
+		w.Slots++
+		if s.State == "free" {
+			w.Free++
+		}
+		if s.Draining {
+			w.Draining++
+		}
+		if types[i] == nil {
+			types[i] = map[string]bool{}
+		}
+		for _, t := range s.Types {
+			types[i][t] = true
+		}
+	}
+	for i := range workers {
+		all := slices.Sorted(maps.Keys(types[i]))
+		workers[i].AllTypes, workers[i].Types = len(all), append([]string{}, all[:min(len(all), maxWorkerTypes)]...)
+	}
+	return workers
 }
 
 // Types implements api.Backend.

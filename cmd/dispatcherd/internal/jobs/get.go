@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func (a commands) getCommand() *cobra.Command {
-	return &cobra.Command{
+	var at ask.Dispatcher
+	cmd := &cobra.Command{
 		Use: "get ID", SuggestFor: []string{"show", "status", "describe"}, Short: "Print all facts about a job",
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
 		Args:    oneID,
@@ -22,7 +23,7 @@ func (a commands) getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withJobs(cmd.Context(), func(jobs claim.Jobs) error {
+			return a.withStore(cmd, &at, func(jobs store) error {
 				job, err := jobs.Get(cmd.Context(), ids[0])
 				if err != nil {
 					return err
@@ -31,6 +32,8 @@ func (a commands) getCommand() *cobra.Command {
 			})
 		},
 	}
+	a.APIFlags(cmd.Flags(), &at)
+	return cmd
 }
 
 // addJob adds the facts about a job, the failed attempts last. It omits facts without a value.

@@ -1,21 +1,18 @@
 // Package jobs contains the commands about jobs and slots.
 //
-// The commands "job why" and "slot list" show the memory of a dispatcher. They ask the
-// dispatcher over its API socket. All other commands work without a dispatcher: they use
-// only the table, with the statements of package claim. A running dispatcher sees their
-// changes like any change of a row.
+// Commands that show the memory of a dispatcher ask the dispatcher over its API. Commands
+// about jobs use the table, with the statements of package claim, or the API of a dispatcher
+// if no database is configured ([store]).
 package jobs
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -27,17 +24,12 @@ import (
 // Command is the group of commands about jobs.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("job", "Insert, list, explain, retry or cancel jobs",
-		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.retryCommand(), a.cancelCommand())
+	return settings.Group("job", "Insert, list, explain, follow, retry or cancel jobs",
+		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.followCommand(), a.waitCommand(), a.retryCommand(), a.cancelCommand())
 }
 
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
-
-// Statuses lists all statuses, in the order of a job's life.
-var Statuses = []dispatcherd.Status{
-	dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled,
-}
 
 // withJobs connects to the table, calls do, and closes the connection.
 func (a commands) withJobs(ctx context.Context, do func(claim.Jobs) error) error {
@@ -76,34 +68,6 @@ func someIDs(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%q needs the id of a job", cmd.CommandPath())
 	}
 	return nil
-}
-
-// jobFilter are the flags that select jobs.
-type jobFilter struct{ kind, status string }
-
-// register adds the flags. The help lists the allowed statuses.
-func (f *jobFilter) register(cmd *cobra.Command, which string) {
-	cmd.Flags().StringVar(&f.kind, "type", "", "only jobs of this type")
-	cmd.Flags().StringVar(&f.status, "status", "", "only jobs in this status: "+which)
-	settings.OnlyOnCommandLine(cmd.Flags(), "type", "status")
-	names := make([]string, len(Statuses))
-	for i, s := range Statuses {
-		names[i] = string(s)
-	}
-	_ = cmd.RegisterFlagCompletionFunc("status", // fails for an unknown flag only
-		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (f *jobFilter) given(flags *pflag.FlagSet) bool {
-	return flags.Changed("type") || flags.Changed("status")
-}
-
-// filter checks the flags.
-func (f *jobFilter) filter() (claim.Filter, error) {
-	if s := dispatcherd.Status(f.status); s == "" || slices.Contains(Statuses, s) {
-		return claim.Filter{Type: f.kind, Status: s}, nil
-	}
-	return claim.Filter{}, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
 }
 
 // stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.

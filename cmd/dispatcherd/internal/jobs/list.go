@@ -3,34 +3,37 @@ package jobs
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // maxListed bounds a page of `job list`.
-const maxListed = 10_000
+const maxListed = 1000
 
 func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
+	var at ask.Dispatcher
 	var limit int
 	var before int64
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, the newest first", Args: settings.NoArguments,
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --before 1200 --limit 50
-  dispatcherd job list -o json`,
+  dispatcherd job list -o jsonl`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := f.filter()
+			filter, err := f.filter(time.Now())
 			if err != nil {
 				return err
 			}
 			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
-			return a.list(cmd, filter)
+			return a.withStore(cmd, &at, func(jobs store) error { return a.list(cmd, jobs, filter) })
 		},
 	}
 	f.register(cmd, "pending, running, done, failed or cancelled")
@@ -39,29 +42,30 @@ func (a commands) listCommand() *cobra.Command {
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
+	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 
-func (a commands) list(cmd *cobra.Command, filter claim.Filter) error {
-	page := []contract.Job{}
-	err := a.withJobs(cmd.Context(), func(jobs claim.Jobs) error {
-		found, err := jobs.List(cmd.Context(), filter)
-		page = append(page, found...)
-		return err
-	})
+func (a commands) list(cmd *cobra.Command, jobs store, filter contract.Filter) error {
+	page, err := jobs.List(cmd.Context(), filter)
 	if err != nil {
 		return fmt.Errorf("listing jobs: %w", err)
 	}
-	rows := make([][]string, len(page))
-	for i := range page {
-		rows[i] = listRow(&page[i])
+	rows := make([][]string, len(page.Jobs))
+	for i := range page.Jobs {
+		rows[i] = listRow(&page.Jobs[i])
 	}
 	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
-	if err := a.PrintRows("jobs", page, header, rows); err != nil {
+	if err := a.PrintRows("jobs", page.Jobs, header, rows); err != nil {
 		return err
 	}
-	if len(page) == filter.Limit {
-		a.Say("There may be more: --before %d shows the next page.", page[len(page)-1].ID)
+	switch {
+	case page.Next > 0 && len(page.Jobs) < filter.Limit:
+		a.Say("The search ended after %d rows: --before %d continues it.", page.Read, page.Next)
+	case page.Next > 0:
+		a.Say("There may be more: --before %d shows the next page.", page.Next)
+	case len(page.Jobs) == 0:
+		a.Say("No job matches.")
 	}
 	return nil
 }

@@ -7,11 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 func TestRetryOfManyJobsRetriesAll(t *testing.T) {
-	const n = 2*retryBatch + 7
+	const n = 2*claim.MaxChanged + 7
 	url := pgtest.New(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -21,7 +24,8 @@ func TestRetryOfManyJobsRetriesAll(t *testing.T) {
 	require.NoError(t, err)
 
 	a, out, _ := on(url, "")
-	require.NoError(t, a.retryMatching(t.Context(), jobFilter{kind: "pdf", status: "failed"}, true))
+	f := contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Failed}}
+	require.NoError(t, a.changeAll(t.Context(), claim.Jobs{DB: conn}, change{op: contract.RetryJobs, did: "retried"}, f, consent{yes: true, count: -1}))
 	require.Equal(t, fmt.Sprintf("%d jobs retried\n", n), out.String())
 	rows, err := conn.Query(t.Context(), `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`)
 	require.NoError(t, err)

@@ -34,6 +34,9 @@ func (a commands) slotListCommand() *cobra.Command {
 			for i := range answer.Slots {
 				rows[i] = slotRow(&answer.Slots[i])
 			}
+			if len(rows) == 0 {
+				a.Say("There are no slots: no worker is connected.")
+			}
 			return a.PrintRows("slots", answer.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows)
 		},
 	}

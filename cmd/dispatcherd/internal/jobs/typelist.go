@@ -29,6 +29,9 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 			for i := range answer.Types {
 				rows[i] = typeRow(&answer.Types[i])
 			}
+			if len(rows) == 0 {
+				a.Say("No type is known: no worker has offered one.")
+			}
 			return a.PrintRows("types", answer.Types, []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}, rows)
 		},
 	}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,13 +44,19 @@ func (a *Invocation) DatabaseURL() (string, error) {
 		}
 		return a.Database.DSN, nil
 	}
-	for _, name := range libpqVariables {
-		if v, ok := a.Env(name); ok && v != "" {
-			return "", nil
-		}
+	if a.HasDatabase() {
+		return "", nil
 	}
 	return "", exit.Errorf(exit.Usage, "no database is named: give --database-url, or set DATABASE_URL or PGHOST; "+
 		"'dispatcherd dev' runs one of its own")
+}
+
+// HasDatabase reports whether the settings name a database.
+func (a *Invocation) HasDatabase() bool {
+	return a.Database.DSN != "" || slices.ContainsFunc(libpqVariables, func(name string) bool {
+		value, _ := a.Env(name)
+		return value != ""
+	})
 }
 
 func (a *Invocation) badDatabase(err error) error {

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"io"
 	"os"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
@@ -24,10 +23,10 @@ type Invocation struct {
 // Origin returns the source of a setting of the running command.
 func (a *Invocation) Origin(name string) string { return a.origins[name] }
 
-// IsTerminal reports whether w is a terminal that moves its cursor, so that a line can be
-// redrawn. The output has no colours, so NO_COLOR is always honoured.
-func (a *Invocation) IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// IsTerminal reports whether a stream is a terminal that moves its cursor, so that a line can
+// be redrawn. The output has no colours, so NO_COLOR is always honoured.
+func (a *Invocation) IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

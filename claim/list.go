@@ -1,0 +1,157 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/jackc/pgx/v5"
+)
+
+// DefaultLimit is the length of a page.
+const DefaultLimit = 100
+
+// Bounds of one search for the jobs that a filter selects. Indexes serve only the ids, and
+// the final statuses by their partitions. A search for a type or a time reads rows by
+// descending ids until it has found enough, or until it reaches one of the bounds.
+const (
+	MaxRowsRead   = 100_000
+	searchTime    = 2 * time.Second
+	rowsPerSearch = 10_000 // of one statement
+)
+
+// List returns a page of jobs without payload, result and progress. Page.Next says where the
+// next page begins, also if a bound ended the search.
+func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.Page, error) {
+	if f.Limit <= 0 {
+		f.Limit = DefaultLimit
+	}
+	found, err := j.find(ctx, f)
+	page := contract.Page{Jobs: []contract.Job{}, Next: found.next, Read: found.read}
+	where, args := conditions(f, []any{nil}, f.Statuses)
+	for some := range slices.Chunk(found.ids, rowsPerRead) {
+		if err != nil {
+			break
+		}
+		var jobs []contract.Job
+		args[0] = some
+		rows := j.query(ctx, `SELECT `+jobColumns+` FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`+where+` ORDER BY id DESC`, args...)
+		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[contract.Job])
+		page.Jobs = append(page.Jobs, jobs...)
+	}
+	return page, err
+}
+
+// search is the result of find.
+type search struct {
+	ids  []dispatcherd.JobID // of the selected jobs, the newest first
+	next dispatcherd.JobID   // the other selected jobs have smaller ids; 0 = there are none
+	read int                 // rows
+}
+
+// find searches the ids of at most f.Limit jobs.
+func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error) {
+	began, before, rows := time.Now(), f.Before, rowsPerSearch
+	if f.Type == "" && f.Since.IsZero() && f.Until.IsZero() && f.Permit == nil && !live(f.Statuses) {
+		rows = min(rows, f.Limit+1) // all rows match; one more shows whether there are others
+	}
+	for {
+		p, err := j.portion(ctx, f, before, rows)
+		if err != nil {
+			return s, err
+		}
+		s.read += p.Read
+		for i, id := range p.IDs {
+			if f.Permit != nil && !f.Permit(p.Types[i]) {
+				continue
+			}
+			if len(s.ids) == f.Limit {
+				s.next = s.ids[f.Limit-1]
+				return s, nil
+			}
+			s.ids = append(s.ids, id)
+		}
+		before = p.Last
+		if p.Read < rows {
+			return s, nil
+		}
+		if s.read >= MaxRowsRead || time.Since(began) > searchTime {
+			s.next = before
+			return s, nil
+		}
+	}
+}
+
+// live reports whether one of the statuses is pending or running. Rows with these statuses
+// share a table, so that a search for one of them reads both.
+func live(statuses []dispatcherd.Status) bool {
+	return slices.Contains(statuses, dispatcherd.Pending) || slices.Contains(statuses, dispatcherd.Running)
+}
+
+// portion is what one statement of a search returns.
+type portion struct {
+	Read  int
+	Last  dispatcherd.JobID // the smallest id that was read
+	IDs   []dispatcherd.JobID
+	Types []string // of IDs
+}
+
+// portion reads rows by descending ids, and returns those that the filter selects.
+func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd.JobID, rows int) (portion, error) {
+	tables := slices.Clone(f.Statuses)
+	if live(tables) {
+		tables = append(tables, dispatcherd.Pending, dispatcherd.Running)
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	selected, args := conditions(f, []any{int64(before), rows}, f.Statuses)
+	sql := fmt.Sprintf(`WITH read AS MATERIALIZED (
+		SELECT id, type, status, created_at FROM dispatcherd.jobs WHERE id < $1%s ORDER BY id DESC LIMIT $2
+	)
+	SELECT count(*)::int AS read, coalesce(min(id), 0)::bigint AS last,
+		coalesce(array_agg(id::bigint ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS ids,
+		coalesce(array_agg(type::text ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS types FROM read`, inStatuses(tables), selected)
+	return pgx.CollectOneRow(j.query(ctx, sql, args...), pgx.RowToStructByName[portion])
+}
+
+// conditions adds the conditions of a filter to a list of arguments.
+func conditions(f contract.Filter, args []any, statuses []dispatcherd.Status) (where string, _ []any) {
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		where += fmt.Sprintf(condition, len(args))
+	}
+	if f.Type != "" {
+		add(" AND type = $%d", f.Type)
+	}
+	if !f.Since.IsZero() {
+		add(" AND created_at >= $%d", f.Since)
+	}
+	if !f.Until.IsZero() {
+		add(" AND created_at < $%d", f.Until)
+	}
+	return where + inStatuses(statuses), args
+}
+
+// inStatuses returns a condition with constants, because Postgres excludes partitions by
+// constants only. It contains no text of the caller.
+func inStatuses(statuses []dispatcherd.Status) string {
+	var texts []string
+	for _, s := range dispatcherd.Statuses {
+		if slices.Contains(statuses, s) {
+			texts = append(texts, "'"+string(s)+"'")
+		}
+	}
+	switch {
+	case len(statuses) == 0:
+		return ""
+	case len(texts) == 0:
+		return " AND false" // no row has an unknown status
+	}
+	return " AND status IN (" + strings.Join(texts, ", ") + ")"
+}

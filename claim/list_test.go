@@ -1,0 +1,109 @@
+package claim_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/stretchr/testify/require"
+)
+
+// listTable has jobs of two types, one created each minute.
+const listTable = `INSERT INTO dispatcherd.jobs (type, status, finished_at, created_at)
+	SELECT CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END, s.status, CASE WHEN s.status IN ('done', 'failed') THEN now() END, timestamptz '2026-01-01 00:00:00Z' + i * interval '1 minute'
+	FROM generate_series(1, 8) i, LATERAL (SELECT (ARRAY['pending', 'done', 'failed', 'pending']::dispatcherd.status[])[1 + i % 4] AS status) s`
+
+func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	exec(t, db, listTable)
+	minute := func(i int) time.Time { return time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC) }
+	for _, c := range []struct {
+		f    contract.Filter
+		want []dispatcherd.JobID
+		next dispatcherd.JobID
+	}{
+		{contract.Filter{}, []dispatcherd.JobID{8, 7, 6, 5, 4, 3, 2, 1}, 0},
+		{contract.Filter{Type: "odd"}, []dispatcherd.JobID{7, 5, 3, 1}, 0},
+		{contract.Filter{Type: "odd", Limit: 2}, []dispatcherd.JobID{7, 5}, 5},
+		{contract.Filter{Type: "odd", Limit: 2, Before: 5}, []dispatcherd.JobID{3, 1}, 0},
+		{contract.Filter{Statuses: []dispatcherd.Status{"failed"}}, []dispatcherd.JobID{6, 2}, 0},
+		{contract.Filter{Statuses: []dispatcherd.Status{"pending", "failed"}, Limit: 3}, []dispatcherd.JobID{8, 7, 6}, 6},
+		{contract.Filter{Statuses: []dispatcherd.Status{"running"}}, nil, 0},
+		{contract.Filter{Statuses: []dispatcherd.Status{"no'status"}}, nil, 0},
+		{contract.Filter{Since: minute(3), Until: minute(6)}, []dispatcherd.JobID{5, 4, 3}, 0},
+		{contract.Filter{Permit: func(typ string) bool { return typ == "even" }, Limit: 1}, []dispatcherd.JobID{8}, 8},
+	} {
+		page, err := claim.Jobs{DB: db}.List(t.Context(), c.f)
+		require.NoError(t, err)
+		var ids []dispatcherd.JobID
+		for _, j := range page.Jobs {
+			ids = append(ids, j.ID)
+		}
+		require.Equal(t, c.want, ids, "%+v", c.f)
+		require.Equal(t, c.next, page.Next, "%+v", c.f)
+	}
+}
+
+// A filter without an index reads a bounded number of rows, and says where it stopped (R17).
+func TestListReadsABoundedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	const n = claim.MaxRowsRead + 5000
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT CASE WHEN i <= 2 THEN 'old' ELSE 'new' END, 'done', now() FROM generate_series(1, `+strconv.Itoa(n)+`) i`)
+	jobs := claim.Jobs{DB: db}
+	page, err := jobs.List(t.Context(), contract.Filter{Type: "old", Statuses: []dispatcherd.Status{dispatcherd.Done}})
+	require.NoError(t, err)
+	require.Empty(t, page.Jobs)
+	require.LessOrEqual(t, page.Read, claim.MaxRowsRead)
+	require.EqualValues(t, n-page.Read+1, page.Next, "the next page begins where the search stopped")
+	for len(page.Jobs) == 0 && page.Next > 0 {
+		page, err = jobs.List(t.Context(), contract.Filter{Type: "old", Statuses: []dispatcherd.Status{dispatcherd.Done}, Before: page.Next})
+		require.NoError(t, err)
+	}
+	require.Len(t, page.Jobs, 2)
+	require.Zero(t, page.Next)
+
+	page, err = jobs.List(t.Context(), contract.Filter{Limit: 3})
+	require.NoError(t, err)
+	require.Equal(t, 4, page.Read, "without a condition only the page is read")
+}
+
+func TestBulkCancelEndsPendingJobsAndAsksForRunningOnes(t *testing.T) {
+	t.Parallel()
+	db, jobs, s := newDispatcherDatabase(t)
+	fill(t, db, 6, 1, 1)
+	take(t, s, 2)
+	take(t, s, 4)
+	require.Empty(t, finish(t, s, contract.Finish{ID: 4, Attempt: 1}))
+	f := contract.Filter{Type: "type000"}
+	require.NoError(t, contract.CancelJobs.Narrow(&f))
+	b, err := jobs.Change(t.Context(), contract.CancelJobs, f, 5)
+	require.NoError(t, err)
+	require.Equal(t, contract.Bulk{Matching: 5, Changed: 5, Running: []dispatcherd.JobID{2}}, b)
+	var statuses []string
+	for id := range dispatcherd.JobID(6) {
+		statuses = append(statuses, string(row(t, db, id+1).Status))
+	}
+	require.Equal(t, []string{"cancelled", "running", "cancelled", "done", "cancelled", "cancelled"}, statuses)
+	require.EqualValues(t, 2, one[int64](t, db, `SELECT job_id FROM dispatcherd.cancels`))
+}
+
+func TestBulkOperationsNeedAFilterThatTheyApplyTo(t *testing.T) {
+	t.Parallel()
+	for _, op := range []contract.Operation{contract.CancelJobs, contract.RetryJobs} {
+		require.ErrorContains(t, op.Narrow(&contract.Filter{}), "no filter is given")
+		f := contract.Filter{Type: "pdf"}
+		require.NoError(t, op.Narrow(&f))
+		require.Len(t, f.Statuses, 2)
+		for _, s := range dispatcherd.Statuses {
+			err := op.Narrow(&contract.Filter{Statuses: []dispatcherd.Status{s}})
+			require.Equal(t, slices.Contains(f.Statuses, s), err == nil, "%s %s", op, s)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// jobFilter are the flags that select jobs.
+type jobFilter struct {
+	kind, status string
+	newer, older time.Duration
+}
+
+// filterFlags are the names of the flags of jobFilter.
+var filterFlags = []string{"type", "status", "newer-than", "older-than"}
+
+// register adds the flags. The help lists the allowed statuses.
+func (f *jobFilter) register(cmd *cobra.Command, which string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kind, "type", "", "only jobs of this type")
+	flags.StringVar(&f.status, "status", "", "only jobs in this status: "+which)
+	flags.DurationVar(&f.newer, "newer-than", 0, "only jobs that were created in this time before now, such as 1h")
+	flags.DurationVar(&f.older, "older-than", 0, "only jobs that were created earlier than this time before now")
+	settings.OnlyOnCommandLine(flags, filterFlags...)
+	settings.Between(flags, "1s", settings.Longest, "newer-than", "older-than")
+	names := make([]string, len(dispatcherd.Statuses))
+	for i, s := range dispatcherd.Statuses {
+		names[i] = string(s)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("status", // fails for an unknown flag only
+		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *jobFilter) given(flags *pflag.FlagSet) bool {
+	return slices.ContainsFunc(filterFlags, flags.Changed)
+}
+
+// filter checks the flags. Ages count from now.
+func (f *jobFilter) filter(now time.Time) (contract.Filter, error) {
+	c := contract.Filter{Type: f.kind}
+	if s := dispatcherd.Status(f.status); s != "" {
+		if !slices.Contains(dispatcherd.Statuses, s) {
+			return c, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
+		}
+		c.Statuses = []dispatcherd.Status{s}
+	}
+	if f.newer > 0 {
+		c.Since = now.Add(-f.newer)
+	}
+	if f.older > 0 {
+		c.Until = now.Add(-f.older)
+	}
+	return c, nil
+}

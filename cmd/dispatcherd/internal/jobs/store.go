@@ -1,0 +1,113 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// store are the jobs as the commands use them: the table, or the API of a dispatcher. The
+// methods are those of [claim.Jobs].
+type store interface {
+	List(ctx context.Context, f contract.Filter) (contract.Page, error)
+	Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
+	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
+	Retry(ctx context.Context, id dispatcherd.JobID) error
+	Change(ctx context.Context, op contract.Operation, f contract.Filter, count int) (contract.Bulk, error)
+}
+
+// withStore opens the table if a database is configured, and otherwise the API. The address
+// of an API on the command line has precedence over a configured database.
+func (a commands) withStore(cmd *cobra.Command, at *ask.Dispatcher, do func(store) error) error {
+	for _, flag := range []string{"api", "api-socket"} {
+		if a.Origin(flag) == "flag --"+flag {
+			return do(remote{at})
+		}
+	}
+	if !a.HasDatabase() {
+		return do(remote{at})
+	}
+	return a.withJobs(cmd.Context(), func(jobs claim.Jobs) error { return do(jobs) })
+}
+
+// remote are the jobs as the API of a dispatcher shows them.
+type remote struct{ at *ask.Dispatcher }
+
+// List implements store.
+func (r remote) List(ctx context.Context, f contract.Filter) (page contract.Page, err error) {
+	err = r.at.JSON(ctx, "/v1/jobs?"+queryOf(f).Encode(), &page)
+	return page, err
+}
+
+// Get implements store.
+func (r remote) Get(ctx context.Context, id dispatcherd.JobID) (job contract.Job, err error) {
+	err = about(id, r.at.JSON(ctx, jobPath(id), &job))
+	return job, err
+}
+
+// Cancel implements store.
+func (r remote) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
+	var state api.JobState
+	err := about(id, r.at.Call(ctx, http.MethodDelete, jobPath(id), nil, &state))
+	return state.Status, err
+}
+
+// Retry implements store.
+func (r remote) Retry(ctx context.Context, id dispatcherd.JobID) error {
+	return about(id, r.at.Call(ctx, http.MethodPost, jobPath(id)+"/retry", nil, &api.JobState{}))
+}
+
+// Change implements store.
+func (r remote) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int) (b contract.Bulk, err error) {
+	query := queryOf(f)
+	if count >= 0 {
+		query.Set("count", strconv.Itoa(count))
+	}
+	err = r.at.Call(ctx, http.MethodPost, "/v1/"+string(op)+"?"+query.Encode(), nil, &b)
+	return b, err
+}
+
+func jobPath(id dispatcherd.JobID) string { return fmt.Sprintf("/v1/jobs/%d", id) }
+
+// about returns the error of claim.Jobs if a dispatcher has no such job.
+func about(id dispatcherd.JobID, err error) error {
+	if coded, ok := errors.AsType[*exit.Error](err); ok && coded.Code == exit.NotFound {
+		return fmt.Errorf("job %d: %w", id, claim.ErrNotFound)
+	}
+	return err
+}
+
+// queryOf returns a filter as query parameters.
+func queryOf(f contract.Filter) url.Values {
+	q := url.Values{}
+	set := func(name, value string, given bool) {
+		if given {
+			q.Set(name, value)
+		}
+	}
+	statuses := make([]string, len(f.Statuses))
+	for i, s := range f.Statuses {
+		statuses[i] = string(s)
+	}
+	set("type", f.Type, f.Type != "")
+	set("status", strings.Join(statuses, ","), len(statuses) > 0)
+	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
+	set("until", f.Until.Format(time.RFC3339Nano), !f.Until.IsZero())
+	set("before", strconv.FormatInt(int64(f.Before), 10), f.Before > 0)
+	set("limit", strconv.Itoa(f.Limit), f.Limit > 0)
+	return q
+}

@@ -1,0 +1,63 @@
+package jobs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+)
+
+// WorkerListCommand lists the workers of a running dispatcher.
+func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
+	var at ask.Dispatcher
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the connected workers and their slots", Args: settings.NoArguments,
+		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			workers, rows := []api.Worker{}, [][]string{}
+			for after := int64(0); ; {
+				var page api.WorkerPage
+				if err := at.JSON(cmd.Context(), "/v1/workers?limit=1000"+afterQuery(after), &page); err != nil {
+					return err
+				}
+				workers = append(workers, page.Workers...)
+				if after = page.Next; after == 0 {
+					break
+				}
+			}
+			for i := range workers {
+				rows = append(rows, workerRow(&workers[i]))
+			}
+			if len(workers) == 0 {
+				a.Say("No worker is connected.")
+			}
+			return a.PrintRows("workers", workers, []string{"session", "worker", "uid", "pid", "slots", "free", "types"}, rows)
+		},
+	}
+	a.APIFlags(cmd.Flags(), &at)
+	return cmd
+}
+
+func afterQuery(session int64) string {
+	if session == 0 {
+		return ""
+	}
+	return fmt.Sprintf("&after=%d", session)
+}
+
+func workerRow(w *api.Worker) []string {
+	slots, types := strconv.Itoa(w.Slots), strings.Join(w.Types, ", ")
+	if w.Draining > 0 {
+		slots += fmt.Sprintf(", %d draining", w.Draining)
+	}
+	if w.AllTypes > len(w.Types) {
+		types += fmt.Sprintf(", … (%d)", w.AllTypes)
+	}
+	return []string{strconv.FormatInt(w.Session, 10), w.Worker, strconv.Itoa(w.UID), strconv.Itoa(w.PID), slots, strconv.Itoa(w.Free), types}
+}

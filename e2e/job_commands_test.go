@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// The commands about jobs give the same output with a database and with the API of a
+// dispatcher, without credentials of the database.
+func TestJobCommandsNeedNoDatabase(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at, failures, created_at)
+		SELECT CASE WHEN i <= 3 THEN 'pdf' ELSE 'excel' END, CASE WHEN i = 2 THEN 'pending' ELSE 'failed' END::dispatcherd.status, now(), 5, now() - i * interval '1 hour'
+		FROM generate_series(1, 5) i`)
+	w.await(2, dispatcherd.Done)
+	both := func(line string) outcome {
+		t.Helper()
+		remote := h.onAPI("", strings.Fields(line)...)
+		require.Equal(t, onDatabase(t, w.dsn, "", line), remote, line)
+		return remote
+	}
+	require.Contains(t, both("job list --status failed --type excel").out, "5   excel  failed")
+	require.Contains(t, both("job list --limit 2").err, "--before 4 shows the next page")
+	require.Empty(t, both("job list --type none -o jsonl").out)
+	require.Equal(t, "No job matches.\n", both("job list --type none").err)
+	require.Len(t, strings.Split(strings.TrimSpace(both("job list --older-than 210m --newer-than 1000h -o jsonl").out), "\n"), 2)
+	require.Equal(t, exit.OK, both("job get 2 -o json").code)
+	require.Equal(t, exit.NotFound, both("job get 99").code)
+	require.Equal(t, exit.NotFound, both("job retry 99").code)
+	require.Equal(t, exit.Conflict, h.onAPI("", "job", "retry", "2").code)
+	require.Equal(t, exit.Conflict, h.onAPI("", "job", "cancel", "1").code)
+	require.Contains(t, both("job retry --type excel").err, "This would retry 2 jobs. Add --yes or --count 2")
+	require.Equal(t, exit.Conflict, both("job retry --type excel --count 3").code)
+
+	got := h.onAPI("", "job", "retry", "1")
+	require.Equal(t, exit.OK, got.code, got.err)
+	w.await(1, dispatcherd.Done)
+	require.Equal(t, "2 jobs retried\n", h.onAPI("", "job", "retry", "--type", "excel", "--count", "2").out)
+	require.Equal(t, "2 jobs cancelled\n", h.onAPI("", "job", "cancel", "--type", "excel", "--yes").out)
+	w.await(4, dispatcherd.Cancelled)
+	w.await(5, dispatcherd.Cancelled)
+	require.Equal(t, "0 jobs cancelled\n", h.onAPI("", "job", "cancel", "--type", "excel", "--yes").out)
+
+	got = h.onAPI("", "job", "list", "--database-url", "postgres://nowhere.invalid/x", "--api-socket", h.cfg.APISocket)
+	require.Equal(t, exit.OK, got.code, "the address on the command line has precedence: %s", got.err)
+}
+
+func TestBulkCancelStopsRunningJobs(t *testing.T) {
+	w := newWorld(t)
+	h, callee := w.startCallee(1)
+	running := w.insert("pdf", work{Do: "gate"})
+	h.awaitState("busy", running)
+	pending := w.insert("pdf", work{})
+	require.Equal(t, "2 jobs cancelled\n", h.onAPI("", "job", "cancel", "--type", "pdf", "--count", "2").out)
+	require.Equal(t, running, callee.awaitCancelled(h))
+	w.await(running, dispatcherd.Cancelled)
+	w.await(pending, dispatcherd.Cancelled)
+}
+
+func TestFollowAndWaitEndWithTheJob(t *testing.T) {
+	w := newWorld(t)
+	h, callee := w.startCallee(2)
+	good, bad := w.insert("pdf", work{Do: "gate"}), w.insert("pdf", work{Do: "fail", Error: "torn"})
+	h.awaitState("busy", good)
+	got := h.onAPI("", "job", "wait", fmt.Sprint(good), "--timeout", "1ms")
+	require.Equal(t, exit.Negative, got.code)
+	require.Contains(t, got.err, "is running; not all of the jobs have ended")
+	close(callee.open)
+
+	got = h.onAPI("", "job", "follow", fmt.Sprint(good))
+	require.Equal(t, exit.OK, got.code, got.err)
+	require.JSONEq(t, string(w.get(good).Result), got.out)
+	got = h.onAPI("", "job", "follow", fmt.Sprint(bad), "-o", "jsonl")
+	require.Equal(t, exit.Negative, got.code)
+	require.Contains(t, got.err, "torn")
+	require.Contains(t, got.out, `{"event":"status","data":{"id":`)
+	require.Equal(t, exit.NotFound, h.onAPI("", "job", "follow", "999").code)
+
+	got = h.onAPI("", "job", "wait", fmt.Sprint(good))
+	require.Equal(t, outcome{out: fmt.Sprintf("ID  STATUS\n%d   done\n", good)}, got)
+	got = onDatabase(t, w.dsn, "", fmt.Sprintf("job wait %d %d", good, bad))
+	require.Equal(t, exit.Negative, got.code)
+	require.Contains(t, got.err, "1 of 2 jobs failed or were cancelled")
+	require.Equal(t, exit.NotFound, h.onAPI("", "job", "wait", "999").code)
+}
+
+func TestWorkersAndDispatchersAreListed(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	require.Equal(t, "No worker is connected.\n", h.onAPI("", "worker", "list").err)
+	require.Equal(t, "There are no slots: no worker is connected.\n", h.onAPI("", "slot", "list").err)
+	require.Equal(t, "No type is known: no worker has offered one.\n", h.onAPI("", "types").err)
+	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf", "excel")
+	h.awaitSlots(2)
+	require.Regexp(t, fmt.Sprintf(`(?m)^1 +callee +%d +%d +2 +2 +excel, pdf$`, os.Getuid(), os.Getpid()), h.onAPI("", "worker", "list").out)
+	var list struct{ Dispatchers []contract.Dispatcher }
+	require.NoError(t, json.Unmarshal([]byte(h.caller().ask("GET", "/v1/dispatchers", "").body), &list))
+	require.Len(t, list.Dispatchers, 1)
+	require.Equal(t, "d", list.Dispatchers[0].Name)
+	require.True(t, list.Dispatchers[0].Self)
+	require.Equal(t, "running", list.Dispatchers[0].State)
+}
+
+// A user who may not use payroll sees none of its jobs, and changes none.
+func TestUnlistedCallerSeesNoForbiddenJobs(t *testing.T) {
+	const secret = "salary-of-anna"
+	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
+	other, _ := w.callerAs(h, stranger)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at, payload, errors) SELECT t, 'failed', now(), to_jsonb($1::text), jsonb_build_array(jsonb_build_object('error', $1::text))
+		FROM unnest(ARRAY['payroll', 'pdf', 'payroll']) t`, secret)
+	var page contract.Page
+	require.NoError(t, json.Unmarshal([]byte(other.ask("GET", "/v1/jobs", "").body), &page))
+	require.Len(t, page.Jobs, 1)
+	require.Equal(t, "pdf", page.Jobs[0].Type)
+	for _, path := range []string{"/v1/jobs/1/retry", "/v1/retry?type=payroll&count=2", "/v1/cancel?type=payroll&count=2"} {
+		got := other.ask("POST", path, "")
+		require.Equal(t, http.StatusForbidden, got.StatusCode, path)
+		require.NotContains(t, got.body, secret)
+	}
+	require.JSONEq(t, `{"matching":1,"changed":1}`, other.ask("POST", "/v1/retry?status=failed&count=1", "").body)
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'failed'`))
+	require.JSONEq(t, `{"matching":2,"changed":2}`, h.caller().ask("POST", "/v1/retry?type=payroll&count=2", "").body)
+}

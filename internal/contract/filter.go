@@ -1,0 +1,77 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Filter selects jobs. The zero value selects all.
+type Filter struct {
+	Type     string                // empty = any
+	Statuses []dispatcherd.Status  // empty = any
+	Since    time.Time             // created at this time or later; zero = any
+	Until    time.Time             // created before this time; zero = any
+	Before   dispatcherd.JobID     // only smaller ids, usually Page.Next of the previous page; 0 = from the newest
+	Limit    int                   // at most this many; 0 = the default of the method
+	Permit   func(typ string) bool // reports whether jobs of a type may be selected; nil = all
+}
+
+// Page is a part of the jobs that a filter selects, the newest id first.
+type Page struct {
+	Jobs []Job             `json:"jobs"`
+	Next dispatcherd.JobID `json:"next_before,omitempty"` // the other selected jobs have smaller ids; 0 = there are none
+	Read int               `json:"rows_read"`             // may be larger than the number of jobs, because no index serves all filters
+}
+
+// Bulk says how many jobs a filter selects, and how many of them were changed.
+type Bulk struct {
+	Matching int               `json:"matching"`
+	Changed  int               `json:"changed"`
+	Next     dispatcherd.JobID `json:"next_before,omitempty"` // as in Page
+
+	Running []dispatcherd.JobID `json:"-"` // whose workers were asked to stop
+}
+
+// Operation is a change of all jobs that a filter selects.
+type Operation string
+
+// The operations.
+const (
+	CancelJobs Operation = "cancel"
+	RetryJobs  Operation = "retry"
+)
+
+// statuses are those of the jobs that an operation changes.
+var statuses = map[Operation][]dispatcherd.Status{
+	CancelJobs: {dispatcherd.Pending, dispatcherd.Running},
+	RetryJobs:  {dispatcherd.Failed, dispatcherd.Cancelled},
+}
+
+// Narrow completes the filter of an operation: without statuses it selects the jobs that the
+// operation can change. The error says why the operation does not apply to the filter.
+func (o Operation) Narrow(f *Filter) error {
+	allowed := statuses[o]
+	switch {
+	case f.Type == "" && len(f.Statuses) == 0 && f.Since.IsZero() && f.Until.IsZero():
+		return fmt.Errorf("no filter is given: name at least a type, a status or a time, so that %s does not apply to all jobs", o)
+	case len(f.Statuses) == 0:
+		f.Statuses = allowed
+	}
+	for _, s := range f.Statuses {
+		if !slices.Contains(allowed, s) {
+			return fmt.Errorf("%s does not apply to %s jobs, only to %s and %s ones", o, s, allowed[0], allowed[1])
+		}
+	}
+	return nil
+}
+
+// CountError says that a filter selects another number of jobs than the caller expects.
+type CountError struct{ Have, Want int }
+
+// Error contains both numbers.
+func (e *CountError) Error() string {
+	return fmt.Sprintf("the filter selects %d jobs, but the count is %d: nothing was changed; look at the jobs again", e.Have, e.Want)
+}
