@@ -33,8 +33,9 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: deps
-deps: ## Install what is missing (Postgres, Python 3, C compiler; systemd-analyze where it may), or print the line that does
+deps: ## Install what is missing (Postgres, Python 3, C compiler; systemd-analyze and promtool where it may), or print the line that does
 	@tools/deps.sh
+	@tools/rules.sh install
 
 .PHONY: build
 build: ## Build the program into bin/
@@ -55,7 +56,7 @@ test: deps ## Run every test, with the race detector where there are goroutines 
 	exit $$status
 
 .PHONY: lint
-lint: bin/golangci-lint units openapi ## Check format, vet (macOS too), golangci-lint, the systemd units, the API's description and the rules of the architecture
+lint: bin/golangci-lint units rules openapi ## Check format, vet (macOS too), golangci-lint, the systemd units, the alerts, the API's description and the rules of the architecture
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
@@ -76,6 +77,10 @@ measures: ## Print the measures of size, vocabulary and structure, and check the
 .PHONY: units
 units: ## Check the systemd units: accepted, and confined to an exposure of at most 1.5
 	@tools/units.sh
+
+.PHONY: rules
+rules: ## Check the alerts for Prometheus
+	@tools/rules.sh
 
 # The document is held against what the daemon serves by a test of api.
 .PHONY: openapi
