@@ -90,3 +90,30 @@ func TestEndOfAnAttemptNamesItsOutcome(t *testing.T) {
 	require.Zero(t, ended[0].Answer)
 	require.NotZero(t, ended[0].Ran)
 }
+
+// A slot says how long its job has run, how long it may run, and why it is being stopped.
+func TestRunOfAJobIsDescribed(t *testing.T) {
+	cfg := config.Default()
+	c := New(cfg)
+	c.Step(0, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, event.Requested{Job: -1, Type: "pdf", Deadline: 10 * time.Second}, nil)
+	c.Step(1010, event.Tick{}, nil)
+	var info SlotInfo
+	c.describeRun(&info, c.jobs.Get(-1))
+	require.Equal(t, SlotInfo{Busy: time.Second, Left: 9 * time.Second}, info)
+	c.Step(1020, event.Abandoned{Job: -1}, nil)
+	c.describeRun(&info, c.jobs.Get(-1))
+	require.Equal(t, SlotInfo{Busy: 1010 * time.Millisecond, Left: cfg.CancelGrace, Stopping: "the caller hung up"}, info)
+	require.Equal(t, info.Stopping, c.Stopping(-1))
+	require.Empty(t, c.Stopping(-2))
+}
+
+// Before the first fetch, the age of a row follows from the clock with which it was read.
+func TestAgeBeforeTheFirstFetch(t *testing.T) {
+	c := New(config.Default())
+	const due = 1_700_000_000_000_000
+	require.Equal(t, 5*time.Second, c.Explain(Inquiry{ID: 1, Type: "x", RunAt: due, Now: due + 5_000_000}).Age)
+	early := c.Explain(Inquiry{ID: 1, Type: "x", RunAt: due, Now: due - 1_000_000})
+	require.Contains(t, early.Reasons, ReasonScheduled)
+	require.Less(t, early.Closes, early.Window+2*time.Second)
+}

@@ -22,6 +22,7 @@ type Inquiry struct {
 	Priority dispatcherd.Priority
 	RunAt    int64 // microseconds since the Unix epoch, database clock
 	Failures int32
+	Now      int64 // database clock when the row was read; it counts until a fetch has read the clock; 0 = unknown
 }
 
 // Explanation describes the state of a job at the instant of the last step.
@@ -79,7 +80,17 @@ type asked struct {
 	head
 
 	key   contract.Key
-	known bool // whether the type is known here
+	known bool  // whether the type is known here
+	age   int64 // of a row, in milliseconds
+	aged  bool  // the age is known
+}
+
+// ageOfRow returns the age of a row in milliseconds, and whether it is known.
+func (c *Core) ageOfRow(q Inquiry, k contract.Key) (age int64, known bool) {
+	if !c.backlog.ClockKnown() && q.Now != 0 {
+		return (q.Now - k.RunAt) / 1000, true
+	}
+	return c.backlog.AgeMS(k), c.backlog.ClockKnown()
 }
 
 // Explain says why a job does not run, or where the job runs. Explain changes
@@ -162,7 +173,8 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	if a.mode == dispatcherd.OnDemand {
 		a.number, a.arrival = -int64(q.ID), int64(j.request.arrival)
 	} else {
-		a.arrival = int64(c.now) - c.backlog.AgeMS(a.key)
+		a.age, a.aged = c.ageOfRow(q, a.key)
+		a.arrival = int64(c.now) - a.age
 		a.nonLocal = a.known && c.backlog.LaneOf(a.typ, a.priority, q.ID).NonLocal
 		if j != nil {
 			a.nonLocal = j.row.nonLocal
@@ -364,7 +376,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 		}
 	}
 	queued := a.mode == dispatcherd.Queued
-	early := queued && c.backlog.ClockKnown() && c.backlog.AgeMS(a.key) < 0
+	early := queued && a.aged && a.age < 0
 	cached := false
 	if queued && a.known && !early {
 		cached = c.backlog.State(a.lane()).Contains(a.key)

@@ -21,6 +21,9 @@ type SlotInfo struct {
 	Job      dispatcherd.JobID   // 0 while free
 	JobType  string              // "" while free
 	Attempt  dispatcherd.Attempt // 0 while free or reserved
+	Busy     time.Duration       // how long the attempt has run
+	Left     time.Duration       // time until the timeout, or until the worker must have stopped the job; 0 = without a bound
+	Stopping string              // why the job is being stopped; "" = it is not
 }
 
 func sortSlots(list []SlotInfo) {
@@ -54,8 +57,28 @@ func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
 		if j.state.ClaimPending() {
 			info.State = "reserved"
 		}
+		c.describeRun(&info, j)
 	}
 	return info
+}
+
+// describeRun adds how long a job runs and may run.
+func (c *Core) describeRun(info *SlotInfo, j *job) {
+	info.Stopping = j.stop.String()
+	if j.sentAt != notSent {
+		info.Busy = msDuration(int64(c.now - j.sentAt))
+	}
+	if j.alarm != 0 {
+		info.Left = msDuration(max(1, int64(j.deadline-c.now)))
+	}
+}
+
+// Stopping returns why a job in hand is being stopped, or "".
+func (c *Core) Stopping(id dispatcherd.JobID) string {
+	if j := c.jobs.Get(id); j != nil {
+		return j.stop.String()
+	}
+	return ""
 }
 
 // TypeInfo describes the current state of a type.

@@ -78,6 +78,9 @@ type Slot struct {
 	Job      int64    `json:"job,omitempty"` // negative for an on-demand request without a row
 	JobType  string   `json:"job_type,omitempty"`
 	Attempt  int32    `json:"attempt,omitempty"`
+	Busy     float64  `json:"busy_seconds,omitempty"` // how long the attempt has run
+	Left     float64  `json:"left_seconds,omitempty"` // time until its timeout, or until the worker must have stopped it; absent: without a bound
+	Stopping string   `json:"stopping,omitempty"`     // why the job is being stopped
 }
 
 // Worker is one worker as the API shows it.

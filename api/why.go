@@ -17,6 +17,12 @@ type Why struct {
 	SetAside string               `json:"set_aside,omitempty"` // why Postgres refused to claim, release or cancel the job, or which session has locked its row
 	Held     string               `json:"held,omitempty"`      // with reason Unrecordable: why Postgres did not record the end
 	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
+	Failures int                  `json:"failures,omitempty"`  // failed attempts of the row
+	Attempts int                  `json:"max_attempts,omitempty"`
+	Offered  []string             `json:"offered,omitempty"`  // if no slot supports the type: types that slots support, similar names first, at most 16
+	Similar  string               `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
+	Locked   *RowLock             `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
+	Stopping string               `json:"stopping,omitempty"` // why the job is being stopped
 	Age      float64              `json:"age_seconds"`
 	Score    *Score               `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 
@@ -47,7 +53,15 @@ const (
 	ReasonFinal           = "Final"           // done, failed or cancelled
 	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
 	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
+	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so claims skip it
 )
+
+// RowLock is a lock of another session of Postgres.
+type RowLock struct {
+	PID         int        `json:"pid"`             // of the session; 0 = several sessions
+	Since       *time.Time `json:"since,omitempty"` // begin of its transaction; absent if the dispatcher's role may not see it
+	Application string     `json:"application,omitempty"`
+}
 
 // Values of Why.DecisionLog.
 const (

@@ -29,7 +29,7 @@ func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 // Get reads one job with payload, result and errors. A text replaces a payload of more
 // than loadText bytes, which only rows of former versions have.
 func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	rows := j.query(ctx, `SELECT `+jobColumns+`, CASE WHEN octet_length(payload::text) <= $2 THEN payload::text
+	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, CASE WHEN octet_length(payload::text) <= $2 THEN payload::text
 		ELSE to_json(format('the payload is %s bytes long as text', octet_length(payload::text)))::text END AS payload, result::text, progress::text
 		FROM dispatcherd.jobs WHERE id = $1`, id, loadText)
 	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
@@ -37,6 +37,36 @@ func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, erro
 		err = fmt.Errorf("job %d: %w", id, ErrNotFound)
 	}
 	return job, err
+}
+
+// Lock is a lock of another session on a row.
+type Lock struct {
+	PID         int        `json:"pid"`             // of the session; 0 = several sessions
+	Since       *time.Time `json:"since,omitempty"` // begin of its transaction; nil = not visible to the role
+	Application string     `json:"application,omitempty"`
+}
+
+// lockSQL returns the session that has locked pending row $1. Only a row with an xmax can be
+// locked. The statement locks such a row itself for its own duration, if it can.
+const lockSQL = `
+WITH marked AS MATERIALIZED (
+	SELECT j.xmax AS holder FROM dispatcherd.jobs_live j WHERE j.id = $1::bigint AND j.status = 'pending' AND j.xmax::text <> '0'
+), free AS MATERIALIZED (
+	SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = $1 AND EXISTS (SELECT FROM marked) FOR UPDATE SKIP LOCKED
+)
+SELECT coalesce(l.pid, 0), a.xact_start, coalesce(a.application_name, '') FROM marked m
+LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = m.holder
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE NOT EXISTS (SELECT FROM free) LIMIT 1`
+
+// Locked returns the lock because of which claims skip a pending row, or nil. It needs the
+// right to lock rows, which dispatcherd_dispatcher has.
+func (j Jobs) Locked(ctx context.Context, id dispatcherd.JobID) (*Lock, error) {
+	lock, err := pgx.CollectOneRow(j.query(ctx, lockSQL, id), pgx.RowToAddrOfStructByPos[Lock])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return lock, err
 }
 
 // Counts returns how many jobs there are by status. It reads the whole table.

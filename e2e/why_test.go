@@ -98,13 +98,15 @@ func TestWhySaysThatAnEntryIsOverwritten(t *testing.T) {
 	cfg := w.config("d")
 	cfg.DecisionLog = 2
 	h := w.start(cfg)
-	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 1, Types: []string{"x"}})
-	first := w.insert("x", work{})
-	w.await(first, dispatcherd.Done)
+	callee := serveCalls(t, cfg.WorkerSocket, 2, "x")
+	first := w.insert("x", work{Do: "gate"})
+	h.awaitState("busy", first)
 	w.await(w.insert("x", work{}), dispatcherd.Done)
-	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", first, h.cfg.APISocket))
-	require.Equal(t, exit.OK, shown.code, shown.err)
-	require.Contains(t, shown.out, "older entries are overwritten")
+	require.Contains(t, w.why(h, first), "older entries are overwritten")
+	close(callee.open)
+	w.await(first, dispatcherd.Done)
+	require.Regexp(t, `placed +\S+ on slot \d+ of callee\n`, w.why(h, first), "the row says it")
+	h.awaitSlots(2)
 }
 
 func TestWhySaysWhenAScheduledJobBecomesDue(t *testing.T) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,8 +24,9 @@ func TestExecWorkerReportsFailuresAndExcessSlots(t *testing.T) {
 		"--", "sh", "-c", "echo secret >&2; exit 65")
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Failed)
+	failed := regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}Z job 1 attempt 1 \(x\) did not succeed: exit status 65`)
 	eventually(t, func() bool {
-		return strings.Contains(c.errors.text(), "job 1 attempt 1 (x) did not succeed: exit status 65")
+		return failed.MatchString(c.errors.text())
 	},
 		func() string { return "a line about the failure; the output is " + c.errors.text() })
 	require.NotContains(t, c.errors.text(), "secret")

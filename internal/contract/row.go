@@ -13,6 +13,7 @@ type Job struct {
 	Type        string               `json:"type"`
 	Status      dispatcherd.Status   `json:"status"`
 	Priority    dispatcherd.Priority `json:"priority"`
+	ReadAt      time.Time            `json:"-"` // when the row was read, database clock; zero in a list
 	RunAt       time.Time            `json:"run_at"`
 	FirstRunAt  *time.Time           `json:"first_run_at,omitempty"` // run_at of the first attempt, if a retry has changed it
 	CreatedAt   time.Time            `json:"created_at"`

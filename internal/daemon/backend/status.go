@@ -21,6 +21,7 @@ func slotViews(slots []actor.SlotInfo) []api.Slot {
 		views[i] = api.Slot{
 			Slot: int64(s.ID), Worker: s.Worker, Session: int64(s.Session), Number: s.Number, Types: s.Types,
 			State: s.State, Draining: s.Draining, Job: int64(s.Job), JobType: s.JobType, Attempt: int32(s.Attempt),
+			Busy: s.Busy.Seconds(), Left: s.Left.Seconds(), Stopping: s.Stopping,
 		}
 	}
 	return views

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -13,6 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -23,6 +26,9 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 		return b.whyRequest(id)
 	}
 	job, err := b.Job(ctx, id)
+	if errors.Is(err, ondemand.ErrUnavailable) {
+		return b.whyUnread(id)
+	}
 	if err != nil {
 		return api.Why{}, err
 	}
@@ -30,7 +36,38 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if why.SetAside == "" {
 		why.SetAside = b.Aside(id)
 	}
+	if job.Status == dispatcherd.Pending {
+		b.addLock(ctx, &why)
+	}
 	return why, nil
+}
+
+// whyUnread explains a job whose row cannot be read. Only jobs in hand are known then.
+func (b *Backend) whyUnread(id dispatcherd.JobID) (api.Why, error) {
+	x := b.explain(actor.Inquiry{ID: id})
+	if !slices.ContainsFunc(x.Reasons, inHand) {
+		return api.Why{}, problem.Unavailable.Of("Postgres does not answer; dispatchers claim no job until it does").Retryable()
+	}
+	why := whyView(&x)
+	why.Job, why.Status, why.Stopping = id, dispatcherd.Running, b.stoppingOf(id)
+	b.addDecisions(&why, id, 0)
+	return why, nil
+}
+
+// addLock says which session has locked a pending row. Without an answer of Postgres it adds
+// nothing.
+func (b *Backend) addLock(ctx context.Context, why *api.Why) {
+	lock, err := within(ctx, func(ctx context.Context) (*claim.Lock, error) { return b.jobs().Locked(ctx, why.Job) })
+	if err == nil && lock != nil {
+		why.Reasons = append([]string{api.ReasonRowLocked}, why.Reasons...)
+		why.Locked = (*api.RowLock)(lock)
+	}
+}
+
+// stoppingOf returns why a job is being stopped, or "".
+func (b *Backend) stoppingOf(id dispatcherd.JobID) (reason string) {
+	b.Loop.Ask(func(c *actor.Core) { reason = c.Stopping(id) })
+	return reason
 }
 
 func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
@@ -38,7 +75,8 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 	switch {
 	case job.Status.Final():
 		why := api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}
-		b.addDecisions(&why, id)
+		b.addDecisions(&why, id, job.Attempt)
+		addRecord(&why, job)
 		addOrigin(&why, job, me)
 		return why
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
@@ -48,10 +86,10 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 		}
 	}
 	x := b.explain(actor.Inquiry{
-		ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures),
+		ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures), Now: job.ReadAt.UnixMicro(),
 	})
 	why := whyView(&x)
-	b.addDecisions(&why, id)
+	b.addDecisions(&why, id, job.Attempt)
 	if job.Status == dispatcherd.Pending && why.Placement == nil {
 		why.DecisionLog = "" // no placement is expected
 	}
@@ -65,7 +103,33 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 	if slices.Contains(x.Reasons, actor.ReasonScheduled) || slices.Contains(x.Reasons, actor.ReasonBackoff) {
 		why.RunAt = &job.RunAt
 	}
+	why.Failures, why.Attempts = job.Failures, job.MaxAttempts
+	switch {
+	case job.Status == dispatcherd.Running:
+		why.Stopping = b.stoppingOf(id)
+	case why.Capacity+why.OtherSlots == 0:
+		why.Offered, why.Similar = b.offered(job.Type)
+	}
 	return why
+}
+
+// addRecord adds the placement and the end that the row contains, unless the decision log has
+// the placement.
+func addRecord(why *api.Why, job *contract.Job) {
+	p := job.Placement
+	if why.Placement != nil || p == nil || job.StartedAt == nil || job.FinishedAt == nil {
+		return
+	}
+	s := p.Score
+	why.Placement = &api.Placement{
+		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited,
+		Score: api.Score{Total: s.Base + s.Age + s.Rarity, Base: s.Base, Age: s.Age, Rarity: s.Rarity},
+	}
+	if p.WaitedFor != "" {
+		why.Placement.WaitedFor = []string{p.WaitedFor}
+	}
+	why.End = &api.End{At: *job.FinishedAt, Attempt: int(job.Attempt), Outcome: string(job.Status), Waited: p.Waited, Ran: p.Ran}
+	why.DecisionLog = ""
 }
 
 // inHand reports whether a reason says that the Core has the job in hand.
@@ -88,8 +152,8 @@ func (b *Backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 		return b.whyEndedRequest(id)
 	}
 	why := whyView(&x)
-	why.Job, why.Status = id, dispatcherd.Pending
-	b.addDecisions(&why, id)
+	why.Job, why.Status, why.Stopping = id, dispatcherd.Pending, b.stoppingOf(id)
+	b.addDecisions(&why, id, 0)
 	if slices.Contains(x.Reasons, actor.ReasonRunning) {
 		why.Status = dispatcherd.Running
 	} else if why.Placement == nil {
@@ -139,14 +203,21 @@ func scoreView(t scoring.Terms) api.Score {
 	}
 }
 
-// addDecisions adds the entries of the decision log about the job to an explanation. It
-// reports whether there are any.
-func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID) bool {
+// addDecisions adds the entries of the decision log about the latest attempt of the job to an
+// explanation. It reports whether there are any. An entry of a placement does not contain the
+// attempt of a row, so its time tells whether it belongs to an earlier one.
+func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
 	if b.Decisions == nil {
 		why.DecisionLog = api.DecisionLogOff
 		return false
 	}
 	placed, ended := b.Decisions.Find(id)
+	if placed != nil && ended != nil && ended.Attempt < attempt && !placed.At.After(ended.At) {
+		placed = nil
+	}
+	if ended != nil && (ended.Attempt < attempt || placed != nil && placed.At.After(ended.At)) {
+		ended = nil
+	}
 	if placed != nil {
 		why.Placement = placementView(placed)
 	}
@@ -191,7 +262,7 @@ func placementView(e *decisionlog.Entry) *api.Placement {
 // whyEndedRequest explains a request that is no longer in memory.
 func (b *Backend) whyEndedRequest(id dispatcherd.JobID) (api.Why, error) {
 	why := api.Why{Job: id, Mode: dispatcherd.OnDemand.String(), Status: dispatcherd.Failed, Reasons: []string{api.ReasonFinal}}
-	if !b.addDecisions(&why, id) || why.End == nil {
+	if !b.addDecisions(&why, id, 0) || why.End == nil {
 		return api.Why{}, api.ErrNotFound // it was never here, or its entries are overwritten
 	}
 	if why.DecisionLog == api.DecisionLogMissing { // no other process has requests with this id

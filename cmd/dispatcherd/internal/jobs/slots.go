@@ -49,6 +49,9 @@ func slotRow(s *api.Slot) []string {
 	if s.Draining {
 		state += ", draining"
 	}
+	if s.Stopping != "" {
+		state += ", stopping: " + s.Stopping
+	}
 	if s.Job != 0 {
 		job = fmt.Sprintf("%d (%s)", s.Job, s.JobType)
 	}

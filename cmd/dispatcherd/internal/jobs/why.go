@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -101,14 +102,87 @@ var reasonTexts = map[string]string{
 	"Outranked":               "jobs with higher scores can use the same slots",
 	api.ReasonFinal:           "it has ended",
 	api.ReasonOtherDispatcher: "another dispatcher runs it",
+	api.ReasonRowLocked:       "another session has locked the row, so claims skip it",
 	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 5 s",
+}
+
+// reasonText explains a reason with its numbers, as far as they are known.
+func reasonText(why *api.Why, reason string) string {
+	switch {
+	case reason == "Backoff" && why.RunAt != nil:
+		return fmt.Sprintf("it failed %d of at most %d times; its next attempt is at %s", why.Failures, why.Attempts, moment(*why.RunAt))
+	case reason == "Scheduled" && why.RunAt != nil:
+		return "its run_at is " + moment(*why.RunAt)
+	case reason == "CapacityBusy":
+		return busyText(why)
+	case reason == "TypeUnknown" && why.OtherSlots > 0:
+		return reasonTexts[reason] + "; other dispatchers have slots for it"
+	case reason == "TypeUnknown" || reason == "NoCapacity":
+		text := "no slot of any dispatcher supports the type"
+		if why.Similar != "" {
+			text += fmt.Sprintf("; is %q meant?", why.Similar)
+		}
+		return text
+	case reason == api.ReasonRowLocked && why.Locked != nil:
+		return lockText(why.Locked)
+	}
+	return reasonTexts[reason]
+}
+
+// moment formats a time, and how far it is in the future.
+func moment(t time.Time) string {
+	if d := time.Until(t).Round(time.Millisecond); d > 0 {
+		return fmt.Sprintf("%s, in %v", stamp(t), d)
+	}
+	return stamp(t)
+}
+
+// busyText says how many slots are taken, since when, and when the first of them becomes free
+// at the latest.
+func busyText(why *api.Why) string {
+	var longest, first *api.Slot
+	for i := range why.Slots {
+		s := &why.Slots[i]
+		if s.Busy > 0 && (longest == nil || s.Busy > longest.Busy) {
+			longest = s
+		}
+		if s.Left > 0 && (first == nil || s.Left < first.Left) {
+			first = s
+		}
+	}
+	text := fmt.Sprintf("all %d slots that support the type are taken", why.Capacity)
+	if why.Capacity == 1 {
+		text = "the only slot that supports the type is taken"
+	}
+	if longest != nil {
+		text += fmt.Sprintf("; longest: slot %d with job %d, since %s", longest.Slot, longest.Job, stamp(before(longest.Busy)))
+	}
+	if first != nil {
+		text += fmt.Sprintf("; slot %d reaches a timeout in %v", first.Slot, spanOf(first.Left))
+	}
+	return text
+}
+
+// before returns the time some seconds ago.
+func before(seconds float64) time.Time { return time.Now().Add(-spanOf(seconds)) }
+
+func lockText(l *api.RowLock) string {
+	text := "several sessions of Postgres have"
+	if l.PID != 0 {
+		text = fmt.Sprintf("the session of Postgres with process id %d (%s) has", l.PID, cmp.Or(l.Application, "no application name"))
+	}
+	text += " locked the row"
+	if l.Since != nil {
+		text += " since " + stamp(*l.Since)
+	}
+	return text + "; claims skip it"
 }
 
 // addWhy adds the facts of an explanation.
 func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	for _, r := range why.Reasons {
-		line("reason", "%s: %s", r, reasonTexts[r])
+		line("reason", "%s: %s", r, reasonText(why, r))
 	}
 	if len(why.Reasons) == 0 {
 		line("reason", "none: it starts next")
@@ -118,6 +192,12 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	}
 	if why.Held != "" {
 		line("refused", "%s", why.Held)
+	}
+	if why.Stopping != "" {
+		line("stopping", "%s", why.Stopping)
+	}
+	if len(why.Offered) > 0 {
+		line("offered", "%s", strings.Join(why.Offered, ", "))
 	}
 	if why.RunAt != nil {
 		line("run_at", "%s", stamp(*why.RunAt))
@@ -156,9 +236,16 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 // printDecisions writes what the decision log holds about the job.
 func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 	if p := why.Placement; p != nil {
-		line("placed", "%s on slot %d of %s, which supports %s", stamp(p.At), p.Slot, p.Worker, console.Counted(int64(p.SlotTypes), "type"))
-		line("", "score %s, capacity %d", scoreText(&p.Score), p.Capacity)
-		line("", "runner-up: %s", runnerUpText(p.RunnerUp))
+		supports, capacity := "", ""
+		if p.SlotTypes > 0 { // otherwise the row says where the job ran
+			supports = ", which supports " + console.Counted(int64(p.SlotTypes), "type")
+			capacity = fmt.Sprintf(", capacity %d", p.Capacity)
+		}
+		line("placed", "%s on slot %d of %s%s", stamp(p.At), p.Slot, p.Worker, supports)
+		line("", "score %s%s", scoreText(&p.Score), capacity)
+		if p.SlotTypes > 0 {
+			line("", "runner-up: %s", runnerUpText(p.RunnerUp))
+		}
 		waitedFor := ""
 		if len(p.WaitedFor) > 0 {
 			waitedFor = "; its type waited for: " + strings.Join(p.WaitedFor, ", ")
@@ -211,6 +298,15 @@ func slotText(s *api.Slot, mine int64) string {
 	doing := s.State
 	if s.Job != 0 {
 		doing += fmt.Sprintf(" with job %d (%s)", s.Job, s.JobType)
+	}
+	if s.Busy > 0 {
+		doing += fmt.Sprintf(" since %s (%v)", stamp(before(s.Busy)), spanOf(s.Busy))
+	}
+	if s.Left > 0 {
+		doing += fmt.Sprintf(", timeout in %v", spanOf(s.Left))
+	}
+	if s.Stopping != "" {
+		doing += ", stopping: " + s.Stopping
 	}
 	if s.Draining {
 		doing += ", draining"

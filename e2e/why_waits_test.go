@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// why returns the output of "job why".
+func (w *world) why(h *host, id dispatcherd.JobID) string {
+	w.t.Helper()
+	return w.shown("job why %d --api-socket %s", id, h.cfg.APISocket)
+}
+
+// Before the first worker, no fetch has read the database clock.
+func TestWhyWithoutAnyWorker(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	id := w.insert("pdf", work{})
+	text := w.why(h, id)
+	require.Contains(t, text, "TypeUnknown: no slot of any dispatcher supports the type\n")
+	require.Regexp(t, `age +\d+(\.\d+)?m?s\n`, text)
+	require.NotRegexp(t, `age +0s`, text)
+	require.Regexp(t, `later jobs can overtake it during the next 2[23]m`, text)
+	later := w.insertNew(claim.New{Type: "pdf", RunAt: time.Now().Add(time.Hour)}, work{})
+	require.Contains(t, w.why(h, later), "Scheduled")
+}
+
+func TestWhyWithoutASlotForTheType(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "excel", "pdf")
+	h.awaitSlots(1)
+	id := w.insert("pfd", work{})
+	text := w.why(h, id)
+	require.Contains(t, text, `no slot of any dispatcher supports the type; is "pdf" meant?`)
+	require.Regexp(t, `offered +pdf, excel\n`, text)
+	require.NotContains(t, w.why(h, w.insert("invoice", work{})), "meant?")
+	eventually(t, func() bool {
+		var list api.TypeList
+		got := h.caller().ask(http.MethodGet, "/v1/types", "")
+		require.NoError(t, json.Unmarshal([]byte(got.body), &list))
+		for _, known := range list.Types {
+			if known.Type == "pfd" && known.Capacity == 0 && known.Pending != nil && *known.Pending == 1 {
+				return true
+			}
+		}
+		return false
+	}, func() string { return "the type in the list of types" })
+}
+
+func TestWhyWhileAllSlotsAreBusy(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	h.awaitSlots(1)
+	running := w.insertNew(claim.New{Type: "x", Timeout: time.Hour}, work{Do: "gate"})
+	h.awaitState("busy", running)
+	waiting := w.insert("x", work{})
+	const since = `since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
+	eventually(t, func() bool { return h.slots()[0].Busy > 0 }, func() string { return "a duration" })
+	text := w.why(h, waiting)
+	require.Regexp(t, fmt.Sprintf(`CapacityBusy: the only slot that supports the type is taken; longest: slot \d+ with job %d, %s; slot \d+ reaches a timeout in 59m`, running, since), text)
+	require.Regexp(t, fmt.Sprintf(`busy with job %d \(x\) %s \(\S+\), timeout in 59m`, running, since), text)
+	close(callee.open)
+	w.await(waiting, dispatcherd.Done)
+	h.awaitSlots(1)
+}
+
+func TestWhyDuringBackoff(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Core.Retry.Base, cfg.Core.Retry.Max = time.Hour, time.Hour
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
+	id := w.insert("x", work{Do: "fail", Times: 9})
+	eventually(t, func() bool { return w.get(id).Failures == 1 }, func() string { return "a failure" })
+	due := w.get(id).RunAt.UTC().Format("2006-01-02T15:04:05.000Z")
+	require.Regexp(t, `Backoff: it failed 1 of at most 5 times; its next attempt is at `+due+`, in \d+m`, w.why(h, id))
+	h.awaitSlots(1)
+}
+
+func TestWhyBeforeRunAt(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	h.awaitSlots(1)
+	due := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	id := w.insertNew(claim.New{Type: "x", RunAt: due}, work{})
+	require.Regexp(t, `Scheduled: its run_at is `+due.Format("2006-01-02T15:04:05.000Z")+`, in 59m`, w.why(h, id))
+}
+
+func TestWhyWhilePostgresIsDown(t *testing.T) {
+	dir, err := os.MkdirTemp("", "e2e-pg")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
+	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
+	server, err := devpg.Start(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	_, err = migrations.Up(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	w := newWorldOn(t, server.URL("postgres"))
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	h.awaitSlots(1)
+	running := w.insert("x", work{Do: "gate"})
+	h.awaitState("busy", running)
+	waiting := w.insert("x", work{})
+	w.db.Reset()
+	require.NoError(t, server.Stop())
+	require.Regexp(t, fmt.Sprintf(`job +%d x, priority 0, running`, running), w.why(h, running))
+	got := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", waiting, h.cfg.APISocket))
+	require.Equal(t, exit.Unavailable, got.code)
+	require.Contains(t, got.err, "Postgres does not answer; dispatchers claim no job until it does")
+
+	again, err := devpg.Start(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, again.Stop()) })
+	close(callee.open)
+	w.await(waiting, dispatcherd.Done)
+	h.awaitSlots(1)
+	require.NoError(t, h.stop()) // the daemon stops before the server
+	w.db.Close()
+}
+
+func TestWhyOfAnOutrankedJob(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x", "y")
+	h.awaitSlots(1)
+	running := w.insert("x", work{Do: "gate"})
+	h.awaitState("busy", running)
+	best, last := w.insertNew(claim.New{Type: "y", Priority: 9}, work{}), w.insert("x", work{})
+	eventually(t, func() bool { return h.gauges().Cached == 2 }, func() string { return "two candidates" })
+	text := w.why(h, last)
+	require.Contains(t, text, "Outranked: jobs with higher scores can use the same slots\n")
+	require.Contains(t, text, fmt.Sprintf("job %d y priority 9 queued, score ", best))
+	close(callee.open)
+	w.await(last, dispatcherd.Done)
+	h.awaitSlots(1)
+}
+
+func TestWhyOfARowThatAnotherSessionHasLocked(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	id := w.insert("x", work{})
+	require.NotContains(t, w.why(h, id), "RowLocked")
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
+	var pid int
+	require.NoError(t, tx.QueryRow(t.Context(), `UPDATE dispatcherd.jobs SET progress = NULL WHERE id = $1 RETURNING pg_backend_pid()`, id).Scan(&pid))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	eventually(t, func() bool { return h.gauges().Slots == 1 }, func() string { return "a slot" })
+	require.Regexp(t, fmt.Sprintf(`RowLocked: the session of Postgres with process id %d \(.+\) has locked the row since \S+Z; claims skip it`, pid), w.why(h, id))
+	require.NoError(t, tx.Commit(t.Context()))
+	tx, err = w.db.Begin(t.Context()) // for the deferred rollback
+	require.NoError(t, err)
+	w.await(id, dispatcherd.Done)
+	h.awaitSlots(1)
+}
+
+// The end of an attempt is not shown as that of the next attempt.
+func TestWhyAfterACrashDescribesTheCurrentAttempt(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	first := w.worker("first", h.cfg.WorkerSocket, oneSlot("x"))
+	id := w.insert("x", work{Do: "gate"})
+	w.seen.start(t, id, 1)
+	first.kill()
+	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	eventually(t, func() bool { j := w.get(id); return j.Status == dispatcherd.Running && j.Attempt == 2 }, func() string { return "attempt 2" })
+	text := w.why(h, id)
+	require.Regexp(t, `placed +\S+ on slot \d+ of callee`, text)
+	require.NotContains(t, text, "ended")
+	close(callee.open)
+	w.await(id, dispatcherd.Done)
+	h.awaitSlots(1)
+}
+
+// Another dispatcher, whose decision log does not contain the job, reads the row.
+func TestWhyOfAJobThatAnEarlierDispatcherPlaced(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	id := w.insert("x", work{})
+	w.await(id, dispatcherd.Done)
+	h.awaitSlots(1)
+	require.NoError(t, h.stop())
+	text := w.why(w.start(w.config("e")), id)
+	require.Regexp(t, `placed +\S+ on slot \d+ of callee\n`, text)
+	require.Regexp(t, `ended +\S+ done after \S+, attempt 1\n`, text)
+}
+
+// While no dispatcher runs, nothing can stop the worker of a cancelled job.
+func TestJobGetSaysThatAJobIsBeingCancelled(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.Grace = 20 * time.Millisecond
+	cfg.Workers.Resume, cfg.Core.Resume = longWait, longWait
+	first := w.start(cfg)
+	serveCalls(t, cfg.WorkerSocket, 1, "x")
+	first.awaitSlots(1)
+	id := w.insert("x", work{Do: "gate"})
+	first.awaitState("busy", id)
+	require.NoError(t, first.stop())
+	w.shown("job cancel %d", id)
+	require.Regexp(t, `being cancelled by +`+w.db.Config().ConnConfig.User+`\n`, w.shown("job get %d", id))
+	w.start(cfg)
+	w.await(id, dispatcherd.Cancelled)
+}
