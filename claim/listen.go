@@ -80,8 +80,8 @@ func (s *Store) Listen() *Listener {
 // otherwise nil.
 func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
 
-// Cancels receives the ids of running jobs, of any dispatcher, that must be
-// cancelled.
+// Cancels receives the ids of jobs, of any dispatcher, for which [Store.Asked] may have a
+// request to cancel.
 func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
 
 // Close ends the listener and waits until its connection is closed.

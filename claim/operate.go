@@ -59,6 +59,19 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 	return "", j.refuse(ctx, id, "only pending and running jobs can be cancelled")
 }
 
+// Asked returns those of the jobs for which Cancel has recorded a request. A notification proves
+// nothing, because every session may NOTIFY.
+func (s *Store) Asked(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
+	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, err := conn.Query(ctx, `SELECT job_id FROM dispatcherd.cancels WHERE job_id = ANY ($1)`, ids)
+		if err == nil {
+			asked, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
+		}
+		return len(asked), err
+	})
+	return asked, err
+}
+
 // refuse returns why a statement changed nothing.
 func (j Jobs) refuse(ctx context.Context, id dispatcherd.JobID, want string) error {
 	var status string

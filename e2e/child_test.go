@@ -112,8 +112,8 @@ func runE2EWorker() int {
 }
 
 // become changes the user and the group of this process.
-func become(uid, gid int) error {
-	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(gid), syscall.Setuid(uid))
+func become(uid, gid int, groups ...int) error {
+	return errors.Join(syscall.Setgroups(groups), syscall.Setgid(gid), syscall.Setuid(uid))
 }
 
 func (w *e2eWorker) run() error {

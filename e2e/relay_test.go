@@ -19,17 +19,18 @@ import (
 type relayScript struct {
 	Listen, Socket string
 	UID, GID       int
+	Groups         []int // supplementary
 }
 
 // relay starts such a process, and returns the path on which it listens. Only root may
 // change the user.
-func (w *world) relay(socket string, uid, gid int) (path string) {
+func (w *world) relay(socket string, uid, gid int, groups ...int) (path string) {
 	w.t.Helper()
 	if os.Getuid() != 0 {
 		w.t.Skip("only root may start a process as another user")
 	}
 	path = filepath.Join(w.t.TempDir(), "relay")
-	text, err := json.Marshal(relayScript{Listen: path, Socket: socket, UID: uid, GID: gid})
+	text, err := json.Marshal(relayScript{Listen: path, Socket: socket, UID: uid, GID: gid, Groups: groups})
 	require.NoError(w.t, err)
 	c := startWorker(w.t, e2eRole+"=relay", e2ePlan+"="+string(text))
 	eventually(w.t, func() bool { return strings.Contains(c.errors.text(), "ready") }, c.errors.text)
@@ -51,7 +52,7 @@ func (r *relayScript) run() error {
 	if err != nil {
 		return err
 	}
-	if err := become(r.UID, r.GID); err != nil {
+	if err := become(r.UID, r.GID, r.Groups...); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "ready")

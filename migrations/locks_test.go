@@ -124,3 +124,19 @@ func TestBackdatedJobsCountFromTheirInsertion(t *testing.T) {
 	require.Equal(t, "1 1 3600", one[string](t, conn, `SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`),
 		"created_at is the begin of the transaction")
 }
+
+// Without the right, a producer inserts through a function that limits the priority.
+func TestProducerWithoutTheRightSetsNoPriority(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `REVOKE INSERT (priority) ON dispatcherd.jobs FROM dispatcherd_producer`)
+	exec(t, conn, `CREATE FUNCTION public.enqueue(type text, priority int) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+		AS 'INSERT INTO dispatcherd.jobs (type, priority) VALUES (type, least(priority, 3)) RETURNING id'`)
+	for _, statement := range []string{
+		`INSERT INTO dispatcherd.jobs (type, priority) VALUES ('pdf', 10)`, `COPY dispatcherd.jobs (type, priority) FROM STDIN`,
+		`INSERT INTO dispatcherd.jobs VALUES (DEFAULT)`, `UPDATE dispatcherd.jobs SET priority = 10`,
+	} {
+		require.ErrorContains(t, attempt(t, conn, "dispatcherd_producer", statement), "permission denied", statement)
+	}
+	exec(t, conn, `SET ROLE dispatcherd_producer; INSERT INTO dispatcherd.jobs (type) VALUES ('pdf'); SELECT public.enqueue('pdf', 10); RESET ROLE`)
+	require.Equal(t, "0 3", one[string](t, conn, `SELECT string_agg(priority::text, ' ' ORDER BY id) FROM dispatcherd.jobs`))
+}

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -13,6 +15,9 @@ import (
 func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState) {
 	l := store.Listen()
 	defer l.Close()
+	var cancels sync.WaitGroup
+	defer cancels.Wait()
+	cancels.Go(func() { confirmCancels(ctx, store, loop, l.Cancels()) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -23,10 +28,32 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			} else {
 				loop.Order(shell.JobsNotified(row))
 			}
-		case id := <-l.Cancels():
-			loop.Order(shell.CancelNotified(id))
 		case up := <-state.changed:
 			loop.Order(shell.ListenerState(up))
+		}
+	}
+}
+
+// confirmCancels passes on the notified requests to cancel that are in the table. If it cannot
+// read the table, the next heartbeat returns the requests.
+func confirmCancels(ctx context.Context, store *claim.Store, loop *actor.Actor, notified <-chan dispatcherd.JobID) {
+	for {
+		var ids []dispatcherd.JobID
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-notified:
+			ids = append(ids, id)
+		}
+		for len(notified) > 0 && len(ids) < shell.Portion { // no other goroutine receives
+			ids = append(ids, <-notified)
+		}
+		asked, err := store.Asked(ctx, ids)
+		if err != nil {
+			continue
+		}
+		for _, e := range shell.Cancels(asked) {
+			loop.Order(e)
 		}
 	}
 }

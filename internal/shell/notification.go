@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -13,11 +12,6 @@ func JobsNotified(row *contract.RowNotification) event.Event {
 		return event.Notified{}
 	}
 	return event.Announced{Row: *row}
-}
-
-// CancelNotified returns the event of a notification that a job is to be cancelled.
-func CancelNotified(id dispatcherd.JobID) event.Event {
-	return event.CancelRequested{Jobs: []dispatcherd.JobID{id}}
 }
 
 // ListenerState returns the event of a change of the LISTEN connection.

@@ -119,7 +119,6 @@ func TestNotificationOfOneRowNamesIt(t *testing.T) {
 	row := contract.RowNotification{Type: "pdf", Key: contract.Key{ID: 3}}
 	require.Equal(t, event.Announced{Row: row}, JobsNotified(&row))
 	require.Equal(t, event.Notified{}, JobsNotified(nil))
-	require.Equal(t, event.CancelRequested{Jobs: []dispatcherd.JobID{3}}, CancelNotified(3))
 	require.Equal(t, event.Listening{On: true}, ListenerState(true))
 }
 

@@ -60,6 +60,6 @@ func (h *host) notified(notification int32) {
 	case notification == listenerRestored:
 		h.deliver(shell.ListenerState(true))
 	default:
-		h.deliver(shell.CancelNotified(dispatcherd.JobID(notification)))
+		h.deliver(shell.Cancels([]dispatcherd.JobID{dispatcherd.JobID(notification)})[0])
 	}
 }
