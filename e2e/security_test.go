@@ -49,7 +49,6 @@ func TestForgedNotificationsChangeNoRow(t *testing.T) {
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Cancelled: 1, dispatcherd.Done: 2})
 }
 
-// Supplementary groups do not count, and no call of the API retries a job.
 func TestSupplementaryGroupPermitsNoType(t *testing.T) {
 	const group = 5000
 	w, h := callersWorld(t, fmt.Sprintf("payroll=@%d", group))
@@ -57,11 +56,6 @@ func TestSupplementaryGroupPermitsNoType(t *testing.T) {
 	other := callerOn(t, daemon.Config{APISocket: w.relay(h.cfg.APISocket, stranger, stranger, group)})
 	for c, status := range map[*caller]int{member: http.StatusCreated, other: http.StatusForbidden} {
 		require.Equal(t, status, c.ask(http.MethodPost, "/v1/jobs", `{"type":"payroll"}`, "Content-Type", "application/json").StatusCode)
-	}
-	for _, path := range []string{"/v1/jobs/1/retry", "/v1/jobs/1"} {
-		got := member.ask(http.MethodPost, path, "")
-		require.GreaterOrEqual(t, got.StatusCode, 404, path)
-		require.LessOrEqual(t, got.StatusCode, 405, path)
 	}
 }
 
