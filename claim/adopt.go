@@ -13,9 +13,10 @@ import (
 )
 
 // Adopt takes over executions that workers offer to resume, in one statement unless
-// Postgres refuses one of the rows. Such a row is set aside and counts as busy. If the
-// verdict is Refused or Unknown, the caller sends the same request again. A
-// dispatcher without a lease takes over nothing, and the verdict is Refused.
+// Postgres refuses one of the rows. Such a row is set aside and counts as busy. So do the
+// rows that a later part did not reach. If the verdict is Refused or Unknown, the caller
+// sends the same request again. A dispatcher without a lease takes over nothing, and the
+// verdict is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contract.AdoptResult) {
 	token := Fold(req.Token)
 	s.ask(token)
@@ -40,8 +41,8 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 			return countResumed(part, some), nil
 		})
 	})
-	if err != nil {
-		return contract.AdoptResult{Verdict: verdictOf(err)}
+	if v := verdictOf(err); v == contract.Unknown || v == contract.Refused && len(answered) == 0 {
+		return contract.AdoptResult{Verdict: v}
 	}
 	slices.Sort(answered)
 	for i := range req.Jobs {

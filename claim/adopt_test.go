@@ -290,3 +290,39 @@ func TestRowThatATriggerRefusesDoesNotStopOtherAdoptions(t *testing.T) {
 		return len(heir.Adopt(t.Context(), adoptionOf(offers[41])).Jobs) == 1
 	}, 30*time.Second, 50*time.Millisecond, "its pause ends")
 }
+
+// Postgres refuses one row, and a later part of the same adoption fails for another reason.
+// The rows that were taken stay with the dispatcher, and the others are asked for again.
+func TestAdoptionThatFailsInPartKeepsTheRowsItTook(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	fill(t, db, 4, 1, 1)
+	owner, heir := open(t, claim.Config{DSN: dsn}), open(t, claim.Config{DSN: dsn})
+	for _, s := range []*claim.Store{owner, heir} {
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+	}
+	var offers []contract.ResumeOffer
+	for id := range dispatcherd.JobID(4) {
+		handedOut(t, owner, id+1)
+		offers = append(offers, contract.ResumeOffer{ID: id + 1, Attempt: 1, From: oldSession, To: newSession})
+	}
+	exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.id = 1 THEN RAISE 'row 1'; END IF;
+		IF NEW.id = 3 THEN RAISE 'disk full' USING ERRCODE = '53100'; END IF;
+		RETURN NEW; END $$`)
+	exec(t, db, `CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
+	res := heir.Adopt(t.Context(), adoptionOf(offers...))
+	require.Equal(t, contract.OK, res.Verdict)
+	require.Len(t, res.Jobs, 1)
+	require.Equal(t, dispatcherd.JobID(2), res.Jobs[0].ID)
+	require.Equal(t, []dispatcherd.JobID{1, 3, 4}, res.Busy)
+	exec(t, db, `DROP TRIGGER refuse ON dispatcherd.jobs_live`)
+	heir.CompareAgain()
+	beat, err := heir.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Empty(t, beat.Unheld)
+	require.Len(t, adopted(t, heir, adoptionOf(offers[2:]...)), 2)
+	require.Empty(t, finish(t, heir, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.Succeeded}))
+}
