@@ -132,3 +132,26 @@ func TestUnlistedCallerSeesNoForbiddenJobs(t *testing.T) {
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'failed'`))
 	require.JSONEq(t, `{"matching":2,"changed":2}`, h.caller().ask("POST", "/v1/retry?type=payroll&count=2", "").body)
 }
+
+// A shell offers types and ids of jobs, and never names of files.
+func TestShellCompletionOffersTypesAndIDs(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'failed', now()), ('excel', 'done', now())`)
+	for line, want := range map[string]string{
+		"request ":           "pdf\t1 slot\n",
+		"request pdf ":       "",
+		"job list --type ":   "pdf\t1 slot\n",
+		"job insert --type ": "pdf\t1 slot\n",
+		"job get ":           "2\texcel done\n1\tpdf failed\n",
+		"job why 1":          "1\tpdf failed\n",
+		"job retry ":         "1\tpdf failed\n",
+		"job cancel ":        "",
+		"job wait 1 ":        "2\texcel done\n1\tpdf failed\n",
+	} {
+		got := h.onAPI("", append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		require.Equal(t, want+":4\n", got.out, "%s: %s", line, got.err)
+	}
+	got := invocation{args: []string{"__complete", "job", "get", ""}, env: map[string]string{"DISPATCHERD_API_SOCKET": "/does/not/exist"}}.runs(t)
+	require.Equal(t, ":4\n", got.out)
+}

@@ -72,7 +72,8 @@ func TestInvalidLineRejectsTheWholeStream(t *testing.T) {
 
 	got := onDatabase(t, url, "", "job insert", file)
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "line 2: priority 11 is outside 0..10; nothing was inserted (--skip-bad skips bad lines)")
+	require.Equal(t, "line 2: priority 11 is outside 0..10\nline 3: type is missing\n"+
+		"dispatcherd: 2 bad lines; nothing was inserted (--skip-bad skips bad lines)\nSee 'dispatcherd job insert --help'.\n", got.err)
 	require.Empty(t, query(t, url, wholeJob))
 
 	got = onDatabase(t, url, "", "job insert --skip-bad -o json", file)

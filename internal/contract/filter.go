@@ -50,6 +50,9 @@ var statuses = map[Operation][]dispatcherd.Status{
 	RetryJobs:  {dispatcherd.Failed, dispatcherd.Cancelled},
 }
 
+// Statuses returns those of the jobs that the operation changes.
+func (o Operation) Statuses() []dispatcherd.Status { return statuses[o] }
+
 // Narrow completes the filter of an operation: without statuses it selects the jobs that the
 // operation can change. The error says why the operation does not apply to the filter.
 func (o Operation) Narrow(f *Filter) error {

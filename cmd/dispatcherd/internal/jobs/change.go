@@ -66,6 +66,8 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 		return a.eachJob(cmd, &at, args, c)
 	}
 	f.register(cmd, c.statuses)
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
+	cmd.ValidArgsFunction = a.completeIDs(&at, c.op.Statuses()...)
 	flags := cmd.Flags()
 	flags.BoolVar(&agreed.yes, "yes", false, fmt.Sprintf("%s what the filter selects", c.op))
 	flags.Int64Var(&agreed.count, "count", -1, "do it if the filter selects exactly so many jobs")

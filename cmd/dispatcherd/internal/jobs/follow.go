@@ -33,5 +33,6 @@ An interrupt does not cancel the job.`,
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)
+	cmd.ValidArgsFunction = a.completeIDs(&at)
 	return cmd
 }

@@ -33,6 +33,7 @@ func (a commands) getCommand() *cobra.Command {
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)
+	cmd.ValidArgsFunction = a.completeIDs(&at)
 	return cmd
 }
 

@@ -80,6 +80,7 @@ func (a commands) insertCommand() *cobra.Command {
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(a.usualDispatcher())) // fails for an unknown flag only
 	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
@@ -240,8 +241,8 @@ func (a commands) insertStream(ctx context.Context, name string, skipBad bool) e
 	if err != nil {
 		return stream.explain(err)
 	}
-	if stream.skipped > 0 && !a.Format.JSON {
-		a.Say("%s skipped", console.Counted(stream.skipped, "bad line"))
+	if stream.badLines > 0 && !a.Format.JSON {
+		a.Say("%s skipped", console.Counted(stream.badLines, "bad line"))
 	}
-	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": stream.skipped}, console.Counted(count, "job")+" inserted")
+	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": stream.badLines}, console.Counted(count, "job")+" inserted")
 }

@@ -16,6 +16,12 @@ func TestNumberOfNamedBadLinesIsBounded(t *testing.T) {
 	require.Equal(t, "1 job inserted\n", out.String())
 	require.Equal(t, maxComplaints+1, strings.Count(errs.String(), "\n"))
 	require.Contains(t, errs.String(), "1000 bad lines skipped")
+
+	a, out, errs = on(pgtest.New(t), `{"type":"pdf"}`+"\n"+strings.Repeat("{}\n", 1000))
+	require.ErrorContains(t, a.insertStream(t.Context(), "-", false), "at least 100 bad lines; nothing was inserted")
+	require.Empty(t, out.String())
+	require.Equal(t, maxComplaints, strings.Count(errs.String(), "\n"))
+	require.Contains(t, errs.String(), "line 101: ")
 }
 
 func TestRunAtAcceptsATimeOrADuration(t *testing.T) {

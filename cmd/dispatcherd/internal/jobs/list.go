@@ -23,7 +23,7 @@ func (a commands) listCommand() *cobra.Command {
 	var limit int
 	var before int64
 	cmd := &cobra.Command{
-		Use: "list", Short: "List jobs, the newest first", Args: settings.NoArguments,
+		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first", Args: settings.NoArguments,
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --before 1200 --limit 50
   dispatcherd job list -o jsonl`,
@@ -37,6 +37,7 @@ func (a commands) listCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, "pending, running, done, failed or cancelled")
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "jobs per page")
 	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the previous page")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")

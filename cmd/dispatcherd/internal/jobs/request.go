@@ -72,6 +72,13 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	settings.Between(flags, "1ms", "1h", "timeout")
 	settings.Between(flags, "0s", "1h", "wait-for-worker")
 	a.APIFlags(flags, &at)
+	types := a.completeTypes(&at)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return types(cmd, args, begun)
+	}
 	return cmd
 }
 

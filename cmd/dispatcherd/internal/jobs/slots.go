@@ -21,7 +21,7 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 func (a commands) slotListCommand() *cobra.Command {
 	var at ask.Dispatcher
 	cmd := &cobra.Command{
-		Use: "list", Short: "List all slots and their states", Args: settings.NoArguments,
+		Use: "list", SuggestFor: []string{"slots"}, Short: "List all slots and their states", Args: settings.NoArguments,
 		Example: "  dispatcherd slot list\n  dispatcherd slot list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-// maxComplaints bounds how many skipped lines are reported individually.
-const maxComplaints = 20
+// maxComplaints bounds how many bad lines are reported individually.
+const maxComplaints = 100
 
 // jobStream parses JSON lines into jobs to insert.
 type jobStream struct {
@@ -25,9 +25,9 @@ type jobStream struct {
 	complain func(format string, args ...any)
 	progress *console.Progress
 
-	count, skipped int64
-	bad            error // the error that ended the stream early
-	gaps           []int // the first lines that are blank or skipped, by number
+	count, badLines int64
+	bad             error // the error that ended the stream early
+	gaps            []int // the first lines that are blank or skipped, by number
 }
 
 // maxGaps bounds the memory for gaps.
@@ -49,7 +49,11 @@ func (s *jobStream) place(job int64) string {
 	return fmt.Sprintf("line %d", line)
 }
 
+// errBadLines ends a stream with bad lines, which were reported.
+var errBadLines = errors.New("the stream has bad lines")
+
 // jobs yields the jobs in the order of the lines, and at most one error, as the last value.
+// After a bad line, unless such lines are skipped, it only looks for further bad lines.
 func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 	for {
 		err := s.lines.Next()
@@ -61,16 +65,17 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 				s.gaps = append(s.gaps, line)
 			}
 			s.progress.Update(s.count, s.lines.Read)
-			if !yield(s.lines.Job.Row(), nil) {
+			if (s.skipBad || s.badLines == 0) && !yield(s.lines.Job.Row(), nil) {
 				return
 			}
-		case errors.Is(err, io.EOF):
+		case errors.As(err, &bad) && (s.skipBad || s.badLines < maxComplaints):
+			s.report(bad)
+		case errors.Is(err, io.EOF) && (s.skipBad || s.badLines == 0):
 			return
-		case errors.As(err, &bad) && s.skipBad:
-			if s.skipped++; s.skipped <= maxComplaints {
-				s.progress.Clear()
-				s.complain("skipping %v", bad)
-			}
+		case errors.Is(err, io.EOF), errors.As(err, &bad):
+			s.bad = errBadLines
+			yield(claim.New{}, s.bad)
+			return
 		default:
 			s.bad = err
 			yield(claim.New{}, err)
@@ -79,13 +84,30 @@ func (s *jobStream) jobs(yield func(claim.New, error) bool) {
 	}
 }
 
+// report counts a bad line and reports the first ones.
+func (s *jobStream) report(bad *joblines.Error) {
+	if s.badLines++; s.badLines > maxComplaints {
+		return
+	}
+	s.progress.Clear()
+	if s.skipBad {
+		s.complain("skipping %v", bad)
+		return
+	}
+	s.complain("%v", bad)
+}
+
 // copyLine is how Postgres names a row of COPY that it refuses.
 var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 
 // explain converts the error of a failed insertion into an error for the user.
 func (s *jobStream) explain(err error) error {
-	if bad, ok := errors.AsType[*joblines.Error](s.bad); ok {
-		return exit.Errorf(exit.Usage, "%w; nothing was inserted (--skip-bad skips bad lines)", bad)
+	if errors.Is(s.bad, errBadLines) {
+		atLeast := ""
+		if s.badLines == maxComplaints {
+			atLeast = "at least "
+		}
+		return exit.Errorf(exit.Usage, "%s%s; nothing was inserted (--skip-bad skips bad lines)", atLeast, console.Counted(s.badLines, "bad line"))
 	}
 	if long, ok := errors.AsType[*joblines.TooLongError](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w", long)

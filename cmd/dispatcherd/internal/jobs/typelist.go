@@ -16,7 +16,7 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
 	cmd := &cobra.Command{
-		Use: "types", SuggestFor: []string{"queues", "depth"}, Short: "List types, their slots and their waiting jobs", Args: settings.NoArguments,
+		Use: "types", SuggestFor: []string{"queues", "depth", "top", "stats"}, Short: "List types, their slots and their waiting jobs", Args: settings.NoArguments,
 		Example: "  dispatcherd types\n  dispatcherd types -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer struct {

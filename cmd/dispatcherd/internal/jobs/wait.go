@@ -46,6 +46,7 @@ func (a commands) waitCommand() *cobra.Command {
 	settings.OnlyOnCommandLine(cmd.Flags(), "timeout")
 	settings.Between(cmd.Flags(), "1ms", settings.Longest, "timeout")
 	a.APIFlags(cmd.Flags(), &at)
+	cmd.ValidArgsFunction = a.completeIDs(&at)
 	return cmd
 }
 

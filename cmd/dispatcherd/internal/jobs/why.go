@@ -22,7 +22,7 @@ import (
 func (a commands) whyCommand() *cobra.Command {
 	var at ask.Dispatcher
 	cmd := &cobra.Command{
-		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
+		Use: "why ID", SuggestFor: []string{"explain", "reason"}, Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
 the jobs with a higher score, and the reasons for the wait. For a job that has started or ended it
 prints the placement from the decision log. On-demand requests have negative ids, which "slot list" shows.`,
@@ -46,6 +46,7 @@ prints the placement from the decision log. On-demand requests have negative ids
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)
+	cmd.ValidArgsFunction = a.completeIDs(&at)
 	return cmd
 }
 

@@ -32,7 +32,7 @@ func TestWhyPrintsWhenAScheduledJobBecomesDue(t *testing.T) {
 	add := func(name, format string, args ...any) { lines = append(lines, name+" "+fmt.Sprintf(format, args...)) }
 	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)
 	addWhy(add, &api.Why{Job: 7, Type: "pdf", Status: "pending", Reasons: []string{"Scheduled"}, RunAt: &at})
-	require.Equal(t, []string{"job 7 pdf, priority 0, pending", "reason Scheduled: its run_at is in the future", "run_at 2026-01-31T23:00:00Z"}, lines)
+	require.Equal(t, []string{"job 7 pdf, priority 0, pending", "reason Scheduled: its run_at is in the future", "run_at 2026-01-31T23:00:00.000Z"}, lines)
 }
 
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
@@ -46,6 +46,6 @@ func TestWhyPrintsTimesInUTC(t *testing.T) {
 	printDecisions(func(name, format string, args ...any) { lines = append(lines, name+" "+fmt.Sprintf(format, args...)) }, &api.Why{
 		Placement: &api.Placement{At: at, Slot: 3, Worker: "w", SlotTypes: 1}, End: &api.End{At: at, Outcome: "done", Attempt: 1},
 	})
-	require.Equal(t, "placed 2026-02-01T02:00:00Z on slot 3 of w, which supports 1 type", lines[0])
-	require.Equal(t, "ended 2026-02-01T02:00:00Z done after 0s, attempt 1", lines[len(lines)-1])
+	require.Equal(t, "placed 2026-02-01T02:00:00.000Z on slot 3 of w, which supports 1 type", lines[0])
+	require.Equal(t, "ended 2026-02-01T02:00:00.000Z done after 0s, attempt 1", lines[len(lines)-1])
 }

@@ -17,7 +17,7 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the connected workers and their slots", Args: settings.NoArguments,
+		Use: "list", SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots", Args: settings.NoArguments,
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			workers, rows := []api.Worker{}, [][]string{}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,6 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(children...)
 	var examples []string
 	for _, child := range children {
@@ -45,10 +45,49 @@ func UnknownCommand(group *cobra.Command, word string) error {
 		return exit.Errorf(exit.Usage, "there is no command %q for %q any more: %s", word, group.CommandPath(), instead)
 	}
 	hint := ""
-	if near := group.SuggestionsFor(word); len(near) > 0 {
+	if near := nearCommands(group, word); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
 	}
 	return exit.Errorf(exit.Usage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
+}
+
+// nearCommands returns the paths of the commands that an unknown word may mean. These are the
+// commands with this name or synonym (SuggestFor), in the group or else anywhere, or else the
+// one in the group with the most similar name.
+func nearCommands(group *cobra.Command, word string) []string {
+	for _, top := range []*cobra.Command{group, group.Root()} {
+		if named := namedBelow(top, strings.ToLower(word)); len(named) > 0 {
+			return named
+		}
+	}
+	var names []string
+	for _, child := range group.Commands() {
+		names = append(names, child.Name())
+	}
+	for _, child := range group.Commands() {
+		if child.Name() == nearest(word, names) {
+			return []string{pathOf(child)}
+		}
+	}
+	return nil
+}
+
+// namedBelow returns the paths of the commands below a group with a name or synonym.
+func namedBelow(group *cobra.Command, word string) (paths []string) {
+	for _, child := range group.Commands() {
+		if child.Name() == word || slices.Contains(child.SuggestFor, word) {
+			paths = append(paths, pathOf(child))
+		} else {
+			paths = append(paths, namedBelow(child, word)...)
+		}
+	}
+	return paths
+}
+
+// pathOf is the path of a command without the program.
+func pathOf(cmd *cobra.Command) string {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	return path
 }
 
 // NoArguments is for commands that accept flags only.

@@ -1,0 +1,43 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+func TestOnlyYesConfirmsAChange(t *testing.T) {
+	for answer, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
+		a, out, errs := on("", answer)
+		require.Equal(t, agrees, a.confirm("This will cancel 2 jobs."), "%q", answer)
+		require.Equal(t, "This will cancel 2 jobs. Continue? [y/N] ", errs.String())
+		require.Empty(t, out.String())
+	}
+}
+
+func TestChangeRequiresConsentForTheRightNumber(t *testing.T) {
+	a, _, _ := on("", "y\n")
+	for _, c := range []struct {
+		n      int64
+		agreed consent
+		code   int
+	}{
+		{2, consent{count: -1}, exit.Negative}, // the input is no terminal
+		{2, consent{count: -1, yes: true}, exit.OK},
+		{2, consent{count: 2}, exit.OK},
+		{2, consent{count: 3}, exit.Conflict},
+		{2, consent{count: 3, yes: true}, exit.Conflict},
+		{0, consent{count: -1}, exit.OK},
+	} {
+		err := a.agree(contract.CancelJobs, c.n, c.agreed)
+		if c.code == exit.OK {
+			require.NoError(t, err)
+			continue
+		}
+		require.Equal(t, c.code, exit.CodeOf(t.Context(), err), "%+v", c)
+		require.ErrorContains(t, err, "nothing was changed")
+	}
+}

@@ -1,0 +1,83 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Bounds of a completion in the shell of a user, who waits for it.
+const (
+	completionTime = time.Second
+	completionPage = 100
+)
+
+// completion offers values for an argument or a flag, never names of files.
+type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// usualDispatcher is the dispatcher of the user, for commands that need none.
+func (a commands) usualDispatcher() *ask.Dispatcher {
+	socket, _ := a.Env("DISPATCHERD_API_SOCKET")
+	if socket == "" {
+		socket = a.FindSocket("api.sock")
+	}
+	return &ask.Dispatcher{Socket: socket}
+}
+
+// completeIDs offers the newest jobs with one of the statuses.
+func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status) completion {
+	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
+		return a.withStore(cmd, at, func(jobs store) error {
+			page, err := jobs.List(cmd.Context(), contract.Filter{Statuses: statuses, Limit: completionPage})
+			for i := range page.Jobs {
+				add(fmt.Sprint(page.Jobs[i].ID), page.Jobs[i].Type+" "+string(page.Jobs[i].Status))
+			}
+			return err
+		})
+	})
+}
+
+// completeTypes offers the types of a dispatcher.
+func (a commands) completeTypes(at *ask.Dispatcher) completion {
+	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
+		var answer struct {
+			Types []api.Type `json:"types"`
+		}
+		err := at.JSON(cmd.Context(), "/v1/types", &answer)
+		for i := range answer.Types[:min(len(answer.Types), completionPage)] {
+			add(answer.Types[i].Type, console.Counted(int64(answer.Types[i].Capacity), "slot"))
+		}
+		return err
+	})
+}
+
+// complete resolves the settings, because cobra does not run the hooks of a command that it
+// completes. It offers nothing after an error: a shell shows no errors.
+func (a commands) complete(find func(cmd *cobra.Command, add func(value, about string)) error) completion {
+	return func(cmd *cobra.Command, _ []string, begun string) (offers []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		cmd.SetContext(ctx)
+		err := a.Resolve(cmd)
+		if err == nil {
+			err = find(cmd, func(value, about string) {
+				if strings.HasPrefix(value, begun) {
+					offers = append(offers, console.OneLine(value)+"\t"+console.OneLine(about))
+				}
+			})
+		}
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return offers, cobra.ShellCompDirectiveNoFileComp
+	}
+}
