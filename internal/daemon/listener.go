@@ -4,9 +4,11 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -17,7 +19,7 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 	defer l.Close()
 	var cancels sync.WaitGroup
 	defer cancels.Wait()
-	cancels.Go(func() { confirmCancels(ctx, store, loop, l.Cancels()) })
+	cancels.Go(func() { confirmCancels(ctx, store.Asked, loop.Order, l.Cancels()) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,9 +36,14 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 	}
 }
 
+// confirmPause is the time between two reads of the table of requests to cancel. Without it, a
+// session that sends notifications all the time could cause thousands of reads per second.
+const confirmPause = 10 * time.Millisecond
+
 // confirmCancels passes on the notified requests to cancel that are in the table. If it cannot
 // read the table, the next heartbeat returns the requests.
-func confirmCancels(ctx context.Context, store *claim.Store, loop *actor.Actor, notified <-chan dispatcherd.JobID) {
+func confirmCancels(ctx context.Context, read func(context.Context, []dispatcherd.JobID) ([]dispatcherd.JobID, error),
+	order func(event.Event), notified <-chan dispatcherd.JobID) {
 	for {
 		var ids []dispatcherd.JobID
 		select {
@@ -48,12 +55,15 @@ func confirmCancels(ctx context.Context, store *claim.Store, loop *actor.Actor, 
 		for len(notified) > 0 && len(ids) < shell.Portion { // no other goroutine receives
 			ids = append(ids, <-notified)
 		}
-		asked, err := store.Asked(ctx, ids)
-		if err != nil {
-			continue
+		if asked, err := read(ctx, ids); err == nil {
+			for _, e := range shell.Cancels(asked) {
+				order(e)
+			}
 		}
-		for _, e := range shell.Cancels(asked) {
-			loop.Order(e)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(confirmPause):
 		}
 	}
 }

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+)
+
+// A session notifies of a thousand cancellations in a second. Only every hundredth is in the table.
+func TestNotifiedCancellationsAreReadAHundredTimesPerSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notified := make(chan dispatcherd.JobID, 100)
+		reads := 0
+		var read, cancelled []dispatcherd.JobID
+		ctx, stop := context.WithCancel(t.Context())
+		go confirmCancels(ctx, func(_ context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
+			if reads++; reads == 50 {
+				return nil, errors.New("Postgres does not answer")
+			}
+			read = append(read, ids...)
+			return slices.DeleteFunc(slices.Clone(ids), func(id dispatcherd.JobID) bool { return id%100 != 0 }), nil
+		}, func(e event.Event) {
+			cancelled = append(cancelled, e.(event.CancelRequested).Jobs...)
+		}, notified)
+		for id := range dispatcherd.JobID(1000) {
+			notified <- id
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		stop()
+		synctest.Wait()
+		require.InDelta(t, 100, reads, 10)
+		require.Greater(t, len(read), 980)
+		require.GreaterOrEqual(t, len(cancelled), 9)
+		for _, id := range cancelled {
+			require.Zero(t, id%100)
+		}
+	})
+}
