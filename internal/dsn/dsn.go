@@ -20,6 +20,8 @@ import (
 
 const mask = "xxxxx"
 
+var settingName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.]*$`)
+
 var urlScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://`)
 
 // reasons map a part of the driver's messages to messages that quote nothing.
@@ -43,6 +45,11 @@ func Parse(text string) (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err == nil {
+		for name := range config.ConnConfig.RuntimeParams {
+			if !settingName.MatchString(name) { // the driver takes everything before "=" for a name and sends it to the server
+				return nil, invalid("it is neither a URL nor a list of key=value: a URL begins with postgres://, without a space or quote before it")
+			}
+		}
 		return config, nil
 	}
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
