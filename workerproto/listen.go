@@ -33,8 +33,8 @@ type Access struct {
 
 // Listen creates a socket at path. It creates a missing directory with mode 0750, or
 // 0751 if this or a Shared socket has a group of its own, because members of that group must
-// reach the socket. The umask does not apply. It binds the socket, sets group and mode, and then listens. Before the last
-// step no process can connect.
+// reach the socket. The umask does not apply. It binds the socket, sets group and mode, and
+// then listens. Before the last step no process can connect.
 //
 // The listener holds a lock on path+".lock" until Close, so two dispatchers never use
 // one path. Listen removes an existing socket only if no process listens on it, as
@@ -60,6 +60,20 @@ func (a Access) Listen(path string) (net.Listener, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return &listener{UnixListener: l, path: path, lock: lock}, nil
+}
+
+// Unreachable returns why members of the socket's group cannot reach a socket at path: the
+// directory existed with a mode and group that exclude them. It is "" if they can.
+func (a Access) Unreachable(path string) string {
+	directory := filepath.Dir(path)
+	info, err := os.Stat(directory)
+	if a.Group == "" || err != nil || info.Mode().Perm()&0o001 != 0 {
+		return ""
+	}
+	if gid, err := a.gid(); err != nil || info.Mode().Perm()&0o010 != 0 && int(info.Sys().(*syscall.Stat_t).Gid) == gid {
+		return ""
+	}
+	return fmt.Sprintf("directory %s has mode %#o, so group %s cannot enter it: chmod o+x %[1]s", directory, info.Mode().Perm(), a.Group)
 }
 
 // makeDirectory creates a directory and its missing parents with a mode.
@@ -94,18 +108,24 @@ func (a Access) listenLocked(path string) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
+// gid returns the number of the socket's group.
+func (a Access) gid() (int, error) {
+	if gid, err := strconv.Atoi(a.Group); err == nil {
+		return gid, nil
+	}
+	g, err := user.LookupGroup(a.Group)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(g.Gid)
+}
+
 // apply sets the group, then the mode: a change of the group may clear bits of the mode.
 func (a Access) apply(path string) error {
 	if a.Group != "" {
-		gid, err := strconv.Atoi(a.Group)
+		gid, err := a.gid()
 		if err != nil {
-			g, err := user.LookupGroup(a.Group)
-			if err != nil {
-				return err
-			}
-			if gid, err = strconv.Atoi(g.Gid); err != nil {
-				return err
-			}
+			return err
 		}
 		if err := os.Lchown(path, -1, gid); err != nil {
 			return fmt.Errorf("%w: the dispatcher's user must be a member of group %s, or root", err, a.Group)

@@ -150,3 +150,17 @@ func TestDirectoryIsOpenToTheGroupOfAnotherSocket(t *testing.T) {
 		require.Equal(t, fs.FileMode(0o751), info.Mode().Perm())
 	}
 }
+
+func TestDirectoryThatExcludesTheGroupIsNamed(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "run")
+	path, group := filepath.Join(directory, "w.sock"), os.Getgid()
+	require.NoError(t, os.Mkdir(directory, 0o700))
+	require.Empty(t, Access{}.Unreachable(path), "the socket has no group of its own")
+	own, other := Access{Group: strconv.Itoa(group)}, Access{Group: strconv.Itoa(group + 1)}
+	require.Contains(t, own.Unreachable(path), "has mode 0700, so group "+own.Group+" cannot enter it: chmod o+x "+directory)
+	require.NoError(t, os.Chmod(directory, 0o750))
+	require.Empty(t, own.Unreachable(path))
+	require.NotEmpty(t, other.Unreachable(path))
+	require.NoError(t, os.Chmod(directory, 0o751))
+	require.Empty(t, other.Unreachable(path))
+}

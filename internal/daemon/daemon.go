@@ -127,6 +127,11 @@ func (d *Daemon) notifySupervisor(message string) {
 
 // listen returns the socket that was passed for a path, or opens one.
 func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, error) {
+	defer func() {
+		if reason := access.Unreachable(path); reason != "" {
+			d.log.Warn("users cannot reach a socket", zap.String("socket", path), zap.String("reason", reason))
+		}
+	}()
 	if l := d.inherited(path); l != nil {
 		return l, nil
 	}
