@@ -94,6 +94,9 @@ const (
 	TypeStopping       = "urn:dispatcherd:problem:stopping"
 	TypeNotFound       = "urn:dispatcherd:problem:not-found"
 	TypeConflict       = "urn:dispatcherd:problem:conflict"
+	TypeKeyReused      = "urn:dispatcherd:problem:idempotency-key-reused"
+	TypeForbidden      = "urn:dispatcherd:problem:forbidden"
+	TypeUnavailable    = "urn:dispatcherd:problem:unavailable"
 )
 
 // Error returns the title and the detail.
