@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -23,5 +25,16 @@ func TestLimitedLogStatesHowManyLinesItSkipped(t *testing.T) {
 		require.Equal(t, 3, lines.Len())
 		require.EqualValues(t, 0, lines.All()[0].ContextMap()["not_logged_since"])
 		require.EqualValues(t, 3, lines.All()[2].ContextMap()["not_logged_since"])
+	})
+}
+
+func TestFailuresOfTheAPIAreLoggedOncePerSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.InfoLevel)
+		m := newAPIMetrics(prometheus.NewRegistry(), zap.New(core))
+		for range 5 {
+			m.Failed("why", errors.New("the schema is missing"))
+		}
+		require.Equal(t, 1, lines.FilterMessage("API answered 500").Len())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -133,14 +134,14 @@ func (m *workerMetrics) AcceptFailed(error) { m.acceptFailures.Inc() }
 // apiMetrics counts responses and reached bounds of the API, and logs internal errors. It
 // implements api.Observer.
 type apiMetrics struct {
-	log       *zap.Logger
+	failures  *limitedLog
 	responses *prometheus.HistogramVec
 	bounds    *prometheus.CounterVec
 }
 
 func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 	m := &apiMetrics{
-		log: log,
+		failures: newLimitedLog(log, 1, "API answered 500"),
 		responses: histograms(r, "dispatcherd_api_response_duration_seconds", "Responses of the API by route and status; an event stream counts its whole duration.",
 			prometheus.ExponentialBuckets(0.00005, 4, 11), "route", "status"),
 		bounds: counters(r, "dispatcherd_api_bound_hits_total", "Requests, connections and events that a bound of the API rejected or truncated.", "bound"),
@@ -158,7 +159,7 @@ func (m *apiMetrics) Responded(route string, status int, took time.Duration) {
 
 // Failed implements api.Observer.
 func (m *apiMetrics) Failed(route string, err error) {
-	m.log.Error("API answered 500", zap.String("route", route), zap.Error(err))
+	m.failures.write(zapcore.ErrorLevel, zap.String("route", route), zap.Error(err))
 }
 
 // Refused implements api.Observer.
