@@ -85,6 +85,11 @@ func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
 	return released
 }
 
+// OnSweep runs a function with the connection of the sweep.
+func (s *Store) OnSweep(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
+	return s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, f(ctx, conn) })
+}
+
 // FirstToken is below all tokens.
 const FirstToken = firstToken
 

@@ -163,9 +163,8 @@ SELECT c.type, c.rows, c.steps, coalesce(due.age, 0) FROM counted c CROSS JOIN L
 ) due (age)
 WHERE c.steps > 0 ORDER BY c.steps`
 
-// countSetup bounds countPendingSQL. It must not scan the table, and its snapshot must be
-// short, because it keeps dead rows.
-const countSetup = `SET LOCAL statement_timeout = '2s'; SET LOCAL enable_seqscan = off`
+// countSetup bounds countPendingSQL. Its snapshot must be short, because it keeps dead rows.
+const countSetup = `SET LOCAL statement_timeout = '2s'`
 
 // countSteps bounds the work of one countPendingSQL. It takes about 0.1 s.
 const countSteps = 100_000

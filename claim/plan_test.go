@@ -132,6 +132,28 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	}
 }
 
+// A sweep scans the table only for strays. It releases jobs by their ids.
+func TestReleaseOfASweepScansNoTable(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	const n = 20_000
+	fill(t, db, n, 1, 1)
+	exec(t, db, `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 77, token = 5, attempt = 1`)
+	ids, attempts, tokens := make([]int64, n), make([]int32, n), make([]int64, n)
+	for i := range ids {
+		ids[i], attempts[i], tokens[i] = int64(i+1), 1, 5
+	}
+	var raw []byte
+	err := open(t, claim.Config{DSN: dsn}).OnSweep(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), ids, attempts, tokens, "lost", true).Scan(&raw)
+	})
+	require.NoError(t, err)
+	var explained []struct{ Plan plan }
+	require.NoError(t, json.Unmarshal(raw, &explained))
+	require.ElementsMatch(t, []string{"Index Scan jobs_live_id", "Tid Scan"}, explained[0].Plan.scans())
+}
+
 // The sessions of callers keep plans, too, and functions keep plans in all
 // sessions. Their statements are about single rows and must never scan a table.
 func TestStatementsOfCallersScanNoTable(t *testing.T) {

@@ -79,8 +79,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.backfill.timeout = backfillTimeout
 	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())
 	s.sweep.timeout = sweepTimeout
-	s.sweep.setup = fmt.Sprintf("SET enable_seqscan = on; SET enable_hashjoin = on; SET plan_cache_mode = auto; SET statement_timeout = %d",
-		(sweepTimeout * 4 / 5).Milliseconds())
+	s.sweep.setup = fmt.Sprintf("SET statement_timeout = %d", (sweepTimeout * 4 / 5).Milliseconds())
 	// sweep has no prepared statements, so it can connect without a schema.
 	err := s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		if err := s.checkPooler(ctx, conn); err != nil {

@@ -89,16 +89,24 @@ WITH mine AS MATERIALIZED (
 )
 SELECT dispatcher, cardinality(ids), ids[:$2], attempts[:$2] FROM stray`
 
+// scanSetup lets straysSQL scan the complete table. The other statements of the connection
+// must not do that.
+const scanSetup = `SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto`
+
 // deleteLost deletes the lost dispatchers under which no row runs, and the records of
 // their claims. Of the others it deletes the claims of which no row runs, so that the
 // heartbeats do not read them again. It returns the number of rows that still run. Two
 // sweeps at the same time do not delete the same dispatcher.
 func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (strays int, err error) {
-	rows, err := conn.Query(ctx, straysSQL, lost, aside.Max)
-	if err != nil {
-		return 0, err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[strayRows])
+	var all []strayRows
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, scanSetup); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, straysSQL, lost, aside.Max) // the next line returns its error
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[strayRows])
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
