@@ -6,6 +6,7 @@ package claim
 // of its own lease. The interval of heartbeats is shell.Interval.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,33 +69,54 @@ FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDE
 // beatAt is contract.Heard.BeatAt of dispatcher d.
 const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
 
-// cancelPending cancels pending jobs for which a request to cancel exists, and deletes
-// the requests of jobs that have ended. It is part of a heartbeat, so it must not wait
-// for locks. The next heartbeat of any dispatcher handles rows that were locked.
-func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, until time.Time) error {
+// cancelPending cancels pending jobs with ids above from for which a request to cancel
+// exists, and deletes requests of jobs that have ended. It is part of a heartbeat, so it
+// must not wait for locks. It begins no further portion after until, and returns the id
+// after which the next heartbeat continues, or 0. A later heartbeat of any dispatcher
+// handles rows that were locked.
+func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, until time.Time) (next int64, err error) {
 	var ids []dispatcherd.JobID
-	if err := conn.QueryRow(ctx, namedPendingSQL).Scan(&ids); err != nil {
-		return err
+	if err := conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost)).Scan(&ids); err != nil {
+		return from, err
 	}
-	var errs []error
+	if len(ids) == cancelMost {
+		next = int64(ids[cancelMost-1])
+	}
 	for part := range slices.Chunk(ids, cancelPortion) {
-		errs = append(errs, apart(s, OpHeartbeat, part, until, func(id dispatcherd.JobID) dispatcherd.JobID { return id }, func(part []dispatcherd.JobID) error {
+		failed := apart(s, OpHeartbeat, part, until, func(id dispatcherd.JobID) dispatcherd.JobID { return id }, func(part []dispatcherd.JobID) error {
 			_, err := conn.Exec(ctx, cancelPendingSQL, part)
 			return err
-		}))
+		})
+		if err == nil {
+			err = failed // the first error is returned
+		}
+		if conn.IsClosed() {
+			return from, err
+		}
+		if time.Now().After(until) {
+			next = int64(part[len(part)-1])
+			break
+		}
 	}
-	_, err := conn.Exec(ctx, overSQL)
-	return errors.Join(append(errs, err)...)
+	_, failed := conn.Exec(ctx, overSQL, int64(cancelMost))
+	return next, cmp.Or(err, failed)
 }
+
+// cancelMost bounds the jobs that one heartbeat cancels, and the requests that it deletes.
+const cancelMost = 5000
 
 // cancelPortion bounds the jobs of one cancelPendingSQL. The function needs a
 // subtransaction for each job, and Postgres keeps 64 of them per transaction in shared
 // memory.
 const cancelPortion = 64
 
-// namedPendingSQL reads the pending jobs for which a request to cancel exists.
+// namedPendingSQL reads the first $2 pending jobs with ids above $1 for which a request to
+// cancel exists.
 const namedPendingSQL = `
-SELECT array_agg(j.id::bigint ORDER BY j.id) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + ` WHERE j.status = 'pending'`
+SELECT array_agg(id ORDER BY id) FROM (
+	SELECT j.id::bigint FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
+	WHERE c.job_id > $1::bigint AND j.status = 'pending' ORDER BY c.job_id LIMIT $2::bigint
+) named`
 
 // cancelPendingSQL cancels those of jobs $1 that are pending and not locked.
 const cancelPendingSQL = `
@@ -103,11 +125,11 @@ SELECT dispatcherd.cancel_pending(id, (SELECT requested_by FROM dispatcherd.canc
 	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ) free`
 
-// overSQL deletes the requests to cancel jobs that have ended.
+// overSQL deletes at most $1 requests to cancel jobs that have ended.
 const overSQL = `
 DELETE FROM dispatcherd.cancels WHERE job_id IN (
 	SELECT c.job_id FROM dispatcherd.cancels c WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
-	ORDER BY c.job_id FOR UPDATE OF c SKIP LOCKED)`
+	ORDER BY c.job_id LIMIT $1::bigint FOR UPDATE OF c SKIP LOCKED)`
 
 // joinSQL adds a run of a dispatcher: $1 id, $2 name, $3 lease, $4 incarnation, $5 lock.
 // It returns no row if the id exists. $6 is the id of the former run of this process, or

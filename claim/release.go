@@ -93,8 +93,13 @@ func readPortion(ctx context.Context, conn *pgx.Conn, of int32, from int64) (p o
 	return p, err
 }
 
+// releaseMost bounds the rows of one releaseSQL. A stray claim has any number of rows, see
+// straysSQL.
+const releaseMost = 5000
+
 // releaseRows releases rows of a dispatcher that are not locked, and returns them. A row
-// whose earlier errors cannot be read is released without them.
+// whose earlier errors cannot be read is released without them. After until releaseRows
+// sends nothing more, except the first statement. A later call finds the rest.
 func (s *Store) releaseRows(ctx context.Context, conn *pgx.Conn, op Operation, of int32, rows []ownRow, why string, until time.Time) (released []dispatcherd.JobID, err error) {
 	send := func(part []ownRow, why string, large bool) error {
 		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
@@ -108,13 +113,21 @@ func (s *Store) releaseRows(ctx context.Context, conn *pgx.Conn, op Operation, o
 		released = append(released, some...)
 		return nil
 	}
-	err = apart(s, op, rows, until, func(r ownRow) dispatcherd.JobID { return dispatcherd.JobID(r.id) }, func(part []ownRow) error {
-		err := send(part, why, true)
-		if len(part) == 1 && corrupted(err) {
-			err = send(part, why+"; "+unreadable, false)
+	for some := range slices.Chunk(rows, releaseMost) {
+		failed := apart(s, op, some, until, func(r ownRow) dispatcherd.JobID { return dispatcherd.JobID(r.id) }, func(part []ownRow) error {
+			err := send(part, why, true)
+			if len(part) == 1 && corrupted(err) {
+				err = send(part, why+"; "+unreadable, false)
+			}
+			return err
+		})
+		if err == nil {
+			err = failed // the first error is returned
 		}
-		return err
-	})
+		if conn.IsClosed() || time.Now().After(until) {
+			break
+		}
+	}
 	return released, err
 }
 
@@ -170,8 +183,9 @@ type deferred struct {
 	// dispatcher would spend all of its time on the failing work, until a sweep with
 	// its longer deadline succeeds.
 	until map[int32]time.Time
-	// from is the token at which the next heartbeat continues. The key is the id of a
-	// lost dispatcher whose jobs a heartbeat has released in part.
+	// from is where the next heartbeat continues: the token for the id of a lost
+	// dispatcher whose jobs a heartbeat has released in part, or the job id for
+	// cancelRequests.
 	from map[int32]int64
 }
 
@@ -201,18 +215,21 @@ func (d deferred) try(what int32, do func() error) error {
 	return err
 }
 
-// catchUp executes requests to cancel if cancel is set, and then releases the jobs of
-// each lost dispatcher. An error for one dispatcher does not stop the work for the
-// others. The next heartbeat continues with work that is not done at until. catchUp
-// returns the number of released jobs.
+// catchUp executes requests to cancel if cancel is set, for at most half of the time, and
+// then releases the jobs of each lost dispatcher. An error for one dispatcher does not stop
+// the work for the others. The next heartbeat continues with work that is not done at until.
+// catchUp returns the number of released jobs.
 func (s *Store) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
 	d := s.deferred
 	now := time.Now()
 	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })
-	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return !slices.Contains(lost, id) })
+	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return id != cancelRequests && !slices.Contains(lost, id) })
 	var errs []error
 	if cancel {
-		errs = append(errs, d.try(cancelRequests, func() error { return s.cancelPending(ctx, conn, until) }))
+		errs = append(errs, d.try(cancelRequests, func() (err error) {
+			d.from[cancelRequests], err = s.cancelPending(ctx, conn, d.from[cancelRequests], now.Add(until.Sub(now)/2))
+			return err
+		}))
 	}
 	for _, id := range lost {
 		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
