@@ -91,3 +91,18 @@ func TestCountOfPendingRowsReadsOnlyTheIndexOfLanes(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 	require.Zero(t, one[int64](t, db, `SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'jobs_live'`))
 }
+
+// A lock or many dead rows make a count fail. The connection remains usable, because sweeps
+// use it, too.
+func TestSlowCountOfPendingRowsEndsAfterTwoSeconds(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	s, other := open(t, claim.Config{DSN: dsn, Timeout: time.Minute}), connect(t, dsn)
+	exec(t, other, `BEGIN`)
+	exec(t, other, `LOCK TABLE dispatcherd.jobs_live IN ACCESS EXCLUSIVE MODE`)
+	_, _, err := s.CountPending(t.Context(), "")
+	require.ErrorContains(t, err, "57014", "the statement timeout of Postgres")
+	exec(t, other, `ROLLBACK`)
+	_, _, err = s.CountPending(t.Context(), "")
+	require.NoError(t, err)
+}

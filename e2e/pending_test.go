@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,4 +154,36 @@ func TestStartsAndEndsOfJobsAreCountedByType(t *testing.T) {
 	} {
 		require.InDelta(t, n, m[sample], 0, sample)
 	}
+}
+
+// The table may contain any number of types. Metrics have a bounded number of series.
+func TestMetricsOfManyTypesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.CountPending = 20 * time.Millisecond
+	const types = 10_000
+	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type) SELECT format('type%s', i) FROM generate_series(1, $1) i`, types+5)
+	require.NoError(t, err)
+	h := w.start(cfg)
+	var m map[string]float64
+	eventually(t, func() bool { m = h.samples(); return m[`dispatcherd_state{what="pending_types"}`] == types },
+		func() string { return "a count ends at the limit of types" })
+	m = h.samples()
+	sums, series := map[string]float64{}, map[string]int{}
+	for name, value := range m {
+		family, labels, _ := strings.Cut(name, "{")
+		sums[family] += value
+		if strings.Contains(labels, "type=") {
+			series[family]++
+		}
+	}
+	for _, family := range []string{"dispatcherd_jobs_pending", "dispatcherd_unroutable_jobs"} {
+		require.InDelta(t, types, sums[family], 0, family)
+		require.Equal(t, 101, series[family], family)
+	}
+	for family, n := range series {
+		require.LessOrEqual(t, n, 12*101, family)
+	}
+	list, _ := h.types()
+	require.Len(t, list.Types, types)
 }
