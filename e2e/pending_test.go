@@ -22,24 +22,18 @@ func (h *host) samples() map[string]float64 {
 	samples := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for i, l := range m.GetLabel() {
-				name += fmt.Sprintf("%s%s=%q", []string{",", "{"}[boolToInt(i == 0)], l.GetName(), l.GetValue())
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
-			if len(m.GetLabel()) > 0 {
-				name += "}"
+			name := f.GetName()
+			if len(labels) > 0 {
+				name += "{" + strings.Join(labels, ",") + "}"
 			}
 			samples[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return samples
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // types returns the answer of /v1/types, by type.

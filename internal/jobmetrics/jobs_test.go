@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,12 +28,12 @@ func gather(t *testing.T, j *Jobs) map[string]float64 {
 	values := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			name := f.GetName()
+			name := []string{f.GetName()}
 			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
+				name = append(name, l.GetValue())
 			}
 			if v := m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()); v > 0 {
-				values[name] = v
+				values[strings.Join(name, " ")] = v
 			}
 		}
 	}
