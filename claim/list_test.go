@@ -37,7 +37,7 @@ func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 		{contract.Filter{Statuses: []dispatcherd.Status{"running"}}, nil, 0},
 		{contract.Filter{Statuses: []dispatcherd.Status{"no'status"}}, nil, 0},
 		{contract.Filter{Since: minute(3), Until: minute(6)}, []dispatcherd.JobID{5, 4, 3}, 0},
-		{contract.Filter{Permit: func(typ string) bool { return typ == "even" }, Limit: 1}, []dispatcherd.JobID{8}, 8},
+		{contract.Filter{Permit: func(typ string) bool { return typ == "even" }, Limit: 2}, []dispatcherd.JobID{8, 6}, 6},
 	} {
 		page, err := claim.Jobs{DB: db}.List(t.Context(), c.f)
 		require.NoError(t, err)

@@ -73,6 +73,14 @@ func TestJobsAreListedAndShown(t *testing.T) {
 	))
 }
 
+// Without a database the commands use the API, and the error names both.
+func TestMissingDispatcherAndDatabaseAreNamed(t *testing.T) {
+	got := invocation{args: []string{"job", "list"}, env: map[string]string{"DISPATCHERD_API_SOCKET": "/does/not/exist"}}.runs(t)
+	require.Equal(t, exit.Unavailable, got.code)
+	require.Contains(t, got.err, "no dispatcher answers on /does/not/exist")
+	require.Contains(t, got.err, "or name a database with --database-url")
+}
+
 func TestJobsAreRetriedAndCancelled(t *testing.T) {
 	url := databaseWith(t, oneOfEach)
 	requireGolden(t, "job-change.txt", transcript(t, url,

@@ -39,7 +39,11 @@ func (a commands) withStore(cmd *cobra.Command, at *ask.Dispatcher, do func(stor
 		}
 	}
 	if !a.HasDatabase() {
-		return do(remote{at})
+		err := do(remote{at})
+		if coded, ok := errors.AsType[*exit.Error](err); ok && coded.Code == exit.Unavailable {
+			err = exit.Errorf(exit.Unavailable, "%w; or name a database with --database-url", err)
+		}
+		return err
 	}
 	return a.withJobs(cmd.Context(), func(jobs claim.Jobs) error { return do(jobs) })
 }
