@@ -100,10 +100,7 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 	if err != nil {
 		return 0, err
 	}
-	b.Rows.watch(id, c, true)
-	if late {
-		b.Rows.late(id)
-	}
+	b.Rows.watch(id, c, true, late)
 	b.Loop.Notify()
 	return id, nil
 }
@@ -284,5 +281,5 @@ func (b *Backend) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error
 
 // Watch implements api.Backend.
 func (b *Backend) Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func()) {
-	return b.Rows.watch(id, c, false)
+	return b.Rows.watch(id, c, false, false)
 }

@@ -83,9 +83,9 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 	rows := NewRows(nil, time.Second, nil)
 	before, late := make(oneAnswer, 1), make(oneAnswer, 1)
-	rows.watch(1, before, true)
+	rows.watch(1, before, true, false)
 	rows.Release()
-	rows.watch(2, late, true)
+	rows.watch(2, late, true, false)
 	require.Equal(t, theRowStays, <-before)
 	require.Equal(t, theRowStays, <-late)
 	begun, ends := rows.Tally()

@@ -60,8 +60,9 @@ func (r *Rows) expect() (done func()) {
 
 // watch adds a caller. If answered is true, the caller gets one answer, possibly before
 // watch returns. Otherwise the caller is informed of every change, until stop is
-// called.
-func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (stop func()) {
+// called. late says that the deadline of the row has passed, so that a cancellation counts
+// as the answer Late.
+func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered, late bool) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over && answered { // the row was being inserted during Release
@@ -76,7 +77,7 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (st
 		r.watched[id] = w
 		r.count.Add(1)
 	}
-	w.watchers[c] = answered
+	w.watchers[c], w.late = answered, w.late || late
 	if answered {
 		r.begun++
 		if s, ok := r.starts.find(id); ok {
@@ -89,16 +90,6 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered bool) (st
 	default:
 	}
 	return func() { r.leave(id, c) }
-}
-
-// late says that the deadline of a watched row has passed, so that a cancellation counts as
-// the answer Late.
-func (r *Rows) late(id dispatcherd.JobID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w := r.watched[id]; w != nil {
-		w.late = true
-	}
 }
 
 // leave removes a caller. A report that is being delivered may still arrive.

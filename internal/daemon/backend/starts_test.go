@@ -31,9 +31,9 @@ func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
 	send(8, 1, 3)
 	send(8, 2, 4) // its first worker died
 	var early, unexpected startedAt
-	r.watch(7, &unexpected, true)
+	r.watch(7, &unexpected, true, false)
 	require.Zero(t, unexpected, "no insertion was in flight")
-	r.watch(8, &early, true)
+	r.watch(8, &early, true, false)
 	require.Equal(t, startedAt{24, "w4"}, early)
 	require.Equal(t, "w4", r.watched[8].worker, "the answer names the worker")
 	done()
@@ -44,8 +44,8 @@ func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
 	}
 	require.Len(t, r.starts.latest, maxStarts, "the recorded starts are bounded")
 	var last, first startedAt
-	r.watch(100+2*maxStarts-1, &last, true)
+	r.watch(100+2*maxStarts-1, &last, true, false)
 	require.Equal(t, startedAt{23, "w3"}, last)
-	r.watch(100, &first, true)
+	r.watch(100, &first, true, false)
 	require.Zero(t, first)
 }
