@@ -105,26 +105,31 @@ func byItem(err error) bool {
 
 // asideRows are the rows that the statements of [apart] leave out for a growing pause,
 // because Postgres refused to change them, and the rows that were locked. A locked row is
-// not left out, because these statements skip locked rows. Both lists have the bound
+// not left out, because these statements skip locked rows. Each list has the bound
 // [aside.Max].
 type asideRows struct {
-	mu              sync.Mutex
-	refused, locked aside.Rows
-	rng             *rand.Rand
-	begun           time.Time
+	mu      sync.Mutex
+	refused map[Operation]*aside.Rows // Postgres may refuse one change of a row and accept another
+	locked  aside.Rows
+	rng     *rand.Rand
+	begun   time.Time
 }
 
 func newAsideRows() *asideRows {
-	return &asideRows{rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), begun: time.Now()}
+	return &asideRows{
+		refused: map[Operation]*aside.Rows{OpAdopt: {}, OpHeartbeat: {}, OpProgress: {}, OpSweep: {}},
+		rng:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), begun: time.Now(),
+	}
 }
 
 func (a *asideRows) now() timing.Instant { return timing.Instant(time.Since(a.begun).Milliseconds()) }
 
-// paused reports whether Postgres refused to change a row, and the pause has not ended.
-func (a *asideRows) paused(id dispatcherd.JobID) bool {
+// paused reports whether Postgres refused to change a row in an operation, and the pause has
+// not ended.
+func (a *asideRows) paused(op Operation, id dispatcherd.JobID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, paused := a.refused.Reason(id, a.now())
+	_, paused := a.refused[op].Reason(id, a.now())
 	return paused
 }
 
@@ -134,11 +139,12 @@ func (s *Store) WhyAside(id dispatcherd.JobID) string {
 	a := s.aside
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	reason, refused := a.refused.Reason(id, a.now())
-	if !refused {
-		reason, _ = a.locked.Reason(id, a.now())
+	for _, rows := range []*aside.Rows{a.refused[OpHeartbeat], a.refused[OpSweep], a.refused[OpAdopt], a.refused[OpProgress], &a.locked} {
+		if reason, found := rows.Reason(id, a.now()); found {
+			return reason
+		}
 	}
-	return reason
+	return ""
 }
 
 // setAside adds a row to a list and reports it, unless its pause has not ended.
@@ -164,7 +170,7 @@ var errTimeOver = errors.New("the time for this work is over")
 func apart[T any](s *Store, op Operation, rows []T, until time.Time, id func(T) dispatcherd.JobID, send func([]T) error) error {
 	var some []T
 	for _, row := range rows {
-		if !s.aside.paused(id(row)) {
+		if !s.aside.paused(op, id(row)) {
 			some = append(some, row)
 		}
 	}
@@ -178,7 +184,7 @@ func apart[T any](s *Store, op Operation, rows []T, until time.Time, id func(T) 
 			return send(part)
 		})
 		for _, f := range r.refused {
-			s.setAside(op, &s.aside.refused, contract.Unclaimable{ID: id(f.item), Reason: f.err.Error()})
+			s.setAside(op, s.aside.refused[op], contract.Unclaimable{ID: id(f.item), Reason: f.err.Error()})
 		}
 		if errors.Is(err, errTimeOver) {
 			return nil // a later call processes the rest

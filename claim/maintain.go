@@ -39,7 +39,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropp
 				return made, dropped, blocked, err
 			}
 			for _, id := range refused {
-				s.setAside(OpSweep, &s.aside.refused, contract.Unclaimable{ID: dispatcherd.JobID(id), Reason: undeletable})
+				s.setAside(OpSweep, s.aside.refused[OpSweep], contract.Unclaimable{ID: dispatcherd.JobID(id), Reason: undeletable})
 			}
 			made, dropped = made+m, dropped+d
 			if !more {

@@ -329,6 +329,21 @@ func TestRowThatATriggerRefusesDoesNotStopOtherProgressReports(t *testing.T) {
 	require.Contains(t, s.WhyAside(42), "refused by the test")
 }
 
+// Postgres refuses the progress of a job. The job is released nevertheless.
+func TestRefusedProgressDoesNotPauseARelease(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, _, _ := claimed(t, dsn, db, 1)
+	refuse(t, db, "UPDATE", "jobs_live", "P0001", 1)
+	require.NoError(t, s.Progress(t.Context(), []claim.Progress{{ID: 1, Attempt: 1, JSON: []byte(`1`)}}))
+	require.Contains(t, s.WhyAside(1), "refused by the test")
+	exec(t, db, `DELETE FROM public.refused`)
+	n, err := s.Leave(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
 // A row of the default partition cannot be deleted. The others are.
 func TestRowThatCannotBeDeletedDoesNotStopRetention(t *testing.T) {
 	t.Parallel()
