@@ -110,11 +110,19 @@ func runToEnd(cmd *exec.Cmd) error {
 	return err
 }
 
+// libpq lists the variables with which libpq and pgx connect.
+var libpq = strings.Fields(`PGAPPNAME PGCHANNELBINDING PGCLIENTENCODING PGCONNECT_TIMEOUT PGDATABASE PGDATESTYLE PGGEQO
+	PGGSSDELEGATION PGGSSENCMODE PGGSSLIB PGHOST PGHOSTADDR PGKRBSRVNAME PGLOADBALANCEHOSTS PGLOCALEDIR PGMAXPROTOCOLVERSION
+	PGMINPROTOCOLVERSION PGOAUTHCAFILE PGOAUTHDEBUG PGOPTIONS PGPASSFILE PGPASSWORD PGPORT PGREQUIREAUTH PGREQUIREPEER PGREQUIRESSL
+	PGSERVICE PGSERVICEFILE PGSSLCERT PGSSLCERTMODE PGSSLCOMPRESSION PGSSLCRL PGSSLCRLDIR PGSSLKEY PGSSLKEYLOGFILE
+	PGSSLMAXPROTOCOLVERSION PGSSLMINPROTOCOLVERSION PGSSLMODE PGSSLNEGOTIATION PGSSLPASSWORD PGSSLROOTCERT PGSSLSNI PGSYSCONFDIR
+	PGTARGETSESSIONATTRS PGTZ PGUSER`)
+
 // environment returns the variables that the program inherits.
 func (p *Program) environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		withheld := name == "DATABASE_URL" || strings.HasPrefix(name, "PG") || strings.HasPrefix(name, "DISPATCHERD_")
+		withheld := name == "DATABASE_URL" || slices.Contains(libpq, name) || strings.HasPrefix(name, "DISPATCHERD_")
 		return withheld && !slices.Contains(p.Env, name)
 	})
 }

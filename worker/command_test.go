@@ -46,10 +46,10 @@ func TestOutputOfAProgramIsTheResult(t *testing.T) {
 }
 
 func TestProgramGetsNoVariablesOfTheDatabase(t *testing.T) {
-	for _, name := range []string{"DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "DISPATCHERD_DATABASE_URL", "DISPATCHERD_JOB_ID", "PLAIN"} {
+	for _, name := range []string{"DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "DISPATCHERD_DATABASE_URL", "DISPATCHERD_JOB_ID", "PGP_HOME"} {
 		t.Setenv(name, "inherited")
 	}
-	script := `echo "$DATABASE_URL $PGPASSWORD $PGPASSFILE $DISPATCHERD_DATABASE_URL $DISPATCHERD_JOB_ID $PLAIN"`
+	script := `echo "$DATABASE_URL $PGPASSWORD $PGPASSFILE $DISPATCHERD_DATABASE_URL $DISPATCHERD_JOB_ID $PGP_HOME"`
 	result, err := sh(t, Program{}, script, "")
 	require.NoError(t, err)
 	require.Equal(t, "    7 inherited", result)
