@@ -104,7 +104,7 @@ var reasonTexts = map[string]string{
 	api.ReasonFinal:           "it has ended",
 	api.ReasonOtherDispatcher: "another dispatcher runs it",
 	api.ReasonRowLocked:       "another session has locked the row, so claims skip it",
-	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 5 s",
+	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
 
 // reasonText explains a reason with its numbers, as far as they are known.
