@@ -64,6 +64,7 @@ type Core struct {
 	forgot     timing.Instant     // when a type was last forgotten
 	requests   int                // number of waiting on-demand requests
 	reserved   int                // number of reserved slots
+	unwatched  []slotindex.TypeID // types that may have requests whose alarms rewatch must set
 	alarms     alarmHeap          // deadlines
 
 	claims claimQueue
@@ -123,27 +124,6 @@ func New(cfg config.Config) *Core {
 
 // Stats returns the counters so far.
 func (c *Core) Stats() Stats { return c.stats }
-
-// Idle reports whether no job is in hand, none is about to be adopted, and no
-// caller waits.
-func (c *Core) Idle() bool {
-	return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 && len(c.adopts.dropped) == 0
-}
-
-// Adopting reports whether the outcome of some resume offer is unknown. The update
-// of a recorded fingerprint does not count, because the row belongs to this
-// dispatcher.
-func (c *Core) Adopting() bool {
-	for _, p := range c.adopts.byJob { // order-free: existence only
-		if p.renews == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// Draining reports whether the dispatcher is about to stop.
-func (c *Core) Draining() bool { return c.draining }
 
 func (c *Core) emit(e effect.Effect) { c.fx = append(c.fx, e) }
 
@@ -233,7 +213,9 @@ type requestData struct {
 // arrival is also the order of their scores.
 type requestQueue struct {
 	first, last *job
+	n           int
 	near        *job // a request where the search for a place may begin; nil = none
+	unwatched   *job // the first request whose alarm rewatch must set; nil = none
 }
 
 // slot contains the data of a slot that the index does not have.
@@ -366,6 +348,7 @@ func (c *Core) letGo(t slotindex.TypeID) {
 	if !k.known || k.inHand > 0 || c.index.Capacity(t) > 0 {
 		return
 	}
+	c.work += jobWork
 	c.backlog.TypeGone(t)
 	*k = typeState{urgent: k.urgent}
 	c.forgot = c.now

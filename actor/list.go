@@ -185,3 +185,24 @@ func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan(
 
 // Len returns the number of registered slots.
 func (c *Core) Len() int { return c.index.Len() }
+
+// Idle reports whether no job is in hand, none is about to be adopted, and no
+// caller waits.
+func (c *Core) Idle() bool {
+	return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 && len(c.adopts.dropped) == 0
+}
+
+// Adopting reports whether the outcome of some resume offer is unknown. The update
+// of a recorded fingerprint does not count, because the row belongs to this
+// dispatcher.
+func (c *Core) Adopting() bool {
+	for _, p := range c.adopts.byJob { // order-free: existence only
+		if p.renews == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Draining reports whether the dispatcher is about to stop.
+func (c *Core) Draining() bool { return c.draining }

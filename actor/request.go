@@ -141,12 +141,31 @@ func (c *Core) watch(j *job) {
 	c.arm(j, at)
 }
 
-// watchAll calls watch for each waiting request of a type. It is necessary when the
-// type lost its last slot or got its first one.
+// watchAll makes rewatch call watch for each waiting request of a type. It is necessary
+// when the type lost its last slot or got its first one.
 func (c *Core) watchAll(t slotindex.TypeID) {
-	for p := range c.types[t].demand {
-		for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
-			c.watch(j)
+	k := c.types[t]
+	for p := range k.demand {
+		k.demand[p].unwatched = k.demand[p].first
+	}
+	if k.requests != 0 {
+		c.unwatched = append(c.unwatched, t)
+	}
+}
+
+// rewatch sets the alarms that watchAll has requested, until the budget is used up.
+func (c *Core) rewatch() {
+	until := c.budget()
+	for ; len(c.unwatched) > 0; c.unwatched = c.unwatched[1:] {
+		for p := range c.types[c.unwatched[0]].demand {
+			q := &c.types[c.unwatched[0]].demand[p]
+			for ; q.unwatched != nil; q.unwatched = q.unwatched.request.next {
+				if c.worked() >= until {
+					return
+				}
+				c.work += jobWork
+				c.watch(q.unwatched)
+			}
 		}
 	}
 }
@@ -162,6 +181,8 @@ func (c *Core) expireRequest(j *job) {
 	case j.state != jobstate.Waiting:
 		c.tellToStop(j, timedOut)
 		c.answerLate(j)
+	case j.request.noCapacityAt != 0 && !c.pastDeadline(j) && c.index.Capacity(j.typ) > 0:
+		c.watch(j) // before rewatch reached it
 	case j.request.noCapacityAt != 0 && !c.pastDeadline(j):
 		c.answerUnsupported(j)
 	default:
@@ -248,6 +269,7 @@ func (q *requestQueue) putBack(j *job) (visited int) {
 
 // insert inserts a request before another one, or at the end for nil.
 func (q *requestQueue) insert(j, next *job) {
+	q.n++
 	j.request.prev, j.request.next = q.last, next
 	if next != nil {
 		j.request.prev, next.request.prev = next.request.prev, j
@@ -262,8 +284,12 @@ func (q *requestQueue) insert(j, next *job) {
 }
 
 func (q *requestQueue) remove(j *job) {
+	q.n--
 	if q.near == j {
 		q.near = j.request.prev
+	}
+	if q.unwatched == j {
+		q.unwatched = j.request.next
 	}
 	if j.request.prev == nil {
 		q.first = j.request.next

@@ -233,31 +233,6 @@ func TestWelcomeWaitsForTheLastPortionOfTheOffers(t *testing.T) {
 	}
 }
 
-func TestListOfTypesIsReadInPortions(t *testing.T) {
-	s := newStepper(t, 100)
-	s.register(1, 1, 200, none)
-	list, next := s.core.TypesFrom(0, nil)
-	require.Less(t, len(list), 20)
-	require.Len(t, list, next)
-	require.Len(t, s.core.Types(), 200)
-}
-
-func TestListOfSlotsIsReadInPortions(t *testing.T) {
-	s := newStepper(t, 100)
-	s.register(1, 200, 3, none)
-	list, next := s.core.SlotsFrom(0)
-	require.Len(t, list, 8, "100 / (1 + 10 + 3)")
-	require.EqualValues(t, 8, next)
-	a := NewActor(s.core, nil)
-	a.Start(performerFunc(func([]effect.Effect) {}))
-	defer a.Stop()
-	list = a.Slots()
-	require.Len(t, list, 200)
-	for i := range list {
-		require.EqualValues(t, i+1, list[i].ID)
-	}
-}
-
 func TestOneStepLogsABoundedNumberOfWaitingTypes(t *testing.T) {
 	s := newStepper(t, 1_000_000)
 	for k := range 600 {
@@ -271,4 +246,45 @@ func TestOneStepLogsABoundedNumberOfWaitingTypes(t *testing.T) {
 		}
 	}
 	require.Equal(t, waitLogsPerStep, waiting)
+}
+
+// The last slot of a type is more work than a slot of a type that stays.
+func TestForgottenTypesCountAsWork(t *testing.T) {
+	s := newStepper(t, 100)
+	var slots []dispatcherd.Slot
+	for i := range 200 {
+		slots = append(slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{typeName(i)}})
+	}
+	s.step(event.Registered{Session: 1, Worker: "w", Slots: slots})
+	s.step(event.Unregistered{Session: 1})
+	require.Greater(t, s.finishWork(), 15)
+	require.Zero(t, s.core.known)
+}
+
+// The capacity waits of many requests begin and end in bounded steps. A wait whose end
+// passes meanwhile is not an error if a slot supports the type.
+func TestCapacityWaitsChangeInBoundedSteps(t *testing.T) {
+	s := newStepper(t, 100)
+	for i := range 200 {
+		s.step(event.Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Wait: true, CapacityWait: time.Second, Deadline: time.Minute})
+	}
+	s.now, s.most = 900, 0
+	busy := dispatcherd.Slot{ID: 1, Types: []string{typeName(0)}}
+	s.step(event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{busy}})
+	require.NotEmpty(t, s.core.unwatched)
+	s.now = 1500
+	s.step(event.Tick{})
+	s.finishWork()
+	require.Equal(t, 199, s.core.requests, "no request is answered")
+	require.EqualValues(t, 60_002, s.core.jobs.Get(-2).deadline)
+	require.Less(t, s.most, 4*100)
+	s.now, s.most = 2000, 0
+	s.step(event.Unregistered{Session: 1})
+	require.Greater(t, s.finishWork(), 10)
+	require.Less(t, s.most, 4*100)
+	s.now += 2000
+	for s.core.requests > 0 {
+		s.step(event.Tick{})
+	}
+	require.EqualValues(t, 199, s.core.Stats().Unsupported, "all but the one that had started")
 }

@@ -33,6 +33,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	if decide {
 		c.place()
 	}
+	c.rewatch()
 	c.flush()
 	fx, c.fx = c.fx, nil
 	return fx
