@@ -24,7 +24,7 @@ type Loop interface {
 }
 
 // Deliver passes the frames of a worker to the loop as events, in order. Results that
-// arrive together become one event. Reports that arrive together become one event, too.
+// arrive together become one event, up to ReportPortion. The same applies to reports.
 // number assigns ids to new slots. Frames of other kinds are ignored.
 func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []workerproto.WorkerFrame, number func([]workerproto.Slot) []dispatcherd.Slot) {
 	var results []event.Result
@@ -40,9 +40,12 @@ func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []worker
 		}
 	}
 	for _, f := range frames {
+		if len(results) == ReportPortion || len(reports) == ReportPortion {
+			flush()
+		}
 		if r, ok := resultOf(f); ok {
 			if results == nil {
-				results = make([]event.Result, 0, len(frames))
+				results = make([]event.Result, 0, min(len(frames), ReportPortion))
 			}
 			results = append(results, r)
 			continue

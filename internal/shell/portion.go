@@ -8,6 +8,9 @@ import "github.com/dispatcherd/dispatcherd/actor/event"
 // event of its own.
 const Portion = 4096
 
+// ReportPortion is the most results or reports of one event.
+const ReportPortion = 1024
+
 // slotSize is the cost of a slot beside that of its types, relative to the cost of
 // a type.
 const slotSize = 10

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -234,6 +235,23 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Partial: true}}},
 		event.Withdrew{Session: 7, Numbers: []int32{4}}, event.Withdrew{Session: 7},
 	}, l.got)
+}
+
+func TestResultsAndReportsArriveInPortions(t *testing.T) {
+	for _, f := range []workerproto.WorkerFrame{&workerproto.Done{}, &workerproto.Partial{}} {
+		l := &loop{}
+		Deliver(l, 7, "w", slices.Repeat([]workerproto.WorkerFrame{f}, 2*ReportPortion+1), nil)
+		var sizes []int
+		for _, ev := range l.got {
+			switch ev := ev.(type) {
+			case event.Released:
+				sizes = append(sizes, len(ev.Results))
+			case event.Reported:
+				sizes = append(sizes, len(ev.Reports))
+			}
+		}
+		require.Equal(t, []int{ReportPortion, ReportPortion, 1}, sizes)
+	}
 }
 
 func TestManyJobsAreCancelledInPortions(t *testing.T) {
