@@ -6,7 +6,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // Performer performs effects. The loop calls the Performer, so the Performer must
@@ -203,32 +202,6 @@ func (a *Actor) Ask(f func(*Core)) bool {
 	case <-a.done:
 		return false
 	}
-}
-
-// Types lists the known types. It asks the Core several times, so that other events do
-// not wait for a long list. A type that appears or disappears meanwhile may be missing.
-func (a *Actor) Types() (list []TypeInfo) {
-	for next, known := 0, 1; next < known; {
-		if !a.Ask(func(c *Core) { list, next = c.TypesFrom(next, list); known = len(c.types) }) {
-			return nil
-		}
-	}
-	return list
-}
-
-// Slots lists all slots in the order of their ids. It asks the Core several times, like
-// Types. A job that changes its slot meanwhile may be missing or appear twice.
-func (a *Actor) Slots() (list []SlotInfo) {
-	next, known := slotindex.Ref(0), 1
-	for int(next) < known {
-		var part []SlotInfo
-		if !a.Ask(func(c *Core) { part, next = c.SlotsFrom(next); known = c.slots.Len() }) {
-			return nil
-		}
-		list = append(list, part...) // not on the loop: a long list takes milliseconds to grow
-	}
-	sortSlots(list)
-	return list
 }
 
 // Load says how busy the loop has been since Start.

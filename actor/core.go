@@ -467,6 +467,16 @@ func (h *head) before(o *head) bool {
 	return h.mode > o.mode
 }
 
+func compareHeads(a, b head) int {
+	switch {
+	case a.before(&b):
+		return -1
+	case b.before(&a):
+		return 1
+	}
+	return 0
+}
+
 // headHeap is a binary heap of heads. The top is the head to be placed next.
 type headHeap []head
 

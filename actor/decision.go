@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/actor/waits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -225,4 +226,28 @@ func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind
 	}
 	d.Job, d.Type, d.Attempt, d.Mode, d.Priority = j.id, c.index.Name(j.typ), j.attempt, j.mode, j.priority
 	d.Waited, d.Outcome, d.Answer = max(0, waited), outcome, answer
+}
+
+// reasonInHand returns the reason of a job that no longer waits. held says that the end
+// of the job is held.
+func reasonInHand(j *job, held bool) Reason {
+	switch {
+	case j.state.Executing():
+		return ReasonRunning
+	case j.state == jobstate.Recording && held:
+		return ReasonUnrecordable
+	case j.state == jobstate.Recording:
+		return ReasonRecording
+	}
+	return ReasonClaimed
+}
+
+// holdsOff reports whether the reason alone keeps a job from getting a slot now,
+// even if slots are free.
+func (r Reason) holdsOff() bool {
+	switch r {
+	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonSetAside, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
+		return true
+	}
+	return false
 }

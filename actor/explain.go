@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"cmp"
 	"slices"
 	"sort"
 	"time"
@@ -69,11 +68,40 @@ type Rival struct {
 	After    time.Duration // time until the explained job overtakes the rival
 }
 
-// The bounds of an explanation limit the time that Explain takes on the loop.
+// The bounds of the lists of an explanation.
 const (
 	explainedSlots  = 32
 	explainedRivals = 16
 )
+
+// explainer computes an explanation in portions.
+type explainer struct {
+	Explanation
+
+	q        Inquiry
+	rankOnly bool // only Rank and Waiting are computed
+
+	work    int               // work that is left for the current portion
+	visited int               // classes of the job's type that are visited
+	free    int               // free slots in them
+	rivals  slotindex.TypeMap // the types that share a slot with the job's type
+
+	at        rankPosition
+	ahead     []head // the first jobs of Competing, in order
+	unknown   bool   // unread jobs may rank before the job as well
+	claimable int    // the largest number of rows before the job that can have a slot; each needs an entry of the next claim
+}
+
+// rankPosition is how far an explainer has counted the jobs that rank before a job.
+type rankPosition struct {
+	typ      slotindex.TypeID
+	lanes    bool                 // the lanes of the type are counted
+	rows     int                  // number of their rows that rank before the job
+	priority dispatcherd.Priority // of the queue that is counted next
+	request  dispatcherd.JobID    // the request of this queue that is examined next; 0 = the first one
+	classes  int                  // classes of the type whose free slots are counted
+	free     int                  // number of these slots
+}
 
 // asked is the job that is being explained.
 type asked struct {
@@ -93,28 +121,77 @@ func (c *Core) ageOfRow(q Inquiry, k contract.Key) (age int64, known bool) {
 	return c.backlog.AgeMS(k), c.backlog.ClockKnown()
 }
 
-// Explain says why a job does not run, or where the job runs. Explain changes
-// nothing.
-func (c *Core) Explain(q Inquiry) Explanation {
-	a, j := c.identify(q)
+// Explain says why a job does not run, or where the job runs.
+func Explain(q Inquiry, asker Asker) Explanation { return explain(&explainer{q: q}, asker) }
+
+// RankOfRequest returns the rank of a waiting request among the waiting jobs of its
+// type that are known here. Rank 1 is the next job. waits is the number of these
+// jobs. ok is false if the request does not wait.
+func RankOfRequest(id dispatcherd.JobID, asker Asker) (rank, waits int, ok bool) {
+	x := explain(&explainer{q: Inquiry{ID: id}, rankOnly: true}, asker)
+	return x.Rank, x.Waiting, x.Rank > 0
+}
+
+func explain(e *explainer, asker Asker) Explanation {
+	for complete := false; !complete; {
+		if !asker.Ask(func(c *Core) { complete = c.explainPart(e) }) {
+			return Explanation{}
+		}
+	}
+	return e.Explanation
+}
+
+// explainPart computes the next portion of an explanation. It reports whether the
+// explanation is complete.
+func (c *Core) explainPart(e *explainer) (complete bool) {
+	e.work = c.cfg.Limits.StepWork
+	a, j := c.identify(e.q)
+	a.score = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a)).Total()
+	waits := j == nil || j.state == jobstate.Waiting
+	switch {
+	case e.rankOnly:
+		if j == nil || !waits {
+			e.Explanation = Explanation{}
+			return true
+		}
+		e.at.typ = a.typ
+		if complete = c.countType(e, &a); complete {
+			e.Rank++
+		}
+		return complete
+	case a.known && !c.visitSlots(e, a.typ), waits && !c.countAhead(e, &a):
+		return false
+	}
+	c.explainJob(e, &a, j)
+	return true
+}
+
+// explainJob completes an explanation, after everything is counted.
+func (c *Core) explainJob(e *explainer, a *asked, j *job) {
+	x := &e.Explanation
 	age := int64(c.now) - a.arrival + c.penaltyMS(a.nonLocal)
-	x := Explanation{Mode: a.mode, Type: q.Type, Priority: a.priority, Age: msDuration(max(0, age))}
+	x.Mode, x.Type, x.Priority, x.Age = a.mode, e.q.Type, a.priority, msDuration(max(0, age))
 	if a.known {
-		x.Type = c.index.Name(a.typ)
-		x.Capacity, x.Free = c.index.Capacity(a.typ), c.index.FreeFor(a.typ)
-		c.explainSlots(&x, a.typ)
+		x.Type, x.Capacity = c.index.Name(a.typ), c.index.Capacity(a.typ)
+		if best, free := c.index.Peek(a.typ); free {
+			x.Slot, x.Free = c.index.SlotID(best), max(1, e.free)
+			if !slices.ContainsFunc(x.Slots, func(s SlotInfo) bool { return s.ID == x.Slot }) {
+				x.Slots = append(x.Slots[:min(len(x.Slots), explainedSlots-1)], c.slotInfo(best, nil))
+			}
+		}
+		sortSlots(x.Slots)
 	}
 	x.OtherSlots = c.otherCapacity[x.Type]
-	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a))
-	a.score = x.Terms.Total()
+	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(a))
 	if j != nil && j.state != jobstate.Waiting {
+		x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Competing, x.AtLeast = 0, 0, 0, 0, 0, false
 		reason, held := c.ends.held.Reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
 		}
-		return x
+		return
 	}
 	x.Window, x.Bounded = c.cfg.Weights.Window()
 	if a.known && c.backlog.Shared(a.typ) {
@@ -126,40 +203,15 @@ func (c *Core) Explain(q Inquiry) Explanation {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	x.SetAside, _ = c.claims.aside.Reason(q.ID, c.now)
-	unknown, claimable := c.explainRank(&x, &a)
-	x.Reasons = c.reasons(&x, &a, q, unknown, c.claimFull(&a, claimable))
+	x.SetAside, _ = c.claims.aside.Reason(e.q.ID, c.now)
+	c.completeRank(e, a)
+	x.Reasons = c.reasons(x, a, e.q, e.unknown, c.claimFull(a, e.claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
 		x.Slot = 0
 	}
-	return x
 }
 
-// reasonInHand returns the reason of a job that no longer waits. held says that the end
-// of the job is held.
-func reasonInHand(j *job, held bool) Reason {
-	switch {
-	case j.state.Executing():
-		return ReasonRunning
-	case j.state == jobstate.Recording && held:
-		return ReasonUnrecordable
-	case j.state == jobstate.Recording:
-		return ReasonRecording
-	}
-	return ReasonClaimed
-}
-
-// holdsOff reports whether the reason alone keeps a job from getting a slot now,
-// even if slots are free.
-func (r Reason) holdsOff() bool {
-	switch r {
-	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonSetAside, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
-		return true
-	}
-	return false
-}
-
-// identify finds the job in hand. If there is none, it uses the columns of the row.
+// identify finds the job in hand, or uses the columns of the row.
 func (c *Core) identify(q Inquiry) (asked, *job) {
 	j := c.jobs.Get(q.ID)
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
@@ -184,8 +236,7 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	return a, j
 }
 
-// capacityOf returns the capacity for the score of a. It includes slots of other
-// dispatchers.
+// capacityOf returns the capacity in the cluster, for the score of a.
 func (c *Core) capacityOf(a *asked) int {
 	if a.known {
 		return c.capacity(a.typ)
@@ -193,147 +244,192 @@ func (c *Core) capacityOf(a *asked) int {
 	return 0
 }
 
-// explainSlots determines the slot that Take would choose, and lists some
-// compatible slots.
-func (c *Core) explainSlots(x *Explanation, t slotindex.TypeID) {
-	best, free := c.index.Peek(t)
-	if free {
-		x.Slot = c.index.SlotID(best)
-		x.Slots = append(x.Slots, c.slotInfo(best))
-	}
-	for ref := range slotindex.Ref(c.slots.Len()) {
-		if len(x.Slots) == explainedSlots {
-			break
+// visitSlots visits the classes of a type: it counts their free slots and their types,
+// and lists some of their slots. It reports whether all classes are visited.
+func (c *Core) visitSlots(e *explainer, t slotindex.TypeID) (complete bool) {
+	e.rivals.Set(t, true)
+	for ; e.visited < c.index.Classes(t); e.visited++ {
+		if e.work <= 0 {
+			return false
 		}
-		if c.slots.At(ref).session != nil && (!free || ref != best) && c.index.Supports(ref, t) {
-			x.Slots = append(x.Slots, c.slotInfo(ref))
+		set := c.index.TypesAt(t, e.visited)
+		e.rivals.Add(set)
+		e.free += c.index.FreeAt(t, e.visited)
+		e.work -= 1 + len(set)
+		var names []string // the same for all slots of the class
+		for _, ref := range c.index.SlotsAt(t, e.visited, nil, explainedSlots-len(e.Slots)) {
+			info := c.slotInfo(ref, names)
+			names = info.Types
+			e.Slots = append(e.Slots, info)
+			e.work -= jobWork
 		}
+		e.work -= len(names)
 	}
-	slices.SortFunc(x.Slots, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
+	return true
 }
 
-// explainRank counts the jobs that rank before a. unknown says that unread jobs may
-// rank before a as well. claimable is the largest number of the counted rows that
-// can have a slot. Each of these rows needs an entry of the next claim.
-func (c *Core) explainRank(x *Explanation, a *asked) (unknown bool, claimable int) {
+// countAhead counts the jobs that rank before a.
+func (c *Core) countAhead(e *explainer, a *asked) (complete bool) {
+	e.rescore(c)
 	open := c.queuedOpen()
-	var rivals slotindex.TypeSet // the types that share a slot with the job's type
-	if a.known {
-		rivals = c.index.Competitors(a.typ)
+	for int(e.at.typ) < len(c.types) {
+		if e.work <= 0 {
+			return false
+		}
+		if !e.at.lanes { // otherwise it was begun in an earlier portion
+			e.work--
+		}
+		e.AtLeast = e.AtLeast || c.backlog.Shared(e.at.typ) // only some of the rows of these lanes are known here
+		if c.waits(e.at.typ) && (!c.countType(e, a) || open && !c.countClaimable(e)) {
+			return false
+		}
+		e.at = rankPosition{typ: e.at.typ + 1}
 	}
-	var ahead []head
-	for t := range c.types {
-		id := slotindex.TypeID(t)
-		x.AtLeast = x.AtLeast || c.backlog.Shared(id) // only some of the rows of these lanes are known here
-		if !c.waits(id) {
-			continue
+	return true
+}
+
+// countType counts the jobs of the current type that rank before a.
+func (c *Core) countType(e *explainer, a *asked) (complete bool) {
+	r := &e.at
+	if !r.lanes {
+		for lanes := c.backlog.Waiting(r.typ); lanes != 0; lanes = lanes.Rest() {
+			c.countLane(e, a, lanes.First(r.typ))
 		}
-		rows := 0
-		for p := range dispatcherd.MaxPriority + 1 {
-			for _, lane := range c.backlog.Lanes(id, p) {
-				n, unread := c.lanePrefix(a, lane, &ahead, rivals.Has(id))
-				rows += n
-				c.countAhead(x, a, id, n, len(c.backlog.State(lane).Keys), rivals.Has(id))
-				unread = unread && !lane.NonLocal
-				x.AtLeast = x.AtLeast || unread
-				unknown = unknown || unread && rivals.Has(id)
-			}
-			n, all := c.queuePrefix(a, id, p, &ahead, rivals.Has(id))
-			c.countAhead(x, a, id, n, all, rivals.Has(id))
-		}
-		if open {
-			claimable += min(rows, c.index.FreeFor(id))
+		r.lanes = true
+	}
+	for ; r.priority <= dispatcherd.MaxPriority; r.priority, r.request = r.priority+1, 0 {
+		if c.types[r.typ].requests&(1<<r.priority) != 0 && !c.countQueue(e, a) {
+			return false
 		}
 	}
+	return true
+}
+
+// countClaimable counts how many of the rows of the current type that rank before a can
+// have a slot. It reports whether they are counted.
+func (c *Core) countClaimable(e *explainer) (complete bool) {
+	r := &e.at
+	for c.index.HasFree(r.typ) && r.classes < c.index.Classes(r.typ) && r.free < r.rows {
+		if e.work <= 0 {
+			return false
+		}
+		e.work--
+		r.free += c.index.FreeAt(r.typ, r.classes)
+		r.classes++
+	}
+	e.claimable += min(r.rows, r.free)
+	return true
+}
+
+// completeRank completes the ranks and describes rivals.
+func (c *Core) completeRank(e *explainer, a *asked) {
+	x := &e.Explanation
 	x.AtLeast = x.AtLeast || x.Capacity == 0 // no row of a type without slots is read
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
 	if x.Waiting > 0 { // a itself was counted only if its row was read
 		x.Waiting, x.WaitingAll = max(x.Waiting, x.Rank), max(x.WaitingAll, x.RankAll)
 	}
-	slices.SortFunc(ahead, compareHeads)
-	for i := range ahead[:min(len(ahead), explainedRivals)] {
-		x.Ahead = append(x.Ahead, c.rival(a, &ahead[i]))
-	}
-	return unknown, claimable
-}
-
-func (c *Core) countAhead(x *Explanation, a *asked, t slotindex.TypeID, n, all int, rivals bool) {
-	x.RankAll += n
-	x.WaitingAll += all
-	if a.known && t == a.typ {
-		x.Rank += n
-		x.Waiting += all
-	}
-	if rivals {
-		x.Competing += n
+	for i := range e.ahead {
+		x.Ahead = append(x.Ahead, c.rival(a, &e.ahead[i]))
 	}
 }
 
-// lanePrefix counts the candidates of a lane that rank before a, and records the
-// first of them. unread says that Postgres may contain more rows that rank before
-// a.
-func (c *Core) lanePrefix(a *asked, r backlog.Lane, ahead *[]head, note bool) (n int, unread bool) {
+// count adds jobs of the current type that wait. n of them rank before a.
+func (e *explainer) count(a *asked, n, all int) {
+	e.RankAll += n
+	e.WaitingAll += all
+	if a.known && e.at.typ == a.typ {
+		e.Rank += n
+		e.Waiting += all
+	}
+	if e.rivals.Has(e.at.typ) {
+		e.Competing += n
+	}
+}
+
+// note keeps one of the first jobs of Competing. It reports whether the job is one.
+func (e *explainer) note(h *head) bool {
+	i, _ := slices.BinarySearchFunc(e.ahead, *h, compareHeads)
+	if i == explainedRivals || !e.rivals.Has(h.typ) {
+		return false
+	}
+	e.ahead = slices.Insert(e.ahead[:min(len(e.ahead), explainedRivals-1)], i, *h)
+	return true
+}
+
+// rescore updates the scores of the jobs that were noted at an earlier instant.
+func (e *explainer) rescore(c *Core) {
+	e.ahead = slices.DeleteFunc(e.ahead, func(h head) bool { return !c.types[h.typ].known })
+	for i := range e.ahead {
+		h := &e.ahead[i]
+		h.score = c.score(h.mode, h.priority, int64(c.now)-h.arrival, h.typ).Total()
+	}
+	slices.SortFunc(e.ahead, compareHeads)
+}
+
+// countLane counts the candidates of a lane, and those that rank before a.
+func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
 	l := c.backlog.State(r)
 	keys := l.Keys
 	own := a.known && a.mode == dispatcherd.Queued && r == a.lane()
-	n = sort.Search(len(keys), func(i int) bool {
+	n := sort.Search(len(keys), func(i int) bool {
 		if own {
 			return !keys[i].Less(a.key)
 		}
 		h := c.rowHead(r, keys[i])
 		return !h.before(&a.head)
 	})
-	for i := range min(n, explainedRivals) {
-		if note {
-			*ahead = append(*ahead, c.rowHead(r, keys[i]))
+	e.work -= 2 * jobWork
+	for i := range n {
+		if h := c.rowHead(r, keys[i]); !e.note(&h) {
+			break
 		}
+		e.work--
 	}
-	if !l.More || n < len(keys) {
-		return n, false
-	}
-	if own {
-		return n, l.Cursor.Less(a.key)
+	e.at.rows += n
+	e.count(a, n, len(keys))
+	if !l.More || n < len(keys) || r.NonLocal {
+		return
 	}
 	h := c.rowHead(r, l.Cursor)
-	return n, h.before(&a.head)
+	if own && l.Cursor.Less(a.key) || !own && h.before(&a.head) { // Postgres may contain more rows that rank before a
+		e.AtLeast = true
+		e.unknown = e.unknown || e.rivals.Has(r.Type)
+	}
+}
+
+// countQueue is like countLane, for a queue of requests. It reports whether it is complete.
+// If the request with which it was to continue has left the queue, it ends.
+func (c *Core) countQueue(e *explainer, a *asked) (complete bool) {
+	r, n := &e.at, 0
+	q := &c.types[r.typ].demand[r.priority]
+	j := q.first
+	if r.request != 0 {
+		if j = c.jobs.Get(r.request); j == nil || j.state != jobstate.Waiting {
+			j, e.AtLeast = nil, true
+		}
+	}
+	for ; j != nil; j = j.request.next {
+		h := c.headOf(j)
+		if !h.before(&a.head) {
+			break
+		}
+		if e.work <= 0 {
+			r.request = j.id
+			e.count(a, n, 0)
+			return false
+		}
+		e.work -= 2
+		e.note(&h)
+		n++
+	}
+	e.count(a, n, q.n)
+	return true
 }
 
 // lane returns the lane of a queued job.
 func (a *asked) lane() backlog.Lane {
 	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal}
-}
-
-// queuePrefix is like lanePrefix, but for requests. It also counts the complete
-// queue.
-func (c *Core) queuePrefix(a *asked, t slotindex.TypeID, p dispatcherd.Priority, ahead *[]head, note bool) (n, all int) {
-	before := true
-	if c.types[t].requests&(1<<p) == 0 {
-		return 0, 0
-	}
-	for j := c.types[t].demand[p].first; j != nil; j = j.request.next {
-		all++
-		if !before {
-			continue
-		}
-		h := c.headOf(j)
-		if before = h.before(&a.head); !before {
-			continue
-		}
-		if n++; note && n <= explainedRivals {
-			*ahead = append(*ahead, h)
-		}
-	}
-	return n, all
-}
-
-func compareHeads(a, b head) int {
-	switch {
-	case a.before(&b):
-		return -1
-	case b.before(&a):
-		return 1
-	}
-	return 0
 }
 
 // rival describes a job that ranks before a, and computes when a overtakes it.
@@ -355,9 +451,8 @@ func (c *Core) rival(a *asked, h *head) Rival {
 }
 
 // claimFull reports whether the next claim may have no room for a. A request needs no
-// claim, but waits while a row with a higher rank waits for a claim. So for a request,
-// claimFull reports whether the claim may have no room for such a row. claimable is the
-// largest number of entries that the jobs before a need.
+// claim, but waits while a row with a higher rank waits for one. claimable is the largest
+// number of entries that the jobs before a need.
 func (c *Core) claimFull(a *asked, claimable int) bool {
 	taken := len(c.claims.next) + claimable
 	if a.mode == dispatcherd.OnDemand {
@@ -402,27 +497,4 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonClaimsFull, full)
 	add(ReasonOutranked, x.Competing > 0)
 	return list
-}
-
-// RankOfRequest returns the rank of a waiting request among the waiting jobs of its
-// type that are known here. Rank 1 is the next job. waits is the number of these
-// jobs. ok is false if the request does not wait.
-func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
-	a, j := c.identify(Inquiry{ID: id})
-	if j == nil || j.state != jobstate.Waiting {
-		return 0, 0, false
-	}
-	a.score = c.score(j.mode, j.priority, c.ageMS(j), j.typ).Total()
-	rank = 1
-	for p := range dispatcherd.MaxPriority + 1 {
-		m, all := c.queuePrefix(&a, j.typ, p, nil, false)
-		rank += m
-		waits += all
-		for _, lane := range c.backlog.Lanes(j.typ, p) {
-			n, _ := c.lanePrefix(&a, lane, nil, false)
-			rank += n
-			waits += len(c.backlog.State(lane).Keys)
-		}
-	}
-	return rank, waits, true
 }

@@ -232,6 +232,11 @@ func (p *randomState) check(sum *tally) {
 	said := map[dispatcherd.JobID]Explanation{}
 	for _, q := range p.jobs {
 		x := p.core.Explain(q)
+		if p.seed%16 < 4 {
+			p.core.cfg.Limits.StepWork = 1
+			require.Equal(p.t, x, p.core.Explain(q), "seed %d: the same explanation in the smallest portions", p.seed)
+			p.core.cfg.Limits.StepWork = config.Default().Limits.StepWork
+		}
 		said[q.ID] = x
 		if rank, waits := ranks[q.ID]; waits {
 			require.Equal(p.t, rank, x.RankAll, "seed %d: rank of %d", p.seed, q.ID)

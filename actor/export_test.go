@@ -1,14 +1,20 @@
 package actor
 
-import "github.com/dispatcherd/dispatcherd/slotindex"
+import "github.com/dispatcherd/dispatcherd"
 
 // Slots lists all slots in the order of their ids.
-func (c *Core) Slots() (list []SlotInfo) {
-	for next := slotindex.Ref(0); int(next) < c.slots.Len(); {
-		var part []SlotInfo
-		part, next = c.SlotsFrom(next)
-		list = append(list, part...)
-	}
-	sortSlots(list)
+func (c *Core) Slots() []SlotInfo {
+	list, _ := ListSlots(SlotQuery{}, c)
 	return list
+}
+
+// Types lists the known types.
+func (c *Core) Types() []TypeInfo { return ListTypes(c) }
+
+// Explain explains a job.
+func (c *Core) Explain(q Inquiry) Explanation { return Explain(q, c) }
+
+// RankOfRequest returns the rank of a request.
+func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
+	return RankOfRequest(id, c)
 }

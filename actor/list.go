@@ -30,27 +30,102 @@ func sortSlots(list []SlotInfo) {
 	slices.SortFunc(list, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// SlotsFrom lists the slots from a Ref on, as many as Limits.StepWork allows. It
-// returns the next Ref.
-func (c *Core) SlotsFrom(ref slotindex.Ref) (list []SlotInfo, next slotindex.Ref) {
-	for work := 0; int(ref) < c.slots.Len() && work < c.cfg.Limits.StepWork; ref++ {
-		work++
-		if c.slots.At(ref).session != nil {
-			list = append(list, c.slotInfo(ref))
+// Asker runs functions that read a Core. The functions of this package that take an
+// Asker ask for portions of their answer, each with about as much work as
+// Limits.StepWork. So other events do not wait for a long answer. If the state changes
+// between two portions, the answer may be inexact.
+type Asker interface {
+	// Ask runs f. It returns false if it cannot run f any more.
+	Ask(f func(*Core)) bool
+}
+
+// Ask runs f at once. It is for callers that own the Core.
+func (c *Core) Ask(f func(*Core)) bool {
+	f(c)
+	return true
+}
+
+// SlotQuery selects slots.
+type SlotQuery struct {
+	After dispatcherd.SlotID // only slots with a larger id
+	Type  string             // only slots that support the type; "" = all
+	Limit int                // only the first ones; 0 = all
+}
+
+// ListSlots lists slots in the order of their ids. If the limit omits slots, next is the
+// id after which the list continues, otherwise 0. A slot that is registered meanwhile
+// may be missing.
+func ListSlots(q SlotQuery, asker Asker) (list []SlotInfo, next dispatcherd.SlotID) {
+	var found []foundSlot
+	var ref slotindex.Ref
+	for complete := false; !complete; {
+		var part []foundSlot
+		if !asker.Ask(func(c *Core) { part, ref, complete = c.findSlots(q, ref) }) {
+			return nil, 0
+		}
+		found = append(found, part...) // not on the loop: a long list takes milliseconds to grow
+	}
+	slices.SortFunc(found, func(a, b foundSlot) int { return cmp.Compare(a.id, b.id) })
+	if q.Limit > 0 && len(found) > q.Limit {
+		found, next = found[:q.Limit], found[q.Limit-1].id
+	}
+	for len(found) > 0 {
+		var part []SlotInfo
+		if !asker.Ask(func(c *Core) { part, found = c.describeSlots(found) }) {
+			return nil, 0
+		}
+		list = append(list, part...)
+	}
+	return list, next
+}
+
+// foundSlot is a slot that a query selects.
+type foundSlot struct {
+	id  dispatcherd.SlotID
+	ref slotindex.Ref
+}
+
+// findSlots selects slots from a Ref on. It returns the next Ref.
+func (c *Core) findSlots(q SlotQuery, ref slotindex.Ref) (list []foundSlot, next slotindex.Ref, complete bool) {
+	t, known := c.index.Lookup(q.Type)
+	for work := 0; work < c.cfg.Limits.StepWork; work++ {
+		if int(ref) >= c.slots.Len() {
+			return list, ref, true
+		}
+		if c.slots.At(ref).session != nil && (q.Type == "" || known && c.index.Supports(ref, t)) && c.index.SlotID(ref) > q.After {
+			list = append(list, foundSlot{c.index.SlotID(ref), ref})
+		}
+		ref++
+	}
+	return list, ref, false
+}
+
+// describeSlots describes the first slots of a list that are still registered. It returns the
+// others.
+func (c *Core) describeSlots(found []foundSlot) (list []SlotInfo, others []foundSlot) {
+	for work := 0; len(found) > 0 && work < c.cfg.Limits.StepWork; found = found[1:] {
+		ref := found[0].ref
+		if work++; c.slots.At(ref).session != nil && c.index.SlotID(ref) == found[0].id {
+			list = append(list, c.slotInfo(ref, nil))
 			work += jobWork + len(c.index.TypesOf(ref))
 		}
 	}
-	return list, ref
+	return list, found
 }
 
-func (c *Core) slotInfo(ref slotindex.Ref) SlotInfo {
+// slotInfo describes a slot. types are the names of its types; nil = they are looked up.
+func (c *Core) slotInfo(ref slotindex.Ref, types []string) SlotInfo {
 	s := c.slots.At(ref)
 	info := SlotInfo{
 		ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
-		State: "free", Draining: c.index.IsDraining(ref),
+		Types: types, State: "free", Draining: c.index.IsDraining(ref),
 	}
-	for _, t := range c.index.TypesOf(ref) {
-		info.Types = append(info.Types, c.index.Name(t))
+	if types == nil {
+		of := c.index.TypesOf(ref)
+		info.Types = make([]string, len(of))
+		for i, t := range of {
+			info.Types[i] = c.index.Name(t)
+		}
 	}
 	if j := s.job; j != nil {
 		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
@@ -91,14 +166,6 @@ type TypeInfo struct {
 	Oldest   time.Duration // age of the oldest waiting job known here; 0 if none waits
 }
 
-// Types lists the known types in the order of their numbers.
-func (c *Core) Types() (list []TypeInfo) {
-	for next := 0; next < len(c.types); {
-		list, next = c.TypesFrom(next, list)
-	}
-	return list
-}
-
 // Capacities returns the number of registered slots, free or busy, by type.
 func (c *Core) Capacities() map[string]int {
 	capacities := make(map[string]int, c.known)
@@ -114,37 +181,63 @@ func (c *Core) Capacities() map[string]int {
 // the last heartbeats. Neither the Core nor the caller changes the map.
 func (c *Core) OtherCapacity() map[string]int { return c.otherCapacity }
 
-// TypesFrom appends the known types from a number on, as many as Limits.StepWork
-// allows. It returns the number of the next type.
-func (c *Core) TypesFrom(from int, list []TypeInfo) ([]TypeInfo, int) {
-	for work := 0; from < len(c.types) && work < c.cfg.Limits.StepWork; from++ {
-		t, k := from, c.types[from]
-		work++
-		if !k.known {
-			continue
+// typePosition is how far a list of types is complete.
+type typePosition struct {
+	next    slotindex.TypeID
+	classes int // classes of the next type whose free slots are counted
+	free    int // number of these slots
+}
+
+// ListTypes lists the known types in the order of their numbers. A type that appears or
+// disappears meanwhile may be missing.
+func ListTypes(asker Asker) (list []TypeInfo) {
+	var at typePosition
+	for complete := false; !complete; {
+		if !asker.Ask(func(c *Core) { list, complete = c.listTypes(list, &at) }) {
+			return nil
 		}
-		id := slotindex.TypeID(t)
-		work += jobWork + c.index.Classes(id)
-		info := TypeInfo{Name: c.index.Name(id), Capacity: c.index.Capacity(id), Free: c.index.FreeFor(id)}
-		oldest := int64(0)
-		for p := range dispatcherd.MaxPriority + 1 {
-			for _, lane := range c.backlog.Lanes(id, p) {
-				if keys := c.backlog.State(lane).Keys; len(keys) > 0 {
-					info.Known += len(keys)
-					oldest = max(oldest, c.backlog.AgeMS(keys[0]))
-				}
-			}
-		}
-		for p := range k.demand {
-			for j := k.demand[p].first; j != nil; j = j.request.next {
-				info.Requests++
-				oldest = max(oldest, int64(c.now-j.request.arrival))
-			}
-		}
-		info.Oldest = msDuration(oldest)
-		list = append(list, info)
 	}
-	return list, from
+	return list
+}
+
+// listTypes appends types from a position on.
+func (c *Core) listTypes(list []TypeInfo, at *typePosition) (_ []TypeInfo, complete bool) {
+	for work := 0; int(at.next) < len(c.types); {
+		if work >= c.cfg.Limits.StepWork {
+			return list, false
+		}
+		work++
+		switch t := at.next; {
+		case c.types[t].known && at.classes < c.index.Classes(t):
+			at.free += c.index.FreeAt(t, at.classes)
+			at.classes++
+			continue
+		case c.types[t].known:
+			list = append(list, c.typeInfo(t, at.free))
+			work += 2 * jobWork
+		}
+		*at = typePosition{next: at.next + 1}
+	}
+	return list, true
+}
+
+// typeInfo describes a type with a number of free slots.
+func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
+	info := TypeInfo{Name: c.index.Name(t), Capacity: c.index.Capacity(t), Free: free}
+	oldest := int64(0)
+	for lanes := c.backlog.Waiting(t); lanes != 0; lanes = lanes.Rest() {
+		if keys := c.backlog.State(lanes.First(t)).Keys; len(keys) > 0 {
+			info.Known += len(keys)
+			oldest = max(oldest, c.backlog.AgeMS(keys[0]))
+		}
+	}
+	for _, q := range c.types[t].demand {
+		if info.Requests += q.n; q.n > 0 {
+			oldest = max(oldest, int64(c.now-q.first.request.arrival))
+		}
+	}
+	info.Oldest = msDuration(oldest)
+	return info
 }
 
 // Gauges are current values. The counters since the start are in Stats.

@@ -46,8 +46,9 @@ type Backend interface {
 	// Why explains the state of a job. It returns ErrNotFound if there is none.
 	Why(ctx context.Context, id dispatcherd.JobID) (Why, error)
 
-	// Slots lists the slots of this dispatcher's workers. It never returns nil.
-	Slots() []Slot
+	// Slots lists slots of this dispatcher's workers by id. It never returns nil. If more
+	// slots follow, next is the After of the next page, otherwise 0.
+	Slots(q SlotQuery) (page []Slot, next int64)
 	// Types lists the types that this dispatcher knows, and those of pending rows.
 	Types() TypeList
 	// Workers lists the workers of this dispatcher by session. It never returns nil.
@@ -64,6 +65,13 @@ type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Info string `json:"info,omitempty"`
+}
+
+// SlotQuery selects a page of slots.
+type SlotQuery struct {
+	After int64  // only slots with a larger id
+	Type  string // only slots that support the type; "" = all
+	Limit int    // slots of a page, at least 1
 }
 
 // Slot is one slot as the API shows it.

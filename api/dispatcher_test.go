@@ -117,11 +117,14 @@ func (*fake) Insert(context.Context, []byte, func(string) error) (dispatcherd.Jo
 	return 17, nil
 }
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
-func (*fake) Slots() []Slot {
-	return []Slot{{Slot: 1, Worker: "w", Types: []string{"pdf"}, State: "free"}}
+
+// Slots echoes the query.
+func (*fake) Slots(q SlotQuery) ([]Slot, int64) {
+	return []Slot{{Slot: q.After, Worker: "w", Types: []string{q.Type}, State: "free"}}, int64(q.Limit)
 }
+
 func (*fake) Types() TypeList {
-	return TypeList{Types: []Type{{Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}}}
+	return TypeList{Types: []Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}}
 }
 func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
 func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Status, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func numberIn(text, name string, most int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > most {
-		return 0, problem.InvalidRequest.Of(fmt.Sprintf("%s must be a whole number from 1 to %d", name, most))
+		return 0, problem.InvalidRequest.Of(fmt.Sprintf("%s is %q: it must be a whole number from 1 to %d", name, jsontext.Excerpt(text), most))
 	}
 	return n, nil
 }
@@ -185,5 +186,56 @@ func (h *Handler) getDispatchers(w http.ResponseWriter, r *http.Request) error {
 	answerJSON(w, http.StatusOK, struct {
 		Dispatchers []contract.Dispatcher `json:"dispatchers"`
 	}{all})
+	return nil
+}
+
+// Bounds of a page of slots or types.
+const (
+	DefaultEntries = 1_000
+	MaxEntries     = 10_000
+)
+
+// SlotList answers GET /v1/slots.
+type SlotList struct {
+	Slots []Slot `json:"slots"`
+	Next  int64  `json:"next_after,omitempty"` // the next page begins after this slot; 0 = there is none
+}
+
+// TypeList answers GET /v1/types.
+type TypeList struct {
+	Types      []Type  `json:"types"`                // in the order of names; never nil
+	PendingAge float64 `json:"pending_age_seconds"`  // time since the count of pending rows; without a count, since the start
+	Next       string  `json:"next_after,omitempty"` // the next page begins after this type; "" = there is none
+}
+
+func (h *Handler) getSlots(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	after, err := numberIn(q.Get("after"), "after", 1<<62)
+	if err != nil {
+		return err
+	}
+	limit, err := numberIn(q.Get("limit"), "limit", MaxEntries)
+	if err != nil {
+		return err
+	}
+	var list SlotList
+	list.Slots, list.Next = h.backend.Slots(SlotQuery{After: after, Type: q.Get("type"), Limit: int(cmp.Or(limit, DefaultEntries))})
+	answerJSON(w, http.StatusOK, list)
+	return nil
+}
+
+func (h *Handler) getTypes(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	limit, err := numberIn(q.Get("limit"), "limit", MaxEntries)
+	if err != nil {
+		return err
+	}
+	list := h.backend.Types()
+	after := q.Get("after")
+	list.Types = list.Types[sort.Search(len(list.Types), func(i int) bool { return list.Types[i].Type > after }):]
+	if most := int(cmp.Or(limit, DefaultEntries)); len(list.Types) > most {
+		list.Types, list.Next = list.Types[:most], list.Types[most-1].Type
+	}
+	answerJSON(w, http.StatusOK, list)
 	return nil
 }

@@ -106,3 +106,27 @@ func TestWorkersArePaged(t *testing.T) {
 	}
 	require.Equal(t, []int64{3, 5, 8}, sessions)
 }
+
+func TestListsArePaged(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	for _, c := range []struct {
+		path, want string
+		status     int
+	}{
+		{"/v1/slots", `{"slots":[{"slot":0,"worker":"w","session":0,"number":0,"types":[""],"state":"free"}],"next_after":1000}`, 200},
+		{"/v1/slots?after=7&limit=2&type=pdf", `{"slots":[{"slot":7,"worker":"w","session":0,"number":0,"types":["pdf"],"state":"free"}],"next_after":2}`, 200},
+		{"/v1/types?limit=3", `"pending_age_seconds":0}`, 200},
+		{"/v1/types?limit=2", `"pending_age_seconds":0,"next_after":"pdf"}`, 200},
+		{"/v1/types?after=pdf&limit=1", `{"types":[{"type":"xls","capacity":0,"free":0,"other_slots":0,`, 200},
+		{"/v1/types?after=xls", `{"types":[],`, 200},
+		{"/v1/slots?limit=0", `limit is \"0\": it must be a whole number from 1 to 10000`, 400},
+		{"/v1/types?limit=10001", `limit is \"10001\": it must be a whole number from 1 to 10000`, 400},
+		{"/v1/slots?after=-1", `after is \"-1\": it must be a whole number from 1 to 4611686018427387904`, 400},
+		{"/v1/slots?after=pdf", `after is \"pdf\": it must be a whole number from 1 to 4611686018427387904`, 400},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.path, nil))
+		require.Equal(t, c.status, w.Code, c.path)
+		require.Contains(t, w.Body.String(), c.want, c.path)
+	}
+}

@@ -59,24 +59,3 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 	fmt.Fprintln(w, "ok")
 	return nil
 }
-
-// SlotList answers GET /v1/slots.
-type SlotList struct {
-	Slots []Slot `json:"slots"`
-}
-
-// TypeList answers GET /v1/types.
-type TypeList struct {
-	Types      []Type  `json:"types"`               // in the order of names; never nil
-	PendingAge float64 `json:"pending_age_seconds"` // time since the count of pending rows; without a count, since the start
-}
-
-func (h *Handler) getSlots(w http.ResponseWriter, _ *http.Request) error {
-	answerJSON(w, http.StatusOK, SlotList{Slots: h.backend.Slots()})
-	return nil
-}
-
-func (h *Handler) getTypes(w http.ResponseWriter, _ *http.Request) error {
-	answerJSON(w, http.StatusOK, h.backend.Types())
-	return nil
-}

@@ -71,7 +71,7 @@ func TestUnclaimableRowIsSetAside(t *testing.T) {
 	}
 	var x actor.Explanation
 	eventually(t, func() bool {
-		h.Ask(func(c *actor.Core) { x = c.Explain(actor.Inquiry{ID: bad, Type: "x", Priority: 9}) })
+		x = actor.Explain(actor.Inquiry{ID: bad, Type: "x", Priority: 9}, h)
 		return strings.Contains(x.SetAside, "refused by the test")
 	}, func() string { return fmt.Sprintf("the reason of Postgres; there is %+v", x) })
 	require.Contains(t, h.log.text(), fmt.Sprintf(`"job":%d`, bad))

@@ -155,12 +155,10 @@ func TestJobsOfAKilledDispatcherAreReleasedByAnother(t *testing.T) {
 // otherShares reports whether this dispatcher knows of rows of a type that are in the share of
 // another dispatcher.
 func (h *host) otherShares(typ string) (others bool) {
-	h.Ask(func(c *actor.Core) {
-		for id := range dispatcherd.JobID(256) {
-			x := c.Explain(actor.Inquiry{ID: id + 1, Type: typ, RunAt: 1})
-			others = others || slices.Contains(x.Reasons, actor.ReasonOtherShare)
-		}
-	})
+	for id := range dispatcherd.JobID(256) {
+		x := actor.Explain(actor.Inquiry{ID: id + 1, Type: typ, RunAt: 1}, h)
+		others = others || slices.Contains(x.Reasons, actor.ReasonOtherShare)
+	}
 	return others
 }
 

@@ -45,17 +45,6 @@ func (x *Index) Slots() []Ref {
 	return refs
 }
 
-// Competitors returns the types that some slot supports together with t, t included.
-func (x *Index) Competitors(t TypeID) TypeSet {
-	x.dense[t/wordBits] |= 1 << (t % wordBits)
-	for _, m := range x.types.At(t).classes {
-		for _, w := range x.classes.At(m.class).set {
-			x.dense[w.index] |= w.bits
-		}
-	}
-	return x.takeDense()
-}
-
 // Fewest returns the number of types of the most specialised slot that supports t,
 // whether the slot is free, taken or draining. It returns 0 if there is none. It is
 // fast if no slot that supports t is free.
@@ -75,15 +64,37 @@ func (x *Index) Fewest(t TypeID) int {
 }
 
 // Classes returns the number of different sets of types, of registered slots, that
-// contain t. It is the cost of FreeFor.
+// contain t. FreeAt, TypesAt and SlotsAt describe the slots with one of these sets, by
+// its position. So a caller can divide a visit of all slots that support t. The
+// positions may change when slots are added or removed.
 func (x *Index) Classes(t TypeID) int { return len(x.types.At(t).classes) }
+
+// FreeAt returns the number of free slots.
+func (x *Index) FreeAt(t TypeID, i int) int { return int(x.classAt(t, i).free) }
+
+// TypesAt returns the types of the slots. The set is shared and must not be changed.
+func (x *Index) TypesAt(t TypeID, i int) TypeSet { return x.classAt(t, i).set }
+
+// SlotsAt appends the slots that are not draining to refs, up to a number of refs.
+func (x *Index) SlotsAt(t TypeID, i int, refs []Ref, most int) []Ref {
+	for _, id := range x.classAt(t, i).order {
+		b := x.blocks.At(id)
+		n := min(int(b.n), most-len(refs))
+		if refs = append(refs, b.refs[:max(0, n)]...); len(refs) >= most {
+			break
+		}
+	}
+	return refs
+}
+
+func (x *Index) classAt(t TypeID, i int) *class { return x.classes.At(x.types.At(t).classes[i].class) }
 
 // FreeFor returns the number of free slots that support t. It visits all classes of
 // t. HasFree is faster if only the existence of a free slot matters.
 func (x *Index) FreeFor(t TypeID) int {
 	n := 0
-	for _, m := range x.types.At(t).classes {
-		n += int(x.classes.At(m.class).free)
+	for i := range x.Classes(t) {
+		n += x.FreeAt(t, i)
 	}
 	return n
 }

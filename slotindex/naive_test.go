@@ -214,6 +214,37 @@ func (h *history) compare() {
 	}
 }
 
+// compareClasses compares what the classes of a type say about its slots.
+func (h *history) compareClasses(t TypeID, name string) {
+	competitors, members := map[string]bool{}, []Ref{}
+	for _, s := range h.naive.slots {
+		if s.state == gone || !slices.Contains(s.types, name) {
+			continue
+		}
+		for _, other := range s.types {
+			competitors[other] = true
+		}
+		if s.state != draining {
+			members = append(members, s.ref)
+		}
+	}
+	var set TypeMap
+	var refs, some []Ref
+	for i := range h.x.Classes(t) {
+		set.Add(h.x.TypesAt(t, i))
+		refs = h.x.SlotsAt(t, i, refs, 10_000)
+		some = h.x.SlotsAt(t, i, some, 2)
+	}
+	for _, other := range h.names {
+		u, known := h.x.Lookup(other)
+		require.Equal(h.t, competitors[other], known && set.Has(u))
+	}
+	require.True(h.t, slices.Equal(refs[:min(2, len(refs))], some))
+	slices.Sort(members)
+	slices.Sort(refs)
+	require.True(h.t, slices.Equal(members, refs))
+}
+
 func (h *history) compareType(name string) {
 	all := func(state) bool { return true }
 	t, known := h.x.Lookup(name)
@@ -232,19 +263,7 @@ func (h *history) compareType(name string) {
 			except.Set(u, h.rng.IntN(4) == 0)
 		}
 	}
-	competitors := map[string]bool{name: true}
-	for _, s := range h.naive.slots {
-		if s.state != gone && slices.Contains(s.types, name) {
-			for _, other := range s.types {
-				competitors[other] = true
-			}
-		}
-	}
-	set := h.x.Competitors(t)
-	for _, other := range h.names {
-		u, known := h.x.Lookup(other)
-		require.Equal(h.t, competitors[other], known && set.Has(u))
-	}
+	h.compareClasses(t, name)
 	fewest := 0
 	for _, s := range h.naive.slots {
 		if s.state != gone && slices.Contains(s.types, name) && (fewest == 0 || len(s.types) < fewest) {

@@ -40,6 +40,16 @@ func (m *TypeMap) Set(t TypeID, in bool) {
 	}
 }
 
+// Add adds the types of a set.
+func (m *TypeMap) Add(set TypeSet) {
+	if last := len(set) - 1; last >= 0 && int(set[last].index) >= len(*m) {
+		*m = append(*m, make(TypeMap, int(set[last].index)+1-len(*m))...)
+	}
+	for _, w := range set {
+		(*m)[w.index] |= w.bits
+	}
+}
+
 // Has reports whether the set contains a type.
 func (m TypeMap) Has(t TypeID) bool {
 	return int(t/wordBits) < len(m) && m[t/wordBits]>>(t%wordBits)&1 == 1

@@ -1,5 +1,7 @@
 package sim
 
+import "github.com/dispatcherd/dispatcherd/actor"
+
 // sampleGap is the time between two samples. maxIdleTicks is how many timers
 // without work a core may cause per sampleGap. A core that spins causes one
 // per millisecond.
@@ -39,7 +41,7 @@ func (w *world) checkIdleSlots(h *host) {
 	free := &w.judge.freeSince[h.id]
 	freeNow := [maxTypes]bool{}
 	if !h.stopped && h.stop == nil {
-		for _, t := range h.core.Types() {
+		for _, t := range actor.ListTypes(h.core) {
 			freeNow[typeNumber(t.Name)] = t.Free > 0
 		}
 	}

@@ -204,7 +204,7 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 	if !id.OnDemand() {
 		return rank, false
 	}
-	b.Loop.Ask(func(c *actor.Core) { rank.OfType, rank.Waiting, ok = c.RankOfRequest(id) })
+	rank.OfType, rank.Waiting, ok = actor.RankOfRequest(id, b.Loop)
 	return rank, ok
 }
 

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/api"
 )
 
 // Slots implements api.Backend.
-func (b *Backend) Slots() []api.Slot {
-	return slotViews(b.Loop.Slots())
+func (b *Backend) Slots(q api.SlotQuery) (page []api.Slot, next int64) {
+	list, after := actor.ListSlots(actor.SlotQuery{After: dispatcherd.SlotID(q.After), Type: q.Type, Limit: q.Limit}, b.Loop)
+	return slotViews(list), int64(after)
 }
 
 func slotViews(slots []actor.SlotInfo) []api.Slot {
@@ -38,12 +40,14 @@ func (b *Backend) Workers() []api.Worker {
 		at[workers[i].Session] = i
 	}
 	types := make([]map[string]bool, len(workers))
-	for _, s := range b.Loop.Slots() {
-		i, connected := at[int64(s.Session)]
+	slots, _ := actor.ListSlots(actor.SlotQuery{}, b.Loop)
+	for i := range slots {
+		s := &slots[i]
+		n, connected := at[int64(s.Session)]
 		if !connected {
 			continue
 		}
-		w := &workers[i]
+		w := &workers[n]
 		w.Slots++
 		if s.State == "free" {
 			w.Free++
@@ -51,11 +55,11 @@ func (b *Backend) Workers() []api.Worker {
 		if s.Draining {
 			w.Draining++
 		}
-		if types[i] == nil {
-			types[i] = map[string]bool{}
+		if types[n] == nil {
+			types[n] = map[string]bool{}
 		}
 		for _, t := range s.Types {
-			types[i][t] = true
+			types[n][t] = true
 		}
 	}
 	for i := range workers {
@@ -69,7 +73,7 @@ func (b *Backend) Workers() []api.Worker {
 func (b *Backend) Types() api.TypeList {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
-	known, count := b.Loop.Types(), b.Pending.Latest()
+	known, count := actor.ListTypes(b.Loop), b.Pending.Latest()
 	views, of := make([]api.Type, len(known)), make(map[string]*api.Type, len(known)+len(count.Types))
 	for i, t := range known {
 		views[i] = api.Type{

@@ -162,10 +162,9 @@ func (b *Backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 	return why, nil
 }
 
-func (b *Backend) explain(q actor.Inquiry) (x actor.Explanation) {
+func (b *Backend) explain(q actor.Inquiry) actor.Explanation {
 	b.Loop.Order(event.Tick{}) // updates the ages
-	b.Loop.Ask(func(c *actor.Core) { x = c.Explain(q) })
-	return x
+	return actor.Explain(q, b.Loop)
 }
 
 func whyView(x *actor.Explanation) api.Why {

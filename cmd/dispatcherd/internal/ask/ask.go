@@ -11,9 +11,12 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
@@ -87,6 +90,13 @@ func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into a
 	}
 	defer func() { _ = answer.Close() }() // it was read
 	return json.NewDecoder(answer).Decode(into)
+}
+
+// Slots returns a page of the slots.
+func (d *Dispatcher) Slots(ctx context.Context, q api.SlotQuery) (page api.SlotList, err error) {
+	query := url.Values{"after": {strconv.FormatInt(q.After, 10)}, "limit": {strconv.Itoa(q.Limit)}, "type": {q.Type}}
+	err = d.JSON(ctx, "/v1/slots?"+query.Encode(), &page)
+	return page, err
 }
 
 // Body returns the body of a successful answer to a GET, of any length. The caller must close

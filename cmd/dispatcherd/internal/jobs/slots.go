@@ -20,27 +20,40 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 
 func (a commands) slotListCommand() *cobra.Command {
 	var at ask.Dispatcher
+	q := api.SlotQuery{Limit: api.DefaultEntries}
 	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"slots"}, Short: "List all slots and their states", Args: settings.NoArguments,
-		Example: "  dispatcherd slot list\n  dispatcherd slot list -o json",
+		Use: "list", SuggestFor: []string{"slots"}, Short: "List slots and their states, by id", Args: settings.NoArguments,
+		Example: "  dispatcherd slot list --type pdf\n  dispatcherd slot list --after 1200 --limit 50 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer struct {
-				Slots []api.Slot `json:"slots"`
-			}
-			if err := at.JSON(cmd.Context(), "/v1/slots", &answer); err != nil {
+			page, err := at.Slots(cmd.Context(), q)
+			if err != nil {
 				return err
 			}
-			rows := make([][]string, len(answer.Slots))
-			for i := range answer.Slots {
-				rows[i] = slotRow(&answer.Slots[i])
+			rows := make([][]string, len(page.Slots))
+			for i := range page.Slots {
+				rows[i] = slotRow(&page.Slots[i])
 			}
 			if len(rows) == 0 {
-				a.Say("There are no slots: no worker is connected.")
+				a.Say("There are no such slots.")
 			}
-			return a.PrintRows("slots", answer.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows)
+			if err := a.PrintRows("slots", page.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows); err != nil {
+				return err
+			}
+			if page.Next != 0 {
+				a.Say("There are more: --after %d shows the next page.", page.Next)
+			}
+			return nil
 		},
 	}
-	a.APIFlags(cmd.Flags(), &at)
+	flags := cmd.Flags()
+	flags.StringVar(&q.Type, "type", "", "only slots that support this type")
+	flags.IntVar(&q.Limit, "limit", q.Limit, "slots per page")
+	flags.Int64Var(&q.After, "after", 0, "only slots with a larger id: the last one of the previous page")
+	settings.OnlyOnCommandLine(flags, "type", "limit", "after")
+	settings.Between(flags, "1", strconv.Itoa(api.MaxEntries), "limit")
+	settings.Between(flags, "1", settings.LargestID, "after")
+	a.APIFlags(flags, &at)
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	return cmd
 }
 

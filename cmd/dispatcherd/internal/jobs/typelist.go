@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -15,14 +16,15 @@ import (
 func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
+	var after string
+	limit := api.DefaultEntries
 	cmd := &cobra.Command{
 		Use: "types", SuggestFor: []string{"queues", "depth", "top", "stats"}, Short: "List types, their slots and their waiting jobs", Args: settings.NoArguments,
-		Example: "  dispatcherd types\n  dispatcherd types -o jsonl",
+		Example: "  dispatcherd types\n  dispatcherd types --after pdf --limit 50 -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer struct {
-				Types []api.Type `json:"types"`
-			}
-			if err := at.JSON(cmd.Context(), "/v1/types", &answer); err != nil {
+			query := url.Values{"after": {after}, "limit": {strconv.Itoa(limit)}}
+			var answer api.TypeList
+			if err := at.JSON(cmd.Context(), "/v1/types?"+query.Encode(), &answer); err != nil {
 				return err
 			}
 			rows := make([][]string, len(answer.Types))
@@ -30,11 +32,22 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 				rows[i] = typeRow(&answer.Types[i])
 			}
 			if len(rows) == 0 {
-				a.Say("No type is known: no worker has offered one.")
+				a.Say("There are no such types.")
 			}
-			return a.PrintRows("types", answer.Types, []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}, rows)
+			header := []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}
+			if err := a.PrintRows("types", answer.Types, header, rows); err != nil {
+				return err
+			}
+			if answer.Next != "" {
+				a.Say("There are more: --after %s shows the next page.", answer.Next)
+			}
+			return nil
 		},
 	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "types per page")
+	cmd.Flags().StringVar(&after, "after", "", "only types after this one: the last one of the previous page")
+	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(api.MaxEntries), "limit")
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }

@@ -167,16 +167,21 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		}
 		return other.Slots, other.Events, nil
 	}
-	var online api.SlotList
-	if err := (&ask.Dispatcher{Socket: f.socket}).JSON(ctx, "/v1/slots", &online); err != nil {
-		return nil, nil, err
+	var slots []trace.Slot
+	for q := (api.SlotQuery{Limit: api.MaxEntries}); ; {
+		page, err := (&ask.Dispatcher{Socket: f.socket}).Slots(ctx, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, s := range page.Slots {
+			slots = append(slots, trace.Slot{ID: int64(len(slots) + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))})
+		}
+		if q.After = page.Next; q.After == 0 {
+			break
+		}
 	}
-	if len(online.Slots) == 0 {
+	if len(slots) == 0 {
 		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
-	}
-	slots := make([]trace.Slot, len(online.Slots))
-	for i, s := range online.Slots {
-		slots[i] = trace.Slot{ID: int64(i + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))}
 	}
 	return slots, nil, nil
 }

@@ -1,0 +1,203 @@
+package actor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/event"
+)
+
+// counter counts the portions of an answer. It calls between before each portion after
+// the first one.
+type counter struct {
+	core    *Core
+	asks    int
+	between func(asks int)
+}
+
+func (c *counter) Ask(f func(*Core)) bool {
+	if c.asks > 0 && c.between != nil {
+		c.between(c.asks)
+	}
+	c.asks++
+	f(c.core)
+	return true
+}
+
+// ended is the Asker of a loop that ends after some portions.
+type ended struct {
+	core *Core
+	asks int
+}
+
+func (e *ended) Ask(f func(*Core)) bool {
+	if e.asks--; e.asks < 0 {
+		return false
+	}
+	f(e.core)
+	return true
+}
+
+func TestListOfTypesIsReadInPortions(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 1, 200, none)
+	asked := &counter{core: s.core}
+	require.Len(t, ListTypes(asked), 200)
+	require.Equal(t, 200/5, asked.asks, "100 / (1 + 1 + 20), rounded up")
+}
+
+func TestListOfSlotsIsReadInPortions(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 200, 3, none)
+	asked := &counter{core: s.core}
+	list, next := ListSlots(SlotQuery{}, asked)
+	require.Equal(t, 2+1+200/8, asked.asks, "100 slots are found, or 100 / (1 + 10 + 3) described, at a time")
+	require.Len(t, list, 200)
+	require.Zero(t, next)
+	for i := range list {
+		require.EqualValues(t, i+1, list[i].ID)
+	}
+}
+
+func TestPagesOfSlotsFollowEachOther(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 30, 1, none)
+	s.register(2, 30, 2, none)
+	for typ, want := range map[string]int{"": 60, typeName(0): 60, typeName(1): 30, "none": 0} {
+		var ids []dispatcherd.SlotID
+		for q := (SlotQuery{Type: typ, Limit: 7}); ; {
+			page, next := ListSlots(q, s.core)
+			for i := range page {
+				ids = append(ids, page[i].ID)
+			}
+			if q.After = next; next == 0 {
+				break
+			}
+			require.Len(t, page, q.Limit)
+			require.Equal(t, page[6].ID, next)
+		}
+		require.Len(t, ids, want, "type %q", typ)
+		require.IsIncreasing(t, append([]dispatcherd.SlotID{0}, ids...))
+	}
+}
+
+// A slot that is removed after it was found is left out, and a new slot that uses its Ref
+// is not mistaken for it.
+func TestRemovedSlotIsLeftOutOfAPage(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 20, 1, none)
+	asked := &counter{core: s.core, between: func(asks int) {
+		if asks == 1 {
+			s.step(event.Unregistered{Session: 1})
+			s.finishWork()
+			s.register(2, 3, 1, none)
+		}
+	}}
+	list, _ := ListSlots(SlotQuery{}, asked)
+	require.Empty(t, list)
+	require.Positive(t, asked.asks)
+}
+
+func TestEndedLoopAnswersNothing(t *testing.T) {
+	s := newStepper(t, 100)
+	s.register(1, 200, 3, none)
+	for asks := range 2 {
+		list, next := ListSlots(SlotQuery{Limit: 50}, &ended{s.core, asks})
+		require.Empty(t, list)
+		require.Zero(t, next)
+		require.Zero(t, Explain(Inquiry{Type: typeName(0)}, &ended{s.core, 0}))
+	}
+	require.Empty(t, ListTypes(&ended{s.core, 0}))
+}
+
+// Each type has several classes, so the free slots of one type are counted in several
+// portions.
+func TestFreeSlotsOfATypeAreCountedInPortions(t *testing.T) {
+	s := newStepper(t, 10)
+	var slots []dispatcherd.Slot
+	for i := range 40 {
+		slots = append(slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"a", "b" + typeName(i)}})
+	}
+	s.step(event.Registered{Session: 1, Worker: "w", Slots: slots})
+	asked := &counter{core: s.core}
+	list := ListTypes(asked)
+	require.Equal(t, TypeInfo{Name: "a", Capacity: 40, Free: 40}, list[0])
+	require.Equal(t, 5+40, asked.asks, "the classes of a, 10 at a time, then the other types")
+	x := Explain(Inquiry{ID: 1, Type: "a"}, s.core)
+	require.Equal(t, 40, x.Free)
+	require.Len(t, x.Slots, explainedSlots)
+}
+
+// 300 requests wait in one queue, and 40 types wait besides.
+func TestExplanationIsMadeInPortions(t *testing.T) {
+	s := newStepper(t, 100)
+	for i := range 300 {
+		s.request(dispatcherd.JobID(i+1), 0)
+	}
+	for i := range 40 {
+		s.request(dispatcherd.JobID(i+301), i+1)
+	}
+	asked := &counter{core: s.core}
+	rank, waits, ok := RankOfRequest(-300, asked)
+	require.True(t, ok)
+	require.Equal(t, []int{300, 300}, []int{rank, waits})
+	require.Equal(t, 6, asked.asks, "100 / 2 requests at a time")
+	asked.asks = 0
+	x := Explain(Inquiry{ID: -300}, asked)
+	require.Equal(t, []int{300, 300, 300, 340}, []int{x.Rank, x.Waiting, x.RankAll, x.WaitingAll})
+	require.Len(t, x.Ahead, explainedRivals)
+	require.EqualValues(t, -1, x.Ahead[0].ID)
+	require.EqualValues(t, -explainedRivals, x.Ahead[explainedRivals-1].ID)
+	require.Greater(t, asked.asks, 6)
+}
+
+// The request with which the next portion was to continue is answered meanwhile. The rank
+// then counts the requests before it.
+func TestRankIsCountedAlthoughARequestEnds(t *testing.T) {
+	s := newStepper(t, 100)
+	for i := range 300 {
+		s.request(dispatcherd.JobID(i+1), 0)
+	}
+	asked := &counter{core: s.core, between: func(asks int) {
+		if asks == 2 {
+			s.step(event.Abandoned{Job: -101})
+		}
+	}}
+	x := Explain(Inquiry{ID: -300}, asked)
+	require.Equal(t, []int{101, 299}, []int{x.Rank, x.Waiting})
+	require.True(t, x.AtLeast)
+}
+
+// The explained job is assigned to a slot while the jobs before it are counted.
+func TestJobThatStartsMeanwhileHasNoRank(t *testing.T) {
+	s := newStepper(t, 100)
+	for i := range 300 {
+		s.request(dispatcherd.JobID(i+1), 0)
+	}
+	asked := &counter{core: s.core, between: func(asks int) {
+		if asks == 2 {
+			s.register(1, 300, 1, none)
+			s.finishWork()
+		}
+	}}
+	x := Explain(Inquiry{ID: -300}, asked)
+	require.Equal(t, []Reason{ReasonRunning}, x.Reasons)
+	require.Zero(t, x.Rank+x.Waiting+x.RankAll+x.WaitingAll+x.Competing+len(x.Ahead))
+	require.NotZero(t, x.Slot)
+}
+
+// The free slot is after the slots that an explanation lists, and is listed nevertheless.
+func TestSlotOfTheJobIsListed(t *testing.T) {
+	s := newStepper(t, 10_000)
+	s.register(1, explainedSlots+8, 1, none)
+	for i := range explainedSlots + 7 {
+		s.request(dispatcherd.JobID(i+1), 0)
+	}
+	x := Explain(Inquiry{ID: 1, Type: typeName(0)}, s.core)
+	require.EqualValues(t, explainedSlots+8, x.Slot)
+	require.Len(t, x.Slots, explainedSlots)
+	require.Equal(t, x.Slot, x.Slots[explainedSlots-1].ID)
+	require.Equal(t, 1, x.Free)
+}
