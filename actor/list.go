@@ -167,12 +167,10 @@ type TypeInfo struct {
 }
 
 // Capacities returns the number of registered slots, free or busy, by type.
-func (c *Core) Capacities() map[string]int {
-	capacities := make(map[string]int, c.known)
-	for t, k := range c.types {
-		if id := slotindex.TypeID(t); k.known {
-			capacities[c.index.Name(id)] = c.index.Capacity(id)
-		}
+func Capacities(asker Asker) map[string]int {
+	capacities := map[string]int{}
+	for _, t := range ListTypes(asker) {
+		capacities[t.Name] = t.Capacity
 	}
 	return capacities
 }

@@ -41,9 +41,12 @@ func (h *heartbeats) run(ctx context.Context) {
 		case <-timer.C:
 		case <-h.adopted:
 		}
+		capacity := actor.Capacities(h.loop)
 		var req contract.HeartbeatRequest
 		h.loop.Ask(func(c *actor.Core) {
-			req = with(h.lease, func(l *shell.Lease, now time.Duration) contract.HeartbeatRequest { return l.BeginHeartbeat(now, c) })
+			req = with(h.lease, func(l *shell.Lease, now time.Duration) contract.HeartbeatRequest {
+				return l.BeginHeartbeat(now, c, capacity)
+			})
 		})
 		res, err := h.store.Heartbeat(ctx, req)
 		switch {

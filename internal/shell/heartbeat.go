@@ -10,23 +10,19 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// BeginHeartbeat notes that a heartbeat is sent now, and returns it.
-func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core) contract.HeartbeatRequest {
+// BeginHeartbeat notes that a heartbeat is sent now, and returns it. capacity contains the
+// slots by type; see actor.Capacities. A dispatcher that stops publishes no slots, so that
+// the others get its share.
+func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core, capacity map[string]int) contract.HeartbeatRequest {
+	if c.Draining() {
+		capacity = map[string]int{}
+	}
 	if l.pending {
 		l.silence.Interrupt()
 	}
 	l.begun, l.idle, l.pending = now, c.Idle(), true
 	l.beat++
-	return contract.HeartbeatRequest{Capacity: capacity(c), Beat: l.beat, OldestBeat: l.checked.oldest, Silent: l.lost}
-}
-
-// capacity returns the slots by type. A dispatcher that stops publishes no slots,
-// so that the others get its share.
-func capacity(c *actor.Core) map[string]int {
-	if c.Draining() {
-		return map[string]int{}
-	}
-	return c.Capacities()
+	return contract.HeartbeatRequest{Capacity: capacity, Beat: l.beat, OldestBeat: l.checked.oldest, Silent: l.lost}
 }
 
 // HeartbeatAnswered returns the events for the Core, in order. After a result with

@@ -51,9 +51,9 @@ func core(slots int) *actor.Core {
 
 func TestHeartbeatPublishesCapacityUntilTheDispatcherStops(t *testing.T) {
 	l, c := newLease(0), core(3)
-	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c).Capacity)
+	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c, actor.Capacities(c)).Capacity)
 	c.Step(1, event.Drained{}, nil)
-	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c).Capacity)
+	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c, actor.Capacities(c)).Capacity)
 }
 
 func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
@@ -64,7 +64,7 @@ func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	require.Equal(t, event.Disowned{}, l.Guard(8*time.Second))
 	require.Nil(t, l.Guard(9*time.Second))
 	require.Empty(t, l.HeartbeatAnswered(9*time.Second, lost))
-	l.BeginHeartbeat(10*time.Second, c)
+	l.BeginHeartbeat(10*time.Second, c, nil)
 	require.Equal(t, []event.Event{event.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
 	require.False(t, l.Trusted(18*time.Second), "the lease begins with the heartbeat")
 	require.Equal(t, []event.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
@@ -103,7 +103,7 @@ func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
 		want   time.Duration
 	}{{4 * time.Second, busy, time.Second}, {4 * time.Second, core(1), 2 * time.Second}, {4*time.Second - 1, core(1), time.Second}} {
 		l := NewLease(c.length, time.Second, 5*time.Second, 0)
-		l.BeginHeartbeat(0, c.core)
+		l.BeginHeartbeat(0, c.core, nil)
 		require.Equal(t, c.want, l.Pause(false))
 		require.Equal(t, retryHeartbeat, l.Pause(true), "a failed heartbeat is repeated soon")
 	}

@@ -67,7 +67,7 @@ func TestOutageIsNoSilence(t *testing.T) {
 func TestRepeatedOutagesAreNoSilence(t *testing.T) {
 	l, c := newLease(0), core(0)
 	for now := time.Duration(0); now < 10*time.Minute; now += time.Second {
-		require.Nil(t, l.BeginHeartbeat(now, c).Silent, "after %v", now)
+		require.Nil(t, l.BeginHeartbeat(now, c, nil).Silent, "after %v", now)
 		if now/time.Second%4 != 3 { // otherwise it fails
 			l.HeartbeatAnswered(now, contract.HeartbeatResult{Others: heard(int64(now / (25 * time.Second)))})
 		}
@@ -77,7 +77,7 @@ func TestRepeatedOutagesAreNoSilence(t *testing.T) {
 func TestDispatcherIsLostAlthoughHeartbeatsOfTheObserverFail(t *testing.T) {
 	for _, every := range []time.Duration{2, 3, 4, 9} {
 		l, c := NewLease(length, time.Second, 4*time.Second, 0), core(0)
-		for now := time.Duration(0); l.BeginHeartbeat(now, c).Silent == nil; now += time.Second {
+		for now := time.Duration(0); l.BeginHeartbeat(now, c, nil).Silent == nil; now += time.Second {
 			require.LessOrEqual(t, now, maxSilence*length+2*time.Second, "one failure in %d", every)
 			if now/time.Second%every != every-1 {
 				l.HeartbeatAnswered(now, contract.HeartbeatResult{Others: heard(5)})
@@ -99,16 +99,16 @@ func TestHeartbeatDeclaresTheSilentDispatcherLost(t *testing.T) {
 	l, c := newLease(0), core(0)
 	var last contract.HeartbeatRequest
 	for now := time.Duration(0); now <= length; now += time.Second {
-		last = l.BeginHeartbeat(now, c)
+		last = l.BeginHeartbeat(now, c, nil)
 		require.Nil(t, last.Silent)
 		l.HeartbeatAnswered(now, contract.HeartbeatResult{Others: heard(5)})
 	}
-	require.Equal(t, lost(5), l.BeginHeartbeat(11*time.Second, c).Silent)
+	require.Equal(t, lost(5), l.BeginHeartbeat(11*time.Second, c, nil).Silent)
 }
 
 // sent returns the next heartbeat, which succeeds.
 func sent(l *Lease, now time.Duration, c *actor.Core) contract.HeartbeatRequest {
-	r := l.BeginHeartbeat(now, c)
+	r := l.BeginHeartbeat(now, c, nil)
 	l.HeartbeatAnswered(now, contract.HeartbeatResult{})
 	return r
 }
@@ -124,5 +124,5 @@ func TestRowMayContainHeartbeatsOfTheLastTwoLeases(t *testing.T) {
 	}
 	l.HeartbeatAnswered(time.Minute, contract.HeartbeatResult{LeaseLost: true})
 	l.Joined()
-	require.Zero(t, l.BeginHeartbeat(time.Minute, c).OldestBeat, "the new row contains 0")
+	require.Zero(t, l.BeginHeartbeat(time.Minute, c, nil).OldestBeat, "the new row contains 0")
 }

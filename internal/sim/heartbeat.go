@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -10,7 +11,7 @@ func (h *host) heartbeat() {
 	h.heartbeats++ // makes a planned heartbeat void
 	h.beating, h.adopted = true, false
 	i, s := h.world.statement(opHeartbeat, h)
-	s.heartbeat = h.lease.BeginHeartbeat(h.time(), h.core)
+	s.heartbeat = h.lease.BeginHeartbeat(h.time(), h.core, actor.Capacities(h.core))
 	h.submit(i, s)
 }
 
