@@ -141,6 +141,10 @@ bench/latency: deps ## Measure INSERT to worker, idle and in an open loop beside
 bench/bounds: ## Drive each bound of the core to its limit; no step may take more than 5 ms
 	cd bench && go run ./bounds
 
+.PHONY: bench/introspect
+bench/introspect: ## Ask a busy core for lists, explanations and metrics; no portion may take more than 1 ms (p99)
+	cd bench && go run ./bounds -introspect
+
 .PHONY: bench/ondemand
 bench/ondemand: deps ## Measure how long a caller waits, beside NATS and Gearman (BENCH=short: half a minute)
 	@tools/deps.sh gearman

@@ -24,6 +24,8 @@ type driver struct {
 	now     timing.Instant
 	fx      []effect.Effect
 	steps   []step
+	asks    string                                  // what Ask is about
+	busy    bool                                    // jobs end and start between two portions of an answer
 	pending func(contract.LaneQuery) []contract.Key // nil = no rows
 
 	lanes   map[dispatcherd.JobID]contract.Lane // of the rows that were fetched
@@ -89,6 +91,30 @@ func (d *driver) measure(name string, f func()) {
 	d.steps = append(d.steps, step{name, threadTime() - began})
 }
 
+// Ask measures a portion of an answer. The daemon asks the core in the same way.
+func (d *driver) Ask(f func(*actor.Core)) bool {
+	if d.busy {
+		d.advance()
+	}
+	d.measure(d.asks, func() { f(d.core) })
+	return true
+}
+
+// advance lets a millisecond pass and answers the statements in flight. If the driver is
+// busy, some running jobs end.
+func (d *driver) advance() {
+	d.now++
+	d.step("tick", event.Tick{})
+	if d.busy {
+		d.end(min(len(d.running), shell.ReportPortion))
+	}
+	for n := len(d.answers); n > 0; n-- {
+		ev := d.answers[0]
+		d.answers = d.answers[1:]
+		d.step(nameOf(ev), ev)
+	}
+}
+
 // mostSteps is more than any scene needs until the core is idle.
 const mostSteps = 100_000
 
@@ -126,10 +152,17 @@ func (d *driver) unregister(id dispatcherd.SessionID) {
 	d.finishWork()
 }
 
-// release ends all running jobs of session 1, in events of at most limit results.
-func (d *driver) release(limit int) {
+// release ends all running jobs, in events of the largest size.
+func (d *driver) release() {
 	for len(d.running) > 0 {
-		n := min(limit, len(d.running))
+		d.end(min(len(d.running), shell.ReportPortion))
+	}
+}
+
+// end ends the jobs that have run longest. The session of a result only matters if the
+// attempt is not the current one.
+func (d *driver) end(n int) {
+	if n > 0 {
 		d.step("released", event.Released{Session: 1, Results: d.running[:n]})
 		d.running = d.running[n:]
 	}

@@ -1,7 +1,10 @@
 // Command bounds drives each bound of the core to its limit and measures the longest
 // step of the loop.
 //
-//	go run ./bounds [-rounds 3] [-only NAME]
+//	go run ./bounds [-rounds 3] [-only NAME] [-introspect]
+//
+// With -introspect it measures instead how long the portions of lists, explanations and
+// metrics keep the loop of a dispatcher that places jobs.
 //
 // The core is deterministic, so each round makes the same steps. The duration of a
 // step is the processor time of its thread, and the shortest one of all rounds. So
@@ -25,8 +28,14 @@ const most = 5 * time.Millisecond
 func main() {
 	rounds := flag.Int("rounds", 3, "rounds of each scene")
 	only := flag.String("only", "", "run only the scenes whose name contains this text")
+	ask := flag.Bool("introspect", false, "measure answers instead of bounds")
 	flag.Parse()
-	program.Main("bounds", func(ctx context.Context) error { return run(ctx, *rounds, *only) })
+	program.Main("bounds", func(ctx context.Context) error {
+		if *ask {
+			return introspect(*rounds)
+		}
+		return run(ctx, *rounds, *only)
+	})
 }
 
 func run(ctx context.Context, rounds int, only string) error {

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -77,6 +77,10 @@ var scenes = []scene{
 	{"ends per batch", ends},
 	{"types, shares change", shares},
 	{"slots and types, listed", lists},
+	{"all lanes, a row explained", explained},
+	{"slots of one type, all sets different, explained", differentClasses},
+	{"requests of one type, ranked", ranks},
+	{"requests of one type, capacity wait", capacityWaits},
 	{"pending types, one versatile slot each", pendingTypes},
 }
 
@@ -88,7 +92,7 @@ func wide(d *driver, size int, jobs int) {
 	d.finishWork()
 	d.register(2, sets(n, size, n))
 	d.finishWork()
-	d.release(len(d.running) / 2)
+	d.release()
 	d.finishWork()
 	d.unregister(1)
 	d.step("withdrew", event.Withdrew{Session: 2})
@@ -160,7 +164,7 @@ func requests(d *driver) {
 	}
 	d.register(1, sets)
 	d.finishWork()
-	d.release(4096)
+	d.release()
 	d.finishWork()
 	d.unregister(1)
 }
@@ -206,7 +210,7 @@ func rows(d *driver) {
 			d.answers = d.answers[1:]
 			d.step(nameOf(ev), ev)
 		case len(d.running) > 8192:
-			d.release(4096)
+			d.release()
 		default:
 			d.now++
 			d.step("tick", event.Tick{})
@@ -231,7 +235,7 @@ func ends(d *driver) {
 	d.register(1, equal(session.MaxSlots, types[:4]))
 	d.finishWork()
 	for range 3 {
-		d.release(4096)
+		d.release()
 		d.finishWork()
 	}
 }
@@ -252,21 +256,78 @@ func shares(d *driver) {
 	d.finishWork()
 }
 
-// lists asks for all slots and types. The actor asks the core the same questions.
+// lists asks for all slots and types.
 func lists(d *driver) {
 	for s := range 10 {
 		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[s*1000:][:10]))
 	}
 	d.register(100, [][]string{types[:4096], types[4096:8192], types[8192:]})
 	d.finishWork()
-	for ref, next := slotindex.Ref(-1), slotindex.Ref(0); ref < next; {
-		ref = next
-		d.measure("list of slots", func() { _, next = d.core.SlotsFrom(ref) })
+	d.asks = "list of slots"
+	actor.ListSlots(actor.SlotQuery{}, d)
+	d.asks = "list of types"
+	actor.ListTypes(d)
+}
+
+// explained explains a row of low rank while rows wait in all lanes, for slots with
+// different sets of types.
+func explained(d *driver) {
+	next := int64(0)
+	d.pending = func(q contract.LaneQuery) (keys []contract.Key) {
+		for range min(q.Limit, 4) {
+			next++
+			keys = append(keys, contract.Key{RunAt: 1_000_000, ID: dispatcherd.JobID(next)})
+		}
+		return keys
 	}
-	for from, next := -1, 0; from < next; {
-		from = next
-		d.measure("list of types", func() { _, next = d.core.TypesFrom(from, nil) })
+	for s := range 10 {
+		d.register(dispatcherd.SessionID(s+1), sets(session.MaxSlots, 30, s*10))
 	}
+	d.register(100, [][]string{types[:4096], types[4096:8192], types[8192:]})
+	for range 300 {
+		d.advance()
+	}
+	d.asks = "explanation"
+	actor.Explain(actor.Inquiry{ID: 1 << 40, Type: types[0], RunAt: 1_000_001}, d)
+}
+
+// differentClasses explains a job whose type all slots support, each with another type.
+func differentClasses(d *driver) {
+	for s := range core.Slots / session.MaxSlots {
+		var sets [][]string
+		for i := range session.MaxSlots {
+			from := s*session.MaxSlots + i
+			sets = append(sets, []string{types[0], types[1+from%500], types[1000+from/500]})
+		}
+		d.register(dispatcherd.SessionID(s+1), sets)
+	}
+	d.finishWork()
+	d.asks = "explanation"
+	actor.Explain(actor.Inquiry{ID: 1 << 40, Type: types[0], RunAt: 1_000_001}, d)
+	d.asks = "list of types"
+	actor.ListTypes(d)
+}
+
+// ranks determines the rank of the last request of a long queue, and explains it.
+func ranks(d *driver) {
+	for i := range core.Requests {
+		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[0], Wait: true})
+	}
+	d.asks = "rank of a request"
+	actor.RankOfRequest(-dispatcherd.JobID(core.Requests), d)
+	d.asks = "explanation"
+	actor.Explain(actor.Inquiry{ID: -dispatcherd.JobID(core.Requests)}, d)
+}
+
+// capacityWaits lets the only slot of a type with many requests come and go.
+func capacityWaits(d *driver) {
+	d.register(1, [][]string{types[:1]})
+	for i := range core.Requests {
+		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[0], Deadline: time.Hour})
+	}
+	d.unregister(1)
+	d.register(2, [][]string{types[:1]})
+	d.finishWork()
 }
 
 func pendingTypes(d *driver) {
@@ -284,7 +345,7 @@ func pendingTypes(d *driver) {
 	d.register(1, [][]string{types[:4096], types[4096:8192], types[8192:]})
 	d.finishWork()
 	for range 5 {
-		d.release(1)
+		d.release()
 		d.finishWork()
 	}
 }
