@@ -54,19 +54,26 @@ func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelle
 			return cancelled, running, err
 		}
 		cancelled += len(ended)
-		asked, err := j.idsOf(ctx, askSQL, without(ids, ended), CancelChannel, j.By)
+		if ids = without(ids, ended); len(ids) == 0 {
+			break
+		}
+		asked, err := j.idsOf(ctx, askSQL, ids, CancelChannel, j.By)
 		if err != nil {
 			return cancelled, running, err
 		}
 		running = append(running, asked...)
-		ids = without(without(ids, ended), asked)
+		ids = without(ids, asked)
 	}
 	return cancelled, running, nil
 }
 
-// idsOf runs a statement whose first column is an id.
-func (j Jobs) idsOf(ctx context.Context, sql string, args ...any) ([]dispatcherd.JobID, error) {
-	return pgx.CollectRows(j.query(ctx, sql, args...), func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
+// idsOf runs a statement about ids ($1) whose first column is an id.
+func (j Jobs) idsOf(ctx context.Context, sql string, ids []dispatcherd.JobID, args ...any) ([]dispatcherd.JobID, error) {
+	plain := make([]int64, len(ids)) // pgx cannot encode JobIDs in all of its modes
+	for i, id := range ids {
+		plain[i] = int64(id)
+	}
+	return pgx.CollectRows(j.query(ctx, sql, append([]any{plain}, args...)...), func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
 		columns := make([]any, len(row.FieldDescriptions())) // nil skips a column
 		columns[0] = &id
 		return id, row.Scan(columns...)

@@ -40,7 +40,7 @@ func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
 			require.True(t, due.Equal(one.RunAt))
 			require.Equal(t, 2, *one.TimeoutMS, "rounded up")
 		}
-		one.ID, one.CreatedAt = two.ID, two.CreatedAt
+		one.ID, one.CreatedAt, one.ReadAt = two.ID, two.CreatedAt, two.ReadAt
 		require.Equal(t, one, two)
 	}
 }
