@@ -33,6 +33,11 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	h.awaitState("busy", first)
 	second := w.insertNew(claim.New{Type: "x", Priority: 2}, work{})
 	eventually(t, func() bool { return h.gauges().Cached == 1 }, func() string { return "a candidate" })
+	age := func() int {
+		return w.number(`SELECT (1000 * extract(epoch FROM statement_timestamp() - run_at))::int FROM dispatcherd.jobs WHERE id = $1`, second)
+	}
+	unknown := age() // until the fetch, the dispatcher does not know why the job waits
+	eventually(t, func() bool { return age() > 3*unknown+300 }, func() string { return "a longer wait" })
 	close(callee.open)
 	job := w.await(second, dispatcherd.Done)
 	p := job.Placement
