@@ -173,6 +173,11 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 	return r
 }
 
+// busyAnswers bounds how often the adoption of a busy row is repeated, which takes about
+// 0.7 s. Then the offer is declined, because the worker reports nothing about its other jobs
+// before its Welcome. The row is released after the lease of its dispatcher.
+const busyAnswers = 4
+
 func (c *Core) handleAdopted(ev event.Adopted) {
 	a := &c.adopts
 	if !a.inFlight || ev.Request.Token != a.request.Token {
@@ -192,7 +197,9 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 	}
 	rows := ev.Result.Jobs
 	for i, o := range a.asked {
-		if _, busy := slices.BinarySearch(ev.Result.Busy, o.Job); busy && (o.session != nil || o.renews != 0) {
+		_, busy := slices.BinarySearch(ev.Result.Busy, o.Job)
+		if busy && (o.renews != 0 || o.session != nil && o.busy < busyAnswers) {
+			o.busy++
 			a.next = append(a.next, o)
 			continue
 		}

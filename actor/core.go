@@ -434,6 +434,7 @@ type offered struct {
 	event.ResumeOffer
 
 	session *session             // nil if the session has ended
+	busy    int                  // answers that the row was locked or refused
 	renews  contract.Fingerprint // if not 0: the job runs here, and its row must record this fingerprint
 	later   *offered             // the newest update for the job, which waits for the answer about this one; nil = none
 }
