@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // samples returns the samples of /metrics: values by "name{label="value",…}", with the
@@ -180,4 +181,31 @@ func TestMetricsOfManyTypesAreBounded(t *testing.T) {
 	}
 	list, _ := h.types()
 	require.Len(t, list.Types, types)
+}
+
+func TestCommandsListSlotsAndTypesInPages(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"a", "b"}}, scriptSlots{N: 1, Types: []string{"c"}})
+	h.awaitSlots(3)
+	slots := h.slots()
+	for _, c := range []struct {
+		line, said string
+		lines      int
+	}{
+		{"slot list", "", 3},
+		{"slot list --limit 2", fmt.Sprintf("There are more: --after %d shows the next page.\n", slots[1].ID), 2},
+		{fmt.Sprintf("slot list --limit 2 --after %d", slots[1].ID), "", 1},
+		{"slot list --type c", "", 1},
+		{"slot list --type none", "There are no such slots.\n", 0},
+		{"types", "", 3},
+		{"types --limit 2", "There are more: --after b shows the next page.\n", 2},
+		{"types --limit 2 --after b", "", 1},
+	} {
+		got := invocation{args: append(strings.Fields(c.line), "--api-socket", cfg.APISocket)}.runs(t)
+		require.Equal(t, exit.OK, got.code, "%s: %s", c.line, got.err)
+		require.Equal(t, c.said, got.err, c.line)
+		require.Equal(t, 1+c.lines, strings.Count(got.out, "\n"), "%s: %s", c.line, got.out)
+	}
 }

@@ -94,7 +94,10 @@ func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into a
 
 // Slots returns a page of the slots.
 func (d *Dispatcher) Slots(ctx context.Context, q api.SlotQuery) (page api.SlotList, err error) {
-	query := url.Values{"after": {strconv.FormatInt(q.After, 10)}, "limit": {strconv.Itoa(q.Limit)}, "type": {q.Type}}
+	query := url.Values{"limit": {strconv.Itoa(q.Limit)}, "type": {q.Type}}
+	if q.After != 0 {
+		query.Set("after", strconv.FormatInt(q.After, 10))
+	}
 	err = d.JSON(ctx, "/v1/slots?"+query.Encode(), &page)
 	return page, err
 }
