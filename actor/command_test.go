@@ -120,8 +120,16 @@ func init() {
 			x := w.at.core.Explain(Inquiry{ID: w.jobs[ws.bare[0]], Type: "pdf"})
 			w.printf("%v %s", x.Reasons, x.SetAside+x.Held)
 		},
-		"lock":   func(w *world, ws words, _ []string) { w.locks[ws.bare[0]] = w.table.Lock(w.jobs[ws.bare[0]]) },
-		"unlock": func(w *world, ws words, _ []string) { w.locks[ws.bare[0]].Abort() },
+		"lock": func(w *world, ws words, _ []string) {
+			for _, name := range ws.bare {
+				w.locks[name] = w.table.Lock(w.jobs[name])
+			}
+		},
+		"unlock": func(w *world, ws words, _ []string) {
+			for _, name := range ws.bare {
+				w.locks[name].Abort()
+			}
+		},
 		"done": func(w *world, ws words, _ []string) {
 			w.result(ws, event.Result{OK: true, Value: []byte(ws.args["result"])})
 		},

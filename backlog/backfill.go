@@ -75,7 +75,7 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 	if f.request == nil {
 		f.request = &contract.FetchRequest{Backfill: true}
 	}
-	f.request.Lanes, f.left = f.request.Lanes[:0], f.left[:0]
+	f.request.Lanes, f.request.SkipLocked, f.left = f.request.Lanes[:0], b.skipLocked(), f.left[:0]
 	for f.from < len(b.types) && len(f.lanes)+priorities <= max(priorities, b.cfg.LanesPerFetch) {
 		b.askBackfill(slotindex.TypeID(f.from), jobs)
 		f.from++

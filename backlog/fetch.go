@@ -81,7 +81,7 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	if f.request == nil {
 		f.request = &contract.FetchRequest{}
 	}
-	f.request.Lanes, f.rows = f.request.Lanes[:0], 0
+	f.request.Lanes, f.request.SkipLocked, f.rows = f.request.Lanes[:0], b.skipLocked(), 0
 	round := b.roundDue()
 	b.askLow(round)
 	if round {

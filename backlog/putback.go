@@ -38,7 +38,12 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 // a list after "five failed claims in a row". Claims run in parallel here, so the
 // lost claims of a fetched batch are counted instead. A non-local batch is discarded
 // at the first loss, because another dispatcher is working on it.
+//
+// If another transaction has locked the row, each read would return it again, and the
+// slots would wait for it instead of taking the rows after it. So the next reads leave out
+// locked rows.
 func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
+	b.schedule.lostAt = b.now
 	if r.NonLocal {
 		b.types[r.Type].ownerIsSlow(b.now)
 		b.discardNonLocal(r)
@@ -57,6 +62,14 @@ func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	b.update(r.Type, r.Priority)
 	b.Rescan(r)
 	return true
+}
+
+// lockedPause is how long reads leave out locked rows after a lost claim.
+const lockedPause = 5 * time.Second
+
+// skipLocked reports whether reads leave out locked rows.
+func (b *Backlog) skipLocked() bool {
+	return b.schedule.lostAt != 0 && b.now < b.schedule.lostAt.After(lockedPause)
 }
 
 // discardNonLocal drops the candidates of a non-local lane.

@@ -21,6 +21,7 @@ type schedule struct {
 	noOverlap   timing.Instant // no read overlaps the last one before this instant
 	scanAt      timing.Instant // when a full scan for rows that became pending again is due; 0 = none
 	dueAt       int64          // when the next known row becomes due: database clock, milliseconds; 0 = none
+	lostAt      timing.Instant // when a claim was last lost; 0 = never
 	idle        bool           // nextPoll is further away, because nothing waits and notifications arrive
 	listener    listenerState
 
@@ -96,10 +97,10 @@ func (b *Backlog) becomeActive() {
 	}
 }
 
-// nothingWaits reports whether no job is in hand, no candidate is known, and new rows
-// cause a notification.
+// nothingWaits reports whether no job is in hand, no candidate is known, no locked row may
+// wait, and new rows cause a notification.
 func (b *Backlog) nothingWaits(jobs Jobs) bool {
-	return jobs.Len() == 0 && b.cached == 0 && b.schedule.listener == subscribed &&
+	return jobs.Len() == 0 && b.cached == 0 && !b.skipLocked() && b.schedule.listener == subscribed &&
 		b.gate.subscribed && b.now >= b.gate.since.After(gateSettled)
 }
 

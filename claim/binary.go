@@ -72,6 +72,13 @@ func integer[T ~int64](v *T) int64 { return int64(*v) }
 func int4(v int32) []byte  { return enc.BigEndian.AppendUint32(nil, uint32(v)) }
 func int8b(v int64) []byte { return enc.BigEndian.AppendUint64(nil, uint64(v)) }
 
+func boolean(v bool) []byte {
+	if v {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
 func readInt8(b []byte) int64 { return int64(enc.BigEndian.Uint64(b)) }
 func readInt4(b []byte) int32 { return int32(enc.BigEndian.Uint32(b)) }
 func readInt2(b []byte) int16 { return int16(enc.BigEndian.Uint16(b)) }

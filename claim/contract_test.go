@@ -744,6 +744,25 @@ func TestClaimTakesTheOtherRowsIfOneIsLocked(t *testing.T) {
 	})
 }
 
+func TestFetchLeavesOutLockedRows(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		locked, free := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, time.Millisecond)
+		unlock := w.lock(t, locked)
+		fetch := func(skip bool) (ids []dispatcherd.JobID) {
+			for _, c := range s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "pdf", Limit: 1}}, SkipLocked: skip}).Candidates {
+				ids = append(ids, c.Key.ID)
+			}
+			return ids
+		}
+		require.Equal(t, []dispatcherd.JobID{locked}, fetch(false))
+		require.Equal(t, []dispatcherd.JobID{free}, fetch(true))
+		unlock()
+		require.Equal(t, []dispatcherd.JobID{locked}, fetch(true))
+	})
+}
+
 func TestHeartbeatSkipsLockedRowsUntilTheNextOne(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {

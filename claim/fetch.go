@@ -118,5 +118,6 @@ func encodeLanes(req *contract.FetchRequest) [][]byte {
 		}),
 		times(req.Lanes, func(l *lane) int64 { return before(l).RunAt }),
 		int8s(req.Lanes, func(l *lane) int64 { return int64(before(l).ID) }),
+		boolean(req.SkipLocked),
 	}
 }

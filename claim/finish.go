@@ -298,17 +298,13 @@ func (e *ending) pending(items []contract.Finish) [][]byte {
 
 // common returns the parameters that endedSQL and pendingSQL have in common.
 func (e *ending) common(items []contract.Finish) [][]byte {
-	large := []byte{0}
-	if e.large {
-		large[0] = 1
-	}
 	return [][]byte{
 		int8s(items, finishID),
 		int4s(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
 		texts(items, func(f *contract.Finish) string { return f.Outcome.String() }),
 		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
 		int4(e.me),
-		large,
+		boolean(e.large),
 		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, &f.Placement)) }),
 	}
 }

@@ -313,6 +313,7 @@ WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NO
 //     the rows outside the share instead, $9 the block size of the share, or a
 //     negative number for all rows
 //   - $10 and $11 the key (run_at, id) before which rows are read
+//   - $12, not an array, whether to leave out rows whose xmax is a transaction in progress
 //
 // Within a lane, (run_at, id) is the order of the score under any weights. So the
 // first rows of a lane are exactly the rows with the highest scores. A backfill scan
@@ -331,6 +332,7 @@ CROSS JOIN LATERAL (
 		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
 			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
 			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)
+			AND (NOT $12::boolean OR j.xmax <> ALL (ARRAY (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND granted)))
 			AND (l.block < 0 OR ((j.id + 0 >> l.block & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.outside)
 		ORDER BY j.run_at, j.id + 0 LIMIT l.most
 	) head

@@ -71,11 +71,11 @@ func (l *lane) remove(k contract.Key) {
 	}
 }
 
-// read returns the keys that a query asks for.
-func (l *lane) read(q *contract.LaneQuery, backfill bool) (keys []contract.Key) {
+// read returns the keys that a query asks for and that may reports.
+func (l *lane) read(q *contract.LaneQuery, backfill bool, may func(dispatcherd.JobID) bool) (keys []contract.Key) {
 	from := l.find(contract.Key{RunAt: q.After.RunAt, ID: q.After.ID + 1})
 	for ; from < len(l.keys) && len(keys) < q.Limit && (!backfill || l.keys[from].Less(q.Before)); from++ {
-		if k := l.keys[from]; q.Share.Owns(k.ID) != q.NonLocal {
+		if k := l.keys[from]; q.Share.Owns(k.ID) != q.NonLocal && may(k.ID) {
 			keys = append(keys, k)
 		}
 	}

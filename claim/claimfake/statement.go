@@ -195,11 +195,16 @@ func (s *Statement) read(int64) State {
 	s.Fetched = contract.FetchResult{DBNow: s.began}
 	for i := range s.fetch.Lanes {
 		q := &s.fetch.Lanes[i]
-		for _, k := range s.table.lane(q.Type, q.Priority).read(q, s.fetch.Backfill) {
+		for _, k := range s.table.lane(q.Type, q.Priority).read(q, s.fetch.Backfill, s.mayFetch) {
 			s.Fetched.Candidates = append(s.Fetched.Candidates, contract.Candidate{Lane: i, Key: k})
 		}
 	}
 	return s.done(contract.OK)
+}
+
+// mayFetch reports whether a fetch returns a pending row.
+func (s *Statement) mayFetch(id dispatcherd.JobID) bool {
+	return !s.fetch.SkipLocked || !s.table.rows[id].Locked()
 }
 
 // setGate subscribes to notifications or ends the subscription.

@@ -39,8 +39,9 @@ type LaneQuery struct {
 // FetchRequest asks for the first rows of some lanes, all read in one snapshot. No
 // lane occurs twice. The local and the non-local rows of a lane count as two lanes.
 type FetchRequest struct {
-	Lanes    []LaneQuery
-	Backfill bool // a backfill scan: it may take long and has a connection of its own
+	Lanes      []LaneQuery
+	Backfill   bool // a backfill scan: it may take long and has a connection of its own
+	SkipLocked bool // leave out the rows that another transaction has locked
 }
 
 // Candidate is one pending row.
@@ -51,7 +52,7 @@ type Candidate struct {
 
 // FetchResult answers a FetchRequest. Candidates are grouped by lane in the order
 // of the request. Within a lane they are in key order. A lane returns all of its
-// rows up to its Limit, including rows whose RunAt is later than DBNow. So a lane
+// rows that are not left out up to its Limit, including rows whose RunAt is later than DBNow. So a lane
 // with fewer rows than its Limit is exhausted.
 type FetchResult struct {
 	Verdict    Verdict // OK or Refused; a read never has an unknown outcome
