@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ func TestLockedRowsStopNoOtherJob(t *testing.T) {
 		return fmt.Sprintf("900 done jobs; there are %d", w.number(done))
 	})
 	require.Less(t, w.number(`SELECT (1000 * extract(epoch FROM max(finished_at - run_at)))::int FROM dispatcherd.jobs_done`), 3000)
+	line := fmt.Sprintf(`"locked_by":%d`, tx.Conn().PgConn().PID())
+	eventually(t, func() bool { return strings.Contains(h.log.text(), line) }, func() string { return "a line about the lock" })
 	require.NoError(t, tx.Commit(t.Context()))
 	tx, err = w.db.Begin(t.Context()) // for the deferred rollback
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
@@ -162,6 +163,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows = refused
+	d.statements.lockedRows = &lockedRows{locked: claim.Jobs{DB: d.api.pool}.Locked, log: d.log, lost: make(chan dispatcherd.JobID, 1)}
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),

@@ -27,6 +27,7 @@ type statements struct {
 	lease    *lease
 	// refusedRows reports the rows that Postgres cannot process.
 	refusedRows *refusedRows
+	lockedRows  *lockedRows
 
 	fetches   chan *contract.FetchRequest
 	backfills chan *contract.FetchRequest
@@ -74,6 +75,7 @@ func (s *statements) start(ctx context.Context) {
 	for range cap(s.claims) {
 		s.running.Go(func() { s.claim(ctx) })
 	}
+	s.running.Go(func() { s.lockedRows.run(scanning) })
 	s.running.Go(func() {
 		for r := range s.adopts {
 			result := s.store.Adopt(ctx, *r)
@@ -115,6 +117,7 @@ func (s *statements) claim(ctx context.Context) {
 		}
 		result := take(ctx, *c.request)
 		s.refusedRows.claimed(result.Unclaimable)
+		s.lockedRows.claimed(c.request, &result)
 		result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
 		s.loop.Result(event.Claimed{Request: c.request, Result: result})
 	}
