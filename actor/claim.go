@@ -3,6 +3,7 @@ package actor
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -11,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // find returns the claim that an answer belongs to. It returns nil if the claim was
@@ -142,10 +144,10 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		c.claimUnknown(f, ev.Request)
 		return
 	case v == contract.Refused:
-		if !ev.Result.OldEpoch {
+		if !ev.Result.OldEpoch && len(ev.Result.Unclaimable) == 0 {
 			c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		}
-		c.setAside(ev.Result.Unclaimable)
+		c.setAside(&ev.Result)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.Get(id); j.claimInFlight() {
 				c.giveUp(j)
@@ -153,13 +155,13 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		}
 	default:
 		c.claims.breaker.Succeed()
+		c.setAside(&ev.Result)
 		c.setDeadlines(f.sentAt, ev.Result.Won)
 		c.setDeadlines(f.sentAt, ev.Result.Loading)
 		for i := range ev.Result.Won {
 			c.won(&ev.Result.Won[i])
 		}
 		c.load(ev.Result.Loading)
-		c.setAside(ev.Result.Unclaimable)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.Get(id); j.claimInFlight() && !j.row.loading {
 				c.notWon(j)
@@ -170,9 +172,45 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
 
-// setAside makes rows wait that Postgres refused to claim.
-func (c *Core) setAside(rows []contract.Unclaimable) {
-	c.stats.SetAside += uint64(c.claims.aside.Add(rows, c.now, c.rng))
+// refusedPause is how long a type waits after a claim in which Postgres refused rows of the
+// type and claimed none. Other types get the slots meanwhile.
+const refusedPause = 50 * time.Millisecond
+
+// setAside makes rows wait that Postgres refused to claim. Their candidates are dropped,
+// also if no room is left in the list, so that the next claim takes the rows after them.
+func (c *Core) setAside(res *contract.ClaimResult) {
+	c.stats.SetAside += uint64(c.claims.aside.Add(res.Unclaimable, c.now, c.rng))
+	for i := range res.Unclaimable {
+		j := c.jobs.Get(res.Unclaimable[i].ID)
+		if !j.claimInFlight() {
+			continue
+		}
+		c.types[j.typ].pausedUntil = c.now.After(refusedPause)
+		c.backlog.GivenBack()
+		c.move(j, jobstate.OnGiveUp)
+	}
+	for _, rows := range [...][]contract.Won{res.Won, res.Loading} {
+		for i := range rows {
+			if j := c.jobs.Get(rows[i].ID); j != nil {
+				c.types[j.typ].pausedUntil = 0
+			}
+		}
+	}
+}
+
+// isPaused reports whether the rows of a type wait because of refusedPause.
+func (c *Core) isPaused(t slotindex.TypeID) bool { return c.now < c.types[t].pausedUntil }
+
+// pausesEnd returns the end of the first pause of a type that has a waiting job and a free
+// slot, or Never.
+func (c *Core) pausesEnd() timing.Instant {
+	end := timing.Never
+	for _, t := range c.dirty {
+		if c.isPaused(t) {
+			end = min(end, c.types[t].pausedUntil)
+		}
+	}
+	return end
 }
 
 // claimUnknown keeps the jobs of a claim with an unknown outcome. Their slots become

@@ -279,6 +279,8 @@ type typeState struct {
 	reasons    typeWaits      // why its jobs waited
 	otherSlots int32          // slots of other dispatchers that support the type
 	inHand     int32          // jobs in hand
+
+	pausedUntil timing.Instant // its rows are not placed before; see refusedPause
 }
 
 // waits reports whether a job of the type waits. The job is a request, or a row

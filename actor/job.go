@@ -323,10 +323,12 @@ type handView Core
 // Len returns the number of jobs.
 func (v *handView) Len() int { return v.jobs.Len() }
 
-// OfType returns the number of jobs of one type.
-func (v *handView) OfType(t slotindex.TypeID) int { return int(v.types[t].inHand) }
+// OfType returns the number of jobs of one type and of rows of any type that are set aside.
+func (v *handView) OfType(t slotindex.TypeID) int {
+	return int(v.types[t].inHand) + v.claims.aside.Len()
+}
 
-// InHand reports whether a row that was read as pending is in hand. If the key that
+// InHand reports whether a row that was read as pending is in hand or set aside. If the key that
 // was read is the key with which the job was taken, the read saw the row before the
 // claim. If the keys differ, the row is pending again while the end of its attempt
 // is being recorded here. The lane of the row is then read again when the job is
@@ -334,7 +336,8 @@ func (v *handView) OfType(t slotindex.TypeID) int { return int(v.types[t].inHand
 func (v *handView) InHand(k contract.Key) bool {
 	j := v.jobs.GetOld(k.ID)
 	if j == nil {
-		return false
+		_, aside := v.claims.aside.Reason(k.ID, v.now)
+		return aside
 	}
 	j.row.rescan = j.row.rescan || j.row.key != k
 	return true

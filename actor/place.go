@@ -172,7 +172,7 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 			best, found = h, true
 		}
 	}
-	if !queued {
+	if !queued || c.isPaused(t) {
 		return best, found
 	}
 	for lanes := c.backlog.Waiting(t); lanes != 0; lanes = lanes.Rest() {

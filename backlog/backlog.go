@@ -31,9 +31,10 @@ type Config struct {
 type Jobs interface {
 	// Len returns the number of jobs.
 	Len() int
-	// OfType returns the number of jobs of one type.
+	// OfType returns at least the number of rows of one type for which InHand returns true.
 	OfType(slotindex.TypeID) int
-	// InHand reports whether a row that was read as pending is in hand. If the job in
+	// InHand reports whether a row that was read as pending is in hand or must not be a
+	// candidate for another reason. If the job in
 	// hand has another key, the row became pending again. Its new place may be before
 	// the cursor. So the owner of the jobs must call Rescan when it forgets the job.
 	InHand(contract.Key) bool

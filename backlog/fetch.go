@@ -120,7 +120,11 @@ func (b *Backlog) askLocal(r Lane) {
 	if l.starved() && !scan {
 		l.length *= 2
 	}
-	l.length = int32(min(int(l.length), b.cfg.LaneLength, max(2, 2*b.index.Capacity(r.Type))))
+	limit := max(2, 2*b.index.Capacity(r.Type))
+	if l.crowded {
+		limit = b.cfg.LaneLength
+	}
+	l.length = int32(min(int(l.length), b.cfg.LaneLength, limit))
 	read := laneRead{Lane: r, full: scan || l.epoch == 0, changes: l.changes, batch: l.batch, first: l.cursor}
 	if l.len() > 0 {
 		read.first = l.first()

@@ -37,6 +37,7 @@ type lane struct {
 	rest      contract.Key // non-local: rows up to it were old enough at the last read, and are read again only at polls
 
 	more    bool // the table may contain rows after cursor
+	crowded bool // the last read returned no candidate although it returned as many rows as it asked for
 	reading bool // the fetch in flight reads the lane
 	low     bool // the lane is in round.low
 

@@ -30,6 +30,10 @@ var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join
 // For a compressed payload the bound is an eighth.
 const SmallPayload = 8 << 10
 
+// claimSearch is the time after which a claim begins no further search for rows that
+// Postgres refuses. Few claims are sent meanwhile.
+const claimSearch = 100 * time.Millisecond
+
 // slowClaims is how many claims read no payload after a claim that reached the
 // statement timeout.
 const slowClaims = 100
@@ -109,26 +113,36 @@ func (s *Store) inParts(req *contract.ClaimRequest, send func(part *contract.Cla
 		places[i] = i
 	}
 	var all taken
-	var last error
-	r, err := isolate(places, func(part []int) error {
-		from, to := part[0], part[len(part)-1]+1
-		var rows taken
-		rows, last = send(&contract.ClaimRequest{Token: req.Token, IDs: req.IDs[from:to], Sessions: req.Sessions[from:to], Lane: req.Lane, Types: req.Types})
-		if last == nil {
-			all.won, all.loading = append(all.won, rows.won...), append(all.loading, rows.loading...)
+	var last, err error
+	var refused []contract.Unclaimable
+	succeeded := false
+	for until := time.Now().Add(claimSearch); len(places) > 0 && err == nil; {
+		var r isolated[int]
+		r, err = isolate(places, func(part []int) error {
+			from, to := part[0], part[len(part)-1]+1
+			var rows taken
+			rows, last = send(&contract.ClaimRequest{Token: req.Token, IDs: req.IDs[from:to], Sessions: req.Sessions[from:to], Lane: req.Lane, Types: req.Types})
+			if last == nil {
+				all.won, all.loading = append(all.won, rows.won...), append(all.loading, rows.loading...)
+			}
+			return last
+		})
+		for _, f := range r.refused {
+			refused = append(refused, contract.Unclaimable{ID: req.IDs[f.item], Reason: f.err.Error()})
 		}
-		return last
-	})
+		succeeded = succeeded || r.succeeded
+		if places = r.rest; time.Now().After(until) {
+			break // the rest counts as lost
+		}
+	}
 	switch {
-	case r.succeeded && verdictOf(err) != contract.Unknown:
+	case succeeded && verdictOf(err) != contract.Unknown:
 		err = nil // it is certain which rows were taken
 	case err == nil:
 		err = last
 	}
 	res := s.claimed(req, all, err)
-	for _, f := range r.refused {
-		res.Unclaimable = append(res.Unclaimable, contract.Unclaimable{ID: req.IDs[f.item], Reason: f.err.Error()})
-	}
+	res.Unclaimable = refused
 	return res
 }
 

@@ -7,6 +7,7 @@ package aside
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -16,10 +17,17 @@ import (
 
 // Max bounds the rows that are set aside. Further rows are claimed again when a scan
 // finds them.
-const Max = 1000
+const Max = 10_000
+
+// maxReason bounds the bytes of a reason, which may quote a payload.
+const maxReason = 1000
 
 // pause is the time for which a row is not claimed after a refusal.
 var pause = timing.Backoff{Base: time.Second, Max: 5 * time.Minute}
+
+// share bounds the claims of rows that are set aside: the pause of a row is at least share for
+// each row in the list. So at most 1/share of them are claimed again per second.
+const share = 10 * time.Millisecond
 
 // memory is how long a row is remembered after its pause, so that its next pause is
 // longer.
@@ -53,10 +61,14 @@ func (r *Rows) Add(refused []contract.Unclaimable, now timing.Instant, rng *rand
 			continue
 		}
 		added++
-		until := now.After(pause.Delay(known.refused, rng))
-		r.rows[u.ID] = row{until: until, refused: known.refused + 1, reason: u.Reason}
+		until := now.After(max(pause.Delay(known.refused, rng), time.Duration(len(r.rows))*share))
+		r.rows[u.ID] = row{until: until, refused: known.refused + 1, reason: short(u.Reason)}
 	}
 	return added
+}
+
+func short(reason string) string {
+	return strings.ToValidUTF8(strings.Clone(reason[:min(len(reason), maxReason)]), "")
 }
 
 // forget removes rows that were not claimed again after their pause.

@@ -3,6 +3,7 @@ package aside
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,19 @@ func TestAtMostMaxRowsAreSetAside(t *testing.T) {
 	require.Equal(t, Max, rows.Add(refused, 1, rng))
 	_, aside = rows.Reason(1, timing.Instant(0).After(999*time.Millisecond))
 	require.True(t, aside, "the second pause is at least a second")
+}
+
+func TestManyRowsAreClaimedAgainAtABoundedRate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	var rows Rows
+	for id := range dispatcherd.JobID(1000) {
+		rows.Add([]contract.Unclaimable{{ID: id + 1, Reason: strings.Repeat("ä", maxReason)}}, 0, rng)
+	}
+	reason, aside := rows.Reason(1000, timing.Instant(0).After(999*share-time.Millisecond))
+	require.True(t, aside)
+	require.Len(t, reason, maxReason)
+	_, aside = rows.Reason(1000, timing.Instant(0).After(1000*share))
+	require.False(t, aside)
 }
 
 func TestPauseOfARowGrowsToItsBound(t *testing.T) {

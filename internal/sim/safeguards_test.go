@@ -22,7 +22,7 @@ type control struct {
 }
 
 var controls = []control{
-	{options: Options{Break: WithoutFence, Faults: All}, seeds: 20, violation: "a stale end of job"},
+	{options: Options{Break: WithoutFence, Faults: All}, seeds: 80, violation: "a stale end of job"},
 	{options: Options{Break: WithoutStatus, Faults: All, Dispatchers: 3}, seeds: 3, violation: "two leases overlap"},
 	{options: Options{Break: WithoutPoll, Faults: Nothing}, seeds: 20, violation: unfinished},
 	{options: Options{Break: WithoutLease, Faults: Stop | Crash, Every: true, Dispatchers: 3}, seeds: 40, violation: "although it was declared lost"},
