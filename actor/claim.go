@@ -201,6 +201,15 @@ func (c *Core) setAside(res *contract.ClaimResult) {
 // isPaused reports whether the rows of a type wait because of refusedPause.
 func (c *Core) isPaused(t slotindex.TypeID) bool { return c.now < c.types[t].pausedUntil }
 
+// asideReason returns why a row, or a type whose rows wait, is set aside; "" = it is not.
+func (c *Core) asideReason(id dispatcherd.JobID, a *asked) string {
+	reason, aside := c.claims.aside.Reason(id, c.now)
+	if !aside && a.known && a.mode == dispatcherd.Queued && c.isPaused(a.typ) {
+		return "Postgres has just refused to claim other jobs of the type"
+	}
+	return reason
+}
+
 // pausesEnd returns the end of the first pause of a type that has a waiting job and a free
 // slot, or Never.
 func (c *Core) pausesEnd() timing.Instant {

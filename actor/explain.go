@@ -203,10 +203,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	x.SetAside, _ = c.claims.aside.Reason(e.q.ID, c.now)
-	if x.SetAside == "" && a.known && a.mode == dispatcherd.Queued && c.isPaused(a.typ) {
-		x.SetAside = "Postgres has just refused to claim other jobs of the type"
-	}
+	x.SetAside = c.asideReason(e.q.ID, a)
 	c.completeRank(e, a)
 	x.Reasons = c.reasons(x, a, e.q, e.unknown, c.claimFull(a, e.claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {

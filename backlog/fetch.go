@@ -121,7 +121,7 @@ func (b *Backlog) askLocal(r Lane) {
 		l.length *= 2
 	}
 	limit := max(2, 2*b.index.Capacity(r.Type))
-	if l.crowded {
+	if l.allTaken {
 		limit = b.cfg.LaneLength
 	}
 	l.length = int32(min(int(l.length), b.cfg.LaneLength, limit))

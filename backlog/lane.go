@@ -36,10 +36,10 @@ type lane struct {
 	sightings []sighting   // non-local: rows of the last answer, and later notified rows; ascending
 	rest      contract.Key // non-local: rows up to it were old enough at the last read, and are read again only at polls
 
-	more    bool // the table may contain rows after cursor
-	crowded bool // the last read returned no candidate although it returned as many rows as it asked for
-	reading bool // the fetch in flight reads the lane
-	low     bool // the lane is in round.low
+	more     bool // the table may contain rows after cursor
+	allTaken bool // the last read returned no candidate although it returned as many rows as it asked for
+	reading  bool // the fetch in flight reads the lane
+	low      bool // the lane is in round.low
 
 	backfillDue   bool         // the range up to the cursor is to be read
 	backfillBound contract.Key // end of the range that a backfill scan reads; zero = no scan reads the lane

@@ -142,7 +142,7 @@ func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Job
 			l.cursor = r.Key
 		}
 	}
-	l.more, l.crowded = full, full && l.len() == 0
+	l.more, l.allTaken = full, full && l.len() == 0
 }
 
 // replace replaces all candidates by the answer of a full scan. The lane has not
@@ -158,7 +158,7 @@ func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jo
 			l.keys = append(l.keys, r.Key)
 		}
 	}
-	l.more, l.crowded = full, full && l.len() == 0
+	l.more, l.allTaken = full, full && l.len() == 0
 	l.newBatch()
 }
 

@@ -744,7 +744,7 @@ func TestClaimTakesTheOtherRowsIfOneIsLocked(t *testing.T) {
 	})
 }
 
-func TestFetchLeavesOutLockedRows(t *testing.T) {
+func TestFetchOmitsLockedRows(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
