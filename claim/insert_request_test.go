@@ -77,6 +77,19 @@ func TestRequestKeyBelongsToOneRow(t *testing.T) {
 	require.Greater(t, last, next)
 }
 
+// Retention may be shorter than the time for which a key is kept.
+func TestRequestKeyOfADeletedRowIsRefused(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, role := connect(t, dsn), as(t, dsn, "dispatcherd_dispatcher")
+	_, _, err := role.InsertRequest(t.Context(), claim.New{Type: "pdf"}, inAMinute(), keyOf("k", "r"))
+	require.NoError(t, err)
+	exec(t, db, `DELETE FROM dispatcherd.jobs`)
+	_, _, err = role.InsertRequest(t.Context(), claim.New{Type: "pdf"}, inAMinute(), keyOf("k", "r"))
+	require.ErrorIs(t, err, claim.ErrRowDeleted)
+	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs`))
+}
+
 // Each new key deletes two expired ones, so their number cannot grow.
 func TestExpiredRequestKeysAreDeleted(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	var id dispatcherd.JobID
 	err = j.DB.QueryRow(ctx, `
 		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, statement_timestamp())) RETURNING id`, v...).Scan(&id)
+		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, clock_timestamp())) RETURNING id`, v...).Scan(&id)
 	return id, n.explain(err)
 }
 
@@ -92,6 +92,9 @@ type RequestKey struct {
 
 // ErrKeyReused says that an idempotency key belongs to another request.
 var ErrKeyReused = errors.New("the idempotency key belongs to another request")
+
+// ErrRowDeleted says that the job of an idempotency key has ended, and that its row was deleted.
+var ErrRowDeleted = errors.New("the job of the idempotency key has ended and its row was deleted")
 
 // insertRequestSQL adds the row of a durable request: $1 to $5 as in [Jobs.Insert], $6 the
 // deadline. With a key $7 of request $8 it adds nothing while the key
@@ -122,7 +125,8 @@ RETURNING id`
 // clock before the local one, so the deadline of the row is never later. key is nil if the
 // request has no idempotency key. If a row has the key, InsertRequest returns this
 // row and adds none; late says that the deadline of the row has passed. It returns
-// ErrKeyReused if the key belongs to another request.
+// ErrKeyReused if the key belongs to another request, and ErrRowDeleted if retention is shorter
+// than the key.
 func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *RequestKey) (id dispatcherd.JobID, late bool, err error) {
 	v, err := n.values()
 	if err != nil {
@@ -141,11 +145,14 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return id, false, n.explain(err)
 		}
-		var same bool
-		err = j.DB.QueryRow(ctx, `SELECT job, request = $2, deadline <= now() FROM dispatcherd.request_keys WHERE key = $1`, v[6:8]...).Scan(&id, &same, &late)
+		var same, exists bool
+		err = j.DB.QueryRow(ctx, `SELECT job, request = $2, deadline <= now(), EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = k.job)
+			FROM dispatcherd.request_keys k WHERE key = $1`, v[6:8]...).Scan(&id, &same, &late, &exists)
 		switch {
 		case err == nil && !same:
 			return 0, false, ErrKeyReused
+		case err == nil && !exists:
+			return 0, false, ErrRowDeleted
 		case !errors.Is(err, pgx.ErrNoRows):
 			return id, late, err
 		}
@@ -157,9 +164,10 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
 	var now time.Time // COPY cannot use the DEFAULT of a column for some rows only
-	if err := j.DB.QueryRow(ctx, `SELECT statement_timestamp()`).Scan(&now); err != nil {
+	if err := j.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, err
 	}
+	begun := time.Now()
 	next, stop := iter.Pull2(jobs)
 	defer stop()
 	n, err := j.DB.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"},
@@ -173,8 +181,8 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if err != nil {
 				return nil, err
 			}
-			if job.RunAt.Before(now) {
-				v[5] = now
+			if insertion := now.Add(time.Since(begun)); job.RunAt.Before(insertion) {
+				v[5] = insertion
 			}
 			return v, nil
 		}))

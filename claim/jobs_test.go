@@ -214,9 +214,9 @@ func TestDispatcherRoleSuffices(t *testing.T) {
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 	}
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
-	made, _, _, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
+	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
 	require.NoError(t, err)
-	require.Zero(t, made, "the migration has created the partitions")
+	require.Zero(t, kept.Made, "the migration has created the partitions")
 	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: map[string]int{"pdf": 1}})
 	require.NoError(t, err)
 	_, err = s.Leave(t.Context())

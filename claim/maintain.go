@@ -17,37 +17,42 @@ type Retention struct {
 // DaysAhead is how many daily partitions are created before they are needed.
 const DaysAhead = 3
 
+// Kept is what a call of KeepPartitions did.
+type Kept struct {
+	Made, Dropped int
+	Blocked       int  // partitions that it could not create, empty or drop, for example because they are in use
+	Busy          bool // another call maintained a status at the same time, so this call did not
+}
+
 // KeepPartitions creates the daily partitions of the coming days and drops the
 // partitions whose retention has ended. Call it at start and every hour. Several
-// daemons may call it. blocked counts the partitions that it could not create or
-// drop, for example because they are in use, and the statuses that another call
-// maintains at the same time. The next call tries again.
-func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (made, dropped, blocked int, err error) {
+// daemons may call it. The next call tries again what is blocked.
+func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (all Kept, err error) {
 	for _, r := range []struct {
 		status dispatcherd.Status
 		keep   time.Duration
 	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
 		for more := true; more; {
-			var m, d, b int
+			var k Kept
 			var refused []int64
 			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, more, refused FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
-					string(r.status), DaysAhead, r.keep).Scan(&m, &d, &b, &more, &refused)
-				return m + d, err
+				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, busy, more, refused FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
+					string(r.status), DaysAhead, r.keep).Scan(&k.Made, &k.Dropped, &k.Blocked, &k.Busy, &more, &refused)
+				return k.Made + k.Dropped, err
 			})
 			if err != nil {
-				return made, dropped, blocked, err
+				return all, err
 			}
 			for _, id := range refused {
 				s.setAside(OpSweep, s.aside.refused[OpSweep], contract.Unclaimable{ID: dispatcherd.JobID(id), Reason: undeletable})
 			}
-			made, dropped = made+m, dropped+d
+			all.Made, all.Dropped, all.Busy = all.Made+k.Made, all.Dropped+k.Dropped, all.Busy || k.Busy
 			if !more {
-				blocked += b // counted once, because each call meets the same blocked partitions
+				all.Blocked += k.Blocked // counted once, because each call meets the same blocked partitions
 			}
 		}
 	}
-	return made, dropped, blocked, nil
+	return all, nil
 }
 
 // undeletable is the reason why a row of an ended job remains.
@@ -58,8 +63,8 @@ const undeletable = "Postgres refuses to delete the row, although its retention 
 // partition goes to the default partition, and no partition can then be created for
 // that day.
 func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
-	made, _, _, err = s.KeepPartitions(ctx, Retention{Done: always, Failed: always, Cancelled: always})
-	return made, err
+	all, err := s.KeepPartitions(ctx, Retention{Done: always, Failed: always, Cancelled: always})
+	return all.Made, err
 }
 
 // RequestKeys returns the number of rows of request_keys, as Postgres estimates it.

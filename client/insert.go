@@ -32,7 +32,7 @@ const defaultMaxAttempts = 5
 
 // insertSQL inserts one row. Its parameters are the columns that row returns.
 const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, statement_timestamp())) RETURNING id`
+	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, clock_timestamp())) RETURNING id`
 
 // row returns the columns of a job in the order of insertSQL. The caller inserts the payload into
 // the second column: as bytes for COPY, and as a string for a statement, because every driver and
@@ -117,7 +117,7 @@ type Copier interface {
 // fastest way to insert many jobs, but it does not return their ids.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time // COPY cannot use the default of a column for some rows only
-	if err := db.QueryRow(ctx, `SELECT statement_timestamp()`).Scan(&now); err != nil {
+	if err := db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
 	next, stop := iter.Pull2(copyRows(jobs, now))
@@ -141,6 +141,7 @@ var errUnfinished = errors.New("the sequence of jobs panicked or called runtime.
 // reads the rows in a goroutine of its own, where a panic would end the process. So copyRows
 // first returns an error, and panics after CopyFrom has returned, when InsertMany calls stop.
 func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
+	begun := time.Now()
 	return func(yield func([]any, error) bool) {
 		returned := false
 		defer func() {
@@ -152,7 +153,7 @@ func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
 			row, payload, err := j.row()
 			row[1] = payload
 			if row[5] == nil {
-				row[5] = now
+				row[5] = now.Add(time.Since(begun))
 			}
 			if !yield(row[:], err) {
 				break

@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -45,4 +46,19 @@ func TestMigrationThatWaitsForALockBlocksOtherSessionsBriefly(t *testing.T) {
 	require.NoError(t, <-migrated)
 	require.Len(t, applied, int(migrations.Latest())-2)
 	require.EqualValues(t, 3, applied[0])
+}
+
+// A migration of schema 16 or earlier holds an advisory lock.
+func TestMigrationWaitsForAnOlderProgram(t *testing.T) {
+	dsn := pgtest.New(t)
+	older := connect(t, dsn)
+	exec(t, older, `SELECT pg_advisory_lock(7233172)`)
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	_, err := migrations.Down(ctx, dsn, migrations.Latest()-1)
+	require.ErrorContains(t, err, "an older dispatcherd migrates the schema")
+	exec(t, older, `SELECT pg_advisory_unlock(7233172)`)
+	undone, err := migrations.Down(t.Context(), dsn, migrations.Latest()-1)
+	require.NoError(t, err)
+	require.Len(t, undone, 1)
 }

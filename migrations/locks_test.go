@@ -20,7 +20,7 @@ var untrusted = []string{"dispatcherd_producer", "dispatcherd_reader", "dispatch
 // withLogin creates the last role of untrusted.
 func withLogin(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
-	exec(t, conn, `CREATE ROLE dispatcherd_test_locks`)
+	exec(t, conn, `CREATE ROLE dispatcherd_test_locks LOGIN PASSWORD 'locks'`)
 	t.Cleanup(func() {
 		other, err := pgx.Connect(context.Background(), conn.Config().ConnString())
 		require.NoError(t, err)
@@ -63,9 +63,13 @@ func TestNoUntrustedRoleCanLockRowsOrStopWrites(t *testing.T) {
 // A session has the advisory locks that once guarded retention and migrations.
 func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
 	dsn := pgtest.New(t)
-	conn, other := connect(t, dsn), connect(t, dsn)
+	conn := connect(t, dsn)
 	withLogin(t, conn)
-	exec(t, other, `SET ROLE dispatcherd_test_locks`)
+	config := conn.Config()
+	config.User, config.Password = "dispatcherd_test_locks", "locks"
+	other, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	exec(t, other, `SELECT pg_advisory_lock(7233172), pg_advisory_lock(7233173, hashtext('jobs_done'))`)
 	require.Equal(t, 2, one[int](t, conn, `SELECT made FROM dispatcherd.keep_partitions('done', 5, '1 year')`))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -79,11 +83,11 @@ func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
 }
 
 // Several daemons maintain the partitions. A call during another one reports that it did nothing.
-func TestConcurrentRetentionIsReportedAsBlocked(t *testing.T) {
+func TestConcurrentRetentionIsReportedAsBusy(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn, other := connect(t, dsn), connect(t, dsn)
 	exec(t, other, `BEGIN; SELECT dispatcherd.keep_partitions('done', 1, '1 year')`)
-	keep := `SELECT 10 * made + blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
+	keep := `SELECT 10 * made + busy::int + 2 * blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
 	require.Equal(t, 1, one[int](t, conn, keep))
 	exec(t, other, `COMMIT`)
 	require.Equal(t, 20, one[int](t, conn, keep))
@@ -139,4 +143,37 @@ func TestProducerWithoutTheRightSetsNoPriority(t *testing.T) {
 	}
 	exec(t, conn, `SET ROLE dispatcherd_producer; INSERT INTO dispatcherd.jobs (type) VALUES ('pdf'); SELECT public.enqueue('pdf', 10); RESET ROLE`)
 	require.Equal(t, "0 3", one[string](t, conn, `SELECT string_agg(priority::text, ' ' ORDER BY id) FROM dispatcherd.jobs`))
+}
+
+// A producer must not gain age by a statement that waits before it inserts.
+func TestJobsOfASlowStatementCountFromTheirInsertion(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `SET ROLE dispatcherd_producer`)
+	exec(t, conn, `DO $$ BEGIN
+		PERFORM pg_sleep(1.1);
+		INSERT INTO dispatcherd.jobs (type) VALUES ('pdf');
+		INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', statement_timestamp());
+	END $$`)
+	exec(t, conn, `RESET ROLE`)
+	require.Equal(t, "1 1", one[string](t, conn, `SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`))
+}
+
+// CREATE INDEX locks a table so. A row that a trigger protects is no such lock.
+func TestLockedTableIsNotReportedAsRefusedRows(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	other := connect(t, conn.Config().ConnString())
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`)
+	const keep = `SELECT concat_ws(' ', made, blocked, cardinality(refused)) FROM dispatcherd.keep_partitions('cancelled', $1, '1 year')`
+	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} {
+		exec(t, other, `BEGIN; LOCK TABLE dispatcherd.jobs_cancelled_rest IN `+mode+` MODE`)
+		require.Equal(t, "0 1 0", one[string](t, conn, keep, 3), mode)
+		exec(t, other, `ROLLBACK`)
+	}
+	exec(t, conn, `CREATE FUNCTION protect() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF OLD.id IN (7, 8, 60) THEN RAISE EXCEPTION 'protected'; END IF;
+		RETURN OLD;
+	END $$`)
+	exec(t, conn, `CREATE TRIGGER protect BEFORE DELETE ON dispatcherd.jobs_cancelled_rest FOR EACH ROW EXECUTE FUNCTION protect()`)
+	require.Equal(t, "1 0 3", one[string](t, conn, keep, 4))
+	require.Equal(t, "7 8 60", one[string](t, conn, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM dispatcherd.jobs`))
 }

@@ -53,15 +53,28 @@ func retryLocked(ctx context.Context, try func(context.Context) ([]*goose.Migrat
 
 // versionLock lets one program migrate at a time. It locks the table of versions in a mode that only
 // the owner can take, and that conflicts with itself but not with reads and writes. Every session could
-// take an advisory lock, and so prevent migrations.
+// take an advisory lock, and so prevent migrations. Programs of schema 16 take one, so Lock takes it,
+// too, and waits for it only if a session with the rights of the owner has it.
 type versionLock struct{ tx *sql.Tx }
+
+const lockSQL = `
+SET LOCAL idle_in_transaction_session_timeout = 0;
+LOCK TABLE ` + versionTable + ` IN SHARE UPDATE EXCLUSIVE MODE;
+DO $$ BEGIN
+	IF NOT pg_try_advisory_xact_lock(7233172) AND EXISTS (
+		SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) JOIN pg_class c ON c.oid = '` + versionTable + `'::regclass
+		WHERE l.locktype = 'advisory' AND l.objid = 7233172 AND l.granted AND a.datname = current_database() AND pg_has_role(a.usesysid, c.relowner, 'USAGE')
+	) THEN
+		RAISE lock_not_available USING MESSAGE = 'an older dispatcherd migrates the schema';
+	END IF;
+END $$`
 
 // Lock implements lock.Locker. If another program migrates, it returns lock_not_available.
 func (l *versionLock) Lock(ctx context.Context, db *sql.DB) (err error) {
 	if l.tx, err = db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
 		return err
 	}
-	_, err = l.tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE "+versionTable+" IN SHARE UPDATE EXCLUSIVE MODE")
+	_, err = l.tx.ExecContext(ctx, lockSQL)
 	if err != nil {
 		err = errors.Join(err, l.tx.Rollback())
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,9 +85,11 @@ func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
 	return err == nil && remaining == 0
 }
 
-// Intervals of the maintenance of daily partitions, after a success and after a failure.
+// Intervals of the maintenance of daily partitions: after a success, to which a random time is
+// added, and after a failure.
 const (
 	partitionInterval = time.Hour
+	partitionJitter   = partitionInterval / 10
 	partitionRetry    = 30 * time.Second
 )
 
@@ -105,27 +108,31 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 }
 
 // keepPartitions creates and drops daily partitions of finished jobs. It returns the time
-// until the next call. Locks of other sessions, and a call of another daemon at the same time, may
-// block a part of the work, then blocked is true. It warns if they block two calls in succession.
+// until the next call, which differs between daemons. Locks of other sessions may block a part of
+// the work, then blocked is true. It warns if they block two calls in succession. If another daemon
+// is at work, it tries again soon.
 func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (next time.Duration, blocked bool) {
-	created, dropped, left, err := m.store.KeepPartitions(ctx, m.retention())
+	kept, err := m.store.KeepPartitions(ctx, m.retention())
 	if err != nil {
 		if ctx.Err() == nil {
 			m.log.Warn("creating and dropping daily partitions failed", zap.Error(err))
 		}
 		return partitionRetry, blockedBefore
 	}
-	if created+dropped+left > 0 {
-		m.log.Info("daily partitions", zap.Int("created", created), zap.Int("dropped", dropped), zap.Int("blocked", left))
+	if kept.Made+kept.Dropped+kept.Blocked > 0 {
+		m.log.Info("daily partitions", zap.Int("created", kept.Made), zap.Int("dropped", kept.Dropped), zap.Int("blocked", kept.Blocked))
 	}
-	if left > 0 && blockedBefore {
+	if kept.Busy {
+		return partitionRetry, blockedBefore
+	}
+	if kept.Blocked > 0 && blockedBefore {
 		m.log.Warn("daily partitions remain blocked: an open transaction has a lock on ended jobs",
 			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
 	}
-	if left == 0 {
+	if kept.Blocked == 0 {
 		m.retained.SetToCurrentTime()
 	}
-	return partitionInterval, left > 0
+	return partitionInterval + rand.N(partitionJitter), kept.Blocked > 0
 }
 
 // vacuumEvery is the time between two checks whether vacuum can remove rows. A round of

@@ -1,82 +1,75 @@
--- A row that cannot be read or deleted stops no other row. docs/reliability.md states it.
+-- Neither a row that cannot be deleted nor a session without rights stops retention.
+-- docs/reliability.md and docs/security.md give the reasons.
 
 -- +goose Up
 
--- As before. A job whose payload or errors cannot be read is cancelled without them.
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION dispatcherd.cancel_pending(job bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE
-    readable boolean;
-BEGIN
-    FOREACH readable IN ARRAY ARRAY[true, false] LOOP
-        BEGIN
-            WITH gone AS (
-                DELETE FROM dispatcherd.jobs_live WHERE id = job AND status = 'pending' RETURNING *
-            )
-            INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, timeout_ms, priority,
-                max_attempts, failures, crashes, type, payload, finished_at, errors)
-            SELECT id, run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
-                max_attempts, failures, crashes, type, CASE WHEN readable THEN payload ELSE 'null' END, now(),
-                CASE WHEN readable THEN errors ELSE jsonb_build_array(jsonb_build_object('attempt', attempt, 'at', now(), 'outcome', 'cancelled',
-                    'error', 'the payload and the earlier errors cannot be read in Postgres and were dropped')) END FROM gone;
-            RETURN FOUND;
-        EXCEPTION WHEN data_corrupted OR internal_error THEN
-            IF NOT readable THEN
-                RAISE;
-            END IF;
-        END;
-    END LOOP;
-END $$;
--- +goose StatementEnd
+-- A call of keep_partitions locks the row of its status. No role has a right to this table, so
+-- only the owner can lock its rows. Every session can take every advisory lock.
+CREATE TABLE dispatcherd.maintenance (status dispatcherd.status PRIMARY KEY);
+INSERT INTO dispatcherd.maintenance VALUES ('done'), ('failed'), ('cancelled');
+COMMENT ON TABLE dispatcherd.maintenance IS 'Each row is the lock of the maintenance of the daily partitions of one status.';
 
--- As before, and: if a row of the rest cannot be deleted, the rows are deleted one by one.
--- The rows that cannot be deleted do not stop the partitions; refused contains the first
--- hundred of them.
+-- As before, and: busy says that another call maintains the status, and that this call did
+-- nothing. A part of the rest that cannot be deleted because of one of its rows is halved. The
+-- rows that cannot be deleted do not stop the others; refused contains the first hundred of them.
+-- If the rest is locked, its rows stay, and it counts as one blocked partition.
 DROP FUNCTION dispatcherd.keep_partitions;
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.keep_partitions(final dispatcherd.status, ahead int, keep interval,
-    OUT made int, OUT dropped int, OUT blocked int, OUT more boolean, OUT refused bigint[]) LANGUAGE plpgsql SECURITY DEFINER
+    OUT made int, OUT dropped int, OUT blocked int, OUT more boolean, OUT refused bigint[], OUT busy boolean) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' SET timezone = 'UTC' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     most    int := 10000;
-    expired tid[];
+    expired tid[] := '{}';
     rows    int := 0;
-    at      tid;
+    next    int := 1; -- the part of expired that is deleted next
+    size    int := most;
+    part    tid[];
     bad     bigint;
     root    text := 'jobs_' || final;
     leaf    text;
     day     date;
 BEGIN
-    made := 0; dropped := 0; blocked := 0; more := false; refused := '{}';
+    made := 0; dropped := 0; blocked := 0; more := false; refused := '{}'; busy := false;
     IF final NOT IN ('done', 'failed', 'cancelled') THEN
         RAISE EXCEPTION 'status % has no leaves; use done, failed or cancelled', final USING ERRCODE = '22023';
     END IF;
-    IF NOT pg_try_advisory_xact_lock(7233173, hashtext(root)) THEN
+    INSERT INTO dispatcherd.maintenance VALUES (final) ON CONFLICT DO NOTHING; -- a restore or TRUNCATE may have removed it
+    IF NOT EXISTS (SELECT FROM dispatcherd.maintenance m WHERE m.status = final FOR UPDATE SKIP LOCKED) THEN
+        busy := true;
         RETURN;
     END IF;
-    EXECUTE format('SELECT ARRAY (SELECT ctid FROM dispatcherd.%1$I
-        WHERE coalesce(finished_at, %2$L) < now() - $1 ORDER BY coalesce(finished_at, %2$L) LIMIT $2 FOR UPDATE SKIP LOCKED)',
-        root || '_rest', '-infinity') INTO expired USING keep, most;
     BEGIN
-        EXECUTE format('DELETE FROM dispatcherd.%I WHERE ctid = ANY ($1)', root || '_rest') USING expired;
-        rows := cardinality(expired);
-    EXCEPTION WHEN OTHERS THEN
-        IF left(SQLSTATE, 2) IN ('40', '53', '57') THEN
-            RAISE; -- not because of a row
-        END IF;
-        FOREACH at IN ARRAY expired LOOP
-            BEGIN
-                EXECUTE format('DELETE FROM dispatcherd.%I WHERE ctid = $1', root || '_rest') USING at;
-                rows := rows + 1;
-            EXCEPTION WHEN OTHERS THEN
-                EXECUTE format('SELECT id FROM dispatcherd.%I WHERE ctid = $1', root || '_rest') INTO bad USING at;
+        EXECUTE format('SELECT ARRAY (SELECT ctid FROM dispatcherd.%1$I
+            WHERE coalesce(finished_at, %2$L) < now() - $1 ORDER BY coalesce(finished_at, %2$L) LIMIT $2 FOR UPDATE SKIP LOCKED)',
+            root || '_rest', '-infinity') INTO expired USING keep, most;
+    EXCEPTION WHEN lock_not_available THEN
+        blocked := 1;
+    END;
+    WHILE next <= cardinality(expired) LOOP
+        part := expired[next:next + size - 1];
+        BEGIN
+            EXECUTE format('DELETE FROM dispatcherd.%I WHERE ctid = ANY ($1)', root || '_rest') USING part;
+            rows := rows + cardinality(part);
+            next := next + size;
+            size := size * 2;
+        EXCEPTION WHEN lock_not_available THEN
+            blocked := 1;
+            EXIT;
+        WHEN OTHERS THEN
+            IF left(SQLSTATE, 2) IN ('40', '53', '55', '57') THEN
+                RAISE; -- not because of a row
+            END IF;
+            IF cardinality(part) = 1 THEN
+                EXECUTE format('SELECT id FROM dispatcherd.%I WHERE ctid = $1', root || '_rest') INTO bad USING part[1];
                 IF cardinality(refused) < 100 THEN
                     refused := refused || bad;
                 END IF;
-            END;
-        END LOOP;
-    END;
+                next := next + 1;
+            END IF;
+            size := greatest(cardinality(part) / 2, 1);
+        END;
+    END LOOP;
     FOR day IN SELECT current_date + i FROM generate_series(0, least(ahead, 366)) i LOOP
         leaf := root || to_char(day, '_YYYYMMDD');
         CONTINUE WHEN to_regclass('dispatcherd.' || leaf) IS NOT NULL;
@@ -186,17 +179,4 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION dispatcherd.cancel_pending(job bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-BEGIN
-    WITH gone AS (
-        DELETE FROM dispatcherd.jobs_live WHERE id = job AND status = 'pending' RETURNING *
-    )
-    INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, timeout_ms, priority,
-        max_attempts, failures, crashes, type, payload, finished_at, errors)
-    SELECT id, run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
-        max_attempts, failures, crashes, type, payload, now(), errors FROM gone;
-    RETURN FOUND;
-END $$;
--- +goose StatementEnd
+DROP TABLE dispatcherd.maintenance;

@@ -11,7 +11,9 @@ ALTER TABLE dispatcherd.cancels ADD COLUMN requested_by text;
 ALTER TABLE dispatcherd.cancels ALTER COLUMN requested_by SET DEFAULT session_user;
 COMMENT ON COLUMN dispatcherd.cancels.requested_by IS 'As jobs.cancelled_by.';
 
--- As before, and it records who cancels: by, or else the role of the session.
+-- As before, and it records who cancels: by, or else the role of the session. A job whose payload or
+-- errors cannot be read is cancelled without them. The CASE has the type of the column. With type
+-- jsonb, the INSERT would check the constraint of migration 19 again.
 DROP FUNCTION dispatcherd.cancel_pending;
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
@@ -103,27 +105,15 @@ DROP FUNCTION dispatcherd.cancel_pending;
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.cancel_pending(job bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE
-    readable boolean;
 BEGIN
-    FOREACH readable IN ARRAY ARRAY[true, false] LOOP
-        BEGIN
-            WITH gone AS (
-                DELETE FROM dispatcherd.jobs_live WHERE id = job AND status = 'pending' RETURNING *
-            )
-            INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, timeout_ms, priority,
-                max_attempts, failures, crashes, type, payload, finished_at, errors)
-            SELECT id, run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
-                max_attempts, failures, crashes, type, CASE WHEN readable THEN payload ELSE 'null'::dispatcherd.payload END, now(),
-                CASE WHEN readable THEN errors ELSE jsonb_build_array(jsonb_build_object('attempt', attempt, 'at', now(), 'outcome', 'cancelled',
-                    'error', 'the payload and the earlier errors cannot be read in Postgres and were dropped')) END FROM gone;
-            RETURN FOUND;
-        EXCEPTION WHEN data_corrupted OR internal_error THEN
-            IF NOT readable THEN
-                RAISE;
-            END IF;
-        END;
-    END LOOP;
+    WITH gone AS (
+        DELETE FROM dispatcherd.jobs_live WHERE id = job AND status = 'pending' RETURNING *
+    )
+    INSERT INTO dispatcherd.jobs_cancelled (id, run_at, created_at, attempt, status, timeout_ms, priority,
+        max_attempts, failures, crashes, type, payload, finished_at, errors)
+    SELECT id, run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
+        max_attempts, failures, crashes, type, payload, now(), errors FROM gone;
+    RETURN FOUND;
 END $$;
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION dispatcherd.cancel_pending FROM PUBLIC;

@@ -131,6 +131,9 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	if errors.Is(err, claim.ErrKeyReused) {
 		return 0, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
 	}
+	if errors.Is(err, claim.ErrRowDeleted) {
+		return 0, false, problem.NotFound.Of("the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again")
+	}
 	if err != nil {
 		err = classify(err)
 		if _, invalid := errors.AsType[*ondemand.InvalidError](err); key != nil && !invalid {
