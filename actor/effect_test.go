@@ -335,9 +335,9 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 	c.Step(5001, event.Requested{Job: -5, Type: "excel"}, nil)
 	c.Step(7001, event.Withdrew{Session: 1, Numbers: []int32{2}}, nil)
 	require.Equal(t, []SlotInfo{
-		{ID: 1, Session: 1, Worker: "w", Number: 0, Types: []string{"pdf"}, State: "busy", Job: -1, JobType: "pdf", Attempt: 1},
-		{ID: 2, Session: 1, Worker: "w", Number: 1, Types: []string{"pdf"}, State: "busy", Job: -2, JobType: "pdf", Attempt: 1},
-		{ID: 3, Session: 1, Worker: "w", Number: 2, Types: []string{"excel"}, State: "busy", Draining: true, Job: -4, JobType: "excel", Attempt: 1},
+		{ID: 1, Session: 1, Worker: "w", Number: 0, Types: []string{"pdf"}, State: "busy", Job: -1, JobType: "pdf", Attempt: 1, Busy: 7 * time.Second, Left: 8 * time.Second, Stopping: "timeout"},
+		{ID: 2, Session: 1, Worker: "w", Number: 1, Types: []string{"pdf"}, State: "busy", Job: -2, JobType: "pdf", Attempt: 1, Busy: 7 * time.Second, Left: 8 * time.Second, Stopping: "timeout"},
+		{ID: 3, Session: 1, Worker: "w", Number: 2, Types: []string{"excel"}, State: "busy", Draining: true, Job: -4, JobType: "excel", Attempt: 1, Busy: 2 * time.Second},
 	}, c.Slots())
 	require.ElementsMatch(t, []TypeInfo{
 		{Name: "pdf", Capacity: 2, Known: 2, Oldest: 7001 * time.Millisecond},

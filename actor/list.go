@@ -88,7 +88,7 @@ type foundSlot struct {
 // findSlots selects slots from a Ref on. It returns the next Ref.
 func (c *Core) findSlots(q SlotQuery, ref slotindex.Ref) (list []foundSlot, next slotindex.Ref, complete bool) {
 	t, known := c.index.Lookup(q.Type)
-	for work := 0; work < c.cfg.Limits.StepWork; work++ {
+	for range c.cfg.Limits.StepWork {
 		if int(ref) >= c.slots.Len() {
 			return list, ref, true
 		}

@@ -14,7 +14,12 @@ import (
 // goroutine at any time.
 type Backend interface {
 	ondemand.Backend
+	Jobs
+	Lists
+}
 
+// Jobs inserts, reads and changes jobs of the table.
+type Jobs interface {
 	// Insert adds one job, described by a JSON object as in docs/api.md. It returns the error
 	// of permit for its type.
 	Insert(ctx context.Context, object []byte, permit func(typ string) error) (dispatcherd.JobID, error)
@@ -45,7 +50,10 @@ type Backend interface {
 	Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func())
 	// Why explains the state of a job. It returns ErrNotFound if there is none.
 	Why(ctx context.Context, id dispatcherd.JobID) (Why, error)
+}
 
+// Lists describes the state of the dispatcher.
+type Lists interface {
 	// Slots lists slots of this dispatcher's workers by id. It never returns nil. If more
 	// slots follow, next is the After of the next page, otherwise 0.
 	Slots(q SlotQuery) (page []Slot, next int64)

@@ -212,7 +212,7 @@ func TestCompressedPayloadIsClaimedByItsUncompressedSize(t *testing.T) {
 	for i, reason := range []string{"78644400 bytes long as text", "1,024 characters", "1,024 characters"} {
 		res := s.Claim(t.Context(), claimOf(dispatcherd.JobID(i+1))) // one row, because a claim converts payloads for a limited time
 		require.Equal(t, i == 0, len(res.Loading) == 1)
-		all := append(loadAll(t, s, res.Loading).Won, res.Won...)
+		all := slices.Concat(loadAll(t, s, res.Loading).Won, res.Won)
 		require.Len(t, all, 1)
 		require.Nil(t, all[0].Payload)
 		require.Contains(t, all[0].Unfit, reason)

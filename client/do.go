@@ -141,7 +141,7 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 	}
 	defer func() { _ = res.Body.Close() }() // the stream was read
 	result, err := readStream(res.Body, seen)
-	if broken, ok := errors.AsType[*brokenStream](err); ok {
+	if broken, ok := errors.AsType[*streamError](err); ok {
 		err = unknownOutcome(broken.err)
 	}
 	return result, err
@@ -166,14 +166,14 @@ func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string
 	return readStream(res.Body, seen)
 }
 
-// brokenStream says that a stream ended before its last event.
-type brokenStream struct{ err error }
+// streamError says that a stream ended before its last event.
+type streamError struct{ err error }
 
 // Error contains the reason.
-func (b *brokenStream) Error() string { return "the stream of events broke off: " + b.err.Error() }
+func (b *streamError) Error() string { return "the stream of events broke off: " + b.err.Error() }
 
 // Unwrap returns the reason.
-func (b *brokenStream) Unwrap() error { return b.err }
+func (b *streamError) Unwrap() error { return b.err }
 
 // readStream reads events until the last one, which is the result or a problem.
 func readStream(body io.Reader, seen func(Event) error) (json.RawMessage, error) {
@@ -183,7 +183,7 @@ func readStream(body io.Reader, seen func(Event) error) (json.RawMessage, error)
 		e, err := readEvent(events)
 		switch {
 		case err != nil:
-			return nil, &brokenStream{err}
+			return nil, &streamError{err}
 		case e.Name == "result":
 			return e.Data, nil
 		case e.Name == "error":

@@ -130,14 +130,16 @@ func (a commands) showEvent(e client.Event) error {
 // eventText describes an event in one line.
 func eventText(e client.Event) string {
 	var d struct {
-		Rank, Waiting int
-		Slot          int64
-		Worker        string
-		Done, Total   float64
-		Message       string
-		Missed        int
-		Status        string
-		Attempt       int
+		Rank    int     `json:"rank"`
+		Waiting int     `json:"waiting"`
+		Slot    int64   `json:"slot"`
+		Worker  string  `json:"worker"`
+		Done    float64 `json:"done"`
+		Total   float64 `json:"total"`
+		Message string  `json:"message"`
+		Missed  int     `json:"missed"`
+		Status  string  `json:"status"`
+		Attempt int     `json:"attempt"`
 	}
 	if json.Unmarshal(e.Data, &d) != nil { // progress may be any JSON
 		return e.Name + ": " + string(e.Data)

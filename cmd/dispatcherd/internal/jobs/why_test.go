@@ -32,7 +32,7 @@ func TestWhyPrintsWhenAScheduledJobBecomesDue(t *testing.T) {
 	add := func(name, format string, args ...any) { lines = append(lines, name+" "+fmt.Sprintf(format, args...)) }
 	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)
 	addWhy(add, &api.Why{Job: 7, Type: "pdf", Status: "pending", Reasons: []string{"Scheduled"}, RunAt: &at})
-	require.Equal(t, []string{"job 7 pdf, priority 0, pending", "reason Scheduled: its run_at is in the future", "run_at 2026-01-31T23:00:00.000Z"}, lines)
+	require.Equal(t, []string{"job 7 pdf, priority 0, pending", "reason Scheduled: its run_at is 2026-01-31T23:00:00.000Z", "run_at 2026-01-31T23:00:00.000Z"}, lines)
 }
 
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
