@@ -198,13 +198,11 @@ func (c *Core) setAside(res *contract.ClaimResult) {
 	}
 }
 
-// isPaused reports whether the rows of a type wait because of refusedPause.
-func (c *Core) isPaused(t slotindex.TypeID) bool { return c.now < c.types[t].pausedUntil }
-
-// asideReason returns why a row, or a type whose rows wait, is set aside; "" = it is not.
-func (c *Core) asideReason(id dispatcherd.JobID, a *asked) string {
+// asideReason returns why a row is set aside; "" = it is not. known says that the row is of
+// type t.
+func (c *Core) asideReason(id dispatcherd.JobID, t slotindex.TypeID, known bool) string {
 	reason, aside := c.claims.aside.Reason(id, c.now)
-	if !aside && a.known && a.mode == dispatcherd.Queued && c.isPaused(a.typ) {
+	if !aside && known && c.isPaused(t) {
 		return "Postgres has just refused to claim other jobs of the type"
 	}
 	return reason

@@ -494,3 +494,6 @@ func (h alarmHeap) first() timing.Instant {
 }
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// isPaused reports whether the rows of a type wait because of refusedPause.
+func (c *Core) isPaused(t slotindex.TypeID) bool { return c.now < c.types[t].pausedUntil }

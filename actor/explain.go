@@ -203,7 +203,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	x.SetAside = c.asideReason(e.q.ID, a)
+	x.SetAside = c.asideReason(e.q.ID, a.typ, a.known && a.mode == dispatcherd.Queued)
 	c.completeRank(e, a)
 	x.Reasons = c.reasons(x, a, e.q, e.unknown, c.claimFull(a, e.claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func refuseMany(t *testing.T, refused int) (*world, *host) {
 
 func TestManyRefusedRowsStopNoOtherType(t *testing.T) {
 	for _, refused := range []int{200, 3000} {
-		t.Run(fmt.Sprint(refused), func(t *testing.T) {
+		t.Run(strconv.Itoa(refused), func(t *testing.T) {
 			w, h := refuseMany(t, refused)
 			w.exec(`INSERT INTO dispatcherd.jobs (type, priority) SELECT t, 3 FROM unnest('{b,c}'::text[]) t, generate_series(1, 100)`)
 			eventually(t, func() bool { return w.number(doneJobs) == 200 }, func() string { return fmt.Sprintf("200 done jobs; there are %d", w.number(doneJobs)) })
