@@ -22,8 +22,8 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/idtable ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held ./actor/orders ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
-# Tests of a daemon as it is built for use.
-AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad
+# Tests that the race detector would slow down too much.
+AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./internal/idtable ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate ./actor/orders ./actor/waits
 COVERAGE   := 95
@@ -49,7 +49,7 @@ demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N repl
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
 	@status=0; \
 	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
-	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./e2e || status=1; \
+	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./e2e ./claim || status=1; \
 	go test -count=1 -race -timeout 20m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
 	(cd tools && go vet ./licenses && go test -count=1 $(TESTFLAGS) ./licenses) || status=1; \

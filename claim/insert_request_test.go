@@ -37,7 +37,7 @@ func TestRequestKeyBelongsToOneRow(t *testing.T) {
 	require.NoError(t, err)
 	inserted, err := role.Get(t.Context(), plain)
 	require.NoError(t, err)
-	requested.ID, requested.CreatedAt, requested.RunAt = inserted.ID, inserted.CreatedAt, inserted.RunAt
+	requested.ID, requested.CreatedAt, requested.RunAt, requested.ReadAt = inserted.ID, inserted.CreatedAt, inserted.RunAt, inserted.ReadAt
 	require.Equal(t, inserted, requested)
 	_, _, err = role.InsertRequest(t.Context(), job, inAMinute(), keyOf("k", "other"))
 	require.ErrorIs(t, err, claim.ErrKeyReused)

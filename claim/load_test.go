@@ -219,30 +219,6 @@ func TestCompressedPayloadIsClaimedByItsUncompressedSize(t *testing.T) {
 	}
 }
 
-// The table accepts such rows: each takes 700 bytes there, and 5 MB as text. A claim and a load
-// convert few of them, so neither reaches the statement timeout.
-func TestClaimOfManyRowsThatAreLongAsTextIsShort(t *testing.T) {
-	t.Parallel()
-	db, s := joinedAlone(t)
-	exec(t, db, `SET ROLE dispatcherd_producer`)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', $1::text::jsonb FROM generate_series(1, 60)`, numbers("1e131071", 40))
-	ids := make([]dispatcherd.JobID, 60)
-	for i := range ids {
-		ids[i] = dispatcherd.JobID(i + 1)
-	}
-	res := s.Claim(t.Context(), claimOf(ids...))
-	require.Equal(t, contract.OK, res.Verdict)
-	require.NotEmpty(t, res.Won)
-	require.NotEmpty(t, res.Loading)
-	part := s.LoadPayloads(t.Context(), contract.LoadRequest{Rows: res.Loading})
-	require.Equal(t, contract.OK, part.Verdict)
-	require.NotEmpty(t, part.Won)
-	require.NotEmpty(t, part.Rest)
-	for _, won := range slices.Concat(res.Won, part.Won) {
-		require.Contains(t, won.Unfit, "a number of more than 1,024 characters")
-	}
-}
-
 // A payload whose read times out may be readable later. It does not stop the payloads
 // of other rows. The server does not interrupt every read.
 func TestPayloadThatTimesOutIsReportedAsSlow(t *testing.T) {

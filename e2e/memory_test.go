@@ -39,7 +39,7 @@ func TestDaemonKeepsWithinItsMemoryAtFullLoad(t *testing.T) {
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed {
 		t.Skip("GOMEMLIMIT overrides the setting")
 	}
-	const slots, memory = 1000, 40 << 20
+	const slots, memory = 1000, 56 << 20
 	w := newWorldAlone(t)
 	cfg := w.config("d")
 	process := w.serve(cfg, "--memory-bytes", strconv.Itoa(memory))

@@ -34,7 +34,7 @@ func TestUnknownVariableIsReported(t *testing.T) {
 // A daemon logs each ignored variable once.
 func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
-	a := bare(nil)
+	a := bare(nothingSet)
 	a.Environ = func() []string {
 		return []string{"DISPATCHERD_LEESE=canary", "DISPATCHERD_LEASE=1s", "DISPATCHERD_SERVICE_HOST=canary"}
 	}
