@@ -46,7 +46,7 @@ func TestJobsOfInsertCopyAndCommandLineReachAWorker(t *testing.T) {
 	require.Equal(t, claim.DefaultMaxAttempts, job.MaxAttempts)
 	require.EqualValues(t, 1, job.Attempt)
 	require.Zero(t, job.Failures+job.Crashes)
-	require.Equal(t, job.CreatedAt, job.RunAt, "run_at is now unless it is given")
+	require.WithinRange(t, job.RunAt, job.CreatedAt, *job.StartedAt, "run_at is now unless it is given")
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE result::jsonb = '"five"' AND status = 'done'`))
 	h.awaitSlots(2)
 }

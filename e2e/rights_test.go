@@ -13,7 +13,7 @@ func TestCommandWithoutRightSaysWhatToGrant(t *testing.T) {
 	url := pgtest.New(t)
 	as := func(role string) string { return url + "&options=-c%20role%3D" + role }
 	for command, role := range map[string]string{
-		"job list": "dispatcherd_operator", "job cancel 1": "dispatcherd_operator", "job insert --type pdf": "dispatcherd_producer",
+		"job get 1": "dispatcherd_operator", "job cancel 1": "dispatcherd_operator", "job insert --type pdf": "dispatcherd_producer",
 	} {
 		got := onDatabase(t, as("dispatcherd_reader"), "", command)
 		require.Equal(t, exit.Usage, got.code, "%s: %s", command, got.err)

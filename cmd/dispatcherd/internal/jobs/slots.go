@@ -34,7 +34,7 @@ func (a commands) slotListCommand() *cobra.Command {
 				rows[i] = slotRow(&page.Slots[i])
 			}
 			if len(rows) == 0 {
-				a.Say("There are no such slots.")
+				a.Say("%s", noSlots(&q))
 			}
 			if err := a.PrintRows("slots", page.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows); err != nil {
 				return err
@@ -69,4 +69,12 @@ func slotRow(s *api.Slot) []string {
 		job = fmt.Sprintf("%d (%s)", s.Job, s.JobType)
 	}
 	return []string{strconv.FormatInt(s.Slot, 10), s.Worker, strconv.Itoa(int(s.Number)), state, job, strings.Join(s.Types, ", ")}
+}
+
+// noSlots says why a list of slots is empty.
+func noSlots(q *api.SlotQuery) string {
+	if q.Type == "" && q.After == 0 {
+		return "There are no slots: no worker is connected."
+	}
+	return "There are no such slots."
 }
