@@ -31,8 +31,12 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 			for i := range answer.Types {
 				rows[i] = typeRow(&answer.Types[i])
 			}
-			if len(rows) == 0 {
+			switch {
+			case len(rows) > 0:
+			case after != "":
 				a.Say("There are no such types.")
+			default:
+				a.Say("No type is known: no worker has offered one.")
 			}
 			header := []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}
 			if err := a.PrintRows("types", answer.Types, header, rows); err != nil {
