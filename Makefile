@@ -22,8 +22,8 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/idtable ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held ./actor/orders ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
-# Tests that the race detector would slow down too much.
-AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort
+# Tests that the race detector would slow down too much, or that are shorter with it.
+AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort|TestCallersHangingUpAtAnyPointLeakNothing
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./internal/idtable ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate ./actor/orders ./actor/waits
 COVERAGE   := 95
