@@ -16,6 +16,7 @@ var mayImport = map[string][]string{
 	"slotindex":         {"", "internal/segarray"},
 	"internal/contract": {""},
 	"internal/timing":   {},
+	"internal/cron":     {},
 	"internal/idtable":  {""},
 	"internal/segarray": {},
 	"backlog":           {"", "slotindex", "internal/contract", "internal/timing"},
