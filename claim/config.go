@@ -157,6 +157,7 @@ const (
 	OpCount     Operation = "count"
 	OpSubscribe Operation = "subscribe"
 	OpListen    Operation = "listen"
+	OpPlan      Operation = "plan"
 )
 
 // Report describes one finished statement. Err never contains a payload: it has the

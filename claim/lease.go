@@ -36,7 +36,9 @@ const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 // another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
 // a heartbeat that arrives after the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
-// needs a later snapshot.
+// needs a later snapshot. The dispatcher becomes the controller if the former one is not
+// alive. The lock on the role waits for no statement of the former controller: SKIP LOCKED
+// leaves the role to a later heartbeat.
 //
 // No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `
@@ -49,6 +51,12 @@ WITH renewed AS (
 	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ), lost AS (
 	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
+), vacant AS MATERIALIZED (
+	SELECT c.one FROM dispatcherd.controller c WHERE EXISTS (SELECT FROM renewed) AND NOT EXISTS (
+		SELECT FROM dispatcherd.dispatchers d WHERE d.id = c.dispatcher AND ` + alive + ` AND d.id NOT IN (SELECT id FROM lost))
+	FOR UPDATE OF c SKIP LOCKED
+), role AS (
+	UPDATE dispatcherd.controller c SET dispatcher = $1, term = c.term + 1, since = now() FROM vacant v WHERE c.one = v.one RETURNING c.term
 )
 SELECT EXISTS (SELECT FROM renewed),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
@@ -61,10 +69,15 @@ SELECT EXISTS (SELECT FROM renewed),
 			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS larger, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
+	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
+	EXISTS (SELECT FROM dispatcherd.schedule_edits), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	others.ids, others.beats, others.leases
 FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
 		array_agg((extract(epoch FROM d.lease) * 1000000)::bigint ORDER BY d.id) AS leases
 	FROM dispatcherd.dispatchers d WHERE d.id <> $1 AND d.lost_at IS NULL) others`
+
+// alive is true for dispatcher d unless it was declared lost or has left.
+const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
 
 // beatAt is contract.Heard.BeatAt of dispatcher d.
 const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
@@ -135,7 +148,8 @@ DELETE FROM dispatcherd.cancels WHERE job_id IN (
 // It returns no row if the id exists. $6 is the id of the former run of this process, or
 // 0. This process no longer holds the rows of that run. So the former run is lost, also
 // if its row is missing or valid because an earlier state of the table was restored. Then
-// this process gives it up on its own, which is no crash.
+// this process gives it up on its own, which is no crash. The founder is that of a
+// dispatcher that is alive. Without one this dispatcher founds a new start of the cluster.
 const joinSQL = `
 WITH former AS (
 	INSERT INTO dispatcherd.dispatchers AS d (id, name, lease, incarnation, lost_at, leaving) OVERRIDING SYSTEM VALUE
@@ -143,8 +157,9 @@ WITH former AS (
 	ON CONFLICT (id) DO UPDATE SET lost_at = now(), leaving = true, armed = false
 	WHERE d.incarnation = excluded.incarnation AND d.lost_at IS NULL AND NOT d.leaving
 )
-INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock) OVERRIDING SYSTEM VALUE
-VALUES ($1::int, $2, $3, $4, nullif($5::text, ''))
+INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock, founder) OVERRIDING SYSTEM VALUE
+SELECT $1::int, $2, $3, $4, nullif($5::text, ''), coalesce((
+	SELECT coalesce(d.founder, d.id) FROM dispatcherd.dispatchers d WHERE ` + alive + ` AND d.id <> $6 ORDER BY d.started_at LIMIT 1), $1)
 ON CONFLICT (id) DO NOTHING RETURNING id`
 
 // Join registers a new run of a dispatcher and gives this store its id. From then on
@@ -155,8 +170,11 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 	id := int32(0)
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		for {
-			err := conn.QueryRow(ctx, joinSQL, 1+rand.Int32N(math.MaxInt32), truncate(s.config.Name, 128), s.config.Lease,
-				s.config.Identity.Incarnation, s.config.Identity.Lock, s.me.Load()).Scan(&id)
+			var batch pgx.Batch // one transaction; the lock orders dispatchers that join at the same time
+			batch.Queue(`SELECT FROM dispatcherd.controller FOR UPDATE`)
+			batch.Queue(joinSQL, 1+rand.Int32N(math.MaxInt32), truncate(s.config.Name, 128), s.config.Lease,
+				s.config.Identity.Incarnation, s.config.Identity.Lock, s.me.Load()).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
+			err := conn.SendBatch(ctx, &batch).Close()
 			if !errors.Is(err, pgx.ErrNoRows) { // no row: the id exists, which has a probability below 1 in 1,000,000
 				return 0, err
 			}
@@ -217,13 +235,19 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 		capacity      *string
 		ids           []int32
 		beats, leases []int64
+		clock         int64
 	)
+	begun := time.Now()
 	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince).
-		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &ids, &beats, &leases)
+		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &clock, &ids, &beats, &leases)
 	if err != nil {
 		return nil, false, err
 	}
+	res.Clock, res.ClockRead = time.UnixMicro(clock), begun.Add(time.Since(begun)/2)
 	res.LeaseLost, res.Lost = !alive, len(lost) > 0
+	if res.LeaseLost {
+		res.Term = 0
+	}
 	for i, id := range ids {
 		res.Others = append(res.Others, contract.Heard{ID: id, BeatAt: beats[i], Lease: time.Duration(leases[i]) * time.Microsecond})
 	}

@@ -20,8 +20,9 @@ import (
 
 // Channels of NOTIFY.
 const (
-	JobsChannel   = "dispatcherd_jobs"   // some row became pending; the payload is empty or describes the only row, see parseNotification
-	CancelChannel = "dispatcherd_cancel" // the payload is the id of a running job to be cancelled
+	JobsChannel   = "dispatcherd_jobs"      // some row became pending; the payload is empty or describes the only row, see parseNotification
+	CancelChannel = "dispatcherd_cancel"    // the payload is the id of a running job to be cancelled
+	EditsChannel  = "dispatcherd_schedules" // schedules were edited; the payload is empty
 )
 
 const (
@@ -61,6 +62,7 @@ type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
 	cancels chan dispatcherd.JobID
+	edits   chan struct{}
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -69,7 +71,8 @@ type Listener struct {
 // whether notifications arrive.
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept), stop: stop}
+	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept),
+		edits: make(chan struct{}, 1), stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
@@ -83,6 +86,9 @@ func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
 // Cancels receives the ids of jobs, of any dispatcher, for which [Store.Asked] may have a
 // request to cancel.
 func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
+
+// Edits receives a value after schedules were edited. A notification may be missed.
+func (l *Listener) Edits() <-chan struct{} { return l.edits }
 
 // Close ends the listener and waits until its connection is closed.
 func (l *Listener) Close() {
@@ -140,7 +146,7 @@ func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, listenPatience)
 	defer cancel()
 	statements := []string{"SET statement_timeout = 0", "SET lock_timeout = 0"}
-	for _, channel := range []string{self, JobsChannel, CancelChannel} {
+	for _, channel := range []string{self, JobsChannel, CancelChannel, EditsChannel} {
 		statements = append(statements, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 	}
 	for _, sql := range statements {
@@ -293,6 +299,11 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 			}
 		case CancelChannel:
 			l.cancel(note.Payload)
+		case EditsChannel:
+			select {
+			case l.edits <- struct{}{}:
+			default:
+			}
 		}
 		if note.Channel == expected {
 			return true, nil

@@ -27,6 +27,7 @@ type Store struct {
 	adopt    *connection // established by the first adoption
 	lease    *connection // heartbeats, notification gate, progress
 	sweep    *connection // slow statements that must not delay a heartbeat
+	planning *connection // statements of the controller; established when there are schedules to plan
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // every claim names it; raised by Resolve
@@ -55,7 +56,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
-	var errs [8]error
+	var errs [9]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
@@ -63,6 +64,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.adopt, errs[4] = newConnection(c, "adopt", adoptStatements)
 	s.lease, errs[5] = newConnection(c, "lease", leaseStatements)
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
+	s.planning, errs[8] = newConnection(c, "schedules", nil)
 	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep}) {
+	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning}) {
 		l.close()
 	}
 }
@@ -110,6 +112,12 @@ func (s *Store) Dispatcher() int32 { return s.me.Load() }
 var ErrTransactionPool = errors.New("a connection pooler in transaction mode is between the dispatcher and Postgres: " +
 	"LISTEN, SET and prepared statements do not work through it; set pool_mode = session for this user or database (PgBouncer), " +
 	"or connect directly")
+
+// Plan runs f with the connection for the statements of the controller. f returns of how many
+// ticks or schedules it was.
+func (s *Store) Plan(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.planning.do(ctx, OpPlan, f)
+}
 
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in
 // transaction mode. A pooler reports another process id than the server. In

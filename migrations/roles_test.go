@@ -79,6 +79,25 @@ var rights = []struct{ who, statement string }{
 	{"   D", `UPDATE dispatcherd.request_keys SET job = 1`},
 	{"   D", `DELETE FROM dispatcherd.request_keys`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, deadline) VALUES ('pdf', now())`},
+	{"  OD", `INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('a', 'cron', '* * * * *', 'pdf')`},
+	{"  OD", `UPDATE dispatcherd.schedules SET paused = true`},
+	{"  OD", `DELETE FROM dispatcherd.schedules`},
+	{"  OD", `SELECT payload FROM dispatcherd.schedules`},
+	{" ROD", `SELECT name, kind, spec, error FROM dispatcherd.schedules`},
+	{"   D", `UPDATE dispatcherd.schedules SET error = 'x'`},
+	{"    ", `UPDATE dispatcherd.schedules SET version = 7`},
+	{"    ", `UPDATE dispatcherd.schedules SET since = now()`},
+	{"    ", `TRUNCATE dispatcherd.schedules`},
+	{" ROD", `SELECT * FROM dispatcherd.ticks`},
+	{" ROD", `SELECT * FROM dispatcherd.schedule_runs`},
+	{"    ", `INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome) VALUES (1, 'x', 'run')`},
+	{"   D", `DELETE FROM dispatcherd.ticks`},
+	{"   D", `DELETE FROM dispatcherd.schedule_edits`},
+	{" ROD", `SELECT * FROM dispatcherd.controller`},
+	{"   D", `UPDATE dispatcherd.controller SET term = term + 1`},
+	{"    ", `DELETE FROM dispatcherd.controller`},
+	{"  OD", `SELECT dispatcherd.make_ticks('{}', '{}', '{}', '{}', '{}', '{}', '{}', false)`},
+	{"   D", `SELECT dispatcherd.start_queued('{}')`},
 	{" ROD", `SELECT * FROM dispatcherd.schema_version`},
 	{"    ", `UPDATE dispatcherd.schema_version SET is_applied = false`},
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
@@ -174,7 +193,7 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "keep_partitions", "limit_run_at", "notify_dispatchers", "pause_vacuum", "retry_jobs"}, names)
+	require.Equal(t, []string{"cancel_pending", "keep_partitions", "limit_run_at", "make_ticks", "notify_dispatchers", "pause_vacuum", "record_edits", "retry_jobs", "start_queued"}, names)
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to

@@ -54,6 +54,12 @@ type HeartbeatResult struct {
 	Others []Heard
 	// OtherCapacity is the capacity of the other dispatchers that are not lost, by type.
 	OtherCapacity map[string]int
+	// Term is the term of the controller if this dispatcher is the controller, otherwise 0.
+	Term int64
+	// SchedulesEdited says that the controller has not read all edits of schedules.
+	SchedulesEdited bool
+	// Clock is the database clock, and ClockRead the local time at which it was read.
+	Clock, ClockRead time.Time
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.
 	Shares map[string]Share
 }

@@ -27,6 +27,7 @@ const (
 type Config struct {
 	Version      string // of the program; part of the debug bundle
 	Name         string // for display; the host name by default
+	AppVersion   string // of the application, for startup schedules; empty = unknown
 	DSN          string
 	WorkerSocket string
 	APISocket    string

@@ -20,7 +20,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
@@ -51,6 +53,7 @@ type Daemon struct {
 	stopping      chan struct{}  // closed by stop
 	postgresLost  chan struct{}  // closed by Lose
 	heartbeats    *heartbeats
+	controller    *controller.Controller
 	maintenance   *maintenance
 	lease         *lease
 	lock          *hostLock
@@ -164,7 +167,14 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows = refused
 	d.statements.lockedRows = &lockedRows{locked: claim.Jobs{DB: d.api.pool}.Locked, log: d.log, lost: make(chan dispatcherd.JobID, 1)}
+	d.controller = controller.New(controller.Config{
+		Table: func(term int64) controller.Table {
+			return schedules.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
+		},
+		AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
+	})
 	d.heartbeats = &heartbeats{
+		plan:  d.controller,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
@@ -203,6 +213,7 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.heartbeats.guard(leased) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
+	d.background.Go(func() { d.controller.Run(ctx) })
 	d.background.Go(func() { d.maintenance.run(ctx) })
 	d.background.Go(func() { resources.SteerMemory(ctx, d.cfg.Memory, d.log) })
 	d.background.Go(func() { d.api.rows.Poll(ctx) })
@@ -212,7 +223,7 @@ func (d *Daemon) serveBackground() {
 	d.serveAPI(ctx)
 	d.loop.Order(shell.ListenerState(false)) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
-		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener) })
+		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener, d.controller.Notified) })
 	}
 }
 

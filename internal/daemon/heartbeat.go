@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -23,6 +24,7 @@ type heartbeats struct {
 	lease  *lease
 	length time.Duration // of the lease
 	unheld prometheus.Counter
+	plan   *controller.Controller
 
 	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
@@ -53,6 +55,7 @@ func (h *heartbeats) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
+			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Clock: res.Clock, Read: res.ClockRead})
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))

@@ -14,7 +14,7 @@ import (
 )
 
 // listen passes notifications on to the Core until ctx is done.
-func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState) {
+func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, edited func()) {
 	l := store.Listen()
 	defer l.Close()
 	var cancels sync.WaitGroup
@@ -30,6 +30,8 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			} else {
 				loop.Order(shell.JobsNotified(row))
 			}
+		case <-l.Edits():
+			edited()
 		case up := <-state.changed:
 			loop.Order(shell.ListenerState(up))
 		}

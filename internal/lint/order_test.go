@@ -88,7 +88,7 @@ func typed(name string, files []source, imp types.Importer) (*types.Info, error)
 func TestNoDecisionDependsOnMapOrder(t *testing.T) {
 	all, err := sources()
 	require.NoError(t, err)
-	imp := exports(t, "./actor", "./backlog", "./internal/timing", "./scoring", "./slotindex")
+	imp := exports(t, "./actor", "./backlog", "./internal/schedule", "./internal/timing", "./scoring", "./slotindex")
 	var found []string
 	for _, dir := range purePackages {
 		var files []source

@@ -1,0 +1,262 @@
+package schedules
+
+import (
+	"context"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/jackc/pgx/v5"
+)
+
+// Connection runs f with a connection to Postgres. f returns of how many rows it was.
+type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
+
+// Controller sends the statements of the controller. All statements that change something do
+// nothing unless the dispatcher is the controller in Term.
+type Controller struct {
+	Do         Connection
+	Dispatcher int32
+	Term       int64
+}
+
+// role is true while the dispatcher $1 is the controller in term $2. The lock makes the next
+// controller wait until the statement has ended.
+const role = `role AS MATERIALIZED (
+	SELECT c.term FROM dispatcherd.controller c WHERE c.dispatcher = $1::int AND c.term = $2::bigint FOR SHARE
+)`
+
+// Row is a schedule as the plan needs it.
+type Row struct {
+	contract.SchedulePlan
+
+	Handled *time.Time // high-water mark: all occasions up to it are handled; nil = none
+	Queued  bool       // ticks wait for the end of a run
+}
+
+// planColumns are the columns of contract.SchedulePlan, by name, of schedule s.
+const planColumns = `s.id, s.name, s.kind, coalesce(s.spec, '') AS spec, ` + every + ` AS every, s.time_zone,
+	(extract(epoch FROM s.jitter) * 1000000000)::bigint AS jitter, s.starts_at, s.ends_at, coalesce(s.once, '') AS once,
+	(extract(epoch FROM s.catch_up) * 1000000000)::bigint AS catch_up, s.catch_up_most, s.paused, coalesce(s.error, '') AS error, s.version, s.since`
+
+const every = `coalesce((extract(epoch FROM s.every) * 1000000000)::bigint, 0)`
+
+// rowColumns are the columns of Row, by name.
+const rowColumns = planColumns + `,
+	(SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL) AS handled,
+	EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.outcome = 'queued') AS queued`
+
+// page bounds the rows that one statement reads.
+const page = 5000
+
+// Load reads schedules in the order of their ids, from the first one above after. If it returns
+// no rows, there are no more.
+func (c Controller) Load(ctx context.Context, after int64) (rows []Row, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		found, _ := conn.Query(ctx, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id > $1 ORDER BY s.id LIMIT $2`, after, page)
+		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[Row])
+		return len(rows), err
+	})
+	return rows, err
+}
+
+// Start reads what startup schedules run once for.
+func (c Controller) Start(ctx context.Context, appVersion string) (start schedule.Start, err error) {
+	start.AppVersion = appVersion
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, `SELECT coalesce(founder, id) FROM dispatcherd.dispatchers WHERE id = $1`, c.Dispatcher).Scan(&start.Founder)
+	})
+	return start, err
+}
+
+// Edit names an edited schedule.
+type Edit struct {
+	Schedule, Seq int64
+	Row           *Row // nil = the schedule was deleted
+}
+
+// editsMost bounds the edits that one statement reads.
+const editsMost = 1000
+
+// Edits deletes the records of edits that the plan contains, and reads further ones. Only the
+// controller of the term deletes records. A schedule that was edited again keeps its record. The
+// result also contains the schedules of again, with sequence number 0.
+func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (edits []Edit, err error) {
+	ids, seqs := make([]int64, len(applied)), make([]int64, len(applied))
+	for i, e := range applied {
+		ids[i], seqs[i] = e.Schedule, e.Seq
+	}
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var batch pgx.Batch
+		batch.Queue(`WITH `+role+`, gone AS MATERIALIZED (
+				SELECT e.schedule_id FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq) JOIN dispatcherd.schedule_edits e ON e.schedule_id = a.id AND e.seq = a.seq
+				WHERE EXISTS (SELECT FROM role) ORDER BY 1 FOR UPDATE OF e SKIP LOCKED
+			) DELETE FROM dispatcherd.schedule_edits e USING gone g WHERE e.schedule_id = g.schedule_id`, c.Dispatcher, c.Term, ids, seqs)
+		batch.Queue(`SELECT e.schedule_id, e.seq FROM dispatcherd.schedule_edits e ORDER BY e.schedule_id LIMIT $1`, editsMost).Query(func(rows pgx.Rows) error {
+			edits, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Edit, err error) { return e, row.Scan(&e.Schedule, &e.Seq) })
+			return err
+		})
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			return 0, err
+		}
+		for _, id := range again {
+			edits = append(edits, Edit{Schedule: id})
+		}
+		if len(edits) == 0 {
+			return 0, nil
+		}
+		return len(edits), readRows(ctx, conn, edits)
+	})
+	return edits, err
+}
+
+// readRows reads the schedules of edits. It must use a later snapshot than the read of the edits.
+func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
+	ids := make([]int64, len(edits))
+	for i, e := range edits {
+		ids[i] = e.Schedule
+	}
+	found, _ := conn.Query(ctx, `SELECT `+rowColumns+` FROM unnest($1::bigint[]) AS i (id) JOIN dispatcherd.schedules s ON s.id = i.id`, ids)
+	rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[Row])
+	byID := make(map[int64]*Row, len(rows))
+	for _, row := range rows {
+		byID[row.ID] = row
+	}
+	for i := range edits {
+		edits[i].Row = byID[edits[i].Schedule]
+	}
+	return err
+}
+
+// Made is the outcome of a tick.
+type Made struct {
+	Outcome string // contract.TickRun and so on; empty = this dispatcher is not the controller
+	Job     int64
+}
+
+// makeSQL makes ticks. Its parameters after the role are those of make_ticks.
+const makeSQL = `WITH ` + role + `
+SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispatcherd.make_ticks(
+	$3, $4, $5, $6, $7, $8, array_fill(NULL::text, ARRAY[cardinality($3::bigint[])]), role.term < 0) m`
+
+// MaxTicks bounds the ticks of one statement.
+const MaxTicks = 1000
+
+// Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make
+// may be repeated: each occasion gets one tick.
+func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) (made []Made, err error) {
+	t := arrays(ticks)
+	made = make([]Made, len(ticks))
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, makeSQL, c.Dispatcher, c.Term, t.schedules, t.occasions, t.versions, t.planned, t.due, t.missed)
+		return len(ticks), readMade(rows, made)
+	})
+	return made, err
+}
+
+// readMade reads the result of make_ticks.
+func readMade(rows pgx.Rows, made []Made) error {
+	var (
+		place int64
+		m     Made
+	)
+	_, err := pgx.ForEachRow(rows, []any{&place, &m.Outcome, &m.Job}, func() error {
+		made[place-1] = m
+		return nil
+	})
+	return err
+}
+
+// tickArrays are the parameters of make_ticks.
+type tickArrays struct {
+	schedules []int64
+	occasions []string
+	versions  []*int64
+	planned   []*time.Time
+	due       []time.Time
+	missed    []int32
+}
+
+func arrays(ticks []schedule.Tick) tickArrays {
+	n := len(ticks)
+	a := tickArrays{make([]int64, n), make([]string, n), make([]*int64, n), make([]*time.Time, n), make([]time.Time, n), make([]int32, n)}
+	for i := range ticks {
+		t := &ticks[i]
+		a.schedules[i], a.occasions[i], a.due[i], a.missed[i] = t.Schedule, t.Occasion, t.RunAt, int32(t.Missed)
+		if t.Version > 0 {
+			a.versions[i] = &t.Version
+		}
+		if !t.Planned.IsZero() {
+			a.planned[i] = &t.Planned
+		}
+	}
+	return a
+}
+
+// runsSQL reads the last runs of schedules $1. The end of a run is in one of the daily partitions
+// since its begin; a day more allows for a clock that was set back.
+const runsSQL = `
+SELECT i.id, t.job_id IS NOT NULL, EXISTS (
+		SELECT FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id WHERE r.schedule_id = i.id),
+	(SELECT j.finished_at FROM dispatcherd.jobs j WHERE j.id = t.job_id AND j.status IN ('done', 'failed', 'cancelled')
+		AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1)
+FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
+	SELECT t.job_id, t.made_at FROM dispatcherd.ticks t WHERE t.schedule_id = i.id AND t.job_id IS NOT NULL ORDER BY t.made_at DESC LIMIT 1
+) t ON true`
+
+// LastRuns reads the last runs of intervals, at most MaxTicks of them.
+func (c Controller) LastRuns(ctx context.Context, ids []int64) (runs []schedule.Run, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, runsSQL, ids)
+		runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r schedule.Run, err error) {
+			var ended *time.Time
+			err = row.Scan(&r.Schedule, &r.Exists, &r.Open, &ended)
+			if ended != nil {
+				r.EndedAt = *ended
+			}
+			return r, err
+		})
+		return len(runs), err
+	})
+	return runs, err
+}
+
+// Started is a queued tick that has become a run.
+type Started struct {
+	Schedule, Job int64 // Job is 0 if nothing was started
+	Waiting       bool  // further ticks wait
+}
+
+// StartQueued starts the next queued tick of each schedule whose runs have ended.
+func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `WITH `+role+` SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued($3) q WHERE role.term > 0`,
+			c.Dispatcher, c.Term, ids)
+		started, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
+		return len(started), err
+	})
+	return started, err
+}
+
+// Problem says why a version of a schedule does not run; an empty reason means that it does.
+type Problem struct {
+	Schedule, Version int64
+	Reason            string
+}
+
+// Report writes the column error of schedules. It skips locked ones.
+func (c Controller) Report(ctx context.Context, problems []Problem) error {
+	ids, versions, reasons := make([]int64, len(problems)), make([]int64, len(problems)), make([]string, len(problems))
+	for i, p := range problems {
+		ids[i], versions[i], reasons[i] = p.Schedule, p.Version, p.Reason
+	}
+	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		_, err := conn.Exec(ctx, `WITH `+role+`, problem AS MATERIALIZED (
+				SELECT s.id, nullif(p.reason, '') AS reason FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS p (id, version, reason)
+				JOIN dispatcherd.schedules s ON s.id = p.id AND s.version = p.version
+				WHERE EXISTS (SELECT FROM role) ORDER BY 1 FOR NO KEY UPDATE OF s SKIP LOCKED
+			) UPDATE dispatcherd.schedules s SET error = p.reason FROM problem p WHERE s.id = p.id AND s.error IS DISTINCT FROM p.reason`,
+			c.Dispatcher, c.Term, ids, versions, reasons)
+		return len(problems), err
+	})
+}

@@ -1,0 +1,252 @@
+package schedules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotFound says that no schedule has that name.
+var ErrNotFound = errors.New("no such schedule")
+
+// ErrInvalid wraps the errors of values that no schedule can have.
+var ErrInvalid = errors.New("invalid schedule")
+
+// Schedules provides the operations of users and operators on the table schedules.
+type Schedules struct {
+	DB claim.DB
+}
+
+// columns are the columns of contract.Schedule, by name, of schedule s.
+const columns = planColumns + `, s.type, s.payload::text AS payload, s.priority, s.max_attempts, s.timeout_ms, s.overlap, s.created_at`
+
+// MaxListed bounds the schedules of one List.
+const MaxListed = 1000
+
+// List returns schedules in the order of their names, from the first one after a name. Without
+// a limit it returns MaxListed schedules.
+func (s Schedules) List(ctx context.Context, after string, limit int) ([]contract.Schedule, error) {
+	if limit <= 0 || limit > MaxListed {
+		limit = MaxListed
+	}
+	rows, _ := s.DB.Query(ctx, `SELECT `+columns+` FROM dispatcherd.schedules s WHERE s.name > $1 ORDER BY s.name LIMIT $2`, after, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Schedule])
+}
+
+// Get returns a schedule.
+func (s Schedules) Get(ctx context.Context, name string) (contract.Schedule, error) {
+	rows, _ := s.DB.Query(ctx, `SELECT `+columns+` FROM dispatcherd.schedules s WHERE s.name = $1`, name)
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[contract.Schedule])
+	return found, named(name, err)
+}
+
+// named adds the name of the schedule to an error.
+func named(name string, err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		err = fmt.Errorf("schedule %q: %w", name, err)
+	}
+	return err
+}
+
+// WithDefaults returns a schedule with the defaults of the table in the place of empty values.
+// The defaults of CatchUp and CatchUpMost are set only by [New], because zero is a valid value.
+func WithDefaults(s contract.Schedule) contract.Schedule {
+	s.TimeZone = cmp.Or(s.TimeZone, "UTC")
+	s.MaxAttempts = cmp.Or(s.MaxAttempts, claim.DefaultMaxAttempts)
+	s.Overlap = cmp.Or(s.Overlap, contract.Skip)
+	if len(s.Payload) == 0 {
+		s.Payload = []byte("{}")
+	}
+	return s
+}
+
+// New returns a schedule with the defaults of the table.
+func New() contract.Schedule {
+	return WithDefaults(contract.Schedule{SchedulePlan: contract.SchedulePlan{CatchUp: contract.Duration(time.Hour), CatchUpMost: 1}})
+}
+
+// setSQL inserts a schedule, or changes the one with its name. The result says which.
+const setSQL = `
+INSERT INTO dispatcherd.schedules AS s (name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority,
+	max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused)
+VALUES ($1, $2, nullif($3, ''), nullif($4::bigint, 0) * interval '1 microsecond', $5, $6::bigint * interval '1 microsecond', $7, $8, nullif($9, ''), $10, $11::text::jsonb, $12,
+	$13, $14, $15, $16::bigint * interval '1 microsecond', $17, $18)
+ON CONFLICT (name) DO UPDATE SET kind = EXCLUDED.kind, spec = EXCLUDED.spec, every = EXCLUDED.every, time_zone = EXCLUDED.time_zone,
+	jitter = EXCLUDED.jitter, starts_at = EXCLUDED.starts_at, ends_at = EXCLUDED.ends_at, once = EXCLUDED.once, type = EXCLUDED.type,
+	payload = EXCLUDED.payload, priority = EXCLUDED.priority, max_attempts = EXCLUDED.max_attempts, timeout_ms = EXCLUDED.timeout_ms,
+	overlap = EXCLUDED.overlap, catch_up = EXCLUDED.catch_up, catch_up_most = EXCLUDED.catch_up_most, paused = EXCLUDED.paused
+RETURNING xmax = 0`
+
+// Set creates the schedule, or changes the schedule of that name, and reports whether it was
+// created. It rejects what the plan would reject. The read-only values are not used.
+func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, err error) {
+	v = WithDefaults(v)
+	if err := schedule.Check(&v); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	micros := func(d contract.Duration) int64 { return time.Duration(d).Microseconds() }
+	err = s.DB.QueryRow(ctx, setSQL, v.Name, v.Kind, v.Spec, micros(v.Every), v.TimeZone, micros(v.Jitter), v.StartsAt, v.EndsAt, v.Once,
+		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused).Scan(&created)
+	return created, named(v.Name, err)
+}
+
+// Remove deletes a schedule. Its runs end normally, and its queued ticks never run.
+func (s Schedules) Remove(ctx context.Context, name string) error {
+	return s.change(ctx, name, `DELETE FROM dispatcherd.schedules WHERE name = $1`)
+}
+
+// Pause pauses a schedule: no tick is made until it is resumed. Occasions in a pause are not missed.
+func (s Schedules) Pause(ctx context.Context, name string) error {
+	return s.change(ctx, name, `UPDATE dispatcherd.schedules SET paused = true WHERE name = $1`)
+}
+
+// Resume ends a pause.
+func (s Schedules) Resume(ctx context.Context, name string) error {
+	return s.change(ctx, name, `UPDATE dispatcherd.schedules SET paused = false WHERE name = $1`)
+}
+
+func (s Schedules) change(ctx context.Context, name, sql string) error {
+	tag, err := s.DB.Exec(ctx, sql, name)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotFound
+	}
+	return named(name, err)
+}
+
+// RefusedError says why a schedule makes no tick on request.
+type RefusedError struct{ Name, Outcome string }
+
+// Error names the schedule and what to do.
+func (e *RefusedError) Error() string {
+	if e.Outcome == contract.TickLocked {
+		return fmt.Sprintf("schedule %q: another session is editing it: try again after its transaction has ended", e.Name)
+	}
+	return fmt.Sprintf("schedule %q: it is paused, or was edited or deleted at the same time: resume it first", e.Name)
+}
+
+// makeNowSQL makes ticks of schedule $1: $2 occasions, $3 run_at, $4 the overlap policy, or an
+// empty text for that of the schedule, $5 whether a pause is ignored.
+const makeNowSQL = `
+SELECT m.place, m.outcome, coalesce(m.job, 0) FROM dispatcherd.schedules s CROSS JOIN LATERAL (SELECT cardinality($2::text[]) AS n OFFSET 0) c CROSS JOIN LATERAL dispatcherd.make_ticks(
+	array_fill(s.id, ARRAY[c.n]), $2, array_fill(NULL::bigint, ARRAY[c.n]), array_fill(NULL::timestamptz, ARRAY[c.n]), $3::timestamptz[],
+	array_fill(0, ARRAY[c.n]), array_fill(nullif($4::text, ''), ARRAY[c.n]), $5::boolean) m
+WHERE s.name = $1`
+
+// Run makes a tick now. The occasion is "now:" and the key, so a second call with the same key
+// makes none: its outcome is contract.TickExists, with the job of the first call. The overlap
+// policy and a pause apply unless force is set.
+func (s Schedules) Run(ctx context.Context, name, key string, force bool) (Made, error) {
+	if key == "" || len(key) > 128 {
+		return Made{}, fmt.Errorf("%w: key %q: must have 1 to 128 bytes, for example %q", ErrInvalid, key, "2026-03-01 repeated")
+	}
+	policy := ""
+	if force {
+		policy = contract.AllowAll
+	}
+	occasion := "now:" + key
+	made, err := s.makeNow(ctx, name, []string{occasion}, []time.Time{time.Unix(0, 0)}, policy, force)
+	if err != nil {
+		return Made{}, err
+	}
+	m := made[0]
+	switch m.Outcome {
+	case contract.TickChanged, contract.TickLocked:
+		return m, &RefusedError{name, m.Outcome}
+	case contract.TickExists:
+		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
+			name, occasion).Scan(&m.Job)
+	}
+	return m, named(name, err)
+}
+
+// makeNow makes ticks of one schedule.
+func (s Schedules) makeNow(ctx context.Context, name string, occasions []string, due []time.Time, policy string, force bool) ([]Made, error) {
+	made := make([]Made, len(occasions))
+	rows, _ := s.DB.Query(ctx, makeNowSQL, name, occasions, due, policy, force)
+	if err := readMade(rows, made); err != nil {
+		return nil, named(name, err)
+	}
+	if len(made) > 0 && made[0].Outcome == "" {
+		return nil, named(name, ErrNotFound)
+	}
+	return made, nil
+}
+
+// MaxBackfill bounds the occasions of one Backfill.
+const MaxBackfill = 10_000
+
+// Backfill makes ticks for the occasions of a cron schedule from an instant to another one, both
+// inclusive and not in the future. It omits occasions that have a tick. The result counts the
+// outcomes, contract.TickExists included. overlap is the policy; empty = contract.QueueAll. After
+// an error, Backfill may be repeated.
+func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
+	v, err := s.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var now time.Time
+	if err := s.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, err
+	}
+	if to.After(now) {
+		return nil, fmt.Errorf("%w: schedule %q: to %s: must not be in the future", ErrInvalid, name, to.Format(time.RFC3339))
+	}
+	all, err := schedule.Occasions(&v.SchedulePlan, from.Add(-time.Nanosecond), to, MaxBackfill+1)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(all) > MaxBackfill {
+		return nil, fmt.Errorf("%w: schedule %q: more than %d occasions: choose a shorter time", ErrInvalid, name, MaxBackfill)
+	}
+	counts := map[string]int{}
+	for begin := 0; begin < len(all); begin += MaxTicks {
+		some := all[begin:min(begin+MaxTicks, len(all))]
+		occasions := make([]string, len(some))
+		for i, at := range some {
+			occasions[i] = schedule.CronOccasion(at)
+		}
+		made, err := s.makeNow(ctx, name, occasions, some, cmp.Or(overlap, contract.QueueAll), false)
+		if err != nil {
+			return counts, err
+		}
+		for _, m := range made {
+			if m.Outcome == contract.TickChanged || m.Outcome == contract.TickLocked {
+				return counts, &RefusedError{name, m.Outcome}
+			}
+			counts[m.Outcome]++
+		}
+	}
+	return counts, nil
+}
+
+// Ticks returns the newest ticks of a schedule, the newest first, made before an instant; a zero
+// instant means all. Without a limit it returns MaxListed ticks.
+func (s Schedules) Ticks(ctx context.Context, name string, before time.Time, limit int) ([]contract.Tick, error) {
+	if limit <= 0 || limit > MaxListed {
+		limit = MaxListed
+	}
+	var at *time.Time
+	if !before.IsZero() {
+		at = &before
+	}
+	var id int64
+	if err := s.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.schedules WHERE name = $1`, name).Scan(&id); err != nil {
+		return nil, named(name, err)
+	}
+	rows, _ := s.DB.Query(ctx, `
+		SELECT t.occasion, t.outcome, t.made_at, t.planned_at, t.run_at, t.job_id AS job, coalesce(t.missed, 0) AS missed, coalesce(t.reason, '') AS reason,
+			coalesce(j.status::text, '') AS status, j.started_at, j.finished_at
+		FROM (SELECT * FROM dispatcherd.ticks t WHERE t.schedule_id = $1 AND t.made_at < coalesce($2, 'infinity'::timestamptz) ORDER BY t.made_at DESC LIMIT $3) t
+		LEFT JOIN dispatcherd.jobs j ON j.id = t.job_id ORDER BY t.made_at DESC`, id, at, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Tick])
+}

@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
+)
+
+// ticks returns the number of ticks of a schedule with an outcome.
+func (w *world) ticks(name, outcome string) int {
+	w.t.Helper()
+	return w.number(`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.outcome = $2`, name, outcome)
+}
+
+func (w *world) awaitTicks(name, outcome string, n int) {
+	w.t.Helper()
+	eventually(w.t, func() bool { return w.ticks(name, outcome) >= n }, func() string {
+		return fmt.Sprintf("%d ticks of %s with outcome %s; there are %d", n, name, outcome, w.ticks(name, outcome))
+	})
+}
+
+// Two dispatchers run. Each occasion has exactly one tick and one job, and the job runs.
+func TestScheduleInsertsOneJobPerOccasion(t *testing.T) {
+	w := newWorld(t)
+	a := w.config("a")
+	w.start(a)
+	w.start(w.config("b"))
+	w.worker("w", a.WorkerSocket, oneSlot("x"))
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, payload) VALUES ('s', 'cron', '* * * * * *', 'x', '{}')`)
+	w.awaitTicks("s", "run", 4)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome = 'run' AND job_id NOT IN (SELECT id FROM dispatcherd.jobs)`))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE made_at < planned_at - interval '20 ms'`))
+	require.Equal(t, w.number(`SELECT count(*) FROM dispatcherd.ticks`), w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`))
+	w.awaitTicks("s", "run", 5)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) >= 3 }, func() string { return "three jobs that are done" })
+}
+
+// An edit takes effect without a notification, at a heartbeat. A schedule that SQL accepts and
+// the plan does not says why it does not run, and does not affect others.
+func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("a")
+	cfg.Listen = false
+	w.start(cfg)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`)
+	w.awaitTicks("s", "run", 1)
+	bad, err := schedules.Schedules{DB: w.db}.Get(t.Context(), "bad")
+	require.NoError(t, err)
+	require.Contains(t, bad.Error, `minute "61"`)
+	w.exec(`UPDATE dispatcherd.schedules SET spec = '* * * * * *' WHERE name = 'bad'`)
+	w.awaitTicks("bad", "run", 1)
+	w.exec(`UPDATE dispatcherd.schedules SET paused = true`)
+	n := w.number(`SELECT count(*) FROM dispatcherd.jobs`)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('t', 'cron', '* * * * * *', 'y')`)
+	w.awaitTicks("t", "skipped", 1)
+	require.Equal(t, n+1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "paused schedules insert no job")
+}

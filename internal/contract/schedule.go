@@ -1,0 +1,108 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Kinds of schedules.
+const (
+	Cron          = "cron"
+	Interval      = "interval"
+	Startup       = "startup"
+	StartupWorker = "startup-worker"
+)
+
+// Values of SchedulePlan.Once.
+const (
+	OncePerStart   = "start"   // once per start of the cluster
+	OncePerVersion = "version" // once per version of the application
+	OnceEver       = "ever"
+)
+
+// Overlap policies: what becomes of a tick while runs of its schedule have not ended.
+const (
+	Skip        = "skip"
+	QueueOne    = "queue_one"
+	QueueAll    = "queue_all"
+	CancelOther = "cancel_other"
+	AllowAll    = "allow_all"
+)
+
+// Outcomes of ticks. Exists, Changed and Locked are answers about occasions that got no tick.
+const (
+	TickRun     = "run"
+	TickQueued  = "queued"
+	TickSkipped = "skipped"
+	TickMissed  = "missed"
+	TickExists  = "exists"  // made before, or at or before the high-water mark
+	TickChanged = "changed" // the schedule was edited, paused or deleted
+	TickLocked  = "locked"  // another session has locked the schedule
+)
+
+// Duration is a duration that JSON and TOML write as text, such as "1h30m".
+type Duration time.Duration
+
+// MarshalText returns the duration as Go writes it.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads a duration such as "90s".
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("duration %q: must be a number with a unit (s, m, h), for example %q", text, "1h30m")
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// SchedulePlan are the columns of a schedule that decide when it runs.
+type SchedulePlan struct {
+	ID          int64      `json:"id"`
+	Name        string     `json:"name"`
+	Kind        string     `json:"kind"`
+	Spec        string     `json:"spec,omitempty"`  // of a cron schedule: the expression
+	Every       Duration   `json:"every,omitempty"` // of an interval: from the end of a run to the next one
+	TimeZone    string     `json:"time_zone"`
+	Jitter      Duration   `json:"jitter,omitempty"`
+	StartsAt    *time.Time `json:"starts_at,omitempty"`
+	EndsAt      *time.Time `json:"ends_at,omitempty"` // no occasion at or after it
+	Once        string     `json:"once,omitempty"`    // of a startup schedule
+	CatchUp     Duration   `json:"catch_up"`
+	CatchUpMost int        `json:"catch_up_most"`
+	Paused      bool       `json:"paused"`
+	Error       string     `json:"error,omitempty"` // why the schedule does not run; the controller sets it
+	Version     int64      `json:"version"`
+	Since       time.Time  `json:"since"` // no earlier occasion is planned
+}
+
+// Schedule is a row of the table schedules. ID, Error, Version, Since and CreatedAt are read only.
+type Schedule struct {
+	SchedulePlan
+
+	Type        string               `json:"type"`
+	Payload     json.RawMessage      `json:"payload,omitempty"`
+	Priority    dispatcherd.Priority `json:"priority"`
+	MaxAttempts int                  `json:"max_attempts"`
+	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`
+	Overlap     string               `json:"overlap"`
+	CreatedAt   time.Time            `json:"created_at"`
+}
+
+// Tick is what became of an occasion of a schedule.
+type Tick struct {
+	Occasion   string             `json:"occasion"`
+	Outcome    string             `json:"outcome"`
+	MadeAt     time.Time          `json:"made_at"`
+	PlannedAt  *time.Time         `json:"planned_at,omitempty"`
+	RunAt      *time.Time         `json:"run_at,omitempty"`
+	Job        *dispatcherd.JobID `json:"job,omitempty"`
+	Missed     int                `json:"missed,omitempty"` // of a missed tick: the occasions that it stands for
+	Reason     string             `json:"reason,omitempty"`
+	Status     string             `json:"status,omitempty"` // of the job; empty without a job, and after its retention
+	StartedAt  *time.Time         `json:"started_at,omitempty"`
+	FinishedAt *time.Time         `json:"finished_at,omitempty"`
+}

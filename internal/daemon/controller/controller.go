@@ -1,0 +1,261 @@
+// Package controller plans schedules while this dispatcher is the controller of the cluster.
+//
+// One goroutine owns the plan. Heartbeats tell it the term and the database clock. It sends no
+// statement while no schedule is due, except after an edit. The term fences its statements, so
+// a former controller changes nothing. Correctness does not depend on the role, because the
+// primary key of the table ticks admits each occasion once.
+package controller
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+// Table sends the statements of one term; see schedules.Controller.
+type Table interface {
+	// Start reads what startup schedules run once for.
+	Start(ctx context.Context, appVersion string) (schedule.Start, error)
+	// Load reads a page of schedules, in the order of their ids.
+	Load(ctx context.Context, after int64) ([]schedules.Row, error)
+	// Edits deletes the records of applied edits and reads further ones.
+	Edits(ctx context.Context, applied []schedules.Edit, again []int64) ([]schedules.Edit, error)
+	// Make makes ticks.
+	Make(ctx context.Context, ticks []schedule.Tick) ([]schedules.Made, error)
+	// LastRuns reads the last runs of intervals.
+	LastRuns(ctx context.Context, ids []int64) ([]schedule.Run, error)
+	// StartQueued starts queued ticks whose turn has come.
+	StartQueued(ctx context.Context, ids []int64) ([]schedules.Started, error)
+	// Report writes why schedules do not run.
+	Report(ctx context.Context, problems []schedules.Problem) error
+}
+
+// Config configures a Controller.
+type Config struct {
+	Table      func(term int64) Table
+	AppVersion string        // for startup schedules; empty = unknown
+	Resync     time.Duration // between two comparisons with the table; 0 = DefaultResync
+	Log        *zap.Logger
+	Metrics    *Metrics
+}
+
+// DefaultResync is the default of Config.Resync.
+const DefaultResync = 12 * time.Hour
+
+// Pauses of the goroutine.
+const (
+	retryPause = 500 * time.Millisecond // after a statement that failed
+	queuePause = time.Second            // between two reads of queued ticks
+	idlePause  = time.Hour              // without a planned occasion
+)
+
+// Beat is what a heartbeat found.
+type Beat struct {
+	Term   int64 // 0 = another dispatcher is the controller
+	Edited bool
+	Clock  time.Time // database clock
+	Read   time.Time // local time at which it was read
+}
+
+// Controller owns the plan.
+type Controller struct {
+	Config
+
+	beats    chan Beat     // capacity 1: the latest heartbeat
+	notified chan struct{} // capacity 1
+
+	clock    clock
+	term     int64
+	table    Table
+	plan     *schedule.Plan   // nil = not the controller, or not yet loaded
+	applied  []schedules.Edit // in the plan, with a record in the table
+	again    []int64          // schedules to read, also without a record
+	edited   bool
+	queued   map[int64]struct{} // schedules with queued ticks
+	queueAt  time.Time          // next read of queued ticks
+	resyncAt time.Time
+	retryAt  time.Time // no statement before
+}
+
+// New returns a controller that waits for heartbeats.
+func New(c Config) *Controller {
+	if c.Resync <= 0 {
+		c.Resync = DefaultResync
+	}
+	return &Controller{Config: c, beats: make(chan Beat, 1), notified: make(chan struct{}, 1)}
+}
+
+// Heartbeat passes on the result of a heartbeat. One goroutine may call it.
+func (c *Controller) Heartbeat(b Beat) {
+	select {
+	case old := <-c.beats:
+		b.Edited = b.Edited || old.Edited
+	default:
+	}
+	c.beats <- b // there is room because no other goroutine sends
+}
+
+// Notified says that schedules were edited.
+func (c *Controller) Notified() {
+	select {
+	case c.notified <- struct{}{}:
+	default:
+	}
+}
+
+// Run plans until ctx is done.
+func (c *Controller) Run(ctx context.Context) {
+	timer := time.NewTimer(idlePause)
+	defer timer.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-c.beats:
+			c.heard(b)
+		case <-c.notified:
+			c.edited = true
+		case <-timer.C:
+		}
+		err := c.work(ctx)
+		if err != nil {
+			c.retryAt = time.Now().Add(retryPause)
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			c.Log.Warn("schedules: a statement failed; it is repeated", zap.Error(err))
+		}
+		failing = err != nil
+		timer.Reset(c.pause(time.Now()))
+	}
+}
+
+// heard adopts the result of a heartbeat.
+func (c *Controller) heard(b Beat) {
+	back := c.clock.read(b.Clock, b.Read)
+	if b.Term != c.term {
+		c.resign()
+		if c.term = b.Term; c.term != 0 {
+			c.table = c.Table(c.term)
+			c.Log.Info("schedules: this dispatcher is the controller", zap.Int64("term", c.term))
+		}
+	}
+	if back && c.plan != nil {
+		c.plan.ClockMoved(b.Clock)
+	}
+	c.edited = c.edited || b.Edited
+}
+
+// resign drops the plan.
+func (c *Controller) resign() {
+	c.term, c.plan, c.applied, c.again, c.queued = 0, nil, nil, nil, nil
+	c.Metrics.planned(nil)
+}
+
+// pause returns how long nothing is to be done.
+func (c *Controller) pause(now time.Time) time.Duration {
+	wait := idlePause
+	if c.plan == nil {
+		if c.term == 0 {
+			return wait
+		}
+		return max(c.retryAt.Sub(now), 0)
+	}
+	if at, ok := c.plan.Next(); ok {
+		wait = min(wait, at.Sub(c.clock.estimate(now)))
+	}
+	if len(c.queued) > 0 {
+		wait = min(wait, c.queueAt.Sub(now))
+	}
+	if c.edited {
+		wait = 0
+	}
+	wait = min(wait, c.resyncAt.Sub(now))
+	return max(wait, c.retryAt.Sub(now), 0)
+}
+
+// work sends what is due. After an error nothing is lost: the plan returns the same again.
+func (c *Controller) work(ctx context.Context) error {
+	now := time.Now()
+	if c.term == 0 || now.Before(c.retryAt) {
+		return nil
+	}
+	if c.plan == nil || !now.Before(c.resyncAt) {
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+		c.resyncAt = time.Now().Add(c.Resync)
+	}
+	if c.edited {
+		if err := c.readEdits(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.tick(ctx); err != nil {
+		return err
+	}
+	if len(c.queued) > 0 && !time.Now().Before(c.queueAt) {
+		if err := c.startQueued(ctx); err != nil {
+			return err
+		}
+	}
+	c.Metrics.planned(c.plan)
+	return nil
+}
+
+// tick makes what is due. It reads the channels of heartbeats again after each round.
+func (c *Controller) tick(ctx context.Context) error {
+	now := c.clock.estimate(time.Now())
+	at, ok := c.plan.Next()
+	if !ok || at.After(now) {
+		c.Metrics.overdue.Set(0)
+		return nil
+	}
+	c.Metrics.overdue.Set(now.Sub(at).Seconds())
+	ticks, checks := c.plan.Due(now, schedules.MaxTicks)
+	if len(checks) > 0 {
+		runs, err := c.table.LastRuns(ctx, checks)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			c.plan.Checked(c.clock.estimate(time.Now()), r)
+		}
+	}
+	if len(ticks) == 0 {
+		return nil
+	}
+	made, err := c.table.Make(ctx, ticks)
+	if err != nil {
+		return err
+	}
+	now = c.clock.estimate(time.Now())
+	for i := range ticks {
+		c.made(now, &ticks[i], made[i])
+	}
+	return nil
+}
+
+// made reports the outcome of a tick to the plan. Without an outcome this dispatcher is no longer
+// the controller, and the next heartbeat says so.
+func (c *Controller) made(now time.Time, t *schedule.Tick, m schedules.Made) {
+	switch m.Outcome {
+	case "":
+		c.resign()
+		return
+	case contract.TickQueued:
+		c.wait(t.Schedule)
+	case contract.TickChanged:
+		c.edited, c.again = true, append(c.again, t.Schedule)
+	}
+	if c.plan == nil {
+		return
+	}
+	c.plan.Made(now, t, m.Outcome)
+	c.Metrics.ticked(t, m.Outcome, now)
+}

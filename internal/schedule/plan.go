@@ -1,0 +1,362 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Prompt is how old an occasion may be to run without regard to catch_up.
+const Prompt = 5 * time.Second
+
+// Limits of one call of Due and of the pauses of the plan.
+const (
+	stepsPerDue = 200_000     // occasions computed by one Due
+	countMost   = 100_000     // occasions of one schedule that one Due counts
+	checkMost   = time.Hour   // longest time between two checks of an open run
+	lockedPause = time.Second // until a schedule that is locked is tried again
+	promptMost  = int(Prompt/1e9) + 1
+)
+
+// Start identifies what startup schedules run once for.
+type Start struct {
+	Founder    int32  // dispatcher that founded this start of the cluster
+	AppVersion string // empty = unknown
+}
+
+// State says whether a schedule is planned.
+type State string
+
+// The states.
+const (
+	Active  State = "active"
+	Paused  State = "paused"
+	Invalid State = "invalid"
+)
+
+// Tick is an occasion that shall get a tick.
+type Tick struct {
+	Schedule, Version int64
+	Occasion          string
+	Planned           time.Time // zero = the occasion is not an instant
+	RunAt             time.Time // of the job
+	Missed            int       // above zero: the tick records that many occasions as missed, of which it is the last
+}
+
+// Run is the state of the last run of an interval.
+type Run struct {
+	Schedule int64
+	Exists   bool // there was a run
+	Open     bool // a run has not ended
+	EndedAt  time.Time
+}
+
+// entry is a planned schedule. Instants are in microseconds.
+type entry struct {
+	id, version  int64
+	due          int64 // in order, unless it is never
+	mark         int64 // all occasions up to it are handled
+	starts, ends int64
+	since        int64
+	planned      int64 // of an interval: the next run, or 0 before a check
+	rule         *rule // of a cron schedule
+	every        int64
+	jitter       int64
+	catchUp      int64
+	most         int32
+	kind         byte
+	state        byte // index in states
+	once         byte // first letter of once
+}
+
+var states = [...]State{Active, Paused, Invalid}
+
+const (
+	active = iota
+	paused
+	invalid
+)
+
+// kinds are the values of entry.kind.
+const (
+	cronKind = iota
+	intervalKind
+	startupKind
+	workerKind
+)
+
+// kindOf returns the value of entry.kind. The kind of an invalid schedule has no effect.
+func kindOf(kind string) byte {
+	switch kind {
+	case contract.Interval:
+		return intervalKind
+	case contract.Startup:
+		return startupKind
+	case contract.StartupWorker:
+		return workerKind
+	}
+	return cronKind
+}
+
+type ruleName struct{ spec, zone string }
+
+// Plan is the plan of all schedules. The zero Plan is not usable; see New.
+type Plan struct {
+	start   Start
+	entries map[int64]*entry
+	order   order
+	rules   map[ruleName]*rule
+	zones   zones
+	counts  [len(states)]int
+}
+
+// New returns an empty plan.
+func New(start Start) *Plan {
+	return &Plan{start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}}
+}
+
+// Len returns the number of schedules.
+func (p *Plan) Len() int { return len(p.entries) }
+
+// Count returns the number of schedules in a state.
+func (p *Plan) Count(s State) int {
+	for i := range states {
+		if states[i] == s {
+			return p.counts[i]
+		}
+	}
+	return 0
+}
+
+// Version returns the version of a schedule in the plan, or 0.
+func (p *Plan) Version(id int64) int64 {
+	if e := p.entries[id]; e != nil {
+		return e.version
+	}
+	return 0
+}
+
+// IDs returns the ids of all schedules, in no order.
+func (p *Plan) IDs() []int64 {
+	ids := make([]int64, 0, len(p.entries))
+	for id := range p.entries { // order-free: the caller gets a set
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Set adds a schedule, or replaces it. mark is its high-water mark, or zero. If the schedule
+// cannot run, Set returns the reason.
+func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) error {
+	p.Remove(s.ID)
+	e := &entry{id: s.ID, version: s.Version, due: never, since: s.Since.UnixMicro(), every: time.Duration(s.Every).Microseconds(),
+		jitter: time.Duration(s.Jitter).Microseconds(), catchUp: time.Duration(s.CatchUp).Microseconds(), most: int32(s.CatchUpMost), kind: kindOf(s.Kind)}
+	if !mark.IsZero() {
+		e.mark = mark.UnixMicro()
+	}
+	if s.Once != "" {
+		e.once = s.Once[0]
+	}
+	e.bound(s)
+	p.entries[s.ID] = e
+	err := p.prepare(e, s)
+	switch {
+	case err != nil:
+		e.state = invalid
+	case s.Paused:
+		e.state = paused
+	default:
+		p.wake(e, e.firstWake(now.UnixMicro()))
+	}
+	p.counts[e.state]++
+	return err
+}
+
+// bound sets starts and ends.
+func (e *entry) bound(s *contract.SchedulePlan) {
+	e.ends = never
+	if s.StartsAt != nil {
+		e.starts = s.StartsAt.UnixMicro()
+	}
+	if s.EndsAt != nil {
+		e.ends = s.EndsAt.UnixMicro()
+	}
+}
+
+// prepare checks a schedule and sets its rule.
+func (p *Plan) prepare(e *entry, s *contract.SchedulePlan) error {
+	if err := checkColumns(s); err != nil {
+		return err
+	}
+	if s.Kind == contract.Cron {
+		name := ruleName{s.Spec, s.TimeZone}
+		if p.rules[name] == nil {
+			r, err := p.zones.rule(s.Spec, s.TimeZone)
+			if err != nil {
+				return err
+			}
+			p.rules[name] = r
+		}
+		e.rule = p.rules[name]
+	}
+	if s.Once == contract.OncePerVersion && p.start.AppVersion == "" {
+		return errNoVersion
+	}
+	return nil
+}
+
+// firstWake returns when a new entry is due.
+func (e *entry) firstWake(now int64) int64 {
+	switch {
+	case e.rule != nil:
+		e.mark = max(e.mark, e.since, e.starts-1)
+		return e.next(e.mark)
+	case e.kind == workerKind || max(e.starts, now) >= e.ends:
+		return never
+	}
+	return max(e.starts, now)
+}
+
+// next returns the first occasion of a cron schedule after an instant, or never.
+func (e *entry) next(after int64) int64 {
+	if at := e.rule.next(after); at < e.ends {
+		return at
+	}
+	return never
+}
+
+// wake makes an entry due at an instant.
+func (p *Plan) wake(e *entry, due int64) {
+	if e.due != never {
+		p.order.remove(place{e.due, e.id})
+	}
+	if e.due = due; due != never {
+		p.order.insert(place{due, e.id})
+	}
+}
+
+// Remove removes a schedule.
+func (p *Plan) Remove(id int64) {
+	e := p.entries[id]
+	if e == nil {
+		return
+	}
+	p.wake(e, never)
+	p.counts[e.state]--
+	delete(p.entries, id)
+}
+
+// Next returns when the plan is due next.
+func (p *Plan) Next() (time.Time, bool) {
+	first, ok := p.order.first()
+	return time.UnixMicro(first.due), ok
+}
+
+// Due returns what is due: ticks to make, in order for each schedule, and intervals whose last
+// run must be read. There are at most a number of each.
+func (p *Plan) Due(now time.Time, most int) (ticks []Tick, checks []int64) {
+	steps := stepsPerDue
+	for _, place := range p.order.upTo(now.UnixMicro(), most) {
+		e := p.entries[place.id]
+		switch {
+		case e.kind == intervalKind && e.planned == 0:
+			checks = append(checks, e.id)
+		case len(ticks) < most && steps > 0:
+			ticks = append(ticks, p.ticksOf(e, now.UnixMicro(), most-len(ticks), &steps)...)
+		}
+	}
+	return ticks, checks
+}
+
+// ticksOf returns the ticks of an entry that is due.
+func (p *Plan) ticksOf(e *entry, now int64, most int, steps *int) []Tick {
+	switch {
+	case e.rule != nil:
+		return e.occasions(now, most, steps)
+	case e.kind == intervalKind:
+		return []Tick{e.tick(e.planned, time.UnixMicro(e.planned).UTC().Format(time.RFC3339Nano))}
+	}
+	t := Tick{Schedule: e.id, Version: e.version, Occasion: p.start.occasion(e.once)}
+	t.RunAt = time.UnixMicro(jittered(now, e.jitter, e.id, t.Occasion)).UTC()
+	return []Tick{t}
+}
+
+// occasion returns the occasion of a startup schedule.
+func (s Start) occasion(once byte) string {
+	switch once {
+	case contract.OncePerStart[0]:
+		return fmt.Sprintf("start:%d", s.Founder)
+	case contract.OncePerVersion[0]:
+		return "version:" + s.AppVersion
+	}
+	return "ever"
+}
+
+// tick returns the tick of a planned instant.
+func (e *entry) tick(at int64, occasion string) Tick {
+	return Tick{Schedule: e.id, Version: e.version, Occasion: occasion, Planned: time.UnixMicro(at).UTC(),
+		RunAt: time.UnixMicro(jittered(at, e.jitter, e.id, occasion)).UTC()}
+}
+
+// Made reports the outcome of a tick.
+func (p *Plan) Made(now time.Time, t *Tick, outcome string) {
+	e := p.entries[t.Schedule]
+	if e == nil || e.version != t.Version || e.state != active {
+		return
+	}
+	if !t.Planned.IsZero() && outcome != contract.TickChanged && outcome != contract.TickLocked {
+		e.mark = max(e.mark, t.Planned.UnixMicro())
+	}
+	switch {
+	case outcome == contract.TickLocked:
+		p.wake(e, now.Add(lockedPause).UnixMicro())
+	case outcome == contract.TickChanged:
+		p.wake(e, never) // until Set is called again
+	case e.rule != nil:
+		p.wake(e, e.next(e.mark))
+	case e.kind == intervalKind:
+		e.planned = 0
+		p.wake(e, now.UnixMicro()+min(e.every, checkMost.Microseconds()))
+	default:
+		p.wake(e, never)
+	}
+}
+
+// Checked reports the last run of an interval.
+func (p *Plan) Checked(at time.Time, r Run) {
+	e := p.entries[r.Schedule]
+	if e == nil || e.state != active || e.kind != intervalKind || e.planned != 0 {
+		return
+	}
+	now := at.UnixMicro()
+	if r.Open {
+		p.wake(e, now+min(e.every, checkMost.Microseconds()))
+		return
+	}
+	e.planned = max(min(e.since, now), e.starts)
+	if r.Exists || e.mark != 0 {
+		after := e.mark // if the end is unknown, the row of the job was deleted
+		if !r.EndedAt.IsZero() {
+			after = max(after, r.EndedAt.UnixMicro())
+		}
+		e.planned = max(e.planned, min(after, now)+e.every)
+	}
+	if e.planned >= e.ends {
+		p.wake(e, never)
+		return
+	}
+	p.wake(e, e.planned)
+}
+
+// ClockMoved adapts the plan to a database clock that was set back: no interval waits longer
+// than its length.
+func (p *Plan) ClockMoved(at time.Time) {
+	now := at.UnixMicro()
+	for _, e := range p.entries { // order-free: each entry is changed on its own
+		if e.kind == intervalKind && e.due != never && e.due > now+e.every && e.due > e.starts {
+			e.planned = 0
+			p.wake(e, now)
+		}
+	}
+}

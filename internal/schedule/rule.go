@@ -1,0 +1,193 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"regexp"
+	"time"
+	_ "time/tzdata" // for hosts without a time zone database
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/cron"
+)
+
+// rule is a cron expression in a time zone. Schedules with equal texts share it.
+type rule struct {
+	expression cron.Expression
+	zone       *time.Location
+}
+
+// next returns the first occasion after an instant, in microseconds, or never.
+func (r *rule) next(after int64) int64 {
+	at, ok := r.expression.Next(time.UnixMicro(after), r.zone)
+	if !ok {
+		return never
+	}
+	return at.UnixMicro()
+}
+
+// zones are the time zones in use, by name. Schedules with the same zone share it.
+type zones map[string]*time.Location
+
+// rule reads the spec and the time zone of a cron schedule.
+func (z zones) rule(spec, zone string) (*rule, error) {
+	expression, err := cron.Parse(spec)
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	if z[zone] == nil {
+		location, err := time.LoadLocation(zone)
+		if err != nil || zone == "" || zone == "Local" {
+			return nil, fmt.Errorf("time_zone %q: must be a name of the time zone database, for example %q", zone, "Europe/Berlin")
+		}
+		z[zone] = location
+	}
+	return &rule{expression, z[zone]}, nil
+}
+
+// validName is the constraint on names in the table.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// bounds are the limits of durations in the table.
+const (
+	minEvery   = time.Second
+	maxEvery   = 3660 * 24 * time.Hour
+	maxJitter  = 24 * time.Hour
+	maxCatchUp = 366 * 24 * time.Hour
+	maxMost    = 10_000
+)
+
+// Check returns an error if a schedule cannot run. The error names the column, its value, the
+// rule and an example. The table accepts some of these values, and the plan reports them.
+func Check(s *contract.Schedule) error {
+	if !validName.MatchString(s.Name) {
+		return fmt.Errorf("name %q: must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example %q", s.Name, "nightly-report")
+	}
+	if err := dispatcherd.CheckType(s.Type); err != nil {
+		return fmt.Errorf("type %q: %w, for example %q", s.Type, err, "pdf")
+	}
+	switch s.Overlap {
+	case contract.Skip, contract.QueueOne, contract.QueueAll, contract.CancelOther, contract.AllowAll:
+	default:
+		return fmt.Errorf("overlap %q: must be skip, queue_one, queue_all, cancel_other or allow_all, for example %q", s.Overlap, contract.Skip)
+	}
+	if s.Priority > dispatcherd.MaxPriority {
+		return fmt.Errorf("priority %d: must be from 0 to %d, for example 5", s.Priority, dispatcherd.MaxPriority)
+	}
+	if s.MaxAttempts < 1 || s.MaxAttempts > math.MaxInt16 {
+		return fmt.Errorf("max_attempts %d: must be from 1 to %d, for example 5", s.MaxAttempts, math.MaxInt16)
+	}
+	if s.TimeoutMS != nil && *s.TimeoutMS <= 0 {
+		return fmt.Errorf("timeout_ms %d: must be positive, for example 60000", *s.TimeoutMS)
+	}
+	return CheckPlan(&s.SchedulePlan)
+}
+
+// CheckPlan checks the columns that decide when a schedule runs.
+func CheckPlan(s *contract.SchedulePlan) error {
+	if err := checkColumns(s); err != nil || s.Kind != contract.Cron {
+		return err
+	}
+	_, err := zones{}.rule(s.Spec, s.TimeZone)
+	return err
+}
+
+// checkColumns checks all columns except the spec and the time zone.
+func checkColumns(s *contract.SchedulePlan) error {
+	if err := checkKind(s); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		column    string
+		value     contract.Duration
+		low, high time.Duration
+	}{
+		{"jitter", s.Jitter, 0, maxJitter}, {"catch_up", s.CatchUp, 0, maxCatchUp},
+	} {
+		if time.Duration(d.value) < d.low || time.Duration(d.value) > d.high {
+			return fmt.Errorf("%s %s: must be from %s to %s, for example 10m", d.column, time.Duration(d.value), d.low, d.high)
+		}
+	}
+	if s.CatchUpMost < 0 || s.CatchUpMost > maxMost {
+		return fmt.Errorf("catch_up_most %d: must be from 0 to %d, for example 1", s.CatchUpMost, maxMost)
+	}
+	for column, at := range map[string]*time.Time{"starts_at": s.StartsAt, "ends_at": s.EndsAt} { // order-free: either error is right
+		if at != nil && (at.Year() < 1970 || at.Year() >= 2200) {
+			return fmt.Errorf("%s %s: must be from 1970 to 2199, for example 2030-01-31T00:00:00Z", column, at.Format(time.RFC3339))
+		}
+	}
+	if s.StartsAt != nil && s.EndsAt != nil && !s.EndsAt.After(*s.StartsAt) {
+		return fmt.Errorf("ends_at %s: must be after starts_at %s", s.EndsAt.Format(time.RFC3339), s.StartsAt.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkKind checks the kind and the columns that belong to it.
+func checkKind(s *contract.SchedulePlan) error {
+	if s.Kind != contract.Cron && s.Spec != "" {
+		return fmt.Errorf("spec %q: only a schedule of kind cron has a spec, and this one is of kind %q", s.Spec, s.Kind)
+	}
+	if s.Kind != contract.Interval && s.Every != 0 {
+		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q", time.Duration(s.Every), s.Kind)
+	}
+	if s.Kind != contract.Startup && s.Once != "" {
+		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q", s.Once, s.Kind)
+	}
+	switch s.Kind {
+	case contract.Interval:
+		if every := time.Duration(s.Every); every < minEvery || every > maxEvery {
+			return fmt.Errorf("every %s: must be from %s to %s, for example 10m", every, minEvery, maxEvery)
+		}
+	case contract.Startup:
+		if s.Once != contract.OncePerStart && s.Once != contract.OncePerVersion && s.Once != contract.OnceEver {
+			return fmt.Errorf("once %q: must be start, version or ever, for example %q", s.Once, contract.OncePerStart)
+		}
+	case contract.Cron, contract.StartupWorker:
+	default:
+		return fmt.Errorf("kind %q: must be cron, interval, startup or startup-worker, for example %q", s.Kind, contract.Cron)
+	}
+	return nil
+}
+
+// errNoVersion is the reason why a startup schedule with once = version does not run.
+var errNoVersion = errors.New("once \"version\": the dispatchers know no version of the application: start them with --app-version, for example --app-version 1.4.2")
+
+// CronOccasion returns the name of an occasion of a cron schedule.
+func CronOccasion(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// jittered adds the jitter of an occasion. It depends only on the schedule and the occasion, so
+// it is equal on all hosts.
+func jittered(at, jitter, id int64, occasion string) int64 {
+	if jitter <= 0 {
+		return at
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %s", id, occasion) // a hash returns no error
+	x := h.Sum64()
+	x ^= x >> 33 // FNV alone spreads texts that differ in their last digits badly
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return at + int64(x%uint64(jitter))
+}
+
+// Occasions returns the occasions of a cron schedule after an instant and up to another one,
+// at most a number of them, without regard to jitter, pauses and the high-water mark.
+func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]time.Time, error) {
+	if s.Kind != contract.Cron {
+		return nil, fmt.Errorf("schedule %q is of kind %s: only schedules of kind cron have planned occasions", s.Name, s.Kind)
+	}
+	r, err := zones{}.rule(s.Spec, s.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	var list []time.Time
+	e := entry{rule: r, ends: never}
+	e.bound(s)
+	for at := e.next(max(after.UnixMicro(), e.starts-1)); at <= until.UnixMicro() && at != never && len(list) < most; at = e.next(at) {
+		list = append(list, time.UnixMicro(at).UTC())
+	}
+	return list, nil
+}

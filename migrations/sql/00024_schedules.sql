@@ -1,0 +1,283 @@
+-- Schedules insert jobs, each occasion once. docs/storage.md gives the reasons.
+
+-- +goose Up
+
+CREATE TABLE dispatcherd.schedules (
+    id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name          text        NOT NULL CONSTRAINT schedule_name_is_unique UNIQUE
+        CONSTRAINT name_is_1_to_128_letters_digits_dots_underscores_hyphens CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$'),
+    kind          text        NOT NULL CONSTRAINT kind_is_cron_interval_startup_or_startup_worker CHECK (kind IN ('cron', 'interval', 'startup', 'startup-worker')),
+    spec          text        CONSTRAINT spec_is_1_to_256_bytes CHECK (octet_length(spec) BETWEEN 1 AND 256),
+    every         interval    CONSTRAINT every_is_1_second_to_3660_days CHECK (every BETWEEN '1 second' AND '3660 days'),
+    time_zone     text        NOT NULL DEFAULT 'UTC' CONSTRAINT time_zone_is_known CHECK (timezone(time_zone, timestamptz 'epoch') IS NOT NULL),
+    jitter        interval    NOT NULL DEFAULT '0' CONSTRAINT jitter_is_0_to_1_day CHECK (jitter BETWEEN '0' AND '1 day'),
+    starts_at     timestamptz CONSTRAINT starts_at_is_between_1970_and_2200 CHECK (starts_at >= '1970-01-01 00:00:00+00' AND starts_at < '2200-01-01 00:00:00+00'),
+    ends_at       timestamptz CONSTRAINT ends_at_is_between_1970_and_2200 CHECK (ends_at >= '1970-01-01 00:00:00+00' AND ends_at < '2200-01-01 00:00:00+00'),
+    once          text        CONSTRAINT once_is_start_version_or_ever CHECK (once IN ('start', 'version', 'ever')),
+    type          dispatcherd.job_type NOT NULL,
+    payload       dispatcherd.payload  NOT NULL DEFAULT '{}',
+    priority      dispatcherd.priority NOT NULL DEFAULT 0,
+    max_attempts  dispatcherd.tries    NOT NULL DEFAULT 5,
+    timeout_ms    dispatcherd.timeout_ms,
+    overlap       text        NOT NULL DEFAULT 'skip'
+        CONSTRAINT overlap_is_skip_queue_one_queue_all_cancel_other_or_allow_all CHECK (overlap IN ('skip', 'queue_one', 'queue_all', 'cancel_other', 'allow_all')),
+    catch_up      interval    NOT NULL DEFAULT '1 hour' CONSTRAINT catch_up_is_0_to_366_days CHECK (catch_up BETWEEN '0' AND '366 days'),
+    catch_up_most int         NOT NULL DEFAULT 1 CONSTRAINT catch_up_most_is_0_to_10000 CHECK (catch_up_most BETWEEN 0 AND 10000),
+    paused        boolean     NOT NULL DEFAULT false,
+    error         text,
+    version       bigint      NOT NULL DEFAULT 1,
+    since         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT only_cron_has_spec CHECK ((kind = 'cron') = (spec IS NOT NULL)),
+    CONSTRAINT only_interval_has_every CHECK ((kind = 'interval') = (every IS NOT NULL)),
+    CONSTRAINT only_startup_has_once CHECK ((kind = 'startup') = (once IS NOT NULL)),
+    CONSTRAINT ends_at_is_after_starts_at CHECK (ends_at > starts_at)
+);
+COMMENT ON TABLE dispatcherd.schedules IS 'Insert, update and delete rows here; docs/schedules.md explains them.';
+COMMENT ON COLUMN dispatcherd.schedules.error IS 'Why the schedule does not run; NULL = it runs. Set by the controller.';
+COMMENT ON COLUMN dispatcherd.schedules.version IS 'Number of the edit; a trigger sets it.';
+COMMENT ON COLUMN dispatcherd.schedules.since IS 'No earlier occasion is planned: the last edit of the plan, or the last resumption. A trigger sets it.';
+
+CREATE TABLE dispatcherd.ticks (
+    schedule_id bigint      NOT NULL,
+    occasion    text        NOT NULL CONSTRAINT occasion_is_1_to_256_bytes CHECK (octet_length(occasion) BETWEEN 1 AND 256),
+    outcome     text        NOT NULL CONSTRAINT outcome_is_run_queued_skipped_or_missed CHECK (outcome IN ('run', 'queued', 'skipped', 'missed')),
+    made_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    planned_at  timestamptz,
+    run_at      timestamptz,
+    job_id      bigint,
+    missed      int,
+    reason      text,
+    PRIMARY KEY (schedule_id, occasion)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05);
+CREATE INDEX ticks_planned ON dispatcherd.ticks (schedule_id, planned_at) WHERE planned_at IS NOT NULL;
+CREATE INDEX ticks_of_schedule ON dispatcherd.ticks (schedule_id, made_at);
+CREATE INDEX ticks_made ON dispatcherd.ticks (made_at);
+CREATE INDEX ticks_queued ON dispatcherd.ticks (schedule_id, run_at) WHERE outcome = 'queued';
+COMMENT ON TABLE dispatcherd.ticks IS 'One row for each occasion of a schedule: what became of it.';
+COMMENT ON COLUMN dispatcherd.ticks.planned_at IS 'Instant of the plan; the largest one of a cron schedule is its high-water mark. NULL = not planned: run now, backfill, startup.';
+COMMENT ON COLUMN dispatcherd.ticks.run_at IS 'run_at of the job.';
+COMMENT ON COLUMN dispatcherd.ticks.missed IS 'Of a missed tick: the number of occasions that it stands for, of which it names the last.';
+
+-- The runs of schedules that may not have ended. A tick deletes the runs that have. So no
+-- statement that ends jobs has to know of schedules.
+CREATE TABLE dispatcherd.schedule_runs (
+    schedule_id bigint NOT NULL,
+    job_id      bigint NOT NULL,
+    PRIMARY KEY (schedule_id, job_id)
+);
+
+-- The schedules that the controller must read again. There is at most one row for each.
+CREATE SEQUENCE dispatcherd.schedule_edit_ids AS bigint;
+CREATE TABLE dispatcherd.schedule_edits (
+    schedule_id bigint PRIMARY KEY,
+    seq         bigint NOT NULL DEFAULT nextval('dispatcherd.schedule_edit_ids')
+);
+
+-- The dispatcher that plans schedules. Its statements hold FOR SHARE on the row and compare the
+-- term, so they change nothing after another dispatcher has taken the role.
+CREATE TABLE dispatcherd.controller (
+    one        boolean     PRIMARY KEY DEFAULT true CONSTRAINT one_row CHECK (one),
+    dispatcher int,
+    term       bigint      NOT NULL DEFAULT 0,
+    since      timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+INSERT INTO dispatcherd.controller DEFAULT VALUES;
+
+ALTER TABLE dispatcherd.dispatchers ADD COLUMN founder int;
+COMMENT ON COLUMN dispatcherd.dispatchers.founder IS 'Of this start of the cluster: the dispatcher that joined while no other was alive.';
+
+-- Sets the columns that users must not set.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.number_schedule() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.version := 1; NEW.since := clock_timestamp(); NEW.error := NULL;
+        RETURN NEW;
+    END IF;
+    NEW.version := OLD.version; NEW.since := OLD.since;
+    IF to_jsonb(NEW) - 'error' = to_jsonb(OLD) - 'error' THEN
+        RETURN NEW; -- not an edit
+    END IF;
+    NEW.version := OLD.version + 1; NEW.error := NULL;
+    IF (NEW.kind, NEW.spec, NEW.every, NEW.time_zone, NEW.starts_at, NEW.ends_at, NEW.once)
+        IS DISTINCT FROM (OLD.kind, OLD.spec, OLD.every, OLD.time_zone, OLD.starts_at, OLD.ends_at, OLD.once) OR OLD.paused AND NOT NEW.paused THEN
+        NEW.since := clock_timestamp();
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER number_schedule BEFORE INSERT OR UPDATE ON dispatcherd.schedules FOR EACH ROW EXECUTE FUNCTION dispatcherd.number_schedule();
+
+-- Records the edits of a statement, and notifies once. An update of error alone is no edit.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.record_edits() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        INSERT INTO dispatcherd.schedule_edits AS e (schedule_id)
+        SELECT n.id FROM edited n JOIN before b ON b.id = n.id WHERE n.version <> b.version ORDER BY n.id
+        ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq;
+    ELSE
+        INSERT INTO dispatcherd.schedule_edits AS e (schedule_id) SELECT n.id FROM edited n ORDER BY n.id
+        ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq;
+    END IF;
+    IF FOUND AND dispatcherd.may_notify() THEN
+        PERFORM pg_notify('dispatcherd_schedules', '');
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER record_inserts AFTER INSERT ON dispatcherd.schedules REFERENCING NEW TABLE AS edited FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
+CREATE TRIGGER record_updates AFTER UPDATE ON dispatcherd.schedules REFERENCING OLD TABLE AS before NEW TABLE AS edited FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
+CREATE TRIGGER record_deletes AFTER DELETE ON dispatcherd.schedules REFERENCING OLD TABLE AS edited FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
+
+-- Makes ticks, and the jobs of those that run. Each array has one element per tick; the ticks of
+-- one schedule are in their order. The arguments: the version that was planned, or NULL for any;
+-- the planned instant, or NULL; the run_at of the job; for a missed tick the number of occasions;
+-- the overlap policy, or NULL for that of the schedule. forced ignores a pause. The
+-- outcome is that of the tick, or why there is none: 'exists' (made before, or at or before the
+-- high-water mark), 'changed' (edited, paused or deleted), 'locked' (another session has locked
+-- the schedule). The lock of the schedule orders all ticks of a schedule.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.make_ticks(schedules bigint[], occasions text[], versions bigint[], planned timestamptz[], due timestamptz[],
+    missed int[], policies text[], forced boolean) RETURNS TABLE (place bigint, outcome text, job bigint) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    locked bigint[] := ARRAY (SELECT s.id FROM dispatcherd.schedules s WHERE s.id = ANY (schedules) ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED);
+    most   int := 10000; -- queued ticks of one schedule
+BEGIN
+    DELETE FROM dispatcherd.schedule_runs r WHERE r.schedule_id = ANY (locked)
+        AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id);
+    RETURN QUERY WITH item AS MATERIALIZED (
+        SELECT i.* FROM unnest(schedules, occasions, versions, planned, due, missed, policies) WITH ORDINALITY
+            AS i (schedule, occasion, version, planned, due, missed, overlap, place)
+    ), fresh AS (
+        SELECT i.place, i.occasion, i.planned, i.due, i.missed, coalesce(i.overlap, s.overlap) AS overlap, s.id,
+            row_number() OVER (PARTITION BY s.id, i.missed > 0 ORDER BY i.place) - 1
+            + (SELECT count(*) FROM dispatcherd.schedule_runs r WHERE r.schedule_id = s.id) AS open,
+            (SELECT count(*) FROM (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = s.id AND q.outcome = 'queued' LIMIT most) bounded) AS queued
+        FROM item i JOIN dispatcherd.schedules s ON s.id = i.schedule
+        WHERE s.id = ANY (locked) AND (i.version IS NULL OR s.version = i.version) AND (NOT s.paused OR forced)
+            AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion = i.occasion)
+            AND (i.planned IS NULL OR s.kind <> 'cron' OR i.planned > coalesce(
+                (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), '-infinity'))
+    ), decided AS MATERIALIZED (
+        SELECT f.*, CASE WHEN f.missed > 0 THEN 'missed'
+            WHEN f.overlap = 'allow_all' OR f.open + f.queued = 0 THEN 'run'
+            WHEN f.overlap = 'skip' OR f.overlap = 'queue_one' AND f.open + f.queued > 1 OR f.open + f.queued >= most THEN 'skipped'
+            ELSE 'queued' END AS outcome
+        FROM fresh f
+    ), tick AS (
+        INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at, run_at, job_id, missed, reason)
+        SELECT d.id, d.occasion, d.outcome, d.planned, greatest(d.due, now()), CASE WHEN d.outcome = 'run' THEN nextval('dispatcherd.job_ids') END, nullif(d.missed, 0),
+            CASE WHEN d.outcome = 'skipped' THEN format('%s runs have not ended, %s wait (%s)', least(d.open, most), d.queued, d.overlap) END
+        FROM decided d ORDER BY d.place ON CONFLICT DO NOTHING RETURNING schedule_id, occasion, outcome, job_id, run_at
+    ), job AS (
+        INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, run_at)
+        SELECT t.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, t.run_at
+        FROM tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE t.job_id IS NOT NULL ORDER BY t.job_id
+    ), run AS (
+        INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM tick t WHERE t.job_id IS NOT NULL
+    ), replaced AS MATERIALIZED (
+        SELECT t.schedule_id, t.occasion FROM tick t JOIN decided d ON d.id = t.schedule_id AND d.occasion = t.occasion WHERE d.overlap = 'cancel_other' AND t.outcome = 'queued'
+    ), superseded AS (
+        UPDATE dispatcherd.ticks q SET outcome = 'skipped', reason = 'a later run replaced it (cancel_other)'
+        FROM (SELECT DISTINCT schedule_id FROM replaced) r WHERE q.schedule_id = r.schedule_id AND q.outcome = 'queued'
+    ), cancelled AS (
+        INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT DISTINCT r.job_id, 'schedule'
+        FROM replaced p JOIN dispatcherd.schedule_runs r ON r.schedule_id = p.schedule_id ON CONFLICT DO NOTHING RETURNING job_id
+    ), notified AS (
+        SELECT CASE WHEN dispatcherd.may_notify() THEN pg_notify('dispatcherd_cancel', c.job_id::text) END FROM cancelled c
+    ), waits AS (
+        INSERT INTO dispatcherd.schedule_edits AS e (schedule_id)
+        SELECT DISTINCT t.schedule_id FROM tick t WHERE t.outcome = 'queued' AND versions[1] IS NULL
+        ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq RETURNING 1
+    ), announced AS (
+        SELECT pg_notify('dispatcherd_schedules', '') FROM (SELECT FROM waits LIMIT 1) w WHERE dispatcherd.may_notify()
+    )
+    SELECT i.place, coalesce(t.outcome, CASE
+            WHEN s.id IS NULL OR s.version <> i.version OR s.paused AND NOT forced THEN 'changed'
+            WHEN s.id = ANY (locked) THEN 'exists'
+            ELSE 'locked' END), t.job_id
+    FROM item i LEFT JOIN tick t ON t.schedule_id = i.schedule AND t.occasion = i.occasion
+    LEFT JOIN dispatcherd.schedules s ON s.id = i.schedule
+    WHERE (SELECT count(*) FROM notified) + (SELECT count(*) FROM announced) >= 0;
+END $$;
+-- +goose StatementEnd
+
+-- Starts the first queued tick of each of the schedules that has no open run and is not paused.
+-- It returns the schedules, their jobs, and whether further ticks wait.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.start_queued(schedules bigint[]) RETURNS TABLE (schedule bigint, job bigint, waiting boolean) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    locked bigint[] := ARRAY (SELECT s.id FROM dispatcherd.schedules s WHERE s.id = ANY (schedules) ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED);
+BEGIN
+    DELETE FROM dispatcherd.schedule_runs r WHERE r.schedule_id = ANY (locked)
+        AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id);
+    RETURN QUERY WITH head AS MATERIALIZED (
+        SELECT s.id, q.occasion FROM dispatcherd.schedules s
+        CROSS JOIN LATERAL (SELECT t.occasion FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.outcome = 'queued' ORDER BY t.run_at, t.occasion LIMIT 1) q
+        WHERE s.id = ANY (locked) AND NOT s.paused AND NOT EXISTS (SELECT FROM dispatcherd.schedule_runs r WHERE r.schedule_id = s.id)
+    ), tick AS (
+        UPDATE dispatcherd.ticks t SET outcome = 'run', job_id = nextval('dispatcherd.job_ids')
+        FROM head h WHERE t.schedule_id = h.id AND t.occasion = h.occasion RETURNING t.schedule_id, t.job_id, t.run_at
+    ), job AS (
+        INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, run_at)
+        SELECT t.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, t.run_at
+        FROM tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id ORDER BY t.job_id
+    ), run AS (
+        INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM tick t
+    )
+    SELECT i.id, t.job_id, EXISTS (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = i.id AND q.outcome = 'queued'
+            AND NOT EXISTS (SELECT FROM head h WHERE h.id = i.id AND h.occasion = q.occasion))
+    FROM unnest(schedules) AS i (id) LEFT JOIN tick t ON t.schedule_id = i.id;
+END $$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION dispatcherd.number_schedule, dispatcherd.record_edits, dispatcherd.make_ticks, dispatcherd.start_queued FROM PUBLIC;
+
+-- +goose StatementBegin
+DO $$
+DECLARE
+    r text;
+BEGIN
+    FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('dispatcherd_operator', 'dispatcherd_dispatcher') LOOP
+        EXECUTE format('GRANT SELECT, DELETE, INSERT (name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority,
+                max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused),
+            UPDATE (name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority,
+                max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused) ON dispatcherd.schedules TO %I', r);
+        EXECUTE format('GRANT SELECT ON dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.controller TO %I', r);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.make_ticks TO %I', r);
+        CONTINUE WHEN r <> 'dispatcherd_dispatcher';
+        EXECUTE format('GRANT UPDATE (error) ON dispatcherd.schedules TO %I', r);
+        EXECUTE format('GRANT UPDATE, DELETE ON dispatcherd.ticks TO %I', r); -- UPDATE: to lock the rows that retention deletes
+        EXECUTE format('GRANT SELECT, UPDATE, DELETE ON dispatcherd.schedule_edits TO %I', r);
+        EXECUTE format('GRANT UPDATE ON dispatcherd.controller TO %I', r);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.start_queued TO %I', r);
+    END LOOP;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dispatcherd_reader') THEN
+        GRANT SELECT (id, name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, priority, max_attempts, timeout_ms, overlap,
+            catch_up, catch_up_most, paused, error, version, since, created_at) ON dispatcherd.schedules TO dispatcherd_reader;
+        GRANT SELECT ON dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.controller TO dispatcherd_reader;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 6::bigint';
+
+-- +goose Down
+
+CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 6::bigint';
+
+ALTER TABLE dispatcherd.dispatchers DROP COLUMN founder;
+DROP FUNCTION dispatcherd.make_ticks, dispatcherd.start_queued;
+DROP TABLE dispatcherd.controller, dispatcherd.schedule_edits, dispatcherd.schedule_runs, dispatcherd.ticks, dispatcherd.schedules;
+DROP FUNCTION dispatcherd.number_schedule, dispatcherd.record_edits;
+DROP SEQUENCE dispatcherd.schedule_edit_ids;
