@@ -1,6 +1,6 @@
 // Package cron computes the occasions of cron expressions in a time zone. It is pure.
 //
-// An expression has five fields (minute, hour, day of month, month, weekday) or six
+// An expression has five fields (minute, hour, day, month, weekday) or six
 // (seconds first). If both the day of month and the weekday are restricted, a day that
 // matches either of them matches. A field with * is not restricted, not even with a step.
 //

@@ -65,6 +65,9 @@ func periodAt(t int64, zone *time.Location) period {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
+	if p.end <= t { // ZoneBounds counts 365 days also in leap years
+		p.end = t + 60*60 - t%(60*60)
+	}
 	return p
 }
 

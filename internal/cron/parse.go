@@ -57,7 +57,7 @@ func Parse(text string) (Expression, error) {
 		words = append([]string{"0"}, words...)
 	case 6:
 	default:
-		return e, fmt.Errorf("cron expression %q: must have 5 fields (minute, hour, day of month, month, weekday), 6 with seconds first, or be @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually, for example %q", text, "30 2 * * *")
+		return e, fmt.Errorf("cron expression %q: must have 5 fields (minute, hour, day, month, weekday), 6 with seconds first, or be @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually, for example %q", text, "30 2 * * *")
 	}
 	for i, out := range []*set{&e.seconds, &e.minutes, &e.hours, &e.days, &e.months, &e.weekdays} {
 		for item := range strings.SplitSeq(words[i], ",") {
@@ -131,7 +131,7 @@ func (f *field) value(text string) int {
 func (f *field) rule() string {
 	rule := fmt.Sprintf("must be *, numbers from %d to %d", f.low, f.high)
 	if f.names != "" {
-		rule += fmt.Sprintf(" or names such as %s", f.names[:3])
+		rule += " or names such as " + f.names[:3]
 	}
 	switch f.name {
 	case fields[dayOfMonth].name:
