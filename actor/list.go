@@ -279,9 +279,10 @@ func (c *Core) Len() int { return c.index.Len() }
 
 // Idle reports whether no job is in hand, none is about to be adopted, and no
 // caller waits.
-func (c *Core) Idle() bool {
-	return c.jobs.Len() == 0 && len(c.adopts.byJob) == 0 && len(c.adopts.dropped) == 0
-}
+func (c *Core) Idle() bool { return c.Unended() == 0 }
+
+// Unended returns the number of jobs in hand and of those that are about to be adopted.
+func (c *Core) Unended() int { return c.jobs.Len() + len(c.adopts.byJob) + len(c.adopts.dropped) }
 
 // Adopting reports whether the outcome of some resume offer is unknown. The update
 // of a recorded fingerprint does not count, because the row belongs to this

@@ -141,7 +141,7 @@ const MaxDispatchers = 1000
 
 // Dispatchers lists the dispatchers of the table, the newest first.
 func (j Jobs) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
-	rows := j.query(ctx, `SELECT id, name, false AS self, started_at, beat_at AS heartbeat_at,
+	rows := j.query(ctx, `SELECT id, name, false AS self, started_at, beat_at AS heartbeat_at, (extract(epoch FROM lease) * 1000)::bigint AS lease_ms,
 			CASE WHEN leaving THEN 'leaving' WHEN lost_at IS NOT NULL THEN 'lost' ELSE 'running' END AS state,
 			(SELECT count(*) FROM jsonb_object_keys(capacity)) AS types
 		FROM dispatcherd.dispatchers ORDER BY started_at DESC, id LIMIT $1`, MaxDispatchers)

@@ -56,6 +56,27 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	require.Equal(t, exit.OK, got.code, "the address on the command line has precedence: %s", got.err)
 }
 
+func TestJobInsertNeedsNoDatabase(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	insert := func(stdin string, args ...string) outcome {
+		return h.onAPI(stdin, append([]string{"job", "insert"}, args...)...)
+	}
+	require.Equal(t, outcome{out: "1\n"}, insert("", "--type", "pdf", "--priority", "3", "--payload", `{"n": 1}`, "--run-at", "1h", "--max-attempts", "2", "--timeout", "5s"))
+	require.Equal(t, outcome{out: "2\n"}, insert("", "--type", "excel"))
+	require.Equal(t, outcome{out: "3 jobs inserted\n"}, insert(strings.Repeat("{\"type\": \"pdf\", \"run_at\": \"2190-01-01T00:00:00Z\"}\n", 3), "-"))
+	got := insert("{\"type\": \"pdf\"}\nbad\n{\"type\": \"\"}\n", "-")
+	require.Equal(t, exit.Usage, got.code)
+	require.Contains(t, got.err, "line 2: ")
+	require.Contains(t, got.err, "2 bad lines; nothing was inserted")
+	require.Equal(t, "1 job inserted\n", insert("bad\n{\"type\": \"pdf\"}\n", "--skip-bad", "-").out)
+	var rows string
+	require.NoError(t, w.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', type, priority, payload, max_attempts, timeout_ms, run_at > now() + interval '1 minute'), E'\n' ORDER BY created_at, id)
+		FROM dispatcherd.jobs`).Scan(&rows))
+	require.Equal(t, "pdf 3 {\"n\": 1} 2 5000 t\nexcel 0 {} 5 f\n"+strings.Repeat("pdf 0 {} 5 t\n", 3)+"pdf 0 {} 5 f", rows)
+	require.Equal(t, exit.Unavailable, insert("{\"type\": \"pdf\"}", "-", "--api-socket", h.cfg.APISocket+"x").code)
+}
+
 func TestBulkCancelStopsRunningJobs(t *testing.T) {
 	w := newWorld(t)
 	h, callee := w.startCallee(1)
@@ -110,6 +131,7 @@ func TestWorkersAndDispatchersAreListed(t *testing.T) {
 	require.Equal(t, "d", list.Dispatchers[0].Name)
 	require.True(t, list.Dispatchers[0].Self)
 	require.Equal(t, "running", list.Dispatchers[0].State)
+	require.Regexp(t, `(?m)^\d+ +d +running +\S+Z +\S+Z +(\d+m)?\d+s +\d+$`, h.onAPI("", "dispatcher", "list").out)
 }
 
 // A user who may not use payroll sees none of its jobs, and changes none.

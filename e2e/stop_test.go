@@ -32,6 +32,7 @@ func TestStopLetsJobsEndWithinTheGracePeriodAndReleasesOthers(t *testing.T) {
 	began := time.Now()
 	go func() { stopped <- h.stop() }()
 	eventually(t, func() bool { return strings.Contains(h.log.text(), `"stopping"`) }, func() string { return "a daemon that stops" })
+	require.Contains(t, h.log.text(), `"unended_jobs":3,"second_signal":"ends the dispatcher at once"`)
 	w.seen.open(t, ending)
 	w.await(ends, dispatcherd.Done)
 	after := w.insert("x", work{}) // a slot is free, but no job starts

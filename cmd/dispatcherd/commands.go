@@ -23,6 +23,7 @@ var commands = []func(*app) *cobra.Command{
 	part(jobs.RequestCommand),
 	part(jobs.TypesCommand),
 	part(jobs.SlotCommand),
+	part(jobs.DispatcherCommand),
 	(*app).workerCommand,
 	part(traces.Command),
 	(*app).debugCommand,

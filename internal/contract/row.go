@@ -40,6 +40,7 @@ type Dispatcher struct {
 	Self        bool      `json:"self"` // it answers this call
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"` // the last one, by the database clock
+	LeaseMS     int64     `json:"lease_ms"`     // without a heartbeat for so long, it is lost
 	State       string    `json:"state"`        // running, leaving or lost
 	Types       int       `json:"types"`        // that its slots support
 }

@@ -273,7 +273,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 func (d *Daemon) stop() error {
 	close(d.stopping)
 	d.notifySupervisor("STOPPING=1")
-	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace))
+	unended := 0
+	d.loop.Ask(func(c *actor.Core) { unended = c.Unended() })
+	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace), zap.Int("unended_jobs", unended), zap.String("second_signal", "ends the dispatcher at once"))
 	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: lastStatements, Resume: d.cfg.Workers.Resume > 0}
 	d.loop.Order(stages.Begin(d.lease.now()))
 	d.await(stages, shell.Settling)

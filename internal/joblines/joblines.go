@@ -34,10 +34,10 @@ var (
 type Job struct {
 	Type        string               `json:"type"`
 	Priority    dispatcherd.Priority `json:"priority"`
-	Payload     json.RawMessage      `json:"payload"`
-	RunAt       *time.Time           `json:"run_at"`
-	MaxAttempts *int16               `json:"max_attempts"`
-	TimeoutMS   *int32               `json:"timeout_ms"` // limit of one attempt in milliseconds
+	Payload     json.RawMessage      `json:"payload,omitempty"`
+	RunAt       *time.Time           `json:"run_at,omitempty"`
+	MaxAttempts *int16               `json:"max_attempts,omitempty"`
+	TimeoutMS   *int32               `json:"timeout_ms,omitempty"` // limit of one attempt in milliseconds
 }
 
 // ErrMore says that the line continues after its job.
@@ -117,6 +117,23 @@ func (j *Job) Row() claim.New {
 		n.Timeout = time.Duration(*j.TimeoutMS) * time.Millisecond
 	}
 	return n
+}
+
+// Of is the line of a job. It is the inverse of Row.
+func Of(n claim.New) Job {
+	j := Job{Type: n.Type, Payload: n.Payload, Priority: n.Priority}
+	if !n.RunAt.IsZero() {
+		j.RunAt = &n.RunAt
+	}
+	if n.MaxAttempts != 0 {
+		attempts := int16(n.MaxAttempts)
+		j.MaxAttempts = &attempts
+	}
+	if n.Timeout != 0 {
+		limit := int32(n.Timeout / time.Millisecond)
+		j.TimeoutMS = &limit
+	}
+	return j
 }
 
 // checkPayload checks that Postgres can store the payload and that a worker can

@@ -84,7 +84,17 @@ func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into a
 			return err
 		}
 	}
-	answer, err := d.send(ctx, method, path, text)
+	answer, err := d.send(ctx, method, path, "application/json", bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }() // it was read
+	return json.NewDecoder(answer).Decode(into)
+}
+
+// Upload posts a body of any length and decodes the answer.
+func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Reader, into any) error {
+	answer, err := d.send(ctx, http.MethodPost, path, kind, body)
 	if err != nil {
 		return err
 	}
@@ -105,7 +115,7 @@ func (d *Dispatcher) Slots(ctx context.Context, q api.SlotQuery) (page api.SlotL
 // Body returns the body of a successful answer to a GET, of any length. The caller must close
 // it; ctx also bounds reading it.
 func (d *Dispatcher) Body(ctx context.Context, path string) (io.ReadCloser, error) {
-	return d.send(ctx, http.MethodGet, path, nil)
+	return d.send(ctx, http.MethodGet, path, "", http.NoBody)
 }
 
 // transport connects to the socket, or to the host of the URL.
@@ -119,7 +129,7 @@ func (d *Dispatcher) transport() *http.Transport {
 	return t
 }
 
-func (d *Dispatcher) send(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
+func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body io.Reader) (io.ReadCloser, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
@@ -127,12 +137,12 @@ func (d *Dispatcher) send(ctx context.Context, method, path string, body []byte)
 	if d.URL != "" {
 		base = strings.TrimSuffix(d.URL, "/")
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, base+path, body)
 	if err != nil {
 		return nil, exit.Errorf(exit.Usage, "--api: %w", err)
 	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
 	}
 	if d.URL != "" && d.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+d.Token)

@@ -58,7 +58,7 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 			if err != nil {
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
-			return a.withStore(cmd, &at, func(jobs store) error { return a.changeAll(cmd.Context(), jobs, c, filter, agreed) })
+			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.changeAll(cmd.Context(), jobs, c, filter, agreed) })
 		}
 		if err := someIDs(cmd, args); err != nil {
 			return exit.Errorf(exit.Usage, "%w, or a filter such as --type", err)
@@ -174,7 +174,7 @@ func (a commands) eachJob(cmd *cobra.Command, at *ask.Dispatcher, args []string,
 		return err
 	}
 	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
-	err = a.withStore(cmd, at, func(jobs store) error {
+	err = a.withStore(cmd.Context(), at, func(jobs store) error {
 		for _, id := range ids {
 			status, err := c.one(cmd, jobs, id)
 			if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own

@@ -23,7 +23,7 @@ func (a commands) getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStore(cmd, &at, func(jobs store) error {
+			return a.withStore(cmd.Context(), &at, func(jobs store) error {
 				job, err := jobs.Get(cmd.Context(), ids[0])
 				if err != nil {
 					return err

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,13 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -48,6 +50,7 @@ var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-a
 
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
+	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "insert [FILE | -]", SuggestFor: []string{"add", "create", "enqueue", "submit"}, Short: "Insert one job, or a stream of JSON lines", Long: jobInsertLong,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,14 +64,14 @@ func (a commands) insertCommand() *cobra.Command {
   zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.insertOne(cmd, f)
+				return a.insertOne(cmd, &at, f)
 			}
 			for _, name := range oneJobFlags {
 				if cmd.Flags().Changed(name) {
 					return exit.Errorf(exit.Usage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", name, args[0])
 				}
 			}
-			return a.insertStream(cmd.Context(), args[0], f.skipBad)
+			return a.insertStream(cmd.Context(), &at, args[0], f.skipBad)
 		},
 	}
 	flags := cmd.Flags()
@@ -80,7 +83,8 @@ func (a commands) insertCommand() *cobra.Command {
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(a.usualDispatcher())) // fails for an unknown flag only
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
+	a.APIFlags(flags, &at)
 	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
@@ -90,13 +94,13 @@ func (a commands) insertCommand() *cobra.Command {
 
 // insertOne inserts the job that the flags describe. Flags that are not given
 // select the column's default.
-func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
+func (a commands) insertOne(cmd *cobra.Command, at *ask.Dispatcher, f insertFlags) error {
 	job, err := a.jobFromFlags(cmd, f)
 	if err != nil {
 		return err
 	}
 	var id dispatcherd.JobID
-	err = a.withJobs(cmd.Context(), func(jobs claim.Jobs) error {
+	err = a.withStore(cmd.Context(), at, func(jobs store) error {
 		id, err = jobs.Insert(cmd.Context(), job.Row())
 		return err
 	})
@@ -159,10 +163,21 @@ func (a commands) readPayload(name string) (json.RawMessage, error) {
 }
 
 func checkedJSON(text []byte) (json.RawMessage, error) {
-	if !json.Valid(text) {
-		return nil, exit.Errorf(exit.Usage, "the payload is not JSON; a plain text needs quotation marks inside: '\"text\"'")
+	if json.Valid(text) {
+		return text, nil
 	}
-	return text, nil
+	var syntax *json.SyntaxError
+	var value any
+	if err := json.Unmarshal(text, &value); !errors.As(err, &syntax) {
+		return nil, exit.Errorf(exit.Usage, "the payload is not JSON: %w", err)
+	}
+	before := text[:syntax.Offset]
+	if !strings.HasPrefix(syntax.Error(), "unexpected end") {
+		before = before[:len(before)-1] // Offset counts the wrong character
+	}
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return nil, exit.Errorf(exit.Usage, "the payload is not JSON: line %d, column %d: %s; a plain text needs quotation marks inside: '\"text\"'", line, column, syntax.Error())
 }
 
 // parseWhen parses a time, or a duration from now.
@@ -220,7 +235,7 @@ func (a commands) openInput(name string) (r io.Reader, size int64, closeInput fu
 }
 
 // insertStream inserts a stream of jobs in one transaction.
-func (a commands) insertStream(ctx context.Context, name string, skipBad bool) error {
+func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name string, skipBad bool) error {
 	r, size, closeInput, err := a.openInput(name)
 	if err != nil {
 		return err
@@ -231,11 +246,9 @@ func (a commands) insertStream(ctx context.Context, name string, skipBad bool) e
 		stream.progress = console.NewProgress(a.Err, "jobs", size, time.Now)
 	}
 	var count int64
-	err = a.withJobs(ctx, func(jobs claim.Jobs) error {
-		return pgx.BeginFunc(ctx, jobs.DB, func(tx pgx.Tx) error {
-			count, err = claim.Jobs{DB: tx}.InsertMany(ctx, stream.jobs)
-			return err
-		})
+	err = a.withStore(ctx, at, func(jobs store) error {
+		count, err = jobs.InsertMany(ctx, stream.jobs)
+		return err
 	})
 	stream.progress.Clear()
 	if err != nil {

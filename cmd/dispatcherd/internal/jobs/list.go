@@ -33,7 +33,7 @@ func (a commands) listCommand() *cobra.Command {
 				return err
 			}
 			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
-			return a.withStore(cmd, &at, func(jobs store) error { return a.list(cmd, jobs, filter) })
+			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.list(cmd, jobs, filter) })
 		},
 	}
 	f.register(cmd, "pending, running, done, failed or cancelled")

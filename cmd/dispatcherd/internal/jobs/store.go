@@ -1,16 +1,20 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
@@ -18,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // store are the jobs as the commands use them: the table, or the API of a dispatcher. The
@@ -28,11 +33,13 @@ type store interface {
 	Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error)
 	Retry(ctx context.Context, id dispatcherd.JobID) error
 	Change(ctx context.Context, op contract.Operation, f contract.Filter, count int) (contract.Bulk, error)
+	Insert(ctx context.Context, n claim.New) (dispatcherd.JobID, error)
+	InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]) (int64, error)
 }
 
 // withStore opens the table if a database is configured, and otherwise the API. The address
 // of an API on the command line has precedence over a configured database.
-func (a commands) withStore(cmd *cobra.Command, at *ask.Dispatcher, do func(store) error) error {
+func (a commands) withStore(ctx context.Context, at *ask.Dispatcher, do func(store) error) error {
 	for _, flag := range []string{"api", "api-socket"} {
 		if a.Origin(flag) == "flag --"+flag {
 			return do(remote{at})
@@ -45,7 +52,19 @@ func (a commands) withStore(cmd *cobra.Command, at *ask.Dispatcher, do func(stor
 		}
 		return err
 	}
-	return a.withJobs(cmd.Context(), func(jobs claim.Jobs) error { return do(jobs) })
+	return a.withJobs(ctx, func(jobs claim.Jobs) error { return do(table{jobs}) })
+}
+
+// table are the jobs as the table has them.
+type table struct{ claim.Jobs }
+
+// InsertMany implements store. created_at and the default of run_at are read in one transaction.
+func (t table) InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]) (count int64, err error) {
+	err = pgx.BeginFunc(ctx, t.DB, func(tx pgx.Tx) error {
+		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, jobs)
+		return err
+	})
+	return count, err
 }
 
 // remote are the jobs as the API of a dispatcher shows them.
@@ -83,6 +102,35 @@ func (r remote) Change(ctx context.Context, op contract.Operation, f contract.Fi
 	}
 	err = r.at.Call(ctx, http.MethodPost, "/v1/"+string(op)+"?"+query.Encode(), nil, &b)
 	return b, err
+}
+
+// Insert implements store.
+func (r remote) Insert(ctx context.Context, n claim.New) (dispatcherd.JobID, error) {
+	var inserted api.Inserted
+	err := r.at.Call(ctx, http.MethodPost, "/v1/jobs", joblines.Of(n), &inserted)
+	return inserted.ID, err
+}
+
+// InsertMany implements store. The request ends without the end of its body after an error of
+// the iterator, so the dispatcher inserts nothing.
+func (r remote) InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]) (int64, error) {
+	body, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		var bad error
+		lines := json.NewEncoder(w)
+		for n, err := range jobs {
+			if bad = err; bad != nil || lines.Encode(joblines.Of(n)) != nil { // Encode fails after the answer only
+				break
+			}
+		}
+		_ = w.CloseWithError(bad) // never fails
+		ended <- bad
+	}()
+	var uploaded api.Uploaded
+	err := r.at.Upload(ctx, "/v1/jobs", "application/x-ndjson", body, &uploaded)
+	_ = body.Close() // ends the goroutine if the dispatcher answered early; never fails
+	return uploaded.Inserted, cmp.Or(<-ended, err)
 }
 
 func jobPath(id dispatcherd.JobID) string { return fmt.Sprintf("/v1/jobs/%d", id) }

@@ -39,7 +39,7 @@ func (a commands) waitCommand() *cobra.Command {
 			if len(ids) > maxAwaited {
 				return exit.Errorf(exit.Usage, "%d jobs are too many: wait for at most %d at a time", len(ids), maxAwaited)
 			}
-			return a.withStore(cmd, &at, func(jobs store) error { return a.wait(cmd.Context(), jobs, ids, timeout) })
+			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.wait(cmd.Context(), jobs, ids, timeout) })
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most (default: no limit)")

@@ -1,0 +1,37 @@
+package jobs
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// DispatcherCommand is the group of commands about the dispatchers of a database.
+func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
+	var at ask.Dispatcher
+	list := &cobra.Command{
+		Use: "list", SuggestFor: []string{"dispatchers", "ps"}, Short: "List the dispatchers that share the database, the newest first", Args: settings.NoArguments,
+		Example: "  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all struct {
+				Dispatchers []contract.Dispatcher `json:"dispatchers"`
+			}
+			if err := at.JSON(cmd.Context(), "/v1/dispatchers", &all); err != nil {
+				return err
+			}
+			rows := make([][]string, len(all.Dispatchers))
+			for i, d := range all.Dispatchers {
+				rows[i] = []string{strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), (time.Duration(d.LeaseMS) * time.Millisecond).String(), strconv.Itoa(d.Types)}
+			}
+			return a.PrintRows("dispatchers", all.Dispatchers, []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types"}, rows)
+		},
+	}
+	a.APIFlags(list.Flags(), &at)
+	return settings.Group("dispatcher", "List the dispatchers", list)
+}
