@@ -25,7 +25,7 @@ TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that are shorter with it.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort|TestCallersHangingUpAtAnyPointLeakNothing
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/idtable ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate ./actor/orders ./actor/waits
+PURE       := ./scoring ./slotindex ./internal/cron ./internal/idtable ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate ./actor/orders ./actor/waits
 COVERAGE   := 95
 
 .PHONY: help

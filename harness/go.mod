@@ -5,9 +5,15 @@ go 1.26.0
 replace github.com/dispatcherd/dispatcherd => ..
 
 require (
+	github.com/adhocore/gronx v1.20.4
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/aptible/supercronic v0.2.42
 	github.com/dispatcherd/dispatcherd v0.0.0
+	github.com/hashicorp/cronexpr v1.1.3
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/netresearch/go-cron v0.15.0
+	github.com/reugn/go-quartz v0.15.2
+	github.com/robfig/cron/v3 v3.0.1
 )
 
 require (

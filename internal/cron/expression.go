@@ -9,10 +9,8 @@ import (
 type Expression struct {
 	seconds, minutes, hours, days, months, weekdays set
 
-	nearest     set  // n of nW: the working day (Monday to Friday) nearest to day n
-	nth         set  // 7·(n-1)+d of d#n, 35+d of dL
-	lastDay     bool // L
-	lastWorkday bool // LW
+	nearest set // n of nW: the working day (Monday to Friday) nearest to day n
+	nth     set // 7·(n-1)+d of d#n, 35+d of dL
 
 	everyHour          bool // the hour field has a *: rule 1 applies
 	anyDay, anyWeekday bool // the field has a *
@@ -26,7 +24,10 @@ func (s set) has(n int) bool { return s>>n&1 == 1 }
 // next returns the smallest element that is at least n, or 64.
 func (s set) next(n int) int { return bits.TrailingZeros64(uint64(s &^ (1<<n - 1))) }
 
-const secondsPerDay = 24 * 60 * 60
+const (
+	secondsPerDay = 24 * 60 * 60
+	lastDay       = 32 // L, or LW, in a set of days
+)
 
 // nextWall returns the first matching wall-clock time in [from, end). A wall-clock time
 // is the Unix time at which a clock in UTC shows it.
@@ -78,10 +79,10 @@ func (e Expression) timeOfDay(from int) int {
 func (e Expression) daysOf(begin, length int) set {
 	all := set(1)<<(length+1) - 2
 	byDay, byWeekday := e.days&all, set(0)
-	if e.lastDay {
+	if e.days.has(lastDay) {
 		byDay |= 1 << length
 	}
-	if e.lastWorkday {
+	if e.nearest.has(lastDay) {
 		byDay |= 1 << workday(length, begin, length)
 	}
 	for n := e.nearest.next(1); n <= length; n = e.nearest.next(n + 1) {
@@ -102,15 +103,9 @@ func (e Expression) daysOf(begin, length int) set {
 // workday returns the day from Monday to Friday of the same month that is nearest to
 // day n.
 func workday(n, begin, length int) int {
-	switch weekday := (begin + n - 1) % 7; {
-	case weekday == 6 && n > 1:
-		return n - 1
-	case weekday == 6:
-		return n + 2
-	case weekday == 0 && n < length:
-		return n + 1
-	case weekday == 0:
-		return n - 2
+	shift := [7]int{time.Sunday: 1, time.Saturday: -1}[(begin+n-1)%7]
+	if n+shift < 1 || n+shift > length {
+		shift *= -2
 	}
-	return n
+	return n + shift
 }

@@ -14,16 +14,17 @@ type field struct {
 	name      string
 	low, high int
 	names     string // of the values from low, three letters each
+	others    string // other permitted values, for errors
 	example   string
 }
 
 var fields = [...]field{
-	{"second", 0, 59, "", "0,30"},
-	{"minute", 0, 59, "", "*/15"},
-	{"hour", 0, 23, "", "8-18"},
-	{"day of month", 1, 31, "", "1,15,L"},
-	{"month", 1, 12, "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", "JAN-MAR"},
-	{"weekday", 0, 7, "SUNMONTUEWEDTHUFRISAT", "MON-FRI"},
+	{"second", 0, 59, "", "", "0,30"},
+	{"minute", 0, 59, "", "", "*/15"},
+	{"hour", 0, 23, "", "", "8-18"},
+	{"day of month", 1, 31, "", ", L, LW or nW", "1,15,L"},
+	{"month", 1, 12, "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", " or names such as JAN", "JAN-MAR"},
+	{"weekday", 0, 7, "SUNMONTUEWEDTHUFRISAT", " or names such as SUN, d#n with n from 1 to 5, or dL", "MON-FRI"},
 }
 
 // The fields with values beside numbers.
@@ -103,7 +104,7 @@ func (f *field) item(text string) (values set, rule string) {
 		}
 		switch {
 		case low < 0 || high < 0:
-			return 0, f.rule()
+			return 0, fmt.Sprintf("must be *, numbers from %d to %d%s", f.low, f.high, f.others)
 		case low > high:
 			return 0, "a range must not decrease; divide it as in 22-23,0-2"
 		case stepped && !isRange:
@@ -128,36 +129,20 @@ func (f *field) value(text string) int {
 	return int(n)
 }
 
-func (f *field) rule() string {
-	rule := fmt.Sprintf("must be *, numbers from %d to %d", f.low, f.high)
-	if f.names != "" {
-		rule += " or names such as " + f.names[:3]
-	}
-	switch f.name {
-	case fields[dayOfMonth].name:
-		rule += ", L, LW or nW"
-	case fields[weekday].name:
-		rule += ", d#n with n from 1 to 5, or dL"
-	}
-	return rule
-}
-
 // dayItem adds L, LW or nW, or returns false.
 func (e *Expression) dayItem(text string) bool {
-	switch text {
-	case "L":
-		e.lastDay = true
-		return true
-	case "LW":
-		e.lastWorkday = true
-		return true
-	}
-	day, found := strings.CutSuffix(text, "W")
+	day, nearest := strings.CutSuffix(text, "W")
 	n := fields[dayOfMonth].value(day)
-	if !found || n < 0 {
+	switch {
+	case day == "L" && nearest:
+		e.nearest |= 1 << lastDay
+	case day == "L":
+		e.days |= 1 << lastDay
+	case nearest && n > 0:
+		e.nearest |= 1 << n
+	default:
 		return false
 	}
-	e.nearest |= 1 << n
 	return true
 }
 
