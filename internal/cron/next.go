@@ -13,7 +13,7 @@ const (
 	// longestShift exceeds every change of an offset, in seconds.
 	longestShift = 26 * 60 * 60
 
-	// unbounded is an instant that no search reaches; minus it, the begin of time.
+	// unbounded is an instant that no search reaches.
 	unbounded = 1 << 60
 )
 
@@ -24,9 +24,9 @@ func (e Expression) Next(after time.Time, zone *time.Location) (time.Time, bool)
 	for limit := t + horizon; t < limit; {
 		p := periodAt(t, zone)
 		from := t + p.offset
-		if !e.everyHour && t-p.start < longestShift {
-			shown := p.shown(zone)
-			if t == p.start && e.inGap(shown, from) {
+		if !e.everyHour {
+			start, shown := shownBefore(t, zone)
+			if t == start && e.inGap(shown, from) {
 				return time.Unix(t, 0).UTC(), true
 			}
 			from = max(from, shown)
@@ -48,21 +48,19 @@ func (e Expression) inGap(shown, from int64) bool {
 	return ok
 }
 
-// period is the time from start (inclusive) to end (exclusive) in which a zone has one
-// offset from UTC, in seconds. The next period can have the same offset.
+// period is a time before end (exclusive) in which a zone has one offset from UTC, in
+// seconds. The next period can have the same offset.
 type period struct {
-	start, end, offset int64
+	end, offset int64
 }
 
+// periodAt returns the period that contains t. It does not use the begin that ZoneBounds
+// returns: after the last listed change of a zone that can be too early.
 func periodAt(t int64, zone *time.Location) period {
 	at := time.Unix(t, 0).In(zone)
 	_, offset := at.Zone()
-	p := period{-unbounded, unbounded, int64(offset)}
-	start, end := at.ZoneBounds()
-	if !start.IsZero() {
-		p.start = start.Unix()
-	}
-	if !end.IsZero() {
+	p := period{unbounded, int64(offset)}
+	if _, end := at.ZoneBounds(); !end.IsZero() {
 		p.end = end.Unix()
 	}
 	if p.end <= t { // ZoneBounds counts 365 days also in leap years
@@ -71,15 +69,15 @@ func periodAt(t int64, zone *time.Location) period {
 	return p
 }
 
-// shown returns the end of the wall-clock times that the zone showed before the period.
-func (p period) shown(zone *time.Location) int64 {
-	latest := int64(-unbounded)
-	for t := p.start; t > p.start-longestShift && t > -unbounded; {
-		before := periodAt(t-1, zone)
-		latest = max(latest, t+before.offset)
-		t = before.start
+// shownBefore returns the start of the period that contains t, and the end of the
+// wall-clock times that the zone showed before it. A change that can no longer affect t
+// does not count.
+func shownBefore(t int64, zone *time.Location) (start, shown int64) {
+	start, shown = -unbounded, -unbounded
+	for p := periodAt(t-longestShift, zone); p.end <= t; p = periodAt(p.end, zone) {
+		start, shown = p.end, max(shown, p.end+p.offset)
 	}
-	return latest
+	return start, shown
 }
 
 // Note says what a change of the wall clock does to an occasion.
@@ -102,14 +100,11 @@ func (n Note) String() string {
 func (e Expression) Note(at time.Time, zone *time.Location) Note {
 	t := at.Unix()
 	p := periodAt(t, zone)
-	if t-p.start < longestShift {
-		shown := p.shown(zone)
-		switch {
-		case t+p.offset < shown:
-			return Repeated
-		case t == p.start && !e.everyHour && e.inGap(shown, t+p.offset):
-			return Moved
-		}
+	switch start, shown := shownBefore(t, zone); {
+	case t+p.offset < shown:
+		return Repeated
+	case t == start && !e.everyHour && e.inGap(shown, t+p.offset):
+		return Moved
 	}
 	if p.end-t < longestShift && t+p.offset >= p.end+periodAt(p.end, zone).offset {
 		return First

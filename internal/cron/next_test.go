@@ -76,6 +76,8 @@ func TestDaylightSavingTime(t *testing.T) {
 			[]occasion{{"2026-04-23 22:00:00", cron.Moved}, {"2026-04-24 21:00:00", cron.Plain}}},
 		{"a repeated hour before midnight", "30 23 * * *", "Africa/Cairo", "2026-10-29 12:00", "2026-10-30 12:00",
 			[]occasion{{"2026-10-29 20:30:00", cron.First}}},
+		{"a change that the rule of the zone does not contain", "30 23 * * *", "America/Ciudad_Juarez", "2022-11-29 12:00", "2022-11-30 12:00",
+			[]occasion{{"2022-11-30 05:30:00", cron.First}}},
 		{"the day does not exist", "0 12 * * *", "Pacific/Apia", "2011-12-29 00:00", "2012-01-01 00:00",
 			plain("2011-12-29 22:00:00", "2011-12-30 22:00:00", "2011-12-31 22:00:00")},
 		{"the date does not exist", "0 12 30 12 *", "Pacific/Apia", "2011-01-01 00:00", "2012-12-31 00:00",
