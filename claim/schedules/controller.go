@@ -238,6 +238,43 @@ func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Sta
 	return started, err
 }
 
+// KeepTicks is how long ticks are kept. The last planned tick of a schedule, which is its
+// high-water mark, and the ticks of startup schedules are kept as long as the schedule.
+const KeepTicks = 30 * 24 * time.Hour
+
+// expireSQL deletes at most $2 ticks that were made after $1 and KeepTicks ago, and returns the
+// time of the last one, or NULL if it has deleted fewer. It also deletes the runs of deleted schedules.
+const expireSQL = `
+WITH old AS MATERIALIZED (
+	SELECT t.schedule_id, t.occasion, t.made_at FROM dispatcherd.ticks t WHERE t.made_at > $1 AND t.made_at < now() - $3::interval AND (
+		t.planned_at < (SELECT max(o.planned_at) FROM dispatcherd.ticks o WHERE o.schedule_id = t.schedule_id AND o.planned_at IS NOT NULL)
+		OR t.planned_at IS NULL AND t.occasion !~ '^(start:|version:|ever$)' OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
+		AND (t.outcome <> 'queued' OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
+	ORDER BY t.made_at LIMIT $2 FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM dispatcherd.ticks t USING old o WHERE t.schedule_id = o.schedule_id AND t.occasion = o.occasion
+), ended AS (
+	DELETE FROM dispatcherd.schedule_runs r WHERE NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = r.schedule_id)
+)
+SELECT max(made_at), count(*) FROM old`
+
+// Expire deletes old ticks, at most MaxTicks that were made after an instant. If there may be
+// more, it returns the instant after which they were made.
+func (c Controller) Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var last *time.Time
+		var n int
+		if err := conn.QueryRow(ctx, expireSQL, after, MaxTicks, KeepTicks).Scan(&last, &n); err != nil {
+			return 0, err
+		}
+		if more = n == MaxTicks; more {
+			next = last.Add(-time.Microsecond) // others may have been made at the same time
+		}
+		return n, nil
+	})
+	return next, more, err
+}
+
 // Problem says why a version of a schedule does not run; an empty reason means that it does.
 type Problem struct {
 	Schedule, Version int64

@@ -22,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -182,7 +183,11 @@ func (d *Daemon) construct(refused *refusedRows) {
 		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
 		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys,
 	}
-	d.statements.finished, d.statements.tookOver = d.api.rows.Finished, d.heartbeats.tookOver
+	d.statements.finished = func(request *contract.FinishRequest, result *contract.FinishResult) {
+		d.api.rows.Finished(request, result)
+		d.controller.Ended()
+	}
+	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
 }
 

@@ -191,3 +191,29 @@ func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]ti
 	}
 	return list, nil
 }
+
+// Occasion is an occasion of a cron schedule for display.
+type Occasion struct {
+	At    time.Time // UTC
+	Local time.Time // in the time zone of the schedule
+	RunAt time.Time // run_at of the job: At and the jitter
+	Note  string    // about daylight saving time; may be empty
+}
+
+// Upcoming returns the next occasions of a cron schedule after an instant.
+func Upcoming(s *contract.SchedulePlan, after time.Time, n int) ([]Occasion, error) {
+	all, err := Occasions(s, after, time.UnixMicro(never), n)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	r, err := zones{}.rule(s.Spec, s.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Occasion, len(all))
+	for i, at := range all {
+		run := jittered(at.UnixMicro(), time.Duration(s.Jitter).Microseconds(), s.ID, CronOccasion(at))
+		list[i] = Occasion{At: at, Local: at.In(r.zone), RunAt: time.UnixMicro(run).UTC(), Note: r.expression.Note(at, r.zone).String()}
+	}
+	return list, nil
+}

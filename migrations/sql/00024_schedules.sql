@@ -259,6 +259,7 @@ BEGIN
         EXECUTE format('GRANT UPDATE (error) ON dispatcherd.schedules TO %I', r);
         EXECUTE format('GRANT UPDATE, DELETE ON dispatcherd.ticks TO %I', r); -- UPDATE: to lock the rows that retention deletes
         EXECUTE format('GRANT SELECT, UPDATE, DELETE ON dispatcherd.schedule_edits TO %I', r);
+        EXECUTE format('GRANT DELETE ON dispatcherd.schedule_runs TO %I', r);
         EXECUTE format('GRANT UPDATE ON dispatcherd.controller TO %I', r);
         EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.start_queued TO %I', r);
     END LOOP;

@@ -8,6 +8,7 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,6 +32,8 @@ type Table interface {
 	LastRuns(ctx context.Context, ids []int64) ([]schedule.Run, error)
 	// StartQueued starts queued ticks whose turn has come.
 	StartQueued(ctx context.Context, ids []int64) ([]schedules.Started, error)
+	// Expire deletes old ticks that were made after an instant.
+	Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error)
 	// Report writes why schedules do not run.
 	Report(ctx context.Context, problems []schedules.Problem) error
 }
@@ -52,6 +55,8 @@ const (
 	retryPause = 500 * time.Millisecond // after a statement that failed
 	queuePause = time.Second            // between two reads of queued ticks
 	idlePause  = time.Hour              // without a planned occasion
+	expireTime = time.Hour              // between two deletions of old ticks
+	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
 )
 
 // Beat is what a heartbeat found.
@@ -68,6 +73,8 @@ type Controller struct {
 
 	beats    chan Beat     // capacity 1: the latest heartbeat
 	notified chan struct{} // capacity 1
+	ended    chan struct{} // capacity 1
+	waiting  atomic.Bool   // ticks are queued
 
 	clock    clock
 	term     int64
@@ -78,7 +85,10 @@ type Controller struct {
 	edited   bool
 	queued   map[int64]struct{} // schedules with queued ticks
 	queueAt  time.Time          // next read of queued ticks
+	queuedAt time.Time          // last read of queued ticks
 	resyncAt time.Time
+	expireAt time.Time // next deletion of old ticks
+	expired  time.Time // old ticks up to then are deleted
 	retryAt  time.Time // no statement before
 }
 
@@ -87,7 +97,7 @@ func New(c Config) *Controller {
 	if c.Resync <= 0 {
 		c.Resync = DefaultResync
 	}
-	return &Controller{Config: c, beats: make(chan Beat, 1), notified: make(chan struct{}, 1)}
+	return &Controller{Config: c, beats: make(chan Beat, 1), notified: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
 }
 
 // Heartbeat passes on the result of a heartbeat. One goroutine may call it.
@@ -108,6 +118,18 @@ func (c *Controller) Notified() {
 	}
 }
 
+// Ended says that jobs of this dispatcher have ended, so that queued ticks may start. The end of
+// jobs of other dispatchers is found within queuePause.
+func (c *Controller) Ended() {
+	if !c.waiting.Load() {
+		return
+	}
+	select {
+	case c.ended <- struct{}{}:
+	default:
+	}
+}
+
 // Run plans until ctx is done.
 func (c *Controller) Run(ctx context.Context) {
 	timer := time.NewTimer(idlePause)
@@ -121,6 +143,8 @@ func (c *Controller) Run(ctx context.Context) {
 			c.heard(b)
 		case <-c.notified:
 			c.edited = true
+		case <-c.ended:
+			c.queueAt = earlier(c.queueAt, c.queuedAt.Add(handOff))
 		case <-timer.C:
 		}
 		err := c.work(ctx)
@@ -131,8 +155,16 @@ func (c *Controller) Run(ctx context.Context) {
 			c.Log.Warn("schedules: a statement failed; it is repeated", zap.Error(err))
 		}
 		failing = err != nil
+		c.waiting.Store(len(c.queued) > 0)
 		timer.Reset(c.pause(time.Now()))
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // heard adopts the result of a heartbeat.
@@ -175,7 +207,7 @@ func (c *Controller) pause(now time.Time) time.Duration {
 	if c.edited {
 		wait = 0
 	}
-	wait = min(wait, c.resyncAt.Sub(now))
+	wait = min(wait, c.resyncAt.Sub(now), c.expireAt.Sub(now))
 	return max(wait, c.retryAt.Sub(now), 0)
 }
 
@@ -205,7 +237,7 @@ func (c *Controller) work(ctx context.Context) error {
 		}
 	}
 	c.Metrics.planned(c.plan)
-	return nil
+	return c.expire(ctx)
 }
 
 // tick makes what is due. It reads the channels of heartbeats again after each round.

@@ -116,6 +116,21 @@ func (c *Controller) readEdits(ctx context.Context) error {
 	}
 }
 
+// expire deletes old ticks from time to time, in portions between the rounds of ticks.
+func (c *Controller) expire(ctx context.Context) error {
+	if time.Now().Before(c.expireAt) {
+		return nil
+	}
+	next, more, err := c.table.Expire(ctx, c.expired)
+	if err != nil {
+		return err
+	}
+	if c.expired = next; !more {
+		c.expireAt = time.Now().Add(expireTime)
+	}
+	return nil
+}
+
 // wait notes that a schedule has queued ticks.
 func (c *Controller) wait(id int64) {
 	if len(c.queued) == 0 {
@@ -141,6 +156,7 @@ func (c *Controller) startQueued(ctx context.Context) error {
 			delete(c.queued, s.Schedule)
 		}
 	}
-	c.queueAt = time.Now().Add(queuePause)
+	c.queuedAt = time.Now()
+	c.queueAt = c.queuedAt.Add(queuePause)
 	return nil
 }

@@ -1,0 +1,205 @@
+package schedules
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// These tests are attacks on the statements. internal/schedule and e2e contain the others.
+
+// Attack 7: the controller was stopped, and another dispatcher has taken its role.
+func TestTicksOfAFormerControllerChangeNothing(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	w.exec(`UPDATE dispatcherd.controller SET dispatcher = 2, term = 2`)
+	require.Equal(t, outcomes(""), w.make(w.controller, minute(&s, 1)))
+	started, err := w.controller.StartQueued(t.Context(), []int64{s.ID})
+	require.NoError(t, err)
+	require.Empty(t, started)
+	edits, err := w.controller.Edits(t.Context(), nil, nil)
+	require.NoError(t, err)
+	_, err = w.controller.Edits(t.Context(), edits, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "the record is left to the new controller")
+	require.NoError(t, w.controller.Report(t.Context(), []Problem{{s.ID, s.Version, "x"}}))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE error IS NOT NULL`))
+	require.Equal(t, outcomes("run"), w.make(w.dispatcher(2, 2), minute(&s, 1)))
+}
+
+// A dispatcher takes the role only after the statements of the former controller have ended.
+func TestTheNextControllerWaitsForTicksInFlight(t *testing.T) {
+	w := newWorld(t)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), `WITH `+role+` SELECT term FROM role`, int32(1), int64(1))
+	require.NoError(t, err)
+	require.Zero(t, w.number(`SELECT count(*) FROM (SELECT FROM dispatcherd.controller FOR UPDATE SKIP LOCKED) c`))
+}
+
+// Attack 8: the election is switched off, so that several dispatchers make the same ticks.
+func TestSeveralControllersMakeOneJobPerOccasion(t *testing.T) {
+	w := newWorld(t)
+	var ids []contract.Schedule
+	for i := range 20 {
+		ids = append(ids, w.cron(name(i), func(s *contract.Schedule) { s.Overlap = contract.AllowAll }))
+	}
+	var mu sync.Mutex
+	ran := map[string]int{}
+	atOnce(t, 4, func(int) error {
+		for n := 1; n <= 10; n++ {
+			for i := range ids {
+				tick := minute(&ids[i], n)
+				rows, _ := w.db.Query(t.Context(), `SELECT place, outcome, coalesce(job, 0) FROM dispatcherd.make_ticks($1, $2, $3, $4, $4, '{0}', '{NULL}', false)`,
+					[]int64{tick.Schedule}, []string{tick.Occasion}, []int64{tick.Version}, []time.Time{tick.Planned})
+				made := make([]Made, 1)
+				if err := readMade(rows, made); err != nil {
+					return err
+				}
+				mu.Lock()
+				ran[made[0].Outcome]++
+				mu.Unlock()
+			}
+		}
+		return nil
+	})
+	jobs := w.number(`SELECT count(*) FROM dispatcherd.jobs`)
+	require.Equal(t, jobs, ran["run"])
+	require.Equal(t, jobs, w.number(`SELECT count(*) FROM dispatcherd.ticks`))
+	require.LessOrEqual(t, jobs, 200)
+	require.Zero(t, w.number(`SELECT count(*) - count(DISTINCT (schedule_id, occasion)) FROM dispatcherd.ticks`))
+}
+
+// The same with the policy skip: at no time does a schedule have two runs.
+func TestSeveralControllersMakeOneRunAtATime(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	atOnce(t, 8, func(i int) error {
+		tick := minute(&s, 1+i)
+		_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.make_ticks($1, $2, $3, $4, $4, '{0}', '{NULL}', false)`,
+			[]int64{tick.Schedule}, []string{tick.Occasion}, []int64{tick.Version}, []time.Time{tick.Planned})
+		return err
+	})
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+// Attack 9: an edit or a pause between planning and insertion.
+func TestNoJobOfAnEditedOrPausedSchedule(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	old := minute(&s, 1)
+	w.exec(`UPDATE dispatcherd.schedules SET payload = '{"new": true}'`)
+	require.Equal(t, outcomes("changed"), w.make(w.controller, old))
+	edits, err := w.controller.Edits(t.Context(), nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), edits[0].Row.Version)
+	s, err = w.Get(t.Context(), "s")
+	require.NoError(t, err)
+	require.NoError(t, w.Pause(t.Context(), "s"))
+	require.Equal(t, outcomes("changed"), w.make(w.controller, minute(&s, 1)))
+	require.NoError(t, w.Remove(t.Context(), "s"))
+	require.Equal(t, outcomes("changed"), w.make(w.controller, minute(&s, 1)))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks`))
+}
+
+// Attack 9: the edit is in an open transaction. The tick neither waits for it nor runs the old
+// version, and other schedules are not affected.
+func TestALockedScheduleDoesNotDelayOthers(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.cron("a", nil), w.cron("b", nil)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.schedules SET priority = 3 WHERE name = 'a'`)
+	require.NoError(t, err)
+	require.Equal(t, outcomes("locked", "run"), w.make(w.controller, minute(&a, 1), minute(&b, 1)))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, outcomes("changed", "exists"), w.make(w.controller, minute(&a, 1), minute(&b, 1)))
+}
+
+// Attack 11: the answer is lost, so the statement is repeated.
+func TestARepeatedStatementInsertsNothing(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.cron("a", nil), w.cron("b", func(s *contract.Schedule) { s.Overlap = contract.QueueAll })
+	require.Equal(t, outcomes("run", "run", "queued"), w.make(w.controller, minute(&a, 1), minute(&b, 1), minute(&b, 2)))
+	require.Equal(t, outcomes("exists", "exists", "exists"), w.make(w.controller, minute(&a, 1), minute(&b, 1), minute(&b, 2)))
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+// Attack 12: the schedule is renamed or deleted while a run is open.
+func TestRunsOfADeletedScheduleEndNormally(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 1)))
+	w.exec(`UPDATE dispatcherd.schedules SET name = 'other'`)
+	other, err := w.Get(t.Context(), "other")
+	require.NoError(t, err)
+	require.Equal(t, outcomes("skipped"), w.make(w.controller, minute(&other, 2)), "the run of the renamed schedule is open")
+	require.NoError(t, w.Remove(t.Context(), "other"))
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'pending'`))
+	again := w.cron("s", nil)
+	require.NotEqual(t, s.ID, again.ID)
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&again, 3)))
+}
+
+// Attack 16: several dispatchers start at the same time.
+func TestDispatchersThatStartAtTheSameTimeHaveOneFounder(t *testing.T) {
+	w := newWorld(t)
+	join := func() {
+		atOnce(t, 4, func(i int) error {
+			store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: name(i)})
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			_, err = store.Join(t.Context())
+			return err
+		})
+	}
+	join()
+	require.Equal(t, 1, w.number(`SELECT count(DISTINCT founder) FROM dispatcherd.dispatchers`))
+	join()
+	require.Equal(t, 1, w.number(`SELECT count(DISTINCT founder) FROM dispatcherd.dispatchers`), "others are alive")
+	w.exec(`UPDATE dispatcherd.dispatchers SET lost_at = now()`)
+	join()
+	require.Equal(t, 2, w.number(`SELECT count(DISTINCT founder) FROM dispatcherd.dispatchers`), "the cluster started again")
+}
+
+// Attack 17: occasions at or before the high-water mark.
+func TestNoTickAtOrBeforeTheHighWaterMark(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 10)))
+	earlier := minute(&s, 9)
+	earlier.Occasion = "2026-01-01T00:00:13Z"
+	require.Equal(t, outcomes("exists", "run"), w.make(w.controller, earlier, minute(&s, 11)))
+}
+
+// Attack 18: calls with the same key at the same time.
+func TestRunsOnRequestWithTheSameKeyRunOnce(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
+	made := make([]Made, 4)
+	atOnce(t, len(made), func(i int) (err error) {
+		for made[i].Outcome == "" {
+			if made[i], err = w.Run(t.Context(), "s", "k", false); err != nil {
+				if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Outcome != contract.TickLocked {
+					return err
+				}
+				made[i].Outcome = ""
+			}
+		}
+		return nil
+	})
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	for _, m := range made {
+		require.Equal(t, made[0].Job, m.Job, "each call gets the job: %+v", made)
+	}
+}

@@ -1,0 +1,350 @@
+package schedules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+func TestSetCreatesAndChangesSchedules(t *testing.T) {
+	w := newWorld(t)
+	s := New()
+	s.Name, s.Kind, s.Every, s.Type, s.Payload = "i", contract.Interval, contract.Duration(90*time.Second), "pdf", []byte(`{"a":1}`)
+	created, err := w.Set(t.Context(), s)
+	require.NoError(t, err)
+	require.True(t, created)
+	got, err := w.Get(t.Context(), "i")
+	require.NoError(t, err)
+	require.Equal(t, contract.Duration(90*time.Second), got.Every)
+	require.Equal(t, contract.Duration(time.Hour), got.CatchUp)
+	require.JSONEq(t, `{"a":1}`, string(got.Payload))
+	require.Equal(t, int64(1), got.Version)
+
+	created, err = w.Set(t.Context(), s)
+	require.NoError(t, err)
+	require.False(t, created)
+	same, err := w.Get(t.Context(), "i")
+	require.NoError(t, err)
+	require.Equal(t, got, same, "a change of nothing is no edit")
+	from := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	timeout := 500
+	s.Priority, s.StartsAt, s.TimeoutMS, s.Jitter = 7, &from, &timeout, contract.Duration(time.Second)
+	_, err = w.Set(t.Context(), s)
+	require.NoError(t, err)
+	got, err = w.Get(t.Context(), "i")
+	require.NoError(t, err)
+	require.Equal(t, int64(2), got.Version)
+	require.True(t, got.Since.After(same.Since), "the plan was edited")
+	require.True(t, from.Equal(*got.StartsAt))
+	w.cron("c", nil)
+	list, err := w.List(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	list, err = w.List(t.Context(), "c", 1)
+	require.NoError(t, err)
+	require.Equal(t, "i", list[0].Name)
+
+	s.Every = 0
+	_, err = w.Set(t.Context(), s)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.NoError(t, w.Remove(t.Context(), "i"))
+	for _, call := range []func() error{
+		func() error { return w.Remove(t.Context(), "i") }, func() error { return w.Pause(t.Context(), "i") }, func() error { return w.Resume(t.Context(), "i") },
+		func() error { _, err := w.Get(t.Context(), "i"); return err }, func() error { _, err := w.Run(t.Context(), "i", "k", false); return err },
+		func() error { _, err := w.Ticks(t.Context(), "i", time.Time{}, 0); return err },
+		func() error { _, err := w.Backfill(t.Context(), "i", from, from, ""); return err },
+	} {
+		require.ErrorIs(t, call(), ErrNotFound)
+	}
+}
+
+func TestTableRejectsInvalidSchedules(t *testing.T) {
+	w := newWorld(t)
+	for rule, columns := range map[string]string{
+		"name_is_1_to_128_letters": `'a b', 'cron', '* * * * *', NULL, 'UTC', NULL, 'x'`,
+		"kind_is_cron_interval":    `'a', 'daily', '* * * * *', NULL, 'UTC', NULL, 'x'`,
+		"only_cron_has_spec":       `'a', 'cron', NULL, NULL, 'UTC', NULL, 'x'`,
+		"only_interval_has_every":  `'a', 'cron', '* * * * *', '1 s', 'UTC', NULL, 'x'`,
+		"every_is_1_second":        `'a', 'interval', NULL, '0', 'UTC', NULL, 'x'`,
+		"only_startup_has_once":    `'a', 'startup', NULL, NULL, 'UTC', NULL, 'x'`,
+		"once_is_start_version":    `'a', 'startup', NULL, NULL, 'UTC', 'daily', 'x'`,
+		`time zone "Mars"`:         `'a', 'cron', '* * * * *', NULL, 'Mars', NULL, 'x'`,
+		"type_is_1_to_128_bytes":   `'a', 'cron', '* * * * *', NULL, 'UTC', NULL, ''`,
+	} {
+		_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, kind, spec, every, time_zone, once, type) VALUES (`+columns+`)`)
+		require.ErrorContains(t, err, rule)
+	}
+	w.cron("a", nil)
+	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('a', 'cron', '* * * * *', 'x')`)
+	require.ErrorContains(t, err, "schedule_name_is_unique")
+	for rule, change := range map[string]string{
+		"jitter_is_0_to_1_day": "jitter = '2 days'", "catch_up_is_0_to_366_days": "catch_up = '-1 s'", "catch_up_most_is_0_to_10000": "catch_up_most = -1",
+		"overlap_is_skip": "overlap = 'both'", "ends_at_is_after_starts_at": "starts_at = '2030-01-02', ends_at = '2030-01-01'", "starts_at_is_between": "starts_at = 'infinity'",
+	} {
+		_, err := w.db.Exec(t.Context(), `UPDATE dispatcherd.schedules SET `+change)
+		require.ErrorContains(t, err, rule)
+	}
+}
+
+// Each policy gets three ticks while the first run is open, and further ticks after its end.
+func TestOverlapPolicies(t *testing.T) {
+	w := newWorld(t)
+	for policy, want := range map[string][]string{
+		contract.Skip:        {"run", "skipped", "skipped"},
+		contract.QueueOne:    {"run", "queued", "skipped"},
+		contract.QueueAll:    {"run", "queued", "queued"},
+		contract.CancelOther: {"run", "queued", "queued"},
+		contract.AllowAll:    {"run", "run", "run"},
+	} {
+		s := w.cron(policy, func(s *contract.Schedule) { s.Overlap = policy })
+		for i, outcome := range want {
+			require.Equal(t, outcomes(outcome), w.make(w.controller, minute(&s, 1+i)), "%s, tick %d", policy, i)
+		}
+		other := w.cron(policy+"-together", func(s *contract.Schedule) { s.Overlap = policy })
+		if policy != contract.CancelOther { // it replaces only ticks of earlier statements
+			require.Equal(t, want, w.make(w.controller, minute(&other, 1), minute(&other, 2), minute(&other, 3)), "%s in one statement", policy)
+		}
+	}
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.cancels WHERE requested_by = 'schedule'`), "cancel_other cancels its open run")
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = 'cancel_other' AND t.outcome = 'queued'`), "the third run replaces the second")
+
+	ids := []int64{}
+	list, err := w.List(t.Context(), "", 0)
+	require.NoError(t, err)
+	for i := range list {
+		ids = append(ids, list[i].ID)
+	}
+	started, err := w.controller.StartQueued(t.Context(), ids)
+	require.NoError(t, err)
+	for _, s := range started {
+		require.Zero(t, s.Job, "the first run is open")
+	}
+	w.end()
+	starts := func() (jobs, waiting int) {
+		started, err := w.controller.StartQueued(t.Context(), ids)
+		require.NoError(t, err)
+		for _, s := range started {
+			if s.Job > 0 {
+				jobs++
+			}
+			if s.Waiting {
+				waiting++
+			}
+		}
+		return jobs, waiting
+	}
+	jobs, waiting := starts()
+	require.Equal(t, []int{5, 2}, []int{jobs, waiting})
+	jobs, waiting = starts()
+	require.Equal(t, []int{0, 2}, []int{jobs, waiting}, "one run at a time")
+	w.end()
+	jobs, waiting = starts()
+	require.Equal(t, []int{2, 0}, []int{jobs, waiting})
+}
+
+// Queued ticks of one schedule are bounded.
+func TestQueuedTicksAreBounded(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.QueueAll })
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, run_at) SELECT $1, n::text, 'queued', now() FROM generate_series(1, 10000) n`, s.ID)
+	require.Equal(t, outcomes("skipped"), w.make(w.controller, minute(&s, 1)))
+}
+
+func TestMissedTicksCountOccasions(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	missed := minute(&s, 7)
+	missed.Missed = 7
+	require.Equal(t, outcomes("missed", "run"), w.make(w.controller, missed, minute(&s, 8)))
+	ticks, err := w.Ticks(t.Context(), "s", time.Time{}, 0)
+	require.NoError(t, err)
+	require.Equal(t, 7, ticks[1].Missed)
+	require.Equal(t, "pending", ticks[0].Status)
+	older, err := w.Ticks(t.Context(), "s", ticks[0].MadeAt, 1)
+	require.NoError(t, err)
+	require.Equal(t, ticks[1:], older)
+}
+
+// A run on request follows the overlap policy and a pause, unless it is forced.
+func TestRunOnRequest(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", nil)
+	m, err := w.Run(t.Context(), "s", "1", false)
+	require.NoError(t, err)
+	require.Equal(t, "run", m.Outcome)
+	m, err = w.Run(t.Context(), "s", "2", false)
+	require.NoError(t, err)
+	require.Equal(t, "skipped", m.Outcome)
+	m, err = w.Run(t.Context(), "s", "3", true)
+	require.NoError(t, err)
+	require.Equal(t, "run", m.Outcome)
+	require.NoError(t, w.Pause(t.Context(), "s"))
+	_, err = w.Run(t.Context(), "s", "4", false)
+	require.ErrorContains(t, err, "resume")
+	_, err = w.Run(t.Context(), "s", "5", true)
+	require.NoError(t, err)
+	_, err = w.Run(t.Context(), "s", "", true)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE planned_at IS NOT NULL`), "runs on request do not move the high-water mark")
+	w.end()
+	require.NoError(t, w.Resume(t.Context(), "s"))
+	s, err := w.Get(t.Context(), "s")
+	require.NoError(t, err)
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 1)))
+}
+
+// A backfill makes the ticks of past occasions, in order, and omits those that exist.
+func TestBackfill(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", func(s *contract.Schedule) { s.Spec, s.TimeZone = "0 * * * *", "Europe/Berlin" })
+	to := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	counts, err := w.Backfill(t.Context(), "s", to.Add(-5*time.Hour), to, "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"run": 1, "queued": 5}, counts)
+	counts, err = w.Backfill(t.Context(), "s", to.Add(-7*time.Hour), to, "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"exists": 6, "queued": 2}, counts)
+	edits, err := w.controller.Edits(t.Context(), nil, nil)
+	require.NoError(t, err)
+	require.Len(t, edits, 1)
+	require.True(t, edits[0].Row.Queued, "the controller learns of queued ticks")
+	require.Nil(t, edits[0].Row.Handled, "a backfill does not move the high-water mark")
+	_, err = w.Backfill(t.Context(), "s", to, time.Now().Add(time.Hour), "")
+	require.ErrorContains(t, err, "future")
+	_, err = w.Backfill(t.Context(), "s", to.AddDate(-2, 0, 0), to, "")
+	require.ErrorContains(t, err, "10000")
+}
+
+// Edits are records of the schedules to read again. The controller deletes them after use.
+func TestEditsAreRecordedOnce(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.cron("a", nil), w.cron("b", nil)
+	w.exec(`UPDATE dispatcherd.schedules SET priority = 1`)
+	edits, err := w.controller.Edits(t.Context(), nil, nil)
+	require.NoError(t, err)
+	require.Len(t, edits, 2)
+	require.NoError(t, w.Remove(t.Context(), "b"))
+	w.exec(`UPDATE dispatcherd.schedules SET error = 'x'`)
+	again, err := w.controller.Edits(t.Context(), edits, []int64{a.ID})
+	require.NoError(t, err)
+	require.Len(t, again, 2, "the record of the deletion is newer, and a is read without a record")
+	require.Equal(t, b.ID, again[0].Schedule)
+	require.Nil(t, again[0].Row)
+	require.Equal(t, "x", again[1].Row.Error)
+	last, err := w.controller.Edits(t.Context(), again, nil)
+	require.NoError(t, err)
+	require.Empty(t, last)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`))
+	require.Equal(t, outcomes("changed"), w.make(w.controller, minute(&a, 1)))
+	row, err := w.controller.Load(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, row, 1)
+	tick := minute(&a, 1)
+	tick.Version = 2
+	require.Equal(t, outcomes("run"), w.make(w.controller, tick))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "ticks write no edits")
+	row, err = w.controller.Load(t.Context(), 0)
+	require.NoError(t, err)
+	require.True(t, tick.Planned.Equal(*row[0].Handled))
+}
+
+// One statement notifies at most once, whatever it edits.
+func TestEditsNotifyOncePerStatement(t *testing.T) {
+	w := newWorld(t)
+	conn, err := w.db.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd_schedules`)
+	require.NoError(t, err)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '* * * * *', 'x' FROM generate_series(1, 5) n`)
+	w.exec(`UPDATE dispatcherd.schedules SET error = 'x'`)
+	w.exec(`NOTIFY dispatcherd_schedules, 'end'`)
+	var seen []string
+	for len(seen) == 0 || seen[len(seen)-1] != "end" {
+		note, err := conn.Conn().WaitForNotification(t.Context())
+		require.NoError(t, err)
+		seen = append(seen, note.Payload)
+	}
+	require.Equal(t, []string{"", "end"}, seen)
+}
+
+func TestLastRunsOfIntervals(t *testing.T) {
+	w := newWorld(t)
+	s := New()
+	s.Name, s.Kind, s.Every, s.Type = "i", contract.Interval, contract.Duration(time.Second), "x"
+	_, err := w.Set(t.Context(), s)
+	require.NoError(t, err)
+	s, err = w.Get(t.Context(), "i")
+	require.NoError(t, err)
+	last := func() schedule.Run {
+		runs, err := w.controller.LastRuns(t.Context(), []int64{s.ID})
+		require.NoError(t, err)
+		require.Len(t, runs, 1)
+		return runs[0]
+	}
+	require.Equal(t, schedule.Run{Schedule: s.ID}, last())
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 0)))
+	require.Equal(t, schedule.Run{Schedule: s.ID, Exists: true, Open: true}, last())
+	w.exec(`WITH gone AS (DELETE FROM dispatcherd.jobs_live RETURNING id, type) INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', now() FROM gone`)
+	r := last()
+	require.False(t, r.Open)
+	require.WithinDuration(t, time.Now(), r.EndedAt, time.Minute)
+	w.exec(`DELETE FROM dispatcherd.jobs_done`)
+	require.Equal(t, schedule.Run{Schedule: s.ID, Exists: true}, last())
+}
+
+// Old ticks are deleted, except those that decide what may run.
+func TestOldTicksAreDeleted(t *testing.T) {
+	w := newWorld(t)
+	s, gone := w.cron("s", nil), w.cron("gone", nil)
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at)
+		SELECT $1, n::text, 'run', now() - interval '31 days', now() - n * interval '1 minute' FROM generate_series(1, 2500) n`, s.ID)
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) SELECT $1, o, 'run', now() - interval '40 days' FROM unnest('{ever,start:1,version:2,now:3}'::text[]) o`, s.ID)
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) VALUES ($1, 'q', 'queued', now() - interval '40 days'), ($1, 'new', 'run', now())`, s.ID)
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at) VALUES ($1, 'x', 'run', now() - interval '31 days', now())`, gone.ID)
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&gone, 1)))
+	require.NoError(t, w.Remove(t.Context(), "gone"))
+	var after time.Time
+	for calls, more := 0, true; more; calls++ {
+		var err error
+		after, more, err = w.controller.Expire(t.Context(), after)
+		require.NoError(t, err)
+		require.Less(t, calls, 4)
+	}
+	rows, err := w.db.Query(t.Context(), `SELECT occasion FROM dispatcherd.ticks WHERE schedule_id = $1 ORDER BY 1`, s.ID)
+	require.NoError(t, err)
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "ever", "new", "q", "start:1", "version:2"}, left)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE schedule_id = $1`, gone.ID), "the new one")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedule_runs`))
+}
+
+// The role of operators suffices for their work.
+func TestOperatorsMayEditSchedules(t *testing.T) {
+	w := newWorld(t)
+	conn, err := pgx.Connect(t.Context(), w.dsn)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, role := range []string{"dispatcherd_operator", "dispatcherd_dispatcher"} {
+		_, err = conn.Exec(t.Context(), `SET ROLE `+role)
+		require.NoError(t, err)
+		o := &world{t: t, Schedules: Schedules{DB: conn}}
+		o.cron(role, func(s *contract.Schedule) { s.Overlap = contract.QueueAll })
+		_, err = o.Run(t.Context(), role, "k", false)
+		require.NoError(t, err)
+		_, err = o.Backfill(t.Context(), role, time.Now().Add(-time.Hour), time.Now(), "")
+		require.NoError(t, err)
+		_, err = o.Ticks(t.Context(), role, time.Time{}, 0)
+		require.NoError(t, err)
+		require.NoError(t, o.Pause(t.Context(), role))
+		require.NoError(t, o.Remove(t.Context(), role))
+		_, err = conn.Exec(t.Context(), `RESET ROLE`)
+		require.NoError(t, err)
+	}
+}

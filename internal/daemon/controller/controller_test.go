@@ -1,0 +1,359 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+// table is a fake of the tables. The goroutine of the controller uses it in a synctest bubble.
+type table struct {
+	mu         sync.Mutex // orders the test before the statements, for the race detector
+	rows       map[int64]schedules.Row
+	records    []schedules.Edit
+	ticked     map[string]int // ticks by occasion
+	missed     int
+	statements int
+	open       bool // a run is open
+	endedAt    time.Time
+	waiting    int
+	problems   []schedules.Problem
+	fail       error // of the next statement
+	deposed    bool
+	expiries   int // calls of Expire
+}
+
+func (f *table) begin() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.statements++
+	err := f.fail
+	f.fail = nil
+	return err
+}
+
+// published makes what the test has written visible.
+func (f *table) published() {
+	f.mu.Lock()
+	f.mu.Unlock() //nolint:staticcheck // only for the order
+}
+
+func (f *table) Start(context.Context, string) (schedule.Start, error) {
+	f.published()
+	return schedule.Start{Founder: 1}, f.begin()
+}
+
+func (f *table) Load(_ context.Context, after int64) (rows []schedules.Row, err error) {
+	f.published()
+	for id := int64(1); id < 10; id++ {
+		if row, ok := f.rows[id]; ok && id > after {
+			rows = append(rows, row)
+		}
+	}
+	return rows, f.begin()
+}
+
+func (f *table) Edits(_ context.Context, applied []schedules.Edit, again []int64) (list []schedules.Edit, err error) {
+	f.published()
+	if err := f.begin(); err != nil {
+		return nil, err
+	}
+	if !f.deposed && len(applied) > 0 {
+		f.records = nil
+	}
+	list = append(list, f.records...)
+	for _, id := range again {
+		list = append(list, schedules.Edit{Schedule: id})
+	}
+	for i := range list {
+		if row, ok := f.rows[list[i].Schedule]; ok {
+			list[i].Row = &row
+		}
+	}
+	return list, nil
+}
+
+func (f *table) Make(_ context.Context, ticks []schedule.Tick) ([]schedules.Made, error) {
+	f.published()
+	made := make([]schedules.Made, len(ticks))
+	if f.deposed {
+		return made, f.begin()
+	}
+	for i, t := range ticks {
+		made[i].Outcome = contract.TickRun
+		switch {
+		case f.rows[t.Schedule].Version != t.Version:
+			made[i].Outcome = contract.TickChanged
+			continue
+		case f.ticked[t.Occasion] > 0:
+			made[i].Outcome = contract.TickExists
+			continue
+		case t.Missed > 0:
+			made[i].Outcome = contract.TickMissed
+			f.missed += t.Missed
+			continue
+		case f.rows[t.Schedule].Kind == contract.Cron && f.open:
+			made[i].Outcome = contract.TickQueued
+			f.waiting++
+		}
+		f.ticked[t.Occasion]++
+	}
+	return made, f.begin() // a failure is that of a lost answer
+}
+
+func (f *table) LastRuns(_ context.Context, ids []int64) (runs []schedule.Run, err error) {
+	f.published()
+	for _, id := range ids {
+		runs = append(runs, schedule.Run{Schedule: id, Exists: !f.endedAt.IsZero(), EndedAt: f.endedAt})
+	}
+	return runs, f.begin()
+}
+
+func (f *table) StartQueued(_ context.Context, ids []int64) (started []schedules.Started, err error) {
+	f.published()
+	if !f.open && f.waiting > 0 {
+		f.waiting--
+	}
+	for _, id := range ids {
+		started = append(started, schedules.Started{Schedule: id, Waiting: f.waiting > 0})
+	}
+	return started, f.begin()
+}
+
+func (f *table) Expire(context.Context, time.Time) (next time.Time, more bool, err error) {
+	f.published()
+	f.expiries++
+	return time.Time{}, f.expiries%3 != 0, nil
+}
+
+func (f *table) Report(_ context.Context, problems []schedules.Problem) error {
+	f.published()
+	f.problems = append(f.problems, problems...)
+	return f.begin()
+}
+
+// bubble is a controller with a fake table.
+type bubble struct {
+	*Controller
+	*table
+	t *testing.T
+}
+
+func cronRow(id int64, spec string) schedules.Row {
+	return schedules.Row{SchedulePlan: contract.SchedulePlan{ID: id, Name: "s", Kind: contract.Cron, Spec: spec, TimeZone: "UTC", Version: 1, Since: time.Now(), CatchUp: contract.Duration(time.Hour), CatchUpMost: 1}}
+}
+
+// run runs f with a controller that has sent its first heartbeat.
+func run(t *testing.T, rows []schedules.Row, f func(*bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		tab := &table{rows: map[int64]schedules.Row{}, ticked: map[string]int{}}
+		for _, row := range rows {
+			row.Since = time.Now()
+			tab.rows[row.ID] = row
+		}
+		b := &bubble{t: t, table: tab}
+		b.Controller = New(Config{Table: func(int64) Table { return tab }, Log: zap.NewNop(), Metrics: NewMetrics(prometheus.NewRegistry())})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.Run(ctx)
+		}()
+		b.beat(1, false)
+		f(b)
+		stop()
+		<-done
+	})
+}
+
+// beat sends a heartbeat and waits until the controller has done its work.
+func (b *bubble) beat(term int64, edited bool) {
+	b.published()
+	b.Heartbeat(Beat{Term: term, Edited: edited, Clock: time.Now(), Read: time.Now()})
+	synctest.Wait()
+}
+
+// pass lets time pass.
+func (b *bubble) pass(d time.Duration) {
+	b.published()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestASecondWithoutTicksCostsNoStatement(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "0 0 1 1 *")}, func(b *bubble) {
+		before := b.statements
+		for range 3600 {
+			b.pass(time.Second)
+			b.beat(1, false)
+		}
+		require.Equal(t, before, b.statements)
+	})
+}
+
+// Old ticks are deleted every hour, here in three portions.
+func TestOldTicksAreDeletedEveryHour(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+		b.pass(59 * time.Minute)
+		require.Equal(t, 3, b.expiries)
+		b.pass(3 * time.Hour)
+		require.Equal(t, 12, b.expiries)
+	})
+}
+
+func TestEachOccasionIsMadeAtItsInstant(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *"), cronRow(2, "30 * * * * *")}, func(b *bubble) {
+		b.pass(10*time.Minute + time.Second)
+		require.Len(t, b.ticked, 20)
+	})
+}
+
+// The answer of a statement is lost. It is repeated, and no occasion is lost or made twice.
+func TestTicksWithALostAnswerAreRepeated(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * * *")}, func(b *bubble) {
+		for range 20 {
+			b.fail = errors.New("conn closed")
+			b.pass(time.Second)
+		}
+		b.pass(2 * time.Second)
+		require.GreaterOrEqual(t, len(b.ticked), 20)
+		for _, n := range b.ticked {
+			require.Equal(t, 1, n)
+		}
+		require.Zero(t, b.missed)
+	})
+}
+
+func TestLoadIsRepeatedAfterAFailure(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+		b.beat(0, false)
+		b.fail = errors.New("conn closed")
+		b.beat(2, false)
+		b.pass(2 * time.Minute)
+		require.Len(t, b.ticked, 2)
+	})
+}
+
+// Attack 5 and 6: the database clock moves by 1 h in both directions.
+func TestMovedDatabaseClock(t *testing.T) {
+	for _, move := range []time.Duration{time.Hour, -time.Hour} {
+		run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+			b.pass(5*time.Minute + time.Second)
+			require.Len(t, b.ticked, 5)
+			b.Heartbeat(Beat{Term: 1, Clock: time.Now().Add(move), Read: time.Now()})
+			b.pass(time.Second)
+			if move > 0 {
+				require.Len(t, b.ticked, 6, "the last occasion is caught up")
+				require.Equal(t, 59, b.missed)
+			}
+			b.pass(70 * time.Minute)
+			for _, n := range b.ticked {
+				require.Equal(t, 1, n, "no occasion runs twice")
+			}
+			if move < 0 {
+				require.Len(t, b.ticked, 15, "the hour that passes twice runs once")
+			}
+		})
+	}
+}
+
+// Attack 7: another dispatcher has taken the role.
+func TestAFormerControllerStops(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+		b.deposed = true
+		b.pass(61 * time.Second)
+		require.Empty(t, b.ticked)
+		before := b.statements
+		b.beat(0, true)
+		b.pass(10 * time.Minute)
+		require.Equal(t, before, b.statements)
+		b.deposed = false
+		b.beat(3, false)
+		b.pass(time.Minute)
+		require.NotEmpty(t, b.ticked)
+	})
+}
+
+func TestEditsTakeEffectAfterANotificationOrAHeartbeat(t *testing.T) {
+	for _, notify := range []bool{true, false} {
+		run(t, nil, func(b *bubble) {
+			b.rows[1] = cronRow(1, "* * * * *")
+			b.rows[2] = cronRow(2, "bad")
+			b.records = []schedules.Edit{{Schedule: 1, Seq: 1}, {Schedule: 2, Seq: 2}}
+			if notify {
+				b.Notified()
+			} else {
+				b.beat(1, true)
+			}
+			b.pass(time.Minute)
+			require.Len(t, b.ticked, 1)
+			require.Empty(t, b.records, "the records are deleted")
+			require.Len(t, b.problems, 1)
+			require.Contains(t, b.problems[0].Reason, "bad")
+			delete(b.rows, 1)
+			b.records = []schedules.Edit{{Schedule: 1, Seq: 3}}
+			b.beat(1, true)
+			b.pass(5 * time.Minute)
+			require.Len(t, b.ticked, 1)
+		})
+	}
+}
+
+// The record of an edit was lost. A tick finds the edit, or the comparison with the table does.
+func TestLostEditsAreRepaired(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+		row := cronRow(1, "*/2 * * * *")
+		row.Version = 2
+		b.rows[1] = row
+		b.pass(10*time.Minute + time.Second)
+		require.Len(t, b.ticked, 5)
+		delete(b.rows, 1)
+		b.rows[2] = cronRow(2, "* * * * *")
+		b.pass(12 * time.Hour)
+		require.NotContains(t, b.plan.IDs(), int64(1))
+		require.Contains(t, b.plan.IDs(), int64(2))
+	})
+}
+
+// A run is open for 90 s, and two ticks are queued meanwhile. They start one after the other.
+func TestQueuedTicksStartAfterTheOpenRun(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+		b.open = true
+		b.pass(2*time.Minute + time.Second)
+		require.Equal(t, 2, b.table.waiting)
+		b.open = false
+		b.Ended()
+		b.pass(handOff)
+		require.Equal(t, 1, b.table.waiting, "a run of this dispatcher has ended")
+		b.pass(time.Second)
+		require.Zero(t, b.table.waiting, "a run of another dispatcher has ended")
+		before := b.statements
+		b.pass(50 * time.Second)
+		require.Equal(t, before, b.statements, "no tick is queued")
+	})
+}
+
+// The interval is 10 s and a run takes no time: an hour has 360 runs.
+func TestIntervalsAreCheckedAndRun(t *testing.T) {
+	row := cronRow(1, "")
+	row.Kind, row.Every = contract.Interval, contract.Duration(10*time.Second)
+	run(t, []schedules.Row{row}, func(b *bubble) {
+		for range 60 {
+			b.endedAt = time.Now()
+			b.pass(10 * time.Second)
+		}
+		require.InDelta(t, 60, len(b.ticked), 1)
+	})
+}
