@@ -173,7 +173,7 @@ func TestDispatchersThatStartAtTheSameTimeHaveOneFounder(t *testing.T) {
 }
 
 // Attack 17: occasions at or before the high-water mark.
-func TestNoTickAtOrBeforeTheHighWaterMark(t *testing.T) {
+func TestNoTickOfAHandledOccasion(t *testing.T) {
 	w := newWorld(t)
 	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
 	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 10)))

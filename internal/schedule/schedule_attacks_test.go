@@ -109,7 +109,7 @@ func TestScheduleCatchesUpAsConfigured(t *testing.T) {
 
 // Attack 17: the successor after a takeover has other time zone data, in which the occasions
 // before the high-water mark are other ones.
-func TestScheduleRunsNothingBeforeItsHighWaterMark(t *testing.T) {
+func TestScheduleRunsNoHandledOccasion(t *testing.T) {
 	handled := begin.Add(90 * time.Minute)
 	p := New(Start{})
 	require.NoError(t, p.Set(handled.Add(time.Second), cronPlan(1, "13 * * * *", "UTC"), handled))

@@ -188,7 +188,7 @@ func (b *bubble) beat(term int64, edited bool) {
 // pass lets time pass.
 func (b *bubble) pass(d time.Duration) {
 	b.published()
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
