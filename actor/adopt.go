@@ -232,7 +232,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
 		return
-	case c.jobs.Get(row.ID) != nil, o.session != nil && !slices.Contains(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
+	case c.jobs.Get(row.ID) != nil, o.session != nil && !contract.MayResume(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
 		c.stats.Released++
 		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: contract.Released})
 		return
@@ -334,7 +334,7 @@ func (c *Core) keepUpdates(until int) {
 func (c *Core) resumable(o *event.ResumeOffer) *job {
 	j := c.jobs.Get(o.Job)
 	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
-		j.stop == leaseLost || o.Outdated(j.generation) || !slices.Contains(o.Slot.Types, c.index.Name(j.typ)) {
+		j.stop == leaseLost || o.Outdated(j.generation) || !contract.MayResume(o.Slot.Types, c.index.Name(j.typ)) {
 		return nil
 	}
 	return j

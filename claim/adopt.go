@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -103,6 +104,64 @@ func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, part []contrac
 	})
 	slices.SortFunc(taken, func(a, b contract.Adopted) int { return cmp.Compare(a.ID, b.ID) })
 	return taken, busy, err
+}
+
+// StartupJob is a run of a startup-worker schedule. It runs in the table.
+type StartupJob struct {
+	Schedule int64
+	ID       dispatcherd.JobID
+	Type     string // of the schedule
+	Payload  []byte
+	Timeout  int64 // in milliseconds; 0 = that of the type
+}
+
+// candidatesSQL reads the startup-worker schedules of types $1 without a tick for occasion $2.
+const candidatesSQL = `
+SELECT s.id, 0, s.type::text, ''::bytea, 0 FROM dispatcherd.schedules s
+WHERE s.kind = 'startup-worker' AND s.type = ANY ($1::text[]) AND NOT s.paused AND coalesce(s.starts_at <= now(), true) AND coalesce(s.ends_at > now(), true)
+	AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion = $2) ORDER BY s.name LIMIT 1000`
+
+// startWorkerSQL makes ticks of occasion $5 for schedules $6, whose jobs run under dispatcher $1
+// with incarnation $2, for the session with fingerprint $4. $3 is the token of the claim.
+const startWorkerSQL = `
+WITH me AS MATERIALIZED (
+	SELECT id FROM dispatcherd.dispatchers WHERE id = $1::int AND incarnation = $2::uuid AND ` + holdsLease + ` FOR KEY SHARE
+), tick AS (
+	INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, run_at, job_id)
+	SELECT s.id, $5, 'run', now(), nextval('dispatcherd.job_ids') FROM me, dispatcherd.schedules s WHERE s.id = ANY ($6::bigint[]) AND NOT s.paused
+	ON CONFLICT DO NOTHING RETURNING schedule_id, job_id
+), record AS (
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions)
+	SELECT me.id, $3::bigint, array_agg(t.job_id), array_agg($4::bigint) FROM me, tick t GROUP BY me.id
+), run AS (
+	INSERT INTO dispatcherd.schedule_runs SELECT schedule_id, job_id FROM tick
+), job AS (
+	INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, status, dispatcher, attempt, token, started_at)
+	SELECT t.job_id, left('` + contract.StartupType + `' || s.name, 128), s.payload, s.priority, 1, s.timeout_ms, 'running', me.id, 1, $3, now()
+	FROM me, tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id
+)
+SELECT s.id, t.job_id, s.type::text, convert_to(s.payload::text, 'UTF8'), coalesce(s.timeout_ms, 0)
+FROM tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id`
+
+// StartWorker starts the runs of startup-worker schedules for a new session with a fingerprint.
+// choose gets the candidates and returns those that the session can run. The occasion names the
+// process of the worker, so it gets no second run after it reconnects. The caller offers the jobs
+// to the Core for adoption, and then calls decided: rows that were not adopted are unheld.
+func (s *Store) StartWorker(ctx context.Context, occasion string, f contract.Fingerprint, types []string, choose func([]StartupJob) []int64) (jobs []StartupJob, decided func(), err error) {
+	token := mathrand.Int64()
+	s.ask(token)
+	decided = func() { s.answered(token, contract.Refused) }
+	err = s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, candidatesSQL, types, occasion)
+		candidates, err := pgx.CollectRows(rows, pgx.RowToStructByPos[StartupJob])
+		if err != nil || len(candidates) == 0 {
+			return 0, err
+		}
+		rows, _ = conn.Query(ctx, startWorkerSQL, s.me.Load(), s.config.Identity.Incarnation, token, int64(f), occasion, choose(candidates))
+		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[StartupJob])
+		return len(jobs), err
+	})
+	return jobs, decided, err
 }
 
 // handOverSQL replaces the lease of dispatcher $1 by $2, the time in which workers

@@ -70,7 +70,7 @@ SELECT EXISTS (SELECT FROM renewed),
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
-	EXISTS (SELECT FROM dispatcherd.schedule_edits), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	EXISTS (SELECT FROM dispatcherd.schedule_edits), (SELECT last_value FROM dispatcherd.schedule_edit_ids), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	others.ids, others.beats, others.leases
 FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
 		array_agg((extract(epoch FROM d.lease) * 1000000)::bigint ORDER BY d.id) AS leases
@@ -239,7 +239,7 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 	)
 	begun := time.Now()
 	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince).
-		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &clock, &ids, &beats, &leases)
+		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits, &clock, &ids, &beats, &leases)
 	if err != nil {
 		return nil, false, err
 	}

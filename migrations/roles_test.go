@@ -90,7 +90,7 @@ var rights = []struct{ who, statement string }{
 	{"    ", `TRUNCATE dispatcherd.schedules`},
 	{" ROD", `SELECT * FROM dispatcherd.ticks`},
 	{" ROD", `SELECT * FROM dispatcherd.schedule_runs`},
-	{"    ", `INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome) VALUES (1, 'x', 'run')`},
+	{"   D", `INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome) VALUES (1, 'x', 'run')`},
 	{"   D", `DELETE FROM dispatcherd.ticks`},
 	{"   D", `DELETE FROM dispatcherd.schedule_edits`},
 	{" ROD", `SELECT * FROM dispatcherd.controller`},

@@ -13,7 +13,7 @@ import (
 func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := &workerproto.Hello{Worker: w.opts.Name, Resumes: true}
+	h := &workerproto.Hello{Worker: w.opts.Name, Resumes: true, Process: w.process}
 	var offered []*execution
 	size := 0
 	slots := w.sortedLocked()

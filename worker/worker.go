@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -76,7 +77,8 @@ func positive[T int | time.Duration](value, otherwise T) T {
 
 // Worker is a process with slots. Make one with New.
 type Worker struct {
-	opts Options
+	opts    Options
+	process string // random; the same in all connections
 
 	// These are used only by Run's goroutine.
 	room   int    // bytes for resume offers in a hello, from the last welcome
@@ -113,6 +115,7 @@ type slot struct {
 func New(opts Options) *Worker {
 	return &Worker{
 		opts:     opts.withDefaults(),
+		process:  rand.Text(),
 		handlers: make(map[string]Handler),
 		slots:    make(map[int32]*slot),
 		idle:     make(chan struct{}),

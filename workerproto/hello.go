@@ -15,6 +15,10 @@ type Hello struct {
 	// session ends. If Resumes is false and Running is empty, the dispatcher retries the
 	// jobs of the session at once when the session ends.
 	Resumes bool
+	// Process identifies the process of the worker in all its connections, so that a run of a
+	// startup-worker schedule is not repeated after it reconnects. It should be random. Without it
+	// each connection counts as a new process, unless it resumes executions.
+	Process string
 }
 
 // Running is a resume offer: an execution that began in an earlier session, with
@@ -36,6 +40,7 @@ func (m *Hello) members(c *codec) {
 	list(c, "slots", &m.Slots, noSlot, listed[Slot], always)
 	list(c, "running", &m.Running, Running{Slot: noSlot}, listed[Running], optional)
 	c.boolean("resumes", &m.Resumes, false, optional)
+	symbol(c, "process", &m.Process, maxNonce, optional)
 }
 
 func (r *Running) members(c *codec) {

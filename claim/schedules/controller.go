@@ -243,7 +243,7 @@ func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Sta
 const KeepTicks = 30 * 24 * time.Hour
 
 // expireSQL deletes at most $2 ticks that were made after $1 and KeepTicks ago, and returns the
-// time of the last one, or NULL if it has deleted fewer. It also deletes the runs of deleted schedules.
+// time of the last one and their number. It also deletes ended runs of deleted and of startup-worker schedules.
 const expireSQL = `
 WITH old AS MATERIALIZED (
 	SELECT t.schedule_id, t.occasion, t.made_at FROM dispatcherd.ticks t WHERE t.made_at > $1 AND t.made_at < now() - $3::interval AND (
@@ -254,17 +254,21 @@ WITH old AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM dispatcherd.ticks t USING old o WHERE t.schedule_id = o.schedule_id AND t.occasion = o.occasion
 ), ended AS (
-	DELETE FROM dispatcherd.schedule_runs r WHERE NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = r.schedule_id)
+	DELETE FROM dispatcherd.schedule_runs r WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
+		AND NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = r.schedule_id AND s.kind <> 'startup-worker')
 )
 SELECT max(made_at), count(*) FROM old`
 
-// Expire deletes old ticks, at most MaxTicks that were made after an instant. If there may be
+// Expire cancels runs as [Schedules.CancelOrphans] does, and deletes old ticks, at most MaxTicks that were made after an instant. If there may be
 // more, it returns the instant after which they were made.
 func (c Controller) Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var last *time.Time
 		var n int
 		if err := conn.QueryRow(ctx, expireSQL, after, MaxTicks, KeepTicks).Scan(&last, &n); err != nil {
+			return 0, err
+		}
+		if _, err := conn.Exec(ctx, cancelOrphansSQL); err != nil {
 			return 0, err
 		}
 		if more = n == MaxTicks; more {

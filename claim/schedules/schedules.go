@@ -123,6 +123,25 @@ func (s Schedules) change(ctx context.Context, name, sql string) error {
 	return named(name, err)
 }
 
+// WorkerTypes returns the types of the startup-worker schedules that are not paused.
+func (s Schedules) WorkerTypes(ctx context.Context) ([]string, error) {
+	rows, _ := s.DB.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker' AND NOT paused`)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// CancelOrphans cancels runs of startup-worker schedules whose worker is gone. Such a row is
+// pending, and no slot supports its type.
+func (s Schedules) CancelOrphans(ctx context.Context) error {
+	_, err := s.DB.Exec(ctx, cancelOrphansSQL)
+	return err
+}
+
+const cancelOrphansSQL = `
+SELECT dispatcherd.cancel_pending(o.id, 'schedule') FROM (
+	SELECT j.id::bigint FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id
+	WHERE j.status = 'pending' AND j.type LIKE '` + contract.StartupType + `%' ORDER BY j.id + 0 LIMIT 1000 FOR UPDATE OF j SKIP LOCKED
+) o`
+
 // RefusedError says why a schedule makes no tick on request.
 type RefusedError struct{ Name, Outcome string }
 

@@ -309,6 +309,7 @@ func TestOldTicksAreDeleted(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at) VALUES ($1, 'x', 'run', now() - interval '31 days', now())`, gone.ID)
 	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&gone, 1)))
 	require.NoError(t, w.Remove(t.Context(), "gone"))
+	w.end()
 	var after time.Time
 	for calls, more := 0, true; more; calls++ {
 		var err error

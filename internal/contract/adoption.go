@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -52,4 +54,14 @@ type AdoptResult struct {
 	Verdict Verdict
 	Jobs    []Adopted           // ascending by ID
 	Busy    []dispatcherd.JobID // ascending
+}
+
+// StartupType begins the type of the runs of startup-worker schedules in the table. No slot
+// supports it. So if such a row becomes pending again, because its worker is gone, no other
+// worker runs it, and it can be cancelled.
+const StartupType = "startup-worker:"
+
+// MayResume reports whether an execution of a type may continue on a slot that supports types.
+func MayResume(types []string, name string) bool {
+	return slices.Contains(types, name) || strings.HasPrefix(name, StartupType)
 }

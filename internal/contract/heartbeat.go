@@ -58,6 +58,8 @@ type HeartbeatResult struct {
 	Term int64
 	// SchedulesEdited says that the controller has not read all edits of schedules.
 	SchedulesEdited bool
+	// Edits changes with each edit of a schedule.
+	Edits int64
 	// Clock is the database clock, and ClockRead the local time at which it was read.
 	Clock, ClockRead time.Time
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.

@@ -113,6 +113,9 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		return nil, err
 	}
 	d.construct(refused)
+	if err = d.controller.ReadTypes(ctx); err != nil {
+		return nil, fmt.Errorf("reading the types of startup-worker schedules: %w", err)
+	}
 	d.maintenance.createPartitions(ctx)
 	d.start()
 	d.serveWorkers(worker)
@@ -164,6 +167,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Workers.Permit = d.permit
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
+	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: d.schedules().CancelOrphans, log: d.log}
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows = refused
@@ -172,7 +176,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 		Table: func(term int64) controller.Table {
 			return schedules.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
-		AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
+		WorkerTypes: d.schedules().WorkerTypes, AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
 	})
 	d.heartbeats = &heartbeats{
 		plan:  d.controller,
@@ -189,6 +193,19 @@ func (d *Daemon) construct(refused *refusedRows) {
 	}
 	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
+}
+
+// schedules returns the operations on the table of schedules.
+func (d *Daemon) schedules() schedules.Schedules { return schedules.Schedules{DB: d.api.pool} }
+
+// startupTypes returns the types of startup-worker schedules. While the daemon stops, no run begins.
+func (d *Daemon) startupTypes() []string {
+	select {
+	case <-d.stopping:
+		return nil
+	default:
+		return d.controller.Types()
+	}
 }
 
 // start starts the loop and the components that execute its effects.

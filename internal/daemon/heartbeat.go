@@ -55,7 +55,7 @@ func (h *heartbeats) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Clock: res.Clock, Read: res.ClockRead})
+			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))

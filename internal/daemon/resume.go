@@ -1,13 +1,21 @@
 package daemon
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -34,7 +42,7 @@ func fingerprintOf(nonce string) contract.Fingerprint {
 
 // offerResume passes the resume offers of a hello to the loop and waits for the decision.
 // It blocks this session only.
-func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, running []workerproto.Running) error {
+func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, running []workerproto.Running, started *startedRuns) error {
 	slots := make([]workerproto.Slot, len(running))
 	for i := range running {
 		slots[i] = running[i].Slot
@@ -72,9 +80,128 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 		return workerproto.Complain(workerproto.Internal, 0, "Postgres did not answer in time whether the jobs may be resumed; reconnect")
 	}
 	for _, r := range o.resumed {
+		if run := started.find(r.Job); run != nil {
+			w.startups.note(ev.Session)
+			s.Send(&workerproto.Job{
+				Execution: workerproto.Execution{Job: r.Job, Attempt: r.Attempt}, Token: w.run + strconv.FormatUint(w.sent.Add(1), 36),
+				Slot: run.slot.Number, Type: run.job.Type, Payload: run.job.Payload, Timeout: time.Duration(run.job.Timeout) * time.Millisecond,
+			})
+			continue
+		}
 		s.Resume(r.Job, r.Attempt)
 	}
 	return nil
+}
+
+// startups starts the runs of startup-worker schedules. A run is inserted as a running row for the
+// session, and the Core adopts it like an execution that the worker resumes. Then the job is sent.
+type startups struct {
+	store   *claim.Store
+	types   func() []string // of startup-worker schedules
+	resume  time.Duration   // in which a worker may reconnect
+	orphans func(context.Context) error
+	log     *zap.Logger
+
+	mu       sync.Mutex
+	sessions map[dispatcherd.SessionID]struct{} // sessions that got a run
+}
+
+// startedRuns are the runs for one session.
+type startedRuns struct {
+	runs    []startedRun
+	running []workerproto.Running // the offers to the Core
+	decided func()
+}
+
+type startedRun struct {
+	job  claim.StartupJob
+	slot workerproto.Slot
+}
+
+// find returns a run by its job, or nil.
+func (r *startedRuns) find(id dispatcherd.JobID) *startedRun {
+	for i := range r.runs {
+		if r.runs[i].job.ID == id {
+			return &r.runs[i]
+		}
+	}
+	return nil
+}
+
+// begin starts the runs for a new session, at most one per slot. It returns the slots without a
+// run. A session that resumes executions of an unknown process gets none.
+func (u *startups) begin(s *workerproto.Session, h *workerproto.Hello, f contract.Fingerprint) (started startedRuns, free []workerproto.Slot) {
+	started.decided, free = func() {}, h.Slots
+	wanted := u.types()
+	var types []string
+	for i := range h.Slots {
+		for _, t := range h.Slots[i].Types {
+			if slices.Contains(wanted, t) {
+				types = append(types, t)
+			}
+		}
+	}
+	if len(types) == 0 || h.Process == "" && len(h.Running) > 0 {
+		return started, free
+	}
+	if h.Process != "" {
+		f = fingerprintOf(h.Process)
+	}
+	slots := map[int64]workerproto.Slot{} // by schedule
+	choose := func(candidates []claim.StartupJob) (ids []int64) {
+		for _, c := range candidates {
+			at := slices.IndexFunc(free, func(slot workerproto.Slot) bool { return slices.Contains(slot.Types, c.Type) })
+			if at >= 0 {
+				ids, slots[c.Schedule] = append(ids, c.Schedule), free[at]
+				free = slices.Delete(slices.Clone(free), at, at+1)
+			}
+		}
+		return ids
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resumeTimeout)
+	defer cancel()
+	jobs, decided, err := u.store.StartWorker(ctx, fmt.Sprintf("worker:%016x", uint64(f)), fingerprintOf(s.Nonce()), types, choose)
+	if started.decided = decided; err != nil {
+		u.log.Warn("starting the runs of startup-worker schedules failed", zap.String("worker", h.Worker), zap.Error(err))
+		return started, h.Slots
+	}
+	for _, j := range jobs {
+		slot := slots[j.Schedule]
+		delete(slots, j.Schedule)
+		started.runs = append(started.runs, startedRun{j, slot})
+		started.running = append(started.running, workerproto.Running{Execution: workerproto.Execution{Job: j.ID, Attempt: 1, Session: s.Nonce()}, Slot: slot})
+	}
+	for _, slot := range slots { // order-free: another session of the process has started these runs
+		free = append(free, slot)
+	}
+	return started, free
+}
+
+// note notes that a session got a run.
+func (u *startups) note(id dispatcherd.SessionID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.sessions == nil {
+		u.sessions = map[dispatcherd.SessionID]struct{}{}
+	}
+	u.sessions[id] = struct{}{}
+}
+
+// end cancels the runs of a session that has ended, after the time in which the worker may
+// reconnect. Runs that it does not find are left to the controller.
+func (u *startups) end(id dispatcherd.SessionID) {
+	u.mu.Lock()
+	_, noted := u.sessions[id]
+	delete(u.sessions, id)
+	u.mu.Unlock()
+	if !noted {
+		return
+	}
+	time.AfterFunc(u.resume+time.Second, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), claim.DefaultTimeout)
+		defer cancel()
+		_ = u.orphans(ctx) // the controller repeats it
+	})
 }
 
 // resumes records that an execution continues. The waiting Open reads the record.

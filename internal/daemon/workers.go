@@ -36,6 +36,7 @@ type workers struct {
 	session map[dispatcherd.SessionID]*workerproto.Session
 	pending map[dispatcherd.SessionID]*pendingResume
 
+	startups              startups
 	connects, disconnects *limitedLog
 }
 
@@ -60,13 +61,15 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.session[id] = s
 	w.mu.Unlock()
 	ev := event.Registered{Session: id, Worker: h.Worker, Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
-	if len(h.Running) > 0 {
-		if err := w.offerResume(s, ev, h.Running); err != nil {
+	started, free := w.startups.begin(s, h, ev.Fingerprint)
+	defer started.decided()
+	if running := slices.Concat(h.Running, started.running); len(running) > 0 {
+		if err := w.offerResume(s, ev, running, &started); err != nil {
 			w.forget(id)
 			return err
 		}
 	}
-	ev.Slots = w.number(h.Slots)
+	ev.Slots = w.number(free)
 	shell.Register(w.loop.Register, ev, shell.Portion)
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
@@ -115,6 +118,7 @@ func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFram
 func (w *workers) Closed(s *workerproto.Session, cause error) {
 	id := s.Value.(dispatcherd.SessionID)
 	w.forget(id)
+	w.startups.end(id)
 	level := zap.InfoLevel
 	var rule *workerproto.Error
 	stopping := errors.As(cause, &rule) && rule.Code == workerproto.ShuttingDown

@@ -38,6 +38,8 @@ COMMENT ON COLUMN dispatcherd.schedules.error IS 'Why the schedule does not run;
 COMMENT ON COLUMN dispatcherd.schedules.version IS 'Number of the edit; a trigger sets it.';
 COMMENT ON COLUMN dispatcherd.schedules.since IS 'No earlier occasion is planned: the last edit of the plan, or the last resumption. A trigger sets it.';
 
+CREATE INDEX schedules_worker ON dispatcherd.schedules (type) WHERE kind = 'startup-worker';
+
 CREATE TABLE dispatcherd.ticks (
     schedule_id bigint      NOT NULL,
     occasion    text        NOT NULL CONSTRAINT occasion_is_1_to_256_bytes CHECK (octet_length(occasion) BETWEEN 1 AND 256),
@@ -257,6 +259,8 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.make_ticks TO %I', r);
         CONTINUE WHEN r <> 'dispatcherd_dispatcher';
         EXECUTE format('GRANT UPDATE (error) ON dispatcherd.schedules TO %I', r);
+        EXECUTE format('GRANT SELECT ON SEQUENCE dispatcherd.schedule_edit_ids TO %I', r);
+        EXECUTE format('GRANT INSERT ON dispatcherd.ticks, dispatcherd.schedule_runs TO %I', r); -- runs of startup-worker schedules
         EXECUTE format('GRANT UPDATE, DELETE ON dispatcherd.ticks TO %I', r); -- UPDATE: to lock the rows that retention deletes
         EXECUTE format('GRANT SELECT, UPDATE, DELETE ON dispatcherd.schedule_edits TO %I', r);
         EXECUTE format('GRANT DELETE ON dispatcherd.schedule_runs TO %I', r);

@@ -40,11 +40,13 @@ type Table interface {
 
 // Config configures a Controller.
 type Config struct {
-	Table      func(term int64) Table
-	AppVersion string        // for startup schedules; empty = unknown
-	Resync     time.Duration // between two comparisons with the table; 0 = DefaultResync
-	Log        *zap.Logger
-	Metrics    *Metrics
+	Table func(term int64) Table
+	// WorkerTypes reads the types of startup-worker schedules. Each dispatcher needs them.
+	WorkerTypes func(context.Context) ([]string, error)
+	AppVersion  string        // for startup schedules; empty = unknown
+	Resync      time.Duration // between two comparisons with the table; 0 = DefaultResync
+	Log         *zap.Logger
+	Metrics     *Metrics
 }
 
 // DefaultResync is the default of Config.Resync.
@@ -55,7 +57,7 @@ const (
 	retryPause = 500 * time.Millisecond // after a statement that failed
 	queuePause = time.Second            // between two reads of queued ticks
 	idlePause  = time.Hour              // without a planned occasion
-	expireTime = time.Hour              // between two deletions of old ticks
+	expireTime = 5 * time.Minute        // between two deletions of old ticks
 	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
 )
 
@@ -63,6 +65,7 @@ const (
 type Beat struct {
 	Term   int64 // 0 = another dispatcher is the controller
 	Edited bool
+	Edits  int64     // changes with each edit
 	Clock  time.Time // database clock
 	Read   time.Time // local time at which it was read
 }
@@ -75,6 +78,9 @@ type Controller struct {
 	notified chan struct{} // capacity 1
 	ended    chan struct{} // capacity 1
 	waiting  atomic.Bool   // ticks are queued
+	types    atomic.Pointer[[]string]
+	edits    int64 // Beat.Edits of types
+	newTypes bool  // types are old
 
 	clock    clock
 	term     int64
@@ -142,7 +148,7 @@ func (c *Controller) Run(ctx context.Context) {
 		case b := <-c.beats:
 			c.heard(b)
 		case <-c.notified:
-			c.edited = true
+			c.edited, c.newTypes = true, true
 		case <-c.ended:
 			c.queueAt = earlier(c.queueAt, c.queuedAt.Add(handOff))
 		case <-timer.C:
@@ -181,6 +187,26 @@ func (c *Controller) heard(b Beat) {
 		c.plan.ClockMoved(b.Clock)
 	}
 	c.edited = c.edited || b.Edited
+	c.newTypes = c.newTypes || b.Edits != c.edits
+	c.edits = b.Edits
+}
+
+// ReadTypes reads the types of startup-worker schedules.
+func (c *Controller) ReadTypes(ctx context.Context) error {
+	types, err := c.WorkerTypes(ctx)
+	if err == nil {
+		c.types.Store(&types)
+		c.newTypes = false
+	}
+	return err
+}
+
+// Types returns the types of startup-worker schedules, read by ReadTypes or after an edit.
+func (c *Controller) Types() []string {
+	if types := c.types.Load(); types != nil {
+		return *types
+	}
+	return nil
 }
 
 // resign drops the plan.
@@ -214,7 +240,15 @@ func (c *Controller) pause(now time.Time) time.Duration {
 // work sends what is due. After an error nothing is lost: the plan returns the same again.
 func (c *Controller) work(ctx context.Context) error {
 	now := time.Now()
-	if c.term == 0 || now.Before(c.retryAt) {
+	if now.Before(c.retryAt) {
+		return nil
+	}
+	if c.newTypes {
+		if err := c.ReadTypes(ctx); err != nil {
+			return err
+		}
+	}
+	if c.term == 0 {
 		return nil
 	}
 	if c.plan == nil || !now.Before(c.resyncAt) {
