@@ -1,12 +1,15 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
@@ -17,31 +20,284 @@ const backfillTimeout = 2 * time.Minute
 
 // Fetch reads the first rows of the lanes. It changes nothing, so its verdict is
 // never Unknown. A backfill scan has a connection of its own and runs at the same
-// time as other fetches.
+// time as other fetches. A fetch leaves out the ranges of lanes that Postgres refuses to
+// read, for example because a page of the table is damaged.
 func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.FetchResult {
-	connection, op := s.fetch, OpFetch
-	if req.Backfill {
-		connection, op = s.backfill, OpBackfill
+	lanes := slices.Clone(req.Lanes)
+	if !req.Backfill {
+		for i := range lanes {
+			lanes[i].Before = endOfLanes
+		}
 	}
-	var res contract.FetchResult
-	err := connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var err error
-		res, err = readLanes(ctx, conn, req)
-		return len(res.Candidates), err
-	})
-	if err != nil {
+	f := fetch{s: s, req: &req, lanes: lanes}
+	parts, again := f.split(false)
+	res, err := f.read(ctx, parts)
+	refused := AboutRow(err)
+	if refused {
+		res, err = f.readInParts(ctx, again)
+	}
+	switch {
+	case err != nil:
 		return contract.FetchResult{Verdict: contract.Refused}
+	case refused || len(parts) > len(lanes):
+		f.join(&res)
 	}
 	return res
 }
 
-func readLanes(ctx context.Context, conn *pgx.Conn, req contract.FetchRequest) (contract.FetchResult, error) {
+// join joins the rows of the parts of each lane.
+func (f *fetch) join(res *contract.FetchResult) {
+	slices.SortFunc(res.Candidates, func(a, b contract.Candidate) int {
+		return cmp.Or(cmp.Compare(a.Lane, b.Lane), a.Key.Compare(b.Key))
+	})
+	n := make([]int, len(f.lanes))
+	res.Candidates = slices.DeleteFunc(res.Candidates, func(c contract.Candidate) bool {
+		n[c.Lane]++
+		return n[c.Lane] > f.lanes[c.Lane].Limit
+	})
+}
+
+// endOfLanes is after all rows: a constraint keeps run_at below the year 2200.
+var endOfLanes = contract.Key{RunAt: 1 << 53, ID: math.MaxInt64}
+
+// fetch is one call of [Store.Fetch].
+type fetch struct {
+	s     *Store
+	req   *contract.FetchRequest
+	lanes []contract.LaneQuery // with Before
+	until time.Time            // the search for unreadable ranges ends
+	sent  int                  // statements of the search
+	res   contract.FetchResult // of the search
+}
+
+// lanePart is a part of a lane: the rows between two keys.
+type lanePart struct {
+	contract.LaneQuery
+
+	lane int // index into fetch.lanes
+}
+
+// split returns the parts of the lanes outside the ranges that are left out. again says that
+// a range is read again, because its pause has ended. With all, no range is read again.
+func (f *fetch) split(all bool) (parts []lanePart, again bool) {
+	a := f.s.aside
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	parts = make([]lanePart, 0, len(f.lanes))
+	var some []contract.LaneQuery
+	for i := range f.lanes {
+		var ended bool
+		some, ended = a.ranges.Split(some[:0], f.lanes[i], all, a.now())
+		again = again || ended
+		for _, q := range some {
+			parts = append(parts, lanePart{q, i})
+		}
+	}
+	return parts, again
+}
+
+// read reads parts of lanes in one statement.
+func (f *fetch) read(ctx context.Context, parts []lanePart) (res contract.FetchResult, err error) {
+	connection, op := f.s.fetch, OpFetch
+	if f.req.Backfill {
+		connection, op = f.s.backfill, OpBackfill
+	}
+	err = connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var err error
+		res, err = readLanes(ctx, conn, parts, f.req.SkipLocked)
+		return len(res.Candidates), err
+	})
+	for i := range res.Candidates {
+		res.Candidates[i].Lane = parts[res.Candidates[i].Lane].lane
+	}
+	return res, err
+}
+
+// The bounds of a search for ranges that Postgres refuses to read. A search takes about a
+// hundred statements per range.
+const (
+	rangeStatements = 1000
+	rangeTime       = time.Second
+)
+
+// readInParts repeats a fetch that Postgres refused. If the fetch read some ranges again, it
+// leaves them out first. Then it divides the fetch by lane, and the refused lanes by key.
+func (f *fetch) readInParts(ctx context.Context, again bool) (contract.FetchResult, error) {
+	parts, _ := f.split(true)
+	if again {
+		res, err := f.read(ctx, parts)
+		if err == nil {
+			f.leaveOutAgain()
+		}
+		if !AboutRow(err) {
+			return res, err
+		}
+	}
+	f.until = time.Now().Add(rangeTime)
+	if err := f.add(ctx, nil); err != nil { // reads the clock
+		return f.res, err
+	}
+	for len(parts) > 0 {
+		r, err := isolate(parts, func(some []lanePart) error { return f.add(ctx, some) })
+		if err != nil && !AboutRow(err) {
+			return f.res, err
+		}
+		for _, g := range r.refused {
+			if err := f.search(ctx, g.item, g.err); err != nil {
+				return f.res, err
+			}
+		}
+		if parts = r.rest; f.over() {
+			break // a later fetch reads the rest
+		}
+	}
+	return f.res, nil
+}
+
+// over reports whether the search has reached its bounds.
+func (f *fetch) over() bool { return f.sent >= rangeStatements || time.Now().After(f.until) }
+
+// add reads parts and adds their rows to the result of the search.
+func (f *fetch) add(ctx context.Context, parts []lanePart) error {
+	f.sent++
+	res, err := f.read(ctx, parts)
+	if err == nil {
+		f.res.DBNow = res.DBNow
+		f.res.Candidates = append(f.res.Candidates, res.Candidates...)
+	}
+	return err
+}
+
+// search adds the readable rows of a part that Postgres refuses to read, and leaves out the
+// unreadable ranges. At the bounds of the search it leaves out the rest of the part.
+func (f *fetch) search(ctx context.Context, part lanePart, cause error) error {
+	for part.Limit > 0 && part.After.Less(part.Before) {
+		rows, err := f.readable(ctx, part)
+		if err != nil {
+			return err
+		}
+		f.res.Candidates = append(f.res.Candidates, rows...)
+		if part.Limit -= len(rows); len(rows) > 0 {
+			part.After = rows[len(rows)-1].Key
+		}
+		from := part.After
+		if part.After, err = f.endOfRange(ctx, part); err != nil {
+			return err
+		}
+		f.leaveOut(aside.Range{Lane: contract.Lane{Type: part.Type, Priority: part.Priority}, From: from, To: part.After}, cause)
+		if f.over() || part.Limit <= 0 {
+			return nil
+		}
+		if err := f.add(ctx, []lanePart{part}); !AboutRow(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// readable returns the rows before the first one that Postgres refuses to read.
+func (f *fetch) readable(ctx context.Context, part lanePart) (rows []contract.Candidate, err error) {
+	_, err = gallop(0, int64(part.Limit), func(n int64) (bool, error) {
+		part.Limit = int(n)
+		some, refused, err := f.try(ctx, part)
+		if !refused && err == nil {
+			rows = some
+		}
+		return refused, err
+	})
+	return rows, err
+}
+
+// endOfRange returns the first key after which Postgres can read a row of a part.
+func (f *fetch) endOfRange(ctx context.Context, part lanePart) (contract.Key, error) {
+	part.Limit = 1
+	at, end := part.After, part.Before
+	readable := func(k contract.Key) (bool, error) {
+		part.After = k
+		_, refused, err := f.try(ctx, part)
+		return !refused, err
+	}
+	inID := func(n int64) (bool, error) { return readable(contract.Key{RunAt: at.RunAt, ID: dispatcherd.JobID(n)}) }
+	same, err := inID(math.MaxInt64)
+	if err == nil && !same {
+		at.ID = 0
+		at.RunAt, err = gallop(at.RunAt, end.RunAt, func(n int64) (bool, error) { return readable(contract.Key{RunAt: n, ID: math.MaxInt64}) })
+	}
+	if err == nil {
+		var id int64
+		id, err = gallop(int64(at.ID), math.MaxInt64, inID)
+		at.ID = dispatcherd.JobID(id)
+	}
+	if f.over() || end.Less(at) {
+		return end, err
+	}
+	return at, err
+}
+
+// try reads a part. After the end of the search, it counts every part as refused.
+func (f *fetch) try(ctx context.Context, part lanePart) (rows []contract.Candidate, refused bool, err error) {
+	if f.over() {
+		return nil, true, nil
+	}
+	f.sent++
+	res, err := f.read(ctx, []lanePart{part})
+	if AboutRow(err) {
+		return nil, true, nil
+	}
+	return res.Candidates, false, err
+}
+
+// gallop returns a number n > low for which is holds, but not for n - 1. It knows that is does not
+// hold for low, and holds for high. It looks near low first.
+func gallop(low, high int64, is func(int64) (bool, error)) (int64, error) {
+	for step := int64(1); high-low > 1; {
+		n := low + (high-low)/2
+		if step > 0 && step < high-low {
+			n = low + step
+		}
+		yes, err := is(n)
+		switch {
+		case err != nil:
+			return high, err
+		case yes:
+			high, step = n, 0
+		default:
+			low, step = n, 2*step
+		}
+	}
+	return high, nil
+}
+
+// leaveOut makes later fetches leave out a range, and reports it.
+func (f *fetch) leaveOut(g aside.Range, cause error) {
+	a := f.s.aside
+	a.mu.Lock()
+	a.ranges.Add(g, cause.Error(), a.now(), a.rng)
+	a.mu.Unlock()
+	f.s.config.Observer.Refused(OpFetch, g.To.ID)
+}
+
+// leaveOutAgain extends the pauses that have ended, and reports the ranges.
+func (f *fetch) leaveOutAgain() {
+	a := f.s.aside
+	var all []aside.Range
+	a.mu.Lock()
+	for i := range f.lanes {
+		all = append(all, a.ranges.Refused(contract.Lane{Type: f.lanes[i].Type, Priority: f.lanes[i].Priority}, a.now(), a.rng)...)
+	}
+	a.mu.Unlock()
+	for _, g := range all {
+		f.s.config.Observer.Refused(OpFetch, g.To.ID)
+	}
+}
+
+func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, skipLocked bool) (contract.FetchResult, error) {
 	most := 0
-	for _, lane := range req.Lanes {
-		most += lane.Limit
+	for i := range parts {
+		most += parts[i].Limit
 	}
 	res := contract.FetchResult{Candidates: make([]contract.Candidate, 0, min(most, 4096))}
-	rows := execute(ctx, conn, "fetch", encodeLanes(&req)...)
+	rows := execute(ctx, conn, "fetch", encodeLanes(parts, skipLocked)...)
 	var bad error
 	for rows.NextRow() {
 		if err := readLane(&res, rows.Values()); err != nil {
@@ -88,36 +344,30 @@ func readLane(res *contract.FetchResult, v [][]byte) error {
 const allRows = -1
 
 // encodeLanes returns the parameters of fetchSQL.
-func encodeLanes(req *contract.FetchRequest) [][]byte {
-	type lane = contract.LaneQuery
-	before := func(l *lane) contract.Key {
-		if !req.Backfill {
-			return contract.Key{RunAt: math.MaxInt64, ID: math.MaxInt64} // infinity
-		}
-		return contract.Key{RunAt: l.Before.RunAt - postgresEpoch, ID: l.Before.ID}
-	}
+func encodeLanes(parts []lanePart, skipLocked bool) [][]byte {
+	type lane = lanePart
 	return [][]byte{
-		texts(req.Lanes, func(l *lane) string { return l.Type }),
-		array(oidInt2, 2, req.Lanes, func(b []byte, l *lane) []byte { return append(b, 0, 0, 0, 2, 0, byte(l.Priority)) }),
-		times(req.Lanes, func(l *lane) int64 { return l.After.RunAt - postgresEpoch }),
-		int8s(req.Lanes, func(l *lane) int64 { return int64(l.After.ID) }),
-		int4s(req.Lanes, func(l *lane) int32 { return int32(l.Limit) }),
-		int4s(req.Lanes, func(l *lane) int32 { return int32(l.Share.From) }),
-		int4s(req.Lanes, func(l *lane) int32 { return int32(l.Share.To) - 1 }),
-		array(oidBool, 1, req.Lanes, func(b []byte, l *lane) []byte {
+		texts(parts, func(l *lane) string { return l.Type }),
+		array(oidInt2, 2, parts, func(b []byte, l *lane) []byte { return append(b, 0, 0, 0, 2, 0, byte(l.Priority)) }),
+		times(parts, func(l *lane) int64 { return l.After.RunAt - postgresEpoch }),
+		int8s(parts, func(l *lane) int64 { return int64(l.After.ID) }),
+		int4s(parts, func(l *lane) int32 { return int32(l.Limit) }),
+		int4s(parts, func(l *lane) int32 { return int32(l.Share.From) }),
+		int4s(parts, func(l *lane) int32 { return int32(l.Share.To) - 1 }),
+		array(oidBool, 1, parts, func(b []byte, l *lane) []byte {
 			if l.NonLocal {
 				return append(b, 0, 0, 0, 1, 1)
 			}
 			return append(b, 0, 0, 0, 1, 0)
 		}),
-		int4s(req.Lanes, func(l *lane) int32 {
+		int4s(parts, func(l *lane) int32 {
 			if l.Share.All() {
 				return allRows
 			}
 			return int32(l.Share.Block)
 		}),
-		times(req.Lanes, func(l *lane) int64 { return before(l).RunAt }),
-		int8s(req.Lanes, func(l *lane) int64 { return int64(before(l).ID) }),
-		boolean(req.SkipLocked),
+		times(parts, func(l *lane) int64 { return l.Before.RunAt - postgresEpoch }),
+		int8s(parts, func(l *lane) int64 { return int64(l.Before.ID) }),
+		boolean(skipLocked),
 	}
 }

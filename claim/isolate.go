@@ -111,6 +111,7 @@ type asideRows struct {
 	mu      sync.Mutex
 	refused map[Operation]*aside.Rows // Postgres may refuse one change of a row and accept another
 	locked  aside.Rows
+	ranges  aside.Ranges // fetches leave them out
 	rng     *rand.Rand
 	begun   time.Time
 }
@@ -145,6 +146,14 @@ func (s *Store) WhyAside(id dispatcherd.JobID) string {
 		}
 	}
 	return ""
+}
+
+// WhyUnread returns why fetches leave out the range of a lane in which the row may be; "" = they
+// leave out no such range.
+func (s *Store) WhyUnread(id dispatcherd.JobID) string {
+	s.aside.mu.Lock()
+	defer s.aside.mu.Unlock()
+	return s.aside.ranges.Reason(id)
 }
 
 // setAside adds a row to a list and reports it, unless its pause has not ended.

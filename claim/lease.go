@@ -6,7 +6,6 @@ package claim
 // of its own lease. The interval of heartbeats is shell.Interval.
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +31,8 @@ const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
 // this dispatcher needs to know. $4 and $5 are HeartbeatRequest.Beat and OldestBeat. $6
-// and $7 are the silent dispatchers and their last heartbeats. A dispatcher that has sent
+// and $7 are the silent dispatchers and their last heartbeats. Without $8 it reads no row of
+// jobs. A dispatcher that has sent
 // another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
 // a heartbeat that arrives after the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
@@ -61,8 +61,8 @@ WITH renewed AS (
 SELECT EXISTS (SELECT FROM renewed),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
 	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
-		WHERE j.status = 'running' AND j.dispatcher = $1),
-	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
+		WHERE $8::boolean AND j.status = 'running' AND j.dispatcher = $1),
+	NOT $8 OR EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
 		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
 	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least))::text FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
@@ -89,7 +89,11 @@ const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
 // handles rows that were locked.
 func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, until time.Time) (next int64, err error) {
 	var ids []dispatcherd.JobID
-	if err := conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost)).Scan(&ids); err != nil {
+	err = conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost), true).Scan(&ids)
+	if AboutRow(err) {
+		err = conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost), false).Scan(&ids)
+	}
+	if err != nil {
 		return from, err
 	}
 	if len(ids) == cancelMost {
@@ -111,8 +115,10 @@ func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, u
 			break
 		}
 	}
-	_, failed := conn.Exec(ctx, overSQL, int64(cancelMost))
-	return next, cmp.Or(err, failed)
+	if _, failed := conn.Exec(ctx, overSQL, int64(cancelMost)); err == nil && !corrupted(failed) {
+		err = failed
+	}
+	return next, err
 }
 
 // cancelMost bounds the jobs that one heartbeat cancels, and the requests that it deletes.
@@ -124,11 +130,12 @@ const cancelMost = 5000
 const cancelPortion = 64
 
 // namedPendingSQL reads the first $2 pending jobs with ids above $1 for which a request to
-// cancel exists.
+// cancel exists. Without $3 it reads no row of jobs, so they may have any status.
 const namedPendingSQL = `
-SELECT array_agg(id ORDER BY id) FROM (
-	SELECT j.id::bigint FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
-	WHERE c.job_id > $1::bigint AND j.status = 'pending' ORDER BY c.job_id LIMIT $2::bigint
+SELECT array_agg(job_id ORDER BY job_id) FROM (
+	SELECT c.job_id FROM dispatcherd.cancels c
+	WHERE c.job_id > $1::bigint AND CASE WHEN $3::boolean THEN EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending') ELSE true END
+	ORDER BY c.job_id LIMIT $2::bigint
 ) named`
 
 // cancelPendingSQL cancels those of jobs $1 that are pending and not locked.
@@ -238,8 +245,14 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 		clock         int64
 	)
 	begun := time.Now()
-	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince).
-		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits, &clock, &ids, &beats, &leases)
+	beat := func(cancels bool) error {
+		return conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince, cancels).
+			Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits, &clock, &ids, &beats, &leases)
+	}
+	if err = beat(true); AboutRow(err) {
+		begun = time.Now()
+		err = beat(false) // a request names a job that Postgres cannot read
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -216,7 +216,7 @@ func (s *Store) releaseUnheld(ctx context.Context, conn *pgx.Conn, until time.Ti
 // refuses to release are tried again by the next comparison.
 func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn, until time.Time) (released []dispatcherd.JobID, err error) {
 	me := s.me.Load()
-	p, err := readPortion(ctx, conn, me, s.comparison.from)
+	p, err := s.readPortion(ctx, conn, OpHeartbeat, me, s.comparison.from, until)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn, until time.T
 	switch {
 	case len(unheld) > 0:
 		released, err = s.releaseRows(ctx, conn, OpHeartbeat, me, unheld, WhyUnheld, until)
-	case len(over) > 0: // otherwise a later comparison removes them
+	case len(over) > 0 && p.complete: // otherwise a later comparison removes them
 		_, err = conn.Exec(ctx, "forget", me, over)
 	}
 	if err == nil {

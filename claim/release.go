@@ -35,12 +35,12 @@ WITH item AS (
 )
 SELECT array_agg(id::bigint ORDER BY id) FROM back`
 
-// ownRowsSQL reads a portion of the claims of dispatcher $1, at most a thousand: those
+// portionSQL reads a portion of the claims of dispatcher $1, at most a thousand: those
 // with tokens above $2, as many as fit into $3 bytes and one more. It returns their
-// tokens, whether there are further claims, and the ids, attempts and tokens of their
-// rows that run under this dispatcher. The claims only say which rows to check. The
-// arrays are not compressed, so their size says how many ids they contain.
-const ownRowsSQL = `
+// tokens, whether there are further claims, and the ids of their rows. The claims only say
+// which rows to check. The arrays are not compressed, so their size says how many ids they
+// contain.
+const portionSQL = `
 WITH portion AS MATERIALIZED (
 	SELECT token, ids FROM (
 		SELECT token, ids, sum(size) OVER (ORDER BY token) - size AS before FROM (
@@ -48,11 +48,15 @@ WITH portion AS MATERIALIZED (
 			WHERE dispatcher = $1::int AND token > $2::bigint ORDER BY token LIMIT 1000) AS sized
 	) AS summed WHERE before < $3::bigint
 )
-SELECT (SELECT array_agg(token ORDER BY token) FROM portion),
+SELECT array_agg(token ORDER BY token),
 	EXISTS (SELECT FROM dispatcherd.claims WHERE dispatcher = $1 AND token > (SELECT max(token) FROM portion)),
-	array_agg(j.id::bigint), array_agg(j.attempt::int), array_agg(j.token)
-FROM dispatcherd.jobs_live j
-WHERE j.id = ANY (ARRAY (SELECT unnest(ids) FROM portion)) AND j.status = 'running' AND j.dispatcher = $1`
+	(SELECT array_agg(DISTINCT id) FROM portion, unnest(ids) id)
+FROM portion`
+
+// ownRowsSQL reads those of the rows $2 that run under dispatcher $1.
+const ownRowsSQL = `
+SELECT j.id::bigint, j.attempt::int, j.token FROM dispatcherd.jobs_live j
+WHERE j.id = ANY ($2::bigint[]) AND j.status = 'running' AND j.dispatcher = $1::int`
 
 // notifySQL notifies subscribed dispatchers after a release. It is a transaction of its
 // own: a commit fails if the transaction has notified and the notification queue is full.
@@ -76,20 +80,32 @@ type ownRow struct {
 	token   int64
 }
 
-// ownPortion is what ownRowsSQL reads: a portion of the claims of a dispatcher.
+// ownPortion is a portion of the claims of a dispatcher.
 type ownPortion struct {
-	tokens []int64 // ascending
-	more   bool    // there are claims with larger tokens
-	rows   []ownRow
+	tokens   []int64 // ascending
+	more     bool    // there are claims with larger tokens
+	rows     []ownRow
+	complete bool // rows contains all rows: Postgres refused to read none
 }
 
-func readPortion(ctx context.Context, conn *pgx.Conn, of int32, from int64) (p ownPortion, err error) {
-	var ids, tokens []int64
-	var attempts []int32
-	err = conn.QueryRow(ctx, ownRowsSQL, of, from, int64(portionSize)).Scan(&p.tokens, &p.more, &ids, &attempts, &tokens)
-	for i, id := range ids {
-		p.rows = append(p.rows, ownRow{id, attempts[i], tokens[i]})
+// readPortion reads a portion. After until it reads no further part of the rows.
+func (s *Store) readPortion(ctx context.Context, conn *pgx.Conn, op Operation, of int32, from int64, until time.Time) (p ownPortion, err error) {
+	var ids []int64
+	if err := conn.QueryRow(ctx, portionSQL, of, from, int64(portionSize)).Scan(&p.tokens, &p.more, &ids); err != nil {
+		return p, err
 	}
+	left := len(ids)
+	err = apart(s, op, ids, until, func(id int64) dispatcherd.JobID { return dispatcherd.JobID(id) }, func(part []int64) error {
+		rows, _ := conn.Query(ctx, ownRowsSQL, of, part) // the next line returns its error
+		some, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ownRow, err error) {
+			return r, row.Scan(&r.id, &r.attempt, &r.token)
+		})
+		if err == nil {
+			p.rows, left = append(p.rows, some...), left-len(part)
+		}
+		return err
+	})
+	p.complete = left == 0
 	return p, err
 }
 
@@ -148,7 +164,7 @@ func (s *Store) release(ctx context.Context, conn *pgx.Conn, op Operation, lost 
 // error of the notification is ignored: polling finds the jobs as well.
 func (s *Store) releasePart(ctx context.Context, conn *pgx.Conn, op Operation, lost int32, from int64, until time.Time) (released int, next int64, err error) {
 	for {
-		p, failed := readPortion(ctx, conn, lost, from)
+		p, failed := s.readPortion(ctx, conn, op, lost, from, until)
 		if failed != nil {
 			return released, from, errors.Join(err, failed)
 		}

@@ -1,5 +1,5 @@
 // Package aside keeps the rows that Postgres refused to claim although it claimed
-// others. A row is not claimed during its pause, which doubles with each refusal. The
+// others, and the ranges of lanes that it refused to read. A row is not claimed during its pause, which doubles with each refusal. The
 // Core drops the candidate of such a row, and a full scan after the pause finds the row
 // again. A row with an unreadable payload is not set aside: it is claimed, and its attempt
 // ends with the reason (claim/load.go).

@@ -153,7 +153,7 @@ func (d *Daemon) constructAPI() {
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Pending: a.pending, Decisions: d.decisions,
-		Dispatcher: d.store.Dispatcher, Connected: d.workers.connected, Aside: d.store.WhyAside, Subscribed: d.listener.up.Load, Stopping: d.stopping,
+		Dispatcher: d.store.Dispatcher, Connected: d.workers.connected, Aside: d.store.WhyAside, Unread: d.store.WhyUnread, Subscribed: d.listener.up.Load, Stopping: d.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
 		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,
 	})

@@ -40,7 +40,9 @@ type Config struct {
 	Dispatcher func() int32        // the id of this dispatcher
 	Connected  func() []api.Worker // the connected workers by session, without their slots
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
-	Aside      func(dispatcherd.JobID) string
+	Aside func(dispatcherd.JobID) string
+	// Unread returns why fetches may not read a row; "" = they read it.
+	Unread     func(dispatcherd.JobID) string
 	Subscribed func() bool     // reports whether notifications arrive
 	Stopping   <-chan struct{} // closed when the daemon begins to stop
 

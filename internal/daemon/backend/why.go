@@ -29,6 +29,11 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if errors.Is(err, ondemand.ErrUnavailable) {
 		return b.whyUnread(id)
 	}
+	if claim.AboutRow(err) {
+		if reason := b.Unread(id); reason != "" {
+			return api.Why{Job: id, Status: dispatcherd.Pending, Reasons: []string{string(actor.ReasonSetAside)}, SetAside: reason}, nil
+		}
+	}
 	if err != nil {
 		return api.Why{}, err
 	}
