@@ -146,7 +146,7 @@ CREATE TRIGGER record_deletes AFTER DELETE ON dispatcherd.schedules REFERENCING 
 CREATE FUNCTION dispatcherd.make_ticks(schedules bigint[], occasions text[], versions bigint[], planned timestamptz[], due timestamptz[],
     missed int[], policies text[], forced boolean) RETURNS TABLE (place bigint, outcome text, job bigint) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     locked bigint[] := ARRAY (SELECT s.id FROM dispatcherd.schedules s WHERE s.id = ANY (schedules) ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED);
@@ -154,8 +154,10 @@ DECLARE
 BEGIN
     DELETE FROM dispatcherd.schedule_runs r WHERE r.schedule_id = ANY (locked)
         AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id);
+    -- No join of two arrays: the planner expects few rows and would compare each with each.
     RETURN QUERY WITH item AS MATERIALIZED (
-        SELECT i.* FROM unnest(schedules, occasions, versions, planned, due, missed, policies) WITH ORDINALITY
+        SELECT i.*, i.schedule = ANY (locked) AND row_number() OVER (PARTITION BY i.schedule, i.occasion ORDER BY i.place) = 1 AS first
+        FROM unnest(schedules, occasions, versions, planned, due, missed, policies) WITH ORDINALITY
             AS i (schedule, occasion, version, planned, due, missed, overlap, place)
     ), fresh AS (
         SELECT i.place, i.occasion, i.planned, i.due, i.missed, coalesce(i.overlap, s.overlap) AS overlap, s.id,
@@ -163,21 +165,23 @@ BEGIN
             + (SELECT count(*) FROM dispatcherd.schedule_runs r WHERE r.schedule_id = s.id) AS open,
             (SELECT count(*) FROM (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = s.id AND q.outcome = 'queued' LIMIT most) bounded) AS queued
         FROM item i JOIN dispatcherd.schedules s ON s.id = i.schedule
-        WHERE s.id = ANY (locked) AND (i.version IS NULL OR s.version = i.version) AND (NOT s.paused OR forced)
+        WHERE i.first AND (i.version IS NULL OR s.version = i.version) AND (NOT s.paused OR forced)
             AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion = i.occasion)
             AND (i.planned IS NULL OR s.kind <> 'cron' OR i.planned > coalesce(
                 (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), '-infinity'))
-    ), decided AS MATERIALIZED (
+    ), judged AS (
         SELECT f.*, CASE WHEN f.missed > 0 THEN 'missed'
             WHEN f.overlap = 'allow_all' OR f.open + f.queued = 0 THEN 'run'
             WHEN f.overlap = 'skip' OR f.overlap = 'queue_one' AND f.open + f.queued > 1 OR f.open + f.queued >= most THEN 'skipped'
             ELSE 'queued' END AS outcome
         FROM fresh f
+    ), decided AS MATERIALIZED (
+        SELECT j.*, CASE WHEN j.outcome = 'run' THEN nextval('dispatcherd.job_ids') END AS job FROM judged j
     ), tick AS (
         INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at, run_at, job_id, missed, reason)
-        SELECT d.id, d.occasion, d.outcome, d.planned, greatest(d.due, now()), CASE WHEN d.outcome = 'run' THEN nextval('dispatcherd.job_ids') END, nullif(d.missed, 0),
+        SELECT d.id, d.occasion, d.outcome, d.planned, greatest(d.due, now()), d.job, nullif(d.missed, 0),
             CASE WHEN d.outcome = 'skipped' THEN format('%s runs have not ended, %s wait (%s)', least(d.open, most), d.queued, d.overlap) END
-        FROM decided d ORDER BY d.place ON CONFLICT DO NOTHING RETURNING schedule_id, occasion, outcome, job_id, run_at
+        FROM decided d ORDER BY d.place ON CONFLICT DO NOTHING RETURNING schedule_id, job_id, run_at
     ), job AS (
         INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, run_at)
         SELECT t.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, t.run_at
@@ -185,29 +189,30 @@ BEGIN
     ), run AS (
         INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM tick t WHERE t.job_id IS NOT NULL
     ), replaced AS MATERIALIZED (
-        SELECT t.schedule_id, t.occasion FROM tick t JOIN decided d ON d.id = t.schedule_id AND d.occasion = t.occasion WHERE d.overlap = 'cancel_other' AND t.outcome = 'queued'
+        SELECT DISTINCT d.id FROM decided d WHERE d.overlap = 'cancel_other' AND d.outcome = 'queued'
     ), superseded AS (
         UPDATE dispatcherd.ticks q SET outcome = 'skipped', reason = 'a later run replaced it (cancel_other)'
-        FROM (SELECT DISTINCT schedule_id FROM replaced) r WHERE q.schedule_id = r.schedule_id AND q.outcome = 'queued'
+        FROM replaced r WHERE q.schedule_id = r.id AND q.outcome = 'queued'
     ), cancelled AS (
-        INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT DISTINCT r.job_id, 'schedule'
-        FROM replaced p JOIN dispatcherd.schedule_runs r ON r.schedule_id = p.schedule_id ON CONFLICT DO NOTHING RETURNING job_id
+        INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT r.job_id, 'schedule'
+        FROM replaced p JOIN dispatcherd.schedule_runs r ON r.schedule_id = p.id ON CONFLICT DO NOTHING RETURNING job_id
     ), notified AS (
         SELECT CASE WHEN dispatcherd.may_notify() THEN pg_notify('dispatcherd_cancel', c.job_id::text) END FROM cancelled c
     ), waits AS (
         INSERT INTO dispatcherd.schedule_edits AS e (schedule_id)
-        SELECT DISTINCT t.schedule_id FROM tick t WHERE t.outcome = 'queued' AND versions[1] IS NULL
+        SELECT DISTINCT d.id FROM decided d WHERE d.outcome = 'queued' AND versions[1] IS NULL
         ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq RETURNING 1
     ), announced AS (
         SELECT pg_notify('dispatcherd_schedules', '') FROM (SELECT FROM waits LIMIT 1) w WHERE dispatcherd.may_notify()
+    ), answer AS (
+        SELECT d.place, d.outcome, NULL AS refusal, d.job FROM decided d
+        UNION ALL
+        SELECT i.place, NULL, CASE WHEN s.id IS NULL OR s.version <> i.version OR s.paused AND NOT forced THEN 'changed'
+            WHEN i.schedule = ANY (locked) THEN 'exists' ELSE 'locked' END, NULL
+        FROM item i LEFT JOIN dispatcherd.schedules s ON s.id = i.schedule
     )
-    SELECT i.place, coalesce(t.outcome, CASE
-            WHEN s.id IS NULL OR s.version <> i.version OR s.paused AND NOT forced THEN 'changed'
-            WHEN s.id = ANY (locked) THEN 'exists'
-            ELSE 'locked' END), t.job_id
-    FROM item i LEFT JOIN tick t ON t.schedule_id = i.schedule AND t.occasion = i.occasion
-    LEFT JOIN dispatcherd.schedules s ON s.id = i.schedule
-    WHERE (SELECT count(*) FROM notified) + (SELECT count(*) FROM announced) >= 0;
+    SELECT a.place, coalesce(max(a.outcome), max(a.refusal)), max(a.job) FROM answer a
+    WHERE (SELECT count(*) FROM notified) + (SELECT count(*) FROM announced) >= 0 GROUP BY a.place;
 END $$;
 -- +goose StatementEnd
 
@@ -237,9 +242,12 @@ BEGIN
     ), run AS (
         INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM tick t
     )
-    SELECT i.id, t.job_id, EXISTS (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = i.id AND q.outcome = 'queued'
-            AND NOT EXISTS (SELECT FROM head h WHERE h.id = i.id AND h.occasion = q.occasion))
-    FROM unnest(schedules) AS i (id) LEFT JOIN tick t ON t.schedule_id = i.id;
+    SELECT a.id, max(a.job), max(a.queued) > count(a.job) FROM (
+        SELECT t.schedule_id AS id, t.job_id AS job, 0 AS queued FROM tick t
+        UNION ALL
+        SELECT i.id, NULL, (SELECT count(*) FROM (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = i.id AND q.outcome = 'queued' LIMIT 2) bounded)
+        FROM unnest(schedules) AS i (id)
+    ) a GROUP BY a.id;
 END $$;
 -- +goose StatementEnd
 
