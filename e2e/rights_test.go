@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
@@ -31,4 +34,36 @@ func TestCommandWithoutRightSaysWhatToGrant(t *testing.T) {
 	require.Equal(t, exit.Usage, got.code, got.err)
 	require.Contains(t, got.err, "use the owner of the schema")
 	require.NotContains(t, got.err, "GRANT")
+}
+
+// A role that may not create roles migrates. The command and the status name the missing roles.
+// After a superuser has created them, the next command grants their rights.
+func TestMigrationWithoutTheRightToCreateRolesNamesThem(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "e2e-pg")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
+	server, err := devpg.Start(t.Context(), devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	w := newWorldOn(t, server.URL("postgres"))
+	w.exec("CREATE ROLE migrator NOLOGIN")
+	w.exec("GRANT CREATE ON DATABASE postgres TO migrator")
+	as := func(role string) string { return w.dsn + "&options=-c%20role%3D" + role }
+
+	for _, command := range []string{"migrate up", "migrate status"} {
+		got := onDatabase(t, as("migrator"), "", command)
+		require.Equal(t, exit.OK, got.code, got.err)
+		require.Contains(t, got.err, "the server has no role dispatcherd_producer, dispatcherd_reader, dispatcherd_operator, dispatcherd_dispatcher", command)
+		require.Contains(t, got.err, "CREATE ROLE dispatcherd_producer NOLOGIN;", command)
+	}
+	for _, role := range []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_dispatcher"} {
+		w.exec("CREATE ROLE " + role + " NOLOGIN")
+	}
+	got := onDatabase(t, as("migrator"), "", "migrate up")
+	require.Equal(t, exit.OK, got.code, got.err)
+	require.Empty(t, got.err)
+	got = onDatabase(t, as("dispatcherd_producer"), "", "job insert --type pdf")
+	require.Equal(t, exit.OK, got.code, got.err)
 }

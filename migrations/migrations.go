@@ -46,7 +46,8 @@ type Migration struct {
 // Latest returns the schema version that this build needs.
 func Latest() int64 { return latest }
 
-// Up applies all missing migrations and returns their versions. dsn is a URL or a key/value string;
+// Up applies all missing migrations and returns their versions. It gives the roles that were created
+// after the migrations their rights. dsn is a URL or a key/value string;
 // PG* variables supply missing parts.
 func Up(ctx context.Context, dsn string) (applied []int64, err error) {
 	err = with(dsn, func(db *sql.DB, p *goose.Provider) error {
@@ -60,6 +61,9 @@ func Up(ctx context.Context, dsn string) (applied []int64, err error) {
 		applied = versions(results)
 		if err != nil {
 			return fmt.Errorf("migrate up: %w", err)
+		}
+		if err := grantLate(ctx, db); err != nil {
+			return fmt.Errorf("migrate up: grant the rights of roles created after the migrations: %w", err)
 		}
 		return nil
 	}, goose.WithLocker(&versionLock{}))

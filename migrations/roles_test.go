@@ -227,3 +227,31 @@ func TestDownRevokesAllRightsOfTheRoles(t *testing.T) {
 		require.False(t, one[bool](t, conn, `SELECT has_schema_privilege($1, 'dispatcherd', 'USAGE') OR has_any_column_privilege($1, 'dispatcherd.jobs', 'SELECT, INSERT')`, role), role)
 	}
 }
+
+const rightsOfRoles = `WITH acl (object, col, entry) AS (
+		SELECT nspname::text, '', a FROM pg_namespace, aclexplode(nspacl) a WHERE nspname = 'dispatcherd'
+		UNION ALL SELECT c.oid::regclass::text, '', a FROM pg_class c, aclexplode(relacl) a WHERE relnamespace = 'dispatcherd'::regnamespace
+		UNION ALL SELECT attrelid::regclass::text, attname, a FROM pg_class c JOIN pg_attribute ON attrelid = c.oid, aclexplode(attacl) a WHERE relnamespace = 'dispatcherd'::regnamespace
+		UNION ALL SELECT oid::regprocedure::text, '', a FROM pg_proc, aclexplode(proacl) a WHERE pronamespace = 'dispatcherd'::regnamespace)
+	SELECT string_agg(format('%s: %s %s %s', (entry).grantee::regrole, (entry).privilege_type, object, col), E'\n' ORDER BY (entry).grantee::regrole::text, object, col, (entry).privilege_type)
+	FROM acl WHERE (entry).grantee::regrole::text LIKE 'dispatcherd\_%'`
+
+// Roles that are created after the migrations get the same rights from the next Up. A right that an
+// administrator has revoked stays revoked.
+func TestLateRolesGetTheRightsOfTheMigrations(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn := connect(t, dsn)
+	want := one[string](t, conn, rightsOfRoles)
+	for _, role := range []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_dispatcher"} {
+		exec(t, conn, "DROP OWNED BY "+role) // of this database only
+	}
+	require.Nil(t, one[*string](t, conn, rightsOfRoles))
+	_, err := migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	require.Equal(t, want, one[string](t, conn, rightsOfRoles))
+
+	exec(t, conn, "REVOKE INSERT (priority) ON dispatcherd.jobs FROM dispatcherd_producer")
+	_, err = migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	require.Error(t, attempt(t, conn, "dispatcherd_producer", "INSERT INTO dispatcherd.jobs (type, priority) VALUES ('pdf', 1)"))
+}

@@ -25,7 +25,8 @@ func (a *app) migrateCommand() *cobra.Command {
 func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "up", Short: "Apply every missing migration", Args: settings.NoArguments,
-		Long:    "Applies every missing migration. Several instances may do so concurrently.",
+		Long: `Applies every missing migration. Several instances may do so concurrently.
+Gives the roles of docs/security.md their rights if they were created later.`,
 		Example: "  dispatcherd migrate up --database-url postgres://…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dsn, err := a.DatabaseURL()
@@ -36,9 +37,23 @@ func (a *app) migrateUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printVersions("applied", applied)
+			if err := a.printVersions("applied", applied); err != nil {
+				return err
+			}
+			return a.warnOfMissingRoles(cmd.Context(), dsn)
 		},
 	}
+}
+
+// warnOfMissingRoles names the roles that no migration could create.
+func (a *app) warnOfMissingRoles(ctx context.Context, dsn string) error {
+	missing, err := migrations.MissingRoles(ctx, dsn)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	fmt.Fprintf(a.Err, "warning: the server has no role %s, because no migration was allowed to create roles. A superuser can: CREATE ROLE %s NOLOGIN; then run 'dispatcherd migrate up' again, which grants the rights\n",
+		strings.Join(missing, ", "), strings.Join(missing, " NOLOGIN; CREATE ROLE "))
+	return nil
 }
 
 func (a *app) migrateDownCommand() *cobra.Command {
@@ -158,7 +173,10 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printStatus(steps)
+			if err := a.printStatus(steps); err != nil {
+				return err
+			}
+			return a.warnOfMissingRoles(cmd.Context(), dsn)
 		},
 	}
 }

@@ -1,0 +1,53 @@
+-- Gives all rights of the newest schema to each role that has none yet, because it was created after the
+-- migrations. Rights that an administrator has revoked from another role stay revoked. The migrations give
+-- the same rights to the roles that exist; a test compares.
+DO $$
+DECLARE
+    r text;
+    plan constant text := 'name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused';
+BEGIN
+    FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher')
+        AND NOT has_schema_privilege(oid, 'dispatcherd', 'USAGE')
+    LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA dispatcherd TO %I', r);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.compatible_from TO %I', r);
+        IF r <> 'dispatcherd_reader' THEN
+            EXECUTE format('GRANT USAGE ON SEQUENCE dispatcherd.job_ids TO %I', r);
+            EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.insertion_time, dispatcherd.numbers_length TO %I', r);
+        END IF;
+        IF r IN ('dispatcherd_producer', 'dispatcherd_operator') THEN
+            EXECUTE format('GRANT INSERT (type, payload, priority, run_at, max_attempts, timeout_ms) ON dispatcherd.jobs TO %I', r);
+        END IF;
+        IF r <> 'dispatcherd_producer' THEN
+            EXECUTE format('GRANT SELECT ON dispatcherd.dispatchers, dispatcherd.schema_version, dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.controller TO %I', r);
+        END IF;
+        IF r IN ('dispatcherd_operator', 'dispatcherd_dispatcher') THEN
+            EXECUTE format('GRANT SELECT ON dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_cancelled TO %I', r);
+            EXECUTE format('GRANT SELECT, INSERT ON dispatcherd.cancels TO %I', r);
+            EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.cancel_pending, dispatcherd.retry_jobs, dispatcherd.may_notify, dispatcherd.make_ticks TO %I', r);
+            EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%s) ON dispatcherd.schedules TO %I', plan, plan, r);
+        END IF;
+        CASE r
+        WHEN 'dispatcherd_producer' THEN
+            GRANT SELECT (id) ON dispatcherd.jobs TO dispatcherd_producer; -- INSERT … RETURNING id
+        WHEN 'dispatcherd_reader' THEN -- no payload, no result
+            GRANT SELECT (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority, max_attempts, failures, crashes, type,
+                started_at, finished_at, first_run_at, cancelled_by, placement) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
+            GRANT SELECT (id, name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, priority, max_attempts, timeout_ms, overlap,
+                catch_up, catch_up_most, paused, error, version, since, created_at) ON dispatcherd.schedules TO dispatcherd_reader;
+        WHEN 'dispatcherd_operator' THEN
+            NULL;
+        WHEN 'dispatcherd_dispatcher' THEN
+            GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_done, dispatcherd.jobs_failed,
+                dispatcherd.jobs_cancelled, dispatcherd.dispatchers, dispatcherd.claims, dispatcherd.cancels, dispatcherd.request_keys,
+                dispatcherd.ticks TO dispatcherd_dispatcher;
+            GRANT SELECT, UPDATE, DELETE ON dispatcherd.schedule_edits TO dispatcherd_dispatcher;
+            GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
+            GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
+            GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
+            GRANT SELECT ON SEQUENCE dispatcherd.schedule_edit_ids TO dispatcherd_dispatcher;
+            GRANT EXECUTE ON FUNCTION dispatcherd.keep_leaves, dispatcherd.keep_partitions, dispatcherd.pause_vacuum,
+                dispatcherd.rest_vacuum, dispatcherd.start_queued TO dispatcherd_dispatcher;
+        END CASE;
+    END LOOP;
+END $$;

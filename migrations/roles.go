@@ -1,0 +1,63 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed grants.sql
+var grants string
+
+// MissingRoles returns the roles of least privilege that do not exist on the server, because each
+// "migrate up" so far was executed by a role that may not create roles.
+func MissingRoles(ctx context.Context, dsn string) (missing []string, err error) {
+	err = with(dsn, func(db *sql.DB, _ *goose.Provider) error {
+		rows, err := db.QueryContext(ctx, `
+			SELECT r FROM unnest(ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher']) AS r
+			WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = r)`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var role string
+			if err := rows.Scan(&role); err != nil {
+				return err
+			}
+			missing = append(missing, role)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which roles exist: %w", err)
+	}
+	return missing, nil
+}
+
+// grantLate gives the roles that were created after the migrations their rights. The lock makes
+// concurrent calls wait for each other, because Postgres rejects concurrent grants on one object.
+func grantLate(ctx context.Context, db *sql.DB) error {
+	var late bool
+	err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_roles
+		WHERE rolname IN ('dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher')
+		AND NOT has_schema_privilege(oid, 'dispatcherd', 'USAGE'))`).Scan(&late)
+	if err != nil || !late {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // without effect after Commit
+	if _, err := tx.ExecContext(ctx, "LOCK TABLE "+versionTable+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, grants); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
