@@ -313,7 +313,7 @@ WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NO
 //     the rows outside the share instead, $9 the block size of the share, or a
 //     negative number for all rows
 //   - $10 and $11 the key (run_at, id) before which rows are read
-//   - $12, not an array, whether to leave out rows whose xmax is a transaction in progress
+//   - $12, not an array, whether to leave out rows that a transaction in progress has locked
 //
 // Within a lane, (run_at, id) is the order of the score under any weights. So the
 // first rows of a lane are exactly the rows with the highest scores. A backfill scan
@@ -332,12 +332,15 @@ CROSS JOIN LATERAL (
 		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
 			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
 			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)
-			AND (NOT $12::boolean OR j.xmax <> ALL (ARRAY (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND granted)))
+			AND (NOT $12::boolean OR j.xmax::text = '0' OR j.xmax <> ALL (` + running + `) AND NOT dispatcherd.has_locker(j.xmax, ` + running + `))
 			AND (l.block < 0 OR ((j.id + 0 >> l.block & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.outside)
 		ORDER BY j.run_at, j.id + 0 LIMIT l.most
 	) head
 ) heads
 WHERE ids IS NOT NULL`
+
+// running are the transactions in progress.
+const running = `ARRAY (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND granted)`
 
 // adoptSQL takes over rows that still run under the offered attempts: $1 ids, $2
 // attempts, $3 the fingerprints of the sessions in which the executions began, $4 the

@@ -171,7 +171,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows = refused
-	d.statements.lockedRows = &lockedRows{locked: claim.Jobs{DB: d.api.pool}.Locked, log: d.log, lost: make(chan dispatcherd.JobID, 1)}
+	d.statements.lockedRows = &lockedRows{locked: claim.Jobs{DB: d.api.pool}.Locked, log: d.log, lost: make(chan dispatcherd.JobID, 1), pause: lockCheckPause}
 	d.controller = controller.New(controller.Config{
 		Table: func(term int64) controller.Table {
 			return schedules.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}

@@ -21,6 +21,7 @@ type lockedRows struct {
 	locked func(context.Context, dispatcherd.JobID) (*claim.Lock, error)
 	log    *zap.Logger
 	lost   chan dispatcherd.JobID
+	pause  time.Duration // between two checks; lockCheckPause
 }
 
 // claimed passes on the first row that a claim has lost, unless another one waits.
@@ -57,7 +58,7 @@ func (l *lockedRows) run(ctx context.Context) {
 			return
 		}
 		select {
-		case <-time.After(lockCheckPause):
+		case <-time.After(l.pause):
 		case <-ctx.Done():
 			return
 		}
