@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -143,6 +144,9 @@ func (c *Core) decided(o *offered) {
 // unknown, flushAdopts first repeats the same statement.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
+	if !a.renewal.Open(c.now) {
+		c.renewAgain()
+	}
 	if a.inFlight || c.disowned || a.breaker.Open(c.now) || a.locked.Open(c.now) {
 		return
 	}
@@ -154,6 +158,22 @@ func (c *Core) flushAdopts() {
 	}
 	a.inFlight = true
 	c.emit(&effect.Adopt{Request: a.request})
+}
+
+// renewalPause is the pause after which the updates of locked rows are sent again.
+var renewalPause = timing.Backoff{Base: time.Second, Max: time.Minute}
+
+// renewAgain requests the updates of locked rows again, unless the attempt has ended.
+func (c *Core) renewAgain() {
+	a := &c.adopts
+	for _, o := range a.unrenewed {
+		if j := c.jobs.Get(o.Job); j != nil && j.state.Executing() && j.attempt == o.Attempt {
+			a.next = append(a.next, o)
+		} else {
+			delete(a.byJob, o.Job)
+		}
+	}
+	a.unrenewed = nil
 }
 
 func (c *Core) adoptRequest() *contract.AdoptRequest {
@@ -190,18 +210,21 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 	}
 	a.breaker.Succeed()
 	a.request = nil
-	if len(ev.Result.Busy) > 0 {
-		a.locked.Fail(c.now, c.cfg.RetryStatement, c.rng)
-	} else {
-		a.locked = timing.Breaker{}
-	}
-	rows := ev.Result.Jobs
+	rows, locked := ev.Result.Jobs, false
 	for i, o := range a.asked {
 		_, busy := slices.BinarySearch(ev.Result.Busy, o.Job)
-		if busy && (o.renews != 0 || o.session != nil && o.busy < busyAnswers) {
+		switch {
+		case busy && o.renews != 0:
 			o.busy++
-			a.next = append(a.next, o)
+			a.renewal.Fail(c.now, renewalPause, c.rng)
+			a.unrenewed = append(a.unrenewed, o)
 			continue
+		case busy && o.session != nil && o.busy < busyAnswers:
+			o.busy++
+			a.next, locked = append(a.next, o), true
+			continue
+		case o.renews != 0 && o.busy > 0:
+			a.renewal.Succeed()
 		}
 		delete(a.byJob, o.Job)
 		if len(rows) > 0 && rows[0].ID == o.Job {
@@ -214,6 +237,11 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 	}
 	clear(a.asked)
 	a.asked = a.asked[:0]
+	if locked {
+		a.locked.Fail(c.now, c.cfg.RetryStatement, c.rng)
+	} else {
+		a.locked = timing.Breaker{}
+	}
 }
 
 // renewGeneration handles a worker that reconnected while the statement about its
@@ -306,7 +334,8 @@ func (c *Core) dropOffers(s *session) {
 // dropAllOffers does what dropOffers does for each session. keepUpdates completes it.
 func (c *Core) dropAllOffers() {
 	a := &c.adopts
-	a.dropped, a.next = a.next, nil
+	a.next = append(a.next, a.unrenewed...)
+	a.dropped, a.next, a.unrenewed = a.next, nil, nil
 	a.byJob = make(map[dispatcherd.JobID]*offered, len(a.asked))
 	for _, o := range a.asked {
 		o.session, a.byJob[o.Job] = nil, o

@@ -417,17 +417,18 @@ type finishQueue struct {
 }
 
 // adoptQueue collects resume offers while a statement is in flight, so that the
-// next statement contains all of them. After a restart all workers offer at the
-// same time.
+// next statement contains all of them.
 type adoptQueue struct {
-	next     []*offered
-	dropped  []*offered // they were in next when the dispatcher began to stop
-	asked    []*offered // the offers in request, in the same order
-	byJob    map[dispatcherd.JobID]*offered
-	request  *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none
-	inFlight bool
-	breaker  timing.Breaker
-	locked   timing.Breaker // open while some rows are locked
+	next      []*offered
+	dropped   []*offered // they were in next when the dispatcher began to stop
+	unrenewed []*offered // updates of locked or refused rows, which are sent again after a pause
+	asked     []*offered // the offers in request, in the same order
+	byJob     map[dispatcherd.JobID]*offered
+	request   *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none
+	inFlight  bool
+	breaker   timing.Breaker
+	locked    timing.Breaker // open while some offered rows are locked
+	renewal   timing.Breaker // open while unrenewed waits
 }
 
 // offered is an undecided resume offer, or an update of the session fingerprint
@@ -495,5 +496,5 @@ func (h alarmHeap) first() timing.Instant {
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// isPaused reports whether the rows of a type wait because of refusedPause.
+// isPaused reports whether a type waits for refusedPause.
 func (c *Core) isPaused(t slotindex.TypeID) bool { return c.now < c.types[t].pausedUntil }

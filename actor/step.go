@@ -124,7 +124,7 @@ func (c *Core) NextWake() timing.Instant {
 		return c.now + 1
 	}
 	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.Wake(c.now),
-		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
+		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.adopts.renewal.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
 func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {

@@ -36,8 +36,15 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 				return 0, err
 			}
 			taken, busy = append(taken, some...), append(busy, locked...)
+			own := strayRows{Dispatcher: me}
 			for i := range part {
 				answered = append(answered, part[i].ID)
+				if part[i].Renewal && len(locked) > 0 { // reportLocked finds the locked ones
+					own.IDs, own.Attempts = append(own.IDs, int64(part[i].ID)), append(own.Attempts, int32(part[i].Attempt))
+				}
+			}
+			if len(own.IDs) > 0 {
+				_ = s.reportLocked(ctx, conn, OpAdopt, own) // an error is ignored: the rows are taken
 			}
 			return countResumed(part, some), nil
 		})

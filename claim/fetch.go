@@ -1,11 +1,11 @@
 package claim
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -47,8 +47,9 @@ func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.F
 
 // join joins the rows of the parts of each lane.
 func (f *fetch) join(res *contract.FetchResult) {
-	slices.SortFunc(res.Candidates, func(a, b contract.Candidate) int {
-		return cmp.Or(cmp.Compare(a.Lane, b.Lane), a.Key.Compare(b.Key))
+	all := res.Candidates
+	sort.Slice(all, func(i, k int) bool { // SortFunc would add 5 kB to the program
+		return all[i].Lane < all[k].Lane || all[i].Lane == all[k].Lane && all[i].Key.Less(all[k].Key)
 	})
 	n := make([]int, len(f.lanes))
 	res.Candidates = slices.DeleteFunc(res.Candidates, func(c contract.Candidate) bool {

@@ -112,13 +112,18 @@ func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (s
 	}
 	for _, of := range all {
 		strays += of.Rows
-		locked, err := findLocked(ctx, conn, of.IDs, of.Attempts, of.Dispatcher)
-		if err != nil {
+		if err := s.reportLocked(ctx, conn, OpSweep, of); err != nil {
 			return strays, err
-		}
-		for _, d := range locked {
-			s.setAside(OpSweep, &s.aside.locked, contract.Unclaimable{ID: d.ID, Reason: d.Reason})
 		}
 	}
 	return strays, nil
+}
+
+// reportLocked reports those of the rows that another transaction has locked.
+func (s *Store) reportLocked(ctx context.Context, conn *pgx.Conn, op Operation, of strayRows) error {
+	locked, err := findLocked(ctx, conn, of.IDs, of.Attempts, of.Dispatcher)
+	for _, d := range locked {
+		s.setAside(op, &s.aside.locked, contract.Unclaimable{ID: d.ID, Reason: d.Reason})
+	}
+	return err
 }
