@@ -69,6 +69,17 @@ func (c Controller) Start(ctx context.Context, appVersion string) (start schedul
 	return start, err
 }
 
+// WorkerTypes reads the types of the startup-worker schedules that are not paused. Every
+// dispatcher may call it.
+func (c Controller) WorkerTypes(ctx context.Context) (types []string, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker' AND NOT paused`)
+		types, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return len(types), err
+	})
+	return types, err
+}
+
 // Edit names an edited schedule.
 type Edit struct {
 	Schedule, Seq int64

@@ -123,12 +123,6 @@ func (s Schedules) change(ctx context.Context, name, sql string) error {
 	return named(name, err)
 }
 
-// WorkerTypes returns the types of the startup-worker schedules that are not paused.
-func (s Schedules) WorkerTypes(ctx context.Context) ([]string, error) {
-	rows, _ := s.DB.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker' AND NOT paused`)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
 // CancelOrphans cancels runs of startup-worker schedules whose worker is gone. Such a row is
 // pending, and no slot supports its type.
 func (s Schedules) CancelOrphans(ctx context.Context) error {

@@ -167,7 +167,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Workers.Permit = d.permit
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
-	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: d.schedules().CancelOrphans, log: d.log}
+	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: schedules.Schedules{DB: d.api.pool}.CancelOrphans, log: d.log}
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows = refused
@@ -176,7 +176,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 		Table: func(term int64) controller.Table {
 			return schedules.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
-		WorkerTypes: d.schedules().WorkerTypes, AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
+		WorkerTypes: schedules.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
 	})
 	d.heartbeats = &heartbeats{
 		plan:  d.controller,
@@ -194,9 +194,6 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
 }
-
-// schedules returns the operations on the table of schedules.
-func (d *Daemon) schedules() schedules.Schedules { return schedules.Schedules{DB: d.api.pool} }
 
 // startupTypes returns the types of startup-worker schedules. While the daemon stops, no run begins.
 func (d *Daemon) startupTypes() []string {

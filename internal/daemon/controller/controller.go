@@ -58,6 +58,7 @@ const (
 	queuePause = time.Second            // between two reads of queued ticks
 	idlePause  = time.Hour              // without a planned occasion
 	expireTime = 5 * time.Minute        // between two deletions of old ticks
+	editPause  = 50 * time.Millisecond  // between two reads of edits: any session may notify
 	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
 )
 
@@ -89,6 +90,7 @@ type Controller struct {
 	applied  []schedules.Edit // in the plan, with a record in the table
 	again    []int64          // schedules to read, also without a record
 	edited   bool
+	editAt   time.Time          // next read of edits
 	queued   map[int64]struct{} // schedules with queued ticks
 	queueAt  time.Time          // next read of queued ticks
 	queuedAt time.Time          // last read of queued ticks
@@ -219,10 +221,10 @@ func (c *Controller) resign() {
 func (c *Controller) pause(now time.Time) time.Duration {
 	wait := idlePause
 	if c.plan == nil {
-		if c.term == 0 {
+		if c.term == 0 && !c.newTypes {
 			return wait
 		}
-		return max(c.retryAt.Sub(now), 0)
+		return max(c.retryAt.Sub(now), c.editAt.Sub(now), 0)
 	}
 	if at, ok := c.plan.Next(); ok {
 		wait = min(wait, at.Sub(c.clock.estimate(now)))
@@ -230,8 +232,8 @@ func (c *Controller) pause(now time.Time) time.Duration {
 	if len(c.queued) > 0 {
 		wait = min(wait, c.queueAt.Sub(now))
 	}
-	if c.edited {
-		wait = 0
+	if c.edited || c.newTypes {
+		wait = min(wait, c.editAt.Sub(now))
 	}
 	wait = min(wait, c.resyncAt.Sub(now), c.expireAt.Sub(now))
 	return max(wait, c.retryAt.Sub(now), 0)
@@ -243,7 +245,11 @@ func (c *Controller) work(ctx context.Context) error {
 	if now.Before(c.retryAt) {
 		return nil
 	}
-	if c.newTypes {
+	reads := (c.edited || c.newTypes) && !now.Before(c.editAt)
+	if reads {
+		c.editAt = now.Add(editPause)
+	}
+	if reads && c.newTypes {
 		if err := c.ReadTypes(ctx); err != nil {
 			return err
 		}
@@ -257,7 +263,7 @@ func (c *Controller) work(ctx context.Context) error {
 		}
 		c.resyncAt = time.Now().Add(c.Resync)
 	}
-	if c.edited {
+	if reads && c.edited {
 		if err := c.readEdits(ctx); err != nil {
 			return err
 		}

@@ -286,6 +286,18 @@ func TestAFormerControllerStops(t *testing.T) {
 	})
 }
 
+// Any session may notify. The controller reads edits at most 20 times per second.
+func TestForgedNotificationsCostFewStatements(t *testing.T) {
+	run(t, nil, func(b *bubble) {
+		before := b.statements
+		for range 10_000 {
+			b.Notified()
+			b.pass(100 * time.Microsecond)
+		}
+		require.InDelta(t, 20, b.statements-before, 2)
+	})
+}
+
 func TestEditsTakeEffectAfterANotificationOrAHeartbeat(t *testing.T) {
 	for _, notify := range []bool{true, false} {
 		run(t, nil, func(b *bubble) {
