@@ -172,6 +172,32 @@ func TestDispatchersThatStartAtTheSameTimeHaveOneFounder(t *testing.T) {
 	require.Equal(t, 2, w.number(`SELECT count(DISTINCT founder) FROM dispatcherd.dispatchers`), "the cluster started again")
 }
 
+// A dispatcher that joins waits for another one that is joining, and inherits its founder.
+func TestADispatcherThatJoinsWaitsForOthers(t *testing.T) {
+	w := newWorld(t)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.controller FOR UPDATE`)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, founder) OVERRIDING SYSTEM VALUE VALUES (7, 'first', '1 min', gen_random_uuid(), 7)`)
+	require.NoError(t, err)
+	store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "second"})
+	require.NoError(t, err)
+	defer store.Close()
+	joined := make(chan error, 1)
+	go func() {
+		_, err := store.Join(t.Context())
+		joined <- err
+	}()
+	require.Eventually(t, func() bool {
+		return len(joined) > 0 || w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+	}, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-joined)
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE founder = 7`))
+}
+
 // Attack 17: occasions at or before the high-water mark.
 func TestNoTickOfAHandledOccasion(t *testing.T) {
 	w := newWorld(t)

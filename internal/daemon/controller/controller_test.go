@@ -29,7 +29,8 @@ type table struct {
 	endedAt    time.Time
 	waiting    int
 	problems   []schedules.Problem
-	fail       error // of the next statement
+	fail       error // of the next statement, whose answer is lost
+	refuse     error // of the next ticks, which have no effect
 	deposed    bool
 	expiries   int // calls of Expire
 }
@@ -87,6 +88,10 @@ func (f *table) Edits(_ context.Context, applied []schedules.Edit, again []int64
 func (f *table) Make(_ context.Context, ticks []schedule.Tick) ([]schedules.Made, error) {
 	f.published()
 	made := make([]schedules.Made, len(ticks))
+	if err := f.refuse; err != nil {
+		f.refuse = nil
+		return nil, err
+	}
 	if f.deposed {
 		return made, f.begin()
 	}
@@ -220,15 +225,17 @@ func TestEachOccasionIsMadeAtItsInstant(t *testing.T) {
 	})
 }
 
-// The answer of a statement is lost. It is repeated, and no occasion is lost or made twice.
+// Statements fail, or their answers are lost. They are repeated, and no occasion is lost or made twice.
 func TestTicksWithALostAnswerAreRepeated(t *testing.T) {
 	run(t, []schedules.Row{cronRow(1, "* * * * * *")}, func(b *bubble) {
 		for range 20 {
 			b.fail = errors.New("conn closed")
 			b.pass(time.Second)
+			b.refuse = errors.New("lock timeout")
+			b.pass(time.Second)
 		}
 		b.pass(2 * time.Second)
-		require.GreaterOrEqual(t, len(b.ticked), 20)
+		require.GreaterOrEqual(t, len(b.ticked), 40)
 		for _, n := range b.ticked {
 			require.Equal(t, 1, n)
 		}
