@@ -363,3 +363,16 @@ func TestAScheduleTakesAtMost200Bytes(t *testing.T) {
 	require.LessOrEqual(t, (after.HeapAlloc-before.HeapAlloc)/n, uint64(200))
 	require.Equal(t, n, p.Len())
 }
+
+func TestPlanListsItsSchedules(t *testing.T) {
+	p := planned(t, cronPlan(1, "* * * * *", "UTC"), cronPlan(2, "* * * * *", "UTC"))
+	require.ElementsMatch(t, []int64{1, 2}, p.IDs())
+	require.Equal(t, int64(1), p.Version(2))
+	require.Zero(t, p.Version(3))
+	require.Zero(t, p.Count("other"))
+	ended := begin.Add(-time.Hour)
+	s := &contract.SchedulePlan{ID: 3, Name: "s", Kind: contract.Startup, Once: contract.OnceEver, TimeZone: "UTC", Version: 1, EndsAt: &ended}
+	require.NoError(t, p.Set(begin, s, time.Time{}))
+	ticks, _ := p.Due(begin, 10)
+	require.Empty(t, ticks, "the startup schedule has ended")
+}
