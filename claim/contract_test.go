@@ -47,8 +47,8 @@ var (
 
 // world is a table, real or fake, with its stores.
 type world struct {
-	open   func(t testing.TB, of ...claim.Identity) store // a store that has not joined
-	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID
+	open   func(t testing.TB, of ...claim.Identity) store                             // a store that has not joined
+	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID // the deadline counts from now
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
 	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
 	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
@@ -79,6 +79,9 @@ func fakeWorld() world {
 		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) (id dispatcherd.JobID) {
 			db.Do(func(t *claimfake.Table, now int64) {
 				r.RunAt = now + dueIn.Microseconds()
+				if r.Deadline != 0 {
+					r.Deadline += now
+				}
 				id = t.Insert(now, r)
 			})
 			return id
@@ -126,6 +129,9 @@ func realWorld(t testing.TB) world {
 				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout})
 			require.NoError(t, err)
 			exec(t, db, `UPDATE dispatcherd.jobs SET run_at = now() + $2::interval WHERE id = $1`, int64(id), dueIn)
+			if r.Deadline != 0 {
+				exec(t, db, `UPDATE dispatcherd.jobs SET deadline = now() + $2::bigint * interval '1 microsecond' WHERE id = $1`, int64(id), r.Deadline)
+			}
 			return id
 		},
 		get: func(t testing.TB, id dispatcherd.JobID) claimfake.Row { return row(t, db, id) },

@@ -289,3 +289,18 @@ func BenchmarkClaim(b *testing.B) {
 		})
 	}
 }
+
+// Zero says that there is no deadline, so a deadline that passes now counts as passed.
+func TestTimeLeftOfAClaimedRow(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		s := joined(t, w)
+		left := func(deadline time.Duration) time.Duration {
+			return take(t, s, w.insert(t, claimfake.Row{Type: "pdf", Deadline: deadline.Microseconds()}, 0)).Left
+		}
+		require.Zero(t, left(0))
+		require.InDelta(t, time.Hour, left(time.Hour), float64(time.Minute))
+		require.Negative(t, left(time.Microsecond))
+		require.Equal(t, -time.Millisecond, left(-time.Hour))
+	})
+}

@@ -13,7 +13,7 @@ const lockPolls = 20
 
 // beginClaim follows claimSQL. It takes the share lock on the row of its dispatcher. The
 // next phases lock the rows in the order of ids, and commit.
-func (s *Statement) beginClaim(int64) State {
+func (s *Statement) beginClaim(now int64) State {
 	t := s.table
 	d := t.dispatcher(s.me)
 	if d.exclusive != nil {
@@ -21,7 +21,7 @@ func (s *Statement) beginClaim(int64) State {
 	}
 	s.allowed = (d.holdsLease() || t.Skip&CheckLease != 0) && (d.epoch == s.epoch || t.Skip&(CheckEpoch|CheckLease) != 0)
 	if !s.allowed {
-		return s.commitClaim(s.began)
+		return s.commitClaim(now)
 	}
 	s.share(d)
 	return s.lockPending(s.began)
@@ -73,7 +73,7 @@ func (s *Statement) pollLock() State {
 	return s.then((*Statement).beginClaim)
 }
 
-func (s *Statement) commitClaim(int64) State {
+func (s *Statement) commitClaim(now int64) State {
 	t := s.table
 	d := t.dispatcher(s.me)
 	if s.allowed {
@@ -88,7 +88,7 @@ func (s *Statement) commitClaim(int64) State {
 		at, _ := slices.BinarySearch(s.claim.IDs, r.ID)
 		r.Status, r.Dispatcher, r.Token, r.Session, r.claimedAt = dispatcherd.Running, s.me, s.token, s.claim.Sessions[at], s.began
 		r.Attempt++
-		s.take(r)
+		s.take(r, now)
 	}
 	if len(s.Claimed.Unclaimable) == len(s.claim.IDs) {
 		return s.done(contract.Refused)
@@ -119,10 +119,10 @@ func (s *Statement) raiseEpoch(int64) State {
 	return s.then((*Statement).readClaimed)
 }
 
-func (s *Statement) readClaimed(int64) State {
+func (s *Statement) readClaimed(now int64) State {
 	for _, id := range s.claim.IDs {
 		if r := s.table.rows[id]; r != nil && r.Status == dispatcherd.Running && r.Dispatcher == s.me && r.Token == s.token {
-			s.take(r)
+			s.take(r, now)
 		}
 	}
 	return s.done(contract.OK)

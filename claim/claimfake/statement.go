@@ -1,7 +1,9 @@
 package claimfake
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -217,7 +219,7 @@ func (s *Statement) setGate(int64) State {
 	return s.done(contract.OK)
 }
 
-// won returns what a claim or Resolve says about a row, without the payload.
+// won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
 	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout}
@@ -238,12 +240,16 @@ func (r *Row) read(w contract.Won) contract.Won {
 }
 
 // take adds a row to the answer of a claim or Resolve. Resolve reads no payload.
-func (s *Statement) take(r *Row) {
+func (s *Statement) take(r *Row, now int64) {
+	w := r.won()
+	if r.Deadline != 0 && s.table.Skip&CheckDeadline == 0 {
+		w.Left = cmp.Or(max(time.Duration(r.Deadline-now)*time.Microsecond, -time.Millisecond).Truncate(time.Millisecond), -1)
+	}
 	if s.resolves && len(r.Payload) > 0 || len(r.Payload) > claim.SmallPayload || r.Unreadable != nil {
-		s.Claimed.Loading = append(s.Claimed.Loading, r.won())
+		s.Claimed.Loading = append(s.Claimed.Loading, w)
 		return
 	}
-	s.Claimed.Won = append(s.Claimed.Won, r.read(r.won()))
+	s.Claimed.Won = append(s.Claimed.Won, r.read(w))
 }
 
 // readPayloads follows loadSQL.

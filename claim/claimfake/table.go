@@ -38,6 +38,7 @@ type Row struct {
 	Token       int64                // of its claim or adoption
 	Session     contract.Fingerprint // the session for which the running attempt was claimed or adopted
 	Timeout     time.Duration
+	Deadline    int64 // of a durable request; 0 = none
 	Payload     []byte
 	Result      []byte
 	Progress    []byte
@@ -72,6 +73,7 @@ const (
 	CheckGeneration                    // of an adoption: the generation of the offer
 	CheckMembership                    // of an adoption: its dispatcher holds the lease
 	CheckHold                          // a hand-over releases no row
+	CheckDeadline                      // a claim says how much time is left until the deadline
 )
 
 // Observer receives what statements do. Statements call Claims, Adopts, Finishes, Releases

@@ -190,6 +190,9 @@ func (j *judge) sent(w *world, h *host, e *effect.Send) {
 		if r.Unreadable != nil || !bytes.Equal(e.Payload, r.Payload) {
 			w.violate("dispatcher %d sent job %d with %d bytes instead of %d (%v)", h.id, e.Job, len(e.Payload), len(r.Payload), r.Unreadable)
 		}
+		if r.Deadline != 0 && w.dbNow() > r.Deadline && !w.has(Clocks) { // a dispatcher measures the rest of the time with its own clock
+			w.violate("dispatcher %d sent job %d after its deadline", h.id, e.Job)
+		}
 		arrival = w.job(e.Job).insert.RunAt // not its present run_at: after a retry a job may keep the position of an earlier fetch
 	}
 	if j.sends++; j.sends&7 == 0 && w.undisturbed() {

@@ -41,7 +41,7 @@ var skips = map[Break]claimfake.Check{
 	WithoutFence: claimfake.CheckFence, WithoutStatus: claimfake.CheckStatus, WithoutLease: claimfake.CheckLease,
 	WithoutEpoch: claimfake.CheckEpoch, WithoutTakeover: claimfake.CheckRelease, WithoutFingerprint: claimfake.CheckFingerprint,
 	WithoutAttempt: claimfake.CheckAttempt, WithoutGeneration: claimfake.CheckGeneration,
-	WithoutMembership: claimfake.CheckMembership, WithoutHold: claimfake.CheckHold,
+	WithoutMembership: claimfake.CheckMembership, WithoutHold: claimfake.CheckHold, WithoutDeadline: claimfake.CheckDeadline,
 }
 
 // observer passes the changes of the table to the judge. It implements claimfake.Observer.

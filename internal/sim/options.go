@@ -55,11 +55,12 @@ const (
 	WithoutMembership        // an adoption does not require that its dispatcher holds the lease
 	WithoutHold              // a hand-over releases the rows that it hands over
 	WithoutGrace             // a dispatcher does not wait for running jobs after SIGTERM
+	WithoutDeadline          // a claim does not say how much time a durable request has left
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
 	"without return", "without epoch", "without takeover", "without release", "without end",
-	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace"}
+	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace", "without deadline"}
 
 // String returns the name of the safeguard.
 func (b Break) String() string { return breakNames[b] }

@@ -55,8 +55,11 @@ func (w *world) newJob() job {
 	case w.has(Late) && d.chance(300):
 		r.RunAt -= d.below(int64(20 * second))
 	}
-	if d.chance(w.scale.limited) {
+	switch n := d.below(10_000); {
+	case n < w.scale.limited:
 		r.Timeout = time.Duration(d.between(1, 500)) * time.Millisecond
+	case n < w.scale.limited+w.scale.durable:
+		r.Deadline = r.RunAt + int64(d.span(millisecond, 2*second))
 	}
 	w.harden(&r)
 	return job{insert: r, typ: typ}

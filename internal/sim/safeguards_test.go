@@ -33,11 +33,12 @@ var controls = []control{
 	{options: Options{Break: WithoutEnd, Faults: Kill, Every: true}, seeds: 5, violation: unfinished},
 	{options: Options{Break: WithoutFingerprint, Faults: Resume, Every: true}, seeds: 20, violation: "is adopted for worker|was not sent|is resumed on worker"},
 	{options: Options{Break: WithoutAttempt, Faults: Resume, Every: true}, seeds: 40, violation: "was adopted, while attempt"},
-	{options: Options{Break: WithoutGeneration, Faults: Resume | Unknown | Crash, Every: true, Dispatchers: 3, Steps: 20_000}, from: 40, seeds: 40,
+	{options: Options{Break: WithoutGeneration, Faults: Resume | Unknown | Crash, Every: true, Dispatchers: 3, Steps: 20_000}, from: 43, seeds: 80,
 		violation: "for an earlier generation", change: changingHosts},
 	{options: Options{Break: WithoutMembership, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}, seeds: 40, violation: "declared lost or has left"},
 	{options: Options{Break: WithoutHold, Faults: HandOver, Every: true}, seeds: 10, violation: "is released at once"},
 	{options: Options{Break: WithoutGrace, Faults: HandOver, Every: true}, seeds: 10, violation: "the grace is"},
+	{options: Options{Break: WithoutDeadline, Faults: Nothing}, seeds: 10, violation: "after its deadline"},
 }
 
 // changingHosts makes workers change their dispatcher often, so that several

@@ -64,6 +64,7 @@ type scale struct {
 	returning      int64  // executions of 10,000 that return their job unfinished
 	failing        int64  // executions of 10,000 that fail
 	limited        int64  // jobs of 10,000 that have their own timeout
+	durable        int64  // jobs of 10,000 that are durable requests, which have a deadline
 	bulk           int64  // inserts of 10,000 that are large
 	future         int64  // inserts of 10,000 that are due later
 	cancelGap      moment
@@ -150,7 +151,7 @@ func (w *world) pickScale() {
 	s.jobMax = []moment{4, 40, 200, 1600}[d.below(4)] * millisecond
 	s.returning = 100
 	s.failing = []int64{0, 200, 2000}[d.below(3)]
-	s.limited, s.misreported = 200, 20
+	s.limited, s.durable, s.misreported = 200, 200, 20
 	s.bulk = []int64{0, 100, 1000}[d.below(3)]
 	s.future = []int64{0, 500, 5000}[d.below(3)]
 	s.cancelGap = []moment{second / 20, second / 2, 100 * second}[d.below(3)]
