@@ -49,7 +49,7 @@ func (c *Core) considerOffers(s *session, list []event.ResumeOffer, more bool) b
 			}
 		}
 	}
-	if reason := c.roomFor(slots, replaced); reason != "" {
+	if reason := c.roomFor(s, slots, replaced); reason != "" {
 		c.rejectOffers(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return false
 	}
@@ -58,7 +58,7 @@ func (c *Core) considerOffers(s *session, list []event.ResumeOffer, more bool) b
 		return false
 	}
 	for i := range list {
-		c.considerOffer(&offered{ResumeOffer: list[i], session: s})
+		c.considerOffer(&offered{ResumeOffer: list[i], session: s, user: s.user})
 	}
 	return true
 }
@@ -260,13 +260,13 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
 		return
-	case c.jobs.Get(row.ID) != nil, o.session != nil && !contract.MayResume(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type):
+	case c.jobs.Get(row.ID) != nil, o.session != nil && !contract.MayResume(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type, o.user):
 		c.stats.Released++
 		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: contract.Released})
 		return
 	}
 	if o.session != nil {
-		if reason := c.roomFor([]dispatcherd.Slot{o.Slot}, 0); reason != "" {
+		if reason := c.roomFor(o.session, []dispatcherd.Slot{o.Slot}, 0); reason != "" {
 			c.rejectOffers(o.session, &effect.RejectSlots{Session: o.session.id, Reason: reason}) // including o
 		}
 	}
@@ -280,11 +280,10 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j)-row.Ran.Milliseconds(), j.typ), c.now
 }
 
-// mayHold reports whether a type is known, or the limit of types permits another
-// one.
-func (c *Core) mayHold(name string) bool {
+// mayHold reports whether a type is known, or a user may make another one known.
+func (c *Core) mayHold(name, user string) bool {
 	_, known := c.index.Lookup(name)
-	return known || c.known < c.cfg.Limits.Types
+	return known || c.quotas.Types.Fits(user, 1)
 }
 
 // adoptedJob returns a job for an adopted row. The job keeps the rest of its
@@ -296,7 +295,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
 	j.row.maxAttempts, j.row.failures = row.MaxAttempts, row.Failures
-	j.typ = c.hold(row.Type)
+	j.typ = c.hold(row.Type, o.user)
 	c.keep(j)
 	c.move(j, jobstate.OnAdopt)
 	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {

@@ -1,10 +1,12 @@
 package actor
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -24,9 +26,8 @@ func (c *Core) Check() error {
 }
 
 func (c *Core) checkSlots() error {
-	types := 0
+	slots, types := map[string]int{}, map[string]int{}
 	for _, ref := range c.index.Slots() {
-		types += len(c.index.TypesOf(ref))
 		s := c.slots.At(ref)
 		id := c.index.SlotID(ref)
 		switch {
@@ -43,16 +44,31 @@ func (c *Core) checkSlots() error {
 		case s.job != nil && !c.index.Supports(ref, s.job.typ):
 			return fmt.Errorf("slot %d holds job %d of type %q, which it does not support", id, s.job.id, c.index.Name(s.job.typ))
 		}
+		types[s.session.user] += len(c.index.TypesOf(ref))
+		if slots[s.session.user]++; s.retired {
+			slots[s.session.user]--
+		}
 	}
-	if types != c.slotTypes {
-		return fmt.Errorf("the slots have %d types, counted %d", types, c.slotTypes)
+	return cmp.Or(sameCount("slots", slots, c.quotas.Slots), sameCount("types of slots", types, c.quotas.SlotTypes))
+}
+
+// sameCount compares a quota with what its users hold.
+func sameCount(what string, held map[string]int, q *quota.Quota) error {
+	total := 0
+	for user, n := range held { // order-free: any difference is an error
+		if total += n; q.Of(user) != n {
+			return fmt.Errorf("user %q has %d %s, counted %d", user, n, what, q.Of(user))
+		}
+	}
+	if total != q.Held() {
+		return fmt.Errorf("users have %d %s, counted %d", total, what, q.Held())
 	}
 	return nil
 }
 
 func (c *Core) checkJobs() error {
 	perKind := make([]int32, len(c.types))
-	waiters, reserved := 0, 0
+	waiters, reserved := map[string]int{}, 0
 	for i := range c.claims.inFlight {
 		for _, j := range c.claims.inFlight[i].jobs {
 			if !j.claimInFlight() || c.jobs.Get(j.id) != j {
@@ -83,7 +99,7 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("job %d is %v at the end of a step", j.id, j.state)
 		}
 		if j.state == jobstate.Waiting {
-			waiters++
+			waiters[j.request.user]++
 		}
 		if j.state.ReservesSlot() {
 			reserved++
@@ -92,8 +108,17 @@ func (c *Core) checkJobs() error {
 	if n != c.jobs.Len() {
 		return fmt.Errorf("%d jobs are in the list of the jobs in hand, counted %d", n, c.jobs.Len())
 	}
-	if waiters != c.requests || reserved != c.reserved {
-		return fmt.Errorf("%d requests wait and %d slots are reserved, counted %d and %d", waiters, reserved, c.requests, c.reserved)
+	if reserved != c.reserved {
+		return fmt.Errorf("%d slots are reserved, counted %d", reserved, c.reserved)
+	}
+	types := map[string]int{}
+	for _, k := range c.types {
+		if k.known {
+			types[k.user]++
+		}
+	}
+	if err := cmp.Or(sameCount("waiting requests", waiters, c.quotas.Requests), sameCount("types", types, c.quotas.Types)); err != nil {
+		return err
 	}
 	for t, n := range perKind {
 		if have := c.types[t].inHand; have != n {

@@ -25,14 +25,17 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"running without slot":   func(c *Core) { c.jobs.Get(-3).state = jobstate.Serving },
 		"waiting with a slot":    func(c *Core) { c.jobs.Get(-1).state = jobstate.Waiting },
 		"row among the requests": func(c *Core) { c.jobs.Get(-1).mode = dispatcherd.Queued },
-		"requests":               func(c *Core) { c.requests++ },
+		"requests":               func(c *Core) { c.quotas.Requests.Add("", 1) },
 		"reserved slots":         func(c *Core) { c.reserved++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
 		"order of a lane":        func(c *Core) { k := c.backlog.State(backlog.Lane{}).Keys; k[0], k[1] = k[1], k[0] },
 		"mark of a queue":        func(c *Core) { c.types[0].requests = 0; c.requesting.Set(0, false) },
 		"mark of a type":         func(c *Core) { c.requesting.Set(0, false) },
 		"mark of a dirty type":   func(c *Core) { c.dirty = append(c.dirty, 1) },
-		"types of the slots":     func(c *Core) { c.slotTypes++ },
+		"types of the slots":     func(c *Core) { c.quotas.SlotTypes.Add("", 1) },
+		"user of a slot":         func(c *Core) { c.sessions[1].user = "other" },
+		"user of a type":         func(c *Core) { c.types[0].user = "other" },
+		"user of a request":      func(c *Core) { c.jobs.Get(-3).request.user = "other" },
 		"position in a session":  func(c *Core) { c.slots.At(0).at = 1 },
 		"type is not dirty": func(c *Core) {
 			c.types[1].demand = make([]requestQueue, priorities)
@@ -72,6 +75,6 @@ func smallCore(t *testing.T) *Core {
 		}
 	}
 	require.Equal(t, 2, c.backlog.Cached())
-	require.Equal(t, 1, c.requests)
+	require.Equal(t, 1, c.quotas.Requests.Held())
 	return c
 }

@@ -206,7 +206,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
-	ev := event.Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id), NotResumable: ws.args["resumes"] == "no"}
+	ev := event.Registered{Session: id, Worker: worker, User: ws.args["user"], Fingerprint: d.fingerprint(id), NotResumable: ws.args["resumes"] == "no"}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			number := ws.int("number", d.types[id])
@@ -414,7 +414,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
 	w.step(event.Requested{
-		Job: id, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
+		Job: id, Type: ws.args["type"], User: ws.args["user"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
 	})
 }

@@ -1,9 +1,7 @@
 package actor
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -14,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/held"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/actor/orders"
+	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/idtable"
@@ -52,7 +51,6 @@ type Core struct {
 	placeUntil int  // the value of worked at which place ends
 	waitLogs   int  // waiting entries in decisions
 	unfinished bool // place ended before all jobs were placed
-	slotTypes  int  // sum of the types of all slots
 	restated   int  // types below have the share and the capacity of the last ClusterCapacity
 	restateTo  int  // types that are to get them
 
@@ -60,10 +58,9 @@ type Core struct {
 	isDirty    slotindex.TypeMap  // the same types
 	requesting slotindex.TypeMap  // types with a waiting request
 	heads      headHeap           // scratch of place
-	known      int                // number of known types
 	forgot     timing.Instant     // when a type was last forgotten
-	requests   int                // number of waiting on-demand requests
 	reserved   int                // number of reserved slots
+	quotas     users.Quotas       // of the bounds that users share
 	unwatched  []slotindex.TypeID // types that may have requests whose alarms rewatch must set
 	alarms     alarmHeap          // deadlines
 
@@ -114,6 +111,7 @@ func New(cfg config.Config) *Core {
 	index, rng := slotindex.New(), rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1]))
 	return &Core{
 		cfg:          cfg,
+		quotas:       users.New(cfg.Limits),
 		rng:          rng,
 		index:        index,
 		backlog:      backlog.New(cfg.Backlog(), index, rng),
@@ -201,6 +199,7 @@ type rowData struct {
 // requestData is the part of a job that only on-demand requests have.
 type requestData struct {
 	arrival      timing.Instant
+	user         string
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
 	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
@@ -232,6 +231,7 @@ type slot struct {
 type session struct {
 	id           dispatcherd.SessionID
 	worker       string
+	user         string
 	slots        []slotindex.Ref      // in order of registration; noSlot for a removed slot
 	removed      int                  // number of removed slots in slots
 	draining     bool                 // the worker withdrew all slots, so slots that it registers later take no jobs
@@ -256,16 +256,6 @@ type sessionEnd struct {
 	suspects     int
 }
 
-// sessionIDs returns the ids of the open sessions in ascending order.
-func (c *Core) sessionIDs() []dispatcherd.SessionID {
-	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
-	for id := range c.sessions { // order-free: sorted below
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, cmp.Compare)
-	return ids
-}
-
 const priorities = int(dispatcherd.MaxPriority) + 1
 
 // typeState is what the Core knows about a type, in addition to slots and pending
@@ -275,6 +265,7 @@ type typeState struct {
 	requests   uint16         // bit p: demand[p] is not empty
 	urgent     bool           // a request was queued since the last pass; an urgent type is also dirty
 	limit      time.Duration  // timeout of attempts whose row has none
+	user       string         // the user that made it known
 	known      bool           // the Core holds the type in the index and in the backlog
 	reasons    typeWaits      // why its jobs waited
 	otherSlots int32          // slots of other dispatchers that support the type
@@ -305,29 +296,17 @@ func (c *Core) touchWaiting(ref slotindex.Ref) {
 	c.index.EachSupported(ref, c.backlog.WaitingTypes(), c.isDirty, c.touch)
 }
 
-// requestsChanged updates typeState.requests after a change of one request queue.
-func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
-	k := c.types[t]
-	k.requests &^= 1 << p
-	if k.demand[p].first != nil {
-		k.requests |= 1 << p
-	}
-	c.requesting.Set(t, k.requests != 0)
-	if c.waits(t) {
-		c.touch(t)
-	}
-}
-
 // hold makes a type known. The type stays known until letGo forgets it.
-func (c *Core) hold(name string) slotindex.TypeID {
+func (c *Core) hold(name, user string) slotindex.TypeID {
 	t := c.index.Hold(name)
-	c.know(t, name)
+	c.know(t, name, user)
 	c.index.Drop(t)
 	return t
 }
 
-// know keeps a type in use known while the Core has data about it.
-func (c *Core) know(t slotindex.TypeID, name string) {
+// know keeps a type in use known while the Core has data about it. The type counts for the
+// user that made it known.
+func (c *Core) know(t slotindex.TypeID, name, user string) {
 	for int(t) >= len(c.types) {
 		c.types = append(c.types, &typeState{})
 	}
@@ -340,7 +319,8 @@ func (c *Core) know(t slotindex.TypeID, name string) {
 	k.otherSlots = int32(c.otherCapacity[name])
 	k.limit = c.cfg.Timeouts[name]
 	k.reasons.appeared(c.forgot, c.now)
-	c.known++
+	k.user = user
+	c.quotas.Types.Add(user, 1)
 	c.backlog.TypeAppeared(t, c.shares[name])
 }
 
@@ -352,9 +332,9 @@ func (c *Core) letGo(t slotindex.TypeID) {
 	}
 	c.work += jobWork
 	c.backlog.TypeGone(t)
+	c.quotas.Types.Add(k.user, -1)
 	*k = typeState{urgent: k.urgent}
 	c.forgot = c.now
-	c.known--
 	c.index.Drop(t)
 }
 
@@ -437,6 +417,7 @@ type offered struct {
 	event.ResumeOffer
 
 	session *session             // nil if the session has ended
+	user    string               // of the session
 	busy    int                  // answers that the row was locked or refused
 	renews  contract.Fingerprint // if not 0: the job runs here, and its row must record this fingerprint
 	later   *offered             // the newest update for the job, which waits for the answer about this one; nil = none

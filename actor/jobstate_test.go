@@ -131,7 +131,7 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 	}
 	if s == jobstate.NotInHand {
 		j := c.newJob()
-		j.typ = c.hold("pdf")
+		j.typ = c.hold("pdf", "")
 		return w, j
 	}
 	id, isRow := w.jobs["letter"]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -244,23 +245,26 @@ type Gauges struct {
 	Reserved       int // of the registered slots, those of jobs whose claim is not answered
 	SlotTypes      int // types, added up over the registered slots
 	Sessions       int
+	Types          int // known types
 	Requests       int // on-demand requests waiting
 	Cached         int // candidates read ahead
 	InHand         int // jobs in hand: reserved, running or ending, and waiting requests
 	Unrecorded     int // ended attempts that are not recorded in Postgres
 	Held           int // of these, those that Postgres did not record although it answered
 	ClaimsUnderWay int
-	Loading        int  // claimed rows whose payload is not read yet
-	Aside          int  // rows that Postgres refused to claim, and that are remembered
-	CircuitOpen    bool // Postgres does not answer some kind of statement
+	Loading        int           // claimed rows whose payload is not read yet
+	Aside          int           // rows that Postgres refused to claim, and that are remembered
+	CircuitOpen    bool          // Postgres does not answer some kind of statement
+	Largest        users.Largest // of the bounds that users share
 }
 
 // Gauges returns the current numbers.
 func (c *Core) Gauges() Gauges {
 	return Gauges{
-		Slots: c.index.Len(), Free: c.index.Free(), Reserved: c.reserved, SlotTypes: c.slotTypes, Sessions: len(c.sessions), Requests: c.requests,
+		Slots: c.index.Len(), Free: c.index.Free(), Reserved: c.reserved, SlotTypes: c.quotas.SlotTypes.Held(), Sessions: len(c.sessions), Requests: c.quotas.Requests.Held(),
 		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: c.ends.held.Len(),
 		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: c.claims.aside.Len(), CircuitOpen: c.failing(),
+		Types: c.quotas.Types.Held(), Largest: c.quotas.Largest(),
 	}
 }
 

@@ -110,7 +110,7 @@ func TestWaitingRequestsAreRejectedInPortions(t *testing.T) {
 		s.request(dispatcherd.JobID(i+1), 0)
 	}
 	s.step(event.Drained{})
-	require.Equal(t, 19, s.core.requests)
+	require.Equal(t, 19, s.core.quotas.Requests.Held())
 	answers := len(only[*effect.Answer](s.fx))
 	s.step(event.Abandoned{Job: -3}) // its turn would be next
 	answers += len(only[*effect.Answer](s.fx))

@@ -80,6 +80,7 @@ func (c *Core) round(open bool, end int64) int {
 		case !free:
 			c.types[h.typ].urgent = false
 			c.heads.pop()
+			c.work += jobWork // if many heads have no slot, the next step makes their types clean
 			continue
 		case h.mode == dispatcherd.OnDemand:
 			c.placeRequest(&h)

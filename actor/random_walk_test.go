@@ -91,7 +91,7 @@ func (w *randomWalk) turn() {
 		w.release()
 	case k < 75:
 		w.insert()
-	case k < 97 && w.core.requests < 20:
+	case k < 97 && w.core.quotas.Requests.Held() < 20:
 		w.request()
 	default:
 		w.feed(event.Tick{})

@@ -26,7 +26,8 @@ func (c *Core) handleRequested(ev event.Requested) {
 	if !ev.Wait {
 		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)
 	}
-	j.typ = c.hold(ev.Type)
+	j.request.user = ev.User
+	j.typ = c.hold(ev.Type, ev.User)
 	c.keep(j)
 	c.move(j, jobstate.OnEnqueue)
 	k := c.types[j.typ]
@@ -45,22 +46,22 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	case c.draining:
 		c.stats.Busy++
 		return "the dispatcher is about to stop", effect.AnswerStopping
-	case c.requests >= c.cfg.Limits.Requests:
+	case !c.quotas.Requests.Fits(ev.User, 1):
 		c.stats.Busy++
-		return fmt.Sprintf("%d requests wait, which is the limit", c.requests), effect.AnswerBusy
+		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
 	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
 		c.stats.Unsupported++
 		return fmt.Sprintf("no slot supports type %q", ev.Type), effect.AnswerUnsupported
-	case !known && c.known >= c.cfg.Limits.Types:
+	case !known && !c.quotas.Types.Fits(ev.User, 1):
 		c.stats.Busy++
-		return fmt.Sprintf("%d types are known, which is the limit", c.known), effect.AnswerBusy
+		return c.quotas.Types.Objection(ev.User, 1, "types"), effect.AnswerBusy
 	}
 	return "", 0
 }
 
 // enqueued counts a request that was added to its queue, and sets its deadline.
 func (c *Core) enqueued(j *job) {
-	c.requests++
+	c.quotas.Requests.Add(j.request.user, 1)
 	c.types[j.typ].urgent = true
 	c.requestsChanged(j.typ, j.priority)
 	c.watch(j)
@@ -69,8 +70,21 @@ func (c *Core) enqueued(j *job) {
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
 	c.types[j.typ].demand[j.priority].remove(j)
-	c.requests--
+	c.quotas.Requests.Add(j.request.user, -1)
 	c.requestsChanged(j.typ, j.priority)
+}
+
+// requestsChanged updates typeState.requests after a change of one request queue.
+func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
+	k := c.types[t]
+	k.requests &^= 1 << p
+	if k.demand[p].first != nil {
+		k.requests |= 1 << p
+	}
+	c.requesting.Set(t, k.requests != 0)
+	if c.waits(t) {
+		c.touch(t)
+	}
 }
 
 // requeue returns a request that was running to its place in the queue.

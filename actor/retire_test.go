@@ -93,8 +93,8 @@ func TestLargeSessionIsRemovedInBoundedSteps(t *testing.T) {
 	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 3*2000, "a part of a step may exceed its budget by one slot")
 	require.Equal(t, 1, s.core.index.Len())
-	require.Equal(t, 301, s.core.slotTypes)
-	require.Equal(t, 301, s.core.known)
+	require.Equal(t, 301, s.core.quotas.SlotTypes.Held())
+	require.Equal(t, 301, s.core.quotas.Types.Held())
 }
 
 func TestSlotsOfAnEndedSessionGetNoJobWhileTheyAreRemoved(t *testing.T) {
@@ -123,7 +123,7 @@ func TestJobsOfAnEndedSessionAreHandledInBoundedSteps(t *testing.T) {
 	s.step(event.Unregistered{Session: 1})
 	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 4*100)
-	require.Equal(t, 200, s.core.requests)
+	require.Equal(t, 200, s.core.quotas.Requests.Held())
 	s.started = nil
 	s.register(2, 200, 3, none)
 	for i, id := range s.started {
@@ -151,7 +151,7 @@ func TestJobOfAnEndedSessionMayBeResumedBeforeItIsHandled(t *testing.T) {
 	s.finishWork()
 	require.EqualValues(t, 2, j.sentTo)
 	require.True(t, j.state.Executing())
-	require.Equal(t, 199, s.core.requests)
+	require.Equal(t, 199, s.core.quotas.Requests.Held())
 }
 
 func TestTimeoutOfAJobWhoseSessionHasEndedIsHarmless(t *testing.T) {
@@ -167,7 +167,7 @@ func TestTimeoutOfAJobWhoseSessionHasEndedIsHarmless(t *testing.T) {
 	s.step(event.Unregistered{Session: 1})
 	s.finishWork()
 	require.Zero(t, s.core.index.Len())
-	require.Equal(t, s.core.requests, s.core.jobs.Len())
+	require.Equal(t, s.core.quotas.Requests.Held(), s.core.jobs.Len())
 }
 
 func TestPlacementContinuesInTheNextStepInTheSameOrder(t *testing.T) {
@@ -192,7 +192,7 @@ func TestDeadlinesOfManyRequestsAreHandledInBoundedSteps(t *testing.T) {
 	}
 	s.now, s.most = 2000, 0
 	steps := 0
-	for ; s.core.requests > 0; steps++ {
+	for ; s.core.quotas.Requests.Held() > 0; steps++ {
 		require.LessOrEqual(t, s.core.NextWake(), s.now+1)
 		s.step(event.Tick{})
 	}
@@ -258,7 +258,7 @@ func TestForgottenTypesCountAsWork(t *testing.T) {
 	s.step(event.Registered{Session: 1, Worker: "w", Slots: slots})
 	s.step(event.Unregistered{Session: 1})
 	require.Greater(t, s.finishWork(), 15)
-	require.Zero(t, s.core.known)
+	require.Zero(t, s.core.quotas.Types.Held())
 }
 
 // The capacity waits of many requests begin and end in bounded steps. A wait whose end
@@ -275,7 +275,7 @@ func TestCapacityWaitsChangeInBoundedSteps(t *testing.T) {
 	s.now = 1500
 	s.step(event.Tick{})
 	s.finishWork()
-	require.Equal(t, 199, s.core.requests, "no request is answered")
+	require.Equal(t, 199, s.core.quotas.Requests.Held(), "no request is answered")
 	require.EqualValues(t, 60_002, s.core.jobs.Get(-2).deadline)
 	require.Less(t, s.most, 4*100)
 	s.now, s.most = 2000, 0
@@ -283,7 +283,7 @@ func TestCapacityWaitsChangeInBoundedSteps(t *testing.T) {
 	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 4*100)
 	s.now += 2000
-	for s.core.requests > 0 {
+	for s.core.quotas.Requests.Held() > 0 {
 		s.step(event.Tick{})
 	}
 	require.EqualValues(t, 199, s.core.Stats().Unsupported, "all but the one that had started")

@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -16,13 +15,13 @@ func (c *Core) handleRegistered(ev event.Registered) {
 	}
 	s := c.sessions[ev.Session]
 	if s == nil {
-		s = &session{id: ev.Session, worker: ev.Worker}
+		s = &session{id: ev.Session, worker: ev.Worker, user: ev.User}
 		c.sessions[ev.Session] = s
 	}
 	if ev.Fingerprint != 0 {
 		s.fingerprint, s.notResumable = ev.Fingerprint, ev.NotResumable
 	}
-	if reason := c.roomFor(ev.Slots, 0); reason != "" {
+	if reason := c.roomFor(s, ev.Slots, 0); reason != "" {
 		c.rejectSession(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
@@ -75,22 +74,22 @@ func (c *Core) register(s *session, slots []dispatcherd.Slot) {
 	}
 }
 
-// roomFor checks whether slots fit into the limits. replaced is the number of old
-// slots that the new ones replace. roomFor returns a message that names the limit
-// that would be exceeded, or "". Either all slots are admitted or none.
-func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
-	l := c.cfg.Limits
-	if have := c.index.Len() - len(c.retired) - replaced; have+len(slots) > l.Slots {
-		return fmt.Sprintf("%d slots are too many: the dispatcher has %d, its limit is %d", len(slots), have, l.Slots)
+// roomFor checks whether slots fit into the shares of a session's user. replaced is the
+// number of old slots that the new ones replace. roomFor returns a message that names the
+// bound that would be exceeded, or "". Either all slots are admitted or none.
+func (c *Core) roomFor(s *session, slots []dispatcherd.Slot, replaced int) string {
+	q := &c.quotas
+	if n := len(slots) - replaced; !q.Slots.Fits(s.user, n) {
+		return q.Slots.Objection(s.user, n, "slots")
 	}
 	types := 0
 	for i := range slots {
 		types += len(slots[i].Types)
 	}
-	if c.slotTypes+types > l.SlotTypes {
-		return fmt.Sprintf("%d slots with %d types in all are too many: the slots of the dispatcher have %d, its limit is %d", len(slots), types, c.slotTypes, l.SlotTypes)
+	if !q.SlotTypes.Fits(s.user, types) {
+		return q.SlotTypes.Objection(s.user, types, "types added up over slots")
 	}
-	if c.known+types <= l.Types {
+	if q.Types.Fits(s.user, types) {
 		return ""
 	}
 	unknown := map[string]bool{}
@@ -101,8 +100,8 @@ func (c *Core) roomFor(slots []dispatcherd.Slot, replaced int) string {
 			}
 		}
 	}
-	if c.known+len(unknown) > l.Types {
-		return fmt.Sprintf("%d new types are too many: the dispatcher knows %d, its limit is %d", len(unknown), c.known, l.Types)
+	if n := len(unknown); n > 0 && !q.Types.Fits(s.user, n) {
+		return q.Types.Objection(s.user, n, "types")
 	}
 	return ""
 }
@@ -129,7 +128,7 @@ func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 	if next == nil {
 		return
 	}
-	if reason := c.roomFor([]dispatcherd.Slot{*next}, 0); reason != "" {
+	if reason := c.roomFor(s, []dispatcherd.Slot{*next}, 0); reason != "" {
 		c.rejectSession(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return
 	}
@@ -157,9 +156,10 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 		c.compactSlots(s)
 	}
 	*c.slots.At(ref) = slot{session: s, number: d.Number, at: s.addSlot(ref)}
-	c.slotTypes += len(d.Types)
+	c.quotas.Slots.Add(s.user, 1)
+	c.quotas.SlotTypes.Add(s.user, len(d.Types))
 	for i, t := range c.index.TypesOf(ref) {
-		c.know(t, d.Types[i])
+		c.know(t, d.Types[i], s.user)
 		if c.index.Capacity(t) == 1 {
 			c.backlog.CapacityAppeared(t)
 			c.watchAll(t)
@@ -204,6 +204,7 @@ func (c *Core) retire(ref slotindex.Ref) {
 	c.index.Retire(ref)
 	if s := c.slots.At(ref); !s.retired {
 		s.retired = true
+		c.quotas.Slots.Add(s.session.user, -1)
 		c.retired = append(c.retired, ref)
 	}
 }
@@ -235,6 +236,7 @@ func (c *Core) sweep() {
 		ref := c.retired[last]
 		c.retired = c.retired[:last]
 		c.slots.At(ref).retired = false
+		c.quotas.Slots.Add(c.slots.At(ref).session.user, 1)
 		if c.slots.At(ref).job == nil {
 			c.removeSlot(ref)
 			continue
@@ -255,7 +257,9 @@ func (c *Core) hasWorkLeft() bool {
 // removeSlot forgets a slot that holds no job.
 func (c *Core) removeSlot(ref slotindex.Ref) {
 	c.slots.At(ref).session.forgetSlot(ref, c.slots.At(ref).at)
-	c.slotTypes -= len(c.index.TypesOf(ref))
+	user := c.slots.At(ref).session.user
+	c.quotas.Slots.Add(user, -1)
+	c.quotas.SlotTypes.Add(user, -len(c.index.TypesOf(ref)))
 	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
 	*c.slots.At(ref) = slot{}
 	c.index.Remove(ref)

@@ -29,7 +29,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 		endBody(w, r, false)
 		return nil, nil, &http.MaxBytesError{Limit: limit}
 	}
-	held = h.requests.NewBody()
+	held = h.requests.NewBody(userOf(r))
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // memory for a large body is allocated only as it arrives
 	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), h, held})
@@ -56,7 +56,7 @@ type countedReader struct {
 func (c countedReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	if !c.held.Add(int64(n)) {
-		return n, c.h.requests.RefuseBody()
+		return n, c.h.requests.RefuseBody(c.held, int64(n))
 	}
 	return n, err
 }

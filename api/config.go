@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // Config bounds the resources that callers use. Take DefaultConfig and change it.
@@ -41,8 +42,8 @@ func DefaultConfig() Config {
 
 // BodiesLimit returns how many bytes the bodies of all callers may have together. The first
 // bytes of each body do not count, because the limit of connections bounds them. The limit
-// is never smaller than the largest permitted body.
-func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(c.MaxPayload)) }
+// is never smaller than what the only user needs for the largest permitted body.
+func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(quota.For(c.MaxPayload))) }
 
 // limits returns the limits of package ondemand.
 func (c Config) limits() ondemand.Limits {

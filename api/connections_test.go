@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,5 +43,26 @@ func TestLongestIdleConnectionMakesRoom(t *testing.T) {
 	}
 	require.Zero(t, h.Gauges().Connections)
 	require.Empty(t, c.open)
-	require.Zero(t, c.idle.Len())
+	require.Empty(t, c.idle)
+}
+
+// Connections without a user that the kernel names are those of one user.
+func TestOneUserCannotTakeAllConnections(t *testing.T) {
+	h, _, seen := testHandler(t, func(c *Config) { c.MaxConnections = 16 })
+	c := h.newConnections()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	other, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer other.Close()
+	c.changed(other, http.StateIdle)
+	for range 20 {
+		ours, _ := net.Pipe()
+		c.changed(ours, http.StateActive)
+	}
+	require.Equal(t, 1+14, h.Gauges().Connections, "seven eighths of 15, rounded up")
+	require.Equal(t, 6, seen.hits(BoundConnections))
+	require.Contains(t, c.open, other, "the idle connection of another user stays open")
 }

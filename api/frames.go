@@ -99,7 +99,7 @@ var errCancelled = errors.New("the caller cancelled it")
 
 // begin starts a request.
 func (s *frameSession) begin(f *workerproto.Request) {
-	r := &frameRequest{s: s, id: f.ID, began: time.Now(), body: s.h.requests.NewBody()}
+	r := &frameRequest{s: s, id: f.ID, began: time.Now(), body: s.h.requests.NewBody(s.session.Peer().User())}
 	s.mu.Lock()
 	_, taken := s.open[f.ID]
 	full := len(s.open) >= s.session.MaxRequests()
@@ -131,7 +131,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 		}
 	}()
 	o := optionsOf(f)
-	o.Scope = userScope(r.s.session.Peer())
+	o.User = r.body.User()
 	if err := h.requests.Check(&o); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 		return &http.MaxBytesError{Limit: int64(h.cfg.MaxPayload)}
 	}
 	if !r.body.Add(int64(len(f.Payload))) {
-		return h.requests.RefuseBody()
+		return h.requests.RefuseBody(r.body, int64(len(f.Payload)))
 	}
 	if !o.Events && !o.Shared() {
 		r.job, err = h.requests.Submit(context.Background(), &o, r)

@@ -36,9 +36,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if o.Key, err = keyOf(r); err != nil {
 		return err
 	}
-	if o.Key != "" {
-		o.Scope = scopeOf(r)
-	}
+	o.User = userOf(r)
 	o.Events, o.Later = stream, prefersAsync(r)
 	if !stream && !o.Shared() {
 		return h.answerDirect(w, r, &o)

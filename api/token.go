@@ -79,12 +79,13 @@ func (t *Tokens) owner(token string) (name string, ok bool) {
 
 type scopeKey struct{}
 
-// scopeOf returns the scope of a request's idempotency keys: the name of its token, or its user.
-func scopeOf(r *http.Request) string {
+// userOf returns the user of a request: the name of its token, or the user on the Unix socket.
+// A user on the Unix socket contains a space, so it is not the name of a token.
+func userOf(r *http.Request) string {
 	if name, ok := r.Context().Value(scopeKey{}).(string); ok {
 		return name
 	}
-	return userScope(workerproto.PeerOf(ConnOf(r)))
+	return workerproto.PeerOf(ConnOf(r)).User()
 }
 
 // callerName names the caller of a request for the table: the user, or the name of the token.
@@ -96,15 +97,6 @@ func callerName(r *http.Request) string {
 		return fmt.Sprintf("api: uid=%d", p.UID)
 	}
 	return "api"
-}
-
-// userScope is the scope of a user on the Unix socket. It contains a space, so it is not the
-// name of a token. Users that the kernel does not report share the scope of TCP without tokens.
-func userScope(p workerproto.Peer) string {
-	if p.UID < 0 {
-		return ""
-	}
-	return fmt.Sprintf("uid %d", p.UID)
 }
 
 // Guarded admits requests with one of the tokens that current returns. It calls current

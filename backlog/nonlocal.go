@@ -43,6 +43,9 @@ const (
 	graceDecay    = 100 * time.Millisecond
 	// NonLocalLength is the number of rows that a read at a poll asks for, per lane.
 	NonLocalLength = 8
+	// freeClasses bounds the work for a count of free slots: further sets of types are not
+	// counted, so fewer rows are read at a time.
+	freeClasses = 64
 )
 
 // nonLocalRowsMayHaveCome notes that non-local rows may have become pending.
@@ -153,7 +156,7 @@ func (b *Backlog) askNonLocal() {
 		limit := NonLocalLength
 		if idle {
 			k.idleRead, k.dueAt = n.epoch, 0
-			limit = max(NonLocalLength, 2*b.index.FreeFor(t))
+			limit = max(NonLocalLength, 2*b.index.FreeFor(t, freeClasses))
 			b.fetch.pollAt = b.now.After(throttledPoll)
 		}
 		full := poll || k.scanned != b.schedule.scans && b.now >= n.pollAt
@@ -286,7 +289,7 @@ func (l *lane) see(s sighting) {
 // skipped is at most the penalty younger than the first skipped row. So skipping does
 // not lengthen the overtaking window.
 func (b *Backlog) leftToOwner(t slotindex.TypeID, rows []contract.Key) int {
-	n := max(0, len(rows)-max(1, b.index.FreeFor(t)))
+	n := max(0, len(rows)-max(1, b.index.FreeFor(t, freeClasses)))
 	for n > 0 && rows[n].RunAt > rows[0].RunAt+b.cfg.Penalty.Microseconds() {
 		n--
 	}

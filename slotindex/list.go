@@ -89,12 +89,19 @@ func (x *Index) SlotsAt(t TypeID, i int, refs []Ref, most int) []Ref {
 
 func (x *Index) classAt(t TypeID, i int) *class { return x.classes.At(x.types.At(t).classes[i].class) }
 
-// FreeFor returns the number of free slots that support t. It visits all classes of
-// t. HasFree is faster if only the existence of a free slot matters.
-func (x *Index) FreeFor(t TypeID) int {
-	n := 0
-	for i := range x.Classes(t) {
-		n += x.FreeAt(t, i)
+// FreeFor returns the number of free slots that support t, or a part of it if it has visited
+// a number of classes before. HasFree is faster if only the existence of a free slot matters.
+func (x *Index) FreeFor(t TypeID, classes int) (n int) {
+	tree := x.types.At(t).classes
+	for next := []int{0}; len(next) > 0 && classes > 0; {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		if at >= len(tree) || tree[tree[at].best].head == noHead { // a head is a lower bound, so no class of the subtree has a free slot
+			continue
+		}
+		classes--
+		n += x.FreeAt(t, at)
+		next = append(next, 2*at+2, 2*at+1)
 	}
 	return n
 }

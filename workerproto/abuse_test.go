@@ -1,9 +1,13 @@
 package workerproto
 
 import (
+	"bufio"
 	"errors"
 	"io"
+	"net"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -243,6 +247,66 @@ func TestConnectionsAreLimited(t *testing.T) {
 	require.Eventually(t, func() bool { return obs.ended.Load() == 1 }, patience, time.Millisecond)
 	third := dial(t, path)
 	third.greet()
+}
+
+// twoListeners accepts the connections of both listeners.
+type twoListeners struct {
+	net.Listener
+
+	other net.Listener
+	conns chan net.Conn
+}
+
+// Close implements net.Listener.
+func (l twoListeners) Close() error {
+	return errors.Join(l.Listener.Close(), l.other.Close())
+}
+
+// Accept implements net.Listener.
+func (l twoListeners) Accept() (net.Conn, error) {
+	if conn, open := <-l.conns; open {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Processes on a Unix socket are users that the kernel names. A TCP connection has no user.
+func TestOneUserCannotTakeAllConnections(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.sock")
+	unix, err := Access{Mode: 0o600}.Listen(path)
+	require.NoError(t, err)
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	both := twoListeners{Listener: unix, other: tcp, conns: make(chan net.Conn)}
+	var accepting sync.WaitGroup
+	for _, l := range []net.Listener{unix, tcp} {
+		accepting.Go(func() {
+			for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+				both.conns <- conn
+			}
+		})
+	}
+	go func() {
+		accepting.Wait()
+		close(both.conns)
+	}()
+	h, obs := newRecorder(), &counter{}
+	startServerOn(t, both, Limits{MaxConnections: 16}, h, obs)
+	var hostile []*peer
+	for range 14 {
+		p := dial(t, path)
+		p.greet()
+		hostile = append(hostile, p)
+	}
+	rejected := dial(t, path).complaint(TooManyConnections, true)
+	require.Regexp(t, `^too many connections: uid \d+ has 14, wants 1 more and may have 14, while all users have 14 of 16: `, rejected.Message)
+	conn, err := net.Dial("tcp", tcp.Addr().String())
+	require.NoError(t, err)
+	other := &peer{t: t, conn: conn, in: bufio.NewReader(conn)}
+	other.greet()
+	require.NoError(t, hostile[0].conn.Close())
+	require.Eventually(t, func() bool { return obs.ended.Load() == 1 }, patience, time.Millisecond)
+	dial(t, path).greet()
 }
 
 func TestSilentConnectionsEndAfterHelloTimeout(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // TestTenThousandIdleConnectionsAreCheap also shows that another worker is served as
@@ -27,7 +29,7 @@ func TestTenThousandIdleConnectionsAreCheap(t *testing.T) {
 	h := newRecorder()
 	h.opened = make(chan *Session, want+1)
 	h.closed = make(chan error, want+1)
-	path := startServer(t, Limits{MaxConnections: want + 1, HeartbeatInterval: time.Hour}, h, nil)
+	path := startServer(t, Limits{MaxConnections: quota.For(want), HeartbeatInterval: time.Hour}, h, nil)
 
 	runtime.GC()
 	var before, after runtime.MemStats

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // server accepts connections and runs a session on each of them. The protocol of a
@@ -20,6 +22,7 @@ type server struct {
 
 	mu       sync.Mutex
 	open     map[*serverConn]struct{} // including connections in the handshake
+	users    *quota.Quota             // of the open connections
 	stopping bool
 }
 
@@ -47,6 +50,7 @@ func serve(ctx context.Context, l net.Listener, limits Limits, obs Observer, p f
 		obs = NoObserver{}
 	}
 	srv := &server{limits: limits.WithDefaults(), obs: obs, protocol: p, open: make(map[*serverConn]struct{})}
+	srv.users = quota.New(srv.limits.MaxConnections)
 	released := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(released)
@@ -94,10 +98,14 @@ func (srv *server) accept(ctx context.Context, l net.Listener) error {
 // admit starts a session, or rejects the connection in one write.
 func (srv *server) admit(conn net.Conn) {
 	c := newServerConn(conn, srv.limits, srv.obs)
+	user, objection := c.peer.User(), ""
 	srv.mu.Lock()
-	full := len(srv.open) >= srv.limits.MaxConnections
+	if !srv.users.Fits(user, 1) {
+		objection = srv.users.Objection(user, 1, "connections")
+	}
 	stopping := srv.stopping
-	if !full && !stopping {
+	if objection == "" && !stopping {
+		srv.users.Add(user, 1)
 		srv.open[c] = struct{}{}
 		srv.running.Add(1)
 	}
@@ -106,8 +114,8 @@ func (srv *server) admit(conn net.Conn) {
 	switch {
 	case stopping:
 		srv.reject(conn, Complain(ShuttingDown, 0, "the dispatcher stops"))
-	case full:
-		srv.reject(conn, Complain(TooManyConnections, 0, "%d connections are open already; try again later", n))
+	case objection != "":
+		srv.reject(conn, Complain(TooManyConnections, 0, "%s", objection))
 	default:
 		srv.obs.Accepted(n)
 		go srv.run(c)
@@ -146,6 +154,7 @@ func (srv *server) run(c *serverConn) {
 	_ = c.conn.Close() // a lingering connection is still open
 	srv.mu.Lock()
 	delete(srv.open, c)
+	srv.users.Add(c.peer.User(), -1)
 	n := len(srv.open)
 	srv.mu.Unlock()
 	if opened {

@@ -18,6 +18,7 @@ type Event interface{ isEvent() }
 type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
+	User    string // whose share of the bounds the slots take; read only in the first event of the session
 	Slots   []dispatcherd.Slot
 	// Fingerprint is the fingerprint of the session's nonce. It is the same in each
 	// Registered event of the session.
@@ -109,6 +110,7 @@ type Report struct {
 type Requested struct {
 	Job      dispatcherd.JobID // negative and unique; a later request has a smaller id, except for requests at about the same time
 	Type     string
+	User     string // whose share of the bounds the request takes
 	Priority dispatcherd.Priority
 	Payload  []byte
 	// Deadline is the time after which the request ends with AnswerLate. The time

@@ -54,6 +54,9 @@ func threadTime() time.Duration {
 func newDriver(change func(*config.Config)) *driver {
 	cfg := config.Default()
 	cfg.Seed = [2]uint64{1, 2}
+	for _, bound := range []*int{&cfg.Limits.Slots, &cfg.Limits.SlotTypes, &cfg.Limits.Types, &cfg.Limits.Requests} {
+		*bound += *bound/7 + 1 // the only user can then reach the bound; see package quota
+	}
 	if change != nil {
 		change(&cfg)
 	}

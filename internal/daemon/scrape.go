@@ -55,6 +55,7 @@ var (
 	loopStepsDesc   = counterDesc("dispatcherd_loop_steps_total", "Events that the loop processed.")
 	jobEventsDesc   = counterDesc("dispatcherd_jobs_total", "Events of jobs and requests.", "event")
 	stateDesc       = gaugeDesc("dispatcherd_state", "Current numbers of the dispatcher.", "what")
+	largestUserDesc = gaugeDesc("dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", "what")
 	slotsDesc       = gaugeDesc("dispatcherd_slots", "Slots that support a type.", "type", "state")
 	reservedDesc    = gaugeDesc("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.")
 	jobsKnownDesc   = gaugeDesc("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.", "type", "mode")
@@ -117,11 +118,16 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		emit(jobEventsDesc, float64(n), event)
 	}
 	for what, n := range map[string]int{
-		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions, "requests_waiting": gauges.Requests,
+		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions, "types": gauges.Types, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held,
 		"claims_in_flight": gauges.ClaimsUnderWay, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types), "circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
 		emit(stateDesc, float64(n), what)
+	}
+	for what, n := range map[string]int{
+		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types, "requests_waiting": gauges.Largest.Requests,
+	} {
+		emit(largestUserDesc, float64(n), what)
 	}
 }
 

@@ -60,7 +60,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := event.Registered{Session: id, Worker: h.Worker, Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
+	ev := event.Registered{Session: id, Worker: h.Worker, User: s.Peer().User(), Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
 	started, free := w.startups.begin(s, h, ev.Fingerprint)
 	defer started.decided()
 	if running := slices.Concat(h.Running, started.running); len(running) > 0 {

@@ -51,6 +51,7 @@ func (AnswerOnly) Reported(Report) {}
 // Request is one on-demand request as it is submitted to the dispatcher.
 type Request struct {
 	Type         string
+	User         string // whose share of the bounds it takes
 	Priority     dispatcherd.Priority
 	Payload      []byte        // JSON without line breaks that can be sent to a worker, or nil
 	Deadline     time.Duration // time after which it is answered Late; 0 = none

@@ -13,6 +13,7 @@ import (
 type Follower struct {
 	s       *Service
 	shared  *Shared
+	user    string
 	key     string        // the caller's entry in Service.byKey; "" = none
 	due     time.Time     // the caller's own deadline; zero = the core enforces it
 	late    bool          // due has passed and the caller got the answer
@@ -51,12 +52,12 @@ func (v *View) Refused() bool { return v.answer != nil && !v.Started && v.answer
 // is the caller's share of the budget. A new request takes over this share.
 func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower, error) {
 	began, req := time.Now(), s.request(o)
-	key := keyEntry(o.Key, o.Scope)
+	key := keyEntry(o.Key, o.User)
 	shared, fresh, err := s.join(o, key, body)
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{s: s, shared: shared, key: key, due: deadlineOf(o, &req, fresh, began)}
+	f := &Follower{s: s, shared: shared, user: o.User, key: key, due: deadlineOf(o, &req, fresh, began)}
 	begun := false
 	defer func() { // also executed after a panic
 		if !begun {
@@ -92,10 +93,13 @@ func (s *Service) waitLaterLocked(of *Follower) bool {
 	if s.closed {
 		return false
 	}
-	f := &Follower{s: s, shared: of.shared, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
+	f := &Follower{s: s, shared: of.shared, user: of.user, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	if !f.shared.ended() {
-		s.laters++
-		f.shared.laters++
+		s.laters.Add(f.user, 1)
+		if f.shared.laters == nil {
+			f.shared.laters = map[string]int{}
+		}
+		f.shared.laters[f.user]++
 	}
 	f.shared.attachLocked(true)
 	s.later.Go(func() {
@@ -116,7 +120,7 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	}
 	req.Due = began.Add(req.Deadline)
 	if o.Key != "" {
-		req.Key, req.Mark, req.Keep = keyEntry(o.Key, o.Scope), r.mark, s.limits.KeepAnswers
+		req.Key, req.Mark, req.Keep = keyEntry(o.Key, o.User), r.mark, s.limits.KeepAnswers
 	}
 	if o.keyed() || o.Later {
 		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/problem"
@@ -24,12 +25,18 @@ func fingerprint(o *Options) [32]byte {
 	return [32]byte(sum.Sum(nil))
 }
 
-// keyEntry is the entry of an idempotency key in byKey. Each scope has its own keys.
-func keyEntry(key, scope string) string {
+// keyEntry is the entry of an idempotency key in byKey. Each user has its own keys.
+func keyEntry(key, user string) string {
 	if key == "" {
 		return ""
 	}
-	return scope + "\x00" + key
+	return user + "\x00" + key
+}
+
+// userOf returns the user of an entry in byKey.
+func userOf(entry string) string {
+	user, _, _ := strings.Cut(entry, "\x00")
+	return user
 }
 
 // join returns the shared request that the options belong to, or a new one, which
@@ -47,11 +54,10 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	if s.closed {
 		return nil, false, problem.Stopping.Of("the dispatcher is about to stop").Retryable()
 	}
-	if o.Later && s.laters >= 2*s.limits.SharedRequests { // twice, because several may share a request
-		s.refused(BoundRequests)
-		return nil, false, problem.QueueFull.Of(strconv.Itoa(s.laters) + " callers fetch their answer later, which is the limit").Retryable()
+	if o.Later && !s.laters.Fits(o.User, 1) {
+		return nil, false, s.refuseLocked(BoundRequests, s.laters, o.User, "callers that fetch their answer later")
 	}
-	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, row: o.Durable, callers: 1, changed: make(chan struct{})}
+	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, user: o.User, row: o.Durable, callers: 1, changed: make(chan struct{})}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
 			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
@@ -67,8 +73,8 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 		old.attachLocked(o.Later)
 		return old, false, nil
 	}
-	if err := s.makeRoomLocked(); err != nil {
-		return nil, false, err
+	if !s.running.Fits(o.User, 1) || !s.makeRoomLocked() {
+		return nil, false, s.refuseLocked(BoundRequests, s.running, o.User, "shared requests")
 	}
 	if err := s.makeRoomForKeyLocked(key); err != nil {
 		return nil, false, err
@@ -76,6 +82,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	r.id, r.later, r.body = newID(), o.Later, body.move()
 	s.followers++
 	s.byID[r.id] = r
+	s.running.Add(r.user, 1)
 	s.name(r, key)
 	if coalesce != "" {
 		s.byCoalesce[coalesce] = r
@@ -88,6 +95,9 @@ func (s *Service) name(r *Shared, key string) {
 	if key != "" {
 		s.byKey[key] = r
 		r.keys = append(r.keys, key)
+		if !r.ended() {
+			s.keys.Add(userOf(key), 1)
+		}
 	}
 }
 

@@ -2,10 +2,10 @@ package ondemand
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // This file decides which answers are kept, for which keys, and for how long.
@@ -27,7 +27,7 @@ func (s *Service) keepLocked(r *Shared) {
 		if !final {
 			s.unnameLocked(r)
 		}
-		s.kept = append(s.kept, r)
+		s.addKeptLocked(r)
 	}
 	s.stayLateLocked(r, late)
 	s.purgeLocked(time.Now())
@@ -49,12 +49,12 @@ func (s *Service) lateLocked(r *Shared, key string) {
 func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	keys = slices.DeleteFunc(keys, func(key string) bool { return s.byKey[key] != nil })
 	begun := r.started || r.row && r.job != 0
-	if len(keys) == 0 || !begun || s.closed || s.makeRoomLocked() != nil {
+	if len(keys) == 0 || !begun || s.closed || !s.makeRoomLocked() {
 		return
 	}
 	reason := lateReason(r.started, r.row)
 	n := &Shared{
-		s: s, id: newID(), mark: r.mark, typ: r.typ, row: r.row, changed: make(chan struct{}),
+		s: s, id: newID(), mark: r.mark, typ: r.typ, user: r.user, row: r.row, changed: make(chan struct{}),
 		job: r.job, ready: true, started: r.started, answer: &Answer{Kind: Late, Reason: reason}, endedAt: time.Now(),
 	}
 	n.grow(int64(len(reason)))
@@ -62,46 +62,78 @@ func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	for _, key := range keys {
 		s.name(n, key)
 	}
-	s.kept = append(s.kept, n)
+	s.addKeptLocked(n)
 }
 
-// makeRoomLocked drops the oldest ended request when the limit is reached.
-func (s *Service) makeRoomLocked() error {
+// keptWeight is the weight of a kept answer beside its bytes.
+const keptWeight = 1 << 10
+
+func (s *Service) addKeptLocked(r *Shared) {
+	r.weight = int(r.bytes) + keptWeight
+	s.keeps.Add(r.user, r.weight)
+	s.kept = append(s.kept, r)
+}
+
+// evictLocked drops the oldest kept answer of the user whose kept answers have the largest
+// weight. With keyed it drops one that has keys. It returns false if there is none.
+func (s *Service) evictLocked(keyed bool) bool {
+	user, _ := s.keeps.Largest()
+	at := slices.IndexFunc(s.kept, func(r *Shared) bool { return r.user == user && (!keyed || len(r.keys) > 0) })
+	if at < 0 {
+		at = slices.IndexFunc(s.kept, func(r *Shared) bool { return !keyed || len(r.keys) > 0 })
+	}
+	if at >= 0 {
+		s.forgetLocked(s.kept[at])
+	}
+	return at >= 0
+}
+
+// makeRoomLocked drops a kept answer when the limit is reached. Requests that have not
+// ended never fill the limit, because each user has a share of it.
+func (s *Service) makeRoomLocked() bool {
 	if len(s.byID) < s.limits.SharedRequests {
-		return nil
+		return true
 	}
 	s.refused(BoundRequests)
-	if len(s.kept) == 0 {
-		return problem.QueueFull.Of(strconv.Itoa(len(s.byID)) + " requests are followed or kept, which is the limit").Retryable()
-	}
-	s.forgetLocked(s.kept[0])
-	return nil
+	return s.evictLocked(false)
 }
 
-// makeRoomForKeyLocked drops the oldest ended request that has keys when the limit of
-// keys is reached.
+// makeRoomForKeyLocked drops a kept answer that has keys when the limit of keys is reached.
 func (s *Service) makeRoomForKeyLocked(key string) error {
-	if key == "" || len(s.byKey) < s.limits.Keys {
+	switch {
+	case key == "":
+		return nil
+	case !s.keys.Fits(userOf(key), 1):
+		return s.refuseLocked(BoundKeys, s.keys, userOf(key), "Idempotency-Keys in use")
+	case len(s.byKey) < s.limits.Keys:
 		return nil
 	}
 	s.refused(BoundKeys)
-	at := slices.IndexFunc(s.kept, func(r *Shared) bool { return len(r.keys) > 0 })
-	if at < 0 {
-		return problem.QueueFull.Of(strconv.Itoa(len(s.byKey)) + " Idempotency-Keys are in use, which is the limit").Retryable()
+	if !s.evictLocked(true) {
+		return s.refuseLocked(BoundKeys, s.keys, userOf(key), "Idempotency-Keys in use")
 	}
-	s.forgetLocked(s.kept[at])
 	return nil
+}
+
+// refuseLocked counts the rejection of a user that may not hold one more, and returns the
+// problem.
+func (s *Service) refuseLocked(b Bound, q *quota.Quota, user, what string) error {
+	s.refused(b)
+	return problem.QueueFull.Of(q.Objection(user, 1, what)).Retryable()
 }
 
 // purgeLocked drops answers that were kept long enough. It drops further answers
 // while too many bytes are held.
 func (s *Service) purgeLocked(now time.Time) {
 	n := 0
-	for n < len(s.kept) && (now.Sub(s.kept[n].endedAt) > s.limits.KeepAnswers || s.Full()) {
+	for n < len(s.kept) && now.Sub(s.kept[n].endedAt) > s.limits.KeepAnswers {
 		s.dropLocked(s.kept[n])
 		n++
 	}
 	s.kept = slices.Delete(s.kept, 0, n)
+	for s.Full() && s.evictLocked(false) {
+		continue
+	}
 }
 
 // dropLocked removes a request from all maps and subtracts its bytes. Followers
@@ -111,6 +143,8 @@ func (s *Service) dropLocked(r *Shared) {
 		delete(s.byID, r.id)
 	}
 	r.grow(-r.bytes)
+	s.keeps.Add(r.user, -r.weight)
+	r.weight = 0
 	r.body.Drop()
 	s.unnameLocked(r)
 }
@@ -127,7 +161,11 @@ func (s *Service) unnameLocked(r *Shared) {
 			delete(s.byKey, key)
 		}
 	}
+	if !r.ended() {
+		r.countKeysLocked(-1)
+	}
 	r.keys = left
+	r.countKeysLocked(1) // after the end none is left
 	s.unshareLocked(r)
 }
 

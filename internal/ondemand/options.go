@@ -18,7 +18,7 @@ type Options struct {
 	Durable      bool           // write a row to Postgres first
 	CoalesceKey  string         // callers with the same key and request share one execution
 	Key          string         // idempotency key: the same key and request get the same answer
-	Scope        string         // each scope has its own idempotency keys
+	User         string         // whose share of the bounds it takes; each user has its own idempotency keys
 	Events       bool           // the caller follows the events
 	Later        bool           // the caller fetches the answer later
 }
@@ -60,7 +60,7 @@ func (s *Service) Check(o *Options) error {
 // request returns the request that is submitted for checked options.
 func (s *Service) request(o *Options) Request {
 	r := Request{
-		Type: o.Type, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable,
+		Type: o.Type, User: o.User, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable,
 		WaitCapacity: o.CapacityWait > 0, CapacityWait: o.CapacityWait,
 	}
 	if o.Timeout != nil {

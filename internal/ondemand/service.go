@@ -3,12 +3,14 @@ package ondemand
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // Limits bound the resources of requests.
@@ -46,7 +48,10 @@ type Service struct {
 	// a call of the backend: its loop calls methods of Caller, which lock mu.
 	mu         sync.Mutex
 	followers  int                // callers of all shared requests
-	laters     int                // of these, callers that fetch their answer later, of requests that have not ended
+	running    *quota.Quota       // shared requests that have not ended
+	keys       *quota.Quota       // their idempotency keys
+	laters     *quota.Quota       // their callers that fetch the answer later
+	keeps      *quota.Quota       // what kept answers occupy, see Shared.weight
 	byID       map[string]*Shared // that can be found
 	byKey      map[string]*Shared // by idempotency key, see keyEntry
 	byCoalesce map[string]*Shared // that have not ended
@@ -57,7 +62,8 @@ type Service struct {
 // New returns a service. refused is called from any goroutine for each refusal.
 func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 	return &Service{
-		limits: limits, backend: backend, refused: refused, bodies: budget{limit: limits.MaxBodies},
+		limits: limits, backend: backend, refused: refused, bodies: budget{users: quota.New(int(limits.MaxBodies))},
+		running: quota.New(limits.SharedRequests), laters: quota.New(2 * limits.SharedRequests), keys: quota.New(limits.Keys), keeps: quota.New(math.MaxInt),
 		byID: map[string]*Shared{}, byKey: map[string]*Shared{}, byCoalesce: map[string]*Shared{},
 	}
 }
@@ -98,7 +104,7 @@ func (s *Service) Gauges() Gauges {
 	defer s.mu.Unlock()
 	return Gauges{
 		Requests: len(s.byID), Keys: len(s.byKey), Followers: s.followers,
-		Bytes: s.bytes.Load(), Bodies: s.bodies.held.Load(),
+		Bytes: s.bytes.Load(), Bodies: s.bodies.held(),
 	}
 }
 

@@ -51,12 +51,21 @@ func newService(t *testing.T) (*Service, *backend) {
 		g := s.Gauges()
 		require.Zero(t, g.Followers)
 		require.Zero(t, g.Bytes)
+		require.Zero(t, s.running.Held())
+		require.Zero(t, s.laters.Held())
+		require.Zero(t, s.keys.Held())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for len(s.kept) > 0 {
+			s.forgetLocked(s.kept[0])
+		}
+		require.Zero(t, s.keeps.Held())
 	})
 	return s, b
 }
 
 func begin(t *testing.T, s *Service, o Options) *Follower {
-	f, err := s.Begin(t.Context(), &o, s.NewBody())
+	f, err := s.Begin(t.Context(), &o, s.NewBody(""))
 	require.NoError(t, err)
 	return f
 }
@@ -142,7 +151,7 @@ func TestJoinDuringCloseIsRefused(t *testing.T) {
 	}
 	b.abandoned = func() {
 		for _, key := range keys {
-			_, err := s.Begin(t.Context(), &Options{Type: "pdf", Key: key}, s.NewBody())
+			_, err := s.Begin(t.Context(), &Options{Type: "pdf", Key: key}, s.NewBody(""))
 			stopping(t, err)
 		}
 	}
@@ -166,7 +175,7 @@ func TestLateJoinsAndCloseAreConcurrent(t *testing.T) {
 		for n := range 4 {
 			callers.Go(func() {
 				for range 200 { // until it is refused
-					f, err := s.Begin(t.Context(), &Options{Type: "pdf", Later: true, CoalesceKey: strconv.Itoa(n % 2)}, s.NewBody())
+					f, err := s.Begin(t.Context(), &Options{Type: "pdf", Later: true, CoalesceKey: strconv.Itoa(n % 2)}, s.NewBody(""))
 					if err != nil {
 						stopping(t, err)
 						return
@@ -217,7 +226,7 @@ func TestJoinedCallerOfCancelledAndFailedSubmissionIsAnswered(t *testing.T) {
 			synctest.Wait()
 			f.Cancel()
 		}
-		_, err := s.Begin(t.Context(), &Options{Type: "pdf", Durable: true, Key: "k"}, s.NewBody())
+		_, err := s.Begin(t.Context(), &Options{Type: "pdf", Durable: true, Key: "k"}, s.NewBody(""))
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.NoError(t, <-joined)
 	})

@@ -27,6 +27,7 @@ type Shared struct {
 	coalesce string   // its entry in Service.byCoalesce; "" = none
 	mark     [32]byte // fingerprint of the request
 	typ      string   // the type that it needs
+	user     string   // that began it
 	row      bool     // durable; if another dispatcher runs it, no events are received
 
 	later    bool              // a caller fetches the answer later
@@ -43,11 +44,12 @@ type Shared struct {
 	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
-	detached bool       // one of the callers stands for callers that disconnected, see leave
-	laters   int        // number of these callers that fetch the answer later; 0 after the end of the request
-	someLate bool       // a caller left after its deadline
-	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
+	detached bool           // one of the callers stands for callers that disconnected, see leave
+	laters   map[string]int // number of these callers that fetch the answer later, by user; nil after the end of the request
+	someLate bool           // a caller left after its deadline
+	laterEnd AnswerKind     // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
 	endedAt  time.Time
+	weight   int // among the kept answers; 0 = not kept
 }
 
 // startedEvent is the data of a "started" event.
@@ -92,14 +94,25 @@ func (r *Shared) end(a *Answer, failure error) {
 	if r.ended() {
 		return
 	}
+	r.countKeysLocked(-1)
+	r.s.running.Add(r.user, -1)
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
 	r.body.Drop()
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
-	r.s.laters -= r.laters
-	r.laters = 0
+	for user, n := range r.laters { // order-free: a sum for each user
+		r.s.laters.Add(user, -n)
+	}
+	r.laters = nil
 	r.s.keepLocked(r)
+}
+
+// countKeysLocked counts the keys n times for their users.
+func (r *Shared) countKeysLocked(n int) {
+	for _, key := range r.keys {
+		r.s.keys.Add(userOf(key), n)
+	}
 }
 
 // ended reports whether the request has ended; s.mu is held.
@@ -183,8 +196,8 @@ func (r *Shared) leave(f *Follower) {
 	r.someLate = r.someLate || f.late
 	if f.later {
 		if !r.ended() {
-			s.laters--
-			r.laters--
+			s.laters.Add(f.user, -1)
+			r.laters[f.user]--
 		}
 		r.laterEnd = Unsupported
 		if f.late {

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -91,10 +92,10 @@ func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 	cfg := config.Default()
 	cfg.Weights = w
 	size := len(t.Jobs) + 2*len(t.Registrations()) + 1
-	cfg.Limits.Slots = max(cfg.Limits.Slots, size)
+	cfg.Limits.Slots = max(cfg.Limits.Slots, quota.For(size))
 	cfg.Limits.SlotTypes, cfg.Limits.StepWork = math.MaxInt32, math.MaxInt32 // every decision of an instant is made in one step
-	cfg.Limits.Types = max(cfg.Limits.Types, size+len(t.Types()))
-	cfg.Limits.Requests = max(cfg.Limits.Requests, size)
+	cfg.Limits.Types = max(cfg.Limits.Types, quota.For(size+len(t.Types())))
+	cfg.Limits.Requests = max(cfg.Limits.Requests, quota.For(size))
 	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(), slots: newSlotMap(t)}
 	s.at = -1 // the core's instants are one ahead of the trace, see now
 	s.batch = s.slots.placeholders()

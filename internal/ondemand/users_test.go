@@ -1,0 +1,88 @@
+package ondemand
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// tryBegin returns the detail of the problem, or "".
+func tryBegin(t *testing.T, s *Service, o Options) string {
+	f, err := s.Begin(t.Context(), &o, s.NewBody(o.User))
+	if err == nil {
+		t.Cleanup(f.Leave)
+		return ""
+	}
+	p := problem.Problem{}
+	require.ErrorAs(t, err, new(*problem.Problem))
+	p = *err.(*problem.Problem) //nolint:errorlint // ErrorAs has succeeded
+	require.Equal(t, 429, p.Status)
+	return p.Detail
+}
+
+// flood begins requests of a user until one is rejected.
+func flood(t *testing.T, s *Service, next func(n int) Options) (detail string) {
+	for n := range 100 {
+		if detail = tryBegin(t, s, next(n)); detail != "" {
+			return detail
+		}
+	}
+	return ""
+}
+
+func TestAsynchronousRequestsOfOneUserDoNotExcludeOthers(t *testing.T) {
+	s, _ := newService(t) // 10 shared requests
+	require.Equal(t, "too many shared requests: uid 1 has 9, wants 1 more and may have 9, while all users have 9 of 10: use fewer, or another dispatcher",
+		flood(t, s, func(int) Options { return Options{Type: "pdf", User: "uid 1", Later: true} }))
+	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Durable: true}))
+}
+
+func TestAsynchronousCallersOfOneRequestDoNotExcludeOthers(t *testing.T) {
+	s, _ := newService(t) // twice as many callers
+	require.Contains(t, flood(t, s, func(int) Options { return Options{Type: "pdf", User: "uid 1", Later: true, CoalesceKey: "c"} }),
+		"too many callers that fetch their answer later: uid 1 has 18, wants 1 more and may have 18")
+	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Later: true}))
+}
+
+func TestKeysOfOneUserDoNotExcludeOthers(t *testing.T) {
+	s, _ := newService(t) // 10 keys
+	require.Contains(t, flood(t, s, func(n int) Options {
+		return Options{Type: "pdf", User: "uid 1", Key: strconv.Itoa(n), CoalesceKey: "c"}
+	}), "too many Idempotency-Keys in use: uid 1 has 9, wants 1 more and may have 9")
+	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Key: "k"}))
+}
+
+func TestBodiesOfOneUserDoNotExcludeOthers(t *testing.T) {
+	s, _ := newService(t) // 1 MiB
+	hostile, other := s.NewBody("uid 1"), s.NewBody("uid 2")
+	for hostile.Add(64 << 10) {
+		continue
+	}
+	require.ErrorContains(t, s.RefuseBody(hostile, 64<<10), "too many bytes of bodies: uid 1 has ")
+	require.True(t, other.Add(64<<10))
+	hostile.Drop()
+	other.Drop()
+	require.Zero(t, s.Gauges().Bodies)
+}
+
+// A further answer is kept in place of the oldest one of the user that keeps most.
+func TestKeptAnswersOfOneUserDoNotReplaceThoseOfOthers(t *testing.T) {
+	s, b := newService(t) // 10 shared requests
+	end := func(user string, n int) {
+		f := begin(t, s, Options{Type: "pdf", User: user, Key: strconv.Itoa(n)})
+		b.caller.Answered(Answer{Kind: Done})
+		f.Leave()
+	}
+	end("uid 2", 0)
+	for n := range 100 {
+		end("uid 1", n)
+	}
+	end("uid 2", 1)
+	require.Len(t, s.kept, 10)
+	for key, kept := range map[string]bool{"uid 2\x000": true, "uid 2\x001": true, "uid 1\x0091": false, "uid 1\x0092": true} {
+		require.Equal(t, kept, s.byKey[key] != nil, "%q", key)
+	}
+}
