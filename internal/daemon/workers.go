@@ -1,10 +1,10 @@
 package daemon
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -89,11 +89,11 @@ func (w *workers) connected() []api.Worker {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	all := make([]api.Worker, 0, len(w.session))
-	for id, s := range w.session { // order-free: the result is sorted
+	for _, id := range slices.Sorted(maps.Keys(w.session)) {
+		s := w.session[id]
 		p := s.Peer()
 		all = append(all, api.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
 	}
-	slices.SortFunc(all, func(a, b api.Worker) int { return cmp.Compare(a.Session, b.Session) })
 	return all
 }
 

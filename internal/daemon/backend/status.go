@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -82,7 +81,6 @@ func (b *Backend) Types() api.TypeList {
 		}
 		of[t.Name] = &views[i]
 	}
-	list := make([]api.Type, 0, len(known)+len(count.Types))
 	for _, t := range count.Types {
 		if v := of[t.Type]; v != nil {
 			v.Pending = &t.Rows
@@ -90,11 +88,13 @@ func (b *Backend) Types() api.TypeList {
 				v.Oldest = max(v.Oldest, t.Oldest.Seconds())
 			}
 		} else if t.Rows > 0 {
-			list = append(list, api.Type{Type: t.Type, OtherSlots: others[t.Type], Pending: &t.Rows, Oldest: t.Oldest.Seconds()})
+			of[t.Type] = &api.Type{Type: t.Type, OtherSlots: others[t.Type], Pending: &t.Rows, Oldest: t.Oldest.Seconds()}
 		}
 	}
-	list = append(list, views...)
-	slices.SortFunc(list, func(a, b api.Type) int { return cmp.Compare(a.Type, b.Type) })
+	list := make([]api.Type, 0, len(of))
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, *of[name])
+	}
 	return api.TypeList{Types: list, PendingAge: time.Since(count.At).Seconds()}
 }
 
