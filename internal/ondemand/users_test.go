@@ -16,9 +16,8 @@ func tryBegin(t *testing.T, s *Service, o Options) string {
 		t.Cleanup(f.Leave)
 		return ""
 	}
-	p := problem.Problem{}
-	require.ErrorAs(t, err, new(*problem.Problem))
-	p = *err.(*problem.Problem) //nolint:errorlint // ErrorAs has succeeded
+	var p *problem.Problem
+	require.ErrorAs(t, err, &p)
 	require.Equal(t, 429, p.Status)
 	return p.Detail
 }
