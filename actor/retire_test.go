@@ -288,3 +288,19 @@ func TestCapacityWaitsChangeInBoundedSteps(t *testing.T) {
 	}
 	require.EqualValues(t, 199, s.core.Stats().Unsupported, "all but the one that had started")
 }
+
+// A step that finds no slot for many types ends early. The next step makes these types clean.
+func TestTypesWithoutSlotAreMadeCleanInTheNextStep(t *testing.T) {
+	s := newStepper(t, 1000)
+	s.register(1, 1, 300, none)
+	for k := range 300 {
+		s.request(dispatcherd.JobID(k+1), k)
+	}
+	s.finishWork()
+	require.Equal(t, []dispatcherd.JobID{-1}, s.started)
+	s.step(event.Released{Session: 1, Results: []event.Result{{Job: -1, Attempt: 1, OK: true}}})
+	require.Equal(t, []dispatcherd.JobID{-1, -2}, s.started)
+	require.True(t, s.core.hasWorkLeft())
+	require.Equal(t, 1, s.finishWork())
+	require.Empty(t, s.core.dirty)
+}
