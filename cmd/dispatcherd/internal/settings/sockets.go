@@ -49,8 +49,8 @@ func (a *Invocation) APISocketFlag(flags *pflag.FlagSet, socket *string) {
 // APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP.
 func (a *Invocation) APIFlags(flags *pflag.FlagSet, d *ask.Dispatcher) {
 	a.APISocketFlag(flags, &d.Socket)
-	flags.StringVar(&d.URL, "api", "", "URL of the dispatcher's API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
-	flags.Var(secret(&d.Token), "api-token", "bearer token for --api; other users see it on the command line, but not in the environment")
+	flags.StringVar(&d.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
+	flags.Var(secret(&d.Token), "api-token", "bearer token for --api; safer as a variable")
 }
 
 // secret is a value that no output contains.
