@@ -344,7 +344,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
 	}, c.Types())
 	g := c.Gauges()
-	require.Equal(t, Gauges{Slots: 3, SlotTypes: 3, Sessions: 1, Requests: 1, Cached: 2, InHand: 4}, g)
+	require.Equal(t, Gauges{Slots: 3, SlotTypes: 3, Sessions: 1, Types: 2, Requests: 1, Cached: 2, InHand: 4}, g)
 	require.Equal(t, 3, c.Len())
 	free := twoSlotCore().Gauges()
 	require.Equal(t, 2, free.Free)

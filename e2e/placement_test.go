@@ -37,7 +37,7 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 		return w.number(`SELECT (1000 * extract(epoch FROM statement_timestamp() - run_at))::int FROM dispatcherd.jobs WHERE id = $1`, second)
 	}
 	unknown := age() // until the fetch, the dispatcher does not know why the job waits
-	eventually(t, func() bool { return age() > 3*unknown+300 }, func() string { return "a longer wait" })
+	eventually(t, func() bool { return age() > 3*unknown+1100 }, func() string { return "a longer wait" })
 	close(callee.open)
 	job := w.await(second, dispatcherd.Done)
 	p := job.Placement
@@ -66,7 +66,7 @@ func TestJobThatWaitedForItsFirstWorkerSaysSo(t *testing.T) {
 	h := w.start(w.config("d"))
 	id := w.insert("x", work{})
 	eventually(t, func() bool {
-		return w.number(`SELECT (statement_timestamp() - run_at > '0.5 s')::int FROM dispatcherd.jobs`) == 1
+		return w.number(`SELECT (statement_timestamp() - run_at > '1.1 s')::int FROM dispatcherd.jobs`) == 1
 	},
 		func() string { return "an older job" })
 	serveCalls(t, h.cfg.WorkerSocket, 1, "x")

@@ -98,8 +98,9 @@ func TestWhySaysThatAnEntryIsOverwritten(t *testing.T) {
 	cfg := w.config("d")
 	cfg.DecisionLog = 2
 	h := w.start(cfg)
-	callee := serveCalls(t, cfg.WorkerSocket, 2, "x")
 	first := w.insert("x", work{Do: "gate"})
+	w.exec(`UPDATE dispatcherd.jobs SET run_at = run_at - interval '2 s'`) // the row keeps the placement after a wait of a second
+	callee := serveCalls(t, cfg.WorkerSocket, 2, "x")
 	h.awaitState("busy", first)
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	require.Contains(t, w.why(h, first), "older entries are overwritten")

@@ -26,7 +26,7 @@ type Job struct {
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // timeout of one attempt
 	Dispatcher  *int                 `json:"dispatcher,omitempty"`
 	Cancelled   *string              `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
-	Placement   *Placement           `json:"placement,omitempty"`    // of the last attempt of a job that has ended
+	Placement   *Placement           `json:"placement,omitempty"`    // of the last attempt of an ended job that failed or waited at least a second
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	Result      json.RawMessage      `json:"result,omitempty"`
 	Progress    json.RawMessage      `json:"progress,omitempty"`
