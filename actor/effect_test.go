@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -344,7 +345,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
 	}, c.Types())
 	g := c.Gauges()
-	require.Equal(t, Gauges{Slots: 3, SlotTypes: 3, Sessions: 1, Types: 2, Requests: 1, Cached: 2, InHand: 4}, g)
+	require.Equal(t, Gauges{Slots: 3, SlotTypes: 3, Sessions: 1, Types: 2, Requests: 1, Cached: 2, InHand: 4, Largest: users.Largest{Slots: 3, SlotTypes: 3, Types: 2, Requests: 1}}, g)
 	require.Equal(t, 3, c.Len())
 	free := twoSlotCore().Gauges()
 	require.Equal(t, 2, free.Free)

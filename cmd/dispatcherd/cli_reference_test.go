@@ -35,6 +35,10 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	describeCommand(&b, root)
 	b.WriteString("\n## Flags of every command\n\n")
 	describeFlags(&b, root.PersistentFlags())
+	types, _, err := root.Find([]string{"types"})
+	require.NoError(t, err)
+	b.WriteString("\n## Flags of the API\n\n")
+	describeFlags(&b, flagsNamed(types, apiFlags...))
 
 	path := filepath.Join("..", "..", "docs", "cli.md")
 	if *update {
@@ -126,9 +130,24 @@ func countFlags(flags *pflag.FlagSet) (n int) {
 	return n
 }
 
+// apiFlags are described once for all commands that have them.
+var apiFlags = []string{"api", "api-socket", "api-token"}
+
+func flagsNamed(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+	for _, name := range names {
+		flags.AddFlag(cmd.Flags().Lookup(name))
+	}
+	return flags
+}
+
 func describeGroup(b *strings.Builder, flags *pflag.FlagSet) {
+	callsAPI := flags.Lookup("api") != nil && countFlags(flags) > len(apiFlags)
+	if callsAPI {
+		b.WriteString("- [API](#flags-of-the-api)\n")
+	}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Hidden {
+		if f.Name == "help" || f.Hidden || callsAPI && slices.Contains(apiFlags, f.Name) {
 			return
 		}
 		var facts []string
