@@ -386,14 +386,16 @@ type claimInFlight struct {
 
 // finishQueue collects ended attempts, so that one statement records many of them.
 type finishQueue struct {
-	queue      []contract.Finish
-	first      int // the elements of queue before it are unused
-	unrecorded int // number of ends not recorded: in the queue, in flight, held, or to be sent again
-	inFlight   int
-	again      []*contract.FinishRequest
-	spare      []*contract.FinishRequest
-	held       held.Ends
-	breaker    timing.Breaker
+	placedSince timing.Instant // begin of the second that placed counts
+	placed      int            // placements of successes in this second
+	queue       []contract.Finish
+	first       int // the elements of queue before it are unused
+	unrecorded  int // number of ends not recorded: in the queue, in flight, held, or to be sent again
+	inFlight    int
+	again       []*contract.FinishRequest
+	spare       []*contract.FinishRequest
+	held        held.Ends
+	breaker     timing.Breaker
 }
 
 // adoptQueue collects resume offers while a statement is in flight, so that the

@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -30,12 +31,25 @@ func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.ends.add(f)
 }
 
-// longWait is the shortest wait whose placement is recorded although the attempt succeeded. The
-// placements of all attempts would take a ninth of the rate of no-op jobs.
-const longWait = time.Second
+// longWait is the shortest wait whose placement is recorded although the attempt succeeded, and
+// placementsPerSecond is how many of these are recorded. The placements of all attempts would
+// take a ninth of the rate of no-op jobs.
+const (
+	longWait            = time.Second
+	placementsPerSecond = 1000
+)
 
-// placement describes an attempt that ends now. It is zero if the attempt did not start, and if
-// it succeeded after a short wait.
+// mayPlace counts the placement of a success, and reports whether it may be recorded.
+func (e *finishQueue) mayPlace(now timing.Instant) bool {
+	if now-e.placedSince >= timing.Instant(time.Second) {
+		e.placedSince, e.placed = now, 0
+	}
+	e.placed++
+	return e.placed <= placementsPerSecond
+}
+
+// placement describes an attempt that ends now. It is zero if the attempt did not start, if it
+// succeeded after a short wait, and if too many others have been recorded in this second.
 func (c *Core) placement(j *job, outcome contract.Outcome) contract.Placement {
 	if j.sentAt == notSent {
 		return contract.Placement{}
@@ -43,7 +57,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) contract.Placement {
 	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	ran := msDuration(int64(c.now - j.sentAt))
 	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.row.nonLocal)) - ran
-	if outcome == contract.Succeeded && waited < longWait {
+	if outcome == contract.Succeeded && (waited < longWait || !c.ends.mayPlace(c.now)) {
 		return contract.Placement{}
 	}
 	j.run.Waited, j.run.Ran = max(0, waited).Seconds(), ran.Seconds()
