@@ -2,6 +2,8 @@ package claim_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +86,39 @@ func TestRequestToCancelDoesNotLockTheRunningRow(t *testing.T) {
 	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Pending, row(t, db, 1).Status)
+}
+
+// A login with the operator's role cannot name another one as the one that cancels. The
+// daemon's role names the caller of the API.
+func TestOperatorCannotForgeWhoCancels(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	owner := connect(t, dsn)
+	for login, want := range map[string]string{"dispatcherd_operator": "forged_operator", "dispatcherd_dispatcher": "api: uid=7"} {
+		name := "forged_" + strings.TrimPrefix(login, "dispatcherd_")
+		exec(t, owner, `CREATE ROLE `+name+` LOGIN IN ROLE `+login)
+		t.Cleanup(func() {
+			conn, err := pgx.Connect(context.Background(), dsn)
+			require.NoError(t, err)
+			_, err = conn.Exec(context.Background(), `DROP ROLE `+name)
+			require.NoError(t, errors.Join(err, conn.Close(context.Background())))
+		})
+		conn := connect(t, dsn)
+		exec(t, conn, `SET SESSION AUTHORIZATION `+name)
+		jobs := claim.Jobs{DB: conn, By: "api: uid=7"}
+		pending, err := jobs.Insert(t.Context(), claim.New{Type: "pdf"})
+		require.NoError(t, err)
+		_, err = jobs.Cancel(t.Context(), pending)
+		require.NoError(t, err)
+		running, err := jobs.Insert(t.Context(), claim.New{Type: "pdf"})
+		require.NoError(t, err)
+		exec(t, owner, `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1 WHERE id = $1`, int64(running))
+		_, err = jobs.Cancel(t.Context(), running)
+		require.NoError(t, err)
+		for _, id := range []dispatcherd.JobID{pending, running} {
+			job, err := claim.Jobs{DB: owner}.Get(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, want, *job.Cancelled, "%s, %s", name, job.Status)
+		}
+	}
 }
