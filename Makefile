@@ -19,7 +19,7 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/idtable ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held ./actor/orders ./actor/waits
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/cron/... ./internal/idtable ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held ./actor/orders ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that are shorter with it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -41,7 +42,7 @@ func (c *Core) checkSlots() error {
 			return fmt.Errorf("slot %d is free but holds job %d", id, s.job.id)
 		case s.job != nil && s.job.slot != ref:
 			return fmt.Errorf("slot %d holds job %d, which does not know it", id, s.job.id)
-		case s.job != nil && !c.index.Supports(ref, s.job.typ):
+		case s.job != nil && !c.index.Supports(ref, s.job.typ) && !contract.MayResume(nil, c.index.Name(s.job.typ)):
 			return fmt.Errorf("slot %d holds job %d of type %q, which it does not support", id, s.job.id, c.index.Name(s.job.typ))
 		}
 		types[s.session.user] += len(c.index.TypesOf(ref))

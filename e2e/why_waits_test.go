@@ -197,8 +197,9 @@ func TestWhyAfterACrashDescribesTheCurrentAttempt(t *testing.T) {
 func TestWhyOfAJobThatAnEarlierDispatcherPlaced(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
 	id := w.insert("x", work{})
+	w.exec(`UPDATE dispatcherd.jobs SET run_at = run_at - interval '2 s'`) // the row keeps the placement after a wait of a second
+	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
 	w.await(id, dispatcherd.Done)
 	h.awaitSlots(1)
 	require.NoError(t, h.stop())
