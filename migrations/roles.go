@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 )
@@ -16,21 +17,15 @@ var grants string
 // "migrate up" so far was executed by a role that may not create roles.
 func MissingRoles(ctx context.Context, dsn string) (missing []string, err error) {
 	err = with(dsn, func(db *sql.DB, _ *goose.Provider) error {
-		rows, err := db.QueryContext(ctx, `
-			SELECT r FROM unnest(ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher']) AS r
-			WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = r)`)
-		if err != nil {
-			return err
+		var names string
+		err := db.QueryRowContext(ctx, `
+			SELECT coalesce(string_agg(r, ',' ORDER BY n), '')
+			FROM unnest(ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher']) WITH ORDINALITY AS u (r, n)
+			WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = r)`).Scan(&names)
+		if names != "" {
+			missing = strings.Split(names, ",")
 		}
-		defer rows.Close()
-		for rows.Next() {
-			var role string
-			if err := rows.Scan(&role); err != nil {
-				return err
-			}
-			missing = append(missing, role)
-		}
-		return rows.Err()
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read which roles exist: %w", err)

@@ -24,15 +24,6 @@ const (
 // completion offers values for an argument or a flag, never names of files.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// usualDispatcher is the dispatcher of the user, for commands that need none.
-func (a commands) usualDispatcher() *ask.Dispatcher {
-	socket, _ := a.Env("DISPATCHERD_API_SOCKET")
-	if socket == "" {
-		socket = a.FindSocket("api.sock")
-	}
-	return &ask.Dispatcher{Socket: socket}
-}
-
 // completeIDs offers the newest jobs with one of the statuses.
 func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status) completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
