@@ -110,7 +110,10 @@ func TestCancelFrameEndsTheRowOfAKey(t *testing.T) {
 	broken := open(request(1))
 	eventually(t, func() bool { return callee.runs.Load() == 1 }, func() string { return "a running request" })
 	require.NoError(t, broken.Close())
-	eventually(t, func() bool { return h.Books().API.Connections == 0 }, func() string { return "the end of the connection" })
+	eventually(t, func() bool {
+		g := h.Books().API
+		return g.Connections == 0 && g.FrameSessions == 0 && g.FrameRequests == 0
+	}, func() string { return "the end of the connection" })
 	shares(1) // it stands for the caller that has disconnected
 
 	conn := open(request(1) + request(2))
