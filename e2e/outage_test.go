@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,15 +54,8 @@ func TestCutPostgresConnectionsLoseAndDuplicateNoJob(t *testing.T) {
 // The server is stopped and started under load. Meanwhile results wait, and requests that need
 // no row are answered.
 func TestRestartOfPostgresLosesNothing(t *testing.T) {
-	dir, err := os.MkdirTemp("", "e2e-pg")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
-	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
-	server, err := devpg.Start(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	_, err = migrations.Up(t.Context(), server.URL("postgres"))
+	server, options := ownServer(t)
+	_, err := migrations.Up(t.Context(), server.URL("postgres"))
 	require.NoError(t, err)
 
 	w := newWorldOn(t, server.URL("postgres"))

@@ -19,14 +19,8 @@ import (
 // same type and priority. The metric, the log and job why report the damage.
 func TestDamagedPageStopsNoOtherJob(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "e2e-pg")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
-	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
-	server, err := devpg.Start(t.Context(), options)
-	require.NoError(t, err)
-	_, err = migrations.Up(t.Context(), server.URL("postgres"))
+	server, options := ownServer(t)
+	_, err := migrations.Up(t.Context(), server.URL("postgres"))
 	require.NoError(t, err)
 	w := newWorldOn(t, server.URL("postgres"))
 	w.exec(`INSERT INTO dispatcherd.jobs (type, priority) SELECT 'x', n % 3 FROM generate_series(1, 400) n`)

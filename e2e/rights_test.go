@@ -1,13 +1,10 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
@@ -40,13 +37,7 @@ func TestCommandWithoutRightSaysWhatToGrant(t *testing.T) {
 // After a superuser has created them, the next command grants their rights.
 func TestMigrationWithoutTheRightToCreateRolesNamesThem(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "e2e-pg")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
-	server, err := devpg.Start(t.Context(), devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	server, _ := ownServer(t)
 	w := newWorldOn(t, server.URL("postgres"))
 	w.exec("CREATE ROLE migrator NOLOGIN")
 	w.exec("GRANT CREATE ON DATABASE postgres TO migrator")

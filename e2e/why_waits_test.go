@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -104,15 +102,8 @@ func TestWhyBeforeRunAt(t *testing.T) {
 }
 
 func TestWhyWhilePostgresIsDown(t *testing.T) {
-	dir, err := os.MkdirTemp("", "e2e-pg")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
-	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
-	server, err := devpg.Start(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	_, err = migrations.Up(t.Context(), server.URL("postgres"))
+	server, options := ownServer(t)
+	_, err := migrations.Up(t.Context(), server.URL("postgres"))
 	require.NoError(t, err)
 	w := newWorldOn(t, server.URL("postgres"))
 	h := w.start(w.config("d"))

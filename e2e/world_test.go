@@ -29,6 +29,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -59,6 +60,21 @@ func newWorld(t *testing.T) *world {
 func newWorldAlone(t *testing.T) *world {
 	t.Helper()
 	return newWorldOn(t, pgtest.New(t))
+}
+
+// ownServer starts a Postgres server for one test, which may stop it, start it again with the
+// same options, and change its roles and files.
+func ownServer(t *testing.T) (*devpg.Server, devpg.Options) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e-pg")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
+	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
+	server, err := devpg.Start(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return server, options
 }
 
 func newWorldOn(t *testing.T, dsn string) *world {

@@ -13,6 +13,9 @@ import (
 //go:embed grants.sql
 var grants string
 
+// roles is the list of the roles of least privilege, in SQL.
+const roles = `ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher']`
+
 // MissingRoles returns the roles of least privilege that do not exist on the server, because each
 // "migrate up" so far was executed by a role that may not create roles.
 func MissingRoles(ctx context.Context, dsn string) (missing []string, err error) {
@@ -20,7 +23,7 @@ func MissingRoles(ctx context.Context, dsn string) (missing []string, err error)
 		var names string
 		err := db.QueryRowContext(ctx, `
 			SELECT coalesce(string_agg(r, ',' ORDER BY n), '')
-			FROM unnest(ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher']) WITH ORDINALITY AS u (r, n)
+			FROM unnest(`+roles+`) WITH ORDINALITY AS u (r, n)
 			WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = r)`).Scan(&names)
 		if names != "" {
 			missing = strings.Split(names, ",")
@@ -38,8 +41,7 @@ func MissingRoles(ctx context.Context, dsn string) (missing []string, err error)
 func grantLate(ctx context.Context, db *sql.DB) error {
 	var late bool
 	err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_roles
-		WHERE rolname IN ('dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher')
-		AND NOT has_schema_privilege(oid, 'dispatcherd', 'USAGE'))`).Scan(&late)
+		WHERE rolname = ANY (`+roles+`) AND NOT has_schema_privilege(oid, 'dispatcherd', 'USAGE'))`).Scan(&late)
 	if err != nil || !late {
 		return err
 	}

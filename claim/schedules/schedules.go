@@ -242,15 +242,17 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 	return counts, nil
 }
 
-// Ticks returns the newest ticks of a schedule, the newest first, made before an instant; a zero
-// instant means all. Without a limit it returns MaxListed ticks.
-func (s Schedules) Ticks(ctx context.Context, name string, before time.Time, limit int) ([]contract.Tick, error) {
+// Ticks returns the newest ticks of a schedule, the newest first. before is the last tick of the
+// previous page; the zero tick asks for the first page. Ticks of one statement may have been made
+// at the same instant, so the occasion is part of the order. Without a limit it returns MaxListed
+// ticks.
+func (s Schedules) Ticks(ctx context.Context, name string, before contract.Tick, limit int) ([]contract.Tick, error) {
 	if limit <= 0 || limit > MaxListed {
 		limit = MaxListed
 	}
 	var at *time.Time
-	if !before.IsZero() {
-		at = &before
+	if !before.MadeAt.IsZero() {
+		at = &before.MadeAt
 	}
 	var id int64
 	if err := s.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.schedules WHERE name = $1`, name).Scan(&id); err != nil {
@@ -259,7 +261,8 @@ func (s Schedules) Ticks(ctx context.Context, name string, before time.Time, lim
 	rows, _ := s.DB.Query(ctx, `
 		SELECT t.occasion, t.outcome, t.made_at, t.planned_at, t.run_at, t.job_id AS job, coalesce(t.missed, 0) AS missed, coalesce(t.reason, '') AS reason,
 			coalesce(j.status::text, '') AS status, j.started_at, j.finished_at
-		FROM (SELECT * FROM dispatcherd.ticks t WHERE t.schedule_id = $1 AND t.made_at < coalesce($2, 'infinity'::timestamptz) ORDER BY t.made_at DESC LIMIT $3) t
-		LEFT JOIN dispatcherd.jobs j ON j.id = t.job_id ORDER BY t.made_at DESC`, id, at, limit)
+		FROM (SELECT * FROM dispatcherd.ticks t WHERE t.schedule_id = $1 AND (t.made_at, t.occasion) < (coalesce($2, 'infinity'::timestamptz), $3)
+			ORDER BY t.made_at DESC, t.occasion DESC LIMIT $4) t
+		LEFT JOIN dispatcherd.jobs j ON j.id = t.job_id ORDER BY t.made_at DESC, t.occasion DESC`, id, at, before.Occasion, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Tick])
 }

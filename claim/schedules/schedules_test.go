@@ -56,7 +56,7 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	for _, call := range []func() error{
 		func() error { return w.Remove(t.Context(), "i") }, func() error { return w.Pause(t.Context(), "i") }, func() error { return w.Resume(t.Context(), "i") },
 		func() error { _, err := w.Get(t.Context(), "i"); return err }, func() error { _, err := w.Run(t.Context(), "i", "k", false); return err },
-		func() error { _, err := w.Ticks(t.Context(), "i", time.Time{}, 0); return err },
+		func() error { _, err := w.Ticks(t.Context(), "i", contract.Tick{}, 0); return err },
 		func() error { _, err := w.Backfill(t.Context(), "i", from, from, ""); return err },
 	} {
 		require.ErrorIs(t, call(), ErrNotFound)
@@ -161,13 +161,34 @@ func TestMissedTicksCountOccasions(t *testing.T) {
 	missed := minute(&s, 7)
 	missed.Missed = 7
 	require.Equal(t, outcomes("missed", "run"), w.make(w.controller, missed, minute(&s, 8)))
-	ticks, err := w.Ticks(t.Context(), "s", time.Time{}, 0)
+	ticks, err := w.Ticks(t.Context(), "s", contract.Tick{}, 0)
 	require.NoError(t, err)
 	require.Equal(t, 7, ticks[1].Missed)
 	require.Equal(t, "pending", ticks[0].Status)
-	older, err := w.Ticks(t.Context(), "s", ticks[0].MadeAt, 1)
+	older, err := w.Ticks(t.Context(), "s", ticks[0], 1)
 	require.NoError(t, err)
 	require.Equal(t, ticks[1:], older)
+}
+
+// Pages omit no tick of a statement that made several at one instant.
+func TestPagesContainEveryTick(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) SELECT $1, n::text, 'skipped', to_timestamp(n / 4) FROM generate_series(1, 10) n`, s.ID)
+	var pages []string
+	var last contract.Tick
+	for {
+		page, err := w.Ticks(t.Context(), "s", last, 3)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			pages = append(pages, page[i].Occasion)
+		}
+		last = page[len(page)-1]
+	}
+	require.Equal(t, []string{"9", "8", "10", "7", "6", "5", "4", "3", "2", "1"}, pages)
 }
 
 // A run on request follows the overlap policy and a pause, unless it is forced.
@@ -341,7 +362,7 @@ func TestOperatorsMayEditSchedules(t *testing.T) {
 		require.NoError(t, err)
 		_, err = o.Backfill(t.Context(), role, time.Now().Add(-time.Hour), time.Now(), "")
 		require.NoError(t, err)
-		_, err = o.Ticks(t.Context(), role, time.Time{}, 0)
+		_, err = o.Ticks(t.Context(), role, contract.Tick{}, 0)
 		require.NoError(t, err)
 		require.NoError(t, o.Pause(t.Context(), role))
 		require.NoError(t, o.Remove(t.Context(), role))
