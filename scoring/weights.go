@@ -64,7 +64,7 @@ func (w Weights) Validate() error {
 		{"ageing", w.Ageing, 1, maxSlope, "; without ageing nothing bounds how long a job waits"},
 		{"rarity", w.Rarity, 0, maxPoints, ""},
 		{"on-demand", w.OnDemand, 0, maxPoints, ""},
-		{"on-demand ageing", w.OnDemandAgeing, 0, maxSlope, ""},
+		{"on-demand-ageing", w.OnDemandAgeing, 0, maxSlope, ""},
 	} {
 		if c.value < c.min || c.value > c.max {
 			return fmt.Errorf("weight %q is %d: set it to a whole number from %d to %d%s", c.name, c.value, c.min, c.max, c.why)
@@ -74,9 +74,9 @@ func (w Weights) Validate() error {
 	case limit == NoCap:
 		return nil
 	case limit < 0 || limit > MaxAge:
-		return fmt.Errorf("weight \"on-demand cap\" is %v: set it to a duration from 0s to %v", limit, MaxAge)
+		return fmt.Errorf("weight \"on-demand-cap\" is %v: set it to a duration from 0s to %v", limit, MaxAge)
 	case limit%time.Millisecond != 0:
-		return fmt.Errorf("weight \"on-demand cap\" is %v: set it to whole milliseconds", limit)
+		return fmt.Errorf("weight \"on-demand-cap\" is %v: set it to whole milliseconds", limit)
 	}
 	return nil
 }

@@ -34,10 +34,10 @@ func TestAWeightOutOfRangeIsRefusedByNameValueAndRange(t *testing.T) {
 		`weight "ageing" is 0: set it to a whole number from 1 to 1000000; without ageing nothing bounds how long a job waits`: func(w *Weights) { w.Ageing = 0 },
 		`weight "rarity" is -5: set it to a whole number from 0 to 1000000000`:                                                 func(w *Weights) { w.Rarity = -5 },
 		`weight "on-demand" is -1: set it to a whole number from 0 to 1000000000`:                                              func(w *Weights) { w.OnDemand = -1 },
-		`weight "on-demand ageing" is 1000001: set it to a whole number from 0 to 1000000`:                                     func(w *Weights) { w.OnDemandAgeing = 1_000_001 },
-		`weight "on-demand cap" is -1s: set it to a duration from 0s to 87672h0m0s`:                                            func(w *Weights) { w.OnDemandCap = -time.Second },
-		`weight "on-demand cap" is 87673h0m0s: set it to a duration from 0s to 87672h0m0s`:                                     func(w *Weights) { w.OnDemandCap = MaxAge + time.Hour },
-		`weight "on-demand cap" is 1.5ms: set it to whole milliseconds`:                                                        func(w *Weights) { w.OnDemandCap = 1500 * time.Microsecond },
+		`weight "on-demand-ageing" is 1000001: set it to a whole number from 0 to 1000000`:                                     func(w *Weights) { w.OnDemandAgeing = 1_000_001 },
+		`weight "on-demand-cap" is -1s: set it to a duration from 0s to 87672h0m0s`:                                            func(w *Weights) { w.OnDemandCap = -time.Second },
+		`weight "on-demand-cap" is 87673h0m0s: set it to a duration from 0s to 87672h0m0s`:                                     func(w *Weights) { w.OnDemandCap = MaxAge + time.Hour },
+		`weight "on-demand-cap" is 1.5ms: set it to whole milliseconds`:                                                        func(w *Weights) { w.OnDemandCap = 1500 * time.Microsecond },
 	} {
 		w := Default()
 		change(&w)

@@ -108,7 +108,6 @@ func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	})
 	require.ElementsMatch(t, []string{
 		"serve decision-log", "serve grace", "serve memory-bytes", "serve resume",
-		"serve weight-on-demand", "serve weight-on-demand-ageing", "serve weight-priority", "serve weight-rarity",
 		"job cancel count", "job insert priority", "job retry count", "request priority", "request wait-for-worker", "migrate down to", "worker run worker-grace",
 		"trace demo batch", "trace demo seed", "trace export since", "trace export until", "trace generate batch", "trace generate seed",
 	}, taken)

@@ -26,7 +26,7 @@ that starts on the same socket of the same host takes the jobs over at once, oth
 SIGHUP reloads only the file of --api-tokens.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
-  dispatcherd serve --weight-ageing 32          # a priority unit is worth 32 s of waiting instead of 64`,
+  dispatcherd serve --weights ageing=32         # a priority unit is worth 32 s of waiting instead of 64`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP) // first: an unhandled SIGHUP ends the process

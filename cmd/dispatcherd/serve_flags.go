@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"math"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
@@ -15,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
-	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -24,29 +21,6 @@ type serveFlags struct {
 	cfg    daemon.Config
 	level  zapcore.Level
 	format string
-}
-
-// capValue is the age cap of on-demand requests: a duration up to ten years, or none.
-func capValue(value *time.Duration) settings.Value {
-	parse := func(s string) error {
-		if s == "none" {
-			*value = scoring.NoCap
-			return nil
-		}
-		d, err := time.ParseDuration(s)
-		if longest, _ := time.ParseDuration(settings.Longest); err != nil || d < 0 || d > longest {
-			return errors.New("give a duration such as 256s, or none")
-		}
-		*value = d
-		return nil
-	}
-	format := func() string {
-		if *value == scoring.NoCap {
-			return "none"
-		}
-		return value.String()
-	}
-	return settings.Value{Kind: "duration|none", Parse: parse, Format: format}
 }
 
 // register adds the flags with the defaults that actor, workerproto and api define. A
@@ -89,12 +63,9 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	c := &f.cfg.Core
 	w := &c.Weights
-	flags.Int64Var(&w.Priority, "weight-priority", w.Priority, "points of one unit of priority")
-	flags.Int64Var(&w.Ageing, "weight-ageing", w.Ageing, "points of one second of waiting")
-	flags.Int64Var(&w.Rarity, "weight-rarity", w.Rarity, "points divided by the capacity of the type")
-	flags.Int64Var(&w.OnDemand, "weight-on-demand", w.OnDemand, "points of an on-demand request")
-	flags.Int64Var(&w.OnDemandAgeing, "weight-on-demand-ageing", w.OnDemandAgeing, "additional points per second of waiting of an on-demand request")
-	flags.Var(capValue(&w.OnDemandCap), "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
+	flags.Var(settings.Weights(w), "weights", "points of a priority unit, a waiting second (1–1000000), a type (divided by its capacity), a request, "+
+		"and additionally a request's second (0–1000000); other weights 0–1000000000; omitted keys keep defaults")
+	flags.Var(settings.Cap(&w.OnDemandCap), "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
@@ -103,9 +74,6 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time for running jobs to end when the dispatcher stops")
 	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time for which jobs of workers without a dispatcher continue; 0 = none")
 	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace, "time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
-	settings.Between(flags, "0", "1000000000", "weight-priority", "weight-rarity", "weight-on-demand")
-	settings.Between(flags, "1", "1000000", "weight-ageing")
-	settings.Between(flags, "0", "1000000", "weight-on-demand-ageing")
 	settings.Between(flags, "1ms", "24h", "retry-base", "retry-max")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // the column is a smallint
 	settings.Between(flags, "1ms", settings.Longest, "cancel-grace")

@@ -33,3 +33,24 @@ func TestTimeoutsMayBeATableOfTheFile(t *testing.T) {
 		require.Regexp(t, `(?m)^timeout +`+want+`$`, got.out, text)
 	}
 }
+
+func TestWeightsMayBeATableOfTheFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"[weights]\npriority = 2\non_demand = 3\n": "priority=2,ageing=16,rarity=500,on-demand=3,on-demand-ageing=32 +file ",
+		"weights = 'ageing=5'\n":                   "priority=1024,ageing=5,rarity=500,on-demand=4096,on-demand-ageing=32 +file ",
+		"[weights]\n":                              "priority=1024,ageing=16,rarity=500,on-demand=4096,on-demand-ageing=32 +default",
+	} {
+		got := invocation{args: []string{"config", "show", "--origin", "--config", configFileWith(t, text)}}.runs(t)
+		require.Equal(t, exit.OK, got.code, got.err)
+		require.Regexp(t, `(?m)^weights +`+want, got.out, text)
+	}
+	for text, want := range map[string]string{
+		"[weights]\naging = 2\n":                    `for weights: "aging=2" is no weight`,
+		"[weights]\non_demand = 1\non-demand = 1\n": `for weights: weight "on-demand" is given twice`,
+		"[weight]\nageing = 2\n":                    `there is no setting "weight-ageing" any more; it is replaced by --weights: write --weights ageing=16`,
+	} {
+		got := invocation{args: []string{"config", "show", "--config", configFileWith(t, text)}}.runs(t)
+		require.Equal(t, exit.Usage, got.code)
+		require.Contains(t, got.err, want)
+	}
+}

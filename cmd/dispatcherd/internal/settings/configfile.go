@@ -19,8 +19,8 @@ const (
 	maxConfigSize     = 1 << 20 // bytes
 )
 
-// configFile is a configuration file, flattened: the table [weight] with the key
-// priority is the setting weight-priority.
+// configFile is a configuration file, flattened: the table [keep] with the key
+// done is the setting keep-done.
 type configFile struct {
 	path   string
 	values map[string]string // by the name of the setting, in the form its flag takes
@@ -85,9 +85,9 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 	return nil
 }
 
-// tableSettings are settings whose value is a whole table, because its keys are names that the
-// user chooses.
-var tableSettings = []string{"allow", "allow-api", "timeout"}
+// tableSettings are settings whose value is a whole table, because its keys are no settings of
+// their own.
+var tableSettings = []string{"allow", "allow-api", "timeout", "weights"}
 
 // flagForm formats a TOML value like the value of a flag. A table gets one line for each key, as the
 // flags in tableSettings take it.

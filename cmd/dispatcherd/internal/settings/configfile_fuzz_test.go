@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // tree is a program with one setting of each kind that a file can contain.
@@ -17,7 +18,7 @@ func tree() *cobra.Command {
 	(&Invocation{}).RegisterFlags(root.PersistentFlags())
 	cmd := &cobra.Command{Use: "serve"}
 	cmd.Flags().Duration("poll", 0, "")
-	cmd.Flags().Int("weight-priority", 0, "")
+	cmd.Flags().Var(Weights(new(scoring.Weights)), "weights", "")
 	cmd.Flags().StringSlice("allow", nil, "")
 	root.AddCommand(cmd)
 	return root
@@ -25,7 +26,7 @@ func tree() *cobra.Command {
 
 // Any content of a configuration file becomes settings with valid names, or a usage error.
 func FuzzConfigFile(f *testing.F) {
-	f.Add([]byte("poll = '2s'\n[weight]\npriority = 2048\n[allow]\npdf = [1001, 1002]\n"))
+	f.Add([]byte("poll = '2s'\n[weights]\npriority = 2048\n[allow]\npdf = [1001, 1002]\n"))
 	f.Add([]byte("a = 1\n'A-b' = [[1]]"))
 	known := settingNames(tree(), keyOf)
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -60,6 +60,11 @@ var removed = []removedSetting{
 	{name: "request-timeout", constant: "30s", reason: "a request that needs more time names its deadline"},
 	{name: "share-handicap", constant: "2s", reason: "it must be longer than the time between two scans, and the overtaking window contains it"},
 	{name: "socket-mode", instead: "worker-socket", reason: "each socket has its own mode: write --worker-socket PATH,mode=0660,group=NAME and the same for --api-socket"},
+	{name: "weight-ageing", instead: "weights", reason: "write --weights ageing=16"},
+	{name: "weight-on-demand", instead: "weights", reason: "write --weights on-demand=4096"},
+	{name: "weight-on-demand-ageing", instead: "weights", reason: "write --weights on-demand-ageing=32"},
+	{name: "weight-priority", instead: "weights", reason: "write --weights priority=1024"},
+	{name: "weight-rarity", instead: "weights", reason: "write --weights rarity=500"},
 	{name: "write-timeout", constant: "10s", reason: "it bounds the memory for a worker that does not read"},
 }
 

@@ -33,10 +33,10 @@ func (a *Invocation) configShowCommand() *cobra.Command {
 		Long: `Prints the settings that a command would run with (default: serve), secrets masked.
 
 A flag overrides the environment, which overrides the file, which overrides the
-default. The key in the file is the name of the flag; a table [weight] with the key
-priority sets weight-priority. The tables [allow], [allow-api] and [timeout] have a
-key for each type. An unknown key is an error of every command. An unknown variable
-DISPATCHERD_… is an error here; other commands report and ignore it.`,
+default. The key in the file is the name of the flag; a table [keep] with the key
+done sets keep-done. The tables [allow], [allow-api] and [timeout] have a key for each
+type, [weights] for each weight. An unknown key is an error of every command. An unknown
+variable DISPATCHERD_… is an error here; other commands report and ignore it.`,
 		Example: "  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			settings, err := a.settingsOf(cmd, args)

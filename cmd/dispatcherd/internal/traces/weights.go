@@ -1,13 +1,9 @@
 package traces
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -29,8 +25,14 @@ func parseWeights(text string) (namedWeights, error) {
 	case "article":
 		w.OnDemandCap = scoring.NoCap
 	default:
+		weights, limit := settings.Weights(&w), settings.Cap(&w.OnDemandCap)
 		for pair := range strings.SplitSeq(text, ",") {
-			if err := setWeight(&w, pair); err != nil {
+			set := weights.Parse
+			value, isCap := strings.CutPrefix(pair, "on-demand-cap=")
+			if isCap {
+				pair, set = value, limit.Parse
+			}
+			if err := set(pair); err != nil {
 				return namedWeights{}, exit.Errorf(exit.Usage, "--weights %s: %w", text, err)
 			}
 		}
@@ -39,42 +41,4 @@ func parseWeights(text string) (namedWeights, error) {
 		return namedWeights{}, exit.Errorf(exit.Usage, "--weights %s: %w", text, err)
 	}
 	return namedWeights{text, w}, nil
-}
-
-func setWeight(w *scoring.Weights, pair string) error {
-	points := map[string]*int64{
-		"priority": &w.Priority, "ageing": &w.Ageing, "rarity": &w.Rarity,
-		"on-demand": &w.OnDemand, "on-demand-ageing": &w.OnDemandAgeing,
-	}
-	key, value, ok := strings.Cut(pair, "=")
-	if !ok {
-		return fmt.Errorf("%q is not of the form key=value", pair)
-	}
-	if key == "on-demand-cap" {
-		return setCap(w, value)
-	}
-	field := points[key]
-	if field == nil {
-		known := slices.Sorted(maps.Keys(points))
-		return fmt.Errorf("unknown weight %q, give one of %s, on-demand-cap", key, strings.Join(known, ", "))
-	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return fmt.Errorf("weight %q is %q, give a whole number", key, value)
-	}
-	*field = n
-	return nil
-}
-
-func setCap(w *scoring.Weights, value string) error {
-	if value == "none" {
-		w.OnDemandCap = scoring.NoCap
-		return nil
-	}
-	d, err := time.ParseDuration(value)
-	if err != nil {
-		return fmt.Errorf(`weight "on-demand-cap" is %q, give a duration such as 256s, or none`, value)
-	}
-	w.OnDemandCap = d
-	return nil
 }
