@@ -14,14 +14,14 @@ import (
 
 func TestRowsThatAreSetAsideAreBoundedAndForgotten(t *testing.T) {
 	c := New(config.Default())
-	var refused contract.ClaimResult
+	var refused []contract.Unclaimable
 	for id := range dispatcherd.JobID(aside.Max + 5) {
-		refused.Unclaimable = append(refused.Unclaimable, contract.Unclaimable{ID: id + 1, Reason: "no"})
+		refused = append(refused, contract.Unclaimable{ID: id + 1, Reason: "no"})
 	}
-	c.setAside(&refused)
+	c.setAside(refused)
 	require.Equal(t, aside.Max, c.Gauges().Aside)
 	require.EqualValues(t, aside.Max, c.Stats().SetAside)
 	c.now = c.now.After(12 * time.Minute)
-	c.setAside(&contract.ClaimResult{Unclaimable: []contract.Unclaimable{{ID: aside.Max + 5, Reason: "no"}}})
+	c.setAside([]contract.Unclaimable{{ID: aside.Max + 5, Reason: "no"}})
 	require.Equal(t, 1, c.Gauges().Aside)
 }

@@ -147,7 +147,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		if !ev.Result.OldEpoch && len(ev.Result.Unclaimable) == 0 {
 			c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
 		}
-		c.setAside(&ev.Result)
+		c.setAside(ev.Result.Unclaimable)
 		for _, id := range ev.Request.IDs {
 			if j := c.jobs.Get(id); j.claimInFlight() {
 				c.giveUp(j)
@@ -155,7 +155,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		}
 	default:
 		c.claims.breaker.Succeed()
-		c.setAside(&ev.Result)
+		c.setAside(ev.Result.Unclaimable)
 		c.setDeadlines(f.sentAt, ev.Result.Won)
 		c.setDeadlines(f.sentAt, ev.Result.Loading)
 		for i := range ev.Result.Won {
@@ -178,23 +178,16 @@ const refusedPause = 50 * time.Millisecond
 
 // setAside makes rows wait that Postgres refused to claim. Their candidates are dropped,
 // also if no room is left in the list, so that the next claim takes the rows after them.
-func (c *Core) setAside(res *contract.ClaimResult) {
-	c.stats.SetAside += uint64(c.claims.aside.Add(res.Unclaimable, c.now, c.rng))
-	for i := range res.Unclaimable {
-		j := c.jobs.Get(res.Unclaimable[i].ID)
+func (c *Core) setAside(rows []contract.Unclaimable) {
+	c.stats.SetAside += uint64(c.claims.aside.Add(rows, c.now, c.rng))
+	for i := range rows {
+		j := c.jobs.Get(rows[i].ID)
 		if !j.claimInFlight() {
 			continue
 		}
 		c.types[j.typ].pausedUntil = c.now.After(refusedPause)
 		c.backlog.GivenBack()
 		c.move(j, jobstate.OnGiveUp)
-	}
-	for _, rows := range [...][]contract.Won{res.Won, res.Loading} {
-		for i := range rows {
-			if j := c.jobs.Get(rows[i].ID); j != nil {
-				c.types[j.typ].pausedUntil = 0
-			}
-		}
 	}
 }
 
@@ -247,6 +240,7 @@ func (c *Core) won(w *contract.Won) {
 		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Released})
 		return
 	}
+	c.types[j.typ].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
 	j.timeout, j.payload, j.row.unfit, j.row.slow = c.limit(j, w.Timeout), w.Payload, w.Unfit, w.Slow
@@ -265,7 +259,10 @@ func (c *Core) won(w *contract.Won) {
 // the statement was sent, so the local deadline is never later than the one in the table.
 func (c *Core) setDeadlines(sentAt timing.Instant, rows []contract.Won) {
 	for i := range rows {
-		if j := c.jobs.Get(rows[i].ID); rows[i].Left != 0 && j != nil {
+		if rows[i].Left == 0 {
+			continue
+		}
+		if j := c.jobs.Get(rows[i].ID); j != nil {
 			j.row.deadline = max(1, sentAt.After(rows[i].Left))
 		}
 	}
@@ -315,6 +312,7 @@ func (c *Core) load(rows []contract.Won) {
 			c.won(w)
 			continue
 		}
+		c.types[j.typ].pausedUntil = 0
 		j.attempt, j.row.loading = w.Attempt, true
 		c.claims.loading = append(c.claims.loading, j)
 		wanted = append(wanted, *w)

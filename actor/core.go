@@ -167,7 +167,9 @@ type job struct {
 	payload     []byte
 	terms       scoring.Terms      // the score when its slot was chosen
 	placedAt    timing.Instant     // instant of that choice
-	run         contract.Placement // where the attempt runs, and what it waited for
+	waitedFor   string             // the reason for the longest part of the wait; "" = none is known
+	worker      string             // of the session that runs the attempt
+	slotID      dispatcherd.SlotID // of that worker
 	sentTo      dispatcherd.SessionID
 	sentAt      timing.Instant       // start of the attempt; notSent before the start
 	fingerprint contract.Fingerprint // of the session in which the attempt began; a resume offer must contain the nonce of that session

@@ -198,9 +198,9 @@ func (c *Core) logPlacement(j *job) {
 	d.Mode, d.Priority = j.mode, j.priority
 	typ, arrived := &c.types[j.typ].reasons, c.now-timing.Instant(age)
 	d.Reasons = typ.since(arrived)
-	j.run.WaitedFor = ""
+	j.waitedFor = ""
 	if longest := typ.periods.Longest(arrived, c.now, uint8(d.Reasons)); longest != waits.Unknown {
-		j.run.WaitedFor = string(waitReasonNames[longest])
+		j.waitedFor = string(waitReasonNames[longest])
 	}
 }
 

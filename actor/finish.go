@@ -48,21 +48,22 @@ func (e *finishQueue) mayPlace(now timing.Instant) bool {
 	return e.placed <= placementsPerSecond
 }
 
-// placement describes an attempt that ends now. It is zero if the attempt did not start, if it
+// placement describes an attempt that ends now. It is nil if the attempt did not start, if it
 // succeeded after a short wait, and if too many others have been recorded in this second.
-func (c *Core) placement(j *job, outcome contract.Outcome) contract.Placement {
+func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 	if j.sentAt == notSent {
-		return contract.Placement{}
+		return nil
 	}
 	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	ran := msDuration(int64(c.now - j.sentAt))
 	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.row.nonLocal)) - ran
 	if outcome == contract.Succeeded && (waited < longWait || !c.ends.mayPlace(c.now)) {
-		return contract.Placement{}
+		return nil
 	}
-	j.run.Waited, j.run.Ran = max(0, waited).Seconds(), ran.Seconds()
-	j.run.Score = contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity)}
-	return j.run
+	return &contract.Placement{
+		Worker: j.worker, Slot: j.slotID, Waited: max(0, waited).Seconds(), Ran: ran.Seconds(), WaitedFor: j.waitedFor,
+		Score: contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity)},
+	}
 }
 
 func (e *finishQueue) add(f contract.Finish) {

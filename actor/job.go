@@ -159,7 +159,7 @@ func (c *Core) send(j *job) {
 // runsOn stores where a job runs, for its placement.
 func (c *Core) runsOn(j *job) {
 	s := c.slots.At(j.slot).session
-	j.sentTo, j.run.Worker, j.run.Slot = s.id, s.worker, c.index.SlotID(j.slot)
+	j.sentTo, j.worker, j.slotID = s.id, s.worker, c.index.SlotID(j.slot)
 }
 
 func (c *Core) sendCancel(j *job) {

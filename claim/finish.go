@@ -305,14 +305,14 @@ func (e *ending) common(items []contract.Finish) [][]byte {
 		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
 		int4(e.me),
 		boolean(e.large),
-		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, &f.Placement)) }),
+		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, f.Placement)) }),
 	}
 }
 
-// appendPlacement appends a placement as JSON, or nothing if the attempt did not start. The
-// text is ASCII, so a database with any encoding can store it.
+// appendPlacement appends a placement as JSON, or nothing for nil. The text is ASCII, so a
+// database with any encoding can store it.
 func appendPlacement(b []byte, p *contract.Placement) []byte {
-	if p.Worker == "" {
+	if p == nil {
 		return b
 	}
 	number := func(name string, v float64) { b = strconv.AppendFloat(append(b, name...), v, 'f', -1, 64) }

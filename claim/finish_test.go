@@ -249,7 +249,7 @@ func TestPlacementIsStoredWithTheEnd(t *testing.T) {
 	}
 	var items []contract.Finish
 	for i, o := range []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry} {
-		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o, Error: map[bool]string{true: "e"}[o == contract.Retry], Placement: p})
+		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o, Error: map[bool]string{true: "e"}[o == contract.Retry], Placement: &p})
 	}
 	items = append(items, contract.Finish{ID: 6, Attempt: 1, Outcome: contract.Succeeded})
 	require.Empty(t, finish(t, s, items...))

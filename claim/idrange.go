@@ -69,7 +69,7 @@ func encodeDone(items []contract.Finish, me int32) [][]byte {
 		attempts[place] = int32(items[i].Attempt)
 	}
 	results := r.values(items, func(b []byte, f *contract.Finish) []byte { return append(b, resultOf(f)...) })
-	placements := r.values(items, func(b []byte, f *contract.Finish) []byte { return appendPlacement(b, &f.Placement) })
+	placements := r.values(items, func(b []byte, f *contract.Finish) []byte { return appendPlacement(b, f.Placement) })
 	params := append([][]byte{int4s(attempts, itself), int4(me)}, results...)
 	return append(append(params, r.params()...), placements...)
 }

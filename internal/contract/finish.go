@@ -42,7 +42,7 @@ type Finish struct {
 	Delay   time.Duration // Retry and Isolated only, ≥ 0
 	Size    int           // bytes of the payload, if known, and of the result; the store does not use it
 
-	Placement Placement // zero if the attempt did not start, or succeeded after a short wait
+	Placement *Placement // nil if the attempt did not start, or succeeded after a short wait
 }
 
 // Placement says where an attempt ran and why it waited. The table contains it as JSON.
