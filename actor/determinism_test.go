@@ -46,7 +46,15 @@ func printEffect(h hash.Hash, e effect.Effect) {
 	case *effect.Resolve:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
 	case *effect.Finish:
-		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
+		fmt.Fprintf(h, "%T %v\n", e, e.Request.Again)
+		for i := range e.Request.Items {
+			f := e.Request.Items[i]
+			if f.Placement != nil {
+				fmt.Fprintf(h, "%+v ", *f.Placement)
+				f.Placement = nil
+			}
+			fmt.Fprintf(h, "%+v\n", f)
+		}
 	case *effect.Adopt:
 		fmt.Fprintf(h, "%T %+v\n", e, *e.Request)
 	default:
