@@ -244,6 +244,8 @@ func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 	require.Equal(t, &effect.Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
 	e = say(7, event.Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
 	require.Equal(t, &effect.Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
+	require.Empty(t, c.Step(1000, event.Reported{Session: 7, Reports: []event.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil), "the log of a request is not kept")
+	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2, Log: "info: x\n"}))
 	require.Equal(t, &effect.NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, event.Report{Job: -1, Attempt: 1}))
 	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2}))
 	require.Equal(t, &effect.Stale{Session: 7, Job: -5, Attempt: 1}, say(7, event.Report{Job: -5, Attempt: 1}))

@@ -324,6 +324,10 @@ func (c *Core) handleReported(ev event.Reported) {
 		j := c.jobs.Get(r.Job)
 		switch {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
+		case r.Log != "":
+			if s := c.sessions[ev.Session]; s != nil && j.mode == dispatcherd.Queued {
+				c.emit(&effect.Log{Job: r.Job, Attempt: r.Attempt, User: s.user, Text: r.Log})
+			}
 		case r.Partial:
 			c.emit(c.memory.Partial.Add(effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		default:

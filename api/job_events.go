@@ -166,8 +166,11 @@ func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jo
 				continue
 			}
 			name := "progress"
-			if p.Partial {
+			switch {
+			case p.Partial:
 				name = "partial"
+			case p.Log:
+				name = "log"
 			}
 			out.event("", name, p.JSON)
 		}

@@ -51,7 +51,7 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 	}
 	var res contract.FinishResult
 	r, err := isolate(items, func(part []contract.Finish) error {
-		err := s.record(ctx, part, req.Again, true, &res)
+		err := s.record(ctx, part, &req, true, &res)
 		s.resizeFinish(len(part), err)
 		if isCode(err, timedOut) && len(part) > 1 {
 			return notSentError{errTooLarge}
@@ -60,7 +60,7 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 	})
 	for _, f := range r.refused {
 		if err == nil {
-			err = s.endAlone(ctx, f, req.Again, &res)
+			err = s.endAlone(ctx, f, &req, &res)
 		}
 		if err != nil {
 			r.rest = append(r.rest, f.item)
@@ -92,7 +92,7 @@ func (s *Store) resizeFinish(n int, err error) {
 // values that may be the cause: the result and error of the request, or the payload and
 // earlier errors of the row. If Postgres refuses this end as well, the item is deferred.
 // A statement timeout says nothing about the values.
-func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], again bool, res *contract.FinishResult) error {
+func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], req *contract.FinishRequest, res *contract.FinishResult) error {
 	stored, read, neither := f.item, f.item, f.item
 	stored.Result, stored.Error = nil, unstorable
 	read.Error = strings.TrimPrefix(f.item.Error+"; "+unreadable, "; ")
@@ -103,11 +103,11 @@ func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], ag
 	}
 	if !isCode(f.err, timedOut) {
 		if !large || f.item.Result != nil || f.item.Error != "" {
-			if err := s.record(ctx, []contract.Finish{first}, again, large, res); err == nil || !byItem(err) {
+			if err := s.record(ctx, []contract.Finish{first}, req, large, res); err == nil || !byItem(err) {
 				return err
 			}
 		}
-		if err := s.record(ctx, []contract.Finish{neither}, again, false, res); err == nil || !byItem(err) {
+		if err := s.record(ctx, []contract.Finish{neither}, req, false, res); err == nil || !byItem(err) {
 			return err
 		}
 	}
@@ -117,12 +117,12 @@ func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], ag
 
 // record ends items in one transaction and adds the stale and the locked ones to the
 // result. large says whether to read the large values of the rows.
-func (s *Store) record(ctx context.Context, items []contract.Finish, again, large bool, res *contract.FinishResult) error {
+func (s *Store) record(ctx context.Context, items []contract.Finish, req *contract.FinishRequest, large bool, res *contract.FinishResult) error {
 	var stale []dispatcherd.JobID
 	var locked []contract.Deferred
 	free, me := items, s.me.Load()
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-		stale, err = end(ctx, conn, ending{items: items, me: me, again: again, large: large})
+		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again, logs: req.Logs, large: large})
 		if !isCode(err, lockNotGranted) {
 			return len(items) - len(stale), err
 		}
@@ -137,7 +137,7 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, again, larg
 			return slices.ContainsFunc(locked, func(d contract.Deferred) bool { return d.ID == f.ID })
 		})
 		if len(free) > 0 {
-			stale, err = end(ctx, conn, ending{items: free, me: me, again: again, large: large, patient: true})
+			stale, err = end(ctx, conn, ending{items: free, me: me, again: req.Again, logs: req.Logs, large: large, patient: true})
 		}
 		return len(free) - len(stale), err
 	})
@@ -176,8 +176,9 @@ type ending struct {
 	items   []contract.Finish
 	me      int32 // this dispatcher
 	again   bool  // as in contract.FinishRequest
-	large   bool  // read the large values of the rows
-	patient bool  // wait for locks as long as patienceSQL says, instead of finishPatience
+	logs    map[dispatcherd.JobID][]byte
+	large   bool // read the large values of the rows
+	patient bool // wait for locks as long as patienceSQL says, instead of finishPatience
 }
 
 // end executes a transaction and returns the stale items.
@@ -216,7 +217,7 @@ func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.
 	}{{"done", (*ending).done}, {"ended", (*ending).ended}, {"pending", (*ending).pending}}
 	var sizes [len(groups)]int
 	for i := range e.items {
-		sizes[groupOf(&e.items[i])]++
+		sizes[e.groupOf(&e.items[i])]++
 	}
 	var batch pgconn.Batch
 	if e.patient {
@@ -228,7 +229,7 @@ func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.
 		}
 		some := e.items // usually all jobs have succeeded
 		if sizes[g] < len(e.items) {
-			some = slices.DeleteFunc(slices.Clone(e.items), func(f contract.Finish) bool { return groupOf(&f) != g })
+			some = slices.DeleteFunc(slices.Clone(e.items), func(f contract.Finish) bool { return e.groupOf(&f) != g })
 		}
 		batch.ExecPrepared(to.statement, to.encode(e, some), binary, binary)
 	}
@@ -252,12 +253,12 @@ func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.
 
 // groupOf returns the index of the statement that ends the item. A succeeded job with a
 // value that cannot be stored or read gets an error message. doneSQL records no
-// messages, so endedSQL ends that job.
-func groupOf(f *contract.Finish) int {
+// messages and no logs, so endedSQL ends such a job.
+func (e *ending) groupOf(f *contract.Finish) int {
 	switch {
 	case !f.Outcome.Final():
 		return 2
-	case f.Outcome != contract.Succeeded || f.Error != "":
+	case f.Outcome != contract.Succeeded || f.Error != "" || len(e.logs[f.ID]) > 0:
 		return 1
 	}
 	return 0
@@ -298,6 +299,10 @@ func (e *ending) pending(items []contract.Finish) [][]byte {
 
 // common returns the parameters that endedSQL and pendingSQL have in common.
 func (e *ending) common(items []contract.Finish) [][]byte {
+	logs := items
+	if len(e.logs) == 0 {
+		logs = nil
+	}
 	return [][]byte{
 		int8s(items, finishID),
 		int4s(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
@@ -306,6 +311,7 @@ func (e *ending) common(items []contract.Finish) [][]byte {
 		int4(e.me),
 		boolean(e.large),
 		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, f.Placement)) }),
+		texts(logs, e.log),
 	}
 }
 
@@ -328,6 +334,16 @@ func appendPlacement(b []byte, p *contract.Placement) []byte {
 		b = append(append(append(b, `,"waited_for":"`...), p.WaitedFor...), '"')
 	}
 	return append(b, '}')
+}
+
+// log returns a log as a JSON string, or nothing if there is none. Like a placement it is
+// ASCII, and it contains no NUL, so Postgres never refuses it.
+func (e *ending) log(f *contract.Finish) string {
+	text := e.logs[f.ID]
+	if len(text) == 0 {
+		return ""
+	}
+	return string(append(appendASCII([]byte{'"'}, strings.ReplaceAll(string(text), "\x00", "\uFFFD")), '"'))
 }
 
 // appendASCII appends the content of a JSON string.

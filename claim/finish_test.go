@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -261,4 +262,72 @@ func TestPlacementIsStoredWithTheEnd(t *testing.T) {
 	require.Equal(t, p.Worker, one[string](t, db, `SELECT errors->0->'placement'->>'worker' FROM dispatcherd.jobs WHERE id = 5`))
 	require.True(t, one[bool](t, db, `SELECT placement IS NULL FROM dispatcherd.jobs WHERE id = 6`))
 	require.True(t, one[bool](t, db, `SELECT octet_length(placement::text) = length(placement::text) FROM dispatcherd.jobs WHERE id = 1`), "ASCII")
+}
+
+// The end of a log is stored in each final status and with a retry, whatever the worker wrote, in
+// a database with any encoding. The next attempt without a log removes it.
+func TestLogIsStoredWithTheEnd(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	fill(t, db, 7, 1, 1)
+	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3, 4, 5, 6, 7)).Won, 7)
+	text := []byte("warn: ü \"\\ \x1b[31m \x00 \xff \U0001F5A8\n")
+	var items []contract.Finish
+	for i, o := range []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry, contract.Released} {
+		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o})
+	}
+	items[0].Result = []byte(`{"a": 1}`)
+	items = append(items, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal})
+	res := s.Finish(t.Context(), contract.FinishRequest{Items: items, Logs: map[dispatcherd.JobID][]byte{1: text, 2: text, 3: text, 4: text, 5: text, 6: text}})
+	require.Equal(t, contract.FinishResult{}, res)
+	log := func(id dispatcherd.JobID) (text string) {
+		job, err := claim.Jobs{DB: db}.Get(t.Context(), id)
+		require.NoError(t, err)
+		if job.Log != nil {
+			require.NoError(t, json.Unmarshal(job.Log, &text))
+		}
+		return text
+	}
+	for id := range dispatcherd.JobID(6) {
+		require.Equal(t, "warn: ü \"\\ \x1b[31m \uFFFD \uFFFD \U0001F5A8\n", log(id+1), id+1)
+	}
+	require.Empty(t, log(7))
+	require.Equal(t, `{"a": 1}`, one[string](t, db, `SELECT result::text FROM dispatcherd.jobs WHERE id = 1 AND status = 'done'`))
+	require.True(t, one[bool](t, db, `SELECT bool_and(octet_length(log::text) = length(log::text)) FROM dispatcherd.jobs`), "ASCII")
+	require.Len(t, s.Claim(t.Context(), claimOf(6)).Won, 1)
+	require.NotEmpty(t, log(6), "of the last attempt that ended")
+	require.Empty(t, finish(t, s, contract.Finish{ID: 6, Attempt: 2, Outcome: contract.Released}))
+	require.Empty(t, log(6))
+
+	require.Len(t, s.Claim(t.Context(), claimOf(6)).Won, 1)
+	exec(t, db, `UPDATE dispatcherd.jobs_live SET log = '"of an earlier attempt"' WHERE id = 6`)
+	released, err := s.Leave(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, released)
+	require.Empty(t, log(6))
+}
+
+// During a rolling upgrade, a program of schema 26 ends a job that has a log.
+func TestFormerStatementsEndJobsWithALog(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	fill(t, db, 2, 1, 1)
+	for attempt := range dispatcherd.Attempt(2) {
+		require.Len(t, s.Claim(t.Context(), claimOf(1, 2)).Won, 2)
+		if attempt == 0 {
+			s.Finish(t.Context(), contract.FinishRequest{
+				Items: []contract.Finish{{ID: 1, Attempt: 1, Outcome: contract.Released}, {ID: 2, Attempt: 1, Outcome: contract.Released}},
+				Logs:  map[dispatcherd.JobID][]byte{1: []byte("info: x\n"), 2: []byte("info: x\n")},
+			})
+		}
+	}
+	require.EqualValues(t, 2, one[int64](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE log IS NOT NULL`))
+	tag, err := db.Exec(t.Context(), claim.FormerDoneSQL(), []int32{2}, s.Dispatcher(), []byte{}, []int32{}, []int64{1}, []int64{1}, []int64{1}, []byte{}, []int32{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tag.RowsAffected())
+	require.True(t, one[bool](t, db, `SELECT status = 'done' AND log IS NULL FROM dispatcherd.jobs WHERE id = 1`))
+	var ended []int64
+	require.NoError(t, db.QueryRow(t.Context(), claim.FormerEndedSQL(), []int64{2}, []int32{2}, []string{"failed"}, []string{"e"}, s.Dispatcher(), true, []string{""}, []string{""}).Scan(&ended))
+	require.Equal(t, []int64{2}, ended)
+	require.True(t, one[bool](t, db, `SELECT status = 'failed' AND log IS NULL FROM dispatcherd.jobs WHERE id = 2`))
 }

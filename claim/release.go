@@ -27,7 +27,7 @@ WITH item AS (
 	WHERE j.dispatcher = $1 AND j.status = 'running' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
-	SET ` + pendingAgain + `,
+	SET ` + pendingAgain + `, log = NULL,
 		crashes = least(j.crashes + i.crash, 32767), errors = CASE WHEN $6 THEN ` + appendError + ` ELSE jsonb_build_array(` + newError + `) END
 	FROM item i
 	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM locked)) AND j.status = 'running'

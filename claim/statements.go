@@ -72,7 +72,7 @@ const (
 	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, started_at`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
-	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, placement`
+	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
 	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set.
@@ -181,6 +181,8 @@ const isItem = `j.id BETWEEN i.id AND i.id AND i.id > 0 AND j.attempt = i.attemp
 // not in the request. An empty result or placement means that the job has none. The
 // statement returns no ids, because returning them costs as much as finding the rows. The
 // command tag contains the number of rows.
+//
+//nolint:dupword // two columns are NULL
 const doneSQL = `
 WITH gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING unnest($5::bigint[], $6::bigint[], $7::bigint[]) AS r (low, high, base)
@@ -189,7 +191,7 @@ WITH gone AS (
 	RETURNING ` + keptColumns + `, failures, crashes, errors, j.id - r.base + 1 AS place
 )
 INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
-SELECT ` + keptColumns + `, failures, crashes, errors, 'done', $2, now(), NULL,
+SELECT ` + keptColumns + `, failures, crashes, errors, 'done', $2, now(), NULL, NULL,
 	CASE WHEN ($9::int[])[place + 1] > ($9::int[])[place] THEN convert_from(
 		substring($8::bytea, ($9::int[])[place] + 1, ($9::int[])[place + 1] - ($9::int[])[place]), 'UTF8')::json END,
 	CASE WHEN ($4::int[])[place + 1] > ($4::int[])[place] THEN convert_from(
@@ -212,10 +214,10 @@ const newError = `jsonb_build_object('attempt', j.attempt, 'started_at', j.start
 // placedError is the error of item i with the placement of the attempt, if it has one.
 const placedError = `jsonb_strip_nulls(` + newError + ` || jsonb_build_object('placement', nullif(i.placement, '')::jsonb))`
 
-// endedSQL permanently ends jobs that did not succeed, or whose row or result cannot be
-// stored (see [Store.endAlone]): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
-// dispatcher, $6 whether to read the large values of the rows, $7 placements and $8
-// results, of which an empty one means that the job has none. Without $6 the payload becomes null, and the
+// endedSQL permanently ends jobs that did not succeed, that have a log, or whose row or result
+// cannot be stored (see [Store.endAlone]): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
+// dispatcher, $6 whether to read the large values of the rows, $7 placements, $8 logs (an empty
+// array if no job has one) and $9 results, of which an empty one means that the job has none. Without $6 the payload becomes null, and the
 // earlier errors are dropped. The CASE has the domain's type: as jsonb, the INSERT would
 // check the domain again, and rows inserted before migration 19 would lose their payload.
 // The statement also removes requests to cancel the jobs: a
@@ -223,42 +225,42 @@ const placedError = `jsonb_strip_nulls(` + newError + ` || jsonb_build_object('p
 // a join would read the complete rows of gone.
 const endedSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[], $8::text[])
-		AS i (id, attempt, outcome, error, placement, result)
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[], $8::text[], $9::text[])
+		AS i (id, attempt, outcome, error, placement, log, result)
 ), gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING item i
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
-	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result, nullif(i.placement, '')::json AS placed,
+	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result, nullif(i.placement, '')::json AS placed, nullif(i.log, '')::json AS new_log,
 		CASE WHEN $6::boolean THEN ` + appendPlacedError + ` ELSE jsonb_build_array(` + placedError + `) END AS all_errors
 ), whole AS (
-	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes, dispatcher, outcome, new_result, placed, all_errors FROM gone
+	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes, dispatcher, outcome, new_result, placed, new_log, all_errors FROM gone
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
-	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, placed, new_result FROM whole WHERE outcome = 'done'
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, new_log, placed, new_result FROM whole WHERE outcome = 'done'
 ), failed AS (
 	INSERT INTO dispatcherd.jobs_failed (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, least(failures + (outcome = 'failed')::int, 32767), least(crashes + (outcome = 'quarantined')::int, 32767), all_errors,
-		'failed', dispatcher, now(), NULL, placed FROM whole WHERE outcome IN ('failed', 'quarantined')
+		'failed', dispatcher, now(), NULL, new_log, placed FROM whole WHERE outcome IN ('failed', 'quarantined')
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now(),
-		(SELECT requested_by FROM dispatcherd.cancels c WHERE c.job_id = whole.id), placed FROM whole WHERE outcome = 'cancelled'
+		(SELECT requested_by FROM dispatcherd.cancels c WHERE c.job_id = whole.id), new_log, placed FROM whole WHERE outcome = 'cancelled'
 ), settled AS (
 	DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
 )
 SELECT array_agg(id::bigint) FROM gone`
 
 // pendingSQL makes jobs pending again: $1 ids, $2 attempts, $3 outcomes, $4 errors,
-// $5 this dispatcher, $6 whether to read the earlier errors, $7 placements, $8 delays in
-// microseconds. After a delay, first_run_at keeps the time at which the job was first due.
+// $5 this dispatcher, $6 whether to read the earlier errors, $7 placements, $8 logs as for
+// endedSQL, $9 delays in microseconds. After a delay, first_run_at keeps the time at which the job was first due.
 // It notifies other dispatchers if a job may run at once.
 const pendingSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[], $8::bigint[])
-		AS i (id, attempt, outcome, error, placement, delay)
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[], $8::text[], $9::bigint[])
+		AS i (id, attempt, outcome, error, placement, log, delay)
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
-	SET ` + pendingAgain + `,
+	SET ` + pendingAgain + `, log = nullif(i.log, '')::json,
 		run_at = CASE WHEN i.outcome IN ('retry', 'isolated') THEN now() + i.delay * interval '1 microsecond' ELSE j.run_at END,
 		first_run_at = CASE WHEN i.outcome IN ('retry', 'isolated') THEN coalesce(j.first_run_at, j.run_at) ELSE j.first_run_at END,
 		failures = least(j.failures + (i.outcome = 'retry')::int, 32767),

@@ -123,7 +123,7 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 // Event is one event of a request.
 type Event struct {
 	ID   string          // position in the stream
-	Name string          // queued, started, progress, partial or gap
+	Name string          // queued, started, progress, partial, log or gap
 	Data json.RawMessage // as docs/api.md describes it
 }
 

@@ -23,7 +23,7 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	const canary = "canary-7f3a9"
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.Workers.MaxFrame = 64 << 10
+	cfg.Workers.MaxFrame, cfg.KeepLogs = 64<<10, true
 	h := w.start(cfg)
 	launch := func() *child {
 		return w.worker("worker-of-renown", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
@@ -33,7 +33,8 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 
 	result := []byte(`"` + canary + `"`)
 	w.await(w.insert("x", work{Secret: canary, Result: result}), dispatcherd.Done)
-	w.await(w.insert("x", work{Do: "chat", Secret: canary}), dispatcherd.Done)
+	chat := w.await(w.insert("x", work{Do: "chat", Secret: canary}), dispatcherd.Done)
+	require.Contains(t, string(chat.Log), canary)
 	w.await(w.insert("x", work{Do: "fail", Times: 2, Error: canary}), dispatcherd.Done)
 	final := w.await(w.insert("x", work{Do: "permanent", Error: canary}), dispatcherd.Failed)
 	require.Contains(t, string(final.Errors), canary, "the row contains the payload")

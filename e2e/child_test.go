@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // The tests start this test binary again as a Go worker. The environment variable e2ePlan
@@ -214,6 +215,7 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 		return string(slices.Repeat([]byte(p.Secret), p.Bytes/len(p.Secret)+1)), nil
 	case "chat":
 		job.Progress(1, 2, p.Secret)
+		job.Log(workerproto.LevelWarn, "%s", p.Secret)
 		return result, job.Partial(p.Secret)
 	case "nap":
 		d, err := time.ParseDuration(p.Nap)

@@ -32,6 +32,7 @@ var rights = []struct{ who, statement string }{
 	{"   D", `INSERT INTO dispatcherd.jobs (type, result) VALUES ('pdf', '1')`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, errors) VALUES ('pdf', '[]')`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, progress) VALUES ('pdf', '1')`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, log) VALUES ('pdf', '""')`},
 	{"   D", `INSERT INTO dispatcherd.jobs_live (type) VALUES ('pdf')`},
 	{"   D", `INSERT INTO dispatcherd.jobs_done (type, status, finished_at) VALUES ('pdf', 'done', now())`},
 	{"   D", `INSERT INTO dispatcherd.jobs_cancelled (type, status, finished_at) VALUES ('pdf', 'cancelled', now())`},
@@ -43,6 +44,8 @@ var rights = []struct{ who, statement string }{
 	{"  OD", `SELECT result FROM dispatcherd.jobs`},
 	{"  OD", `SELECT errors FROM dispatcherd.jobs`},
 	{"  OD", `SELECT progress FROM dispatcherd.jobs`},
+	{"  OD", `SELECT log FROM dispatcherd.jobs`},
+	{"  OD", `SELECT log FROM dispatcherd.jobs_live`},
 	{"  OD", `SELECT token FROM dispatcherd.jobs`},
 	{"  OD", `SELECT payload FROM dispatcherd.jobs_live`},
 	{"   D", `SELECT payload FROM dispatcherd.jobs_done`},
@@ -174,7 +177,7 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	hidden, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Equal(t, []string{"deadline", "errors", "payload", "progress", "result", "token"}, hidden)
+	require.Equal(t, []string{"deadline", "errors", "log", "payload", "progress", "result", "token"}, hidden)
 }
 
 // A function that runs with the rights of its owner must not resolve names by the

@@ -139,6 +139,14 @@ type Partial struct {
 	JSON    []byte
 }
 
+// Log delivers a message of the log of a running queued job.
+type Log struct {
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	User    string // of the worker
+	Text    string // level and message, with a final line break
+}
+
 // Fetch asks Postgres for candidates. The answer is event.Fetched.
 type Fetch struct{ Request *contract.FetchRequest }
 
@@ -183,6 +191,7 @@ func (*Started) isEffect()     {}
 func (*Answer) isEffect()      {}
 func (*Progress) isEffect()    {}
 func (*Partial) isEffect()     {}
+func (*Log) isEffect()         {}
 func (*Fetch) isEffect()       {}
 func (*Claim) isEffect()       {}
 func (*Resolve) isEffect()     {}

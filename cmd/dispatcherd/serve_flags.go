@@ -96,6 +96,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 func (f *serveFlags) registerRetention(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", daemon.DefaultKeepDone, "how long done and cancelled jobs are kept")
 	flags.DurationVar(&f.cfg.Keep.Failed, "keep-failed", daemon.DefaultKeepFailed, "how long failed jobs are kept")
+	flags.BoolVar(&f.cfg.KeepLogs, "keep-logs", false, "keep the end of the log of each attempt in its row, and stream logs")
 	settings.Between(flags, "1h", settings.Longest, "keep-done", "keep-failed")
 }
 

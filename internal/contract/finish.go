@@ -69,6 +69,7 @@ type ScoreTerms struct {
 type FinishRequest struct {
 	Items []Finish // ascending by ID, no duplicates
 	Again bool
+	Logs  map[dispatcherd.JobID][]byte // the ends of the logs of these attempts; the shell sets it
 }
 
 // Deferred is an end that Postgres did not record, because another transaction has

@@ -30,6 +30,7 @@ type Job struct {
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	Result      json.RawMessage      `json:"result,omitempty"`
 	Progress    json.RawMessage      `json:"progress,omitempty"`
+	Log         json.RawMessage      `json:"log,omitempty"`    // a string: the end of the log of the last attempt that ended
 	Errors      json.RawMessage      `json:"errors,omitempty"` // the last ten failures, the latest one last
 }
 

@@ -149,7 +149,7 @@ func cannotListen(address string, err error) error {
 func (d *Daemon) constructAPI() {
 	a := &d.api
 	a.requests = backend.NewRequests(d.loop)
-	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name)
+	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Pending: a.pending, Decisions: d.decisions,

@@ -42,6 +42,7 @@ type Config struct {
 	CountPending   time.Duration // between two counts of the pending rows; 0 = backend.CountInterval
 	Workers        workerproto.Limits
 	Keep           claim.Retention // how long final rows are kept
+	KeepLogs       bool            // keep the ends of the logs of queued jobs in their rows, and stream the logs
 	Lease          time.Duration   // how long a heartbeat is valid
 	Heartbeat      time.Duration   // between two heartbeats
 	Grace          time.Duration   // from the start of a stop until running jobs are released

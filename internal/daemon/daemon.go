@@ -26,6 +26,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -59,6 +60,7 @@ type Daemon struct {
 	lease         *lease
 	lock          *hostLock
 	decisions     *decisionlog.Log // nil: off
+	logs          *logtail.Tails   // of jobs; empty without Config.KeepLogs
 	denials       *limitedLog
 	callerDenials *limitedLog
 	tooFast       *limitedLog
@@ -68,7 +70,7 @@ type Daemon struct {
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	cfg.shareDirectory()
 	d := &Daemon{
-		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
+		cfg: cfg, log: log, logs: logtail.New(), metrics: newMetrics(log), listener: newListenerState(),
 		denials:       newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
 		callerDenials: newLimitedLog(log, 1, "a caller uses a type that its user may not use"),
 		tooFast:       newLimitedLog(log, 1, "a user opens connections too fast; they are rejected"),
@@ -167,10 +169,11 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Workers.Permit = d.permit
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
+	d.workers.keepLogs = d.cfg.KeepLogs
 	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: schedules.Schedules{DB: d.api.pool}.CancelOrphans, log: d.log}
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
-	d.statements.refusedRows = refused
+	d.statements.refusedRows, d.statements.logs = refused, d.logs
 	d.statements.lockedRows = &lockedRows{locked: claim.Jobs{DB: d.api.pool}.Locked, log: d.log, lost: make(chan dispatcherd.JobID, 1), pause: lockCheckPause}
 	d.controller = controller.New(controller.Config{
 		Table: func(term int64) controller.Table {

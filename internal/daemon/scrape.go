@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -101,6 +102,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		return
 	}
 	load := d.loop.Load()
+	logBytes, logCuts := d.logs.Sizes()
 	emit(loopBusyDesc, load.Busy.Seconds())
 	emit(loopStepsDesc, float64(load.Steps))
 	emit(fullScanDesc, took.Seconds())
@@ -112,7 +114,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"crashed": stats.Crashed, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
 		"set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
-		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "preempted": stats.Preempted,
+		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": logCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations,
 	} {
 		emit(jobEventsDesc, float64(n), event)
@@ -120,7 +122,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	for what, n := range map[string]int{
 		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions, "types": gauges.Types, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held,
-		"claims_in_flight": gauges.ClaimsUnderWay, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types), "circuit_open": boolToInt(gauges.CircuitOpen),
+		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": logBytes, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types), "circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
 		emit(stateDesc, float64(n), what)
 	}
@@ -233,7 +235,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": aside.Max,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
-		"memory_bytes": d.cfg.Memory,
+		"memory_bytes": d.cfg.Memory, "job_log_bytes": logtail.MaxTotal,
 	} {
 		emit(limitsDesc, float64(n), limit)
 	}

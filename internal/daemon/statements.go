@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -28,6 +29,7 @@ type statements struct {
 	// refusedRows reports the rows that Postgres cannot process.
 	refusedRows *refusedRows
 	lockedRows  *lockedRows
+	logs        *logtail.Tails
 
 	fetches   chan *contract.FetchRequest
 	backfills chan *contract.FetchRequest
@@ -132,7 +134,9 @@ func (s *statements) load(ctx context.Context, r contract.LoadRequest) contract.
 // finish executes finishes, one after the other.
 func (s *statements) finish(ctx context.Context) {
 	for r := range s.finishes {
+		r.Logs = s.logs.Of(r.Items)
 		result := s.store.Finish(ctx, *r)
+		s.logs.Recorded(r, &result)
 		s.refusedRows.ended(result.Deferred)
 		s.finished(r, &result) // afterwards the loop may reuse the request
 		s.loop.Result(event.Finished{Request: r, Result: result})

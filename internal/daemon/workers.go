@@ -36,6 +36,7 @@ type workers struct {
 	session map[dispatcherd.SessionID]*workerproto.Session
 	pending map[dispatcherd.SessionID]*pendingResume
 
+	keepLogs              bool
 	startups              startups
 	connects, disconnects *limitedLog
 }
@@ -104,7 +105,7 @@ func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 
 // Frames converts the frames of a worker to events, in order.
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
-	shell.Deliver(w.loop, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number)
+	shell.Deliver(w.loop, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number, w.keepLogs)
 	for _, f := range frames {
 		if f, ok := f.(*workerproto.Log); ok { // the message is not logged, because it may contain the payload
 			w.log.Debug("log frame of a worker", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),

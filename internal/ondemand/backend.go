@@ -68,6 +68,7 @@ type Request struct {
 type Report struct {
 	Attempt dispatcherd.Attempt
 	Partial bool // JSON is a part of the output; otherwise JSON is progress
+	Log     bool // JSON is a line of the log
 	JSON    []byte
 }
 

@@ -25,8 +25,8 @@ type Loop interface {
 
 // Deliver passes the frames of a worker to the loop as events, in order. Results that
 // arrive together become one event, up to ReportPortion. The same applies to reports.
-// number assigns ids to new slots. Frames of other kinds are ignored.
-func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []workerproto.WorkerFrame, number func([]workerproto.Slot) []dispatcherd.Slot) {
+// number assigns ids to new slots. logs says whether to pass on log frames. Other frames are ignored.
+func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []workerproto.WorkerFrame, number func([]workerproto.Slot) []dispatcherd.Slot, logs bool) {
 	var results []event.Result
 	var reports []event.Report
 	flush := func() {
@@ -50,7 +50,7 @@ func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []worker
 			results = append(results, r)
 			continue
 		}
-		if r, ok := reportOf(f); ok {
+		if r, ok := reportOf(f, logs); ok {
 			if len(results) > 0 {
 				flush()
 			}
@@ -98,12 +98,14 @@ func resultOf(f workerproto.WorkerFrame) (event.Result, bool) {
 }
 
 // reportOf translates the frames about an attempt that continues.
-func reportOf(f workerproto.WorkerFrame) (event.Report, bool) {
+func reportOf(f workerproto.WorkerFrame, logs bool) (event.Report, bool) {
 	switch f := f.(type) {
 	case *workerproto.Progress:
 		return event.Report{Job: f.Job, Attempt: f.Attempt, JSON: progressJSON(f)}, true
 	case *workerproto.Partial:
 		return event.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
+	case *workerproto.Log:
+		return event.Report{Job: f.Job, Attempt: f.Attempt, Log: string(f.Level) + ": " + f.Message + "\n"}, logs
 	}
 	return event.Report{}, false
 }

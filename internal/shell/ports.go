@@ -52,6 +52,8 @@ type Callers interface {
 type Rows interface {
 	// Sent reports the start of an attempt.
 	Sent(e *effect.Send)
+	// Log passes on a message of the log.
+	Log(e *effect.Log)
 	// Progress reports the progress of a running job.
 	Progress(e *effect.Progress)
 	// Partial passes on a part of the output.
@@ -101,6 +103,8 @@ func (p *Ports) Perform(fx []effect.Effect) {
 			} else {
 				p.Rows.Partial(e)
 			}
+		case *effect.Log:
+			p.Rows.Log(e)
 		case *effect.Send:
 			if e.Mode == dispatcherd.Queued {
 				p.Rows.Sent(e)

@@ -187,6 +187,7 @@ type rows struct{ *recorder }
 
 func (r rows) Sent(*effect.Send)         { r.note("row sent") }
 func (r rows) Progress(*effect.Progress) { r.note("row progress") }
+func (r rows) Log(*effect.Log)           { r.note("row log") }
 func (r rows) Partial(*effect.Partial)   { r.note("row partial") }
 
 func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
@@ -197,12 +198,12 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Load{}, &effect.Adopt{}, &effect.Finish{}, &effect.SetGate{},
 		&effect.Send{Mode: queued}, &effect.Send{Mode: onDemand}, &effect.Cancel{}, &effect.GoAway{}, &effect.Welcome{},
 		&effect.Started{}, &effect.Answer{}, &effect.Progress{Mode: queued}, &effect.Progress{Mode: onDemand},
-		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand}, &effect.Violation{Err: errors.New("violation")},
+		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand}, &effect.Log{}, &effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
 		"fetch", "claim", "resolve", "load", "adopt", "finish", "gate",
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
-		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "violation",
+		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "row log", "violation",
 	}, r.got)
 }
 
@@ -224,7 +225,7 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		&workerproto.SlotAdd{Slots: []workerproto.Slot{{Number: 4, Types: []string{"pdf", "csv"}}}},
 		&workerproto.Release{Execution: second, Reason: "r"}, &workerproto.Partial{Execution: second},
 		&workerproto.SlotRemove{Slots: []int32{4}}, &workerproto.Drain{},
-	}, func(slots []workerproto.Slot) []dispatcherd.Slot { return Number(slots, 9) })
+	}, func(slots []workerproto.Slot) []dispatcherd.Slot { return Number(slots, 9) }, false)
 	require.Equal(t, []event.Event{
 		event.Reported{Session: 7, Reports: []event.Report{
 			{Job: 1, Attempt: 1, JSON: []byte(`{"done":1,"total":2}`)}, {Job: 2, Attempt: 3, Partial: true, JSON: []byte("1")},
@@ -237,10 +238,20 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 	}, l.got)
 }
 
+func TestLogFramesArePassedOnBeforeTheResult(t *testing.T) {
+	l := &loop{}
+	job := workerproto.Execution{Job: 2, Attempt: 3}
+	Deliver(l, 7, "w", []workerproto.WorkerFrame{&workerproto.Log{Execution: job, Level: workerproto.LevelWarn, Message: "a: b"}, &workerproto.Done{Execution: job}}, nil, true)
+	require.Equal(t, []event.Event{
+		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Log: "warn: a: b\n"}}},
+		event.Released{Session: 7, Results: []event.Result{{Job: 2, Attempt: 3, OK: true}}},
+	}, l.got)
+}
+
 func TestResultsAndReportsArriveInPortions(t *testing.T) {
 	for _, f := range []workerproto.WorkerFrame{&workerproto.Done{}, &workerproto.Partial{}} {
 		l := &loop{}
-		Deliver(l, 7, "w", slices.Repeat([]workerproto.WorkerFrame{f}, 2*ReportPortion+1), nil)
+		Deliver(l, 7, "w", slices.Repeat([]workerproto.WorkerFrame{f}, 2*ReportPortion+1), nil, false)
 		var sizes []int
 		for _, ev := range l.got {
 			switch ev := ev.(type) {

@@ -174,7 +174,7 @@ func (w *world) readAtHost(c *conn) {
 	}
 	var frames []workerproto.WorkerFrame
 	deliver := func() {
-		shell.Deliver(loopPort{h}, c.session(), workerName, frames, h.number)
+		shell.Deliver(loopPort{h}, c.session(), workerName, frames, h.number, false)
 		frames = frames[:0]
 	}
 	arrived := w.arrived(&c.up)

@@ -125,6 +125,9 @@ type rowPort struct{ *host }
 // Sent implements shell.Rows.
 func (rowPort) Sent(*effect.Send) {}
 
+// Log implements shell.Rows.
+func (rowPort) Log(*effect.Log) {}
+
 // Progress implements shell.Rows.
 func (rowPort) Progress(*effect.Progress) {}
 

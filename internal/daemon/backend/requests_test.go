@@ -81,7 +81,7 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 // The row of a durable request stays when the dispatcher stops. The row also stays if
 // its insertion is in flight, or if its caller disconnects. The caller learns the id.
 func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
-	rows := NewRows(nil, time.Second, nil)
+	rows := NewRows(nil, time.Second, nil, nil)
 	before, late := make(oneAnswer, 1), make(oneAnswer, 1)
 	rows.watch(1, before, true, false)
 	rows.Release()

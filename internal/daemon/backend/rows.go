@@ -2,6 +2,8 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -31,6 +34,7 @@ type Rows struct {
 	over    bool // Release was called
 	starts  starts
 
+	logs     *logtail.Tails
 	progress map[dispatcherd.JobID]claim.Progress // the latest progress of each job that runs here, before it is written to the row
 }
 
@@ -44,9 +48,9 @@ type watchedRow struct {
 }
 
 // NewRows returns Rows that read the watched rows from db at an interval. worker returns
-// the name of a session's worker.
-func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string) *Rows {
-	return &Rows{db: db, every: every, worker: worker, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
+// the name of a session's worker. logs keeps the logs of the jobs.
+func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string, logs *logtail.Tails) *Rows {
+	return &Rows{db: db, every: every, worker: worker, logs: logs, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
 		progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
@@ -144,7 +148,23 @@ func (r *Rows) Partial(e *effect.Partial) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
 }
 
-// reported passes progress and partial output of a job that runs here to its callers.
+// Log implements shell.Rows. Callers of durable requests get no log, because only the row has it.
+func (r *Rows) Log(e *effect.Log) {
+	r.logs.Add(e.Job, e.Attempt, e.User, e.Text)
+	if r.count.Load() == 0 {
+		return
+	}
+	var message struct {
+		Level   string `json:"level"`
+		Message string `json:"message"`
+	}
+	message.Level, message.Message, _ = strings.Cut(strings.TrimSuffix(e.Text, "\n"), ": ")
+	if text, err := json.Marshal(message); err == nil {
+		r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Log: true, JSON: text})
+	}
+}
+
+// reported passes a report about a job that runs here to its callers.
 func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	if r.count.Load() == 0 {
 		return
@@ -152,8 +172,10 @@ func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.watched[job]; w != nil {
-		for c := range w.watchers {
-			c.Reported(report)
+		for c, answered := range w.watchers {
+			if !answered || !report.Log {
+				c.Reported(report)
+			}
 		}
 	}
 }

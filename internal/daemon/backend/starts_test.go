@@ -22,7 +22,7 @@ func (*startedAt) Reported(ondemand.Report)                         {}
 func (*startedAt) Answered(ondemand.Answer)                         {}
 
 func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
-	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] })
+	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] }, nil)
 	send := func(job dispatcherd.JobID, attempt dispatcherd.Attempt, session dispatcherd.SessionID) {
 		r.Sent(&effect.Send{Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
 	}

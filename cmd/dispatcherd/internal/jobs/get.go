@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -73,12 +74,18 @@ func addJob(add func(fact, format string, args ...any), job *contract.Job) {
 	optional("payload", string(job.Payload))
 	optional("progress", string(job.Progress))
 	optional("result", string(job.Result))
-	for _, end := range badEnds(job) {
-		lines := strings.Split(strings.TrimRight(end.text(), "\n"), "\n")
-		add(fmt.Sprintf("attempt %d", end.Attempt), "%s%s %s", stamp(end.At), end.where(), lines[0])
-		for _, line := range lines[1:] {
-			add("", "%s", line)
+	lines := func(fact, before, text string) {
+		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+			add(fact, "%s%s", before, line)
+			fact, before = "", ""
 		}
+	}
+	var log string
+	if json.Unmarshal(job.Log, &log) == nil && log != "" {
+		lines("log", "", log)
+	}
+	for _, end := range badEnds(job) {
+		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", stamp(end.At), end.where()), end.text())
 	}
 }
 

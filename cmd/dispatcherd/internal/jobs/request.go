@@ -137,6 +137,7 @@ func eventText(e client.Event) string {
 		Done    float64 `json:"done"`
 		Total   float64 `json:"total"`
 		Message string  `json:"message"`
+		Level   string  `json:"level"`
 		Missed  int     `json:"missed"`
 		Status  string  `json:"status"`
 		Attempt int     `json:"attempt"`
@@ -155,6 +156,8 @@ func eventText(e client.Event) string {
 		return fmt.Sprintf("%s, attempt %d", d.Status, d.Attempt)
 	case "progress":
 		return progressText(d.Done, d.Total, d.Message)
+	case "log":
+		return d.Level + ": " + d.Message
 	}
 	return e.Name + ": " + string(e.Data)
 }
