@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // DefaultLimit is the length of a page.
@@ -24,6 +26,10 @@ const (
 	searchTime    = 2 * time.Second
 	rowsPerSearch = 10_000 // of one statement
 )
+
+// ErrSearchTime says that one statement of a search took too long.
+var ErrSearchTime = fmt.Errorf("the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has locked a table; "+
+	"narrow the search by a status, because each final status has its own tables, or by a smaller id (before)", searchTime)
 
 // List returns a page of jobs without payload, result and progress. Page.Next says where the
 // next page begins, also if a bound ended the search.
@@ -117,7 +123,18 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 	SELECT count(*)::int AS read, coalesce(min(id), 0)::bigint AS last,
 		coalesce(array_agg(id::bigint ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS ids,
 		coalesce(array_agg(type::text ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS types FROM read`, inStatuses(tables), selected)
-	return pgx.CollectOneRow(j.query(ctx, sql, args...), pgx.RowToStructByName[portion])
+	var p portion
+	err := pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) (err error) {
+		if _, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", searchTime.Milliseconds())); err != nil {
+			return err
+		}
+		p, err = pgx.CollectOneRow(Jobs{DB: tx}.query(ctx, sql, args...), pgx.RowToStructByName[portion])
+		return err
+	})
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == timedOut {
+		err = ErrSearchTime
+	}
+	return p, err
 }
 
 // conditions adds the conditions of a filter to a list of arguments.

@@ -74,6 +74,35 @@ func TestListReadsABoundedNumberOfRows(t *testing.T) {
 	require.Equal(t, 4, page.Read, "without a condition only the page is read")
 }
 
+// A search waits for a lock, as for a slow disk, no longer than the bound of a statement, and
+// says what to narrow.
+func TestSearchThatTakesTooLongSaysWhatToNarrow(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	db, other := connect(t, url), connect(t, url)
+	exec(t, db, listTable)
+	exec(t, other, `BEGIN; LOCK TABLE dispatcherd.jobs IN ACCESS EXCLUSIVE MODE`)
+	jobs := claim.Jobs{DB: db}
+	for _, find := range []func() error{
+		func() error { _, err := jobs.List(t.Context(), contract.Filter{Type: "odd"}); return err },
+		func() error {
+			_, err := jobs.Change(t.Context(), contract.CancelJobs, contract.Filter{Type: "odd"}, -1)
+			return err
+		},
+	} {
+		began := time.Now()
+		err := find()
+		require.ErrorIs(t, err, claim.ErrSearchTime)
+		require.ErrorContains(t, err, "did not end within 2s")
+		require.ErrorContains(t, err, "narrow the search by a status")
+		require.Less(t, time.Since(began), 4*time.Second)
+	}
+	exec(t, other, `ROLLBACK`)
+	page, err := jobs.List(t.Context(), contract.Filter{Type: "odd"})
+	require.NoError(t, err, "the connection can be used")
+	require.Len(t, page.Jobs, 4)
+}
+
 func TestBulkCancelEndsPendingJobsAndAsksForRunningOnes(t *testing.T) {
 	t.Parallel()
 	db, jobs, s := newDispatcherDatabase(t)

@@ -83,7 +83,7 @@ func CodeOf(ctx context.Context, err error) int {
 		return NotFound
 	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
 		return Conflict
-	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), Unreachable(err), noSchema(err):
+	case errors.Is(err, devpg.ErrMissing), errors.Is(err, claim.ErrSearchTime), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable
 	}
 	return Internal

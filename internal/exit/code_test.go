@@ -1,10 +1,12 @@
 package exit
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
 
@@ -16,4 +18,8 @@ func TestUnusableDirectoryIsAWrongSetting(t *testing.T) {
 func TestRepeatedLineIsRemoved(t *testing.T) {
 	require.Equal(t, "tried: a", Once("tried:\n\ta\n\ta"))
 	require.Equal(t, "tried:\n\ta\n\tb", Once("tried:\n\ta\n\tb\n\ta"), "different lines remain")
+}
+
+func TestSearchThatTookTooLongMeansThatPostgresDoesNotAnswer(t *testing.T) {
+	require.Equal(t, Unavailable, CodeOf(t.Context(), fmt.Errorf("listing jobs: %w", claim.ErrSearchTime)))
 }

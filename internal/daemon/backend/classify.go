@@ -32,6 +32,8 @@ func classify(err error) error {
 		return api.ErrNotFound
 	case errors.As(err, &status):
 		return problem.Conflict.Of(fmt.Sprintf("the job is %s: %s", status.Status, status.Want))
+	case errors.Is(err, claim.ErrSearchTime):
+		return problem.Unavailable.Of(err.Error())
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.As(err, &refused) && refused.Code == lockNotAvailable:
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // A caller of the API gets 503 and may retry.
@@ -24,4 +27,12 @@ func TestALostConnectionIsUnavailable(t *testing.T) {
 		require.ErrorIs(t, classify(err), ondemand.ErrUnavailable)
 	}
 	require.NotErrorIs(t, classify(errors.New("a bug")), ondemand.ErrUnavailable)
+}
+
+// A caller of the API learns how to narrow a search that took too long, and gets 503.
+func TestSearchThatTookTooLongSaysWhatToNarrow(t *testing.T) {
+	var p *problem.Problem
+	require.ErrorAs(t, classify(fmt.Errorf("listing: %w", claim.ErrSearchTime)), &p)
+	require.Equal(t, http.StatusServiceUnavailable, p.Status)
+	require.Contains(t, p.Detail, "narrow the search by a status")
 }
