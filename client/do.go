@@ -101,15 +101,14 @@ func spanText(d time.Duration) string {
 // Do runs a job now and waits for its result. The result is JSON, at most 16 MiB; null if the
 // worker returned none.
 //
-// The request ends at the earliest of three times. After r.Timeout, or the default of the
-// dispatcher (--request-timeout), the error is a *Problem of type [TypeDeadlinePassed]. After
-// r.WaitForWorker without a slot for the type it is one of type [TypeNoSlot]. When ctx ends,
+// The request ends at the earliest of three times. After r.Timeout, or the dispatcher's default
+// of 30 s, the error is a *Problem of type [TypeDeadlinePassed]. After r.WaitForWorker without a slot for the type it is one of type [TypeNoSlot]. When ctx ends,
 // the error wraps ctx.Err() and the job is cancelled. Over TCP this is a disconnect, so a Durable
 // request with an IdempotencyKey continues until its Timeout.
 //
 // A failed job is a *Problem of type [TypeJobFailed], a cancelled one of type
-// [TypeJobCancelled]. If the dispatcher rejects a request, the error is another *Problem, and no
-// job has started. [Problem.RetryAfter] says when to try again.
+// [TypeJobCancelled]. If the dispatcher rejects a request, the error is another *Problem.
+// [Problem.RetryAfter] says when to try again.
 //
 // Do repeats only what was not sent: after the end of an idle connection it connects again. If
 // the connection ends after the request was sent, the error wraps [ErrUnknownOutcome]. Any other

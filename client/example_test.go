@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -37,25 +38,40 @@ func ExampleSemaphore() {
 	// Output: <nil> a weight of 11 can never be admitted: give 1 to 10
 }
 
-// Run a job now and handle its failure.
+// Run a job now, and handle each kind of error.
 func ExampleClient_Do() {
-	c, err := client.New(client.Options{Socket: "/run/dispatcherd/api.sock"})
+	url, leave := fakeDispatcher()
+	c, err := client.New(client.Options{URL: url}) // or Socket: "/run/dispatcherd/api.sock"
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer leave()
 	defer c.Close()
-	result, err := c.Do(context.Background(), client.Request{
-		Type: "pdf", Payload: map[string]int{"page": 1}, Timeout: 10 * time.Second,
-	})
-	var problem *client.Problem
-	switch {
-	case errors.As(err, &problem) && problem.Type == client.TypeJobFailed:
-		log.Printf("the job failed: %s", problem.Detail)
-	case err != nil:
-		log.Print(err)
-	default:
-		log.Printf("%s", result)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, typ := range []string{"pdf", "torn", "excel", "gone"} {
+		result, err := c.Do(ctx, client.Request{Type: typ, Payload: map[string]int{"page": 1}, Timeout: 10 * time.Second})
+		var problem *client.Problem
+		switch {
+		case err == nil:
+			fmt.Printf("%s: %s\n", typ, result)
+		case errors.As(err, &problem) && problem.Type == client.TypeJobFailed:
+			fmt.Println(typ, "failed:", problem.Detail)
+		case errors.As(err, &problem) && problem.RetryAfter() > 0:
+			fmt.Println(typ, "did not start; again in", problem.RetryAfter())
+		case errors.As(err, &problem):
+			log.Fatal(err) // the request was rejected, or its deadline passed
+		case errors.Is(err, client.ErrUnknownOutcome):
+			fmt.Println(typ, "may have run; only a Durable request with an IdempotencyKey may be repeated")
+		default:
+			log.Fatal(err) // ctx ended, or the request was not sent
+		}
 	}
+	// Output:
+	// pdf: {"pages":1}
+	// torn failed: the page is torn
+	// excel did not start; again in 1s
+	// gone may have run; only a Durable request with an IdempotencyKey may be repeated
 }
 
 // Show progress while a caller waits.
@@ -74,6 +90,10 @@ func ExampleClient_Stream() {
 // fakeDispatcher is a dispatcher with one running job, 17.
 func fakeDispatcher() (url string, leave func()) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			answerRequest(w, r)
+			return
+		}
 		if r.Method == http.MethodDelete && r.URL.Path == "/v1/jobs/17" {
 			w.WriteHeader(http.StatusAccepted)
 			fmt.Fprint(w, `{"id":17,"status":"running"}`)
@@ -83,6 +103,23 @@ func fakeDispatcher() (url string, leave func()) {
 		fmt.Fprint(w, `{"type":"urn:dispatcherd:problem:not-found","title":"There is no such thing","detail":"no job has that id"}`)
 	}))
 	return server.URL, server.Close
+}
+
+// answerRequest answers a request according to its type.
+func answerRequest(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	switch {
+	case err != nil || strings.Contains(string(body), "gone"):
+		panic(http.ErrAbortHandler) // ends the connection
+	case strings.Contains(string(body), "torn"):
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"type":"urn:dispatcherd:problem:job-failed","title":"The job failed","detail":"the page is torn"}`)
+	case strings.Contains(string(body), "excel"):
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"type":"urn:dispatcherd:problem:no-slot-supports-type","title":"No slot supports the type","retry_after_ms":1000}`)
+	default:
+		fmt.Fprint(w, `{"pages":1}`)
+	}
 }
 
 // Cancel a job on any dispatcher.

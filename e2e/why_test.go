@@ -110,6 +110,37 @@ func TestWhySaysThatAnEntryIsOverwritten(t *testing.T) {
 	h.awaitSlots(2)
 }
 
+func TestWhyWithoutADecisionLogSaysSo(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.DecisionLog = 0
+	h := w.start(cfg)
+	callee := serveCalls(t, cfg.WorkerSocket, 1, "x")
+	id := w.insert("x", work{Do: "gate"})
+	h.awaitState("busy", id)
+	require.Contains(t, w.why(h, id), "this dispatcher keeps no decision log (--decision-log 0)")
+	require.NotContains(t, w.why(h, w.insert("x", work{})), "decision log", "no placement of a pending job is expected")
+	close(callee.open)
+	w.await(id, dispatcherd.Done)
+	h.awaitSlots(1)
+}
+
+// The log holds attempt 1, but attempt 2 ran on another dispatcher.
+func TestWhyLeavesOutThePlacementOfAnEarlierAttempt(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
+	id := w.insert("x", work{})
+	w.await(id, dispatcherd.Done)
+	h.awaitSlots(1)
+	require.Contains(t, w.why(h, id), "of callee, which supports 1 type")
+	w.exec("UPDATE dispatcherd.jobs SET attempt = 2, dispatcher = 77, placement = NULL WHERE id = $1", id)
+	text := w.why(h, id)
+	require.Contains(t, text, "dispatcher 77 placed it")
+	require.NotContains(t, text, "callee")
+	require.NotRegexp(t, `(?m)^ended `, text)
+}
+
 func TestWhySaysWhenAScheduledJobBecomesDue(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
