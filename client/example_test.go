@@ -60,11 +60,11 @@ func ExampleClient_Do() {
 		case errors.As(err, &problem) && problem.RetryAfter() > 0:
 			fmt.Println(typ, "did not start; again in", problem.RetryAfter())
 		case errors.As(err, &problem):
-			log.Fatal(err) // the request was rejected, or its deadline passed
+			log.Print(err) // the request was rejected, or its deadline passed
 		case errors.Is(err, client.ErrUnknownOutcome):
 			fmt.Println(typ, "may have run; only a Durable request with an IdempotencyKey may be repeated")
 		default:
-			log.Fatal(err) // ctx ended, or the request was not sent
+			log.Print(err) // ctx ended, or the request was not sent
 		}
 	}
 	// Output:

@@ -126,7 +126,7 @@ func TestWhyWithoutADecisionLogSaysSo(t *testing.T) {
 }
 
 // The log holds attempt 1, but attempt 2 ran on another dispatcher.
-func TestWhyLeavesOutThePlacementOfAnEarlierAttempt(t *testing.T) {
+func TestWhyOmitsThePlacementOfAnEarlierAttempt(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
