@@ -141,8 +141,8 @@ func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
 
 // Made is the outcome of a tick.
 type Made struct {
-	Outcome string // contract.TickRun and so on; empty = this dispatcher is not the controller
-	Job     int64
+	Outcome string `json:"outcome"` // contract.TickRun and so on; empty = this dispatcher is not the controller
+	Job     int64  `json:"job,omitempty"`
 }
 
 // makeSQL makes ticks. Its parameters after the role are those of make_ticks.

@@ -74,14 +74,14 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 		if text == "" {
 			text = child.Short + "."
 		}
-		if use := strings.TrimSuffix(child.UseLine(), " [flags]"); use != child.CommandPath() {
-			fmt.Fprintf(b, "    %s\n\n", use)
+		if _, arguments, found := strings.Cut(child.Use, " "); found {
+			fmt.Fprintf(b, "    %s\n\n", arguments)
 		}
 		fmt.Fprintf(b, "%s\n", strings.TrimSpace(text))
 		flags := child.LocalNonPersistentFlags()
 		flags.SortFlags = child.Flags().SortFlags
 		if in, found := inherited[child.Name()]; found {
-			fmt.Fprintf(b, "\nTakes the flags of %s, without %s, and:\n", in.command, in.without)
+			fmt.Fprintf(b, "\nTakes the flags of %s%s, and:\n", in.command, in.without)
 			flags = ownFlags(child, in.command)
 		}
 		if flags.HasAvailableFlags() {
@@ -93,18 +93,21 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// inherited says which commands take the flags of another command, except one flag.
+// inherited says which commands take the flags of another command.
 var inherited = map[string]struct{ command, without string }{
-	"dev":  {"serve", "--migrate"},
-	"demo": {"trace generate", "--force"},
+	"cancel": {"job list", ", without --before and --limit"},
+	"retry":  {"job cancel", ""},
+	"dev":    {"serve", ", without --migrate"},
+	"demo":   {"trace generate", ", without --force"},
 }
 
-// ownFlags returns the flags of a command that the other command does not have.
+// ownFlags returns the flags of a command that the other command does not have, or with another
+// meaning.
 func ownFlags(cmd *cobra.Command, other string) *pflag.FlagSet {
 	from, _, _ := cmd.Root().Find(strings.Fields(other))
 	flags := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if from.Flags().Lookup(f.Name) == nil {
+		if same := from.Flags().Lookup(f.Name); same == nil || same.Usage != f.Usage {
 			flags.AddFlag(f)
 		}
 	})

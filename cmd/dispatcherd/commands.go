@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/traces"
 )
@@ -24,6 +25,7 @@ var commands = []func(*app) *cobra.Command{
 	part(jobs.TypesCommand),
 	part(jobs.SlotCommand),
 	part(jobs.DispatcherCommand),
+	part(schedules.Command),
 	(*app).workerCommand,
 	part(traces.Command),
 	(*app).debugCommand,

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -72,16 +73,17 @@ func CodeOf(ctx context.Context, err error) int {
 	var status *claim.StatusError
 	var refused *workerproto.Error
 	var count *contract.CountError
+	var noTick *schedules.RefusedError
 	switch {
 	case errors.As(err, &coded):
 		return coded.Code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return Interrupted
-	case errors.Is(err, claim.ErrTransactionPool), errors.As(err, &unusable), Denied(err):
+	case errors.Is(err, claim.ErrTransactionPool), errors.As(err, &unusable), errors.Is(err, schedules.ErrInvalid), Denied(err):
 		return Usage
-	case errors.Is(err, claim.ErrNotFound):
+	case errors.Is(err, claim.ErrNotFound), errors.Is(err, schedules.ErrNotFound):
 		return NotFound
-	case errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
+	case errors.As(err, &noTick), errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
 		return Conflict
 	case errors.Is(err, devpg.ErrMissing), errors.Is(err, claim.ErrSearchTime), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable
@@ -142,6 +144,8 @@ func Explain(err error) string {
 		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
 	case errors.Is(err, claim.ErrNotFound):
 		return err.Error() + ": " + WhatBecameOfIt
+	case errors.Is(err, schedules.ErrNotFound):
+		return err.Error() + ": 'dispatcherd schedule list' shows all schedules"
 	case Unreachable(err):
 		return Once(err.Error()) + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
 	}

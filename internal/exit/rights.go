@@ -22,6 +22,7 @@ var rightsOf = []struct{ command, role string }{
 	{"dispatcherd trace", "dispatcherd_reader"},
 	{"dispatcherd job insert", "dispatcherd_producer"},
 	{"dispatcherd job", "dispatcherd_operator"},
+	{"dispatcherd schedule", "dispatcherd_operator"},
 }
 
 // WhatToGrant says which role lacks a right that a command needs, and which statement grants it.

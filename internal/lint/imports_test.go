@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 		"actor/event", "internal/contract", "internal/quota", "internal/timing", "scoring", "slotindex"},
 	"internal/allow":      {"", "workerproto"},
 	"internal/connrate":   {"workerproto"},
-	"internal/exit":       {"claim", "internal/contract", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
+	"internal/exit":       {"claim", "claim/schedules", "internal/contract", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
 	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
 	"internal/joblines":   {"", "claim", "internal/jsontext"},
 	"internal/schedule":   {"", "internal/contract", "internal/cron"},
@@ -84,11 +84,12 @@ var logging = []string{command, "internal/daemon", "internal/resources", "e2e"}
 const parts = "cmd/dispatcherd/internal/"
 
 var mayImportPart = map[string][]string{
-	"ask":      {},
-	"console":  {},
-	"jobs":     {"ask", "console", "settings"},
-	"settings": {"ask", "console"},
-	"traces":   {"ask", "console", "settings"},
+	"ask":       {},
+	"console":   {},
+	"jobs":      {"ask", "console", "settings"},
+	"schedules": {"ask", "console", "settings"},
+	"settings":  {"ask", "console"},
+	"traces":    {"ask", "console", "settings"},
 }
 
 func checkParts(s source) []string {

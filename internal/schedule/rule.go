@@ -194,10 +194,10 @@ func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]ti
 
 // Occasion is an occasion of a cron schedule for display.
 type Occasion struct {
-	At    time.Time // UTC
-	Local time.Time // in the time zone of the schedule
-	RunAt time.Time // run_at of the job: At and the jitter
-	Note  string    // about daylight saving time; may be empty
+	At    time.Time `json:"at"`             // UTC
+	Local time.Time `json:"local"`          // in the time zone of the schedule
+	RunAt time.Time `json:"run_at"`         // run_at of the job: At and the jitter
+	Note  string    `json:"note,omitempty"` // about daylight saving time
 }
 
 // Upcoming returns the next occasions of a cron schedule after an instant.

@@ -21,11 +21,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// bulkLong is the part of the help that the commands of all operations share.
-const bulkLong = `IDs or a filter select the jobs;
-"job list" with the same filter shows them. With a filter, the command counts the jobs and asks. Without a
-terminal it needs --yes, or --count with the right number.`
-
 // change is an operation on jobs as a command.
 type change struct {
 	op       contract.Operation

@@ -39,7 +39,7 @@ func (a commands) listCommand() *cobra.Command {
 	f.register(cmd, "pending, running, done, failed or cancelled")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "jobs per page")
-	cmd.Flags().Int64Var(&before, "before", 0, "only jobs with a smaller id: the last one of the previous page")
+	cmd.Flags().Int64Var(&before, "before", 0, "continue before this job")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")

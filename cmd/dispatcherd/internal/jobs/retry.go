@@ -15,7 +15,8 @@ func (a commands) retryCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		SuggestFor: []string{"rerun", "restart", "requeue", "redo"}, Short: "Make failed or cancelled jobs pending again",
-		Long: `Makes failed or cancelled jobs pending again, due now and without failures. ` + bulkLong,
+		Long: `Makes failed or cancelled jobs pending again, due now and without failures. IDs or a filter select
+the jobs, as for "job cancel".`,
 		Example: `  dispatcherd job retry 17 18
   dispatcherd job retry --status failed --type pdf --yes`,
 	})

@@ -48,7 +48,7 @@ func (a commands) slotListCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&q.Type, "type", "", "only slots that support this type")
 	flags.IntVar(&q.Limit, "limit", q.Limit, "slots per page")
-	flags.Int64Var(&q.After, "after", 0, "only slots with a larger id: the last one of the previous page")
+	flags.Int64Var(&q.After, "after", 0, "continue after this slot")
 	settings.OnlyOnCommandLine(flags, "type", "limit", "after")
 	settings.Between(flags, "1", strconv.Itoa(api.MaxEntries), "limit")
 	settings.Between(flags, "1", settings.LargestID, "after")

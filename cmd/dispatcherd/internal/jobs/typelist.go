@@ -49,7 +49,7 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "types per page")
-	cmd.Flags().StringVar(&after, "after", "", "only types after this one: the last one of the previous page")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this type")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(api.MaxEntries), "limit")
 	a.APIFlags(cmd.Flags(), &at)

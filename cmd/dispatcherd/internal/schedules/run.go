@@ -1,0 +1,106 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+func (a commands) runCommand() *cobra.Command {
+	var key string
+	var force bool
+	cmd := &cobra.Command{
+		Use: "run NAME", SuggestFor: []string{"trigger", "run-now"}, Short: "Run a schedule now, under its overlap policy",
+		Example: "  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01", Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("key") {
+				key = time.Now().UTC().Format(time.RFC3339Nano)
+			}
+			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.runNow(cmd.Context(), s, args[0], key, force) })
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
+	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
+	settings.OnlyOnCommandLine(cmd.Flags(), "key", "force")
+	return cmd
+}
+
+// runNow makes a tick. A tick without a job is an outcome, not an error.
+func (a commands) runNow(ctx context.Context, s table.Schedules, name, key string, force bool) error {
+	made, err := s.Run(ctx, name, key, force)
+	if err != nil {
+		return err
+	}
+	text := made.Outcome
+	if made.Outcome == contract.TickSkipped {
+		text += ": earlier runs have not ended; --force ignores them"
+	}
+	if made.Job > 0 {
+		text += fmt.Sprintf(": job %d", made.Job)
+	}
+	return a.PrintLine("run", made, text)
+}
+
+func (a commands) backfillCommand() *cobra.Command {
+	var from, to, overlap string
+	cmd := &cobra.Command{
+		Use: "backfill NAME", Short: "Run past occasions that have no tick", Args: oneName,
+		Example: "  dispatcherd schedule backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			begin, err := instant("from", from)
+			if err != nil {
+				return err
+			}
+			end, err := instant("to", to)
+			if err != nil {
+				return err
+			}
+			return a.withTable(cmd.Context(), func(s table.Schedules) error {
+				counts, err := s.Backfill(cmd.Context(), args[0], begin, end, overlap)
+				if err != nil && len(counts) > 0 {
+					a.Say("Before the error: %s.", countsText(counts))
+				}
+				if err != nil {
+					return rejected(err)
+				}
+				return a.PrintLine("backfill", counts, countsText(counts))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "first instant (RFC 3339)")
+	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
+	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
+	settings.OnlyOnCommandLine(cmd.Flags(), "from", "to", "overlap")
+	return cmd
+}
+
+// instant reads a time of a flag.
+func instant(flag, text string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, exit.Errorf(exit.Usage, "--%s %q: must be a time, for example 2026-03-01T00:00:00Z", flag, text)
+	}
+	return at, nil
+}
+
+// countsText lists outcomes and their numbers.
+func countsText(counts map[string]int) string {
+	var parts []string
+	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[outcome], outcome))
+	}
+	if len(parts) == 0 {
+		return "no occasion"
+	}
+	return strings.Join(parts, ", ")
+}

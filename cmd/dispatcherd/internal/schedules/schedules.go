@@ -1,0 +1,142 @@
+// Package schedules contains the commands about schedules.
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+// Command is the group of commands about schedules.
+func Command(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
+	return settings.Group("schedule", "List, set, explain, pause, resume or run schedules of jobs",
+		a.listCommand(), a.showCommand(), a.nextCommand(), a.setCommand(), a.removeCommand(), a.pauseCommand(), a.resumeCommand(),
+		a.runCommand(), a.backfillCommand())
+}
+
+// commands holds the invocation that the commands use.
+type commands struct{ *settings.Invocation }
+
+// withTable connects to the table, calls do, and closes the connection.
+func (a commands) withTable(ctx context.Context, do func(table.Schedules) error) error {
+	pool, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return do(table.Schedules{DB: pool})
+}
+
+// oneName returns an error unless there is exactly one argument.
+func oneName(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%q needs the name of one schedule", cmd.CommandPath())
+	}
+	return nil
+}
+
+const setLong = `Creates the schedule NAME, or changes columns of it. COLUMN is a column of dispatcherd.schedules that
+docs/schedules.md explains; an empty VALUE removes the value. The kind of a new schedule is cron.`
+
+func (a commands) setCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "set NAME COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a schedule", Long: setLong,
+		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
+  dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return fmt.Errorf("%q needs a name and at least one column, for example nightly spec='30 2 * * *'", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.set(cmd.Context(), s, args[0], args[1:]) })
+		},
+	}
+}
+
+// set changes columns of a schedule, or of a new one.
+func (a commands) set(ctx context.Context, s table.Schedules, name string, assignments []string) error {
+	v, err := s.Get(ctx, name)
+	if errors.Is(err, table.ErrNotFound) {
+		v, err = table.New(), nil
+		v.Name, v.Kind = name, contract.Cron
+	}
+	if err != nil {
+		return err
+	}
+	for _, text := range assignments {
+		column, value, found := strings.Cut(text, "=")
+		if !found {
+			return exit.Errorf(exit.Usage, "%q is not COLUMN=VALUE, for example spec='30 2 * * *'", text)
+		}
+		if err := schedule.AssignText(&v, column, value); err != nil {
+			return exit.Errorf(exit.Usage, "%w", err)
+		}
+	}
+	created, err := s.Set(ctx, v)
+	if err != nil {
+		return rejected(err)
+	}
+	did := "changed"
+	if created {
+		did = "created"
+	}
+	if v, err = s.Get(ctx, name); err != nil {
+		return err
+	}
+	return a.PrintLine("schedule", v, "schedule "+name+" "+did)
+}
+
+// rejected adds the exit code to an error of Postgres about a value.
+func rejected(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") {
+		return exit.Errorf(exit.Usage, "%s", claim.Refusal(pg))
+	}
+	return err
+}
+
+// changeCommand is a command that changes the schedule that it names.
+func (a commands) changeCommand(did string, change func(table.Schedules, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = oneName
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withTable(cmd.Context(), func(s table.Schedules) error {
+			if err := change(s, cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.PrintLine(did, map[string]string{"name": args[0]}, "schedule "+args[0]+" "+did)
+		})
+	}
+	return cmd
+}
+
+func (a commands) removeCommand() *cobra.Command {
+	return a.changeCommand("removed", table.Schedules.Remove, &cobra.Command{
+		Use: "rm NAME", SuggestFor: []string{"remove", "delete"}, Short: "Remove a schedule; its runs end normally", Example: "  dispatcherd schedule rm nightly"})
+}
+
+func (a commands) pauseCommand() *cobra.Command {
+	return a.changeCommand("paused", table.Schedules.Pause, &cobra.Command{
+		Use: "pause NAME", SuggestFor: []string{"disable"}, Short: "Pause a schedule; no occasion is missed meanwhile", Example: "  dispatcherd schedule pause nightly"})
+}
+
+func (a commands) resumeCommand() *cobra.Command {
+	return a.changeCommand("resumed", table.Schedules.Resume, &cobra.Command{
+		Use: "resume NAME", SuggestFor: []string{"enable"}, Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
+}
+
+// stamp formats a time for a table, in UTC.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

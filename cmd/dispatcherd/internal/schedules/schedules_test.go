@@ -1,0 +1,36 @@
+package schedules
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+)
+
+// The notes mark a time in a gap and both times of a repeated hour.
+func TestNextMarksChangesOfTheWallClock(t *testing.T) {
+	v := table.New()
+	v.Name, v.Kind, v.TimeZone, v.Type = "s", "cron", "Europe/Berlin", "pdf"
+	next := func(spec string, after time.Time, n int) string {
+		var out, errs bytes.Buffer
+		a := commands{&settings.Invocation{Console: console.Console{Out: &out, Err: &errs}}}
+		v.Spec = spec
+		require.NoError(t, a.next(&v, after, n))
+		return out.String() + errs.String()
+	}
+	require.Equal(t, `UTC                   LOCAL                         RUN AT                NOTE
+2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 CET   2026-03-28T01:30:00Z  -
+2026-03-29T01:00:00Z  Sun 2026-03-29 03:00:00 CEST  2026-03-29T01:00:00Z  moved to the end of a gap
+`, next("30 2 * * *", time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), 2))
+	require.Equal(t, `UTC                   LOCAL                         RUN AT                NOTE
+2026-10-25T00:00:00Z  Sun 2026-10-25 02:00:00 CEST  2026-10-25T00:00:00Z  first of a repeated time
+2026-10-25T01:00:00Z  Sun 2026-10-25 02:00:00 CET   2026-10-25T01:00:00Z  repeated time
+`, next("0 * * * *", time.Date(2026, 10, 24, 23, 30, 0, 0, time.UTC), 2))
+	v.Paused = true
+	require.Contains(t, next("0 * * * *", time.Now(), 1), "The schedule does not run now: paused.")
+}

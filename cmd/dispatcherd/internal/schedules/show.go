@@ -1,0 +1,210 @@
+package schedules
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+func (a commands) listCommand() *cobra.Command {
+	var after string
+	limit := 100
+	cmd := &cobra.Command{
+		Use: "list", SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name", Args: settings.NoArguments,
+		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --after nightly --limit 50 -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.list(cmd.Context(), s, after, limit) })
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "schedules per page")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this schedule")
+	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(table.MaxListed), "limit")
+	return cmd
+}
+
+func (a commands) list(ctx context.Context, s table.Schedules, after string, limit int) error {
+	all, err := s.List(ctx, after, limit)
+	if err != nil {
+		return fmt.Errorf("listing schedules: %w", err)
+	}
+	rows := make([][]string, len(all))
+	for i := range all {
+		v := &all[i]
+		rows[i] = []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v)}
+	}
+	if err := a.PrintRows("schedules", slices.Concat([]contract.Schedule{}, all), []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
+		return err
+	}
+	switch {
+	case len(all) == limit:
+		a.Say("There may be more: --after %s shows the next page.", all[limit-1].Name)
+	case len(all) == 0:
+		a.Say("There is no such schedule.")
+	}
+	return nil
+}
+
+// plan says when a schedule runs.
+func plan(v *contract.Schedule) string {
+	switch v.Kind {
+	case contract.Cron:
+		return v.Spec + " " + v.TimeZone
+	case contract.Interval:
+		return "every " + time.Duration(v.Every).String()
+	case contract.Startup:
+		return "once per " + v.Once
+	}
+	return "once per worker"
+}
+
+// state says whether a schedule runs.
+func state(v *contract.Schedule) string {
+	switch {
+	case v.Error != "":
+		return "error: " + v.Error
+	case v.Paused:
+		return "paused"
+	}
+	return "active"
+}
+
+// Ticks of `schedule show`: those printed, and those searched for the last skipped one.
+const (
+	shownTicks    = 10
+	searchedTicks = 200
+)
+
+func (a commands) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", SuggestFor: []string{"get", "describe", "ticks"}, Short: "Print a schedule, its last ticks, and the reason of the last skip",
+		Example: "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json", Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.show(cmd.Context(), s, args[0]) })
+		},
+	}
+}
+
+// shown is a schedule and its last ticks, the newest first.
+type shown struct {
+	contract.Schedule
+
+	Ticks    []contract.Tick `json:"ticks"`
+	LastSkip *contract.Tick  `json:"last_skip,omitempty"`
+}
+
+func (a commands) show(ctx context.Context, s table.Schedules, name string) error {
+	v, err := s.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	ticks, err := s.Ticks(ctx, name, contract.Tick{}, searchedTicks)
+	if err != nil {
+		return err
+	}
+	all := shown{Schedule: v, Ticks: slices.Concat([]contract.Tick{}, ticks[:min(len(ticks), shownTicks)])}
+	if i := slices.IndexFunc(ticks, func(t contract.Tick) bool { return t.Outcome == contract.TickSkipped }); i >= 0 {
+		all.LastSkip = &ticks[i]
+	}
+	return a.PrintFacts("schedule", all, func(add func(fact, format string, args ...any)) { addSchedule(add, &all) })
+}
+
+func addSchedule(add func(fact, format string, args ...any), v *shown) {
+	add("name", "%s", v.Name)
+	add("kind", "%s: %s", v.Kind, plan(&v.Schedule))
+	add("state", "%s", state(&v.Schedule))
+	add("job", "type %s, priority %d, at most %d failures", v.Type, v.Priority, v.MaxAttempts)
+	if v.TimeoutMS != nil {
+		add("timeout", "%v", time.Duration(*v.TimeoutMS)*time.Millisecond)
+	}
+	add("payload", "%s", v.Payload)
+	add("overlap", "%s", v.Overlap)
+	add("catch up", "%d of the last %v", v.CatchUpMost, time.Duration(v.CatchUp))
+	if v.Jitter > 0 {
+		add("jitter", "%v", time.Duration(v.Jitter))
+	}
+	if v.StartsAt != nil {
+		add("starts at", "%s", stamp(*v.StartsAt))
+	}
+	if v.EndsAt != nil {
+		add("ends at", "%s", stamp(*v.EndsAt))
+	}
+	for i := range v.Ticks {
+		add("tick "+v.Ticks[i].Occasion, "%s", tickText(&v.Ticks[i]))
+	}
+	if v.LastSkip != nil {
+		add("last skip", "%s: %s", v.LastSkip.Occasion, v.LastSkip.Reason)
+	}
+}
+
+// tickText says what became of an occasion.
+func tickText(t *contract.Tick) string {
+	switch {
+	case t.Outcome == contract.TickMissed:
+		return console.Counted(int64(t.Missed), "occasion") + " missed"
+	case t.Job == nil && t.Reason != "":
+		return t.Outcome + ": " + t.Reason
+	case t.Job == nil:
+		return t.Outcome
+	}
+	text := fmt.Sprintf("job %d %s", *t.Job, cmp.Or(t.Status, "removed"))
+	if t.StartedAt != nil && t.FinishedAt != nil {
+		text += fmt.Sprintf(" after %v", t.FinishedAt.Sub(*t.StartedAt).Round(time.Millisecond))
+	}
+	return text
+}
+
+func (a commands) nextCommand() *cobra.Command {
+	n := 10
+	cmd := &cobra.Command{
+		Use: "next NAME", SuggestFor: []string{"upcoming"}, Short: "Print the next occasions in UTC and local time, with changes of the wall clock",
+		Example: "  dispatcherd schedule next nightly -n 5", Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withTable(cmd.Context(), func(s table.Schedules) error {
+				v, err := s.Get(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.next(&v, time.Now(), n)
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
+	settings.OnlyOnCommandLine(cmd.Flags(), "count")
+	settings.Between(cmd.Flags(), "1", "1000", "count")
+	return cmd
+}
+
+// next prints the occasions of a schedule after an instant.
+func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
+	list, err := schedule.Upcoming(&v.SchedulePlan, after, n)
+	if err != nil {
+		return exit.Errorf(exit.Conflict, "%w", err)
+	}
+	rows := make([][]string, len(list))
+	for i, o := range list {
+		rows[i] = []string{stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), stamp(o.RunAt), o.Note}
+	}
+	if err := a.PrintRows("next", slices.Concat([]schedule.Occasion{}, list), []string{"utc", "local", "run at", "note"}, rows); err != nil {
+		return err
+	}
+	if state := state(v); state != "active" {
+		a.Say("The schedule does not run now: %s.", state)
+	}
+	if len(list) == 0 {
+		a.Say("There is no further occasion.")
+	}
+	return nil
+}

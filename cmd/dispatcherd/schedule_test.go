@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// A schedule with ticks of all outcomes, at fixed times.
+const ticksOfEachOutcome = `
+INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('nightly', 'cron', '30 2 * * *', 'report');
+INSERT INTO dispatcherd.jobs (type, status, created_at, started_at, finished_at, attempt) VALUES
+	('report', 'done', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1);
+INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, job_id, missed, reason) VALUES
+	(1, 'a', 'run', '2026-01-02 03:00:00Z', 1, NULL, NULL), (1, 'b', 'skipped', '2026-01-02 03:01:00Z', NULL, NULL, '1 runs have not ended, 0 wait (skip)'),
+	(1, 'c', 'missed', '2026-01-02 03:02:00Z', NULL, 3, NULL), (1, 'd', 'queued', '2026-01-02 03:03:00Z', NULL, NULL, NULL)`
+
+func TestSchedulesAreSetAndShown(t *testing.T) {
+	url := databaseWith(t, ticksOfEachOutcome)
+	requireGolden(t, "schedule.txt", transcript(t, url,
+		"schedule list",
+		"schedule show nightly",
+		"schedule show nothing",
+		"schedule set daily spec=@daily type=report time_zone=Europe/Berlin jitter=5m starts_at=2030-01-02T03:04:05Z",
+		"schedule set daily starts_at= priority=3 payload={\"page\":1}",
+		"schedule set sweep kind=interval every=10m type=sweep overlap=allow_all",
+		"schedule list",
+		"schedule list --limit 1 --after daily",
+		"schedule next sweep",
+		"schedule next nothing",
+		"schedule run sweep --key 1",
+		"schedule run sweep --key 1",
+		"schedule pause sweep",
+		"schedule run sweep --key 2",
+		"schedule run sweep --key 2 --force",
+		"schedule resume sweep",
+		"schedule run sweep --key ",
+		"schedule set sweep overlap=skip",
+		"schedule run sweep --key 3",
+		"schedule backfill daily --from 2026-01-02T03:00:00Z --to 2026-01-05T03:00:00Z",
+		"schedule backfill daily --from 2026-01-02T03:00:00Z --to 2026-01-05T03:00:00Z -o json",
+		"schedule backfill daily --from yesterday --to 2026-01-05T03:00:00Z",
+		"schedule backfill sweep --from 2026-01-02T03:00:00Z --to 2026-01-05T03:00:00Z",
+		"schedule rm sweep",
+		"schedule rm sweep",
+		"schedule pause",
+		"schedule set daily",
+		"schedule set daily color=red",
+		"schedule set daily red",
+		"schedule set daily spec=*/5",
+		"schedule set daily every=often",
+		"schedule set daily every=10m",
+		"schedule set daily priority=high",
+		"schedule set daily priority=11",
+		"schedule set daily payload={",
+		"schedule set daily time_zone=Mars",
+		"schedule set daily ends_at=tomorrow",
+		"schedule set new",
+		"schedule set new type=x",
+	))
+}
+
+func TestJSONOfEveryScheduleCommandParses(t *testing.T) {
+	url := databaseWith(t, ticksOfEachOutcome)
+	for _, c := range []struct{ line, key string }{
+		{"schedule list", "schedules"}, {"schedule show nightly", "schedule"}, {"schedule next nightly", "next"}, {"schedule set nightly priority=2", "schedule"},
+		{"schedule run nightly", "run"}, {"schedule backfill nightly --from 2026-01-02T03:00:00Z --to 2026-01-05T03:00:00Z", "backfill"},
+		{"schedule pause nightly", "paused"}, {"schedule resume nightly", "resumed"}, {"schedule rm nightly", "removed"},
+	} {
+		got := onDatabase(t, url, "", c.line, "-o", "json")
+		require.Equal(t, exit.OK, got.code, got.err)
+		var parsed map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), c.line)
+		require.Contains(t, parsed, c.key)
+		require.Len(t, parsed, 2)
+	}
+}
