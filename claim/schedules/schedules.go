@@ -100,6 +100,12 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 	return created, named(v.Name, err)
 }
 
+// Lock excludes other edits until the end of the transaction. Ticks do not wait.
+func (s Schedules) Lock(ctx context.Context) error {
+	_, err := s.DB.Exec(ctx, `LOCK TABLE dispatcherd.schedules IN SHARE ROW EXCLUSIVE MODE`)
+	return err
+}
+
 // Remove deletes a schedule. Its runs end normally, and its queued ticks never run.
 func (s Schedules) Remove(ctx context.Context, name string) error {
 	return s.change(ctx, name, `DELETE FROM dispatcherd.schedules WHERE name = $1`)

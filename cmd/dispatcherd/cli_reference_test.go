@@ -38,7 +38,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	types, _, err := root.Find([]string{"types"})
 	require.NoError(t, err)
 	b.WriteString("\n## Flags of the API\n\n")
-	describeFlags(&b, flagsNamed(types, apiFlags...))
+	describeGroup(&b, flagsNamed(types, apiFlags...), false)
 
 	path := filepath.Join("..", "..", "docs", "cli.md")
 	if *update {
@@ -124,7 +124,7 @@ func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		if g.Title != "" {
 			fmt.Fprintf(b, "\n**%s**\n\n", g.Title)
 		}
-		describeGroup(b, g.Flags)
+		describeGroup(b, g.Flags, g.Flags.Lookup("api") != nil)
 	}
 }
 
@@ -144,8 +144,8 @@ func flagsNamed(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	return flags
 }
 
-func describeGroup(b *strings.Builder, flags *pflag.FlagSet) {
-	callsAPI := flags.Lookup("api") != nil && countFlags(flags) > len(apiFlags)
+// describeGroup writes a list. If callsAPI is true, it refers to the list of the API flags.
+func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
 	if callsAPI {
 		b.WriteString("- [API](#flags-of-the-api)\n")
 	}

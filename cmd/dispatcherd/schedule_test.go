@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,4 +80,42 @@ func TestJSONOfEveryScheduleCommandParses(t *testing.T) {
 		require.Contains(t, parsed, c.key)
 		require.Len(t, parsed, 2)
 	}
+}
+
+// An apply makes the table equal to the file, in one transaction, and repeats nothing.
+func TestScheduleFilesAreApplied(t *testing.T) {
+	url := databaseWith(t, ticksOfEachOutcome)
+	folder := t.TempDir()
+	file := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	file("a.toml", `
+[nightly]
+spec = "0 3 * * *"
+type = "report"
+time_zone = "Europe/Berlin"
+payload = {pages = [1, 2], text = "a"}
+
+[sweep]
+kind = "interval"
+every = "10m"
+type = "sweep"
+starts_at = 2026-01-02T04:04:05+01:00
+`)
+	file("b.toml", "[sweep]\nkind = \"interval\"\nevery = \"10m\"\ntype = \"sweep\"\n")
+	file("unknown.toml", "[sweep]\ntype = \"a\"\ncolor = \"red\"\n[nightly]\nsize = 3\n")
+	file("invalid.toml", "[sweep]\ntype = \"a\"\nevery = 10\n[nightly]\nspec = \"x\"\ntype = \"b\"\n[third]\nspec = \"@daily\"\n")
+	file("flat.toml", "[sweep]\ntype = \"a\"\nspec = \"@daily\"\n[nightly\n")
+	file("value.toml", "nightly = 3\n")
+	// Postgres rejects the second schedule, so the first one is not created.
+	file("refused.toml", "[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\npayload = \""+strings.Repeat("x", 9<<20)+"\"\n")
+	apply := func(line string) string { return "schedule apply " + filepath.Join(folder, line) }
+	got := transcript(t, url,
+		apply("a.toml --dry-run"), "schedule list", apply("a.toml"), "schedule pause sweep", apply("a.toml"), apply("b.toml"), apply("b.toml --prune"),
+		apply("b.toml --prune --yes -o json"), "schedule list", apply("unknown.toml"), apply("invalid.toml"), apply("flat.toml"), apply("value.toml"),
+		apply("missing.toml"), "schedule apply")
+	requireGolden(t, "schedule-apply.txt", strings.ReplaceAll(got, folder, "DIR"))
+	refused := onDatabase(t, url, "", apply("refused.toml"))
+	require.Equal(t, exit.Usage, refused.code, refused.err)
+	require.Equal(t, exit.NotFound, onDatabase(t, url, "", "schedule show a").code)
 }

@@ -109,8 +109,13 @@ func values(s *contract.Schedule) (values map[string]json.RawMessage) {
 	if err == nil {
 		err = json.Unmarshal(object, &values)
 	}
-	if err != nil { // the payload is not JSON: Set rejects it
+	if err != nil { // the payload is not JSON: Check rejects it
 		return nil
+	}
+	for name, value := range values { // order-free: each is removed by itself
+		if string(value) == `""` {
+			delete(values, name)
+		}
 	}
 	return values
 }

@@ -1,13 +1,9 @@
 package jobs
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,24 +131,8 @@ func (a commands) agree(op contract.Operation, n int64, agreed consent) error {
 		return exit.Errorf(exit.Conflict, "nothing was changed. The filter selects %s, but --count is %d", jobs, agreed.count)
 	case n == 0 || agreed.yes || agreed.count >= 0:
 		return nil
-	case a.IsTerminal(a.In) && a.IsTerminal(a.Err):
-		if a.confirm(fmt.Sprintf("This will %s %s.", op, jobs)) {
-			return nil
-		}
-		return exit.Errorf(exit.Negative, "nothing was changed")
 	}
-	return exit.Errorf(exit.Negative, "nothing was changed. This would %s %s. Add --yes or --count %d to do it", op, jobs, n)
-}
-
-// confirm asks the user. Only y and yes agree.
-func (a commands) confirm(what string) bool {
-	fmt.Fprintf(a.Err, "%s Continue? [y/N] ", what)
-	answer, err := bufio.NewReader(io.LimitReader(a.In, 100)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false
-	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return cmp.Or(answer, "n") == "y" || answer == "yes"
+	return a.Agree(fmt.Sprintf("%s %s", op, jobs), fmt.Sprintf("--yes or --count %d", n))
 }
 
 // changedJob is one line of the output of a command that changes jobs.

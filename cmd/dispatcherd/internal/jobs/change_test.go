@@ -9,15 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-func TestOnlyYesConfirmsAChange(t *testing.T) {
-	for answer, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
-		a, out, errs := on("", answer)
-		require.Equal(t, agrees, a.confirm("This will cancel 2 jobs."), "%q", answer)
-		require.Equal(t, "This will cancel 2 jobs. Continue? [y/N] ", errs.String())
-		require.Empty(t, out.String())
-	}
-}
-
 func TestChangeRequiresConsentForTheRightNumber(t *testing.T) {
 	a, _, _ := on("", "y\n")
 	for _, c := range []struct {

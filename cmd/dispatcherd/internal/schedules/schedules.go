@@ -23,7 +23,7 @@ import (
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	return settings.Group("schedule", "List, set, explain, pause, resume or run schedules of jobs",
-		a.listCommand(), a.showCommand(), a.nextCommand(), a.setCommand(), a.removeCommand(), a.pauseCommand(), a.resumeCommand(),
+		a.listCommand(), a.showCommand(), a.nextCommand(), a.setCommand(), a.applyCommand(), a.removeCommand(), a.pauseCommand(), a.resumeCommand(),
 		a.runCommand(), a.backfillCommand())
 }
 

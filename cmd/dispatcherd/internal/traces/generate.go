@@ -46,7 +46,7 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the random numbers")
 	flags.IntVar(&o.Calls, "calls", o.Calls, "calls of the day; 23 in 1,000 are queued, the others on demand")
 	flags.IntVar(&o.Batch, "batch", o.Batch, "queued jobs of the batch stream")
-	flags.IntVar(&o.Agents, "agents", o.Agents, "slots, at least 27")
+	flags.IntVar(&o.Agents, "agents", o.Agents, "slots")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes")
 	flags.IntVar(&o.Load, "load", o.Load, "percent of their online time that the agents are busy")
 	settings.OnlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")

@@ -44,7 +44,7 @@ misplaced or sent to a slot that does not support its type.`,
 			return a.replayTrace(cmd.Context(), "replay", t, speed, weights)
 		},
 	}
-	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second")
+	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
 	cmd.Flags().StringVar(&weights, "weights", "default", "article, default, or comma-separated changes key=value, as in trace simulate")
 	settings.OnlyOnCommandLine(cmd.Flags(), "speed", "weights")
 	settings.Between(cmd.Flags(), "1", "1000000", "speed")
@@ -82,7 +82,7 @@ func (a commands) demoCommand() *cobra.Command {
 			return a.replayTrace(cmd.Context(), "demo", t, speed, "default")
 		},
 	}
-	cmd.Flags().Float64Var(&speed, "speed", 0, "how many seconds of the trace pass in one second (default: so many that it takes 45 s)")
+	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
 	generateFlags(cmd.Flags(), &o)
 	settings.OnlyOnCommandLine(cmd.Flags(), "speed")
 	settings.Between(cmd.Flags(), "1", "1000000", "speed")
