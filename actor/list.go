@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -237,6 +238,66 @@ func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 	}
 	info.Oldest = msDuration(oldest)
 	return info
+}
+
+// RequestInfo describes a waiting on-demand request.
+type RequestInfo struct {
+	ID       dispatcherd.JobID
+	Type     string
+	Priority dispatcherd.Priority
+	Age      time.Duration
+}
+
+// requestPosition is how far a list of requests is complete.
+type requestPosition struct {
+	typ      slotindex.TypeID
+	priority dispatcherd.Priority
+	next     dispatcherd.JobID // the next request of this queue; 0 = the first one
+}
+
+// ListRequests lists the waiting on-demand requests in memory by descending ids: mostly the
+// oldest first. A request that arrives or starts meanwhile may be missing. If it is the first
+// one of a portion, so may be the rest of its queue.
+func ListRequests(asker Asker) (list []RequestInfo) {
+	var at requestPosition
+	for complete := false; !complete; {
+		var part []RequestInfo
+		if !asker.Ask(func(c *Core) { part, complete = c.listRequests(&at) }) {
+			return nil
+		}
+		list = append(list, part...) // not on the loop, as in ListSlots
+	}
+	slices.SortFunc(list, func(a, b RequestInfo) int { return cmp.Compare(b.ID, a.ID) })
+	return list
+}
+
+// listRequests lists requests from a position on.
+func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete bool) {
+	next := func() { *at = requestPosition{typ: at.typ + 1} }
+	for work := 0; int(at.typ) < len(c.types); next() {
+		if work >= c.cfg.Limits.StepWork {
+			return list, false
+		}
+		work++
+		t := c.types[at.typ]
+		for ; t.requests>>at.priority != 0; at.priority, at.next = at.priority+1, 0 {
+			j := t.demand[at.priority].first
+			if at.next != 0 {
+				if j = c.jobs.Get(at.next); j != nil && j.state != jobstate.Waiting {
+					j = nil
+				}
+			}
+			for ; j != nil; j = j.request.next {
+				if work >= c.cfg.Limits.StepWork {
+					at.next = j.id
+					return list, false
+				}
+				work += jobWork
+				list = append(list, RequestInfo{j.id, c.index.Name(at.typ), at.priority, msDuration(int64(c.now - j.request.arrival))})
+			}
+		}
+	}
+	return list, true
 }
 
 // Gauges are current values. The counters since the start are in Stats.

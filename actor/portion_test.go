@@ -2,6 +2,7 @@ package actor
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,6 +82,42 @@ func TestPagesOfSlotsFollowEachOther(t *testing.T) {
 		require.Len(t, ids, want, "type %q", typ)
 		require.IsIncreasing(t, append([]dispatcherd.SlotID{0}, ids...))
 	}
+}
+
+func TestWaitingRequestsAreListedInPortions(t *testing.T) {
+	s := newStepper(t, 100)
+	require.Empty(t, ListRequests(s.core))
+	s.register(1, 1, 1, none)
+	s.request(1, 0) // runs
+	var want []RequestInfo
+	for id := dispatcherd.JobID(2); id <= 61; id++ {
+		typ, priority := int(id%3), dispatcherd.Priority(id%2*10)
+		s.step(event.Requested{Job: -id, Type: typeName(typ), Priority: priority, Wait: true})
+		want = append(want, RequestInfo{ID: -id, Type: typeName(typ), Priority: priority})
+	}
+	asked := &counter{core: s.core}
+	list := ListRequests(asked)
+	require.Equal(t, 60*10/100, asked.asks, "10 requests at a time")
+	for i := range list {
+		require.Equal(t, 60-i, int(list[i].Age/time.Millisecond)+1, "one request a millisecond")
+		list[i].Age = 0
+	}
+	require.Equal(t, want, list)
+}
+
+// The list does not follow a request that was removed from its queue between two portions.
+func TestRequestThatEndsWhileTheListIsReadEndsItsQueue(t *testing.T) {
+	s := newStepper(t, 100)
+	for id := dispatcherd.JobID(1); id <= 15; id++ {
+		s.request(id, int(id)/14)
+	}
+	asked := &counter{core: s.core, between: func(int) { s.step(event.Abandoned{Job: -11}) }}
+	var ids []dispatcherd.JobID
+	for _, r := range ListRequests(asked) {
+		ids = append(ids, r.ID)
+	}
+	require.Equal(t, []dispatcherd.JobID{-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -14, -15}, ids)
+	require.Empty(t, ListRequests(&ended{s.core, 1}))
 }
 
 // A slot that is removed after it was found is left out, and a new slot that uses its Ref

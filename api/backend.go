@@ -34,7 +34,7 @@ type Jobs interface {
 	// Cancel cancels a pending job and returns Cancelled, or asks the worker of a running
 	// job to stop and returns Running. It returns ErrNotFound if there is no job, or a
 	// problem of kind Conflict if the job has ended. The table records by as the one who
-	// cancelled.
+	// cancelled. The caller of a request in memory is answered at once, also if it runs.
 	Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error)
 	// Retry makes a failed or cancelled job pending again. Its errors are those of Cancel.
 	Retry(ctx context.Context, id dispatcherd.JobID) error
@@ -57,6 +57,8 @@ type Lists interface {
 	// Slots lists slots of this dispatcher's workers by id. It never returns nil. If more
 	// slots follow, next is the After of the next page, otherwise 0.
 	Slots(q SlotQuery) (page []Slot, next int64)
+	// Waiting lists the requests that wait in memory, by descending ids.
+	Waiting() []WaitingRequest
 	// Types lists the types that this dispatcher knows, and those of pending rows.
 	Types() TypeList
 	// Workers lists the workers of this dispatcher by session. It never returns nil.
@@ -97,6 +99,14 @@ type Slot struct {
 	Busy     float64  `json:"busy_seconds,omitempty"` // how long the attempt has run
 	Left     float64  `json:"left_seconds,omitempty"` // time until its timeout, or until the worker must have stopped it; absent: without a bound
 	Stopping string   `json:"stopping,omitempty"`     // why the job is being stopped
+}
+
+// WaitingRequest is a request that waits in memory, as the API shows it.
+type WaitingRequest struct {
+	ID       dispatcherd.JobID    `json:"id"` // negative
+	Type     string               `json:"type"`
+	Priority dispatcherd.Priority `json:"priority"`
+	Age      float64              `json:"age_seconds"`
 }
 
 // Worker is one worker as the API shows it.

@@ -126,6 +126,9 @@ func (*fake) Slots(q SlotQuery) ([]Slot, int64) {
 func (*fake) Types() TypeList {
 	return TypeList{Types: []Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}}
 }
+func (*fake) Waiting() []WaitingRequest {
+	return []WaitingRequest{{ID: -2, Type: "pdf", Age: 1.5}, {ID: -3, Type: "xls", Priority: 3}, {ID: -7, Type: "pdf"}}
+}
 func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
 func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Status, error) {
 	return dispatcherd.Running, nil

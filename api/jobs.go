@@ -159,6 +159,15 @@ func jobID(r *http.Request) (dispatcherd.JobID, error) {
 	return dispatcherd.JobID(n), nil
 }
 
+// anyID reads the id of a row or of a request in memory in a path.
+func anyID(r *http.Request) (dispatcherd.JobID, error) {
+	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || n == 0 {
+		return 0, problem.NotFound.Of("ids of jobs are whole numbers from 1, those of requests in memory from -1 down")
+	}
+	return dispatcherd.JobID(n), nil
+}
+
 func (h *Handler) getJob(w http.ResponseWriter, r *http.Request) error {
 	id, err := jobID(r)
 	if err != nil {
@@ -181,7 +190,7 @@ type JobState struct {
 // deleteJob cancels a waiting job at once. It asks the worker of a running job to stop the
 // job, and answers 202 without waiting.
 func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
-	id, err := jobID(r)
+	id, err := anyID(r)
 	if err != nil {
 		return err
 	}
@@ -219,11 +228,10 @@ func (h *Handler) retryJob(w http.ResponseWriter, r *http.Request) error {
 
 // getWhy explains rows, and requests in memory. Requests in memory have negative ids.
 func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
-	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || n == 0 {
-		return problem.NotFound.Of("ids of jobs are whole numbers from 1, those of requests in memory from -1 down")
+	id, err := anyID(r)
+	if err != nil {
+		return err
 	}
-	id := dispatcherd.JobID(n)
 	why, err := h.backend.Why(r.Context(), id)
 	if err == nil {
 		err = h.callerOf(r).permit(why.Type)

@@ -149,6 +149,41 @@ func numberIn(text, name string, most int64) (int64, error) {
 	return n, nil
 }
 
+// RequestPage answers GET /v1/requests.
+type RequestPage struct {
+	Requests []WaitingRequest  `json:"requests"`
+	Next     dispatcherd.JobID `json:"next_after,omitempty"` // the next page begins after this request; 0 = there is none
+}
+
+// getRequests lists the requests that wait in memory, without those that the caller may not
+// use.
+func (h *Handler) getRequests(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	after := int64(0)
+	if text := q.Get("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after >= 0 {
+			return problem.InvalidRequest.Of(fmt.Sprintf("after is %q: ids of requests in memory are whole numbers from -1 down", jsontext.Excerpt(text)))
+		}
+	}
+	limit, err := numberIn(q.Get("limit"), "limit", MaxEntries)
+	if err != nil {
+		return err
+	}
+	f := contract.Filter{Type: q.Get("type")}
+	if err := h.restrict(&f, h.callerOf(r)); err != nil {
+		return err
+	}
+	page := RequestPage{Requests: slices.DeleteFunc(h.backend.Waiting(), func(r WaitingRequest) bool {
+		return after != 0 && int64(r.ID) >= after || f.Type != "" && r.Type != f.Type || f.Permit != nil && !f.Permit(r.Type)
+	})}
+	if most := int(cmp.Or(limit, DefaultEntries)); len(page.Requests) > most {
+		page.Requests, page.Next = page.Requests[:most], page.Requests[most-1].ID
+	}
+	answerJSON(w, http.StatusOK, page)
+	return nil
+}
+
 // getWorkers lists the workers of this dispatcher by session.
 func (h *Handler) getWorkers(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()

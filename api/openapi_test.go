@@ -83,6 +83,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for _, c := range []struct{ method, path, template, body, kind, status string }{
 		{"POST", "/v1/requests", "/v1/requests", `{"type":"pdf"}`, "", "200"},
 		{"POST", "/v1/requests", "/v1/requests", `{"type":""}`, "", "400"},
+		{"GET", "/v1/requests?type=pdf&limit=1", "/v1/requests", "", "", "200"},
+		{"GET", "/v1/requests?after=1", "/v1/requests", "", "", "400"},
 		{"GET", "/v1/requests/none", "/v1/requests/{id}", "", "", "404"},
 		{"POST", "/v1/jobs", "/v1/jobs", `{"type":"pdf"}`, "", "201"},
 		{"POST", "/v1/jobs", "/v1/jobs", "{}\n", mediaLines, "422"},

@@ -49,12 +49,19 @@ func (c caller) permit(typ string) error {
 	return c.h.permit(c.peer, typ)
 }
 
-// permitRow is permit for the type of a row. It reads the row only if callers are restricted.
+// permitRow is permit for the type of a row or of a request in memory. It reads the type only if callers are restricted.
 // It does not see a change of the type between its read and the operation that follows. Only
 // the owner of the schema and dispatcherd_dispatcher can change a type.
 func (h *Handler) permitRow(r *http.Request, id dispatcherd.JobID) error {
 	if h.Permit == nil {
 		return nil
+	}
+	if id.OnDemand() {
+		why, err := h.backend.Why(r.Context(), id)
+		if err == nil {
+			err = h.callerOf(r).permit(why.Type)
+		}
+		return err
 	}
 	_, err := h.permittedRow(r, id)
 	return err

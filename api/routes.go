@@ -31,6 +31,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{
 		{post, "/v1/requests", h.postRequest, nil},
+		{get, "/v1/requests", h.getRequests, []string{"after", "limit", "type"}},
 		{get, "/v1/requests/{id}", h.getRequest, nil},
 		{del, "/v1/requests/{id}", h.deleteRequest, nil},
 		{post, "/v1/jobs", h.postJobs, []string{"on_error"}},

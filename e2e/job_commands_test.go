@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -132,6 +133,57 @@ func TestWorkersAndDispatchersAreListed(t *testing.T) {
 	require.True(t, list.Dispatchers[0].Self)
 	require.Equal(t, "running", list.Dispatchers[0].State)
 	require.Regexp(t, `(?m)^\d+ +d +running +\S+Z +\S+Z +(\d+m)?\d+s +\d+$`, h.onAPI("", "dispatcher", "list").out)
+}
+
+// An operator finds and cancels requests, whether they wait or run. Their callers learn who
+// cancelled them.
+func TestWaitingRequestsAreListedAndCancelled(t *testing.T) {
+	w := newWorld(t)
+	h, callee := w.startCallee(1)
+	require.Equal(t, "No request waits in the memory of this dispatcher.\n", h.onAPI("", "job", "requests").err)
+	answers := make(chan outcome, 4)
+	for n := range 4 { // the first one runs
+		go func() { answers <- h.onAPI("", "request", "pdf", `{"do":"gate"}`, "--priority", strconv.Itoa(9-n)) }()
+		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "one more request" })
+	}
+	require.Regexp(t, `^ID +TYPE +PRIORITY +WAITS\n-2 +pdf +8 +\S+s\n-3 +pdf +7 +\S+s\n-4 +pdf +6 +\S+s\n$`, h.onAPI("", "job", "requests").out)
+	require.Regexp(t, `^{"id":-3,"type":"pdf","priority":7,"age_seconds":[^}]+}\n$`, h.onAPI("", "job", "requests", "--after", "-2", "--limit", "1", "-o", "jsonl").out)
+	require.Equal(t, "There are more: --after -3 shows the next page.\n", h.onAPI("", "job", "requests", "--type", "pdf", "--limit", "2").err)
+	require.Empty(t, h.onAPI("", "job", "requests", "--type", "none", "-o", "jsonl").out)
+
+	// The database knows no request, so the command asks the dispatcher.
+	got := onDatabase(t, w.dsn, "", "job cancel -3", "--api-socket", h.cfg.APISocket)
+	require.Equal(t, outcome{out: "ID  STATUS\n-3  cancelled\n"}, got)
+	got = <-answers
+	require.Equal(t, exit.Negative, got.code)
+	require.Regexp(t, `it was cancelled by \S`, got.err)
+	require.Equal(t, outcome{out: "ID  STATUS\n-1  cancelled\n"}, invocation{
+		args: []string{"job", "cancel", "-1"}, env: map[string]string{"DATABASE_URL": w.dsn, "DISPATCHERD_API_SOCKET": h.cfg.APISocket},
+	}.runs(t))
+	require.EqualValues(t, -1, callee.awaitCancelled(h), "the worker must stop the request that runs")
+	require.Equal(t, exit.Negative, (<-answers).code)
+	got = h.onAPI("", "job", "cancel", "-3", "-9")
+	require.Equal(t, exit.NotFound, got.code)
+	require.Contains(t, got.err, "request -3 is not in memory: it was answered")
+	require.Equal(t, exit.Usage, h.onAPI("", "job", "get", "--", "-2").code)
+	close(callee.open)
+	require.Equal(t, exit.OK, (<-answers).code)
+	require.Equal(t, exit.OK, (<-answers).code)
+	require.Contains(t, h.caller().ask("GET", "/metrics", "").body, `dispatcherd_requests_ended_total{end="cancelled",kind="memory"} 2`)
+}
+
+func TestCallerSeesAndCancelsOnlyRequestsOfPermittedTypes(t *testing.T) {
+	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
+	other, _ := w.callerAs(h, stranger)
+	ended := make(chan outcome, 1)
+	go func() { ended <- h.onAPI("", "request", "payroll", "--wait-for-worker", "1h") }()
+	eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "a request" })
+	require.JSONEq(t, `{"requests":[]}`, other.ask("GET", "/v1/requests", "").body)
+	require.Equal(t, http.StatusForbidden, other.ask("GET", "/v1/requests?type=payroll", "").StatusCode)
+	require.Equal(t, http.StatusForbidden, other.ask("DELETE", "/v1/jobs/-1", "").StatusCode)
+	require.Contains(t, h.caller().ask("GET", "/v1/requests", "").body, `"id":-1,"type":"payroll"`)
+	require.Equal(t, http.StatusOK, h.caller().ask("DELETE", "/v1/jobs/-1", "").StatusCode)
+	require.Equal(t, exit.Negative, (<-ended).code)
 }
 
 // A user who may not use payroll sees none of its jobs, and changes none.

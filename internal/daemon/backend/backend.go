@@ -237,6 +237,12 @@ func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, 
 // Cancel implements api.Backend. A job that runs here is cancelled without a
 // notification.
 func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error) {
+	if id.OnDemand() {
+		if !b.Requests.Cancel(id, by) {
+			return "", api.ErrNotFound
+		}
+		return dispatcherd.Cancelled, nil
+	}
 	status, err := within(ctx, func(ctx context.Context) (dispatcherd.Status, error) {
 		return claim.Jobs{DB: b.Pool, By: by}.Cancel(ctx, id)
 	})

@@ -81,6 +81,13 @@ func (c *Requests) Abandon(id dispatcherd.JobID) {
 	}
 }
 
+// Cancel withdraws a request and tells its caller who cancelled it. It returns false if the
+// request is not in memory.
+func (c *Requests) Cancel(id dispatcherd.JobID, by string) bool {
+	c.loop.Abandon(event.Abandoned{Job: id})
+	return c.end(id, ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled by " + by})
+}
+
 // Started implements shell.Callers. It records which worker runs a request.
 func (c *Requests) Started(e *effect.Started) {
 	c.mu.Lock()
@@ -126,7 +133,8 @@ func (c *Requests) Answer(e *effect.Answer) {
 	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason})
 }
 
-func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) {
+// end answers the caller of a request. It returns false if the request is not in memory.
+func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) bool {
 	c.mu.Lock()
 	me, waits := c.waiting[id]
 	if waits {
@@ -138,6 +146,7 @@ func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) {
 	if waits {
 		me.caller.Answered(a)
 	}
+	return waits
 }
 
 // Tally returns how many requests were submitted, how many wait, and how the others

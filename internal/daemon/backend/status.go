@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
 )
 
@@ -14,6 +15,17 @@ import (
 func (b *Backend) Slots(q api.SlotQuery) (page []api.Slot, next int64) {
 	list, after := actor.ListSlots(actor.SlotQuery{After: dispatcherd.SlotID(q.After), Type: q.Type, Limit: q.Limit}, b.Loop)
 	return slotViews(list), int64(after)
+}
+
+// Waiting implements api.Backend.
+func (b *Backend) Waiting() []api.WaitingRequest {
+	b.Loop.Order(event.Tick{}) // updates the ages
+	list := actor.ListRequests(b.Loop)
+	views := make([]api.WaitingRequest, len(list))
+	for i, r := range list {
+		views[i] = api.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: r.Age.Seconds()}
+	}
+	return views
 }
 
 func slotViews(slots []actor.SlotInfo) []api.Slot {

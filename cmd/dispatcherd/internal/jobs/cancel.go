@@ -16,10 +16,11 @@ func (a commands) cancelCommand() *cobra.Command {
 	}, &cobra.Command{
 		SuggestFor: []string{"delete", "kill", "stop", "abort"}, Short: "Cancel pending or running jobs",
 		Long: `Cancels jobs. A pending job is cancelled at once. A running job keeps its status until its
-worker has stopped it. IDs or a filter select the jobs;
-"job list" with the same filter shows them. With a filter, the command counts the jobs and asks. Without a
-terminal it needs --yes, or --count with the right number.`,
+worker has stopped it. A negative id is an on-demand request ("job requests"). IDs or a filter select the jobs;
+"job list" with the same filter shows them. With a filter, the command counts them and asks; without a
+terminal it needs --yes, or the right --count.`,
 		Example: `  dispatcherd job cancel 17 18
+  dispatcherd job cancel -3
   dispatcherd job cancel --type pdf --status pending --older-than 24h
   dispatcherd job cancel --type pdf --status pending --count 250`,
 	})

@@ -144,15 +144,21 @@ type changedJob struct {
 // eachJob applies a change to every named job. After an error it still changes the other
 // jobs, and reports the error at the end.
 func (a commands) eachJob(cmd *cobra.Command, at *ask.Dispatcher, args []string, c change) error {
-	ids, err := jobIDs(args)
+	ids, err := jobIDs(args, c.op == contract.CancelJobs)
 	if err != nil {
 		return err
 	}
 	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
 	err = a.withStore(cmd.Context(), at, func(jobs store) error {
 		for _, id := range ids {
-			status, err := c.one(cmd, jobs, id)
-			if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own
+			of := jobs
+			if id.OnDemand() { // only the dispatcher knows it
+				of = remote{at}
+			}
+			status, err := c.one(cmd, of, id)
+			if errors.Is(err, claim.ErrNotFound) && id.OnDemand() {
+				err = noSuchJob(int64(id))
+			} else if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own
 				err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
 			}
 			if err != nil {

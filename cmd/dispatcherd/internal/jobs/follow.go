@@ -16,7 +16,7 @@ An interrupt does not cancel the job.`,
 		Example: "  dispatcherd job follow 17\n  dispatcherd job follow 17 -o jsonl",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := jobIDs(args, false)
 			if err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ func (a commands) getCommand() *cobra.Command {
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := jobIDs(args, false)
 			if err != nil {
 				return err
 			}

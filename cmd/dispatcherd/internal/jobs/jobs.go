@@ -25,7 +25,7 @@ import (
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	return settings.Group("job", "Insert, list, explain, follow, retry or cancel jobs",
-		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.followCommand(), a.waitCommand(), a.retryCommand(), a.cancelCommand())
+		a.insertCommand(), a.listCommand(), a.getCommand(), a.whyCommand(), a.requestsCommand(), a.followCommand(), a.waitCommand(), a.retryCommand(), a.cancelCommand())
 }
 
 // commands holds the invocation that the commands use.
@@ -41,12 +41,12 @@ func (a commands) withJobs(ctx context.Context, do func(claim.Jobs) error) error
 	return do(claim.Jobs{DB: pool})
 }
 
-// jobIDs parses the ids of a command line.
-func jobIDs(args []string) ([]dispatcherd.JobID, error) {
+// jobIDs parses the ids of a command line, with those of requests in memory if requests is set.
+func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 	ids := make([]dispatcherd.JobID, len(args))
 	for i, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
-		if err != nil || n < 1 {
+		if err != nil || n == 0 || n < 0 && !requests {
 			return nil, exit.Errorf(exit.Usage, "%q is not the id of a job: ids are numbers from 1", arg)
 		}
 		ids[i] = dispatcherd.JobID(n)

@@ -32,7 +32,7 @@ func (a commands) waitCommand() *cobra.Command {
 		Example: "  dispatcherd job wait 17 18 --timeout 5m",
 		Args:    someIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := jobIDs(args, false)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func (a commands) whyCommand() *cobra.Command {
 		Use: "why ID", SuggestFor: []string{"explain", "reason"}, Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
 the jobs with a higher score, and the reasons for the wait. For a job that has started or ended it
-prints the placement from the decision log. On-demand requests have negative ids, which "slot list" shows.`,
+prints the placement from the decision log. On-demand requests have negative ids, which "job requests" and "slot list" show.`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,10 +58,10 @@ func noSuchJob(id int64) error {
 	return exit.Errorf(exit.NotFound, "job %d: %w: %s", id, claim.ErrNotFound, exit.WhatBecameOfIt)
 }
 
-// RequestIDsLast moves the ids of requests in memory on the command line of `job why` behind
-// all flags, because they begin with a minus.
+// RequestIDsLast moves the ids of requests in memory on the command lines of `job why` and
+// `job cancel` behind all flags, because they begin with a minus.
 func RequestIDsLast(args []string) []string {
-	at := slices.Index(args, "why")
+	at := slices.IndexFunc(args, func(arg string) bool { return arg == "why" || arg == "cancel" })
 	if at < 1 || args[at-1] != "job" || slices.Contains(args, "--") {
 		return args
 	}
