@@ -13,6 +13,7 @@ CURVE     ?= all
 OUTPUT    ?= table
 COUNT     ?= 6
 CHAOS     ?= normal
+SCHEDULES ?= full
 
 COMMA := ,
 SHORT = $(if $(filter short,$(BENCH)),-short)
@@ -169,6 +170,10 @@ chaos: deps ## Break everything at once, check that no job is lost and that the 
 .PHONY: chaos-controls
 chaos-controls: deps ## Take one safeguard after the other out of the daemon: the check must notice each time
 	cd harness && go run ./cmd/chaos -what controls
+
+.PHONY: schedules
+schedules: deps ## Measure schedules while controllers are killed, in a burst, idle, and near changes of the clock (SCHEDULES=full|short)
+	cd harness && go run ./cmd/schedules $(if $(filter short,$(SCHEDULES)),-short)
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

@@ -60,18 +60,5 @@ func compare(c crontest.Case) string {
 		}
 		return err.Error()
 	}
-	at := c.From
-	for i := 0; ; i++ {
-		next, ok := e.Next(at, c.Zone)
-		ended := !ok || !next.Before(c.To)
-		switch {
-		case ended && i == len(c.Want):
-			return ""
-		case i == len(c.Want):
-			return "unexpected " + next.String()
-		case ended || !next.Equal(c.Want[i]):
-			return "got " + next.String() + ", want " + c.Want[i].String()
-		}
-		at = next
-	}
+	return c.Difference(func(at time.Time) (time.Time, bool) { return e.Next(at, c.Zone) })
 }

@@ -122,6 +122,26 @@ func (d *Daemon) Refused(ctx context.Context) (map[string]int, error) {
 	return refused, err
 }
 
+// Statements returns how many statements of an operation the current process has sent.
+func (d *Daemon) Statements(ctx context.Context, operation string) (n int, err error) {
+	all, err := d.metrics(ctx, `dispatcherd_statement_duration_seconds_count{operation="`+operation+`",verdict="`)
+	for _, count := range all { // order-free: a sum
+		n += count
+	}
+	return n, err
+}
+
+// Schedules returns how many schedules the current process has planned, by state.
+func (d *Daemon) Schedules(ctx context.Context) (map[string]int, error) {
+	return d.metrics(ctx, `dispatcherd_schedules{state="`)
+}
+
+// Restart ends the current process and waits until the next one is ready.
+func (d *Daemon) Restart(ctx context.Context) error {
+	<-d.Signal(syscall.SIGTERM)
+	return d.AwaitReady(ctx, 30*time.Second)
+}
+
 // metrics returns the samples of one family by its only label.
 func (d *Daemon) metrics(ctx context.Context, family string) (map[string]int, error) {
 	text, err := d.get(ctx, "/metrics")

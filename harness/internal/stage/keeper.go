@@ -23,7 +23,9 @@ type Keeper struct {
 	lives   []Life
 	child   *os.Process // nil between two processes
 	stop    bool
+	rest    time.Duration // before the next start
 	ended   chan struct{}
+	over    chan struct{} // closed by Stop
 	changed chan struct{} // closed and replaced when a process has ended
 }
 
@@ -40,7 +42,7 @@ type Life struct {
 // Keep starts the program. life counts the processes from 0. The output of the
 // program goes to log.
 func Keep(log *os.File, command func(life int) *exec.Cmd) *Keeper {
-	k := &Keeper{command: command, log: log, ended: make(chan struct{}), changed: make(chan struct{})}
+	k := &Keeper{command: command, log: log, ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	started := make(chan struct{})
 	go k.run(started)
 	<-started
@@ -63,8 +65,13 @@ func (k *Keeper) run(started chan<- struct{}) {
 		if err == nil {
 			_ = cmd.Wait() // the error is in its log
 		}
-		if k.recordEnd(err) {
+		rest, over := k.recordEnd(err)
+		if over {
 			return
+		}
+		select {
+		case <-time.After(rest):
+		case <-k.over:
 		}
 		if time.Since(begun) < 100*time.Millisecond {
 			time.Sleep(50 * time.Millisecond) // the program cannot run now, for example because its Postgres is down
@@ -88,8 +95,9 @@ func (k *Keeper) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// recordEnd records the end of a process and reports whether it was the last one.
-func (k *Keeper) recordEnd(err error) bool {
+// recordEnd records the end of a process. It returns the time before the next start, and
+// whether the process was the last one.
+func (k *Keeper) recordEnd(err error) (rest time.Duration, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil {
@@ -98,7 +106,8 @@ func (k *Keeper) recordEnd(err error) bool {
 	k.child = nil
 	close(k.changed)
 	k.changed = make(chan struct{})
-	return k.stop
+	rest, k.rest = k.rest, 0
+	return rest, k.stop
 }
 
 // Kill sends SIGKILL. It returns the process id and the time just before the
@@ -115,6 +124,14 @@ func (k *Keeper) Kill() (pid int, at int64) {
 	}
 	_ = k.child.Kill() // it may have ended already
 	return life.PID, life.Killed
+}
+
+// KillFor sends SIGKILL. The next process starts after a rest.
+func (k *Keeper) KillFor(rest time.Duration) {
+	k.mu.Lock()
+	k.rest = rest
+	k.mu.Unlock()
+	k.Kill()
 }
 
 // Signal sends any other signal. It returns a channel that is closed when the
@@ -139,6 +156,9 @@ func (k *Keeper) Lives() []Life {
 // with SIGKILL.
 func (k *Keeper) Stop(grace time.Duration) {
 	k.mu.Lock()
+	if !k.stop {
+		close(k.over)
+	}
 	k.stop = true
 	k.mu.Unlock()
 	k.Signal(syscall.SIGCONT)

@@ -15,6 +15,25 @@ type Case struct {
 	Want     []time.Time // in UTC, in order
 }
 
+// Difference returns the first difference between a case and a function that returns the first
+// occasion after an instant.
+func (c *Case) Difference(following func(time.Time) (time.Time, bool)) string {
+	at := c.From
+	for i := 0; ; i++ {
+		next, ok := following(at)
+		ended := !ok || !next.Before(c.To)
+		switch {
+		case ended && i == len(c.Want):
+			return ""
+		case i == len(c.Want):
+			return "unexpected " + next.String()
+		case ended || !next.Equal(c.Want[i]):
+			return "got " + next.String() + ", want " + c.Want[i].String()
+		}
+		at = next
+	}
+}
+
 // expression is a generated expression.
 type expression struct {
 	text                                      string

@@ -1,0 +1,85 @@
+// Command schedules measures schedules: kills of the controller, a burst, idle schedules, and
+// daylight saving time. It prints one line and exits with 1 if a value is out of range.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/schedules"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+type options struct {
+	parts  string
+	lasts  time.Duration
+	burst  int
+	idle   int
+	minute time.Duration
+	cases  int
+}
+
+func main() {
+	var o options
+	short := flag.Bool("short", false, "run a shorter form of all parts")
+	flag.StringVar(&o.parts, "parts", "kills,burst,idle,dst", "parts to run, separated by commas")
+	flag.DurationVar(&o.lasts, "kills", 10*time.Minute, "kills: how long the controller is killed")
+	flag.IntVar(&o.burst, "burst", 10_000, "burst: schedules due in one second")
+	flag.IntVar(&o.idle, "idle", 100_000, "idle: schedules")
+	flag.DurationVar(&o.minute, "minute", time.Minute, "idle: how long statements are counted")
+	flag.IntVar(&o.cases, "cases", 2000, "dst: cases per time zone")
+	flag.Parse()
+	if *short {
+		o.lasts, o.minute, o.cases = 45*time.Second, 15*time.Second, 100
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	figures, err := run(ctx, o)
+	fmt.Println("schedules:", figures)
+	failures := figures.Failures()
+	if err != nil {
+		failures = append(failures, err.Error())
+	}
+	for _, f := range failures {
+		fmt.Fprintln(os.Stderr, "schedules:", f)
+	}
+	if len(failures) > 0 {
+		stop()
+		os.Exit(1)
+	}
+}
+
+var errPart = errors.New("the parts are kills, burst, idle and dst")
+
+// run runs the parts and returns all figures so far.
+func run(ctx context.Context, o options) (all schedules.Figures, err error) {
+	env, err := stage.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, env.Close()) }()
+	parts := map[string]func() (schedules.Figures, error){
+		"kills": func() (schedules.Figures, error) { return schedules.Kills(ctx, env, o.lasts) },
+		"burst": func() (schedules.Figures, error) { return schedules.Burst(ctx, env, o.burst) },
+		"idle":  func() (schedules.Figures, error) { return schedules.Idle(ctx, env, o.idle, o.minute) },
+		"dst":   func() (schedules.Figures, error) { return schedules.DST(o.cases) },
+	}
+	for part := range slices.Values(strings.Split(o.parts, ",")) {
+		if parts[part] == nil {
+			return all, fmt.Errorf("-parts %q: %w", part, errPart)
+		}
+		figures, err := parts[part]()
+		if all = append(all, figures...); err != nil {
+			return all, fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	return all, nil
+}
