@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
 // Backend is the dispatcher behind the API. Its methods may be called from any
@@ -16,6 +17,8 @@ type Backend interface {
 	ondemand.Backend
 	Jobs
 	Lists
+	// Schedules returns the table of schedules. Its errors are problems, or those of Jobs.
+	Schedules() scheduleapi.Table
 }
 
 // Jobs inserts, reads and changes jobs of the table.

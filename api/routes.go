@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
 // openAPI is the OpenAPI 3.1 description as it is served. Tests compare it with the
@@ -29,7 +31,7 @@ type route struct {
 // allRoutes lists the routes of the API.
 func (h *Handler) allRoutes(metrics http.Handler) []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
-	return []route{
+	routes := []route{
 		{post, "/v1/requests", h.postRequest, nil},
 		{get, "/v1/requests", h.getRequests, []string{"after", "limit", "type"}},
 		{get, "/v1/requests/{id}", h.getRequest, nil},
@@ -56,7 +58,37 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 		}, nil},
 		{get, "/openapi.json", getOpenAPI, nil},
 	}
+	for _, r := range scheduleapi.Routes(h.backend.Schedules(), scheduleHost{h}) {
+		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
+	}
+	return routes
 }
+
+// scheduleHost implements scheduleapi.Host.
+type scheduleHost struct{ h *Handler }
+
+// Permit implements scheduleapi.Host.
+func (s scheduleHost) Permit(r *http.Request, typ string) error { return s.h.callerOf(r).permit(typ) }
+
+// Permitted implements scheduleapi.Host.
+func (s scheduleHost) Permitted(r *http.Request) func(string) bool {
+	var f contract.Filter
+	_ = s.h.restrict(&f, s.h.callerOf(r)) // fails only for the type of a filter
+	return f.Permit
+}
+
+// Body implements scheduleapi.Host.
+func (s scheduleHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
+	if !isJSON(r) {
+		endBody(w, r, false)
+		return nil, nil, problem.UnsupportedMedia.Of("send application/json")
+	}
+	body, held, err := s.h.readBody(w, r, int64(s.h.cfg.MaxPayload))
+	return body, held.Drop, err
+}
+
+// Answer implements scheduleapi.Host.
+func (s scheduleHost) Answer(w http.ResponseWriter, status int, v any) { answerJSON(w, status, v) }
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", mediaJSON)

@@ -139,12 +139,6 @@ func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
 	return err
 }
 
-// Made is the outcome of a tick.
-type Made struct {
-	Outcome string `json:"outcome"` // contract.TickRun and so on; empty = this dispatcher is not the controller
-	Job     int64  `json:"job,omitempty"`
-}
-
 // makeSQL makes ticks. Its parameters after the role are those of make_ticks.
 const makeSQL = `WITH ` + role + `
 SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispatcherd.make_ticks(
@@ -155,9 +149,9 @@ const MaxTicks = 1000
 
 // Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make
 // may be repeated: each occasion gets one tick.
-func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) (made []Made, err error) {
+func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) (made []contract.MadeTick, err error) {
 	t := arrays(ticks)
-	made = make([]Made, len(ticks))
+	made = make([]contract.MadeTick, len(ticks))
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		rows, _ := conn.Query(ctx, makeSQL, c.Dispatcher, c.Term, t.schedules, t.occasions, t.versions, t.planned, t.due, t.missed)
 		return len(ticks), readMade(rows, made)
@@ -166,10 +160,10 @@ func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) (made []Mad
 }
 
 // readMade reads the result of make_ticks.
-func readMade(rows pgx.Rows, made []Made) error {
+func readMade(rows pgx.Rows, made []contract.MadeTick) error {
 	var (
 		place int64
-		m     Made
+		m     contract.MadeTick
 	)
 	_, err := pgx.ForEachRow(rows, []any{&place, &m.Outcome, &m.Job}, func() error {
 		made[place-1] = m

@@ -59,7 +59,7 @@ func TestSeveralControllersMakeOneJobPerOccasion(t *testing.T) {
 				tick := minute(&ids[i], n)
 				rows, _ := w.db.Query(t.Context(), `SELECT place, outcome, coalesce(job, 0) FROM dispatcherd.make_ticks($1, $2, $3, $4, $4, '{0}', '{NULL}', false)`,
 					[]int64{tick.Schedule}, []string{tick.Occasion}, []int64{tick.Version}, []time.Time{tick.Planned})
-				made := make([]Made, 1)
+				made := make([]contract.MadeTick, 1)
 				if err := readMade(rows, made); err != nil {
 					return err
 				}
@@ -212,7 +212,7 @@ func TestNoTickOfAHandledOccasion(t *testing.T) {
 func TestRunsOnRequestWithTheSameKeyRunOnce(t *testing.T) {
 	w := newWorld(t)
 	w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
-	made := make([]Made, 4)
+	made := make([]contract.MadeTick, 4)
 	atOnce(t, len(made), func(i int) (err error) {
 		for made[i].Outcome == "" {
 			if made[i], err = w.Run(t.Context(), "s", "k", false); err != nil {

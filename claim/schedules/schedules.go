@@ -58,23 +58,6 @@ func named(name string, err error) error {
 	return err
 }
 
-// WithDefaults returns a schedule with the defaults of the table in the place of empty values.
-// The defaults of CatchUp and CatchUpMost are set only by [New], because zero is a valid value.
-func WithDefaults(s contract.Schedule) contract.Schedule {
-	s.TimeZone = cmp.Or(s.TimeZone, "UTC")
-	s.MaxAttempts = cmp.Or(s.MaxAttempts, claim.DefaultMaxAttempts)
-	s.Overlap = cmp.Or(s.Overlap, contract.Skip)
-	if len(s.Payload) == 0 {
-		s.Payload = []byte("{}")
-	}
-	return s
-}
-
-// New returns a schedule with the defaults of the table.
-func New() contract.Schedule {
-	return WithDefaults(contract.Schedule{SchedulePlan: contract.SchedulePlan{CatchUp: contract.Duration(time.Hour), CatchUpMost: 1}})
-}
-
 // setSQL inserts a schedule, or changes the one with its name. The result says which.
 const setSQL = `
 INSERT INTO dispatcherd.schedules AS s (name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority,
@@ -90,7 +73,7 @@ RETURNING xmax = 0`
 // Set creates the schedule, or changes the schedule of that name, and reports whether it was
 // created. It rejects what the plan would reject. The read-only values are not used.
 func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, err error) {
-	v = WithDefaults(v)
+	v = v.WithDefaults()
 	if err := schedule.Check(&v); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -164,9 +147,9 @@ WHERE s.name = $1`
 // Run makes a tick now. The occasion is "now:" and the key, so a second call with the same key
 // makes none: its outcome is contract.TickExists, with the job of the first call. The overlap
 // policy and a pause apply unless force is set.
-func (s Schedules) Run(ctx context.Context, name, key string, force bool) (Made, error) {
+func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contract.MadeTick, error) {
 	if key == "" || len(key) > 128 {
-		return Made{}, fmt.Errorf("%w: key %q: must have 1 to 128 bytes, for example %q", ErrInvalid, key, "2026-03-01 repeated")
+		return contract.MadeTick{}, fmt.Errorf("%w: key %q: must have 1 to 128 bytes, for example %q", ErrInvalid, key, "2026-03-01 repeated")
 	}
 	policy := ""
 	if force {
@@ -175,7 +158,7 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (Made,
 	occasion := "now:" + key
 	made, err := s.makeNow(ctx, name, []string{occasion}, []time.Time{time.Unix(0, 0)}, policy, force)
 	if err != nil {
-		return Made{}, err
+		return contract.MadeTick{}, err
 	}
 	m := made[0]
 	switch m.Outcome {
@@ -189,8 +172,8 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (Made,
 }
 
 // makeNow makes ticks of one schedule.
-func (s Schedules) makeNow(ctx context.Context, name string, occasions []string, due []time.Time, policy string, force bool) ([]Made, error) {
-	made := make([]Made, len(occasions))
+func (s Schedules) makeNow(ctx context.Context, name string, occasions []string, due []time.Time, policy string, force bool) ([]contract.MadeTick, error) {
+	made := make([]contract.MadeTick, len(occasions))
 	rows, _ := s.DB.Query(ctx, makeNowSQL, name, occasions, due, policy, force)
 	if err := readMade(rows, made); err != nil {
 		return nil, named(name, err)

@@ -13,7 +13,7 @@ import (
 
 func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	w := newWorld(t)
-	s := New()
+	s := contract.NewSchedule()
 	s.Name, s.Kind, s.Every, s.Type, s.Payload = "i", contract.Interval, contract.Duration(90*time.Second), "pdf", []byte(`{"a":1}`)
 	created, err := w.Set(t.Context(), s)
 	require.NoError(t, err)
@@ -296,7 +296,7 @@ func TestEditsNotifyOncePerStatement(t *testing.T) {
 
 func TestLastRunsOfIntervals(t *testing.T) {
 	w := newWorld(t)
-	s := New()
+	s := contract.NewSchedule()
 	s.Name, s.Kind, s.Every, s.Type = "i", contract.Interval, contract.Duration(time.Second), "x"
 	_, err := w.Set(t.Context(), s)
 	require.NoError(t, err)

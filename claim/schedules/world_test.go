@@ -62,7 +62,7 @@ func (w *world) number(sql string, args ...any) (n int) {
 // cron creates a cron schedule.
 func (w *world) cron(name string, change func(*contract.Schedule)) contract.Schedule {
 	w.t.Helper()
-	s := New()
+	s := contract.NewSchedule()
 	s.Name, s.Kind, s.Spec, s.Type = name, contract.Cron, "* * * * *", "pdf"
 	if change != nil {
 		change(&s)

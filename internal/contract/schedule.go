@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -92,6 +93,42 @@ type Schedule struct {
 	CreatedAt   time.Time            `json:"created_at"`
 }
 
+// defaultMaxAttempts is the table's default.
+const defaultMaxAttempts = 5
+
+// NewSchedule returns a schedule with the defaults of the table.
+func NewSchedule() Schedule {
+	s := Schedule{SchedulePlan: SchedulePlan{CatchUp: Duration(time.Hour), CatchUpMost: 1}}
+	return s.WithDefaults()
+}
+
+// WithDefaults returns a schedule with the defaults of the table in the place of empty values.
+// The defaults of CatchUp and CatchUpMost are set only by [NewSchedule], because zero is a valid
+// value.
+func (s Schedule) WithDefaults() Schedule {
+	s.TimeZone = cmp.Or(s.TimeZone, "UTC")
+	s.MaxAttempts = cmp.Or(s.MaxAttempts, defaultMaxAttempts)
+	s.Overlap = cmp.Or(s.Overlap, Skip)
+	if len(s.Payload) == 0 {
+		s.Payload = []byte("{}")
+	}
+	return s
+}
+
+// MadeTick is the outcome of a tick.
+type MadeTick struct {
+	Outcome string `json:"outcome"` // TickRun and so on; empty = the dispatcher is not the controller
+	Job     int64  `json:"job,omitempty"`
+}
+
+// Occasion is an occasion of a cron schedule for display.
+type Occasion struct {
+	At    time.Time `json:"at"`             // UTC
+	Local time.Time `json:"local"`          // in the time zone of the schedule
+	RunAt time.Time `json:"run_at"`         // run_at of the job: At and the jitter
+	Note  string    `json:"note,omitempty"` // about daylight saving time
+}
+
 // Tick is what became of an occasion of a schedule.
 type Tick struct {
 	Occasion   string             `json:"occasion"`
@@ -106,3 +143,6 @@ type Tick struct {
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
 	FinishedAt *time.Time         `json:"finished_at,omitempty"`
 }
+
+// Cursor is the position of the tick in the order of time, for the API.
+func (t *Tick) Cursor() string { return t.MadeAt.UTC().Format(time.RFC3339Nano) + "/" + t.Occasion }

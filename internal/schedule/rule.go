@@ -192,16 +192,8 @@ func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]ti
 	return list, nil
 }
 
-// Occasion is an occasion of a cron schedule for display.
-type Occasion struct {
-	At    time.Time `json:"at"`             // UTC
-	Local time.Time `json:"local"`          // in the time zone of the schedule
-	RunAt time.Time `json:"run_at"`         // run_at of the job: At and the jitter
-	Note  string    `json:"note,omitempty"` // about daylight saving time
-}
-
 // Upcoming returns the next occasions of a cron schedule after an instant.
-func Upcoming(s *contract.SchedulePlan, after time.Time, n int) ([]Occasion, error) {
+func Upcoming(s *contract.SchedulePlan, after time.Time, n int) ([]contract.Occasion, error) {
 	all, err := Occasions(s, after, time.UnixMicro(never), n)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -210,10 +202,10 @@ func Upcoming(s *contract.SchedulePlan, after time.Time, n int) ([]Occasion, err
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Occasion, len(all))
+	list := make([]contract.Occasion, len(all))
 	for i, at := range all {
 		run := jittered(at.UnixMicro(), time.Duration(s.Jitter).Microseconds(), s.ID, CronOccasion(at))
-		list[i] = Occasion{At: at, Local: at.In(r.zone), RunAt: time.UnixMicro(run).UTC(), Note: r.expression.Note(at, r.zone).String()}
+		list[i] = contract.Occasion{At: at, Local: at.In(r.zone), RunAt: time.UnixMicro(run).UTC(), Note: r.expression.Note(at, r.zone).String()}
 	}
 	return list, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
 // linesOnly is an api.Backend that implements uploads only. It keeps the rows.
@@ -26,6 +27,8 @@ type linesOnly struct {
 	longest int
 	kept    []claim.New
 }
+
+func (*linesOnly) Schedules() scheduleapi.Table { return scheduleTable{} }
 
 // InsertLines implements api.Backend.
 func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, permit func(string) error, strict bool, bad func(int, error)) (int64, error) {

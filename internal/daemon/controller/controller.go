@@ -27,7 +27,7 @@ type Table interface {
 	// Edits deletes the records of applied edits and reads further ones.
 	Edits(ctx context.Context, applied []schedules.Edit, again []int64) ([]schedules.Edit, error)
 	// Make makes ticks.
-	Make(ctx context.Context, ticks []schedule.Tick) ([]schedules.Made, error)
+	Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error)
 	// LastRuns reads the last runs of intervals.
 	LastRuns(ctx context.Context, ids []int64) ([]schedule.Run, error)
 	// StartQueued starts queued ticks whose turn has come.
@@ -315,7 +315,7 @@ func (c *Controller) tick(ctx context.Context) error {
 
 // made reports the outcome of a tick to the plan. Without an outcome this dispatcher is no longer
 // the controller, and the next heartbeat says so.
-func (c *Controller) made(now time.Time, t *schedule.Tick, m schedules.Made) {
+func (c *Controller) made(now time.Time, t *schedule.Tick, m contract.MadeTick) {
 	switch m.Outcome {
 	case "":
 		c.resign()

@@ -85,9 +85,9 @@ func (f *table) Edits(_ context.Context, applied []schedules.Edit, again []int64
 	return list, nil
 }
 
-func (f *table) Make(_ context.Context, ticks []schedule.Tick) ([]schedules.Made, error) {
+func (f *table) Make(_ context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
 	f.published()
-	made := make([]schedules.Made, len(ticks))
+	made := make([]contract.MadeTick, len(ticks))
 	if err := f.refuse; err != nil {
 		f.refuse = nil
 		return nil, err

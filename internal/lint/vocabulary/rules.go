@@ -88,4 +88,6 @@ var exceptions = []exception{
 	{path: "api/job_status.go", words: "run", line: "RunAt", reason: "the column run_at"},
 	{path: "api/why.go", words: "run", line: "RunAt", reason: "the column run_at"},
 	{path: "client/insert.go", words: "run", line: "RunAt", reason: "the column run_at"},
+	{path: "client/schedules.go", words: "run", line: ") Run(", reason: "a run of a schedule"},
+	{path: "api/schedules_test.go", words: "run", line: ") Run(", reason: "a run of a schedule"},
 }

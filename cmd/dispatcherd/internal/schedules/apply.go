@@ -116,7 +116,7 @@ func compare(ctx context.Context, s table.Schedules, list []wanted, prune bool) 
 	if err != nil {
 		return d, err
 	}
-	fresh := table.New()
+	fresh := contract.NewSchedule()
 	for i := range list {
 		w := list[i].Schedule
 		old, found := existing[w.Name]

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
@@ -119,7 +118,7 @@ func explain(err error) error {
 
 // wantedOf returns the schedule that a table describes. A key that is absent means the default.
 func wantedOf(name string, c columns) (wanted, error) {
-	w := wanted{Schedule: table.New(), keepPause: c.Paused == nil}
+	w := wanted{Schedule: contract.NewSchedule(), keepPause: c.Paused == nil}
 	w.Name, w.Kind = name, contract.Cron
 	object, err := json.Marshal(c)
 	if err != nil {
@@ -134,6 +133,6 @@ func wantedOf(name string, c columns) (wanted, error) {
 			return w, err
 		}
 	}
-	w.Schedule = table.WithDefaults(w.Schedule)
+	w.Schedule = w.WithDefaults()
 	return w, schedule.Check(&w.Schedule)
 }

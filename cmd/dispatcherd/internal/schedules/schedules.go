@@ -72,7 +72,7 @@ func (a commands) setCommand() *cobra.Command {
 func (a commands) set(ctx context.Context, s table.Schedules, name string, assignments []string) error {
 	v, err := s.Get(ctx, name)
 	if errors.Is(err, table.ErrNotFound) {
-		v, err = table.New(), nil
+		v, err = contract.NewSchedule(), nil
 		v.Name, v.Kind = name, contract.Cron
 	}
 	if err != nil {

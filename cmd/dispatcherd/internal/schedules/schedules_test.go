@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // The notes mark a time in a gap and both times of a repeated hour.
 func TestNextMarksChangesOfTheWallClock(t *testing.T) {
-	v := table.New()
+	v := contract.NewSchedule()
 	v.Name, v.Kind, v.TimeZone, v.Type = "s", "cron", "Europe/Berlin", "pdf"
 	next := func(spec string, after time.Time, n int) string {
 		var out, errs bytes.Buffer

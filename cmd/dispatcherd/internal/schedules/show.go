@@ -197,7 +197,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	for i, o := range list {
 		rows[i] = []string{stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), stamp(o.RunAt), o.Note}
 	}
-	if err := a.PrintRows("next", slices.Concat([]schedule.Occasion{}, list), []string{"utc", "local", "run at", "note"}, rows); err != nil {
+	if err := a.PrintRows("next", slices.Concat([]contract.Occasion{}, list), []string{"utc", "local", "run at", "note"}, rows); err != nil {
 		return err
 	}
 	if state := state(v); state != "active" {

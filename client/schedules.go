@@ -1,0 +1,158 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Types of schedules. docs/schedules.md explains them.
+type (
+	// Schedule is a row of the table schedules.
+	Schedule = contract.Schedule
+	// Tick is what became of an occasion of a schedule.
+	Tick = contract.Tick
+	// MadeTick is the outcome of a tick on request.
+	MadeTick = contract.MadeTick
+	// Occasion is a future occasion of a cron schedule.
+	Occasion = contract.Occasion
+	// Duration is a time.Duration that JSON writes as text.
+	Duration = contract.Duration
+)
+
+// NewSchedule returns a schedule with the defaults of the table.
+func NewSchedule() Schedule { return contract.NewSchedule() }
+
+// Schedules provides the operations on schedules, over HTTP. The error is a *Problem, of type
+// TypeNotFound if there is no such schedule, and TypeConflict if its state forbids the operation.
+type Schedules struct{ c *Client }
+
+// Schedules returns the operations on schedules.
+func (c *Client) Schedules() Schedules { return Schedules{c} }
+
+// one returns the path of a schedule. No schedule has the name "-", so an empty name is not found.
+func one(name, rest string) string {
+	return "/v1/schedules/" + url.PathEscape(cmp.Or(name, "-")) + rest
+}
+
+// call sends a request and decodes the answer.
+func (s Schedules) call(ctx context.Context, method, path string, query url.Values, body, into any) (status int, err error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return 0, fmt.Errorf("the schedule: %w", err)
+		}
+	}
+	res, err := s.c.send(ctx, method, path, text, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }() // the body was read
+	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
+}
+
+// List returns schedules in the order of their names, after a name. limit is at most 1,000.
+// Schedules of types that the caller may not use are left out, also from the limit.
+func (s Schedules) List(ctx context.Context, after string, limit int) (list []Schedule, err error) {
+	for {
+		var page struct {
+			Schedules []Schedule `json:"schedules"`
+			Next      string     `json:"next_after"`
+		}
+		query := url.Values{"after": {after}, "limit": {strconv.Itoa(limit - len(list))}}
+		if _, err := s.call(ctx, http.MethodGet, "/v1/schedules", query, nil, &page); err != nil {
+			return nil, err
+		}
+		list = append(list, page.Schedules...)
+		if after = page.Next; after == "" || len(list) >= limit {
+			return list, nil
+		}
+	}
+}
+
+// Get returns a schedule.
+func (s Schedules) Get(ctx context.Context, name string) (v Schedule, err error) {
+	_, err = s.call(ctx, http.MethodGet, one(name, ""), nil, nil, &v)
+	return v, err
+}
+
+// Set creates the schedule, or replaces the schedule of that name. The read-only values are not
+// used. Begin with [NewSchedule] or with the result of Get.
+func (s Schedules) Set(ctx context.Context, v Schedule) (created bool, err error) {
+	status, err := s.call(ctx, http.MethodPut, one(v.Name, ""), nil, v, &v)
+	return status == http.StatusCreated, err
+}
+
+// change sends a request without parameters.
+func (s Schedules) change(ctx context.Context, method, name, rest string) error {
+	_, err := s.call(ctx, method, one(name, rest), nil, nil, &struct{}{})
+	return err
+}
+
+// Remove deletes a schedule. Its runs end normally.
+func (s Schedules) Remove(ctx context.Context, name string) error {
+	return s.change(ctx, http.MethodDelete, name, "")
+}
+
+// Pause pauses a schedule. No occasion is missed meanwhile.
+func (s Schedules) Pause(ctx context.Context, name string) error {
+	return s.change(ctx, http.MethodPost, name, "/pause")
+}
+
+// Resume ends a pause.
+func (s Schedules) Resume(ctx context.Context, name string) error {
+	return s.change(ctx, http.MethodPost, name, "/resume")
+}
+
+// Run makes a tick now. A second call with the same key makes none. force ignores a pause and
+// the overlap policy.
+func (s Schedules) Run(ctx context.Context, name, key string, force bool) (made MadeTick, err error) {
+	_, err = s.call(ctx, http.MethodPost, one(name, "/run"), url.Values{"key": {key}, "force": {strconv.FormatBool(force)}}, nil, &made)
+	return made, err
+}
+
+// Backfill makes ticks for the past occasions of a cron schedule that have none, from an instant
+// to another one, both inclusive, and counts the outcomes. It may be repeated after an error. The
+// default of overlap is queue_all.
+func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
+	var answer struct {
+		Counts map[string]int `json:"counts"`
+	}
+	query := url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "overlap": {overlap}}
+	_, err := s.call(ctx, http.MethodPost, one(name, "/backfill"), query, nil, &answer)
+	return answer.Counts, err
+}
+
+// Next returns the next occasions of a cron schedule, at most 1,000.
+func (s Schedules) Next(ctx context.Context, name string, n int) ([]Occasion, error) {
+	var answer struct {
+		Next []Occasion `json:"next"`
+	}
+	_, err := s.call(ctx, http.MethodGet, one(name, "/next"), url.Values{"count": {strconv.Itoa(n)}}, nil, &answer)
+	return answer.Next, err
+}
+
+// Ticks returns ticks of a schedule, the newest first. before is the last tick of the previous
+// page, or the zero tick. limit is at most 1,000.
+func (s Schedules) Ticks(ctx context.Context, name string, before Tick, limit int) ([]Tick, error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if !before.MadeAt.IsZero() {
+		query.Set("before", before.Cursor())
+	}
+	var answer struct {
+		Ticks []Tick `json:"ticks"`
+	}
+	_, err := s.call(ctx, http.MethodGet, one(name, "/ticks"), query, nil, &answer)
+	return answer.Ticks, err
+}

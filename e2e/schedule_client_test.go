@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/client"
+)
+
+// problemType returns the type of the problem that a dispatcher reports.
+func problemType(t *testing.T, err error) string {
+	t.Helper()
+	var p *client.Problem
+	require.ErrorAs(t, err, &p)
+	return p.Type
+}
+
+// A caller manages schedules over the API. A user who may not use their type cannot.
+func TestSchedulesOverTheAPI(t *testing.T) {
+	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
+	_, otherClient := w.callerAs(h, stranger)
+	own, err := client.New(client.Options{Socket: h.cfg.APISocket})
+	require.NoError(t, err)
+	defer own.Close()
+	mine, other, ctx := own.Schedules(), otherClient.Schedules(), t.Context()
+
+	s := client.NewSchedule()
+	s.Name, s.Kind, s.Spec, s.TimeZone, s.Type, s.Payload = "nightly", "cron", "30 2 * * *", "Europe/Berlin", "payroll", []byte(`{"month": 3}`)
+	created, err := mine.Set(ctx, s)
+	require.NoError(t, err)
+	require.True(t, created)
+	s, err = mine.Get(ctx, "nightly")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"month": 3}`, string(s.Payload))
+	s.Priority = 4
+	created, err = mine.Set(ctx, s)
+	require.NoError(t, err)
+	require.False(t, created)
+
+	made, err := mine.Run(ctx, "nightly", "1", false)
+	require.NoError(t, err)
+	require.Equal(t, "run", made.Outcome)
+	again, err := mine.Run(ctx, "nightly", "1", false)
+	require.NoError(t, err)
+	require.Equal(t, client.MadeTick{Outcome: "exists", Job: made.Job}, again)
+	skipped, err := mine.Run(ctx, "nightly", "2", false)
+	require.NoError(t, err)
+	require.Equal(t, "skipped", skipped.Outcome, "an outcome, not an error")
+	from := time.Now().AddDate(0, 0, -3)
+	counts, err := mine.Backfill(ctx, "nightly", from, from.AddDate(0, 0, 2), "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"queued": 2}, counts)
+	next, err := mine.Next(ctx, "nightly", 3)
+	require.NoError(t, err)
+	require.Len(t, next, 3)
+	require.Equal(t, 30, next[0].Local.Minute())
+	var all []string
+	for before := (client.Tick{}); ; {
+		page, err := mine.Ticks(ctx, "nightly", before, 1)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		before = page[0]
+		all = append(all, before.Outcome)
+	}
+	require.ElementsMatch(t, []string{"run", "skipped", "queued", "queued"}, all)
+
+	require.NoError(t, mine.Pause(ctx, "nightly"))
+	_, err = mine.Run(ctx, "nightly", "3", false)
+	require.Equal(t, client.TypeConflict, problemType(t, err))
+	require.NoError(t, mine.Resume(ctx, "nightly"))
+	s.Spec = "61 * * * *"
+	_, err = mine.Set(ctx, s)
+	require.ErrorContains(t, err, `minute "61"`)
+	s.Name, s.Type, s.Spec = "z", "pdf", "@daily"
+	_, err = mine.Set(ctx, s)
+	require.NoError(t, err)
+
+	list, err := other.List(ctx, "", 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "z", list[0].Name)
+	require.Equal(t, client.TypeForbidden, problemType(t, other.Remove(ctx, "nightly")))
+	s.Type = "payroll"
+	_, err = other.Set(ctx, s)
+	require.Equal(t, client.TypeForbidden, problemType(t, err))
+
+	require.NoError(t, mine.Remove(ctx, "nightly"))
+	for _, name := range []string{"nightly", "", "../jobs/1", "a/b?c"} {
+		_, err = mine.Get(ctx, name)
+		require.Equal(t, client.TypeNotFound, problemType(t, err), name)
+	}
+}

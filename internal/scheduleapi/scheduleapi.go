@@ -1,0 +1,342 @@
+// Package scheduleapi contains the HTTP API of schedules. Package api mounts its routes.
+package scheduleapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+// Table provides the operations on schedules. The errors are problems, or errors that the host
+// turns into problems.
+type Table interface {
+	// List returns schedules in the order of their names, after a name.
+	List(ctx context.Context, after string, limit int) ([]contract.Schedule, error)
+	// Get returns a schedule.
+	Get(ctx context.Context, name string) (contract.Schedule, error)
+	// Set creates or changes a schedule.
+	Set(ctx context.Context, s contract.Schedule) (created bool, err error)
+	// Remove deletes a schedule.
+	Remove(ctx context.Context, name string) error
+	// Pause pauses a schedule.
+	Pause(ctx context.Context, name string) error
+	// Resume ends a pause.
+	Resume(ctx context.Context, name string) error
+	// Run makes a tick now, one for each key. force ignores a pause and the overlap policy.
+	Run(ctx context.Context, name, key string, force bool) (contract.MadeTick, error)
+	// Backfill makes ticks for past occasions, both ends included, and counts the outcomes.
+	Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error)
+	// Ticks returns ticks, the newest first, from the first one before a tick.
+	Ticks(ctx context.Context, name string, before contract.Tick, limit int) ([]contract.Tick, error)
+}
+
+// Host is the API that mounts the routes.
+type Host interface {
+	// Permit returns a problem if the caller may not use jobs of a type.
+	Permit(r *http.Request, typ string) error
+	// Permitted returns which types the caller may use; nil = all.
+	Permitted(r *http.Request) func(typ string) bool
+	// Body reads a body. The caller must call release after its use, unless there is an error.
+	Body(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error)
+	// Answer sends a value as JSON.
+	Answer(w http.ResponseWriter, status int, v any)
+}
+
+// Route is one operation.
+type Route struct {
+	Method, Path string
+	Query        []string // query parameters that the route takes
+	Handle       func(http.ResponseWriter, *http.Request) error
+}
+
+// Bounds of a page, and of the occasions of one answer.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// handler serves the routes.
+type handler struct {
+	table Table
+	host  Host
+}
+
+// Routes returns the routes of schedules.
+func Routes(table Table, host Host) []Route {
+	h := handler{table, host}
+	const get, put, post, del = http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete
+	const one = "/v1/schedules/{name}"
+	return []Route{
+		{get, "/v1/schedules", []string{"after", "limit"}, h.list},
+		{get, one, nil, h.get},
+		{put, one, nil, h.put},
+		{del, one, nil, h.change(table.Remove)},
+		{post, one + "/pause", nil, h.change(table.Pause)},
+		{post, one + "/resume", nil, h.change(table.Resume)},
+		{post, one + "/run", []string{"key", "force"}, h.run},
+		{post, one + "/backfill", []string{"from", "to", "overlap"}, h.backfill},
+		{get, one + "/next", []string{"count"}, h.next},
+		{get, one + "/ticks", []string{"before", "limit"}, h.ticks},
+	}
+}
+
+// SchedulePage answers GET /v1/schedules.
+type SchedulePage struct {
+	Schedules []contract.Schedule `json:"schedules"`
+	Next      string              `json:"next_after,omitempty"` // the next page begins after this name; empty = there is none
+}
+
+// list leaves out schedules of types that the caller may not use, so a page may be short.
+func (h handler) list(w http.ResponseWriter, r *http.Request) error {
+	limit, err := numberIn(r, "limit", defaultPage)
+	if err != nil {
+		return err
+	}
+	all, err := h.table.List(r.Context(), r.URL.Query().Get("after"), limit)
+	if err != nil {
+		return err
+	}
+	page := SchedulePage{Schedules: slices.Concat([]contract.Schedule{}, all)}
+	if len(all) == limit {
+		page.Next = all[limit-1].Name
+	}
+	if permitted := h.host.Permitted(r); permitted != nil {
+		page.Schedules = slices.DeleteFunc(page.Schedules, func(s contract.Schedule) bool { return !permitted(s.Type) })
+	}
+	h.host.Answer(w, http.StatusOK, page)
+	return nil
+}
+
+// permitted reads the schedule of the path. It returns a problem if the caller may not use its
+// type. It does not see a change of the type before the operation that follows.
+func (h handler) permitted(r *http.Request) (contract.Schedule, error) {
+	s, err := h.table.Get(r.Context(), r.PathValue("name"))
+	if err == nil {
+		err = h.host.Permit(r, s.Type)
+	}
+	return s, err
+}
+
+func (h handler) get(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.permitted(r)
+	if err != nil {
+		return err
+	}
+	h.host.Answer(w, http.StatusOK, s)
+	return nil
+}
+
+// readOnly are the members that a body may repeat from an earlier answer. They are not used.
+var readOnly = []string{"id", "name", "error", "version", "since", "created_at"}
+
+// put creates the schedule of the path, or replaces its columns. An absent member means the default.
+func (h handler) put(w http.ResponseWriter, r *http.Request) error {
+	body, release, err := h.host.Body(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s, err := parse(body, r.PathValue("name"))
+	if err != nil {
+		return problem.InvalidRequest.Of(err.Error())
+	}
+	if err := h.host.Permit(r, s.Type); err != nil {
+		return err
+	}
+	if _, err := h.permitted(r); err != nil && !isMissing(err) {
+		return err
+	}
+	created, err := h.table.Set(r.Context(), s)
+	if err == nil {
+		s, err = h.table.Get(r.Context(), s.Name)
+	}
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	h.host.Answer(w, status, s)
+	return nil
+}
+
+// isMissing reports whether there is no such schedule.
+func isMissing(err error) bool {
+	p, ok := errors.AsType[*problem.Problem](err)
+	return ok && p.Status == http.StatusNotFound
+}
+
+// parse reads the columns of a schedule from a JSON object.
+func parse(body []byte, name string) (contract.Schedule, error) {
+	s := contract.NewSchedule()
+	s.Name, s.Kind = name, contract.Cron
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return s, fmt.Errorf("a schedule is a JSON object, for example %s", `{"spec": "30 2 * * *", "type": "pdf"}`)
+	}
+	if err := jsontext.CheckNames(body, slices.Concat(schedule.Columns(), readOnly)); err != nil {
+		return s, err
+	}
+	var given string
+	if text := members["name"]; text != nil && (json.Unmarshal(text, &given) != nil || given != name) {
+		return s, fmt.Errorf("name: must be %q as in the path, or absent", jsontext.Excerpt(name))
+	}
+	for _, column := range schedule.Columns() {
+		if value, given := members[column]; given {
+			if err := schedule.Assign(&s, column, value); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// change returns the handler of an operation without parameters. The answer is the name.
+func (h handler) change(do func(context.Context, string) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		s, err := h.permitted(r)
+		if err == nil {
+			err = do(r.Context(), s.Name)
+		}
+		if err != nil {
+			return err
+		}
+		h.host.Answer(w, http.StatusOK, map[string]string{"name": s.Name})
+		return nil
+	}
+}
+
+func (h handler) run(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.permitted(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	force, err := strconv.ParseBool(cmp.Or(q.Get("force"), "false"))
+	if err != nil {
+		return problem.InvalidRequest.Of("force must be true or false")
+	}
+	made, err := h.table.Run(r.Context(), s.Name, q.Get("key"), force)
+	if err != nil {
+		return err
+	}
+	h.host.Answer(w, http.StatusOK, made)
+	return nil
+}
+
+// BackfillCounts answers a backfill: the number of occasions of each outcome.
+type BackfillCounts struct {
+	Counts map[string]int `json:"counts"`
+}
+
+func (h handler) backfill(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.permitted(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	var ends [2]time.Time
+	for i, name := range []string{"from", "to"} {
+		if ends[i], err = time.Parse(time.RFC3339Nano, q.Get(name)); err != nil {
+			return problem.InvalidRequest.Of(name + " must be a time in RFC 3339, such as 2026-01-31T08:00:00Z (%2B for + in a URL)")
+		}
+	}
+	counts, err := h.table.Backfill(r.Context(), s.Name, ends[0], ends[1], q.Get("overlap"))
+	if err != nil {
+		return err
+	}
+	h.host.Answer(w, http.StatusOK, BackfillCounts{counts})
+	return nil
+}
+
+// OccasionList answers GET /v1/schedules/{name}/next.
+type OccasionList struct {
+	Next []contract.Occasion `json:"next"`
+}
+
+func (h handler) next(w http.ResponseWriter, r *http.Request) error {
+	n, err := numberIn(r, "count", 10)
+	if err != nil {
+		return err
+	}
+	s, err := h.permitted(r)
+	if err != nil {
+		return err
+	}
+	list, err := schedule.Upcoming(&s.SchedulePlan, time.Now(), n)
+	if err != nil {
+		return problem.Conflict.Of(err.Error())
+	}
+	h.host.Answer(w, http.StatusOK, OccasionList{slices.Concat([]contract.Occasion{}, list)})
+	return nil
+}
+
+// TickPage answers GET /v1/schedules/{name}/ticks.
+type TickPage struct {
+	Ticks []contract.Tick `json:"ticks"`                 // the newest first
+	Next  string          `json:"next_before,omitempty"` // the next page begins before this tick; empty = there is none
+}
+
+func (h handler) ticks(w http.ResponseWriter, r *http.Request) error {
+	limit, err := numberIn(r, "limit", defaultPage)
+	if err != nil {
+		return err
+	}
+	before, err := cursorIn(r.URL.Query().Get("before"))
+	if err != nil {
+		return err
+	}
+	s, err := h.permitted(r)
+	if err != nil {
+		return err
+	}
+	ticks, err := h.table.Ticks(r.Context(), s.Name, before, limit)
+	if err != nil {
+		return err
+	}
+	page := TickPage{Ticks: slices.Concat([]contract.Tick{}, ticks)}
+	if len(ticks) == limit {
+		page.Next = ticks[limit-1].Cursor()
+	}
+	h.host.Answer(w, http.StatusOK, page)
+	return nil
+}
+
+// cursorIn reads the cursor of a tick.
+func cursorIn(text string) (before contract.Tick, err error) {
+	if text == "" {
+		return before, nil
+	}
+	at, occasion, _ := strings.Cut(text, "/")
+	before.Occasion = occasion
+	if before.MadeAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
+		return before, problem.InvalidRequest.Of("before must be next_before of the previous page")
+	}
+	return before, nil
+}
+
+// numberIn reads a number of the query from 1 to maxPage.
+func numberIn(r *http.Request, name string, absent int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, problem.InvalidRequest.Of(fmt.Sprintf("%s is %q: it must be a whole number from 1 to %d", name, jsontext.Excerpt(text), maxPage))
+	}
+	return n, nil
+}
