@@ -44,9 +44,9 @@ func (a commands) applyCommand() *cobra.Command {
 			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.apply(cmd.Context(), s, list, f) })
 		},
 	}
-	cmd.Flags().BoolVar(&f.prune, "prune", false, "remove all other schedules, after a question")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the differences")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "remove without a question")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "remove without question")
 	settings.OnlyOnCommandLine(cmd.Flags(), "prune", "dry-run", "yes")
 	return cmd
 }
