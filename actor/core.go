@@ -397,6 +397,7 @@ type finishQueue struct {
 	again       []*contract.FinishRequest
 	spare       []*contract.FinishRequest
 	held        held.Ends
+	late        held.Late
 	breaker     timing.Breaker
 }
 

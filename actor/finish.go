@@ -198,6 +198,9 @@ func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
 		}
 		c.ends.unrecorded--
 		c.ends.held.Forget(f.ID)
+		if isStale && r.Again {
+			c.ends.late.Add(f, c.now)
+		}
 		c.recorded(f, isStale)
 	}
 }

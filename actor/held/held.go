@@ -1,7 +1,8 @@
 // Package held keeps the ends of attempts that Postgres did not record although it
 // answered, because the row is locked or Postgres refuses the end. The Core sends each of
 // them again after a pause that doubles with each try. It sends them apart from other
-// ends, one finish at a time, so that they do not delay others.
+// ends, one finish at a time, so that they do not delay others. It also knows the ends that
+// Postgres may still execute after it has answered their repetition.
 package held
 
 import (
