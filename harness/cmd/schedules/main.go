@@ -40,10 +40,15 @@ func main() {
 	if *short {
 		o.lasts, o.minute, o.cases = 45*time.Second, 15*time.Second, 100
 	}
+	os.Exit(measure(o))
+}
+
+// measure returns the exit code.
+func measure(o options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	figures, err := run(ctx, o)
-	fmt.Println("schedules:", figures)
+	fmt.Fprintln(os.Stdout, "schedules:", figures)
 	failures := figures.Failures()
 	if err != nil {
 		failures = append(failures, err.Error())
@@ -51,10 +56,7 @@ func main() {
 	for _, f := range failures {
 		fmt.Fprintln(os.Stderr, "schedules:", f)
 	}
-	if len(failures) > 0 {
-		stop()
-		os.Exit(1)
-	}
+	return min(len(failures), 1)
 }
 
 var errPart = errors.New("the parts are kills, burst, idle and dst")

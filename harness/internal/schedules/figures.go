@@ -16,7 +16,7 @@ type Figure struct {
 // Figures are those of a part, in their order.
 type Figures []Figure
 
-func exactly(name string, value, want float64) Figure { return Figure{name, value, want, want} }
+func none(name string, value float64) Figure { return Figure{name, value, 0, 0} }
 func atMost(name string, value, bound float64) Figure {
 	return Figure{name, value, math.Inf(-1), bound}
 }
