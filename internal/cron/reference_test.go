@@ -62,3 +62,16 @@ func compare(c crontest.Case) string {
 	}
 	return c.Difference(func(at time.Time) (time.Time, bool) { return e.Next(at, c.Zone) })
 }
+
+// Portions of a long time join without a gap, also if one of them begins within a change.
+func TestOccasionsOfAYearEqualTheReference(t *testing.T) {
+	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo"} {
+		zone, err := time.LoadLocation(name)
+		require.NoError(t, err)
+		from := time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC)
+		for _, c := range crontest.Long(zone, from, from.AddDate(1, 0, 0), 20, 1) {
+			c.From = c.From.Add(-time.Nanosecond)
+			require.Empty(t, compare(c), "%q in %s", c.Expr, name)
+		}
+	}
+}
