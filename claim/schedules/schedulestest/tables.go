@@ -109,6 +109,13 @@ func (t *Tables) Ticks(id int64) []Tick {
 	return slices.Clone(t.ticks[id])
 }
 
+// Term returns the current term.
+func (t *Tables) Term() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term
+}
+
 // Elect makes a dispatcher the controller and returns its term.
 func (t *Tables) Elect(dispatcher int32) int64 {
 	t.mu.Lock()
