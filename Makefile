@@ -173,6 +173,7 @@ chaos-controls: deps ## Take one safeguard after the other out of the daemon: th
 
 .PHONY: schedules
 schedules: deps ## Measure schedules while controllers are killed, in a burst, idle, and near changes of the clock (SCHEDULES=full|short)
+	SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout 1h -run TestSimulatedYear ./internal/daemon/controller
 	cd harness && go run ./cmd/schedules $(if $(filter short,$(SCHEDULES)),-short)
 
 .PHONY: cover

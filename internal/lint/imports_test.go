@@ -70,6 +70,8 @@ var mayImport = map[string][]string{
 	"internal/shell":       {"", "actor", "actor/effect", "actor/event", "internal/contract", "workerproto"},
 	"internal/decisionlog": {"", "actor", "scoring"},
 
+	"claim/schedules/schedulestest": {"claim/schedules", "internal/contract", "internal/schedule"},
+
 	"internal/cron/crontest":   {},
 	"internal/lint/measures":   {"internal/lint/vocabulary"},
 	"internal/lint/vocabulary": {},

@@ -26,7 +26,6 @@ type both struct {
 	t    *testing.T
 	db   *pgxpool.Pool
 	fake *Tables
-	role [2]int64 // dispatcher and term
 }
 
 func (b *both) exec(sql string, args ...any) {
