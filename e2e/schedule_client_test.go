@@ -3,12 +3,15 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // problemType returns the type of the problem that a dispatcher reports.
@@ -95,4 +98,30 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 		_, err = mine.Get(ctx, name)
 		require.Equal(t, client.TypeNotFound, problemType(t, err), name)
 	}
+}
+
+// The commands about schedules give the same output with a database and with the API of a
+// dispatcher.
+func TestScheduleCommandsNeedNoDatabase(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	require.Equal(t, "schedule s created\n", h.onAPI("", "schedule", "set", "s", "spec=@yearly", "type=pdf", "overlap=allow_all").out)
+	require.Equal(t, "schedule s changed\n", h.onAPI("", "schedule", "set", "s", "priority=3").out)
+	require.Equal(t, "run: job 1\n", h.onAPI("", "schedule", "run", "s", "--key", "1").out)
+	w.await(1, dispatcherd.Done)
+	for line, code := range map[string]int{
+		"schedule list": exit.OK, "schedule list --limit 1 -o jsonl": exit.OK, "schedule show s": exit.OK, "schedule show s -o json": exit.OK, "schedule show none": exit.NotFound,
+		"schedule next s -n 3": exit.OK, "schedule run s --key 1": exit.OK, "schedule backfill s --from 2026-01-02T00:00:00Z --to 2026-01-03T00:00:00Z": exit.OK,
+	} {
+		remote := h.onAPI("", strings.Fields(line)...)
+		require.Equal(t, code, remote.code, "%s: %s", line, remote.err)
+		require.Equal(t, onDatabase(t, w.dsn, "", line), remote, line)
+	}
+	for line, code := range map[string]int{
+		"schedule set s priority=11": exit.Usage, "schedule set s kind=interval": exit.Usage, "schedule rm none": exit.NotFound, "schedule pause s": exit.OK,
+		"schedule backfill s --from 2026-01-02T00:00:00Z --to 2222-01-03T00:00:00Z": exit.Usage,
+	} {
+		require.Equal(t, code, h.onAPI("", strings.Fields(line)...).code, line)
+	}
+	require.Equal(t, exit.Conflict, h.onAPI("", "schedule", "run", "s").code, "it is paused")
 }

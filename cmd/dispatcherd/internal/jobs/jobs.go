@@ -6,7 +6,6 @@
 package jobs
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -30,16 +28,6 @@ func Command(invocation *settings.Invocation) *cobra.Command {
 
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
-
-// withJobs connects to the table, calls do, and closes the connection.
-func (a commands) withJobs(ctx context.Context, do func(claim.Jobs) error) error {
-	pool, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return do(claim.Jobs{DB: pool})
-}
 
 // jobIDs parses the ids of a command line, with those of requests in memory if requests is set.
 func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
@@ -37,22 +38,9 @@ type store interface {
 	InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]) (int64, error)
 }
 
-// withStore opens the table if a database is configured, and otherwise the API. The address
-// of an API on the command line has precedence over a configured database.
+// withStore opens the table or the API.
 func (a commands) withStore(ctx context.Context, at *ask.Dispatcher, do func(store) error) error {
-	for _, flag := range []string{"api", "api-socket"} {
-		if a.Origin(flag) == "flag --"+flag {
-			return do(remote{at})
-		}
-	}
-	if !a.HasDatabase() {
-		err := do(remote{at})
-		if coded, ok := errors.AsType[*exit.Error](err); ok && coded.Code == exit.Unavailable {
-			err = exit.Errorf(exit.Unavailable, "%w; or name a database with --database-url", err)
-		}
-		return err
-	}
-	return a.withJobs(ctx, func(jobs claim.Jobs) error { return do(table{jobs}) })
+	return a.TableOrAPI(ctx, func(pool *pgxpool.Pool) error { return do(table{claim.Jobs{DB: pool}}) }, func() error { return do(remote{at}) })
 }
 
 // table are the jobs as the table has them.

@@ -41,7 +41,12 @@ func (a commands) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.apply(cmd.Context(), s, list, f) })
+			pool, err := a.Connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			return a.apply(cmd.Context(), table.Schedules{DB: pool}, list, f)
 		},
 	}
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")

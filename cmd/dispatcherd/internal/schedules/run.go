@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
 func (a commands) runCommand() *cobra.Command {
@@ -22,21 +22,20 @@ func (a commands) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run NAME", SuggestFor: []string{"trigger", "run-now"}, Short: "Run a schedule now, under its overlap policy",
 		Example: "  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01", Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("key") {
-				key = time.Now().UTC().Format(time.RFC3339Nano)
-			}
-			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.runNow(cmd.Context(), s, args[0], key, force) })
-		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
 	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
 	settings.OnlyOnCommandLine(cmd.Flags(), "key", "force")
-	return cmd
+	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+		if !cmd.Flags().Changed("key") {
+			key = time.Now().UTC().Format(time.RFC3339Nano)
+		}
+		return a.runNow(ctx, s, args[0], key, force)
+	})
 }
 
 // runNow makes a tick. A tick without a job is an outcome, not an error.
-func (a commands) runNow(ctx context.Context, s table.Schedules, name, key string, force bool) error {
+func (a commands) runNow(ctx context.Context, s scheduleapi.Table, name, key string, force bool) error {
 	made, err := s.Run(ctx, name, key, force)
 	if err != nil {
 		return err
@@ -56,32 +55,34 @@ func (a commands) backfillCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backfill NAME", Short: "Run past occasions that have no tick", Args: oneName,
 		Example: "  dispatcherd schedule backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			begin, err := instant("from", from)
-			if err != nil {
-				return err
-			}
-			end, err := instant("to", to)
-			if err != nil {
-				return err
-			}
-			return a.withTable(cmd.Context(), func(s table.Schedules) error {
-				counts, err := s.Backfill(cmd.Context(), args[0], begin, end, overlap)
-				if err != nil && len(counts) > 0 {
-					a.Say("Before the error: %s.", countsText(counts))
-				}
-				if err != nil {
-					return rejected(err)
-				}
-				return a.PrintLine("backfill", counts, countsText(counts))
-			})
-		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "first instant (RFC 3339)")
 	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
 	settings.OnlyOnCommandLine(cmd.Flags(), "from", "to", "overlap")
-	return cmd
+	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+		begin, err := instant("from", from)
+		if err != nil {
+			return err
+		}
+		end, err := instant("to", to)
+		if err != nil {
+			return err
+		}
+		return a.backfill(ctx, s, args[0], begin, end, overlap)
+	})
+}
+
+// backfill prints the counts, also if an error ends the backfill.
+func (a commands) backfill(ctx context.Context, s scheduleapi.Table, name string, from, to time.Time, overlap string) error {
+	counts, err := s.Backfill(ctx, name, from, to, overlap)
+	if err != nil && len(counts) > 0 {
+		a.Say("Before the error: %s.", countsText(counts))
+	}
+	if err != nil {
+		return rejected(err)
+	}
+	return a.PrintLine("backfill", counts, countsText(counts))
 }
 
 // instant reads a time of a flag.

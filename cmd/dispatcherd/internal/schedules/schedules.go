@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
 // Command is the group of commands about schedules.
@@ -30,16 +31,6 @@ func Command(invocation *settings.Invocation) *cobra.Command {
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
 
-// withTable connects to the table, calls do, and closes the connection.
-func (a commands) withTable(ctx context.Context, do func(table.Schedules) error) error {
-	pool, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return do(table.Schedules{DB: pool})
-}
-
 // oneName returns an error unless there is exactly one argument.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
@@ -52,7 +43,7 @@ const setLong = `Creates the schedule NAME, or changes columns of it. COLUMN is 
 docs/schedules.md explains; an empty VALUE removes the value. The kind of a new schedule is cron.`
 
 func (a commands) setCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.onSchedules(&cobra.Command{
 		Use: "set NAME COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a schedule", Long: setLong,
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
@@ -62,14 +53,13 @@ func (a commands) setCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.set(cmd.Context(), s, args[0], args[1:]) })
-		},
-	}
+	}, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+		return a.set(ctx, s, args[0], args[1:])
+	})
 }
 
 // set changes columns of a schedule, or of a new one.
-func (a commands) set(ctx context.Context, s table.Schedules, name string, assignments []string) error {
+func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, assignments []string) error {
 	v, err := s.Get(ctx, name)
 	if errors.Is(err, table.ErrNotFound) {
 		v, err = contract.NewSchedule(), nil
@@ -110,31 +100,28 @@ func rejected(err error) error {
 }
 
 // changeCommand is a command that changes the schedule that it names.
-func (a commands) changeCommand(did string, change func(table.Schedules, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
+func (a commands) changeCommand(did string, change func(scheduleapi.Table, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = oneName
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withTable(cmd.Context(), func(s table.Schedules) error {
-			if err := change(s, cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return a.PrintLine(did, map[string]string{"name": args[0]}, "schedule "+args[0]+" "+did)
-		})
-	}
-	return cmd
+	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+		if err := change(s, ctx, args[0]); err != nil {
+			return err
+		}
+		return a.PrintLine(did, map[string]string{"name": args[0]}, "schedule "+args[0]+" "+did)
+	})
 }
 
 func (a commands) removeCommand() *cobra.Command {
-	return a.changeCommand("removed", table.Schedules.Remove, &cobra.Command{
+	return a.changeCommand("removed", scheduleapi.Table.Remove, &cobra.Command{
 		Use: "rm NAME", SuggestFor: []string{"remove", "delete"}, Short: "Remove a schedule; its runs end normally", Example: "  dispatcherd schedule rm nightly"})
 }
 
 func (a commands) pauseCommand() *cobra.Command {
-	return a.changeCommand("paused", table.Schedules.Pause, &cobra.Command{
+	return a.changeCommand("paused", scheduleapi.Table.Pause, &cobra.Command{
 		Use: "pause NAME", SuggestFor: []string{"disable"}, Short: "Pause a schedule; no occasion is missed meanwhile", Example: "  dispatcherd schedule pause nightly"})
 }
 
 func (a commands) resumeCommand() *cobra.Command {
-	return a.changeCommand("resumed", table.Schedules.Resume, &cobra.Command{
+	return a.changeCommand("resumed", scheduleapi.Table.Resume, &cobra.Command{
 		Use: "resume NAME", SuggestFor: []string{"enable"}, Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
 func (a commands) listCommand() *cobra.Command {
@@ -24,18 +25,15 @@ func (a commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name", Args: settings.NoArguments,
 		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --after nightly --limit 50 -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.list(cmd.Context(), s, after, limit) })
-		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "schedules per page")
 	cmd.Flags().StringVar(&after, "after", "", "continue after this schedule")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(table.MaxListed), "limit")
-	return cmd
+	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, _ []string) error { return a.list(ctx, s, after, limit) })
 }
 
-func (a commands) list(ctx context.Context, s table.Schedules, after string, limit int) error {
+func (a commands) list(ctx context.Context, s scheduleapi.Table, after string, limit int) error {
 	all, err := s.List(ctx, after, limit)
 	if err != nil {
 		return fmt.Errorf("listing schedules: %w", err)
@@ -88,13 +86,10 @@ const (
 )
 
 func (a commands) showCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.onSchedules(&cobra.Command{
 		Use: "show NAME", SuggestFor: []string{"get", "describe", "ticks"}, Short: "Print a schedule, its last ticks, and the reason of the last skip",
 		Example: "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json", Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTable(cmd.Context(), func(s table.Schedules) error { return a.show(cmd.Context(), s, args[0]) })
-		},
-	}
+	}, func(ctx context.Context, s scheduleapi.Table, args []string) error { return a.show(ctx, s, args[0]) })
 }
 
 // shown is a schedule and its last ticks, the newest first.
@@ -105,7 +100,7 @@ type shown struct {
 	LastSkip *contract.Tick  `json:"last_skip,omitempty"`
 }
 
-func (a commands) show(ctx context.Context, s table.Schedules, name string) error {
+func (a commands) show(ctx context.Context, s scheduleapi.Table, name string) error {
 	v, err := s.Get(ctx, name)
 	if err != nil {
 		return err
@@ -171,20 +166,17 @@ func (a commands) nextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "next NAME", SuggestFor: []string{"upcoming"}, Short: "Print the next occasions in UTC and local time, with changes of the wall clock",
 		Example: "  dispatcherd schedule next nightly -n 5", Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTable(cmd.Context(), func(s table.Schedules) error {
-				v, err := s.Get(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				return a.next(&v, time.Now(), n)
-			})
-		},
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
 	settings.OnlyOnCommandLine(cmd.Flags(), "count")
 	settings.Between(cmd.Flags(), "1", "1000", "count")
-	return cmd
+	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+		v, err := s.Get(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.next(&v, time.Now(), n)
+	})
 }
 
 // next prints the occasions of a schedule after an instant.

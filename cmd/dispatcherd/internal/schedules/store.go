@@ -1,0 +1,62 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+)
+
+// patience bounds a command over the API.
+const patience = time.Minute
+
+// onSchedules completes a command that uses the table, or the API if no database is configured.
+func (a commands) onSchedules(cmd *cobra.Command, do func(ctx context.Context, s scheduleapi.Table, args []string) error) *cobra.Command {
+	var at ask.Dispatcher
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return do(cmd.Context(), table.Schedules{DB: pool}, args)
+		}, func() error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			c, err := at.Client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return explained(&at, do(ctx, remote{c.Schedules()}, args))
+		})
+	}
+	a.APIFlags(cmd.Flags(), &at)
+	return cmd
+}
+
+// explained adds the exit code and the next step to an error of a request.
+func explained(at *ask.Dispatcher, err error) error {
+	if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, table.ErrNotFound) {
+		return err
+	}
+	return at.Explain(err)
+}
+
+// remote are the schedules as the API of a dispatcher shows them.
+type remote struct{ client.Schedules }
+
+// Get returns table.ErrNotFound if there is no such schedule.
+func (r remote) Get(ctx context.Context, name string) (contract.Schedule, error) {
+	v, err := r.Schedules.Get(ctx, name)
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Type == client.TypeNotFound {
+		err = fmt.Errorf("schedule %q: %w", name, table.ErrNotFound)
+	}
+	return v, err
+}
