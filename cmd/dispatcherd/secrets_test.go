@@ -2,9 +2,12 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -66,4 +69,42 @@ func TestRefusedInsertDoesNotRepeatThePayload(t *testing.T) {
 		require.NotEqual(t, exit.OK, got.code)
 		require.NotContains(t, got.out+got.err, canary)
 	}
+}
+
+// The test finds each setting that may contain a secret by its type, so it holds for commands
+// and settings that are added later.
+func TestNoCommandPrintsASecretSetting(t *testing.T) {
+	const secret = "hunter2S3CRET"
+	values := map[string]string{"url": "postgres://u:" + secret + "@/d?host=/does/not/exist", "secret": secret}
+	found := map[string]int{}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		_ = cmd.InheritedFlags() // merges the root's flags into cmd.Flags()
+		path := strings.Fields(cmd.CommandPath())[1:]
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			value, secretive := values[f.Value.Type()]
+			if !secretive || !cmd.Runnable() || len(path) == 0 {
+				return
+			}
+			found[f.Value.Type()]++
+			variable := map[string]string{"url": "DATABASE_URL", "secret": "DISPATCHERD_API_TOKEN"}[f.Value.Type()]
+			show := append([]string{"config", "show"}, path...)
+			for _, i := range []invocation{
+				{args: append(slices.Clone(path), "--"+f.Name, value, "--help")},
+				{args: append(slices.Clone(path), "--"+f.Name, value, "--no-such-flag")},
+				{args: append(slices.Clone(path), "--help"), env: map[string]string{variable: value}},
+				{args: show, env: map[string]string{variable: value}},
+				{args: append(slices.Clone(show), "--origin", "-o", "json"), env: map[string]string{variable: value}},
+				{args: append(slices.Clone(show), "--config", configFileWith(t, f.Name+" = '"+value+"'\n"))},
+			} {
+				got := i.runs(t)
+				require.NotContains(t, got.out+got.err, secret, "%v", i.args)
+			}
+		})
+	}
+	visit(bare(nothingSet).root())
+	require.Len(t, found, len(values), "settings with secrets are found by type")
 }
