@@ -42,12 +42,18 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 			bad = append(bad, strings.TrimSpace(c.Name+" "+c.Info))
 		}
 	}
-	if bad != nil {
+	verbose := r.URL.Query().Has("verbose")
+	if bad != nil && !verbose {
 		return problem.Unavailable.Of("not ok: " + strings.Join(bad, ", ")).Retryable()
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	if r.URL.Query().Has("verbose") {
+	result := "ok"
+	if bad != nil {
+		result = "not ok: " + strings.Join(bad, ", ")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if verbose {
 		for _, c := range checks {
 			mark := "+"
 			if !c.OK {
@@ -56,6 +62,6 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 			fmt.Fprintf(w, "[%s] %s %s\n", mark, c.Name, c.Info)
 		}
 	}
-	fmt.Fprintln(w, "ok")
+	fmt.Fprintln(w, result)
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // recovered is the time without a failed statement after which the log says that Postgres
 // answers again. Each kind of statement has its own connection, and some notice a lost
 // connection a second after the others.
-const recovered = 3 * time.Second
+const recovered = time.Second
 
 // statementLog logs when Postgres stops answering or executing statements and when it answers
 // again, but not each failed statement. It also logs each kind of statement that the role
@@ -81,6 +81,8 @@ func (t *statementLog) failed(r claim.Report) {
 // while it lacks memory, disk space or connections, or while a lock is not granted.
 func failureOf(err error) string {
 	switch code := claim.AnswerCode(err); {
+	case errors.Is(err, claim.ErrLeaseLost):
+		return "this dispatcher has lost its lease"
 	case strings.HasPrefix(code, "53"):
 		return "Postgres lacks resources: connections, memory or disk space"
 	case code == "" || strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P"): // it starts, stops or has crashed

@@ -42,6 +42,13 @@ func TestFailureOfManyConnectionsIsLoggedOnce(t *testing.T) {
 	})
 }
 
+func TestLostLeaseIsNotLoggedAsSilence(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	tr := &statementLog{log: zap.New(core)}
+	tr.report(claim.Report{Operation: claim.OpClaim, Err: fmt.Errorf("claim: %w", claim.ErrLeaseLost)})
+	require.Equal(t, []string{"this dispatcher has lost its lease"}, messages(lines.All()))
+}
+
 // Postgres answers, but cannot execute a statement. The log names the cause, once for each
 // cause.
 func TestErrorOfPostgresIsNotLoggedAsSilence(t *testing.T) {

@@ -68,7 +68,7 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","payload":"\ude00x"}`:             "line 1: payload cannot be sent to a worker: it contains a string with half a surrogate pair, which Postgres cannot store",
 		`{"type":"pdf","payload":"\ud83d\n"}`:            "line 1: payload cannot be sent to a worker: it contains a string with half a surrogate pair, which Postgres cannot store",
 		`{"type":"pdf","payload":[1e1024]}`:              "line 1: payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out",
-		`{"type":"pdf","payload":` + strings.Repeat("[", 129) + strings.Repeat("]", 129) + `}`: "line 1: payload cannot be sent to a worker: it contains more than 128 nested arrays and objects",
+		`{"type":"pdf","payload":` + strings.Repeat("[", 129) + strings.Repeat("]", 129) + `}`: "line 1: payload cannot be sent to a worker: it contains more than 128 nested arrays and objects; flatten it",
 		"{\"type\":\"\xff\"}": "line 1: it is not UTF-8",
 		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
 	} {

@@ -19,7 +19,7 @@ const MaxText = 8 << 20
 
 // What is wrong with a value that Postgres or a worker rejects.
 var (
-	tooDeep       = "more than " + strconv.Itoa(MaxDepth) + " nested arrays and objects"
+	tooDeep       = "more than " + strconv.Itoa(MaxDepth) + " nested arrays and objects; flatten it"
 	longNumber    = "a number of more than 1,024 characters, written out"
 	nullCharacter = `a string with \u0000, which Postgres cannot store`
 	halfSurrogate = "a string with half a surrogate pair, which Postgres cannot store"
