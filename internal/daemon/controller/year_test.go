@@ -205,7 +205,7 @@ func (y *year) disturb() {
 		}
 		y.offset.Add(int64(by))
 		y.jumps = append(y.jumps, jump{y.clock(), by})
-	case n < 830:
+	case n < 822:
 		rest := time.Duration(y.rng.Int64N(int64(30 * time.Hour)))
 		for _, h := range y.hosts {
 			h.kill(rest)
