@@ -199,10 +199,10 @@ func (c Controller) Edits(_ context.Context, applied []schedules.Edit, again []i
 }
 
 // Make makes ticks.
-func (c Controller) Make(_ context.Context, ticks []schedule.Tick) ([]schedules.Made, error) {
+func (c Controller) Make(_ context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
 	role := c.lock()
 	defer c.Tables.mu.Unlock()
-	made := make([]schedules.Made, len(ticks))
+	made := make([]contract.MadeTick, len(ticks))
 	if !role {
 		return made, nil
 	}

@@ -119,7 +119,7 @@ func (f faulty) Edits(ctx context.Context, applied []schedules.Edit, again []int
 	return edits, f.after()
 }
 
-func (f faulty) Make(ctx context.Context, ticks []schedule.Tick) ([]schedules.Made, error) {
+func (f faulty) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
 	if err := f.before(ctx); err != nil {
 		return nil, err
 	}
