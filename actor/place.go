@@ -182,18 +182,23 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 		if !ok {
 			continue
 		}
-		h := c.rowHead(lane, key)
-		h.bound = bound
-		if !found || h.before(&best) {
-			best, found = h, true
+		age := c.comparedAge(lane, key)
+		if score := c.score(dispatcherd.Queued, lane.Priority, age, t).Total(); !found || best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
+			best, found = c.rowHead(lane, key), true
+			best.bound = bound
 		}
 	}
 	return best, found
 }
 
+// comparedAge returns the age of a row that counts in comparisons.
+func (c *Core) comparedAge(r backlog.Lane, k contract.Key) int64 {
+	return c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
+}
+
 // rowHead returns the head for a row of a lane.
 func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
-	age := c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
+	age := c.comparedAge(r, k)
 	return head{
 		score:   c.score(dispatcherd.Queued, r.Priority, age, r.Type).Total(),
 		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.Type, priority: r.Priority,

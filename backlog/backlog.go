@@ -71,6 +71,8 @@ type typeLanes struct {
 	nonLocal  []lane // without use while the share contains everything
 	share     contract.Share
 	waiting   LaneSet
+	bounds    LaneSet        // the waiting lanes without a candidate
+	heads     *heads         // nil before the first waiting lane
 	idleRead  uint32         // nonLocal.epoch at the start of the last read for idle capacity
 	lostGrace time.Duration  // grace at lostAt
 	lostAt    timing.Instant // when a claim of a non-local row was lost
@@ -110,7 +112,7 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	}
 	b.dropNonLocal(t)
 	clear(k.local)
-	*k = typeLanes{local: k.local, nonLocal: k.nonLocal, changed: k.changed}
+	*k = typeLanes{local: k.local, nonLocal: k.nonLocal, heads: k.heads, changed: k.changed}
 	b.waiting.Set(t, false)
 }
 

@@ -17,9 +17,15 @@ const (
 	localLanes  = LaneSet(1<<nonLocalBit - 1)
 )
 
-// First returns the first lane of a set that is not empty. t is the type of the set.
+// heads are the heads of the waiting lanes of a type, by position. The lanes themselves
+// occupy thirty cache lines: a slot of thousands of types would take milliseconds to place a
+// job.
+type heads [nonLocalBit + priorities]contract.Key
+
+// First returns the lane of the highest priority of a set that is not empty. t is the
+// type of the set.
 func (s LaneSet) First(t slotindex.TypeID) Lane {
-	i := bits.TrailingZeros32(uint32(s))
+	i := bits.Len32(uint32(s)) - 1
 	if i >= nonLocalBit {
 		return Lane{t, dispatcherd.Priority(i - nonLocalBit), true}
 	}
@@ -27,7 +33,7 @@ func (s LaneSet) First(t slotindex.TypeID) Lane {
 }
 
 // Rest returns the set without its first lane.
-func (s LaneSet) Rest() LaneSet { return s & (s - 1) }
+func (s LaneSet) Rest() LaneSet { return s &^ (1 << (bits.Len32(uint32(s)) - 1)) }
 
 // Waiting returns the lanes of a type that have a candidate or an upper bound.
 func (b *Backlog) Waiting(t slotindex.TypeID) LaneSet { return b.types[t].waiting }
@@ -38,14 +44,24 @@ func (b *Backlog) WaitingTypes() slotindex.TypeMap { return b.waiting }
 
 // Head returns the first candidate of a waiting lane. If there is no candidate, it
 // returns the upper bound, the best key that the next row can have. ok is false if
-// the table has no next row, or if decisions no longer wait for the fetch of that
-// row. Non-local lanes have no upper bound, so their unread rows delay no local job.
+// decisions no longer wait for the fetch of that row. Non-local lanes have no upper bound, so their unread rows delay no local job.
 func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
-	s := b.lane(l)
-	if s.len() > 0 {
-		return s.first(), false, true
+	k := b.types[l.Type]
+	upperBound = k.bounds&l.bit() != 0
+	return k.heads[l.position()], upperBound, !upperBound || b.worthWaiting()
+}
+
+// copyHead copies the head of a waiting lane into the heads of its type. After every change
+// of a lane, update or Pop calls it.
+func (b *Backlog) copyHead(r Lane) {
+	k, l := b.types[r.Type], b.lane(r)
+	if k.heads == nil {
+		k.heads = new(heads)
 	}
-	return s.cursor, true, s.more && b.worthWaiting()
+	k.heads[r.position()], k.bounds = l.best(), k.bounds&^r.bit()
+	if l.len() == 0 {
+		k.bounds |= r.bit()
+	}
 }
 
 // worthWaiting reports whether a fetch may soon return a better candidate.
@@ -81,16 +97,20 @@ func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 		k := b.types[l.Type]
 		k.waiting &^= l.bit()
 		b.waiting.Set(l.Type, k.waiting != 0)
+	} else {
+		b.copyHead(l)
 	}
 	b.readSoon(l)
 	return key, batch
 }
 
-func (l Lane) bit() LaneSet {
+func (l Lane) bit() LaneSet { return 1 << l.position() }
+
+func (l Lane) position() int {
 	if l.NonLocal {
-		return 1 << (nonLocalBit + l.Priority)
+		return nonLocalBit + int(l.Priority)
 	}
-	return 1 << l.Priority
+	return int(l.Priority)
 }
 
 // update updates the waiting lanes after a change of the lanes of one priority.
@@ -100,9 +120,11 @@ func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
 	k.waiting &^= local | remote
 	if l := b.lane(Lane{t, p, false}); l.len() > 0 || l.starved() {
 		k.waiting |= local
+		b.copyHead(Lane{t, p, false})
 	}
 	if k.nonLocal != nil && k.nonLocal[p].len() > 0 {
 		k.waiting |= remote
+		b.copyHead(Lane{t, p, true})
 	}
 	b.waiting.Set(t, k.waiting != 0)
 	if k.waiting != 0 && !k.changed {

@@ -85,5 +85,8 @@ func (b *Backlog) checkLane(r Lane) error {
 	if marked := b.types[r.Type].waiting&r.bit() != 0; marked != waits {
 		return fmt.Errorf("lane %v is marked %t with %d candidates", r, marked, l.len())
 	}
+	if k := b.types[r.Type]; waits && (k.heads[r.position()] != l.best() || (k.bounds&r.bit() != 0) != l.starved()) {
+		return fmt.Errorf("lane %v has the head %v, its copy is %v", r, l.best(), k.heads[r.position()])
+	}
 	return nil
 }

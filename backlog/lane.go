@@ -56,6 +56,14 @@ func (l *lane) half() bool { return l.len() <= int(l.length)/2 }
 
 func (l *lane) first() contract.Key { return l.keys[l.head] }
 
+// best returns the first candidate, or the upper bound if there is none.
+func (l *lane) best() contract.Key {
+	if l.len() > 0 {
+		return l.first()
+	}
+	return l.cursor
+}
+
 func (l *lane) pop() contract.Key {
 	k := l.keys[l.head]
 	l.head++
