@@ -341,6 +341,8 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"mark":         func(b *Backlog) { b.types[0].waiting = 0 },
 		"cached":       func(b *Backlog) { b.cached++ },
 		"shared types": func(b *Backlog) { b.nonLocal.types++ },
+		"head":         func(b *Backlog) { b.types[0].heads[0].ID++ },
+		"bound":        func(b *Backlog) { b.types[0].bounds = 1 },
 		"cursor":       func(b *Backlog) { b.types[0].local[0].cursor = contract.Key{} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,6 +70,7 @@ var scenes = []scene{
 	{"running jobs, all cancelled", cancelAll},
 	{"slots of one session, requests running", lostRequests},
 	{"resume offers undecided, drained", offers},
+	{"resume offers undecided, sessions end", offersOfEndedSessions},
 	{"requests waiting for a session", requests},
 	{"requests at their deadline", deadlines},
 	{"rows of one fetch", rows},
@@ -138,6 +139,20 @@ func sessions(d *driver) {
 
 // offers drains while many sessions offer to resume jobs.
 func offers(d *driver) {
+	offer(d)
+	d.step("drained", event.Drained{})
+	d.finishWork()
+}
+
+// offersOfEndedSessions ends the oldest and the newest session with resume offers.
+func offersOfEndedSessions(d *driver) {
+	offer(d)
+	d.step("unregistered", event.Unregistered{Session: 1})
+	d.unregister(dispatcherd.SessionID(session.MaxConnections))
+}
+
+// offer registers sessions that offer to resume jobs, as many as there may be slots.
+func offer(d *driver) {
 	for s := range session.MaxConnections {
 		ev := event.Registered{Session: dispatcherd.SessionID(s + 1), Worker: "w"}
 		for range core.Slots / session.MaxConnections {
@@ -149,8 +164,6 @@ func offers(d *driver) {
 		}
 		shell.Register(func(ev event.Registered) { d.step("registered", ev) }, ev, shell.Portion)
 	}
-	d.step("drained", event.Drained{})
-	d.finishWork()
 }
 
 func requests(d *driver) {
