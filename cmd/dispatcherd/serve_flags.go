@@ -61,6 +61,7 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 }
 
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
+	flags.StringVar(&f.cfg.AppVersion, "app-version", "", "version of the application, for schedules that run once for each")
 	c := &f.cfg.Core
 	w := &c.Weights
 	flags.Var(settings.Weights(w), "weights", "points of a priority unit, a waiting second (1–1000000), a type (divided by its capacity), a request, "+

@@ -39,8 +39,8 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-const setLong = `Creates the schedule NAME, or changes columns of it. COLUMN is a column of dispatcherd.schedules that
-docs/schedules.md explains; an empty VALUE removes the value. The kind of a new schedule is cron.`
+const setLong = `Creates a schedule, or changes columns of it (docs/schedules.md). An empty VALUE removes the value. The default
+kind is cron.`
 
 func (a commands) setCommand() *cobra.Command {
 	return a.onSchedules(&cobra.Command{

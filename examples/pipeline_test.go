@@ -1,0 +1,33 @@
+package examples
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The pipeline runs with one command and ends everything that it started.
+func TestPipelineRunsABatchAndReports(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../cmd/dispatcherd")
+	text, err := build.CombinedOutput()
+	require.NoError(t, err, string(text))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	run := exec.CommandContext(ctx, "pipeline/run.sh")
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }
+	run.WaitDelay = 10 * time.Second
+	run.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR=/tmp")
+	run.Stdout, run.Stderr = &out, &errs
+	require.NoError(t, run.Run(), "%s%s", &out, &errs)
+	require.Contains(t, out.String(), "create  nightly   spec")
+	require.Contains(t, out.String(), "run: job 1\n")
+	require.Contains(t, out.String(), `{"pages":4,"words":1000}`)
+}
