@@ -62,7 +62,7 @@ func (s Schedules) call(ctx context.Context, method, path string, query url.Valu
 	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
 }
 
-// List returns schedules in the order of their names, after a name. limit is at most 1,000.
+// List returns schedules without their payloads, in the order of their names, after a name. limit is at most 1,000.
 // Schedules of types that the caller may not use are left out, also from the limit.
 func (s Schedules) List(ctx context.Context, after string, limit int) (list []Schedule, err error) {
 	for {

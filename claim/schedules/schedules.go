@@ -25,14 +25,27 @@ type Schedules struct {
 }
 
 // columns are the columns of contract.Schedule, by name, of schedule s.
-const columns = planColumns + `, s.type, s.payload::text AS payload, s.priority, s.max_attempts, s.timeout_ms, s.overlap, s.created_at`
+const columns = planColumns + `, s.payload::text AS payload, ` + jobColumns
+
+// jobColumns are those of them that are not in planColumns, without the payload.
+const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.overlap, s.created_at`
 
 // MaxListed bounds the schedules of one List.
 const MaxListed = 1000
 
-// List returns schedules in the order of their names, from the first one after a name. Without
-// a limit it returns MaxListed schedules.
+// List returns schedules in the order of their names, from the first one after a name, without
+// their payloads, because a page of payloads would not be bounded. Without a limit it returns
+// MaxListed schedules.
 func (s Schedules) List(ctx context.Context, after string, limit int) ([]contract.Schedule, error) {
+	return s.list(ctx, planColumns+`, NULL::text AS payload, `+jobColumns, after, limit)
+}
+
+// ListWhole is List with the payloads.
+func (s Schedules) ListWhole(ctx context.Context, after string, limit int) ([]contract.Schedule, error) {
+	return s.list(ctx, columns, after, limit)
+}
+
+func (s Schedules) list(ctx context.Context, columns, after string, limit int) ([]contract.Schedule, error) {
 	if limit <= 0 || limit > MaxListed {
 		limit = MaxListed
 	}

@@ -241,6 +241,33 @@ func TestBackfill(t *testing.T) {
 	require.ErrorContains(t, err, "10000")
 }
 
+// A backfill that stops in the middle says what it has done, and may be repeated.
+func TestBackfillThatStopsReturnsItsCounts(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", nil)
+	from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (occasion < '2026-03-01T20:00:00Z')`)
+	counts, err := w.Backfill(t.Context(), "s", from, from.Add(1499*time.Minute), "")
+	require.ErrorContains(t, err, "refused")
+	require.Equal(t, map[string]int{"run": 1, "queued": 999}, counts)
+	w.exec(`ALTER TABLE dispatcherd.ticks DROP CONSTRAINT refused`)
+	counts, err = w.Backfill(t.Context(), "s", from, from.Add(1499*time.Minute), "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"exists": 1000, "queued": 500}, counts)
+}
+
+// A page of payloads would not be bounded.
+func TestListContainsNoPayloads(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", func(s *contract.Schedule) { s.Payload = []byte(`{"page": 1}`) })
+	list, err := w.List(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Empty(t, list[0].Payload)
+	list, err = w.ListWhole(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"page": 1}`, string(list[0].Payload))
+}
+
 // Edits are records of the schedules to read again. The controller deletes them after use.
 func TestEditsAreRecordedOnce(t *testing.T) {
 	w := newWorld(t)

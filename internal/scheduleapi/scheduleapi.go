@@ -22,7 +22,7 @@ import (
 // Table provides the operations on schedules. The errors are problems, or errors that the host
 // turns into problems.
 type Table interface {
-	// List returns schedules in the order of their names, after a name.
+	// List returns schedules without payloads, in the order of their names, after a name.
 	List(ctx context.Context, after string, limit int) ([]contract.Schedule, error)
 	// Get returns a schedule.
 	Get(ctx context.Context, name string) (contract.Schedule, error)
@@ -36,7 +36,8 @@ type Table interface {
 	Resume(ctx context.Context, name string) error
 	// Run makes a tick now, one for each key. force ignores a pause and the overlap policy.
 	Run(ctx context.Context, name, key string, force bool) (contract.MadeTick, error)
-	// Backfill makes ticks for past occasions, both ends included, and counts the outcomes.
+	// Backfill makes ticks for past occasions, both ends included, and counts the outcomes, also
+	// if it returns an error.
 	Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error)
 	// Ticks returns ticks, the newest first, from the first one before a tick.
 	Ticks(ctx context.Context, name string, before contract.Tick, limit int) ([]contract.Tick, error)
@@ -255,6 +256,9 @@ func (h handler) backfill(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	counts, err := h.table.Backfill(r.Context(), s.Name, ends[0], ends[1], q.Get("overlap"))
+	if p, ok := errors.AsType[*problem.Problem](err); ok && len(counts) > 0 {
+		p.Detail += fmt.Sprintf("; before, %v", counts)
+	}
 	if err != nil {
 		return err
 	}

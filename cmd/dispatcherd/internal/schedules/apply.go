@@ -149,7 +149,7 @@ func compare(ctx context.Context, s table.Schedules, list []wanted, prune bool) 
 func readAll(ctx context.Context, s table.Schedules) (map[string]contract.Schedule, error) {
 	all := map[string]contract.Schedule{}
 	for after := ""; ; {
-		page, err := s.List(ctx, after, table.MaxListed)
+		page, err := s.ListWhole(ctx, after, table.MaxListed)
 		if err != nil {
 			return nil, fmt.Errorf("listing schedules: %w", err)
 		}
