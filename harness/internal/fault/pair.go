@@ -3,6 +3,7 @@ package fault
 import (
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,7 @@ func (c *pair) judge(requests *statements, piece []byte) {
 			return
 		}
 		for _, lossy := range rules.Lossy {
-			if name == lossy && rand.Float64() < rules.LoseAnswers {
+			if (name == lossy || strings.HasSuffix(lossy, "_") && strings.HasPrefix(name, lossy)) && rand.Float64() < rules.LoseAnswers {
 				c.loseNext.Store(true)
 			}
 		}

@@ -16,7 +16,8 @@ type Rules struct {
 	Refuse   bool          // new connections are closed at once
 	Delay    time.Duration // delay of every piece in each direction
 	// LoseAnswers is the share of the statements in Lossy whose answer is lost.
-	// Lossy contains names of prepared statements and texts of queries. The server
+	// Lossy contains names of prepared statements and texts of queries; one that
+	// ends with _ stands for all that begin with it. The server
 	// has executed such a statement, and its connection then breaks.
 	LoseAnswers float64
 	Lossy       []string

@@ -22,6 +22,8 @@ type Report struct {
 	Disorder   int
 	Stuck      int // only after FindStuck
 	Dishonest  int
+	TickTwice  int // jobs of schedules beyond one for each occasion; counted in Postgres
+	TickLost   int // occasions of schedules without a job
 
 	Delayed  int // starts and records that a trial found to be late; see FindDelayed
 	Excess   int // log lines and refused inserts beyond the bounds of a trial
@@ -46,7 +48,7 @@ const findingsPerKind = 10
 
 // Violations returns the number of broken guarantees.
 func (r *Report) Violations() int {
-	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest
+	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest + r.TickTwice + r.TickLost
 }
 
 func (r *Report) find(count *int, kind string, job int64, format string, args ...any) {

@@ -106,35 +106,29 @@ func killController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, near b
 	}
 }
 
-// killsSQL computes the figures of Kills. Each schedule has an occasion in each second after its
-// since and before its ends_at. A takeover ends when the role is taken and all ticks planned
+// killsSQL computes the figures of Kills. A takeover ends when the role is taken and all ticks planned
 // before are made. The lag of the ticks that a kill may delay is that of the takeover.
 const killsSQL = `
-WITH wanted AS (
-	SELECT s.id, o.at FROM dispatcherd.schedules s, generate_series(date_trunc('second', s.since) + interval '1 second', s.ends_at - interval '1 second', interval '1 second') o (at)
-), tick AS (
-	SELECT t.*, t.made_at - t.planned_at AS lag, EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = t.job_id AND j.status = 'done') AS ended FROM dispatcherd.ticks t
+WITH found AS (` + stage.TicksSQL + `), tick AS (
+	SELECT t.*, t.made_at - t.planned_at AS lag FROM dispatcherd.ticks t
 ), takeover AS (
 	SELECT k.at, k.near, greatest(k.role, (SELECT max(t.made_at) FROM tick t WHERE t.planned_at BETWEEN k.at - interval '1 second' AND k.role)) AS over FROM kills k
 ), usual AS (
 	SELECT extract(epoch FROM t.lag) * 1000 AS ms FROM tick t
 	WHERE NOT EXISTS (SELECT FROM takeover o WHERE t.planned_at BETWEEN o.at - interval '1 second' AND o.over)
 )
-SELECT
-	(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM tick WHERE job_id IS NOT NULL GROUP BY schedule_id, planned_at) g)
-	+ (SELECT count(*) FROM dispatcherd.jobs j WHERE j.type = 'tick' AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.job_id = j.id)),
-	(SELECT count(*) FROM wanted w WHERE NOT EXISTS (SELECT FROM tick t WHERE t.schedule_id = w.id AND t.planned_at = w.at AND t.ended)),
-	(SELECT count(*) FROM wanted),
+SELECT twice, lost, wanted,
 	(SELECT coalesce(max(abs(extract(epoch FROM planned_at - occasion::timestamptz))), 0) * 1000 FROM tick),
 	coalesce((SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY ms) FROM usual), 0),
 	coalesce((SELECT percentile_disc(0.99) WITHIN GROUP (ORDER BY ms) FROM usual), 0),
 	(SELECT coalesce(max(extract(epoch FROM over - at)), 0) FROM takeover WHERE NOT near),
 	(SELECT coalesce(max(extract(epoch FROM over - at)), 0) FROM takeover WHERE near),
-	(SELECT count(*) FROM kills)`
+	(SELECT count(*) FROM kills)
+FROM found`
 
 func killFigures(ctx context.Context, conn *pgx.Conn) (Figures, error) {
 	var twice, lost, wanted, drift, p50, p99, far, near, kills float64
-	if err := conn.QueryRow(ctx, killsSQL).Scan(&twice, &lost, &wanted, &drift, &p50, &p99, &far, &near, &kills); err != nil {
+	if err := conn.QueryRow(ctx, killsSQL, "infinity").Scan(&twice, &lost, &wanted, &drift, &p50, &p99, &far, &near, &kills); err != nil {
 		return nil, err
 	}
 	return Figures{

@@ -113,9 +113,11 @@ type Setup struct {
 	Offers  []Offer  // offers of every worker
 	Mix     func(n int64) history.Work
 	Types   []string
-	Rate    int  // jobs per second; 0 = as many as possible
-	Plain   bool // no record of changes: the triggers cost time
-	Disk    int  // size in megabytes of the disk of the database; 0 = unlimited; needs root
+	Rate    int // jobs per second; 0 = as many as possible
+	// Schedules is the number of schedules. Each makes a tick per second. No worker runs their jobs.
+	Schedules int
+	Plain     bool // no record of changes: the triggers cost time
+	Disk      int  // size in megabytes of the disk of the database; 0 = unlimited; needs root
 }
 
 // Stage is the set of processes of one experiment.
@@ -157,6 +159,9 @@ func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) 
 		if err = s.Postgres.Exec(ctx, s.database, auditSQL); err != nil {
 			return nil, err
 		}
+	}
+	if err = s.insertSchedules(ctx, o.Schedules); err != nil {
+		return nil, err
 	}
 	s.Producer = &Producer{mix: o.Mix, rate: o.Rate}
 	if s.Producer.Database, s.Producer.dsn, err = s.openDatabase("producers"); err != nil {

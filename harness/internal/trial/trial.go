@@ -19,7 +19,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 5, 15 and 97 minutes. Starts, drains and controls
+// trials together last at least 5, 15 and 100 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota
@@ -132,6 +132,10 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
 	s.ledger.close(t, onStage)
+	twice, lost, err := s.EndTicks(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rest := time.Now()
 	left, err := s.AwaitDrained(ctx, cmp.Or(t.Drain, time.Minute))
 	if err != nil {
@@ -151,7 +155,7 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 		return nil, err
 	}
 	o.judge(s, t, end{
-		left: left, leaked: leaked, deadlocks: env.Postgres.Deadlocks() - deadlocks, drained: drained, patience: patience(setup.Flags),
+		left: left, leaked: leaked, deadlocks: env.Postgres.Deadlocks() - deadlocks, drained: drained, patience: patience(setup.Flags), tickTwice: twice, tickLost: lost,
 	})
 	o.Line += fmt.Sprintf(" took=%v", round(time.Since(begun)))
 	return o, nil
@@ -160,6 +164,7 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 // end is the state after the faults, when the trial has stopped waiting.
 type end struct {
 	left, leaked, deadlocks int
+	tickTwice, tickLost     int
 	drained, patience       time.Duration
 }
 
@@ -169,6 +174,7 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 	o.Report = judge.Judge(o.History)
 	r := o.Report
 	r.FindStuck(o.History, e.patience)
+	r.TickTwice, r.TickLost = e.tickTwice, e.tickLost
 	if e.deadlocks > 0 {
 		o.Failures = append(o.Failures, fmt.Sprintf("%d deadlocks", e.deadlocks))
 	}
@@ -186,9 +192,9 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
 	}
 	o.Line = fmt.Sprintf("chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
-		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d %s drain=%v",
+		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d %s drain=%v",
 		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, e.leaked, e.deadlocks, r.Overlaps, r.Illegal, r.Disorder,
-		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, strings.Join(s.figures, " "), round(e.drained))
+		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, r.TickTwice, r.TickLost, strings.Join(s.figures, " "), round(e.drained))
 }
 
 // act produces jobs and injects faults at the same time.
