@@ -58,3 +58,21 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 	w.awaitTicks("t", "skipped", 1)
 	require.Equal(t, n+1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "paused schedules insert no job")
 }
+
+// A startup schedule runs once for each version of the application.
+func TestStartupScheduleRunsOncePerVersion(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, once, type, overlap) VALUES ('s', 'startup', 'version', 'x', 'allow_all')`)
+	for i, version := range []string{"1.4.2", "1.4.2", "1.5.0"} {
+		cfg := w.config(fmt.Sprintf("d%d", i))
+		cfg.AppVersion = version
+		h := w.start(cfg)
+		w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ($1, 'cron', '* * * * * *', 'x', 'allow_all')`, cfg.Name)
+		w.awaitTicks(cfg.Name, "run", 1) // this dispatcher has planned all schedules
+		w.exec(`DELETE FROM dispatcherd.schedules WHERE name = $1`, cfg.Name)
+		h.stop()
+	}
+	w.awaitTicks("s", "run", 2)
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE occasion IN ('version:1.4.2', 'version:1.5.0')`))
+	require.Equal(t, 2, w.ticks("s", "run"))
+}
