@@ -107,7 +107,9 @@ func TestFollowAndWaitEndWithTheJob(t *testing.T) {
 	require.Equal(t, exit.Negative, got.code)
 	require.Contains(t, got.err, "torn")
 	require.Contains(t, got.out, `{"event":"status","data":{"id":`)
-	require.Equal(t, exit.NotFound, h.onAPI("", "job", "follow", "999").code)
+	got = h.onAPI("", "job", "follow", "999")
+	require.Equal(t, exit.NotFound, got.code)
+	require.Contains(t, got.err, "job 999: no such job: "+exit.WhatBecameOfIt)
 
 	got = h.onAPI("", "job", "wait", fmt.Sprint(good))
 	require.Equal(t, outcome{out: fmt.Sprintf("ID  STATUS\n%d   done\n", good)}, got)
