@@ -168,6 +168,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 			}
 		}
 	}
+	c.countPauses()
 	c.claims.complete(f)
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
@@ -185,10 +186,23 @@ func (c *Core) setAside(rows []contract.Unclaimable) {
 		if !j.claimInFlight() {
 			continue
 		}
+		if !c.isPaused(j.typ) {
+			c.claims.pausing = append(c.claims.pausing, j.typ)
+		}
 		c.types[j.typ].pausedUntil = c.now.After(refusedPause)
 		c.backlog.GivenBack()
 		c.move(j, jobstate.OnGiveUp)
 	}
+}
+
+// countPauses counts the types whose pause began with this claim and that won no row in it.
+func (c *Core) countPauses() {
+	for _, t := range c.claims.pausing {
+		if c.isPaused(t) {
+			c.stats.Paused++
+		}
+	}
+	c.claims.pausing = c.claims.pausing[:0]
 }
 
 // asideReason returns why a row is set aside; "" = it is not. known says that the row is of

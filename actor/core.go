@@ -99,6 +99,7 @@ type Stats struct {
 	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
 	SetAside                                 uint64 // rows set aside because Postgres refused to claim them
+	Paused                                   uint64 // pauses of types after claims that only refused their rows
 	Moved                                    uint64 // rows released because an operator had changed their type or priority
 }
 
@@ -376,6 +377,7 @@ type claimQueue struct {
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
+	pausing    []slotindex.TypeID // scratch of handleClaimed: types whose pause begins
 }
 
 // claimInFlight is a claim that was sent and whose outcome is not certain.
