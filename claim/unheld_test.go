@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -60,15 +61,25 @@ func TestRowsOfAnEndedClaimAreReleasedAfterAFailover(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2)).Won, 2)
 	require.Len(t, s.Claim(t.Context(), claimOf(3)).Won, 1)
 	require.Empty(t, unheld(t, s))
+	require.Equal(t, 3, runningIn(t, db))
 	for id := range dispatcherd.JobID(3) {
 		require.Empty(t, finish(t, s, contract.Finish{ID: id + 1, Attempt: 1}))
 	}
+	require.Zero(t, runningIn(t, db), "the record of the claim remains")
 	unend(t, db, 1)
 	unend(t, db, 2)
 	require.Equal(t, []dispatcherd.JobID{1, 2}, unheld(t, s))
 	s.CompareAgain()
 	require.Empty(t, unheld(t, s))
 	require.Zero(t, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.claims`), "no row of these claims runs")
+}
+
+// runningIn returns how many jobs the only dispatcher runs according to the list.
+func runningIn(t *testing.T, db *pgx.Conn) int {
+	list, err := claim.Jobs{DB: db}.Dispatchers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	return list[0].Running
 }
 
 // The answer to a claim or an adoption is lost. Its rows are not released before the outcome

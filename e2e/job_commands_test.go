@@ -134,7 +134,7 @@ func TestWorkersAndDispatchersAreListed(t *testing.T) {
 	require.Equal(t, "d", list.Dispatchers[0].Name)
 	require.True(t, list.Dispatchers[0].Self)
 	require.Equal(t, "running", list.Dispatchers[0].State)
-	require.Regexp(t, `(?m)^\d+ +d +running +\S+Z +\S+Z +(\d+m)?\d+s +\d+$`, h.onAPI("", "dispatcher", "list").out)
+	require.Regexp(t, `(?m)^\d+ +d +running +\S+Z +\S+Z +(\d+m)?\d+s +\d+ +0$`, h.onAPI("", "dispatcher", "list").out)
 }
 
 // An operator finds and cancels requests, whether they wait or run. Their callers learn who

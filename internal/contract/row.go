@@ -44,4 +44,5 @@ type Dispatcher struct {
 	LeaseMS     int64     `json:"lease_ms"`     // without a heartbeat for so long, it is lost
 	State       string    `json:"state"`        // running, leaving or lost
 	Types       int       `json:"types"`        // that its slots support
+	Running     int       `json:"running"`      // queued jobs, exact up to 10,000, then 10,001
 }

@@ -27,9 +27,9 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 			}
 			rows := make([][]string, len(all.Dispatchers))
 			for i, d := range all.Dispatchers {
-				rows[i] = []string{strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), (time.Duration(d.LeaseMS) * time.Millisecond).String(), strconv.Itoa(d.Types)}
+				rows[i] = []string{strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), (time.Duration(d.LeaseMS) * time.Millisecond).String(), strconv.Itoa(d.Types), strconv.Itoa(d.Running)}
 			}
-			return a.PrintRows("dispatchers", all.Dispatchers, []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types"}, rows)
+			return a.PrintRows("dispatchers", all.Dispatchers, []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"}, rows)
 		},
 	}
 	a.APIFlags(list.Flags(), &at)
