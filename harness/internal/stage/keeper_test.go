@@ -53,6 +53,18 @@ func TestKilledProcessIsRestartedAndRecorded(t *testing.T) {
 	}
 }
 
+// Stop also ends the rest after a kill.
+func TestProcessKilledForAWhileIsNotRestartedBefore(t *testing.T) {
+	k := keepSleep(t)
+	changed := k.Signal(0)
+	k.KillFor(time.Hour)
+	awaitEnd(t, changed)
+	k.Stop(patience)
+	if lives := k.Lives(); len(lives) != 1 {
+		t.Fatalf("%+v", lives)
+	}
+}
+
 func TestStopEndsAProcessSuspendedBySIGSTOP(t *testing.T) {
 	k := keepSleep(t)
 	k.Signal(syscall.SIGSTOP) // a suspended process must end as well
