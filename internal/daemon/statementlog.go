@@ -28,11 +28,12 @@ type statementLog struct {
 	log *zap.Logger
 	dsn string
 
-	mu     sync.Mutex
-	since  time.Time // zero: Postgres answers
-	last   time.Time // of the latest failure
-	logged []string  // messages since then; at most one for each cause
-	denied map[claim.Operation]bool
+	mu       sync.Mutex
+	since    time.Time   // zero: Postgres answers
+	last     time.Time   // of the latest failure
+	recovery *time.Timer // calls answersAgain; nil: no statement has succeeded since the latest failure
+	logged   []string    // messages since then; at most one for each cause
+	denied   map[claim.Operation]bool
 }
 
 // isolating are the operations that are sent again in parts after an error about a row.
@@ -65,6 +66,10 @@ func (t *statementLog) failed(r claim.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = time.Now()
+	if t.recovery != nil {
+		t.recovery.Stop()
+		t.recovery = nil
+	}
 	if t.since.IsZero() {
 		t.since, t.logged = t.last, nil
 	}
@@ -112,9 +117,19 @@ func (t *statementLog) succeeded(op claim.Operation) {
 		delete(t.denied, op)
 		t.log.Info("Postgres executes the statement again", zap.String("operation", string(op)))
 	}
+	if !t.since.IsZero() && t.recovery == nil {
+		t.recovery = time.AfterFunc(recovered-time.Since(t.last), func() { t.answersAgain(op) })
+	}
+}
+
+// answersAgain logs the end of an outage, unless a statement has failed meanwhile. An idle
+// dispatcher sends no statement for two seconds, so the log does not wait for one.
+func (t *statementLog) answersAgain(op claim.Operation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !t.since.IsZero() && time.Since(t.last) >= recovered {
 		t.log.Info("Postgres answers again", zap.String("operation", string(op)), zap.Duration("outage", t.last.Sub(t.since)))
-		t.since = time.Time{}
+		t.since, t.recovery = time.Time{}, nil
 	}
 }
 
