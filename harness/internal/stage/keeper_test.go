@@ -53,12 +53,23 @@ func TestKilledProcessIsRestartedAndRecorded(t *testing.T) {
 	}
 }
 
-// Stop also ends the rest after a kill.
-func TestProcessKilledForAWhileIsNotRestartedBefore(t *testing.T) {
-	k := keepSleep(t)
+// When another process that was killed later runs again, it still rests. Stop ends the rest.
+func TestProcessKilledForAWhileRests(t *testing.T) {
+	k, other := keepSleep(t), keepSleep(t)
 	changed := k.Signal(0)
 	k.KillFor(time.Hour)
 	awaitEnd(t, changed)
+	for range 3 {
+		before := len(other.Lives())
+		changed = other.Signal(0)
+		other.Kill()
+		awaitEnd(t, changed)
+		tick := time.NewTicker(5 * time.Millisecond)
+		for begun := time.Now(); len(other.Lives()) == before && time.Since(begun) < patience; {
+			<-tick.C
+		}
+		tick.Stop()
+	}
 	k.Stop(patience)
 	if lives := k.Lives(); len(lives) != 1 {
 		t.Fatalf("%+v", lives)
