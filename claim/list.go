@@ -27,6 +27,10 @@ const (
 	rowsPerSearch = 10_000 // of one statement
 )
 
+// searchSetup bounds one statement. It forces the scan by descending ids: with stale statistics
+// Postgres would read and sort a whole table for each statement.
+const searchSetup = `SET LOCAL statement_timeout = %d; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off`
+
 // ErrSearchTime says that one statement of a search took too long.
 var ErrSearchTime = fmt.Errorf("the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has locked a table; "+
 	"narrow the search by a status, because each final status has its own tables, or by a smaller id (before)", searchTime)
@@ -125,7 +129,7 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 		coalesce(array_agg(type::text ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS types FROM read`, inStatuses(tables), selected)
 	var p portion
 	err := pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) (err error) {
-		if _, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", searchTime.Milliseconds())); err != nil {
+		if _, err = tx.Exec(ctx, fmt.Sprintf(searchSetup, searchTime.Milliseconds())); err != nil {
 			return err
 		}
 		p, err = pgx.CollectOneRow(Jobs{DB: tx}.query(ctx, sql, args...), pgx.RowToStructByName[portion])

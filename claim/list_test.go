@@ -68,6 +68,9 @@ func TestListReadsABoundedNumberOfRows(t *testing.T) {
 	}
 	require.Len(t, page.Jobs, 2)
 	require.Zero(t, page.Next)
+	exec(t, db, `SELECT pg_stat_force_next_flush()`)
+	fetched := one[int64](t, db, `SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'jobs%'`)
+	require.Less(t, fetched, int64(2*n), "each statement reads its own rows only")
 
 	page, err = jobs.List(t.Context(), contract.Filter{Limit: 3})
 	require.NoError(t, err)
