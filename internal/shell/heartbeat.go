@@ -75,15 +75,17 @@ const retryHeartbeat = 200 * time.Millisecond
 
 // Pause returns the time from the end of a heartbeat to the next one. Because the
 // pause starts at the end, slow heartbeats never overlap. While the dispatcher is
-// idle, the pause is twice as long if four intervals fit into the lease.
+// idle, the pause is twice as long if four intervals fit into the lease. The pause ends
+// earlier if another dispatcher is lost then.
 func (l *Lease) Pause(failed bool) time.Duration {
+	pause, least := l.interval, min(l.interval, retryHeartbeat)
 	switch {
 	case failed:
-		return min(l.interval, retryHeartbeat)
+		return least
 	case l.idle && 4*l.interval <= l.length:
-		return 2 * l.interval
+		pause *= 2
 	}
-	return l.interval
+	return min(pause, max(l.silence.left, least))
 }
 
 // TookOver reports whether an adoption took over rows that this dispatcher did not own

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"math"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -24,6 +25,7 @@ type Silence struct {
 	from        time.Duration      // no time before it counts
 	begun       time.Duration      // when the last successful heartbeat was sent
 	others      map[int32]observed // by id; those that the last heartbeat read
+	left        time.Duration      // until a dispatcher is lost that sends no heartbeat meanwhile; 0 = one is lost
 }
 
 // observed is another dispatcher since its last heartbeat.
@@ -46,7 +48,7 @@ const maxSilence = 3
 // No dispatcher needs longer than attempt from the begin of a heartbeat that fails to the
 // begin of the next one.
 func NewSilence(interval, attempt time.Duration) Silence {
-	return Silence{gap: observedGap * interval, attempt: attempt, others: map[int32]observed{}}
+	return Silence{gap: observedGap * interval, attempt: attempt, others: map[int32]observed{}, left: math.MaxInt64}
 }
 
 // Interrupt notes that a heartbeat failed.
@@ -64,6 +66,7 @@ func (s *Silence) Observe(begun, now time.Duration, heard []contract.Heard) (los
 	s.begun = begun
 	before := s.others
 	s.others = make(map[int32]observed, len(heard))
+	s.left = math.MaxInt64
 	for _, h := range heard {
 		o, known := before[h.ID]
 		o.until = max(o.until, s.from)
@@ -75,6 +78,7 @@ func (s *Silence) Observe(begun, now time.Duration, heard []contract.Heard) (los
 			o.silent += min(begun-o.until, s.gap)
 			o.until = begun
 		}
+		s.left = min(s.left, max(h.Lease-o.silent, 0))
 		if o.silent >= h.Lease || o.total >= maxSilence*h.Lease {
 			lost = append(lost, contract.Silent{ID: h.ID, BeatAt: h.BeatAt})
 		}

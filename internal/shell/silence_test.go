@@ -126,3 +126,24 @@ func TestRowMayContainHeartbeatsOfTheLastTwoLeases(t *testing.T) {
 	l.Joined()
 	require.Zero(t, l.BeginHeartbeat(time.Minute, c, nil).OldestBeat, "the new row contains 0")
 }
+
+// So a loss is declared soon, and not up to two pauses later.
+func TestNextHeartbeatBeginsWhenAnotherDispatcherIsLost(t *testing.T) {
+	l := newLease(0)
+	beat := func(now time.Duration) {
+		l.BeginHeartbeat(now, core(1), nil)
+		l.HeartbeatAnswered(now, contract.HeartbeatResult{Others: heard(5)})
+	}
+	beat(0)
+	usual := l.Pause(false)
+	beat(usual)
+	require.Equal(t, usual, l.Pause(false), "the lease ends later")
+	for now := usual + time.Second; now < length-time.Second; now += time.Second {
+		beat(now)
+	}
+	beat(length - 500*time.Millisecond)
+	require.Equal(t, 500*time.Millisecond, l.Pause(false))
+	beat(length)
+	require.Equal(t, retryHeartbeat, l.Pause(false), "the next heartbeat declares it lost")
+	require.Equal(t, lost(5), l.BeginHeartbeat(length+retryHeartbeat, core(1), nil).Silent)
+}
