@@ -9,7 +9,7 @@ import (
 )
 
 // lateTime is longer than Postgres executes a statement after its connection broke, and
-// maxLate bounds the ends that are kept.
+// maxLate bounds the ends of a minute that are kept.
 const (
 	lateTime = time.Minute
 	maxLate  = 10_000
@@ -20,21 +20,25 @@ const (
 // dispatcher adopted the same attempt, the first finish would end it although it runs. The
 // zero value is empty and ready.
 type Late struct {
-	attempts map[dispatcherd.JobID]dispatcherd.Attempt
-	until    timing.Instant // for all of them
+	recent, former map[dispatcherd.JobID]dispatcherd.Attempt // of the last lateTime and of the one before
+	since          timing.Instant                            // begin of recent
 }
 
-// Add keeps an end for a minute.
+// Add keeps an end for one to two minutes. If there are too many in a minute, it does not keep it.
 func (l *Late) Add(f *contract.Finish, now timing.Instant) {
-	if now >= l.until {
-		l.attempts = map[dispatcherd.JobID]dispatcherd.Attempt{}
+	if l.recent == nil || now >= l.since.After(lateTime) {
+		l.former = nil
+		if now < l.since.After(2*lateTime) {
+			l.former = l.recent
+		}
+		l.recent, l.since = map[dispatcherd.JobID]dispatcherd.Attempt{}, now
 	}
-	if len(l.attempts) < maxLate {
-		l.attempts[f.ID], l.until = f.Attempt, now.After(lateTime)
+	if len(l.recent) < maxLate {
+		l.recent[f.ID] = f.Attempt
 	}
 }
 
 // Contains reports whether the end of an attempt may still be executed.
 func (l *Late) Contains(id dispatcherd.JobID, a dispatcherd.Attempt, now timing.Instant) bool {
-	return now < l.until && l.attempts[id] == a
+	return a > 0 && now < l.since.After(2*lateTime) && (l.recent[id] == a || l.former[id] == a)
 }

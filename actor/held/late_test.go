@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-func TestLateEndsAreForgottenAfterAMinuteAndBounded(t *testing.T) {
+func TestLateEndsAreForgottenAndBounded(t *testing.T) {
 	var l Late
 	now := timing.Instant(5)
 	require.False(t, l.Contains(7, 2, now))
@@ -18,13 +18,21 @@ func TestLateEndsAreForgottenAfterAMinuteAndBounded(t *testing.T) {
 	require.True(t, l.Contains(7, 2, now))
 	require.False(t, l.Contains(7, 3, now))
 	require.False(t, l.Contains(8, 2, now))
-	require.True(t, l.Contains(7, 2, now.After(lateTime)-1))
-	require.False(t, l.Contains(7, 2, now.After(lateTime)))
-
 	now = now.After(lateTime)
+	l.Add(&contract.Finish{ID: 8, Attempt: 2}, now)
+	require.True(t, l.Contains(7, 2, now.After(lateTime)-1), "a steady flow of ends does not shorten the time")
+	require.True(t, l.Contains(8, 2, now.After(lateTime)))
+	now = now.After(lateTime)
+	l.Add(&contract.Finish{ID: 9, Attempt: 2}, now)
+	require.False(t, l.Contains(7, 2, now), "nor does it extend the time")
+	require.True(t, l.Contains(8, 2, now))
+	require.False(t, l.Contains(9, 2, now.After(2*lateTime)))
+
+	now = now.After(2 * lateTime)
 	for id := range dispatcherd.JobID(maxLate + 1) {
 		l.Add(&contract.Finish{ID: id + 1, Attempt: 1}, now)
 	}
-	require.False(t, l.Contains(7, 2, now))
-	require.Len(t, l.attempts, maxLate)
+	require.False(t, l.Contains(8, 2, now))
+	require.Len(t, l.recent, maxLate)
+	require.Empty(t, l.former)
 }
