@@ -27,11 +27,15 @@ var ticks = Trial{
 			d.Database.Set(lossy)
 			s.kept(d.Name, history.Now()-time.Second.Nanoseconds())
 			switch i % 5 {
-			case 2:
-				d.Database.Set(fault.Rules{Refuse: true})
-				d.Database.Cut()
+			case 2: // of all dispatchers, because only one of them makes ticks
+				for _, d := range s.Daemons {
+					d.Database.Set(fault.Rules{Refuse: true})
+					d.Database.Cut()
+				}
 				s.rest(ctx, 700*time.Millisecond)
-				d.Database.Set(lossy)
+				for _, d := range s.Daemons {
+					d.Database.Set(lossy)
+				}
 			case 4:
 				s.giveUp(s.slotsOf(d))
 				err = s.killDispatcher(context.WithoutCancel(ctx), d)
