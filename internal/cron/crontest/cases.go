@@ -116,7 +116,7 @@ func Cases(zone *time.Location, n int, seed uint64) (list []Case) {
 		seconds := len(list)/perWindow%20 == 19
 		w := newWindow(change, time.Minute, change.Add(-before), change.Add(after))
 		if seconds {
-			w = newWindow(change, time.Second, change.Add(-4*time.Hour), change.Add(4*time.Hour))
+			w = newWindow(change, time.Second, change.Add(-max(4*time.Hour, shift(change))), change.Add(4*time.Hour))
 		}
 		for range min(perWindow, n-len(list)) {
 			list = append(list, w.newCase(rng, zone, seconds))

@@ -81,6 +81,14 @@ func changes(zone *time.Location) (list []time.Time) {
 	return list
 }
 
+// shift returns by how much the wall clock changes. A window must contain all times that the
+// change repeats.
+func shift(change time.Time) time.Duration {
+	_, was := change.Add(-time.Second).Zone()
+	_, is := change.Zone()
+	return time.Duration(max(was-is, is-was)) * time.Second
+}
+
 // randomChange returns a change of the zone, or, without changes, a random midnight.
 func randomChange(rng *rand.Rand, list []time.Time, zone *time.Location) time.Time {
 	if len(list) == 0 {
