@@ -205,6 +205,13 @@ const MaxBackfill = 10_000
 // outcomes, contract.TickExists included. overlap is the policy; empty = contract.QueueAll. After
 // an error, Backfill may be repeated.
 func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
+	overlap = cmp.Or(overlap, contract.QueueAll)
+	if err := schedule.CheckOverlap(overlap); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if to.Before(from) {
+		return nil, fmt.Errorf("%w: from %s: must not be after to %s", ErrInvalid, from.Format(time.RFC3339), to.Format(time.RFC3339))
+	}
 	v, err := s.Get(ctx, name)
 	if err != nil {
 		return nil, err
@@ -230,7 +237,7 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 		for i, at := range some {
 			occasions[i] = schedule.CronOccasion(at)
 		}
-		made, err := s.makeNow(ctx, name, occasions, some, cmp.Or(overlap, contract.QueueAll), false)
+		made, err := s.makeNow(ctx, name, occasions, some, overlap, false)
 		if err != nil {
 			return counts, err
 		}

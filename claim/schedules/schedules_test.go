@@ -241,6 +241,35 @@ func TestBackfill(t *testing.T) {
 	require.ErrorContains(t, err, "10000")
 }
 
+// A backfill runs all occasions that a missed tick counts, also the one that the tick names.
+func TestBackfillRunsMissedOccasions(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	now := s.Since.Truncate(time.Minute)
+	s.Since = now.Add(-10 * time.Minute)
+	plan := schedule.New(schedule.Start{})
+	require.NoError(t, plan.Set(now, &s.SchedulePlan, time.Time{}))
+	ticks, _ := plan.Due(now, 100)
+	require.Equal(t, outcomes("missed", "run"), w.make(w.controller, ticks...))
+	require.Equal(t, 9, ticks[0].Missed)
+	counts, err := w.Backfill(t.Context(), "s", now.Add(-9*time.Minute), now, "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"queued": 9, "exists": 1}, counts)
+}
+
+func TestBackfillRejectsInvalidParameters(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", nil)
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	_, err := w.Backfill(t.Context(), "s", at, at, "parallel")
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, `overlap "parallel": must be skip, queue_one`)
+	_, err = w.Backfill(t.Context(), "s", at, at.Add(-time.Second), "")
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "from 2026-03-01T00:00:00Z: must not be after to 2026-02-28T23:59:59Z")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks`))
+}
+
 // A backfill that stops in the middle says what it has done, and may be repeated.
 func TestBackfillThatStopsReturnsItsCounts(t *testing.T) {
 	w := newWorld(t)

@@ -19,7 +19,7 @@ func (e *entry) occasions(now int64, most int, steps *int) (ticks []Tick) {
 			at = e.next(at)
 		}
 		*steps -= omitted
-		t := e.tick(at, CronOccasion(time.UnixMicro(at)))
+		t := e.tick(at, missedOccasion(at))
 		t.Missed = omitted
 		ticks = append(ticks, t)
 	}

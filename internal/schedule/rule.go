@@ -69,10 +69,8 @@ func Check(s *contract.Schedule) error {
 	if err := dispatcherd.CheckType(s.Type); err != nil {
 		return fmt.Errorf("type %q: %w, for example %q", s.Type, err, "pdf")
 	}
-	switch s.Overlap {
-	case contract.Skip, contract.QueueOne, contract.QueueAll, contract.CancelOther, contract.AllowAll:
-	default:
-		return fmt.Errorf("overlap %q: must be skip, queue_one, queue_all, cancel_other or allow_all, for example %q", s.Overlap, contract.Skip)
+	if err := CheckOverlap(s.Overlap); err != nil {
+		return err
 	}
 	if s.Priority > dispatcherd.MaxPriority {
 		return fmt.Errorf("priority %d: must be from 0 to %d, for example 5", s.Priority, dispatcherd.MaxPriority)
@@ -84,6 +82,15 @@ func Check(s *contract.Schedule) error {
 		return fmt.Errorf("timeout_ms %d: must be positive, for example 60000", *s.TimeoutMS)
 	}
 	return CheckPlan(&s.SchedulePlan)
+}
+
+// CheckOverlap checks an overlap policy.
+func CheckOverlap(policy string) error {
+	switch policy {
+	case contract.Skip, contract.QueueOne, contract.QueueAll, contract.CancelOther, contract.AllowAll:
+		return nil
+	}
+	return fmt.Errorf("overlap %q: must be skip, queue_one, queue_all, cancel_other or allow_all, for example %q", policy, contract.Skip)
 }
 
 // CheckPlan checks the columns that decide when a schedule runs.
@@ -157,6 +164,10 @@ var errNoVersion = errors.New("once \"version\": the dispatchers know no version
 
 // CronOccasion returns the name of an occasion of a cron schedule.
 func CronOccasion(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// missedOccasion returns the name of the tick of missed occasions of which the last one is at an
+// instant. It differs from that of the occasion, so that a backfill can run each of them.
+func missedOccasion(at int64) string { return "missed:" + CronOccasion(time.UnixMicro(at)) }
 
 // jittered adds the jitter of an occasion. It depends only on the schedule and the occasion, so
 // it is equal on all hosts.

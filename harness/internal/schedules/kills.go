@@ -118,7 +118,7 @@ WITH found AS (` + stage.TicksSQL + `), tick AS (
 	WHERE NOT EXISTS (SELECT FROM takeover o WHERE t.planned_at BETWEEN o.at - interval '1 second' AND o.over)
 )
 SELECT twice, lost, wanted,
-	(SELECT coalesce(max(abs(extract(epoch FROM planned_at - occasion::timestamptz))), 0) * 1000 FROM tick),
+	(SELECT coalesce(max(abs(extract(epoch FROM planned_at - occasion::timestamptz))), 0) * 1000 FROM tick WHERE outcome <> 'missed'),
 	coalesce((SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY ms) FROM usual), 0),
 	coalesce((SELECT percentile_disc(0.99) WITHIN GROUP (ORDER BY ms) FROM usual), 0),
 	(SELECT coalesce(max(extract(epoch FROM over - at)), 0) FROM takeover WHERE NOT near),
