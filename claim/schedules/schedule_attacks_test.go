@@ -28,7 +28,8 @@ func TestTicksOfAFormerControllerChangeNothing(t *testing.T) {
 	_, err = w.controller.Edits(t.Context(), edits, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "the record is left to the new controller")
-	require.NoError(t, w.controller.Report(t.Context(), []Problem{{s.ID, s.Version, "x"}}))
+	_, err = w.controller.Report(t.Context(), []Problem{{s.ID, s.Version, "x"}})
+	require.NoError(t, err)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE error IS NOT NULL`))
 	require.Equal(t, outcomes("run"), w.make(w.dispatcher(2, 2), minute(&s, 1)))
 }

@@ -330,6 +330,26 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 	require.True(t, tick.Planned.Equal(*row[0].Handled))
 }
 
+// The controller writes errors of its plan. It waits for no lock, and repeats what it has left out.
+func TestErrorsOfLockedSchedulesAreReportedLater(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := w.cron("a", nil), w.cron("b", nil), w.cron("c", nil)
+	problems := []Problem{{a.ID, a.Version, "x"}, {b.ID, b.Version, "x"}, {c.ID, c.Version + 1, "x"}}
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.schedules WHERE name = 'a' FOR UPDATE`)
+	require.NoError(t, err)
+	locked, err := w.controller.Report(t.Context(), problems)
+	require.NoError(t, err)
+	require.Equal(t, []int64{a.ID}, locked)
+	require.NoError(t, tx.Rollback(t.Context()))
+	locked, err = w.controller.Report(t.Context(), problems)
+	require.NoError(t, err)
+	require.Empty(t, locked)
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE error = 'x' AND name < 'c'`))
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE error = 'x'`))
+}
+
 // One statement notifies at most once, whatever it edits.
 func TestEditsNotifyOncePerStatement(t *testing.T) {
 	w := newWorld(t)

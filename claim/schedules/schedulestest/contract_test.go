@@ -129,8 +129,9 @@ func TestFakeEqualsPostgres(t *testing.T) {
 			})
 			applied = applied[:len(applied)-1]
 		case 6:
-			same(b, two, func(c controller.Table) (any, error) {
-				return nil, c.Report(t.Context(), []schedules.Problem{{Schedule: id, Version: b.fake.Row(id).Version - int64(len(applied)%2), Reason: "why"}})
+			same(b, two, func(c controller.Table) ([]int64, error) {
+				locked, err := c.Report(t.Context(), []schedules.Problem{{Schedule: id, Version: b.fake.Row(id).Version - int64(len(applied)%2), Reason: "why"}})
+				return append([]int64{}, locked...), err
 			})
 		default:
 			ticks := b.ticks(rng, base, max(last, 1))

@@ -243,7 +243,7 @@ func (c Controller) Expire(context.Context, time.Time) (next time.Time, more boo
 }
 
 // Report writes why schedules do not run.
-func (c Controller) Report(_ context.Context, problems []schedules.Problem) error {
+func (c Controller) Report(_ context.Context, problems []schedules.Problem) (locked []int64, err error) {
 	role := c.lock()
 	defer c.Tables.mu.Unlock()
 	for _, p := range problems {
@@ -252,5 +252,5 @@ func (c Controller) Report(_ context.Context, problems []schedules.Problem) erro
 			c.Tables.rows[p.Schedule] = row
 		}
 	}
-	return nil
+	return nil, nil
 }

@@ -34,8 +34,8 @@ type Table interface {
 	StartQueued(ctx context.Context, ids []int64) ([]schedules.Started, error)
 	// Expire deletes old ticks that were made after an instant.
 	Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error)
-	// Report writes why schedules do not run.
-	Report(ctx context.Context, problems []schedules.Problem) error
+	// Report writes why schedules do not run. It returns the schedules that are locked.
+	Report(ctx context.Context, problems []schedules.Problem) (locked []int64, err error)
 }
 
 // Config configures a Controller.
@@ -60,6 +60,7 @@ const (
 	expireTime = 5 * time.Minute        // between two deletions of old ticks
 	editPause  = 50 * time.Millisecond  // between two reads of edits: any session may notify
 	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
+	lockPause  = time.Second            // until the column error of a locked schedule is tried again
 )
 
 // Beat is what a heartbeat found.
@@ -83,21 +84,23 @@ type Controller struct {
 	edits    int64 // Beat.Edits of types
 	newTypes bool  // types are old
 
-	clock    clock
-	term     int64
-	table    Table
-	plan     *schedule.Plan   // nil = not the controller, or not yet loaded
-	applied  []schedules.Edit // in the plan, with a record in the table
-	again    []int64          // schedules to read, also without a record
-	edited   bool
-	editAt   time.Time          // next read of edits
-	queued   map[int64]struct{} // schedules with queued ticks
-	queueAt  time.Time          // next read of queued ticks
-	queuedAt time.Time          // last read of queued ticks
-	resyncAt time.Time
-	expireAt time.Time // next deletion of old ticks
-	expired  time.Time // old ticks up to then are deleted
-	retryAt  time.Time // no statement before
+	clock      clock
+	term       int64
+	table      Table
+	plan       *schedule.Plan   // nil = not the controller, or not yet loaded
+	applied    []schedules.Edit // in the plan, with a record in the table
+	again      []int64          // schedules to read, also without a record
+	edited     bool
+	editAt     time.Time                   // next read of edits
+	queued     map[int64]struct{}          // schedules with queued ticks
+	queueAt    time.Time                   // next read of queued ticks
+	queuedAt   time.Time                   // last read of queued ticks
+	unreported map[int64]schedules.Problem // by schedule: not yet in the column error
+	reportAt   time.Time                   // next write of the column error
+	resyncAt   time.Time
+	expireAt   time.Time // next deletion of old ticks
+	expired    time.Time // old ticks up to then are deleted
+	retryAt    time.Time // no statement before
 }
 
 // New returns a controller that waits for heartbeats.
@@ -213,7 +216,7 @@ func (c *Controller) Types() []string {
 
 // resign drops the plan.
 func (c *Controller) resign() {
-	c.term, c.plan, c.applied, c.again, c.queued = 0, nil, nil, nil, nil
+	c.term, c.plan, c.applied, c.again, c.queued, c.unreported = 0, nil, nil, nil, nil, nil
 	c.Metrics.planned(nil)
 }
 
@@ -234,6 +237,9 @@ func (c *Controller) pause(now time.Time) time.Duration {
 	}
 	if c.edited || c.newTypes {
 		wait = min(wait, c.editAt.Sub(now))
+	}
+	if len(c.unreported) > 0 {
+		wait = min(wait, c.reportAt.Sub(now))
 	}
 	wait = min(wait, c.resyncAt.Sub(now), c.expireAt.Sub(now))
 	return max(wait, c.retryAt.Sub(now), 0)
@@ -273,6 +279,11 @@ func (c *Controller) work(ctx context.Context) error {
 	}
 	if len(c.queued) > 0 && !time.Now().Before(c.queueAt) {
 		if err := c.startQueued(ctx); err != nil {
+			return err
+		}
+	}
+	if len(c.unreported) > 0 && !time.Now().Before(c.reportAt) {
+		if err := c.report(ctx); err != nil {
 			return err
 		}
 	}

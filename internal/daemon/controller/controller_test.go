@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,12 @@ type table struct {
 	open       bool // a run is open
 	endedAt    time.Time
 	waiting    int
+	portion    int // records of edits that one statement reads; 0 = all
+	seq        int64
+	endless    bool  // each statement finds another edit
+	locked     int64 // schedule whose record of an edit, and whose row, are locked
 	problems   []schedules.Problem
+	failReport error // of the next Report
 	fail       error // of the next statement, whose answer is lost
 	refuse     error // of the next ticks, which have no effect
 	deposed    bool
@@ -70,10 +76,18 @@ func (f *table) Edits(_ context.Context, applied []schedules.Edit, again []int64
 	if err := f.begin(); err != nil {
 		return nil, err
 	}
-	if !f.deposed && len(applied) > 0 {
-		f.records = nil
+	if f.endless {
+		<-time.After(time.Millisecond)
+		f.seq++
+		f.records = append(f.records, schedules.Edit{Schedule: 9, Seq: f.seq})
 	}
+	f.records = slices.DeleteFunc(f.records, func(r schedules.Edit) bool {
+		return !f.deposed && r.Schedule != f.locked && slices.ContainsFunc(applied, func(e schedules.Edit) bool { return e.Schedule == r.Schedule && e.Seq == r.Seq })
+	})
 	list = append(list, f.records...)
+	if f.portion > 0 {
+		list = list[:min(f.portion, len(list))]
+	}
 	for _, id := range again {
 		list = append(list, schedules.Edit{Schedule: id})
 	}
@@ -142,10 +156,20 @@ func (f *table) Expire(context.Context, time.Time) (next time.Time, more bool, e
 	return time.Time{}, f.expiries%3 != 0, nil
 }
 
-func (f *table) Report(_ context.Context, problems []schedules.Problem) error {
+func (f *table) Report(_ context.Context, problems []schedules.Problem) (locked []int64, err error) {
 	f.published()
-	f.problems = append(f.problems, problems...)
-	return f.begin()
+	if err := f.failReport; err != nil {
+		f.failReport = nil
+		return nil, err
+	}
+	for _, p := range problems {
+		if p.Schedule == f.locked {
+			locked = append(locked, p.Schedule)
+		} else {
+			f.problems = append(f.problems, p)
+		}
+	}
+	return locked, f.begin()
 }
 
 // bubble is a controller with a fake table.
@@ -326,6 +350,76 @@ func TestEditsTakeEffectAfterANotificationOrAHeartbeat(t *testing.T) {
 			b.beat(1, true)
 			b.pass(5 * time.Minute)
 			require.Len(t, b.ticked, 1)
+		})
+	}
+}
+
+// Edits are read in portions. A locked record does not delay the others.
+func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
+	run(t, nil, func(b *bubble) {
+		b.portion, b.locked = 2, 1
+		for id := int64(1); id <= 6; id++ {
+			b.rows[id] = cronRow(id, "* * * * *")
+			b.records = append(b.records, schedules.Edit{Schedule: id, Seq: id})
+		}
+		b.Notified()
+		b.pass(editPause)
+		require.Equal(t, 6, b.plan.Len())
+		require.Len(t, b.records, 1)
+		before := b.statements
+		b.pass(30 * time.Second)
+		require.Equal(t, before, b.statements, "the record is read again after a heartbeat")
+	})
+}
+
+// Users edit schedules faster than the controller reads edits.
+func TestTicksDoNotWaitForTheEndOfEdits(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+		b.endless = true
+		b.Notified()
+		<-time.After(3*time.Minute + time.Second)
+		b.endless = false
+		synctest.Wait()
+		require.Len(t, b.ticked, 3)
+	})
+}
+
+// The column error is written after a failure, and when its schedule is no longer locked.
+func TestErrorsAreReportedUntilTheyAreWritten(t *testing.T) {
+	run(t, nil, func(b *bubble) {
+		b.beat(0, false)
+		b.rows[1], b.rows[2] = cronRow(1, "bad"), cronRow(2, "bad")
+		b.locked, b.failReport = 2, errors.New("conn closed")
+		b.beat(2, false)
+		b.pass(retryPause)
+		require.Len(t, b.problems, 1)
+		b.locked = 0
+		b.pass(lockPause)
+		require.Len(t, b.problems, 2)
+		before := b.statements
+		b.pass(time.Minute)
+		require.Equal(t, before, b.statements)
+	})
+}
+
+// Queued ticks of a deleted or paused schedule start never, or after a further edit.
+func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
+	for _, remove := range []bool{true, false} {
+		run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
+			b.open = true
+			b.pass(2*time.Minute + time.Second)
+			require.Equal(t, 2, b.table.waiting)
+			row := cronRow(1, "* * * * *")
+			row.Queued, row.Paused, row.Version = true, true, 2
+			if b.rows[1] = row; remove {
+				delete(b.rows, 1)
+			}
+			b.records = []schedules.Edit{{Schedule: 1, Seq: 1}}
+			b.beat(1, true)
+			b.beat(1, false)
+			before := b.statements
+			b.pass(time.Minute)
+			require.Equal(t, before, b.statements)
 		})
 	}
 }

@@ -20,13 +20,12 @@ func (c *Controller) load(ctx context.Context) error {
 			return err
 		}
 		plan = schedule.New(start)
-		c.queued = map[int64]struct{}{}
+		c.queued, c.unreported = map[int64]struct{}{}, map[int64]schedules.Problem{}
 	}
 	gone := map[int64]struct{}{}
 	for _, id := range plan.IDs() {
 		gone[id] = struct{}{}
 	}
-	var problems []schedules.Problem
 	for after := int64(0); ; {
 		rows, err := c.table.Load(ctx, after)
 		if err != nil {
@@ -43,23 +42,24 @@ func (c *Controller) load(ctx context.Context) error {
 				continue
 			}
 			repaired++
-			problems = c.set(plan, row, problems)
+			c.set(plan, row)
 		}
 	}
 	for id := range gone {
 		repaired++
-		plan.Remove(id)
+		c.remove(plan, id)
 	}
 	if c.plan != nil && repaired > 0 {
 		c.Metrics.repaired.Add(float64(repaired))
 		c.Log.Warn("schedules: the comparison with the table found edits that no record had reported", zap.Int("schedules", repaired))
 	}
 	c.plan = plan
-	return c.report(ctx, problems)
+	return nil
 }
 
-// set adds a schedule to a plan. It adds to problems what the column error shall contain.
-func (c *Controller) set(plan *schedule.Plan, row *schedules.Row, problems []schedules.Problem) []schedules.Problem {
+// set adds a schedule to a plan, and notes what the column error shall contain. The queued ticks
+// of a paused schedule wait for the edit that resumes it.
+func (c *Controller) set(plan *schedule.Plan, row *schedules.Row) {
 	var handled time.Time
 	if row.Handled != nil {
 		handled = *row.Handled
@@ -68,52 +68,69 @@ func (c *Controller) set(plan *schedule.Plan, row *schedules.Row, problems []sch
 	if err := plan.Set(c.clock.estimate(time.Now()), &row.SchedulePlan, handled); err != nil {
 		reason = err.Error()
 	}
-	if row.Queued {
+	if delete(c.queued, row.ID); row.Queued && !row.Paused {
 		c.wait(row.ID)
 	}
-	if reason != row.Error {
-		problems = append(problems, schedules.Problem{Schedule: row.ID, Version: row.Version, Reason: reason})
+	if delete(c.unreported, row.ID); reason != row.Error {
+		c.unreported[row.ID] = schedules.Problem{Schedule: row.ID, Version: row.Version, Reason: reason}
 	}
-	return problems
 }
 
-// report writes why schedules do not run.
-func (c *Controller) report(ctx context.Context, problems []schedules.Problem) error {
-	for begin := 0; begin < len(problems); begin += schedules.MaxTicks {
-		if err := c.table.Report(ctx, problems[begin:min(begin+schedules.MaxTicks, len(problems))]); err != nil {
-			return err
+// remove removes a schedule from a plan.
+func (c *Controller) remove(plan *schedule.Plan, id int64) {
+	plan.Remove(id)
+	delete(c.queued, id)
+	delete(c.unreported, id)
+}
+
+// report writes why schedules do not run, for a portion of them.
+func (c *Controller) report(ctx context.Context) error {
+	var some []schedules.Problem
+	for _, p := range c.unreported { // order-free: all get their turn
+		if some = append(some, p); len(some) == schedules.MaxTicks {
+			break
 		}
+	}
+	locked, err := c.table.Report(ctx, some)
+	if err != nil {
+		return err
+	}
+	for _, p := range some {
+		if !slices.Contains(locked, p.Schedule) {
+			delete(c.unreported, p.Schedule)
+		}
+	}
+	if len(locked) > 0 {
+		c.reportAt = time.Now().Add(lockPause)
 	}
 	return nil
 }
 
-// readEdits adopts edits until no record is left, or until the records remain because this
-// dispatcher is no longer the controller. Then the next heartbeat says so.
+// readEdits adopts a portion of edits. The next rounds read the others, so ticks do not wait for
+// all of them. A record that remains although it was adopted is locked, or this dispatcher is no
+// longer the controller. The next heartbeat says so.
 func (c *Controller) readEdits(ctx context.Context) error {
-	for {
-		edits, err := c.table.Edits(ctx, c.applied, c.again)
-		if err != nil {
-			return err
+	edits, err := c.table.Edits(ctx, c.applied, c.again)
+	if err != nil {
+		return err
+	}
+	adopted := map[int64]int64{} // sequence numbers by schedule
+	for _, e := range c.applied {
+		adopted[e.Schedule] = e.Seq
+	}
+	c.edited, c.again = false, nil
+	for _, e := range edits {
+		if e.Row == nil {
+			c.remove(c.plan, e.Schedule)
+		} else {
+			c.set(c.plan, e.Row)
 		}
-		c.again = nil
-		var problems []schedules.Problem
-		for i := range edits {
-			if edits[i].Row == nil {
-				c.plan.Remove(edits[i].Schedule)
-				continue
-			}
-			problems = c.set(c.plan, edits[i].Row, problems)
-		}
-		if err := c.report(ctx, problems); err != nil {
-			return err
-		}
-		done := len(edits) == 0 || len(c.applied) > 0 && edits[0].Schedule == c.applied[0].Schedule && edits[0].Seq == c.applied[0].Seq
-		c.applied = slices.DeleteFunc(edits, func(e schedules.Edit) bool { return e.Seq == 0 })
-		if done {
-			c.edited = false
-			return nil
+		if e.Seq != adopted[e.Schedule] {
+			c.edited, c.editAt = true, time.Time{}
 		}
 	}
+	c.applied = slices.DeleteFunc(edits, func(e schedules.Edit) bool { return e.Seq == 0 })
+	return nil
 }
 
 // expire deletes old ticks from time to time, in portions between the rounds of ticks.
