@@ -199,6 +199,7 @@ func (p *Plan) prepare(e *entry, s *contract.SchedulePlan) error {
 			p.rules[name] = r
 		}
 		e.rule = p.rules[name]
+		e.rule.users++
 	}
 	if s.Once == contract.OncePerVersion && p.start.AppVersion == "" {
 		return errNoVersion
@@ -243,6 +244,11 @@ func (p *Plan) Remove(id int64) {
 		return
 	}
 	p.wake(e, never)
+	if e.rule != nil {
+		if e.rule.users--; e.rule.users == 0 {
+			delete(p.rules, e.rule.name)
+		}
+	}
 	p.counts[e.state]--
 	delete(p.entries, id)
 }

@@ -376,3 +376,17 @@ func TestPlanListsItsSchedules(t *testing.T) {
 	ticks, _ := p.Due(begin, 10)
 	require.Empty(t, ticks, "the startup schedule has ended")
 }
+
+// A plan keeps no rule that no schedule has: applications create schedules for single runs.
+func TestRulesOfFormerSchedulesAreForgotten(t *testing.T) {
+	p := planned(t, cronPlan(1, "0 0 1 1 *", "UTC"), cronPlan(2, "0 0 1 1 *", "UTC"))
+	for minute := range 60 {
+		require.NoError(t, p.Set(begin, cronPlan(3, fmt.Sprint(minute, " 2 * * *"), "UTC"), time.Time{}))
+	}
+	require.Len(t, p.rules, 2)
+	p.Remove(2)
+	p.Remove(3)
+	require.Len(t, p.rules, 1, "one schedule has the rule")
+	p.Remove(1)
+	require.Empty(t, p.rules)
+}

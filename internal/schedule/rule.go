@@ -16,6 +16,8 @@ import (
 
 // rule is a cron expression in a time zone. Schedules with equal texts share it.
 type rule struct {
+	name       ruleName
+	users      int // schedules of the plan
 	expression cron.Expression
 	zone       *time.Location
 }
@@ -45,7 +47,7 @@ func (z zones) rule(spec, zone string) (*rule, error) {
 		}
 		z[zone] = location
 	}
-	return &rule{expression, z[zone]}, nil
+	return &rule{ruleName{spec, zone}, 0, expression, z[zone]}, nil
 }
 
 // validName is the constraint on names in the table.
