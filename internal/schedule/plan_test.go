@@ -102,7 +102,7 @@ func (r *reference) ticks(now time.Time) (all []Tick) {
 		}
 		if missed > 0 {
 			at := due[missed-1]
-			all = append(all, Tick{Schedule: id, Version: s.Version, Occasion: CronOccasion(at), Planned: at.UTC(), Missed: missed})
+			all = append(all, Tick{Schedule: id, Version: s.Version, Occasion: "missed:" + CronOccasion(at), Planned: at.UTC(), Missed: missed})
 		}
 		slices.Reverse(run)
 		all = append(all, run...)
