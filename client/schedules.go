@@ -87,8 +87,9 @@ func (s Schedules) Get(ctx context.Context, name string) (v Schedule, err error)
 	return v, err
 }
 
-// Set creates the schedule, or replaces the schedule of that name. The read-only values are not
-// used. Begin with [NewSchedule] or with the result of Get.
+// Set creates the schedule, or replaces the schedule of that name. Begin with [NewSchedule] or with the
+// result of Get. With the version of a result of Get, Set fails with TypeConflict if the schedule was edited or deleted
+// after it was read. The other read-only values are not used.
 func (s Schedules) Set(ctx context.Context, v Schedule) (created bool, err error) {
 	status, err := s.call(ctx, http.MethodPut, one(v.Name, ""), nil, v, &v)
 	return status == http.StatusCreated, err

@@ -77,6 +77,13 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	_, err = mine.Run(ctx, "nightly", "3", false)
 	require.Equal(t, client.TypeConflict, problemType(t, err))
 	require.NoError(t, mine.Resume(ctx, "nightly"))
+	stale, err := mine.Get(ctx, "nightly")
+	require.NoError(t, err)
+	require.NoError(t, mine.Pause(ctx, "nightly"))
+	stale.Priority = 3
+	_, err = mine.Set(ctx, stale)
+	require.Equal(t, client.TypeConflict, problemType(t, err), "it would resume the schedule")
+	require.NoError(t, mine.Resume(ctx, "nightly"))
 	s.Spec = "61 * * * *"
 	_, err = mine.Set(ctx, s)
 	require.ErrorContains(t, err, `minute "61"`)

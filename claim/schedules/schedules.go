@@ -16,6 +16,9 @@ import (
 // ErrNotFound says that no schedule has that name.
 var ErrNotFound = errors.New("no such schedule")
 
+// ErrEdited says that a schedule was created, edited or deleted after it was read.
+var ErrEdited = errors.New("it was created, edited or deleted after it was read: read it again and repeat the change")
+
 // ErrInvalid wraps the errors of values that no schedule can have.
 var ErrInvalid = errors.New("invalid schedule")
 
@@ -71,20 +74,25 @@ func named(name string, err error) error {
 	return err
 }
 
-// setSQL inserts a schedule, or changes the one with its name. The result says which.
+// setSQL inserts a schedule, or changes the one with its name. The result says which. $19 is the version that the
+// schedule must have: 0 = any or none, contract.NoVersion = none. Otherwise there is no result.
 const setSQL = `
 INSERT INTO dispatcherd.schedules AS s (name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority,
 	max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused)
-VALUES ($1, $2, nullif($3, ''), nullif($4::bigint, 0) * interval '1 microsecond', $5, $6::bigint * interval '1 microsecond', $7, $8, nullif($9, ''), $10, $11::text::jsonb, $12,
-	$13, $14, $15, $16::bigint * interval '1 microsecond', $17, $18)
+SELECT $1, $2, nullif($3, ''), nullif($4::bigint, 0) * interval '1 microsecond', $5, $6::bigint * interval '1 microsecond', $7::timestamptz, $8::timestamptz, nullif($9, ''), $10, $11::text::jsonb, $12::smallint,
+	$13::smallint, $14::int, $15, $16::bigint * interval '1 microsecond', $17::int, $18::boolean
+WHERE $19::bigint <= 0 OR EXISTS (SELECT FROM dispatcherd.schedules WHERE name = $1)
 ON CONFLICT (name) DO UPDATE SET kind = EXCLUDED.kind, spec = EXCLUDED.spec, every = EXCLUDED.every, time_zone = EXCLUDED.time_zone,
 	jitter = EXCLUDED.jitter, starts_at = EXCLUDED.starts_at, ends_at = EXCLUDED.ends_at, once = EXCLUDED.once, type = EXCLUDED.type,
 	payload = EXCLUDED.payload, priority = EXCLUDED.priority, max_attempts = EXCLUDED.max_attempts, timeout_ms = EXCLUDED.timeout_ms,
 	overlap = EXCLUDED.overlap, catch_up = EXCLUDED.catch_up, catch_up_most = EXCLUDED.catch_up_most, paused = EXCLUDED.paused
+WHERE $19 IN (0, s.version)
 RETURNING xmax = 0`
 
 // Set creates the schedule, or changes the schedule of that name, and reports whether it was
-// created. It rejects what the plan would reject. The read-only values are not used.
+// created. It rejects what the plan would reject. It changes nothing and returns ErrEdited unless the
+// schedule has the version of v: 0 stands for any version or none, contract.NoVersion for none. The other
+// read-only values are not used.
 func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, err error) {
 	v = v.WithDefaults()
 	if err := schedule.Check(&v); err != nil {
@@ -92,7 +100,10 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 	}
 	micros := func(d contract.Duration) int64 { return time.Duration(d).Microseconds() }
 	err = s.DB.QueryRow(ctx, setSQL, v.Name, v.Kind, v.Spec, micros(v.Every), v.TimeZone, micros(v.Jitter), v.StartsAt, v.EndsAt, v.Once,
-		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused).Scan(&created)
+		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused, v.Version).Scan(&created)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrEdited
+	}
 	return created, named(v.Name, err)
 }
 

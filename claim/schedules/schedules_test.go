@@ -446,3 +446,34 @@ func TestOperatorsMayEditSchedules(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// Two sessions read a schedule, and both write it. The second write must not undo the first one.
+func TestSetOfAnOldVersionUndoesNoEdit(t *testing.T) {
+	w := newWorld(t)
+	s := contract.NewSchedule()
+	s.Name, s.Kind, s.Spec, s.Type, s.Version = "c", contract.Cron, "@daily", "pdf", contract.NoVersion
+	_, err := w.Set(t.Context(), s)
+	require.NoError(t, err)
+	_, err = w.Set(t.Context(), s)
+	require.ErrorIs(t, err, ErrEdited, "it exists")
+	first, err := w.Get(t.Context(), "c")
+	require.NoError(t, err)
+	second := first
+	first.Priority, second.Spec = 7, "@hourly"
+	_, err = w.Set(t.Context(), first)
+	require.NoError(t, err)
+	_, err = w.Set(t.Context(), second)
+	require.ErrorIs(t, err, ErrEdited)
+	require.ErrorContains(t, err, `schedule "c": it was created, edited or deleted after it was read: read it again`)
+	got, err := w.Get(t.Context(), "c")
+	require.NoError(t, err)
+	require.EqualValues(t, 7, got.Priority)
+	require.Equal(t, "@daily", got.Spec)
+	require.NoError(t, w.Remove(t.Context(), "c"))
+	_, err = w.Set(t.Context(), got)
+	require.ErrorIs(t, err, ErrEdited, "it was deleted")
+	got.Version = 0
+	created, err := w.Set(t.Context(), got)
+	require.NoError(t, err)
+	require.True(t, created)
+}

@@ -80,6 +80,9 @@ type SchedulePlan struct {
 	Since       time.Time  `json:"since"` // no earlier occasion is planned
 }
 
+// NoVersion is the version of a schedule that must not exist.
+const NoVersion int64 = -1
+
 // Schedule is a row of the table schedules. ID, Error, Version, Since and CreatedAt are read only.
 type Schedule struct {
 	SchedulePlan

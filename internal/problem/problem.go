@@ -73,7 +73,7 @@ var (
 	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing"}
 	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here"}
 	NotAcceptable    = Kind{"not-acceptable", http.StatusNotAcceptable, "None of the accepted media types can be sent"}
-	Conflict         = Kind{"conflict", http.StatusConflict, "The state of the job forbids it"}
+	Conflict         = Kind{"conflict", http.StatusConflict, "The state of the job or schedule forbids it"}
 	TooLarge         = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large"}
 	UnsupportedMedia = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body has a media type that is not supported"}
 	KeyReused        = Kind{"idempotency-key-reused", http.StatusUnprocessableEntity, "The Idempotency-Key belongs to another request"}

@@ -139,10 +139,11 @@ func (h handler) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readOnly are the members that a body may repeat from an earlier answer. They are not used.
+// readOnly are the members that a body may repeat from an earlier answer. They are not used, except version.
 var readOnly = []string{"id", "name", "error", "version", "since", "created_at"}
 
-// put creates the schedule of the path, or replaces its columns. An absent member means the default.
+// put creates the schedule of the path, or replaces its columns. An absent member means the default. With a
+// version, it replaces only the schedule that has this version.
 func (h handler) put(w http.ResponseWriter, r *http.Request) error {
 	body, release, err := h.host.Body(w, r)
 	if err != nil {
@@ -194,6 +195,9 @@ func parse(body []byte, name string) (contract.Schedule, error) {
 	var given string
 	if text := members["name"]; text != nil && (json.Unmarshal(text, &given) != nil || given != name) {
 		return s, fmt.Errorf("name: must be %q as in the path, or absent", jsontext.Excerpt(name))
+	}
+	if text := members["version"]; text != nil && (json.Unmarshal(text, &s.Version) != nil || s.Version < 0) {
+		return s, fmt.Errorf("version: must be the version that was read, for example 3, or absent")
 	}
 	for _, column := range schedule.Columns() {
 		if value, given := members[column]; given {

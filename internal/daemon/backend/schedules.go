@@ -30,7 +30,7 @@ func withinSchedules[T any](ctx context.Context, do func(context.Context) (T, er
 		err = problem.NotFound.Of(err.Error())
 	case errors.Is(err, schedules.ErrInvalid), errors.As(err, &invalid):
 		err = problem.InvalidRequest.Of(err.Error())
-	case errors.As(err, &noTick):
+	case errors.As(err, &noTick), errors.Is(err, schedules.ErrEdited):
 		err = problem.Conflict.Of(err.Error())
 	}
 	return result, err
