@@ -94,7 +94,7 @@ func TestSchedulesOfForbiddenTypesAreHidden(t *testing.T) {
 		require.Equal(t, http.StatusOK, answer(c.method, "/v1/schedules/pdf"+c.path, c.body).Code, "%s %s", c.method, c.path)
 	}
 	require.Equal(t, http.StatusForbidden, answer("PUT", "/v1/schedules/pdf", `{"type": "payroll", "spec": "@daily"}`).Code, "the new type")
-	require.Equal(t, http.StatusBadRequest, answer("PUT", "/v1/schedules/pdf", `{"type": "pdf", "spec": "@daily", "version": -1}`).Code)
+	require.Equal(t, http.StatusBadRequest, answer("PUT", "/v1/schedules/pdf", `{"type": "pdf", "spec": "@daily", "version": -2}`).Code)
 	require.NotContains(t, answer("GET", "/v1/schedules", "").Body.String(), "payroll")
 }
 

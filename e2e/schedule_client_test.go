@@ -87,7 +87,7 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	s.Spec = "61 * * * *"
 	_, err = mine.Set(ctx, s)
 	require.ErrorContains(t, err, `minute "61"`)
-	s.Name, s.Type, s.Spec = "z", "pdf", "@daily"
+	s.Name, s.Type, s.Spec, s.Version = "z", "pdf", "@daily", 0
 	_, err = mine.Set(ctx, s)
 	require.NoError(t, err)
 

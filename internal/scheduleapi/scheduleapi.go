@@ -196,8 +196,8 @@ func parse(body []byte, name string) (contract.Schedule, error) {
 	if text := members["name"]; text != nil && (json.Unmarshal(text, &given) != nil || given != name) {
 		return s, fmt.Errorf("name: must be %q as in the path, or absent", jsontext.Excerpt(name))
 	}
-	if text := members["version"]; text != nil && (json.Unmarshal(text, &s.Version) != nil || s.Version < 0) {
-		return s, fmt.Errorf("version: must be the version that was read, for example 3, or absent")
+	if text := members["version"]; text != nil && (json.Unmarshal(text, &s.Version) != nil || s.Version < contract.NoVersion) {
+		return s, fmt.Errorf("version %s: must be the version that was read, for example 3, or absent for any, or %d for a new schedule", jsontext.Excerpt(string(text)), contract.NoVersion)
 	}
 	for _, column := range schedule.Columns() {
 		if value, given := members[column]; given {
