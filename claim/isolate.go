@@ -72,6 +72,16 @@ func isolate[T any](items []T, send func([]T) error) (r isolated[T], err error) 
 	return r, err
 }
 
+// Isolate sends a statement about at least one item, as [isolate] does. It passes each item that
+// Postgres refuses to refused, and returns those that were not processed.
+func Isolate[T any](items []T, send func([]T) error, refused func(T, error)) (rest []T, err error) {
+	r, err := isolate(items, send)
+	for _, f := range r.refused {
+		refused(f.item, f.err)
+	}
+	return r.rest, err
+}
+
 // AnswerCode returns the SQLSTATE of the error that Postgres sent, or "" if the error has
 // another cause.
 func AnswerCode(err error) string {

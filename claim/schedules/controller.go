@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/jackc/pgx/v5"
@@ -148,11 +149,27 @@ SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispa
 const MaxTicks = 1000
 
 // Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make
-// may be repeated: each occasion gets one tick.
-func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) (made []contract.MadeTick, err error) {
-	t := arrays(ticks)
-	made = make([]contract.MadeTick, len(ticks))
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+// may be repeated: each occasion gets one tick. A tick that Postgres refuses does not stop others.
+func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
+	made := make([]contract.MadeTick, len(ticks))
+	places := make([]int, len(ticks))
+	for i := range places {
+		places[i], made[i].Outcome = i, contract.TickLocked
+	}
+	_, err := claim.Isolate(places, func(part []int) error { // consecutive places
+		some, err := c.make(ctx, ticks[part[0]:part[len(part)-1]+1])
+		if err == nil {
+			copy(made[part[0]:], some)
+		}
+		return err
+	}, func(i int, err error) { made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: err} })
+	return made, err
+}
+
+// make makes ticks in one statement.
+func (c Controller) make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
+	t, made := arrays(ticks), make([]contract.MadeTick, len(ticks))
+	err := c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		rows, _ := conn.Query(ctx, makeSQL, c.Dispatcher, c.Term, t.schedules, t.occasions, t.versions, t.planned, t.due, t.missed)
 		return len(ticks), readMade(rows, made)
 	})
@@ -233,13 +250,17 @@ type Started struct {
 }
 
 // StartQueued starts the next queued tick of each schedule whose runs have ended.
+// A job that Postgres refuses stops no others.
 func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `WITH `+role+` SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued($3) q WHERE role.term > 0`,
-			c.Dispatcher, c.Term, ids)
-		started, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
-		return len(started), err
-	})
+	_, err = claim.Isolate(ids, func(part []int64) error {
+		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			rows, _ := conn.Query(ctx, `WITH `+role+` SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued($3) q WHERE role.term > 0`,
+				c.Dispatcher, c.Term, part)
+			some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
+			started = append(started, some...)
+			return len(some), err
+		})
+	}, func(id int64, _ error) { started = append(started, Started{Schedule: id, Waiting: true}) })
 	return started, err
 }
 

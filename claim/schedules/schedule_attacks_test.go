@@ -2,6 +2,9 @@ package schedules
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
 // These tests are attacks on the statements. internal/schedule and e2e contain the others.
@@ -123,6 +127,48 @@ func TestALockedScheduleDoesNotDelayOthers(t *testing.T) {
 	require.Equal(t, outcomes("locked", "run"), w.make(w.controller, minute(&a, 1), minute(&b, 1)))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, outcomes("changed", "exists"), w.make(w.controller, minute(&a, 1), minute(&b, 1)))
+}
+
+// Postgres refuses the ticks or jobs of some schedules, for example because of a damaged payload.
+// The other schedules run.
+func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
+	w := newWorld(t)
+	var list []contract.Schedule
+	var ticks []schedule.Tick
+	var ids []int64
+	for i := range 100 {
+		s := w.cron(name(i), func(s *contract.Schedule) { s.Overlap = contract.QueueAll })
+		list, ids = append(list, s), append(ids, s.ID)
+	}
+	second := func(n int) (ticks []schedule.Tick) {
+		for i := range list {
+			ticks = append(ticks, minute(&list[i], n))
+		}
+		return ticks
+	}
+	ticks = second(1)
+	ticks[17].Occasion = strings.Repeat("x", 257)
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + fmt.Sprint(ids[42]) + `)`)
+	made, err := w.controller.Make(t.Context(), ticks)
+	require.NoError(t, err)
+	for i, m := range made {
+		if i == 17 || i == 42 {
+			require.Equal(t, contract.TickRefused, m.Outcome)
+			require.ErrorContains(t, m.Err, "violates check constraint")
+		} else {
+			require.Equal(t, contract.TickRun, m.Outcome, i)
+		}
+	}
+	require.Equal(t, 98, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	w.make(w.controller, append(second(2)[:42], second(2)[43:]...)...)
+	w.end()
+	w.exec(`ALTER TABLE dispatcherd.ticks DROP CONSTRAINT refused`)
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (outcome <> 'run' OR schedule_id <> ` + fmt.Sprint(ids[5]) + `) NOT VALID`)
+	started, err := w.controller.StartQueued(t.Context(), ids)
+	require.NoError(t, err)
+	require.Len(t, started, 100)
+	require.Equal(t, 97, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "of 98 queued ticks, one is refused, and that of 17 is a run")
+	require.True(t, slices.Contains(started, Started{Schedule: ids[5], Waiting: true}))
 }
 
 // Attack 11: the answer is lost, so the statement is repeated.

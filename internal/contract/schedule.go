@@ -33,7 +33,7 @@ const (
 	AllowAll    = "allow_all"
 )
 
-// Outcomes of ticks. Exists, Changed and Locked are answers about occasions that got no tick.
+// Outcomes of ticks. Exists, Changed, Locked and Refused are answers about occasions that got no tick.
 const (
 	TickRun     = "run"
 	TickQueued  = "queued"
@@ -41,7 +41,8 @@ const (
 	TickMissed  = "missed"
 	TickExists  = "exists"  // made before, or at or before the high-water mark
 	TickChanged = "changed" // the schedule was edited, paused or deleted
-	TickLocked  = "locked"  // another session has locked the schedule
+	TickLocked  = "locked"  // another session has locked the schedule, or there was no time
+	TickRefused = "refused" // Postgres rejects the tick or its job
 )
 
 // Duration is a duration that JSON and TOML write as text, such as "1h30m".
@@ -122,6 +123,7 @@ func (s Schedule) WithDefaults() Schedule {
 type MadeTick struct {
 	Outcome string `json:"outcome"` // TickRun and so on; empty = the dispatcher is not the controller
 	Job     int64  `json:"job,omitempty"`
+	Err     error  `json:"-"` // of TickRefused
 }
 
 // Occasion is an occasion of a cron schedule for display.

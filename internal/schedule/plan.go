@@ -16,6 +16,7 @@ const (
 	countMost   = 100_000     // occasions of one schedule that one Due counts
 	checkMost   = time.Hour   // longest time between two checks of an open run
 	lockedPause = time.Second // until a schedule that is locked is tried again
+	refusePause = time.Minute // until a tick that Postgres refuses is tried again
 	promptMost  = int(Prompt/1e9) + 1
 )
 
@@ -311,12 +312,14 @@ func (p *Plan) Made(now time.Time, t *Tick, outcome string) {
 	if e == nil || e.version != t.Version || e.state != active {
 		return
 	}
-	if !t.Planned.IsZero() && outcome != contract.TickChanged && outcome != contract.TickLocked {
+	if !t.Planned.IsZero() && outcome != contract.TickChanged && outcome != contract.TickLocked && outcome != contract.TickRefused {
 		e.mark = max(e.mark, t.Planned.UnixMicro())
 	}
 	switch {
 	case outcome == contract.TickLocked:
 		p.wake(e, now.Add(lockedPause).UnixMicro())
+	case outcome == contract.TickRefused:
+		p.wake(e, now.Add(refusePause).UnixMicro())
 	case outcome == contract.TickChanged:
 		p.wake(e, never) // until Set is called again
 	case e.rule != nil:

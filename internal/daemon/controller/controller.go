@@ -96,6 +96,7 @@ type Controller struct {
 	queueAt    time.Time                   // next read of queued ticks
 	queuedAt   time.Time                   // last read of queued ticks
 	unreported map[int64]schedules.Problem // by schedule: not yet in the column error
+	refused    map[int64]struct{}          // schedules whose last tick Postgres has refused
 	reportAt   time.Time                   // next write of the column error
 	resyncAt   time.Time
 	expireAt   time.Time // next deletion of old ticks
@@ -216,7 +217,7 @@ func (c *Controller) Types() []string {
 
 // resign drops the plan.
 func (c *Controller) resign() {
-	c.term, c.plan, c.applied, c.again, c.queued, c.unreported = 0, nil, nil, nil, nil, nil
+	c.term, c.plan, c.applied, c.again, c.queued, c.unreported, c.refused = 0, nil, nil, nil, nil, nil, nil
 	c.Metrics.planned(nil)
 }
 
@@ -336,6 +337,7 @@ func (c *Controller) made(now time.Time, t *schedule.Tick, m contract.MadeTick) 
 	case contract.TickChanged:
 		c.edited, c.again = true, append(c.again, t.Schedule)
 	}
+	c.noteRefusal(t, m)
 	if c.plan == nil {
 		return
 	}

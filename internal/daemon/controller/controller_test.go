@@ -33,6 +33,7 @@ type table struct {
 	seq        int64
 	endless    bool  // each statement finds another edit
 	locked     int64 // schedule whose record of an edit, and whose row, are locked
+	refused    int64 // schedule whose ticks Postgres refuses
 	problems   []schedules.Problem
 	failReport error // of the next Report
 	fail       error // of the next statement, whose answer is lost
@@ -112,6 +113,9 @@ func (f *table) Make(_ context.Context, ticks []schedule.Tick) ([]contract.MadeT
 	for i, t := range ticks {
 		made[i].Outcome = contract.TickRun
 		switch {
+		case t.Schedule == f.refused:
+			made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: errors.New("damaged")}
+			continue
 		case f.rows[t.Schedule].Version != t.Version:
 			made[i].Outcome = contract.TickChanged
 			continue
@@ -399,6 +403,23 @@ func TestErrorsAreReportedUntilTheyAreWritten(t *testing.T) {
 		before := b.statements
 		b.pass(time.Minute)
 		require.Equal(t, before, b.statements)
+	})
+}
+
+// Postgres refuses the ticks of a schedule for some minutes. The column error says so.
+func TestRefusedTicksAreTriedAgainEveryMinute(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "*/10 * * * * *"), cronRow(2, "*/10 * * * * *")}, func(b *bubble) {
+		b.table.refused = 1
+		before := b.statements
+		b.pass(2*time.Minute + time.Second)
+		require.Len(t, b.ticked, 12, "the other schedule runs")
+		require.Equal(t, []schedules.Problem{{Schedule: 1, Version: 1, Reason: "Postgres refuses the tick: damaged"}}, b.problems)
+		require.LessOrEqual(t, b.statements-before, 12+3+1)
+		b.table.refused = 0
+		b.pass(time.Minute)
+		require.Equal(t, schedules.Problem{Schedule: 1, Version: 1}, b.problems[len(b.problems)-1])
+		require.Len(t, b.problems, 2)
+		require.Positive(t, b.missed)
 	})
 }
 

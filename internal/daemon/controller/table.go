@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
@@ -20,7 +21,7 @@ func (c *Controller) load(ctx context.Context) error {
 			return err
 		}
 		plan = schedule.New(start)
-		c.queued, c.unreported = map[int64]struct{}{}, map[int64]schedules.Problem{}
+		c.queued, c.unreported, c.refused = map[int64]struct{}{}, map[int64]schedules.Problem{}, map[int64]struct{}{}
 	}
 	gone := map[int64]struct{}{}
 	for _, id := range plan.IDs() {
@@ -71,6 +72,7 @@ func (c *Controller) set(plan *schedule.Plan, row *schedules.Row) {
 	if delete(c.queued, row.ID); row.Queued && !row.Paused {
 		c.wait(row.ID)
 	}
+	delete(c.refused, row.ID)
 	if delete(c.unreported, row.ID); reason != row.Error {
 		c.unreported[row.ID] = schedules.Problem{Schedule: row.ID, Version: row.Version, Reason: reason}
 	}
@@ -81,6 +83,22 @@ func (c *Controller) remove(plan *schedule.Plan, id int64) {
 	plan.Remove(id)
 	delete(c.queued, id)
 	delete(c.unreported, id)
+	delete(c.refused, id)
+}
+
+// noteRefusal notes whether Postgres refuses the ticks of a schedule, for the column error.
+func (c *Controller) noteRefusal(t *schedule.Tick, m contract.MadeTick) {
+	_, before := c.refused[t.Schedule]
+	switch {
+	case c.plan == nil || m.Outcome == contract.TickLocked:
+	case m.Err != nil && !before:
+		c.refused[t.Schedule] = struct{}{}
+		c.unreported[t.Schedule] = schedules.Problem{Schedule: t.Schedule, Version: t.Version, Reason: "Postgres refuses the tick: " + m.Err.Error()}
+		c.Log.Warn("schedules: Postgres refuses a tick; it is tried again every minute", zap.Int64("schedule", t.Schedule), zap.String("occasion", t.Occasion), zap.Error(m.Err))
+	case m.Err == nil && before:
+		delete(c.refused, t.Schedule)
+		c.unreported[t.Schedule] = schedules.Problem{Schedule: t.Schedule, Version: t.Version}
+	}
 }
 
 // report writes why schedules do not run, for a portion of them.
