@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 
 // Prompt is how old an occasion may be to run without regard to catch_up.
 const Prompt = 5 * time.Second
+
+// MaxSchedules is the default bound of the schedules in a plan.
+const MaxSchedules = 100_000
 
 // Limits of one call of Due and of the pauses of the plan.
 const (
@@ -110,11 +114,13 @@ type Plan struct {
 	rules   map[ruleName]*rule
 	zones   zones
 	counts  [len(states)]int
+	most    int // schedules
+	excess  int
 }
 
-// New returns an empty plan.
-func New(start Start) *Plan {
-	return &Plan{start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}}
+// New returns an empty plan for at most most schedules; 0 = MaxSchedules.
+func New(start Start, most int) *Plan {
+	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}}
 }
 
 // Len returns the number of schedules.
@@ -129,6 +135,12 @@ func (p *Plan) Count(s State) int {
 	}
 	return 0
 }
+
+// Excess returns how many calls of Set the bound has refused since Compare.
+func (p *Plan) Excess() int { return p.excess }
+
+// Compare says that the caller sets all schedules of the table that the plan does not have.
+func (p *Plan) Compare() { p.excess = 0 }
 
 // Version returns the version of a schedule in the plan, or 0.
 func (p *Plan) Version(id int64) int64 {
@@ -151,6 +163,10 @@ func (p *Plan) IDs() []int64 {
 // cannot run, Set returns the reason.
 func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) error {
 	p.Remove(s.ID)
+	if len(p.entries) >= p.most {
+		p.excess++
+		return fmt.Errorf("%d schedules exist, and no more can run: remove others, then this one runs within a minute", p.most)
+	}
 	e := &entry{id: s.ID, version: s.Version, due: never, since: s.Since.UnixMicro(), every: time.Duration(s.Every).Microseconds(),
 		jitter: time.Duration(s.Jitter).Microseconds(), catchUp: time.Duration(s.CatchUp).Microseconds(), most: int32(s.CatchUpMost), kind: kindOf(s.Kind)}
 	if !mark.IsZero() {

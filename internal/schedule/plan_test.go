@@ -30,7 +30,7 @@ func intervalPlan(id int64, every time.Duration) *contract.SchedulePlan {
 // planned returns a plan with schedules.
 func planned(t *testing.T, schedules ...*contract.SchedulePlan) *Plan {
 	t.Helper()
-	p := New(Start{Founder: 7, AppVersion: "1.2"})
+	p := New(Start{Founder: 7, AppVersion: "1.2"}, 0)
 	for _, s := range schedules {
 		require.NoError(t, p.Set(begin, s, time.Time{}))
 	}
@@ -127,7 +127,7 @@ func TestPlanAgreesWithTheReference(t *testing.T) {
 	steps := []time.Duration{time.Second, 7 * time.Second, time.Minute, 50 * time.Minute, 26 * time.Hour}
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		p := New(Start{})
+		p := New(Start{}, 0)
 		r := &reference{map[int64]*contract.SchedulePlan{}, map[int64]time.Time{}, map[int64]time.Time{}}
 		now, version := begin, int64(0)
 		for range 120 {
@@ -259,7 +259,7 @@ func TestIntervalWaitsForItsStartAndStopsAtItsEnd(t *testing.T) {
 
 // A run whose row was deleted has no known end: the next run waits for the interval.
 func TestIntervalWithoutAKnownEndRunsAgain(t *testing.T) {
-	p := New(Start{})
+	p := New(Start{}, 0)
 	require.NoError(t, p.Set(begin, intervalPlan(1, time.Minute), begin.Add(-10*time.Second)))
 	p.Checked(begin, Run{Schedule: 1, Exists: true})
 	at, _ := p.Next()
@@ -276,7 +276,7 @@ func TestStartupRunsOnceForItsOccasion(t *testing.T) {
 		require.True(t, ticks[0].Planned.IsZero(), "an occasion that is no instant does not move the high-water mark")
 	}
 	s := &contract.SchedulePlan{ID: 1, Name: "s", Kind: contract.Startup, Once: contract.OncePerVersion, TimeZone: "UTC", Version: 1}
-	require.ErrorContains(t, New(Start{}).Set(begin, s, time.Time{}), "--app-version")
+	require.ErrorContains(t, New(Start{}, 0).Set(begin, s, time.Time{}), "--app-version")
 	s = &contract.SchedulePlan{ID: 1, Name: "s", Kind: contract.StartupWorker, TimeZone: "UTC", Version: 1}
 	require.Empty(t, runUntil(t, planned(t, s), begin.AddDate(10, 0, 0)), "each session makes the tick of its own")
 }
@@ -352,7 +352,7 @@ func TestAScheduleTakesAtMost200Bytes(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	p := New(Start{})
+	p := New(Start{}, 0)
 	s := cronPlan(0, "", "Europe/Berlin")
 	for i := range int64(n) {
 		s.ID, s.Spec = i, fmt.Sprintf("%d 3 * * *", i%50)
@@ -389,4 +389,21 @@ func TestRulesOfFormerSchedulesAreForgotten(t *testing.T) {
 	require.Len(t, p.rules, 1, "one schedule has the rule")
 	p.Remove(1)
 	require.Empty(t, p.rules)
+}
+
+func TestPlanRefusesSchedulesBeyondItsBound(t *testing.T) {
+	p := New(Start{}, 2)
+	set := func(id int64) error {
+		s := &contract.SchedulePlan{ID: id, Name: "s", Kind: contract.Cron, Spec: "@daily", TimeZone: "UTC", Version: 1, Since: begin}
+		return p.Set(begin, s, time.Time{})
+	}
+	require.NoError(t, set(1))
+	require.NoError(t, set(2))
+	require.NoError(t, set(2), "an edit")
+	require.EqualError(t, set(3), "2 schedules exist, and no more can run: remove others, then this one runs within a minute")
+	require.Equal(t, []int{2, 1}, []int{p.Len(), p.Excess()})
+	p.Remove(1)
+	p.Compare()
+	require.NoError(t, set(3))
+	require.Zero(t, p.Excess())
 }

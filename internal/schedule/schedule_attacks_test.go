@@ -111,7 +111,7 @@ func TestScheduleCatchesUpAsConfigured(t *testing.T) {
 // before the high-water mark are other ones.
 func TestScheduleRunsNoHandledOccasion(t *testing.T) {
 	handled := begin.Add(90 * time.Minute)
-	p := New(Start{})
+	p := New(Start{}, 0)
 	require.NoError(t, p.Set(handled.Add(time.Second), cronPlan(1, "13 * * * *", "UTC"), handled))
 	ticks := runUntil(t, p, begin.Add(3*time.Hour))
 	require.NotEmpty(t, ticks)

@@ -45,8 +45,10 @@ type Config struct {
 	WorkerTypes func(context.Context) ([]string, error)
 	AppVersion  string        // for startup schedules; empty = unknown
 	Resync      time.Duration // between two comparisons with the table; 0 = DefaultResync
-	Log         *zap.Logger
-	Metrics     *Metrics
+	// MaxSchedules bounds the plan. Schedules beyond it do not run, and their column error says so; 0 = schedule.MaxSchedules.
+	MaxSchedules int
+	Log          *zap.Logger
+	Metrics      *Metrics
 }
 
 // DefaultResync is the default of Config.Resync.

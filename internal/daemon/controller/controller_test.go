@@ -445,6 +445,33 @@ func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
 	}
 }
 
+// The table has one schedule more than the plan may have. It runs after another one was deleted.
+func TestSchedulesBeyondTheBoundWaitForADeletion(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "0 0 1 1 *"), cronRow(2, "0 0 1 1 *"), cronRow(3, "* * * * *")}, func(b *bubble) {
+		b.Controller.MaxSchedules = 2
+		b.beat(0, false)
+		b.beat(2, false) // loads again
+		require.Equal(t, 1, b.plan.Excess())
+		require.Len(t, b.problems, 1)
+		require.Contains(t, b.problems[0].Reason, "2 schedules exist, and no more can run")
+		b.pass(2 * time.Minute)
+		b.ticked = map[string]int{}
+		b.pass(2 * time.Minute)
+		require.Empty(t, b.ticked)
+
+		last := b.rows[3]
+		last.Error = b.problems[0].Reason
+		b.rows[3] = last
+		delete(b.rows, 1)
+		b.records = append(b.records, schedules.Edit{Schedule: 1, Seq: 1})
+		b.beat(2, true)
+		b.pass(fillPause + 2*time.Minute)
+		require.NotEmpty(t, b.ticked)
+		require.Zero(t, b.plan.Excess())
+		require.Empty(t, b.problems[len(b.problems)-1].Reason)
+	})
+}
+
 // The record of an edit was lost. A tick finds the edit, or the comparison with the table does.
 func TestLostEditsAreRepaired(t *testing.T) {
 	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {

@@ -69,6 +69,11 @@ func (m *Metrics) planned(p *schedule.Plan) {
 		}
 		m.schedules.WithLabelValues(string(state)).Set(float64(n))
 	}
+	excess := 0
+	if p != nil {
+		excess = p.Excess()
+	}
+	m.schedules.WithLabelValues("excess").Set(float64(excess))
 	m.is.Set(map[bool]float64{true: 1}[p != nil])
 	if p == nil {
 		m.overdue.Set(0)

@@ -20,9 +20,10 @@ func (c *Controller) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		plan = schedule.New(start)
+		plan = schedule.New(start, c.MaxSchedules)
 		c.queued, c.unreported, c.refused = map[int64]struct{}{}, map[int64]schedules.Problem{}, map[int64]struct{}{}
 	}
+	plan.Compare()
 	gone := map[int64]struct{}{}
 	for _, id := range plan.IDs() {
 		gone[id] = struct{}{}
@@ -42,8 +43,9 @@ func (c *Controller) load(ctx context.Context) error {
 			if c.plan != nil && plan.Version(row.ID) == row.Version {
 				continue
 			}
-			repaired++
-			c.set(plan, row)
+			if c.set(plan, row); plan.Version(row.ID) == row.Version {
+				repaired++
+			}
 		}
 	}
 	for id := range gone {
@@ -78,9 +80,15 @@ func (c *Controller) set(plan *schedule.Plan, row *schedules.Row) {
 	}
 }
 
+// fillPause is the time from the deletion of a schedule until one that exceeds the bound takes its place.
+const fillPause = time.Minute
+
 // remove removes a schedule from a plan.
 func (c *Controller) remove(plan *schedule.Plan, id int64) {
 	plan.Remove(id)
+	if plan.Excess() > 0 {
+		c.resyncAt = earlier(c.resyncAt, time.Now().Add(fillPause))
+	}
 	delete(c.queued, id)
 	delete(c.unreported, id)
 	delete(c.refused, id)
