@@ -247,7 +247,7 @@ func TestBackfillRunsMissedOccasions(t *testing.T) {
 	s := w.cron("s", nil)
 	now := s.Since.Truncate(time.Minute)
 	s.Since = now.Add(-10 * time.Minute)
-	plan := schedule.New(schedule.Start{})
+	plan := schedule.New(schedule.Start{}, 0)
 	require.NoError(t, plan.Set(now, &s.SchedulePlan, time.Time{}))
 	ticks, _ := plan.Due(now, 100)
 	require.Equal(t, outcomes("missed", "run"), w.make(w.controller, ticks...))
