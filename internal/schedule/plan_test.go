@@ -342,7 +342,9 @@ func TestInvalidValuesAreExplained(t *testing.T) {
 	} {
 		s := valid
 		change(&s)
-		require.ErrorContains(t, Check(&s), want)
+		err := Check(&s)
+		require.ErrorContains(t, err, want)
+		require.Regexp(t, ", for example |: remove it, or set kind to ", err.Error())
 	}
 }
 

@@ -129,7 +129,7 @@ func checkColumns(s *contract.SchedulePlan) error {
 		}
 	}
 	if s.StartsAt != nil && s.EndsAt != nil && !s.EndsAt.After(*s.StartsAt) {
-		return fmt.Errorf("ends_at %s: must be after starts_at %s", s.EndsAt.Format(time.RFC3339), s.StartsAt.Format(time.RFC3339))
+		return fmt.Errorf("ends_at %s: must be after starts_at %s, for example 2199-12-31T00:00:00Z", s.EndsAt.Format(time.RFC3339), s.StartsAt.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -137,13 +137,13 @@ func checkColumns(s *contract.SchedulePlan) error {
 // checkKind checks the kind and the columns that belong to it.
 func checkKind(s *contract.SchedulePlan) error {
 	if s.Kind != contract.Cron && s.Spec != "" {
-		return fmt.Errorf("spec %q: only a schedule of kind cron has a spec, and this one is of kind %q", s.Spec, s.Kind)
+		return fmt.Errorf("spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it, or set kind to cron", s.Spec, s.Kind)
 	}
 	if s.Kind != contract.Interval && s.Every != 0 {
-		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q", time.Duration(s.Every), s.Kind)
+		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it, or set kind to interval", time.Duration(s.Every), s.Kind)
 	}
 	if s.Kind != contract.Startup && s.Once != "" {
-		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q", s.Once, s.Kind)
+		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it, or set kind to startup", s.Once, s.Kind)
 	}
 	switch s.Kind {
 	case contract.Interval:
