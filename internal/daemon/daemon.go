@@ -115,8 +115,8 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		return nil, err
 	}
 	d.construct(refused)
-	if err = d.controller.ReadTypes(ctx); err != nil {
-		return nil, fmt.Errorf("reading the types of startup-worker schedules: %w", err)
+	if err := d.controller.ReadTypes(ctx); err != nil { // an operator may have locked the table
+		log.Warn("schedules: the types of startup-worker schedules are unknown; they are read again", zap.Error(err))
 	}
 	d.maintenance.createPartitions(ctx)
 	d.start()

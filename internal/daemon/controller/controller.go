@@ -84,7 +84,7 @@ type Controller struct {
 	waiting  atomic.Bool   // ticks are queued
 	types    atomic.Pointer[[]string]
 	edits    int64 // Beat.Edits of types
-	newTypes bool  // types are old
+	newTypes bool  // types are unknown or old
 
 	clock      clock
 	term       int64
@@ -111,7 +111,7 @@ func New(c Config) *Controller {
 	if c.Resync <= 0 {
 		c.Resync = DefaultResync
 	}
-	return &Controller{Config: c, beats: make(chan Beat, 1), notified: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+	return &Controller{Config: c, newTypes: true, beats: make(chan Beat, 1), notified: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
 }
 
 // Heartbeat passes on the result of a heartbeat. One goroutine may call it.
