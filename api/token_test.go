@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,6 +72,34 @@ func TestRequestWithATokenMustNameAHost(t *testing.T) {
 			w := httptest.NewRecorder()
 			guarded.ServeHTTP(w, r)
 			require.Equal(t, want, w.Code, path)
+		}
+	}
+}
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+// A caller without a valid token makes the daemon read no body.
+func TestTokenIsCheckedBeforeTheBody(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	tokens, err := ReadTokens(strings.NewReader("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
+	require.NoError(t, err)
+	guarded := h.Guarded(func() *Tokens { return tokens })
+	for _, token := range []string{"", "Bearer wrong", "Basic secret"} {
+		for _, path := range []string{"/v1/jobs", "/v1/requests", "/v1/schedules/s"} {
+			req := httptest.NewRequest(http.MethodPost, path, unread{t})
+			req.Host = "d"
+			if token != "" {
+				req.Header.Set("Authorization", token)
+			}
+			rec := httptest.NewRecorder()
+			guarded.ServeHTTP(rec, req)
+			require.Equal(t, http.StatusUnauthorized, rec.Code, "%q %s", token, path)
 		}
 	}
 }
