@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -40,6 +41,16 @@ type Client struct {
 // the request is sent.
 const idleTimeout = time.Minute
 
+// CheckURL returns an error if a URL is not one of a dispatcher. The error does not contain the URL,
+// because that may contain a password.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("the URL of a dispatcher has scheme and host, and no user or password, such as http://127.0.0.1:8088; a token is given apart")
+	}
+	return nil
+}
+
 // New returns a client. It connects when it is first used. The error says which option is wrong.
 func New(o Options) (*Client, error) {
 	kept := o.Connections
@@ -50,7 +61,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{base: strings.TrimSuffix(o.URL, "/"), token: o.Token, http: &http.Client{Transport: transport}}
 	switch {
 	case o.Socket != "" && o.URL != "":
-		return nil, fmt.Errorf("both a socket (%s) and a URL (%s) are given: choose one", o.Socket, o.URL)
+		return nil, errors.New("both a socket and a URL are given: choose one")
 	case o.Socket != "":
 		if err := workerproto.CheckSocketPath(o.Socket); err != nil {
 			return nil, err
@@ -61,6 +72,10 @@ func New(o Options) (*Client, error) {
 		}
 	case o.URL == "":
 		return nil, errors.New("no dispatcher is named: give Socket or URL")
+	default:
+		if err := CheckURL(o.URL); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }

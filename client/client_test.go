@@ -256,6 +256,17 @@ func TestClientNeedsExactlyOneAddress(t *testing.T) {
 	require.ErrorContains(t, err, "it has 200 bytes, choose one of 1 to")
 }
 
+// The URL may contain a password by mistake, so no error contains it.
+func TestInvalidURLIsRejectedWithoutPrintingIt(t *testing.T) {
+	for _, address := range []string{"http://anna:secret@d:1", "secret", "secret://d", "http://", "http://d:secret", "postgres://anna:secret@d/db"} {
+		_, err := New(Options{URL: address})
+		require.ErrorContains(t, err, "such as http://127.0.0.1:8088", address)
+		require.NotContains(t, err.Error(), "secret")
+		_, err = New(Options{URL: address, Socket: "s"})
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
 func TestMapLimitKeepsLimitAndOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		items := make([]int, 100)

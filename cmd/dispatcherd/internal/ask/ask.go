@@ -45,8 +45,8 @@ func (d *Dispatcher) String() string {
 // check returns an error for an impossible address.
 func (d *Dispatcher) check() error {
 	if d.URL != "" {
-		if !strings.HasPrefix(d.URL, "http://") && !strings.HasPrefix(d.URL, "https://") {
-			return exit.Errorf(exit.Usage, "--api is %q: give a URL such as http://127.0.0.1:8088", d.URL)
+		if err := client.CheckURL(d.URL); err != nil {
+			return exit.Errorf(exit.Usage, "--api: %w", err)
 		}
 		return nil
 	}
