@@ -58,7 +58,7 @@ func TestExitCodeOfRequestIsItsOutcome(t *testing.T) {
 		{exit.Usage, "the payload is not JSON", []string{"pdf", "page"}},
 		{exit.Usage, "give one of the two", []string{"pdf", "1", "--payload-file", "x"}},
 		{exit.Unavailable, "is --api-socket right?", []string{"pdf", "--api-socket", "/does/not/exist"}},
-		{exit.Usage, "give a URL", []string{"pdf", "--api", "localhost:1"}},
+		{exit.Usage, "the URL of a dispatcher has scheme and host", []string{"pdf", "--api", "localhost:1"}},
 	} {
 		got := h.onAPI("", append([]string{"request"}, c.args...)...)
 		require.Equal(t, c.code, got.code, "%v: %s", c.args, got.err)

@@ -2,8 +2,8 @@ package schedules
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -148,7 +148,7 @@ func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
 	}
 	ticks = second(1)
 	ticks[17].Occasion = strings.Repeat("x", 257)
-	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + fmt.Sprint(ids[42]) + `)`)
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + strconv.FormatInt(ids[42], 10) + `)`)
 	made, err := w.controller.Make(t.Context(), ticks)
 	require.NoError(t, err)
 	for i, m := range made {
@@ -163,7 +163,7 @@ func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
 	w.make(w.controller, append(second(2)[:42], second(2)[43:]...)...)
 	w.end()
 	w.exec(`ALTER TABLE dispatcherd.ticks DROP CONSTRAINT refused`)
-	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (outcome <> 'run' OR schedule_id <> ` + fmt.Sprint(ids[5]) + `) NOT VALID`)
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (outcome <> 'run' OR schedule_id <> ` + strconv.FormatInt(ids[5], 10) + `) NOT VALID`)
 	started, err := w.controller.StartQueued(t.Context(), ids)
 	require.NoError(t, err)
 	require.Len(t, started, 100)

@@ -448,7 +448,7 @@ func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
 // The table has one schedule more than the plan may have. It runs after another one was deleted.
 func TestSchedulesBeyondTheBoundWaitForADeletion(t *testing.T) {
 	run(t, []schedules.Row{cronRow(1, "0 0 1 1 *"), cronRow(2, "0 0 1 1 *"), cronRow(3, "* * * * *")}, func(b *bubble) {
-		b.Controller.MaxSchedules = 2
+		b.MaxSchedules = 2
 		b.beat(0, false)
 		b.beat(2, false) // loads again
 		require.Equal(t, 1, b.plan.Excess())
