@@ -56,6 +56,7 @@ var questions = []struct {
 		actor.ListSlots(actor.SlotQuery{After: introspectSlots / 2, Type: types[7], Limit: 1000}, d)
 	}},
 	{"list of types", func(d *driver) { actor.ListTypes(d) }},
+	{"list of requests", func(d *driver) { actor.ListRequests(d) }},
 	{"explanation of a row", func(d *driver) { actor.Explain(actor.Inquiry{ID: 1 << 40, Type: types[7], RunAt: 1_000_001}, d) }},
 	{"explanation, request", func(d *driver) { actor.Explain(actor.Inquiry{ID: -dispatcherd.JobID(core.Requests)}, d) }},
 	{"rank of a request", func(d *driver) { actor.RankOfRequest(-dispatcherd.JobID(core.Requests), d) }},
