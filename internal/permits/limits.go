@@ -1,0 +1,72 @@
+package permits
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Unlimited is the capacity of a key without an upper limit.
+const Unlimited int64 = -1
+
+// Limit is a row of the table limits.
+type Limit struct {
+	// Key is exact, or a prefix that ends in "*". Each key with the prefix has a limit of its own.
+	// The exact limit applies before a prefix, and a longer prefix before a shorter one.
+	Key      string
+	Capacity int64 // cost of all permits at once; 0 = paused; Unlimited
+	Rate     int64 // cost that may start within Per; 0 = any
+	Per      int64 // microseconds
+}
+
+// defaultLimit applies to keys without a limit: one job at a time.
+var defaultLimit = Limit{Capacity: 1}
+
+// limits finds the limit of a key.
+type limits struct {
+	exact    map[string]Limit
+	prefixes map[string]Limit
+	lengths  []int // of prefixes, the longest first
+}
+
+func newLimits(list []Limit) limits {
+	l := limits{exact: map[string]Limit{}, prefixes: map[string]Limit{}}
+	for _, limit := range list {
+		prefix, isPrefix := strings.CutSuffix(limit.Key, "*")
+		if !isPrefix {
+			l.exact[limit.Key] = limit
+			continue
+		}
+		l.prefixes[prefix] = limit
+		if !slices.Contains(l.lengths, len(prefix)) {
+			l.lengths = append(l.lengths, len(prefix))
+		}
+	}
+	slices.SortFunc(l.lengths, func(a, b int) int { return cmp.Compare(b, a) })
+	return l
+}
+
+// of returns the limit of a key. It costs a lookup for each length of a prefix.
+func (l *limits) of(key string) Limit {
+	if limit, ok := l.exact[key]; ok {
+		return limit
+	}
+	for _, n := range l.lengths {
+		if n > len(key) {
+			continue
+		}
+		if limit, ok := l.prefixes[key[:n]]; ok {
+			return limit
+		}
+	}
+	return defaultLimit
+}
+
+// fits reports whether a cost can ever be admitted.
+func (l *Limit) fits(cost int64) bool {
+	c := atLeastOne(cost)
+	return l.Capacity != 0 && (l.Capacity == Unlimited || c <= l.Capacity) && (l.Rate == 0 || c <= l.Rate)
+}
+
+// atLeastOne returns the cost that counts in windows. A job that needs all of a key counts as one.
+func atLeastOne(cost int64) int64 { return max(cost, 1) }
