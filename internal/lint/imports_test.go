@@ -17,6 +17,7 @@ var mayImport = map[string][]string{
 	"internal/contract": {""},
 	"internal/timing":   {},
 	"internal/cron":     {},
+	"internal/permits":  {},
 	"internal/idtable":  {""},
 	"internal/segarray": {},
 	"internal/quota":    {},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,30 +12,23 @@ import (
 
 // history drives a Book and the reference with the same random input.
 type history struct {
-	t     *testing.T
-	rng   *rand.Rand
-	book  *Book
-	ref   *refBook
-	now   int64
-	next  int64
-	limit map[string]Limit
+	t    *testing.T
+	rng  *rand.Rand
+	book *Book
+	ref  *refBook
+	now  int64
+	next int64
 }
 
 var testTypes = []string{"a", "b", "c"}
 
 func (h *history) keys() string {
 	name := func() string { return []string{"x", "y", "z", "p:1", "p:2", "p:q:1"}[h.rng.IntN(6)] }
-	words := name()
+	words := []string{name()}
 	for range h.rng.IntN(3) {
-		words += " " + name()
+		words = append(words, name())
 	}
-	switch h.rng.IntN(6) {
-	case 0:
-		words += "*all"
-	case 1:
-		words += "*2"
-	}
-	return words
+	return strings.Join(words, " ") + []string{"*all", "*2", "", "", "", ""}[h.rng.IntN(6)]
 }
 
 func (h *history) limits() []Limit {
@@ -182,21 +176,22 @@ func (h *history) check(before map[string]int64) {
 
 // String describes the state after decisions that differ.
 func (h *history) String() string {
-	text := fmt.Sprintf("now %d, limits %v\n", h.now, h.ref.limits)
+	var text strings.Builder
+	fmt.Fprintf(&text, "now %d, limits %v\n", h.now, h.ref.limits)
 	for _, c := range h.ref.ordered() {
-		text += fmt.Sprintf("waits: %v at %q old %v passed %d", c.Class, c.at, c.old, c.passed)
+		fmt.Fprintf(&text, "waits: %v at %q old %v passed %d", c.Class, c.at, c.old, c.passed)
 		if b := h.book.classes[c.Class]; b != nil && b.at != nil {
-			text += fmt.Sprintf("; book: at %q old %v", b.at.name, b.old)
+			fmt.Fprintf(&text, "; book: at %q old %v", b.at.name, b.old)
 		}
 		for _, n := range c.needs {
-			text += fmt.Sprintf("; %q: %v", n.Key, h.ref.admits(c, n))
+			fmt.Fprintf(&text, "; %q: %v", n.Key, h.ref.admits(c, n))
 		}
-		text += "\n"
+		text.WriteString("\n")
 	}
 	for _, p := range h.ref.permits {
-		text += fmt.Sprintf("permit: %v started %v\n", p.Class, p.started)
+		fmt.Fprintf(&text, "permit: %v started %v\n", p.Class, p.started)
 	}
-	return text
+	return text.String()
 }
 
 func must[T any](v T, err error) T {

@@ -51,7 +51,7 @@ func (b *Book) Next() (at int64, ok bool) {
 	return at, ok
 }
 
-// Admit decides on at most most jobs, in the order of their ranks, and takes their permits.
+// Admit decides on jobs, up to most of them, in the order of their ranks, and takes their permits.
 func (b *Book) Admit(most int) []Admission {
 	var admitted []Admission
 	for len(admitted) < most {
@@ -111,7 +111,7 @@ type Refill struct {
 	After Job
 }
 
-// Refills returns at most most classes whose further jobs must be read. The caller adds the jobs by Filled.
+// Refills returns classes, up to most of them, whose further jobs must be read. The caller adds the jobs by Filled.
 func (b *Book) Refills(most int) []Refill {
 	var refills []Refill
 	for len(refills) < most {

@@ -26,5 +26,5 @@
 //     another type could use them. Then other jobs pass it for the patience. After that, its
 //     permits are kept for it for the patience, and so on.
 //
-// The holder of a permit is the row itself (its column fence), so a new Book is made from the table.
+// The holder of a permit is the row itself: the claim writes its fence. So a new Book is made from the table.
 package permits
