@@ -191,7 +191,11 @@ func finalAnswer(job *contract.Job) *ondemand.Answer {
 	case dispatcherd.Failed:
 		return &ondemand.Answer{Kind: ondemand.Failed, Reason: lastError(job.Errors)}
 	}
-	return &ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled"}
+	reason := "it was cancelled"
+	if job.Cancelled != nil {
+		reason += " by " + *job.Cancelled
+	}
+	return &ondemand.Answer{Kind: ondemand.Cancelled, Reason: reason}
 }
 
 // lastError returns the message of the latest error.

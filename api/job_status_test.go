@@ -160,3 +160,10 @@ func TestGapFollowsTheStatus(t *testing.T) {
 	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
 	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":3\}\n\n$`, string(out.buf))
 }
+
+// A caller who follows a job learns who cancelled it, as the caller of a request does.
+func TestEndOfACancelledRowNamesWhoCancelled(t *testing.T) {
+	by := "api: uid=7"
+	require.Equal(t, "it was cancelled by api: uid=7", finalAnswer(&contract.Job{Status: dispatcherd.Cancelled, Cancelled: &by}).Reason)
+	require.Equal(t, "it was cancelled", finalAnswer(&contract.Job{Status: dispatcherd.Cancelled}).Reason)
+}

@@ -224,6 +224,7 @@ func TestShellCompletionOffersTypesAndIDs(t *testing.T) {
 		"job retry ":         "1\tpdf failed\n",
 		"job cancel ":        "",
 		"job wait 1 ":        "2\texcel done\n1\tpdf failed\n",
+		"schedule show ":     "",
 	} {
 		got := h.onAPI("", append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		require.Equal(t, want+":4\n", got.out, "%s: %s", line, got.err)

@@ -118,6 +118,7 @@ func TestScheduleCommandsNeedNoDatabase(t *testing.T) {
 	w.await(1, dispatcherd.Done)
 	for line, code := range map[string]int{
 		"schedule list": exit.OK, "schedule list --limit 1 -o jsonl": exit.OK, "schedule show s": exit.OK, "schedule show s -o json": exit.OK, "schedule show none": exit.NotFound,
+		"schedule rm none": exit.NotFound, "schedule run none": exit.NotFound, "schedule pause none": exit.NotFound,
 		"schedule next s -n 3": exit.OK, "schedule run s --key 1": exit.OK, "schedule backfill s --from 2026-01-02T00:00:00Z --to 2026-01-03T00:00:00Z": exit.OK,
 	} {
 		remote := h.onAPI("", strings.Fields(line)...)

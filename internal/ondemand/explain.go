@@ -38,7 +38,7 @@ func ExplainAnswer(a *Answer) *problem.Problem {
 	case Late:
 		return problem.DeadlinePassed.Of(a.Reason)
 	case Unsupported:
-		return problem.NoSlot.Of(a.Reason + "; wait_for_worker is how long a request waits for one")
+		return problem.NoSlot.Of(a.Reason + "; only slots of this dispatcher count; wait_for_worker is how long a request waits for one")
 	case Busy:
 		return problem.QueueFull.Of(a.Reason).Retryable()
 	case Stopping:

@@ -31,7 +31,7 @@ func classify(err error) error {
 	case errors.Is(err, claim.ErrNotFound):
 		return api.ErrNotFound
 	case errors.As(err, &status):
-		return problem.Conflict.Of(fmt.Sprintf("the job is %s: %s", status.Status, status.Want))
+		return problem.Conflict.Of(status.Error())
 	case errors.Is(err, claim.ErrSearchTime):
 		return problem.Unavailable.Of(err.Error())
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
@@ -27,6 +28,13 @@ func TestALostConnectionIsUnavailable(t *testing.T) {
 		require.ErrorIs(t, classify(err), ondemand.ErrUnavailable)
 	}
 	require.NotErrorIs(t, classify(errors.New("a bug")), ondemand.ErrUnavailable)
+}
+
+// A command about several jobs prints all conflicts, so each one names its job.
+func TestConflictNamesTheJob(t *testing.T) {
+	var p *problem.Problem
+	require.ErrorAs(t, classify(fmt.Errorf("cancel: %w", &claim.StatusError{ID: 7, Status: dispatcherd.Done, Want: "only pending jobs"})), &p)
+	require.Equal(t, "job 7 is done: only pending jobs", p.Detail)
 }
 
 // A caller of the API learns how to narrow a search that took too long, and gets 503.

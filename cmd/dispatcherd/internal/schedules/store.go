@@ -23,6 +23,7 @@ const patience = time.Minute
 // onSchedules completes a command that uses the table, or the API if no database is configured.
 func (a commands) onSchedules(cmd *cobra.Command, do func(ctx context.Context, s scheduleapi.Table, args []string) error) *cobra.Command {
 	var at ask.Dispatcher
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
 			return do(cmd.Context(), table.Schedules{DB: pool}, args)
@@ -34,7 +35,11 @@ func (a commands) onSchedules(cmd *cobra.Command, do func(ctx context.Context, s
 				return err
 			}
 			defer c.Close()
-			return explained(&at, do(ctx, remote{c.Schedules()}, args))
+			err = do(ctx, remote{c.Schedules()}, args)
+			if len(args) > 0 {
+				err = about(args[0], err)
+			}
+			return explained(&at, err)
 		})
 	}
 	a.APIFlags(cmd.Flags(), &at)
@@ -55,8 +60,13 @@ type remote struct{ client.Schedules }
 // Get returns table.ErrNotFound if there is no such schedule.
 func (r remote) Get(ctx context.Context, name string) (contract.Schedule, error) {
 	v, err := r.Schedules.Get(ctx, name)
+	return v, about(name, err)
+}
+
+// about returns table.ErrNotFound if a dispatcher has no such schedule.
+func about(name string, err error) error {
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Type == client.TypeNotFound {
-		err = fmt.Errorf("schedule %q: %w", name, table.ErrNotFound)
+		return fmt.Errorf("schedule %q: %w", name, table.ErrNotFound)
 	}
-	return v, err
+	return err
 }
