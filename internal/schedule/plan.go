@@ -118,7 +118,7 @@ type Plan struct {
 	excess  int
 }
 
-// New returns an empty plan for at most most schedules; 0 = MaxSchedules.
+// New returns an empty plan that is bounded to most schedules; 0 = MaxSchedules.
 func New(start Start, most int) *Plan {
 	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}}
 }
