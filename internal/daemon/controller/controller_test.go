@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,9 +32,9 @@ type table struct {
 	waiting    int
 	portion    int // records of edits that one statement reads; 0 = all
 	seq        int64
-	endless    bool  // each statement finds another edit
-	locked     int64 // schedule whose record of an edit, and whose row, are locked
-	refused    int64 // schedule whose ticks Postgres refuses
+	endless    atomic.Bool // each statement finds another edit
+	locked     int64       // schedule whose record of an edit, and whose row, are locked
+	refused    int64       // schedule whose ticks Postgres refuses
 	problems   []schedules.Problem
 	failReport error // of the next Report
 	fail       error // of the next statement, whose answer is lost
@@ -77,7 +78,7 @@ func (f *table) Edits(_ context.Context, applied []schedules.Edit, again []int64
 	if err := f.begin(); err != nil {
 		return nil, err
 	}
-	if f.endless {
+	if f.endless.Load() {
 		<-time.After(time.Millisecond)
 		f.seq++
 		f.records = append(f.records, schedules.Edit{Schedule: 9, Seq: f.seq})
@@ -379,10 +380,10 @@ func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
 // Users edit schedules faster than the controller reads edits.
 func TestTicksDoNotWaitForTheEndOfEdits(t *testing.T) {
 	run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
-		b.endless = true
+		b.endless.Store(true)
 		b.Notified()
 		<-time.After(3*time.Minute + time.Second)
-		b.endless = false
+		b.endless.Store(false)
 		synctest.Wait()
 		require.Len(t, b.ticked, 3)
 	})
