@@ -74,20 +74,22 @@ func named(name string, err error) error {
 	return err
 }
 
-// setSQL inserts a schedule, or changes the one with its name. The result says which. $19 is the version that the
-// schedule must have: 0 = any or none, contract.NoVersion = none. Otherwise there is no result.
-const setSQL = `
-INSERT INTO dispatcherd.schedules AS s (name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority,
-	max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused)
-SELECT $1, $2, nullif($3, ''), nullif($4::bigint, 0) * interval '1 microsecond', $5, $6::bigint * interval '1 microsecond', $7::timestamptz, $8::timestamptz, nullif($9, ''), $10, $11::text::jsonb, $12::smallint,
-	$13::smallint, $14::int, $15, $16::bigint * interval '1 microsecond', $17::int, $18::boolean
-WHERE $19::bigint <= 0 OR EXISTS (SELECT FROM dispatcherd.schedules WHERE name = $1)
-ON CONFLICT (name) DO UPDATE SET kind = EXCLUDED.kind, spec = EXCLUDED.spec, every = EXCLUDED.every, time_zone = EXCLUDED.time_zone,
-	jitter = EXCLUDED.jitter, starts_at = EXCLUDED.starts_at, ends_at = EXCLUDED.ends_at, once = EXCLUDED.once, type = EXCLUDED.type,
-	payload = EXCLUDED.payload, priority = EXCLUDED.priority, max_attempts = EXCLUDED.max_attempts, timeout_ms = EXCLUDED.timeout_ms,
-	overlap = EXCLUDED.overlap, catch_up = EXCLUDED.catch_up, catch_up_most = EXCLUDED.catch_up_most, paused = EXCLUDED.paused
-WHERE $19 IN (0, s.version)
-RETURNING xmax = 0`
+// settable are the columns that Set writes besides the name, and their values.
+const (
+	settable = `kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap,
+	catch_up, catch_up_most, paused`
+	setValues = `$2, nullif($3, ''), nullif($4::bigint, 0) * interval '1 microsecond', $5, $6::bigint * interval '1 microsecond', $7, $8,
+	nullif($9, ''), $10, $11::text::jsonb, $12, $13, $14, $15, $16::bigint * interval '1 microsecond', $17, $18`
+)
+
+// setSQL inserts a schedule, or changes the one with its name unless $19 forbids it. editSQL changes the schedule if it
+// has version $19. It never inserts: the schedule may be deleted while the statement waits for its lock. The results
+// say whether the schedule was created. There is none if nothing was changed.
+const (
+	setSQL = `INSERT INTO dispatcherd.schedules (name, ` + settable + `) VALUES ($1, ` + setValues + `)
+	ON CONFLICT (name) DO UPDATE SET (` + settable + `) = ROW (` + setValues + `) WHERE $19::bigint = 0 RETURNING xmax = 0`
+	editSQL = `UPDATE dispatcherd.schedules SET (` + settable + `) = ROW (` + setValues + `) WHERE name = $1 AND version = $19 RETURNING false`
+)
 
 // Set creates the schedule, or changes the schedule of that name, and reports whether it was
 // created. It rejects what the plan would reject. It changes nothing and returns ErrEdited unless the
@@ -99,7 +101,11 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 		return false, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	micros := func(d contract.Duration) int64 { return time.Duration(d).Microseconds() }
-	err = s.DB.QueryRow(ctx, setSQL, v.Name, v.Kind, v.Spec, micros(v.Every), v.TimeZone, micros(v.Jitter), v.StartsAt, v.EndsAt, v.Once,
+	sql := setSQL
+	if v.Version > 0 {
+		sql = editSQL
+	}
+	err = s.DB.QueryRow(ctx, sql, v.Name, v.Kind, v.Spec, micros(v.Every), v.TimeZone, micros(v.Jitter), v.StartsAt, v.EndsAt, v.Once,
 		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused, v.Version).Scan(&created)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrEdited

@@ -477,3 +477,27 @@ func TestSetOfAnOldVersionUndoesNoEdit(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, created)
 }
+
+// The schedule is deleted while Set waits for the lock of its row.
+func TestSetOfAnOldVersionUndoesNoDeletion(t *testing.T) {
+	w := newWorld(t)
+	w.cron("c", nil)
+	read, err := w.Get(t.Context(), "c")
+	require.NoError(t, err)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.schedules`)
+	require.NoError(t, err)
+	set := make(chan error, 1)
+	go func() {
+		_, err := w.Set(t.Context(), read)
+		set <- err
+	}()
+	require.Eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.ErrorIs(t, <-set, ErrEdited)
+	_, err = w.Get(t.Context(), "c")
+	require.ErrorIs(t, err, ErrNotFound)
+}
