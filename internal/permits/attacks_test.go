@@ -139,7 +139,7 @@ func TestOppositeOrdersOfKeysDoNotDeadlock(t *testing.T) {
 			for id := r.After.ID + 2; id <= 2000; id += 2 {
 				jobs = append(jobs, Job{w.now, id})
 			}
-			w.Filled(r.Class, jobs[:min(len(jobs), 10)], len(jobs) > 10)
+			w.Filled(r, jobs[:min(len(jobs), 10)], len(jobs) > 10)
 		}
 	}
 	require.Empty(t, w.keys)
@@ -301,4 +301,18 @@ func TestInvalidKeysAreRejectedWithTheRule(t *testing.T) {
 	needs, err := Parse("a*2 b a*3 c*all")
 	require.NoError(t, err)
 	require.Equal(t, []Need{{"a", 5}, {"b", 1}, {"c", All}}, needs)
+}
+
+// A key is forgotten when nothing needs it, also if its rate is removed while its window counts starts.
+func TestUnusedKeysAreForgotten(t *testing.T) {
+	w := newWorld(t, Limit{Key: "api", Capacity: 1, Rate: 2, Per: 1_000_000})
+	for range 2 {
+		id := w.add("api", "a")
+		w.admits(id)
+		w.start(id)
+		w.end(id)
+	}
+	require.Len(t, w.keys, 1, "the window counts")
+	w.SetLimits(nil)
+	require.Empty(t, w.keys)
 }

@@ -109,13 +109,18 @@ func (b *Book) demands(c *class, keys string) []demand {
 	return demands
 }
 
-// drop forgets keys that have become unused.
+// drop ends the use of keys.
 func (b *Book) drop(needs []demand) {
 	for i := range needs {
-		k := needs[i].key
-		if k.refs--; k.refs == 0 && len(k.window.starts) == 0 {
-			delete(b.keys, k.name)
-		}
+		needs[i].key.refs--
+		b.collect(needs[i].key)
+	}
+}
+
+// collect forgets a key that has become unused.
+func (b *Book) collect(k *key) {
+	if k.refs == 0 && len(k.window.starts) == 0 {
+		delete(b.keys, k.name)
 	}
 }
 
@@ -222,6 +227,7 @@ func (b *Book) SetLimits(list []Limit) {
 		k.limit = limit
 		if limit.Rate == 0 {
 			k.window = window{}
+			b.collect(k)
 		}
 		if _, starts := k.window.next(limit.Per); starts {
 			b.windows.fix(k)
@@ -362,7 +368,7 @@ func (b *Book) leave(c *class) {
 
 // refill asks for further jobs of a class, if they are needed.
 func (b *Book) refill(c *class) {
-	if c.more && len(c.jobs) <= b.kept/4 {
+	if c.more && !c.reading && len(c.jobs) <= b.kept/4 {
 		b.refills.fix(c)
 	} else {
 		b.refills.remove(c)

@@ -35,7 +35,10 @@ type class struct {
 	jobs  []Job // the first ones, in order, at most Book.kept
 	more  bool  // the table may contain further jobs, all after read
 	read  Job
-	head  position
+
+	reading bool // a Refill is not answered
+	late    *Job // the first job after read that arrived since then: the answer may lack it, and later ones
+	head    position
 
 	at     *key // where it waits; nil = aside
 	filed  int  // place in at.queue
@@ -59,6 +62,9 @@ type demand struct {
 // jobs that are known or will be read later.
 func (c *class) insert(j Job, kept int) bool {
 	if c.more && j.compare(c.read) > 0 {
+		if c.reading && (c.late == nil || j.compare(*c.late) < 0) {
+			c.late = &j
+		}
 		return false
 	}
 	i, known := slices.BinarySearchFunc(c.jobs, j, Job.compare)
@@ -71,6 +77,19 @@ func (c *class) insert(j Job, kept int) bool {
 		c.more, c.read = true, c.jobs[kept-1]
 	}
 	return i == 0
+}
+
+// answered adds the jobs that a Refill has read, in order, up to the first late job. Those after it are read again.
+// Jobs that hold permits do not wait.
+func (c *class) answered(jobs []Job, more bool, holds func(Job) bool) {
+	if c.late != nil && (!more || len(jobs) > 0 && c.late.compare(jobs[len(jobs)-1]) <= 0) {
+		i, _ := slices.BinarySearchFunc(jobs, *c.late, Job.compare)
+		jobs, more = append(slices.Clone(jobs[:i]), *c.late), true
+	}
+	if len(jobs) > 0 {
+		c.read = jobs[len(jobs)-1]
+	}
+	c.jobs, c.more, c.late = append(c.jobs, slices.DeleteFunc(slices.Clone(jobs), holds)...), more, nil
 }
 
 // first removes and returns the head.

@@ -23,9 +23,8 @@ func (b *Book) Advance(now int64) {
 		k.window.expire(b.now, k.limit.Per)
 		if len(k.window.starts) > 0 {
 			b.windows.fix(k)
-		} else if k.refs == 0 {
-			delete(b.keys, k.name)
 		}
+		b.collect(k)
 		b.soil(k)
 	}
 	for {
@@ -120,25 +119,27 @@ func (b *Book) Refills(most int) []Refill {
 			break
 		}
 		b.refills.remove(c)
+		c.reading = true
 		refills = append(refills, Refill{c.Class, c.read})
 	}
 	return refills
 }
 
-// Filled adds the jobs that followed a Refill, in order. more says that the table may contain others after them.
-func (b *Book) Filled(name Class, jobs []Job, more bool) {
-	c := b.classes[name]
-	if c == nil || !c.more {
+// Filled answers a Refill with the jobs that follow, in order. more says that the table may contain others after
+// them. After a failed read, there are no jobs, and more is true. The book ignores an answer that is not up to date, and asks again.
+func (b *Book) Filled(r Refill, jobs []Job, more bool) {
+	c := b.classes[r.Class]
+	if c == nil || !c.reading {
+		return
+	}
+	c.reading = false
+	if c.read != r.After { // later jobs were given up meanwhile, because earlier ones arrived
+		c.late = nil
+		b.refill(c)
 		return
 	}
 	had := len(c.jobs)
-	for _, j := range jobs {
-		if _, holds := b.permits[j.ID]; !holds && j.compare(c.read) > 0 {
-			c.jobs = append(c.jobs, j)
-		}
-		c.read = j
-	}
-	c.more = more
+	c.answered(jobs, more, func(j Job) bool { return b.permits[j.ID] != nil })
 	if had == 0 {
 		b.moved(c)
 	} else {

@@ -109,13 +109,21 @@ func (c *Controller) noteRefusal(t *schedule.Tick, m contract.MadeTick) {
 	}
 }
 
+// portion returns the ids of schedules for one statement.
+func portion[T any](all map[int64]T) (ids []int64) {
+	for id := range all { // order-free: all get their turn
+		if ids = append(ids, id); len(ids) == schedules.MaxTicks {
+			break
+		}
+	}
+	return ids
+}
+
 // report writes why schedules do not run, for a portion of them.
 func (c *Controller) report(ctx context.Context) error {
 	var some []schedules.Problem
-	for _, p := range c.unreported { // order-free: all get their turn
-		if some = append(some, p); len(some) == schedules.MaxTicks {
-			break
-		}
+	for _, id := range portion(c.unreported) {
+		some = append(some, c.unreported[id])
 	}
 	locked, err := c.table.Report(ctx, some)
 	if err != nil {
@@ -184,13 +192,7 @@ func (c *Controller) wait(id int64) {
 
 // startQueued starts queued ticks whose turn has come.
 func (c *Controller) startQueued(ctx context.Context) error {
-	var ids []int64
-	for id := range c.queued {
-		if ids = append(ids, id); len(ids) == schedules.MaxTicks {
-			break
-		}
-	}
-	started, err := c.table.StartQueued(ctx, ids)
+	started, err := c.table.StartQueued(ctx, portion(c.queued))
 	if err != nil {
 		return err
 	}
