@@ -37,7 +37,7 @@ func TestFunctionsThatMoveRowsKnowAllColumns(t *testing.T) {
 	db := connect(t, pgtest.New(t))
 	all := sorted(claim.KeptColumns + "," + claim.EndColumns)
 	for function, unset := range map[string]string{
-		"cancel_pending": "dispatcher, log, placement, started_at",
+		"cancel_pending": "dispatcher, placement, started_at",
 		"retry_jobs":     "cancelled_by, crashes, dispatcher, failures, finished_at, log, placement, run_at, started_at, status",
 	} {
 		source := one[string](t, db, `SELECT prosrc FROM pg_proc WHERE oid = 'dispatcherd.`+function+`'::regproc`)

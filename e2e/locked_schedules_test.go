@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -14,6 +15,7 @@ func TestLockedTableOfSchedulesStopsNoStart(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'y')`)
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // without effect after Commit
 	_, err = tx.Exec(t.Context(), `LOCK TABLE dispatcherd.schedules`)
 	require.NoError(t, err)
 	h := w.start(w.config("d"))

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -106,11 +107,15 @@ func TestOverlapPolicies(t *testing.T) {
 			require.Equal(t, outcomes(outcome), w.make(w.controller, minute(&s, 1+i)), "%s, tick %d", policy, i)
 		}
 		other := w.cron(policy+"-together", func(s *contract.Schedule) { s.Overlap = policy })
-		if policy != contract.CancelOther { // it replaces only ticks of earlier statements
-			require.Equal(t, want, w.make(w.controller, minute(&other, 1), minute(&other, 2), minute(&other, 3)), "%s in one statement", policy)
+		if policy == contract.CancelOther { // the last one replaces the others
+			want = []string{"skipped", "skipped", "run"}
+		}
+		require.Equal(t, want, w.make(w.controller, minute(&other, 1), minute(&other, 2), minute(&other, 3)), "%s in one statement", policy)
+		if policy == contract.CancelOther {
+			require.Equal(t, outcomes("skipped", "queued"), w.make(w.controller, minute(&other, 4), minute(&other, 5)), "while a run is open")
 		}
 	}
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.cancels WHERE requested_by = 'schedule'`), "cancel_other cancels its open run")
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.cancels WHERE requested_by = 'schedule'`), "cancel_other cancels its open run")
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = 'cancel_other' AND t.outcome = 'queued'`), "the third run replaces the second")
 
 	ids := []int64{}
@@ -139,7 +144,7 @@ func TestOverlapPolicies(t *testing.T) {
 		return jobs, waiting
 	}
 	jobs, waiting := starts()
-	require.Equal(t, []int{5, 2}, []int{jobs, waiting})
+	require.Equal(t, []int{6, 2}, []int{jobs, waiting})
 	jobs, waiting = starts()
 	require.Equal(t, []int{0, 2}, []int{jobs, waiting}, "one run at a time")
 	w.end()
@@ -478,6 +483,22 @@ func TestSetOfAnOldVersionUndoesNoEdit(t *testing.T) {
 	require.True(t, created)
 }
 
+// Each tick finds the tick of its occasion by the primary key: it does not read all ticks of its schedule.
+func TestTicksReadFewOtherTicks(t *testing.T) {
+	w := newWorld(t)
+	w.cron("s", nil)
+	to := time.Now().Add(-time.Hour).Truncate(time.Minute)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // the pool waits for the connection
+	counts, err := Schedules{DB: tx}.Backfill(t.Context(), "s", to.Add(-2999*time.Minute), to, "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"run": 1, "queued": 2999}, counts)
+	var read int
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables WHERE relname = 'ticks'`).Scan(&read))
+	require.Less(t, read, 20_000)
+}
+
 // The schedule is deleted while Set waits for the lock of its row.
 func TestSetOfAnOldVersionUndoesNoDeletion(t *testing.T) {
 	w := newWorld(t)
@@ -486,6 +507,7 @@ func TestSetOfAnOldVersionUndoesNoDeletion(t *testing.T) {
 	require.NoError(t, err)
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // without effect after Commit
 	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.schedules`)
 	require.NoError(t, err)
 	set := make(chan error, 1)
