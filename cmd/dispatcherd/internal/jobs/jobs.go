@@ -35,7 +35,11 @@ func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 	for i, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || n == 0 || n < 0 && !requests {
-			return nil, exit.Errorf(exit.Usage, "%q is not the id of a job: ids are numbers from 1", arg)
+			rule := "ids are numbers from 1"
+			if requests {
+				rule += ", those of on-demand requests from -1 down"
+			}
+			return nil, exit.Errorf(exit.Usage, "%q is not the id of a job: %s", arg, rule)
 		}
 		ids[i] = dispatcherd.JobID(n)
 	}
