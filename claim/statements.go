@@ -61,7 +61,7 @@ const (
 )
 
 // Columns of a job. Each list exists once, but the SQL functions cancel_pending and
-// retry_jobs (migrations/sql/00023_placement.sql) have lists of their own, which a test
+// retry_jobs (migrations/sql/00023_placement.sql and 00028) have lists of their own, which a test
 // compares with these. A new column of a job belongs to keptColumns or endColumns. If
 // a claim needs the column, it also belongs to wonColumns. If operators see it, it
 // also belongs to jobColumns (read.go) and to contract.Job.

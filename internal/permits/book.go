@@ -59,7 +59,7 @@ func New(c Config, list []Limit) *Book {
 	b.dirty = heap[*key]{before: func(x, y *key) bool { return x.queue.items[0].head.before(y.queue.items[0].head) }, place: func(k *key) *int { return &k.dirty }}
 	b.timers = heap[*class]{before: func(x, y *class) bool { return x.wakeAt < y.wakeAt || x.wakeAt == y.wakeAt && x.head.before(y.head) }, place: func(c *class) *int { return &c.timer }}
 	b.windows = heap[*key]{before: earlierWindow, place: func(k *key) *int { return &k.timer }}
-	b.refills = heap[*class]{before: func(x, y *class) bool { return x.read.compare(y.read) < 0 }, place: func(c *class) *int { return &c.slot }}
+	b.refills = heap[*class]{before: func(x, y *class) bool { return x.read.compare(y.read) < 0 }, place: func(c *class) *int { return &c.refill }}
 	return b
 }
 
@@ -203,13 +203,13 @@ func (b *Book) release(p *Permit) {
 		} else {
 			k.held -= cost
 		}
-		b.soil(k)
+		b.recheck(k)
 	}
 	b.drop(p.needs)
 }
 
-// soil makes the next decision examine a key.
-func (b *Book) soil(k *key) {
+// recheck makes the next decision examine a key.
+func (b *Book) recheck(k *key) {
 	if len(k.queue.items) > 0 {
 		b.dirty.fix(k)
 	}
@@ -277,7 +277,7 @@ func (b *Book) moved(c *class) {
 	}
 	b.file(c, c.needs[0].key)
 	if first, _ := c.at.queue.min(); first == c {
-		b.soil(c.at)
+		b.recheck(c.at)
 	}
 	b.arm(c)
 }
@@ -326,7 +326,7 @@ func (b *Book) keepRoom(c *class) {
 			d.key.old.remove(d)
 		}
 		if first, _ := d.key.old.min(); first != before {
-			b.soil(d.key)
+			b.recheck(d.key)
 		}
 	}
 }
@@ -348,7 +348,7 @@ func (b *Book) unfile(c *class) {
 	}
 	k := c.at
 	b.leave(c)
-	b.soil(k) // the next class may have room
+	b.recheck(k) // the next class may have room
 	c.old = false
 	b.keepRoom(c)
 }

@@ -42,7 +42,7 @@ type class struct {
 
 	at     *key // where it waits; nil = aside
 	filed  int  // place in at.queue
-	slot   int  // place in Book.refills
+	refill int  // place in Book.refills
 	timer  int  // place in Book.timers
 	wakeAt int64
 	old    bool  // it keeps room at its keys

@@ -25,7 +25,7 @@ func (b *Book) Advance(now int64) {
 			b.windows.fix(k)
 		}
 		b.collect(k)
-		b.soil(k)
+		b.recheck(k)
 	}
 	for {
 		c, ok := b.timers.min()
