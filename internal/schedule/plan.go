@@ -363,7 +363,7 @@ func (p *Plan) Checked(at time.Time, r Run) {
 	if r.Exists || e.mark != 0 {
 		after := e.mark // if the end is unknown, the row of the job was deleted
 		if !r.EndedAt.IsZero() {
-			after = max(after, r.EndedAt.UnixMicro())
+			after = r.EndedAt.UnixMicro() // the mark is later if the clock was set back
 		}
 		e.planned = max(e.planned, min(after, now)+e.every)
 	}

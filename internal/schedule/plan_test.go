@@ -234,6 +234,16 @@ func TestIntervalRunsAfterTheEndOfTheLastRun(t *testing.T) {
 	require.LessOrEqual(t, checks, 3*len(starts)+1)
 }
 
+// After the clock was set back, the last planned instant is in the future.
+func TestIntervalRunsAfterTheEndAlsoIfItsMarkIsLater(t *testing.T) {
+	interval := intervalPlan(1, 10*time.Minute)
+	p := New(Start{}, 0)
+	require.NoError(t, p.Set(begin, interval, begin.Add(time.Hour)))
+	p.Checked(begin.Add(4*time.Minute), Run{Schedule: 1, Exists: true, EndedAt: begin})
+	at, _ := p.Next()
+	require.Equal(t, begin.Add(10*time.Minute), at.UTC())
+}
+
 func TestIntervalWaitsForItsStartAndStopsAtItsEnd(t *testing.T) {
 	s := intervalPlan(1, time.Minute)
 	from, until := begin.Add(time.Hour), begin.Add(time.Hour+90*time.Second)
