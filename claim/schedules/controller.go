@@ -215,15 +215,17 @@ func arrays(ticks []schedule.Tick) tickArrays {
 	return a
 }
 
-// runsSQL reads the last runs of schedules $1. The end of a run is in one of the daily partitions
-// since its begin; a day more allows for a clock that was set back.
+// runsSQL reads the last runs of schedules $1. After the clock was set back, the last tick is not the one that
+// was made at the latest time, so a run that may not have ended comes first. The end of a run is in one of the
+// daily partitions since its begin; a day more allows for a clock that was set back.
 const runsSQL = `
 SELECT i.id, t.job_id IS NOT NULL, EXISTS (
 		SELECT FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id WHERE r.schedule_id = i.id),
 	(SELECT j.finished_at FROM dispatcherd.jobs j WHERE j.id = t.job_id AND j.status IN ('done', 'failed', 'cancelled')
 		AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1)
 FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
-	SELECT t.job_id, t.made_at FROM dispatcherd.ticks t WHERE t.schedule_id = i.id AND t.job_id IS NOT NULL ORDER BY t.made_at DESC LIMIT 1
+	SELECT coalesce((SELECT max(r.job_id) FROM dispatcherd.schedule_runs r WHERE r.schedule_id = i.id), t.job_id) AS job_id, t.made_at
+	FROM dispatcherd.ticks t WHERE t.schedule_id = i.id AND t.job_id IS NOT NULL ORDER BY t.made_at DESC LIMIT 1
 ) t ON true`
 
 // LastRuns reads the last runs of intervals, at most MaxTicks of them.

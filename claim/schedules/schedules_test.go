@@ -396,6 +396,11 @@ func TestLastRunsOfIntervals(t *testing.T) {
 	r := last()
 	require.False(t, r.Open)
 	require.WithinDuration(t, time.Now(), r.EndedAt, time.Minute)
+	w.exec(`UPDATE dispatcherd.ticks SET made_at = made_at + interval '1 hour'`) // the clock was set back
+	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 1)))
+	w.exec(`WITH gone AS (DELETE FROM dispatcherd.jobs_live RETURNING id, type)
+		INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', now() + interval '1 minute' FROM gone`)
+	require.True(t, last().EndedAt.After(r.EndedAt), "not the run whose tick was made at the latest time")
 	w.exec(`DELETE FROM dispatcherd.jobs_done`)
 	require.Equal(t, schedule.Run{Schedule: s.ID, Exists: true}, last())
 }
