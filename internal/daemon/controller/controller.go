@@ -334,7 +334,7 @@ func (c *Controller) made(now time.Time, t *schedule.Tick, m contract.MadeTick) 
 	case "":
 		c.resign()
 		return
-	case contract.TickQueued:
+	case contract.TickQueued, contract.TickExists: // if it exists, a lost answer may have said that it is queued
 		c.wait(t.Schedule)
 	case contract.TickChanged:
 		c.edited, c.again = true, append(c.again, t.Schedule)

@@ -507,6 +507,19 @@ func TestQueuedTicksStartAfterTheOpenRun(t *testing.T) {
 	})
 }
 
+// The answer that a tick is queued is lost. The repeated statement says only that the tick exists.
+func TestQueuedTickWithALostAnswerStarts(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "0 * * * *")}, func(b *bubble) {
+		b.pass(59 * time.Minute)
+		b.open, b.fail = true, errors.New("conn closed")
+		b.pass(2 * time.Minute)
+		require.Equal(t, 1, b.table.waiting)
+		b.open = false
+		b.pass(queuePause)
+		require.Zero(t, b.table.waiting)
+	})
+}
+
 // The interval is 10 s and a run takes no time: an hour has 360 runs.
 func TestIntervalsAreCheckedAndRun(t *testing.T) {
 	row := cronRow(1, "")
