@@ -1,55 +1,131 @@
 // Package schedulestest has a fake of the tables of schedules, for tests of many simulated days.
 //
-// It contains schedules of kind cron with overlap = allow_all. A test compares it with Postgres.
+// It contains the schedules, ticks, runs and edits, and records each change. A test compares it
+// with Postgres. Startup-worker schedules have no ticks here, because dispatchers insert their runs.
 package schedulestest
 
 import (
-	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
+
+// Change is a kind of change of the tables.
+type Change int
+
+// The changes.
+const (
+	Edited    Change = iota // the schedule was inserted, edited or deleted
+	Elected                 // a dispatcher has become the controller
+	Made                    // the tick was made
+	Started                 // the job of the tick was inserted
+	Replaced                // the queued tick became skipped
+	Cancelled               // the job is to be cancelled
+	Ended                   // the job has ended
+)
+
+// Event is a change of the tables.
+type Event struct {
+	Change   Change
+	At       time.Time // local, not of the database
+	Schedule int64
+	Row      *schedules.Row // of Edited; nil = deleted
+	Overlap  string         // of Edited
+	Term     int64          // of Elected
+	Tick     Tick           // of Made, Started and Replaced
+	Job      int64          // of Started, Cancelled and Ended
+}
 
 // Tick is a row of the table ticks.
 type Tick struct {
-	Version int64 // of the schedule
-	Planned time.Time
-	Made    time.Time
-	Missed  int // 0 = there is a job
+	Version  int64 // of the schedule
+	Occasion string
+	Outcome  string
+	Planned  time.Time // zero = NULL
+	RunAt    time.Time
+	Made     time.Time
+	Missed   int
 }
+
+// Safeguard is what the tables ensure. A test without one shows that its checks can fail.
+type Safeguard int
+
+// The safeguards.
+const (
+	All         Safeguard = iota // none is missing
+	OncePerTick                  // an occasion gets no second tick
+	OpenRuns                     // open runs and queued ticks decide about a tick
+	Order                        // queued ticks start in their order
+	Replacement                  // a tick with overlap = cancel_other replaces queued ones, and cancels runs
+)
 
 // Tables are the tables. All methods may be called by several goroutines.
 type Tables struct {
-	Clock func() time.Time // of the database
+	Clock   func() time.Time // of the database
+	Missing Safeguard
 
 	mu         sync.Mutex
 	rows       map[int64]schedules.Row
 	ids        []int64 // of rows, in order
 	lastID     int64
-	ticks      map[int64][]Tick // by schedule, in the order of insertion
-	edits      map[int64]int64  // sequence numbers by schedule
+	history    map[int64]*history // by schedule
+	jobs       map[int64]*job     // that have not ended
+	lastJob    int64
+	edits      map[int64]int64 // sequence numbers by schedule
 	seq        int64
+	founders   map[int32]int32 // by dispatcher
 	dispatcher int32
 	term       int64
+	log        []Event
+}
+
+// history are the ticks and runs of a schedule.
+type history struct {
+	overlap   string
+	handled   time.Time       // largest planned instant
+	occasions map[string]bool // with a tick; not of cron schedules, for which handled suffices
+	queue     []Tick          // queued ticks, in their order
+	runs      []*job          // jobs, without those that had ended at the last tick or start
+	last      *job            // of the tick with a job that was made at the latest time
+}
+
+// job is a job of a schedule.
+type job struct {
+	id, schedule int64
+	made         time.Time // made_at of its tick
+	ended        time.Time
 }
 
 // New returns empty tables.
 func New(clock func() time.Time) *Tables {
-	return &Tables{Clock: clock, rows: map[int64]schedules.Row{}, ticks: map[int64][]Tick{}, edits: map[int64]int64{}}
+	return &Tables{Clock: clock, rows: map[int64]schedules.Row{}, history: map[int64]*history{}, jobs: map[int64]*job{}, edits: map[int64]int64{}, founders: map[int32]int32{}}
 }
 
-// Insert inserts a schedule and returns its id.
-func (t *Tables) Insert(s contract.SchedulePlan) int64 {
+// Log returns the events since the last call.
+func (t *Tables) Log() []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	log := t.log
+	t.log = nil
+	return log
+}
+
+func (t *Tables) note(e Event) {
+	e.At = time.Now()
+	t.log = append(t.log, e)
+}
+
+// Insert inserts a schedule with an overlap policy and returns its id.
+func (t *Tables) Insert(s contract.SchedulePlan, overlap string) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lastID++
 	s.ID, s.Version, s.Since, s.Error = t.lastID, 1, t.Clock(), ""
 	t.rows[s.ID] = schedules.Row{SchedulePlan: s}
+	t.history[s.ID] = &history{overlap: overlap, occasions: map[string]bool{}}
 	t.ids = append(t.ids, s.ID)
 	t.edited(s.ID)
 	return s.ID
@@ -67,14 +143,14 @@ func (t *Tables) Update(id int64, edit func(*contract.SchedulePlan)) {
 		return
 	}
 	row.Version, row.Error = old.Version+1, ""
-	if row.Spec != old.Spec || row.TimeZone != old.TimeZone || old.Paused && !row.Paused {
+	if row.Spec != old.Spec || row.TimeZone != old.TimeZone || row.Every != old.Every || row.Once != old.Once || old.Paused && !row.Paused {
 		row.Since = t.Clock()
 	}
 	t.rows[id] = row
 	t.edited(id)
 }
 
-// Delete deletes a schedule. Its ticks remain.
+// Delete deletes a schedule. Its ticks and runs remain.
 func (t *Tables) Delete(id int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,6 +162,32 @@ func (t *Tables) Delete(id int64) {
 func (t *Tables) edited(id int64) {
 	t.seq++
 	t.edits[id] = t.seq
+	e := Event{Change: Edited, Schedule: id, Overlap: t.history[id].overlap}
+	if row, ok := t.rows[id]; ok {
+		e.Row = &row
+	}
+	t.note(e)
+}
+
+// End ends a job, and reports whether it had not ended.
+func (t *Tables) End(id int64, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	j := t.jobs[id]
+	if j == nil {
+		return false
+	}
+	j.ended = at
+	delete(t.jobs, id)
+	t.note(Event{Change: Ended, Schedule: j.schedule, Job: id})
+	return true
+}
+
+// Join sets the founder of a dispatcher; 0 = itself.
+func (t *Tables) Join(dispatcher, founder int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.founders[dispatcher] = founder
 }
 
 // Edited returns whether there are records of edits, and the number of the last one.
@@ -102,13 +204,6 @@ func (t *Tables) Row(id int64) schedules.Row {
 	return t.rows[id]
 }
 
-// Ticks returns the ticks of a schedule.
-func (t *Tables) Ticks(id int64) []Tick {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.ticks[id])
-}
-
 // Term returns the current term.
 func (t *Tables) Term() int64 {
 	t.mu.Lock()
@@ -122,135 +217,6 @@ func (t *Tables) Elect(dispatcher int32) int64 {
 	defer t.mu.Unlock()
 	t.term++
 	t.dispatcher = dispatcher
+	t.note(Event{Change: Elected, Term: t.term})
 	return t.term
-}
-
-// Controller has the methods of schedules.Controller.
-type Controller struct {
-	Tables     *Tables
-	Dispatcher int32
-	Term       int64
-}
-
-// lock locks the tables and reports whether the dispatcher is the controller in its term.
-func (c Controller) lock() bool {
-	c.Tables.mu.Lock()
-	return c.Tables.dispatcher == c.Dispatcher && c.Tables.term == c.Term
-}
-
-// handled returns the high-water mark of a schedule, or nil.
-func (t *Tables) handled(id int64) *time.Time {
-	list := t.ticks[id]
-	if len(list) == 0 {
-		return nil
-	}
-	return &list[len(list)-1].Planned // each is above the one before
-}
-
-func (t *Tables) read(id int64) *schedules.Row {
-	row, ok := t.rows[id]
-	if !ok {
-		return nil
-	}
-	row.Handled = t.handled(id)
-	return &row
-}
-
-// Start reads what startup schedules run once for.
-func (c Controller) Start(context.Context, string) (schedule.Start, error) {
-	return schedule.Start{Founder: 1}, nil
-}
-
-// most bounds the rows that Load and Edits return.
-const most = 1000
-
-// Load reads a page of schedules, in the order of their ids.
-func (c Controller) Load(_ context.Context, after int64) (rows []schedules.Row, err error) {
-	c.lock()
-	defer c.Tables.mu.Unlock()
-	begin, _ := slices.BinarySearch(c.Tables.ids, after+1)
-	for _, id := range c.Tables.ids[begin:min(begin+most, len(c.Tables.ids))] {
-		rows = append(rows, *c.Tables.read(id))
-	}
-	return rows, nil
-}
-
-// Edits deletes the records of applied edits and reads further ones.
-func (c Controller) Edits(_ context.Context, applied []schedules.Edit, again []int64) (list []schedules.Edit, err error) {
-	role := c.lock()
-	defer c.Tables.mu.Unlock()
-	for _, e := range applied {
-		if role && c.Tables.edits[e.Schedule] == e.Seq {
-			delete(c.Tables.edits, e.Schedule)
-		}
-	}
-	for id, seq := range c.Tables.edits { // order-free: sorted below
-		list = append(list, schedules.Edit{Schedule: id, Seq: seq})
-	}
-	slices.SortFunc(list, func(a, b schedules.Edit) int { return cmp.Compare(a.Schedule, b.Schedule) })
-	list = list[:min(len(list), most)]
-	for _, id := range again {
-		list = append(list, schedules.Edit{Schedule: id})
-	}
-	for i := range list {
-		list[i].Row = c.Tables.read(list[i].Schedule)
-	}
-	return list, nil
-}
-
-// Make makes ticks.
-func (c Controller) Make(_ context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
-	role := c.lock()
-	defer c.Tables.mu.Unlock()
-	made := make([]contract.MadeTick, len(ticks))
-	if !role {
-		return made, nil
-	}
-	before := map[int64]*time.Time{} // the statement reads the marks once
-	for _, tick := range ticks {
-		before[tick.Schedule] = c.Tables.handled(tick.Schedule)
-	}
-	for i, tick := range ticks {
-		row := c.Tables.read(tick.Schedule)
-		switch mark := before[tick.Schedule]; {
-		case row == nil || row.Version != tick.Version || row.Paused:
-			made[i].Outcome = contract.TickChanged
-			continue
-		case mark != nil && !tick.Planned.After(*mark):
-			made[i].Outcome = contract.TickExists
-			continue
-		case tick.Missed > 0:
-			made[i].Outcome = contract.TickMissed
-		default:
-			made[i].Outcome = contract.TickRun
-		}
-		c.Tables.ticks[tick.Schedule] = append(c.Tables.ticks[tick.Schedule], Tick{tick.Version, tick.Planned, c.Tables.Clock(), tick.Missed})
-	}
-	return made, nil
-}
-
-// LastRuns returns nothing, because there are no intervals.
-func (c Controller) LastRuns(context.Context, []int64) ([]schedule.Run, error) { return nil, nil }
-
-// StartQueued returns nothing, because no tick is queued.
-func (c Controller) StartQueued(context.Context, []int64) ([]schedules.Started, error) {
-	return nil, nil
-}
-
-// Expire deletes nothing.
-func (c Controller) Expire(context.Context, time.Time) (next time.Time, more bool, err error) {
-	return time.Time{}, false, nil
-}
-
-// Report writes why schedules do not run.
-func (c Controller) Report(_ context.Context, problems []schedules.Problem) (locked []int64, err error) {
-	role := c.lock()
-	defer c.Tables.mu.Unlock()
-	for _, p := range problems {
-		if row, ok := c.Tables.rows[p.Schedule]; ok && role && row.Version == p.Version {
-			row.Error = p.Reason
-			c.Tables.rows[p.Schedule] = row
-		}
-	}
-	return nil, nil
 }

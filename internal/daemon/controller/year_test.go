@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,39 +28,47 @@ import (
 
 // year is a simulation of dispatchers that use the same tables for a long time.
 type year struct {
-	rng    *rand.Rand
-	tables *schedulestest.Tables
-	offset atomic.Int64 // nanoseconds from the clock of the bubble to the database clock
-	hosts  []*host
-	role   *host
-	pool   []crontest.Case // what schedules run at
-	parts  map[int64][]part
-	ids    []int64 // of schedules that exist
-	jumps  []jump
+	extent
+	j          *judge
+	rng        *rand.Rand
+	tables     *schedulestest.Tables
+	offset     atomic.Int64 // nanoseconds from the clock of the bubble to the database clock
+	hosts      []*host
+	lastID     int32           // of a dispatcher
+	controller int32           // id
+	heard      time.Time       // last heartbeat of the controller
+	pool       []crontest.Case // what cron schedules run at
+	ids        []int64         // of schedules that exist
+	running    ends            // jobs
+	release    int             // version of the application
 
-	kills, pauses, edits, outages, takeovers int
+	kills, pauses, edits, outages, takeovers, starts int
 }
 
-// part is the time in which a schedule is not edited.
-type part struct {
-	version int64
-	since   time.Time
-	plan    int // index in pool; noPlan while the schedule is paused or deleted
-	catchUp time.Duration
-	most    int
+// end is when a job ends.
+type end struct {
+	at  time.Time
+	job int64
 }
 
-const noPlan = -1
+// ends are ordered by time.
+type ends []end
 
-// jump is a change of the database clock.
-type jump struct {
-	to time.Time
-	by time.Duration
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, k int) bool { return e[i].at.Before(e[k].at) }
+func (e ends) Swap(i, k int)      { e[i], e[k] = e[k], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(end)) }
+func (e *ends) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
 }
 
 // host is a dispatcher.
 type host struct {
-	id      int32
+	id      int32 // of its process
+	founder int32
+	known   role
 	y       *year
 	rng     *rand.Rand // of its statements
 	c       *Controller
@@ -77,7 +87,7 @@ func (y *year) clock() time.Time { return time.Now().Add(time.Duration(y.offset.
 
 // faulty sends the statements of a host.
 type faulty struct {
-	schedulestest.Controller
+	Table
 	h *host
 }
 
@@ -85,10 +95,12 @@ var errFault = errors.New("conn closed")
 
 // before waits while the process is stopped, and fails in some cases.
 func (f faulty) before(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(time.Unix(0, f.h.stopped.Load()))):
+	if rest := time.Until(time.Unix(0, f.h.stopped.Load())); rest > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rest):
+		}
 	}
 	if f.h.rng.IntN(200) == 0 {
 		return errFault
@@ -108,14 +120,14 @@ func (f faulty) Load(ctx context.Context, after int64) ([]schedules.Row, error) 
 	if err := f.before(ctx); err != nil {
 		return nil, err
 	}
-	return f.Controller.Load(ctx, after)
+	return f.Table.Load(ctx, after)
 }
 
 func (f faulty) Edits(ctx context.Context, applied []schedules.Edit, again []int64) ([]schedules.Edit, error) {
 	if err := f.before(ctx); err != nil {
 		return nil, err
 	}
-	edits, _ := f.Controller.Edits(ctx, applied, again) // the fake returns no error
+	edits, _ := f.Table.Edits(ctx, applied, again) // the fake returns no error
 	return edits, f.after()
 }
 
@@ -123,26 +135,58 @@ func (f faulty) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.Mad
 	if err := f.before(ctx); err != nil {
 		return nil, err
 	}
-	made, _ := f.Controller.Make(ctx, ticks)
+	made, _ := f.Table.Make(ctx, ticks)
 	return made, f.after()
 }
 
-// start starts the process of a host.
+func (f faulty) LastRuns(ctx context.Context, ids []int64) ([]schedule.Run, error) {
+	if err := f.before(ctx); err != nil {
+		return nil, err
+	}
+	return f.Table.LastRuns(ctx, ids)
+}
+
+func (f faulty) StartQueued(ctx context.Context, ids []int64) ([]schedules.Started, error) {
+	if err := f.before(ctx); err != nil {
+		return nil, err
+	}
+	started, _ := f.Table.StartQueued(ctx, ids)
+	return started, f.after()
+}
+
+// start starts the process of a host. Its founder is that of a process that is alive on another host.
 func (h *host) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	h.stop, h.ended = stop, ended
-	c := New(Config{
+	y := h.y
+	y.lastID++
+	h.stop, h.ended, h.id, h.founder = stop, ended, y.lastID, y.lastID
+	for _, other := range y.hosts {
+		if other != h && time.Since(other.heard) < yearLease {
+			h.founder = other.founder
+		}
+	}
+	if h.founder == h.id {
+		y.starts++
+	}
+	y.tables.Join(h.id, h.founder)
+	h.known = role{strconv.Itoa(int(h.founder)), strconv.Itoa(y.release)}
+	id := h.id
+	h.c = New(Config{
 		Table: func(term int64) Table {
-			return faulty{schedulestest.Controller{Tables: h.y.tables, Dispatcher: h.id, Term: term}, h}
+			var table Table = schedulestest.Controller{Tables: y.tables, Dispatcher: id, Term: term}
+			if y.double != nil {
+				table = y.double(table)
+			}
+			return faulty{table, h}
 		},
-		WorkerTypes: func(context.Context) ([]string, error) { return nil, nil }, Log: zap.NewNop(), Metrics: NewMetrics(prometheus.NewRegistry()),
+		WorkerTypes: func(context.Context) ([]string, error) { return nil, nil }, AppVersion: h.known.version,
+		Log: zap.NewNop(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
-	h.c = c
-	go func() {
+	go func(c *Controller) {
 		defer close(ended)
 		c.Run(ctx)
-	}()
+	}(h.c)
 }
 
 // kill ends the process of a host for a while.
@@ -156,6 +200,9 @@ func (h *host) kill(rest time.Duration) {
 	h.stopped.Store(0)
 	if h.y.rng.IntN(2) == 0 { // a process on the same host declares it lost
 		h.heard = time.Time{}
+		if h.y.controller == h.id {
+			h.y.heard = time.Time{}
+		}
 	}
 }
 
@@ -168,23 +215,70 @@ func (h *host) beat() {
 	case h.c == nil:
 		h.start()
 	}
-	if h.heard = now; y.role == nil || now.Sub(y.role.heard) > yearLease {
-		y.role = h
+	h.heard = now
+	if y.controller != h.id && now.Sub(y.heard) > yearLease {
+		y.controller = h.id
+		y.j.roles[y.tables.Term()+1] = h.known
 		y.tables.Elect(h.id)
 		y.takeovers++
 	}
 	b := Beat{Clock: y.clock(), Read: now}
-	if b.Edited, b.Edits = y.tables.Edited(); y.role == h {
-		b.Term = y.tables.Term()
+	if b.Edited, b.Edits = y.tables.Edited(); y.controller == h.id {
+		b.Term, y.heard = y.tables.Term(), now
 	}
 	h.c.Heartbeat(b)
 }
 
+// works reports whether a controller works.
+func (y *year) works() bool {
+	return slices.ContainsFunc(y.hosts, func(h *host) bool {
+		return h.id == y.controller && h.c != nil && time.Now().UnixNano() >= h.stopped.Load()
+	})
+}
+
 // round lets some time pass.
 func (y *year) round() {
-	<-time.After(time.Second + time.Duration(y.rng.Int64N(int64(yearLease/2))))
+	works, pause := y.works(), time.Second+time.Duration(y.rng.Int64N(int64(yearLease/2)))
+	<-time.After(pause)
+	if works {
+		y.j.served += pause
+	}
+	for len(y.running) > 0 && !y.running[0].at.After(time.Now()) {
+		y.end(heap.Pop(&y.running).(end).job)
+	}
 	for _, h := range y.hosts {
 		h.beat()
+	}
+	y.listen()
+}
+
+// end ends a job, unless it has ended.
+func (y *year) end(job int64) {
+	if !y.tables.End(job, y.clock()) {
+		return
+	}
+	if h := y.hosts[job%int64(len(y.hosts))]; h.c != nil { // it ran the job
+		h.c.Ended()
+	}
+}
+
+// lengths of the runs of a schedule.
+var lengths = [...]time.Duration{time.Second, time.Minute, 10 * time.Minute, 30 * time.Minute}
+
+// listen passes the changes of the tables to the judge, and runs jobs. The lengths do not depend on
+// the order in which jobs start.
+func (y *year) listen() {
+	for _, e := range y.tables.Log() {
+		y.j.hear(&e)
+		rng := rand.New(rand.NewPCG(uint64(e.Schedule), uint64(e.At.UnixNano())))
+		switch e.Change {
+		case schedulestest.Started:
+			length := lengths[e.Schedule%int64(len(lengths))]
+			heap.Push(&y.running, end{e.At.Add(length/8 + time.Duration(rng.Int64N(int64(2*length)))), e.Job})
+		case schedulestest.Cancelled:
+			heap.Push(&y.running, end{e.At.Add(time.Duration(rng.Int64N(int64(20 * time.Second)))), e.Job})
+		default:
+		}
 	}
 }
 
@@ -204,13 +298,15 @@ func (y *year) disturb() {
 			by = -time.Hour
 		}
 		y.offset.Add(int64(by))
-		y.jumps = append(y.jumps, jump{y.clock(), by})
+		y.j.jumps = append(y.j.jumps, jump{time.Now(), y.clock(), by})
 	case n < 822:
 		rest := time.Duration(y.rng.Int64N(int64(30 * time.Hour)))
 		for _, h := range y.hosts {
 			h.kill(rest)
 		}
 		y.outages++
+	case n < 825:
+		y.release++
 	case n < 2000:
 		y.edit()
 		if y.rng.IntN(2) == 0 && h.c != nil {
@@ -222,7 +318,7 @@ func (y *year) disturb() {
 
 // offsetHours returns by how many hours the database clock is wrong.
 func (y *year) offsetHours() (hours int) {
-	for _, j := range y.jumps {
+	for _, j := range y.j.jumps {
 		hours += int(j.by / time.Hour)
 	}
 	return hours
@@ -230,137 +326,67 @@ func (y *year) offsetHours() (hours int) {
 
 // insert inserts a schedule.
 func (y *year) insert() {
-	c := &y.pool[y.rng.IntN(len(y.pool))]
-	id := y.tables.Insert(contract.SchedulePlan{Name: "s", Kind: contract.Cron, Spec: c.Expr, TimeZone: c.Zone.String(),
-		CatchUp: contract.Duration([]time.Duration{0, time.Hour, 24 * time.Hour}[y.rng.IntN(3)]), CatchUpMost: []int{0, 1, 5, 1000}[y.rng.IntN(4)]})
-	y.ids = append(y.ids, id)
-	y.note(id, slices.IndexFunc(y.pool, func(other crontest.Case) bool { return other.Expr == c.Expr && other.Zone == c.Zone }))
+	s := contract.SchedulePlan{Name: "s", Kind: contract.Cron, TimeZone: "UTC",
+		CatchUp: contract.Duration([]time.Duration{0, time.Hour, 24 * time.Hour}[y.rng.IntN(3)]), CatchUpMost: []int{0, 1, 5, 1000}[y.rng.IntN(4)]}
+	switch y.rng.IntN(20) {
+	case 0, 1:
+		s.Kind = contract.Interval
+	case 2, 3:
+		s.Kind = contract.Startup
+	case 4:
+		s.Kind = contract.StartupWorker
+	}
+	y.change(&s)
+	policy := []string{contract.Skip, contract.QueueOne, contract.QueueAll, contract.CancelOther, contract.AllowAll}[y.rng.IntN(5)]
+	y.ids = append(y.ids, y.tables.Insert(s, policy))
 }
 
-// note begins a part of a schedule.
-func (y *year) note(id int64, plan int) {
-	row := y.tables.Row(id)
-	if list := y.parts[id]; len(list) > 0 && list[len(list)-1].version == row.Version {
-		return
+// change changes when a schedule runs.
+func (y *year) change(s *contract.SchedulePlan) {
+	switch s.Kind {
+	case contract.Cron:
+		c := &y.pool[y.rng.IntN(len(y.pool))]
+		s.Spec, s.TimeZone = c.Expr, c.Zone.String()
+	case contract.Interval:
+		s.Every = contract.Duration([]time.Duration{10 * time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}[y.rng.IntN(4)])
+	case contract.Startup:
+		s.Once = []string{contract.OncePerStart, contract.OncePerVersion, contract.OnceEver}[y.rng.IntN(3)]
 	}
-	if row.Paused {
-		plan = noPlan
-	}
-	y.parts[id] = append(y.parts[id], part{row.Version, row.Since, plan, time.Duration(row.CatchUp), row.CatchUpMost})
 }
 
 // edit edits a schedule.
 func (y *year) edit() {
 	at := y.rng.IntN(len(y.ids))
 	id := y.ids[at]
-	row := y.tables.Row(id)
-	plan := slices.IndexFunc(y.pool, func(c crontest.Case) bool { return c.Expr == row.Spec && c.Zone.String() == row.TimeZone })
 	switch y.rng.IntN(6) {
 	case 0:
 		y.tables.Delete(id)
-		y.parts[id] = append(y.parts[id], part{version: 1 << 62, plan: noPlan})
 		y.ids = slices.Delete(y.ids, at, at+1)
 		y.insert()
-		return
 	case 1, 2:
 		y.tables.Update(id, func(s *contract.SchedulePlan) { s.Paused = !s.Paused })
 	case 3:
 		y.tables.Update(id, func(s *contract.SchedulePlan) { s.CatchUpMost = y.rng.IntN(3) })
 	default:
-		plan = y.rng.IntN(len(y.pool))
-		y.tables.Update(id, func(s *contract.SchedulePlan) { s.Spec, s.TimeZone = y.pool[plan].Expr, y.pool[plan].Zone.String() })
+		y.tables.Update(id, y.change)
 	}
-	y.note(id, plan)
-}
-
-// verdict counts what the comparison with the enumerated occasions has found.
-type verdict struct{ runs, missed, twice, lost int }
-
-// judge compares the ticks of a schedule with the occasions of its parts. An occasion that was not
-// yet handled when the plan was edited has no tick.
-func (y *year) judge(id int64, end time.Time, v *verdict) {
-	ticks, parts := y.tables.Ticks(id), y.parts[id]
-	var mark time.Time
-	for i, p := range parts {
-		n := len(ticks)
-		if i+1 < len(parts) {
-			n = slices.IndexFunc(append(ticks, schedulestest.Tick{Version: 1 << 62}), func(t schedulestest.Tick) bool { return t.Version >= parts[i+1].version })
-		}
-		mine := ticks[:n]
-		ticks = ticks[n:]
-		if p.plan == noPlan {
-			v.twice += len(mine)
-			continue
-		}
-		if p.since.After(mark) {
-			mark = p.since
-		}
-		want := after(y.pool[p.plan].Want, mark)
-		for _, t := range mine {
-			want = y.judgeTick(t, p, want, v)
-			mark = t.Planned
-		}
-		if i+1 == len(parts) {
-			v.lost += len(want) - len(after(want, end))
-		}
-	}
-}
-
-// after returns the occasions after an instant.
-func after(list []time.Time, at time.Time) []time.Time {
-	n, found := slices.BinarySearchFunc(list, at, time.Time.Compare)
-	if found {
-		n++
-	}
-	return list[n:]
-}
-
-// judgeTick judges a tick, given the occasions that are not handled. It returns the later ones.
-func (y *year) judgeTick(t schedulestest.Tick, p part, want []time.Time, v *verdict) []time.Time {
-	n, found := slices.BinarySearchFunc(want, t.Planned, time.Time.Compare)
-	if !found {
-		v.twice++
-		return want
-	}
-	later := want[n+1:]
-	if omitted := n + 1 - max(t.Missed, 1); omitted >= 0 {
-		v.lost += omitted
-	} else {
-		v.twice -= omitted
-	}
-	if t.Missed == 0 {
-		v.runs++
-		return later
-	}
-	v.missed += t.Missed
-	legal := missable(t, p, later, t.Made)
-	for _, j := range y.jumps { // the controller hears of it at its next heartbeat
-		if since := t.Made.Sub(j.to); since >= 0 && since < 10*time.Minute {
-			legal = legal || missable(t, p, later, t.Made.Add(-j.by))
-		}
-	}
-	if !legal {
-		v.lost++
-	}
-	return later
-}
-
-// missable reports whether the last occasion of a missed tick may be missed at an instant.
-func missable(t schedulestest.Tick, p part, later []time.Time, now time.Time) bool {
-	age := now.Sub(t.Planned)
-	return age > schedule.Prompt && (age >= p.catchUp || len(later)-len(after(later, now)) >= p.most)
 }
 
 // extent is the extent of a simulation.
-type extent struct{ days, schedules, zones int }
+type extent struct {
+	days, schedules, zones int
+	missing                schedulestest.Safeguard
+	double                 func(Table) Table // takes the place of the table, or nil
+}
 
 // newYear generates the occasions and the schedules.
 func newYear(t *testing.T, e extent) *year {
 	t.Helper()
-	y := &year{rng: rand.New(rand.NewPCG(1, 7)), parts: map[int64][]part{}}
+	y := &year{extent: e, rng: rand.New(rand.NewPCG(1, 7))}
 	// 20 March to 2 April: many clocks change.
 	y.offset.Store(int64(time.Until(time.Date(2026, 3, 20, 0, 0, 0, 0, time.UTC))))
 	y.tables = schedulestest.New(y.clock)
+	y.tables.Missing = e.missing
 	from := y.clock().Add(-3 * time.Hour)
 	all := crontest.Zones()
 	for i, z := range y.rng.Perm(len(all))[:e.zones] {
@@ -372,24 +398,19 @@ func newYear(t *testing.T, e extent) *year {
 			}
 		}
 	}
+	y.j = newJudge(y.pool)
 	for range e.schedules {
 		y.insert()
 	}
-	for id := range int32(3) {
-		h := &host{id: id + 1, y: y, rng: rand.New(rand.NewPCG(uint64(id), 8))}
-		y.hosts = append(y.hosts, h)
+	for id := range uint64(3) {
+		y.hosts = append(y.hosts, &host{y: y, rng: rand.New(rand.NewPCG(id, 8))})
 	}
 	return y
 }
 
-// Kills, stops, jumps of the database clock by an hour, outages, failed statements, lost answers
-// and edits make no occasion run twice, and lose none outside of catch_up. An enumeration that
-// shares no code with package cron says what the occasions are. SCHEDULES=full simulates a year.
-func TestSimulatedYear(t *testing.T) {
-	e := extent{days: 15, schedules: 100, zones: 8}
-	if os.Getenv("SCHEDULES") == "full" {
-		e = extent{days: 365, schedules: 1000, zones: 40}
-	}
+// simulate simulates the days and returns a line of figures.
+func simulate(t *testing.T, e extent) (v verdict, line string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		y := newYear(t, e)
 		for end := time.Now().AddDate(0, 0, e.days); time.Now().Before(end); {
@@ -404,19 +425,36 @@ func TestSimulatedYear(t *testing.T) {
 			y.round()
 		}
 		synctest.Wait()
-		var v verdict
-		for id := range y.parts { // order-free: sums
-			y.judge(id, y.clock().Add(-time.Minute), &v)
-		}
+		y.listen()
+		y.j.finish(time.Now(), y.clock())
 		for _, h := range y.hosts {
 			h.kill(0)
 		}
-		line := fmt.Sprintf("schedules: simulated_days=%d schedules=%d zones=%d twice=%d lost=%d runs=%d missed=%d kills=%d pauses=%d jumps=%d outages=%d edits=%d takeovers=%d",
-			e.days, e.schedules, e.zones, v.twice, v.lost, v.runs, v.missed, y.kills, y.pauses, len(y.jumps), y.outages, y.edits, y.takeovers)
-		t.Log(line)
-		require.Zero(t, v.twice, line)
-		require.Zero(t, v.lost, line)
-		require.Greater(t, v.runs, e.days*e.schedules/2, line)
-		require.NotZero(t, v.missed, line)
+		v = y.j.verdict
+		line = fmt.Sprintf("schedules: simulated_days=%d schedules=%d zones=%d %s runs=%v missed=%d queued=%d skipped=%d cancels=%d kills=%d pauses=%d jumps=%d outages=%d starts=%d edits=%d takeovers=%d",
+			e.days, e.schedules, e.zones, v.failures(), v.runs, v.missed, v.queued, v.skipped, v.cancels, y.kills, y.pauses, len(y.j.jumps), y.outages, y.starts, y.edits, y.takeovers)
 	})
+	return v, line
+}
+
+// Kills, stops, jumps of the database clock by an hour, outages, failed statements, lost answers
+// and edits make no occasion run twice, lose none outside of catch_up, and break no overlap policy.
+// An enumeration that shares no code with package cron says what the occasions are. SCHEDULES=full
+// simulates a year. The overlap policy of a schedule is not edited.
+func TestSimulatedYear(t *testing.T) {
+	t.Parallel()
+	e := extent{days: 10, schedules: 100, zones: 8}
+	if os.Getenv("SCHEDULES") == "full" {
+		e = extent{days: 365, schedules: 1000, zones: 40}
+	}
+	v, line := simulate(t, e)
+	t.Log(line)
+	require.Equal(t, none, v.failures(), line)
+	require.Greater(t, v.runs[contract.Cron], e.days*e.schedules/4, line)
+	require.Greater(t, v.runs[contract.Interval], e.days*e.schedules/20, line)
+	require.Greater(t, v.runs[contract.Startup], e.schedules/10, line)
+	require.Empty(t, v.runs[contract.StartupWorker], line)
+	for _, n := range []int{v.missed, v.queued, v.skipped, v.cancels} {
+		require.NotZero(t, n, line)
+	}
 }
