@@ -96,7 +96,6 @@ func TestSimulatedYearFindsDefects(t *testing.T) {
 			broken := e
 			broken.missing, broken.double = c.missing, c.double
 			v, line := simulate(t, broken)
-			t.Log(line)
 			require.NotZero(t, c.found(v), line)
 		})
 	}
