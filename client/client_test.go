@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -265,124 +263,4 @@ func TestInvalidURLIsRejectedWithoutPrintingIt(t *testing.T) {
 		_, err = New(Options{URL: address, Socket: "s"})
 		require.NotContains(t, err.Error(), "secret")
 	}
-}
-
-func TestMapLimitKeepsLimitAndOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		items := make([]int, 100)
-		for i := range items {
-			items[i] = i
-		}
-		var running, most atomic.Int64
-		began := time.Now()
-		doubled, err := MapLimit(t.Context(), items, 10, func(_ context.Context, n int) (int, error) {
-			now := running.Add(1)
-			defer running.Add(-1)
-			most.Store(max(most.Load(), now))
-			time.Sleep(time.Second)
-			return 2 * n, nil
-		})
-		require.NoError(t, err)
-		require.EqualValues(t, 10, most.Load())
-		require.Equal(t, 10*time.Second, time.Since(began))
-		for i, n := range doubled {
-			require.Equal(t, 2*i, n)
-		}
-	})
-}
-
-func TestFirstErrorStopsMapLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		torn := errors.New("torn")
-		var calls atomic.Int64
-		_, err := MapLimit(t.Context(), make([]int, 1000), 4, func(ctx context.Context, _ int) (int, error) {
-			if calls.Add(1) == 5 {
-				return 0, torn
-			}
-			select {
-			case <-time.After(time.Duration(calls.Load()) * time.Second):
-				return 0, nil
-			case <-ctx.Done():
-				return 0, ctx.Err()
-			}
-		})
-		require.ErrorIs(t, err, torn)
-		require.LessOrEqual(t, calls.Load(), int64(8), "nothing begins after the error")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = MapLimit(ctx, []int{1}, 1, func(context.Context, int) (int, error) { return 0, nil })
-		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
-func TestMapLimitPanicsInTheCallersGoroutine(t *testing.T) {
-	torn := errors.New("torn")
-	for name, bad := range map[string]func(context.Context) error{
-		"first":          func(context.Context) error { panic(torn) },
-		"after an error": func(ctx context.Context) error { <-ctx.Done(); panic(torn) },
-	} {
-		var others atomic.Int64
-		var got any
-		func() {
-			defer func() { got = recover() }()
-			_, _ = MapLimit(t.Context(), []int{0, 1, 2}, 3, func(ctx context.Context, n int) (int, error) {
-				if n == 1 {
-					return 0, bad(ctx)
-				}
-				if n == 2 && name != "first" {
-					return 0, errors.New("earlier")
-				}
-				<-ctx.Done()
-				others.Add(1)
-				return 0, nil
-			})
-		}()
-		var p *PanicError
-		require.ErrorAs(t, got.(error), &p, name)
-		require.ErrorIs(t, p, torn, name)
-		require.Contains(t, string(p.Stack), "TestMapLimitPanicsInTheCallersGoroutine", name)
-		require.NotZero(t, others.Load(), "they had returned")
-	}
-}
-
-func TestGoexitInMapLimitIsAnError(t *testing.T) {
-	results, err := MapLimit(t.Context(), []int{0, 1, 2}, 2, func(_ context.Context, n int) (int, error) {
-		if n == 1 {
-			runtime.Goexit()
-		}
-		return n, nil
-	})
-	require.ErrorIs(t, err, ErrGoexit)
-	require.Nil(t, results)
-}
-
-func TestSemaphoreServesInOrderOfArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewSemaphore(10)
-		require.NoError(t, s.Acquire(t.Context(), 8))
-		var order []int
-		for n, weight := range []int{9, 2, 10, 3} { // 2 would fit at once, but 9 was first
-			go func() {
-				if s.Acquire(t.Context(), weight) != nil {
-					return // the check of order below fails
-				}
-				order = append(order, weight)
-				time.Sleep(time.Duration(n+1) * time.Second)
-				s.Release(weight)
-			}()
-			synctest.Wait()
-		}
-		require.Empty(t, order)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancelled := make(chan error, 1)
-		go func() { cancelled <- s.Acquire(ctx, 3) }()
-		synctest.Wait()
-		cancel()
-		require.ErrorIs(t, <-cancelled, context.Canceled)
-		s.Release(8)
-		require.NoError(t, s.Wait(t.Context()))
-		require.Equal(t, []int{9, 2, 10, 3}, order)
-		require.Panics(t, func() { s.Release(1) })
-		require.Panics(t, func() { NewSemaphore(0) })
-	})
 }

@@ -33,6 +33,12 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int) error {
 	return s.weighted.Acquire(ctx, int64(weight))
 }
 
+// TryAcquire takes the weight and returns true if it fits and no call waits. So it never passes a
+// waiting call. It returns false for a weight that can never be admitted, and for one below 1.
+func (s *Semaphore) TryAcquire(weight int) bool {
+	return weight >= 1 && s.weighted.TryAcquire(int64(weight))
+}
+
 // Release returns weight. It panics if more weight is returned than was taken.
 func (s *Semaphore) Release(weight int) {
 	if weight < 1 {
