@@ -38,6 +38,18 @@ func ExampleSemaphore() {
 	// Output: <nil> a weight of 11 can never be admitted: give 1 to 10
 }
 
+func ExampleRWLock() {
+	ctx := context.Background()
+	prices, lock := map[string]int{}, client.NewRWLock()
+	if err := lock.Lock(ctx); err != nil { // RLock to read
+		log.Fatal(err)
+	}
+	defer lock.Unlock()
+	prices["tea"] = 3
+	fmt.Println(prices, lock.TryRLock())
+	// Output: map[tea:3] false
+}
+
 // Run a job now, and handle each kind of error.
 func ExampleClient_Do() {
 	url, leave := fakeDispatcher()
