@@ -38,6 +38,34 @@ func ExampleSemaphore() {
 	// Output: <nil> a weight of 11 can never be admitted: give 1 to 10
 }
 
+func ExampleFanOut() {
+	pages := []int{1, 2, 3}
+	sizes, errs := client.FanOut(context.Background(), pages, 2, func(_ context.Context, page int) (int, error) {
+		if page == 2 {
+			return 0, errors.New("page 2 is torn")
+		}
+		return 10 * page, nil
+	})
+	fmt.Println(sizes, errors.Join(errs...))
+	// Output: [10 0 30] page 2 is torn
+}
+
+func ExampleGroup() {
+	g := client.NewGroup(context.Background(), 2)
+	for page := range 100 {
+		if !g.Go(func(context.Context) error {
+			if page == 2 {
+				return errors.New("page 2 is torn")
+			}
+			return nil
+		}) {
+			break // a function has failed
+		}
+	}
+	fmt.Println(g.Wait())
+	// Output: page 2 is torn
+}
+
 func ExampleRWLock() {
 	ctx := context.Background()
 	prices, lock := map[string]int{}, client.NewRWLock()

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Articles 4 and 5: many items, at most N calls at a time. The result of an entry is stored at the
+// place of that entry.
 func TestMapLimitKeepsLimitAndOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		items := make([]int, 100)
@@ -36,6 +38,7 @@ func TestMapLimitKeepsLimitAndOrder(t *testing.T) {
 	})
 }
 
+// Article 5, "mapLimit": after an error no further call begins.
 func TestFirstErrorStopsMapLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		torn := errors.New("torn")
@@ -67,9 +70,7 @@ func TestMapLimitPanicsInTheCallersGoroutine(t *testing.T) {
 		"after an error": func(ctx context.Context) error { <-ctx.Done(); panic(torn) },
 	} {
 		var others atomic.Int64
-		var got any
-		func() {
-			defer func() { got = recover() }()
+		got := panicOf(func() {
 			_, _ = MapLimit(t.Context(), []int{0, 1, 2}, 3, func(ctx context.Context, n int) (int, error) {
 				if n == 1 {
 					return 0, bad(ctx)
@@ -81,7 +82,7 @@ func TestMapLimitPanicsInTheCallersGoroutine(t *testing.T) {
 				others.Add(1)
 				return 0, nil
 			})
-		}()
+		})
 		var p *PanicError
 		require.ErrorAs(t, got.(error), &p, name)
 		require.ErrorIs(t, p, torn, name)
