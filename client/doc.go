@@ -10,7 +10,8 @@
 //
 // [MapLimit] runs a function over many items with a limit on concurrent calls. Use it to wait for
 // many requests without overloading the dispatcher. [FanOut] does the same and returns all errors.
-// [Group] runs different functions. [Semaphore] and [RWLock] coordinate the goroutines of one process.
+// [Group] runs different functions. [Semaphore], [RWLock] and [Barrier] coordinate the goroutines
+// of one process.
 //
 // If the dispatcher rejects a request, or a job fails, the error is a [Problem].
 package client

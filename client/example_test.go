@@ -38,6 +38,19 @@ func ExampleSemaphore() {
 	// Output: <nil> a weight of 11 can never be admitted: give 1 to 10
 }
 
+func ExampleBarrier() {
+	ctx, b := context.Background(), client.NewBarrier(2)
+	go func() {
+		_, _, err := b.Wait(ctx)
+		if err != nil {
+			log.Print(err)
+		}
+	}()
+	generation, _, err := b.Wait(ctx) // both parties have arrived
+	fmt.Println(generation, err)
+	// Output: 0 <nil>
+}
+
 func ExampleFanOut() {
 	pages := []int{1, 2, 3}
 	sizes, errs := client.FanOut(context.Background(), pages, 2, func(_ context.Context, page int) (int, error) {
