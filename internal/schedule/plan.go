@@ -114,13 +114,13 @@ type Plan struct {
 	rules   map[ruleName]*rule
 	zones   zones
 	counts  [len(states)]int
-	most    int // schedules
-	excess  int
+	most    int                // schedules
+	excess  map[int64]struct{} // schedules that the bound has refused
 }
 
 // New returns an empty plan that is bounded to most schedules; 0 = MaxSchedules.
 func New(start Start, most int) *Plan {
-	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}}
+	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}, excess: map[int64]struct{}{}}
 }
 
 // Len returns the number of schedules.
@@ -136,11 +136,11 @@ func (p *Plan) Count(s State) int {
 	return 0
 }
 
-// Excess returns how many calls of Set the bound has refused since Compare.
-func (p *Plan) Excess() int { return p.excess }
+// Excess returns how many schedules do not run because of the bound.
+func (p *Plan) Excess() int { return len(p.excess) }
 
 // Compare says that the caller sets all schedules of the table that the plan does not have.
-func (p *Plan) Compare() { p.excess = 0 }
+func (p *Plan) Compare() { clear(p.excess) }
 
 // Version returns the version of a schedule in the plan, or 0.
 func (p *Plan) Version(id int64) int64 {
@@ -164,7 +164,7 @@ func (p *Plan) IDs() []int64 {
 func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) error {
 	p.Remove(s.ID)
 	if len(p.entries) >= p.most {
-		p.excess++
+		p.excess[s.ID] = struct{}{}
 		return fmt.Errorf("%d schedules exist, and no more can run: remove others, then this one runs within a minute", p.most)
 	}
 	e := &entry{id: s.ID, version: s.Version, due: never, since: s.Since.UnixMicro(), every: time.Duration(s.Every).Microseconds(),
@@ -256,6 +256,7 @@ func (p *Plan) wake(e *entry, due int64) {
 
 // Remove removes a schedule.
 func (p *Plan) Remove(id int64) {
+	delete(p.excess, id)
 	e := p.entries[id]
 	if e == nil {
 		return

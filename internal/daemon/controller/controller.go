@@ -7,6 +7,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -111,6 +112,8 @@ func New(c Config) *Controller {
 	if c.Resync <= 0 {
 		c.Resync = DefaultResync
 	}
+	c.MaxSchedules = cmp.Or(c.MaxSchedules, schedule.MaxSchedules)
+	c.Metrics.most.Set(float64(c.MaxSchedules))
 	return &Controller{Config: c, newTypes: true, beats: make(chan Beat, 1), notified: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
 }
 

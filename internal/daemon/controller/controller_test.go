@@ -459,6 +459,14 @@ func TestSchedulesBeyondTheBoundWaitForADeletion(t *testing.T) {
 		b.ticked = map[string]int{}
 		b.pass(2 * time.Minute)
 		require.Empty(t, b.ticked)
+		edit := b.rows[3]
+		for edit.Version = 2; edit.Version < 5; edit.Version++ {
+			b.rows[3] = edit
+			b.records = append(b.records, schedules.Edit{Schedule: 3, Seq: edit.Version})
+			b.beat(2, true)
+			b.pass(time.Second)
+		}
+		require.Equal(t, 1, b.plan.Excess(), "edits add no schedule")
 
 		last := b.rows[3]
 		last.Error = b.problems[0].Reason
@@ -471,6 +479,22 @@ func TestSchedulesBeyondTheBoundWaitForADeletion(t *testing.T) {
 		require.Zero(t, b.plan.Excess())
 		require.Empty(t, b.problems[len(b.problems)-1].Reason)
 	})
+}
+
+func TestTheBoundOfSchedulesIsAMetric(t *testing.T) {
+	for configured, want := range map[int]float64{0: 100_000, 7: 7} {
+		r := prometheus.NewRegistry()
+		New(Config{MaxSchedules: configured, Metrics: NewMetrics(r)})
+		families, err := r.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "dispatcherd_schedules_max" {
+				require.InDelta(t, want, f.GetMetric()[0].GetGauge().GetValue(), 0)
+				want = -1 // found
+			}
+		}
+		require.InDelta(t, -1, want, 0)
+	}
 }
 
 // The record of an edit was lost. A tick finds the edit, or the comparison with the table does.

@@ -17,6 +17,7 @@ type Metrics struct {
 	late      prometheus.Counter
 	repaired  prometheus.Counter
 	schedules *prometheus.GaugeVec
+	most      prometheus.Gauge
 	overdue   prometheus.Gauge
 	is        prometheus.Gauge
 }
@@ -31,10 +32,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		late:      prometheus.NewCounter(prometheus.CounterOpts{Name: "dispatcherd_schedule_late_total", Help: "Ticks that ran more than 5 s after their planned instant."}),
 		repaired:  prometheus.NewCounter(prometheus.CounterOpts{Name: "dispatcherd_schedule_repairs_total", Help: "Edits that only the comparison with the table found."}),
 		schedules: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dispatcherd_schedules", Help: "Schedules in the plan of the controller, by state."}, []string{"state"}),
+		most:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "dispatcherd_schedules_max", Help: "Schedules that the plan may have; the others do not run."}),
 		overdue:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "dispatcherd_schedule_overdue_seconds", Help: "How long the first tick of the plan is overdue."}),
 		is:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "dispatcherd_controller", Help: "1 while this dispatcher plans the schedules."}),
 	}
-	r.MustRegister(m.lag, m.ticks, m.missed, m.late, m.repaired, m.schedules, m.overdue, m.is)
+	r.MustRegister(m.lag, m.ticks, m.missed, m.late, m.repaired, m.schedules, m.most, m.overdue, m.is)
 	for _, outcome := range []string{contract.TickRun, contract.TickQueued, contract.TickSkipped, contract.TickMissed} {
 		m.ticks.WithLabelValues(outcome)
 	}
