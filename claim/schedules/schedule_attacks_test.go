@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -275,4 +276,66 @@ func TestRunsOnRequestWithTheSameKeyRunOnce(t *testing.T) {
 	for _, m := range made {
 		require.Equal(t, made[0].Job, m.Job, "each call gets the job: %+v", made)
 	}
+}
+
+// A user cancels runs of cancel_other schedules in a transaction that remains open. No tick waits for it,
+// and the runs are cancelled after its rollback.
+func TestAnOpenCancellationDelaysNoTick(t *testing.T) {
+	w := newWorld(t)
+	w.limitLocks()
+	var first, second []schedule.Tick
+	var ids []int64
+	for i := range 60 {
+		s := w.cron(name(i), func(s *contract.Schedule) { s.Overlap = contract.CancelOther })
+		ids = append(ids, s.ID)
+		first, second = append(first, minute(&s, 1)), append(second, minute(&s, 2))
+	}
+	w.make(w.controller, first...)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // the pool waits for the connection
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.cancels (job_id) SELECT job_id FROM dispatcherd.schedule_runs WHERE schedule_id <= $1`, ids[29])
+	require.NoError(t, err)
+	begun := time.Now()
+	for _, outcome := range w.make(w.controller, second...) {
+		require.Equal(t, contract.TickQueued, outcome)
+	}
+	asked := func() int {
+		return w.number(`SELECT count(*) FROM dispatcherd.cancels c JOIN dispatcherd.schedule_runs r ON r.job_id = c.job_id WHERE requested_by = 'schedule'`)
+	}
+	start := func() {
+		_, err := w.controller.StartQueued(t.Context(), ids)
+		require.NoError(t, err)
+	}
+	for asked() < 30 && time.Since(begun) < 10*time.Second { // each call leaves out a part if it finds many conflicts
+		start()
+	}
+	require.Less(t, time.Since(begun), 2*time.Second)
+	require.Equal(t, 30, asked())
+	require.NoError(t, tx.Rollback(t.Context()))
+	start()
+	require.Equal(t, 60, asked())
+	w.end()
+	start()
+	require.Equal(t, 60, w.number(`SELECT count(*) FROM dispatcherd.ticks t WHERE planned_at = $1 AND outcome = 'run' AND reason IS NULL`, second[0].Planned))
+}
+
+// A backfill with overlap = cancel_other of a schedule that has another policy.
+func TestACancellationOfABackfillIsRepeated(t *testing.T) {
+	w := newWorld(t)
+	w.limitLocks()
+	s := w.cron("s", nil)
+	w.make(w.controller, minute(&s, 1))
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // the pool waits for the connection
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.cancels (job_id) SELECT job_id FROM dispatcherd.schedule_runs`)
+	require.NoError(t, err)
+	at := time.Now().Add(-time.Hour)
+	_, err = w.Backfill(t.Context(), "s", at, at.Add(5*time.Minute), contract.CancelOther)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, err = w.controller.StartQueued(t.Context(), []int64{s.ID})
+	require.NoError(t, err)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.cancels WHERE requested_by = 'schedule'`))
 }

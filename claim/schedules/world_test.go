@@ -59,6 +59,13 @@ func (w *world) number(sql string, args ...any) (n int) {
 	return n
 }
 
+// limitLocks sets the lock timeout of the connections of daemons.
+func (w *world) limitLocks() {
+	w.t.Helper()
+	w.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = 4000', current_database()); END $$`)
+	w.db.Reset()
+}
+
 // cron creates a cron schedule.
 func (w *world) cron(name string, change func(*contract.Schedule)) contract.Schedule {
 	w.t.Helper()
