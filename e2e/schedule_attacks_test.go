@@ -64,7 +64,8 @@ func TestKilledControllerIsReplacedAtOnce(t *testing.T) {
 	require.Equal(t, 2, w.number(`SELECT term FROM dispatcherd.controller`))
 }
 
-// Attack 14: no worker offers the type. One job waits, and why says that no slot supports the type.
+// Attack 14: no worker offers the type. One job waits, and why says that no slot of any dispatcher supports the
+// type. NoCapacity would say that this dispatcher knows the type, because it has had a slot or has a job of it.
 func TestScheduleWithoutAWorkerHasOneWaitingJob(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -72,10 +73,17 @@ func TestScheduleWithoutAWorkerHasOneWaitingJob(t *testing.T) {
 	w.awaitTicks("s", "skipped", 2)
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	id := dispatcherd.JobID(w.number(`SELECT id FROM dispatcherd.jobs`))
-	require.Contains(t, w.why(h, id), "TypeUnknown")
+	text := w.why(h, id)
+	require.Contains(t, text, "TypeUnknown: no slot of any dispatcher supports the type\n")
+	require.NotContains(t, text, "NoCapacity")
+	require.NotContains(t, text, "next step starts")
+	r := helloRaw(t, h.cfg.WorkerSocket, "none")
+	require.Equal(t, int64(id), int64(r.expect("job").Job))
+	w.exec(`UPDATE dispatcherd.schedules SET paused = true`)
 }
 
-// Attack 15: a worker reconnects after a restart of the dispatcher and gets no second run.
+// Attack 15: a worker reconnects after a restart of the dispatcher and gets no second run, also if it is
+// older than the ticks that retention keeps.
 func TestReconnectedWorkerGetsNoSecondStartupRun(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, type) VALUES ('s', 'startup-worker', 'x')`)
@@ -85,8 +93,11 @@ func TestReconnectedWorkerGetsNoSecondStartupRun(t *testing.T) {
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 1})
 	h.awaitSlots(2)
 	require.NoError(t, h.stop())
+	w.exec(`UPDATE dispatcherd.ticks SET made_at = now() - interval '40 days', renewed_at = now() - interval '2 days'`)
 	h = w.start(cfg)
 	h.awaitSlots(2)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE renewed_at > now() - interval '1 minute'`) == 1 },
+		func() string { return "the tick of the connected worker is renewed" })
 	w.worker("v", cfg.WorkerSocket, oneSlot("x"))
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 2})
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.ticks`), "one for each process")
@@ -107,6 +118,26 @@ func TestStartupRunOfALostWorkerIsCancelled(t *testing.T) {
 	w.exec(`UPDATE dispatcherd.schedules SET paused = true`)
 	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`) == 1 },
 		func() string { return fmt.Sprintf("the job is cancelled; it is %+v", w.get(job.Job)) })
+}
+
+// Attack 12: a schedule is renamed and deleted while a worker does its run. The run ends normally.
+func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'x')`)
+	cfg := w.config("d")
+	w.start(cfg)
+	r := helloRaw(t, cfg.WorkerSocket, "x")
+	job := r.expect("job")
+	w.exec(`UPDATE dispatcherd.schedules SET name = 'other'`)
+	w.awaitTicks("other", "skipped", w.ticks("other", "skipped")+2)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "the run of the renamed schedule is open")
+	w.exec(`DELETE FROM dispatcherd.schedules`)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'running' AND attempt = 1`))
+	r.done(job.Job, job.Attempt, r.nonce, "1")
+	w.await(job.Job, dispatcherd.Done)
+	got := w.get(job.Job)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done' AND attempt = 1 AND result::text = '1' AND cancelled_by IS NULL`), "%+v", got)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "no further run")
 }
 
 // A worker does a startup run like any other job, and then others.

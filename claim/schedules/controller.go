@@ -70,11 +70,11 @@ func (c Controller) Start(ctx context.Context, appVersion string) (start schedul
 	return start, err
 }
 
-// WorkerTypes reads the types of the startup-worker schedules that are not paused. Every
-// dispatcher may call it.
+// WorkerTypes reads the types of the startup-worker schedules, also of paused ones. Every dispatcher
+// may call it.
 func (c Controller) WorkerTypes(ctx context.Context) (types []string, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker' AND NOT paused`)
+		rows, _ := conn.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker'`)
 		types, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return len(types), err
 	})
@@ -266,43 +266,53 @@ func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Sta
 	return started, err
 }
 
-// KeepTicks is how long ticks are kept. The last planned tick of a schedule, which is its
-// high-water mark, and the ticks of startup schedules are kept as long as the schedule.
+// KeepTicks is how long ticks are kept; those of startup-worker schedules, after the worker was last
+// seen connected. The last planned tick of a schedule, which is its high-water mark, and the ticks of
+// startup schedules are kept as long as the schedule.
 const KeepTicks = 30 * 24 * time.Hour
 
-// expireSQL deletes at most $2 ticks that were made after $1 and KeepTicks ago, and returns the
-// time of the last one and their number. It also deletes ended runs of deleted and of startup-worker schedules.
+// expireSQL reads $2 ticks, and those made at the same time as the last one, that were made after $1 and
+// KeepTicks ago. It deletes those that need not be kept, and returns the time of the last one and their number.
+// It also deletes ended runs of startup-worker schedules, and at the beginning, those of deleted schedules.
 const expireSQL = `
-WITH old AS MATERIALIZED (
-	SELECT t.schedule_id, t.occasion, t.made_at FROM dispatcherd.ticks t WHERE t.made_at > $1 AND t.made_at < now() - $3::interval AND (
-		t.planned_at < (SELECT max(o.planned_at) FROM dispatcherd.ticks o WHERE o.schedule_id = t.schedule_id AND o.planned_at IS NOT NULL)
-		OR t.planned_at IS NULL AND t.occasion !~ '^(start:|version:|ever$)' OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
+WITH seen AS MATERIALIZED (
+	SELECT t.schedule_id, t.occasion, t.made_at FROM dispatcherd.ticks t
+	WHERE t.made_at > $1::timestamptz AND t.made_at < now() - $3::interval ORDER BY t.made_at FETCH FIRST $2 ROWS WITH TIES
+), old AS MATERIALIZED (
+	SELECT t.schedule_id, t.occasion FROM seen JOIN dispatcherd.ticks t ON t.schedule_id = seen.schedule_id AND t.occasion = seen.occasion
+	WHERE (t.planned_at < (SELECT max(o.planned_at) FROM dispatcherd.ticks o WHERE o.schedule_id = t.schedule_id AND o.planned_at IS NOT NULL)
+			OR t.planned_at IS NULL AND t.occasion !~ '^(start:|version:|ever$)' AND coalesce(t.renewed_at < now() - $3::interval, true)
+			OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
 		AND (t.outcome <> 'queued' OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
-	ORDER BY t.made_at LIMIT $2 FOR UPDATE SKIP LOCKED
+	FOR UPDATE OF t SKIP LOCKED
 ), gone AS (
 	DELETE FROM dispatcherd.ticks t USING old o WHERE t.schedule_id = o.schedule_id AND t.occasion = o.occasion
-), ended AS (
-	DELETE FROM dispatcherd.schedule_runs r WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
-		AND NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = r.schedule_id AND s.kind <> 'startup-worker')
+), worker_runs AS (
+	DELETE FROM dispatcherd.schedule_runs r USING dispatcherd.schedules s WHERE s.kind = 'startup-worker' AND r.schedule_id = s.id
+		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
+), other_runs AS (
+	DELETE FROM dispatcherd.schedule_runs r WHERE $1 < 'epoch' AND NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = r.schedule_id)
+		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
 )
-SELECT max(made_at), count(*) FROM old`
+SELECT coalesce(max(made_at), greatest($1, 'epoch')), count(*) FROM seen`
 
-// Expire cancels runs as [Schedules.CancelOrphans] does, and deletes old ticks, at most MaxTicks that were made after an instant. If there may be
-// more, it returns the instant after which they were made.
+// Expire deletes old ticks of a portion of at least MaxTicks that were made after an instant. next is the instant
+// for the next call. more says that there are more of them now. With the zero instant, it also reads the ticks
+// that earlier calls have kept, and cancels runs as [Schedules.CancelOrphans] does; otherwise
+// only those of schedules that exist. So the cost of a call depends on the ticks that have become old.
 func (c Controller) Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error) {
+	orphans := cancelWorkerRunsSQL
+	if after.IsZero() {
+		orphans = cancelOrphansSQL
+	}
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var last *time.Time
 		var n int
-		if err := conn.QueryRow(ctx, expireSQL, after, MaxTicks, KeepTicks).Scan(&last, &n); err != nil {
+		if err := conn.QueryRow(ctx, expireSQL, after, MaxTicks, KeepTicks).Scan(&next, &n); err != nil {
 			return 0, err
 		}
-		if _, err := conn.Exec(ctx, cancelOrphansSQL); err != nil {
-			return 0, err
-		}
-		if more = n == MaxTicks; more {
-			next = last.Add(-time.Microsecond) // others may have been made at the same time
-		}
-		return n, nil
+		_, err := conn.Exec(ctx, orphans)
+		more = n >= MaxTicks
+		return n, err
 	})
 	return next, more, err
 }

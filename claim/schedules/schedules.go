@@ -149,11 +149,27 @@ func (s Schedules) CancelOrphans(ctx context.Context) error {
 	return err
 }
 
-const cancelOrphansSQL = `
-SELECT dispatcherd.cancel_pending(o.id, 'schedule') FROM (
-	SELECT j.id::bigint FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id
-	WHERE j.status = 'pending' AND j.type LIKE '` + contract.StartupType + `%' ORDER BY j.id + 0 LIMIT 1000 FOR UPDATE OF j SKIP LOCKED
-) o`
+// The runs of all schedules may be many, those of startup-worker schedules are few.
+const (
+	cancelOrphansSQL    = cancelRunsSQL + `dispatcherd.schedule_runs r` + orphanSQL
+	cancelWorkerRunsSQL = cancelRunsSQL + `dispatcherd.schedules s JOIN dispatcherd.schedule_runs r ON r.schedule_id = s.id AND s.kind = 'startup-worker'` + orphanSQL
+
+	cancelRunsSQL = `SELECT dispatcherd.cancel_pending(o.id, 'schedule') FROM (SELECT j.id::bigint FROM `
+	orphanSQL     = ` JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id
+	WHERE j.status = 'pending' AND j.type LIKE '` + contract.StartupType + `%' ORDER BY j.id + 0 LIMIT 1000 FOR UPDATE OF j SKIP LOCKED) o`
+)
+
+// renewSQL renews the ticks of occasions $1 of startup-worker schedules, at most once a day.
+const renewSQL = `
+UPDATE dispatcherd.ticks t SET renewed_at = now() FROM dispatcherd.schedules s CROSS JOIN unnest($1::text[]) AS w (occasion)
+WHERE s.kind = 'startup-worker' AND t.schedule_id = s.id AND t.occasion = w.occasion AND coalesce(t.renewed_at, t.made_at) < now() - interval '1 day'`
+
+// RenewWorkers says which workers are connected, by the occasions of their startup runs, so that
+// retention keeps their ticks.
+func (s Schedules) RenewWorkers(ctx context.Context, occasions []string) error {
+	_, err := s.DB.Exec(ctx, renewSQL, occasions)
+	return err
+}
 
 // RefusedError says why a schedule makes no tick on request.
 type RefusedError struct{ Name, Outcome string }

@@ -170,7 +170,8 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.workers.keepLogs = d.cfg.KeepLogs
-	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: schedules.Schedules{DB: d.api.pool}.CancelOrphans, log: d.log}
+	table := schedules.Schedules{DB: d.api.pool}
+	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: table.CancelOrphans, renew: table.RenewWorkers, log: d.log}
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows, d.statements.logs = refused, d.logs
@@ -237,6 +238,7 @@ func (d *Daemon) serveBackground() {
 	d.endBackground = cancel
 	d.background.Go(func() { d.controller.Run(ctx) })
 	d.background.Go(func() { d.maintenance.run(ctx) })
+	d.background.Go(func() { d.workers.startups.run(ctx) })
 	d.background.Go(func() { resources.SteerMemory(ctx, d.cfg.Memory, d.log) })
 	d.background.Go(func() { d.api.rows.Poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })

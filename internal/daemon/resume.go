@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -100,10 +101,80 @@ type startups struct {
 	types   func() []string // of startup-worker schedules
 	resume  time.Duration   // in which a worker may reconnect
 	orphans func(context.Context) error
+	renew   func(ctx context.Context, occasions []string) error // keeps the ticks of connected workers
 	log     *zap.Logger
 
-	mu       sync.Mutex
-	sessions map[dispatcherd.SessionID]struct{} // sessions that got a run
+	mu        sync.Mutex
+	sessions  map[dispatcherd.SessionID]struct{} // sessions that got a run
+	connected map[dispatcherd.SessionID]*connectedWorker
+}
+
+// connectedWorker is the worker of a session, if it has named its process.
+type connectedWorker struct {
+	occasion string    // of its runs
+	renewed  time.Time // when retention was told of it; zero = never
+}
+
+// occasionOf returns the occasion of the runs of a worker.
+func occasionOf(f contract.Fingerprint) string { return fmt.Sprintf("worker:%016x", uint64(f)) }
+
+// The pauses of run: between two looks for workers to renew, and between two renewals of one.
+const (
+	renewPause = 5 * time.Second
+	renewEvery = 24 * time.Hour
+)
+
+// connect notes the worker of a session.
+func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
+	if h.Process == "" {
+		return // it has another occasion after it reconnects
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.connected == nil {
+		u.connected = map[dispatcherd.SessionID]*connectedWorker{}
+	}
+	u.connected[id] = &connectedWorker{occasion: occasionOf(fingerprintOf(h.Process))}
+}
+
+// run tells retention which workers are connected, so that a worker gets no second run after its
+// tick has become old. It ends with ctx.
+func (u *startups) run(ctx context.Context) {
+	tick := time.NewTicker(renewPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if len(u.types()) > 0 {
+				u.renewDue(ctx, time.Now())
+			}
+		}
+	}
+}
+
+// renewDue renews a portion of the workers whose last renewal is old.
+func (u *startups) renewDue(ctx context.Context, now time.Time) {
+	var due []*connectedWorker
+	var occasions []string
+	u.mu.Lock()
+	for _, w := range u.connected { // order-free: all get their turn
+		if now.Sub(w.renewed) >= renewEvery && len(due) < schedules.MaxTicks {
+			due, occasions = append(due, w), append(occasions, w.occasion)
+		}
+	}
+	u.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	if err := u.renew(ctx, occasions); err != nil {
+		u.log.Warn("renewing the ticks of startup-worker schedules failed; it is repeated", zap.Error(err))
+		return
+	}
+	for _, w := range due { // only this goroutine uses renewed
+		w.renewed = now
+	}
 }
 
 // startedRuns are the runs for one session.
@@ -160,7 +231,7 @@ func (u *startups) begin(s *workerproto.Session, h *workerproto.Hello, f contrac
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resumeTimeout)
 	defer cancel()
-	jobs, decided, err := u.store.StartWorker(ctx, fmt.Sprintf("worker:%016x", uint64(f)), fingerprintOf(s.Nonce()), types, choose)
+	jobs, decided, err := u.store.StartWorker(ctx, occasionOf(f), fingerprintOf(s.Nonce()), types, choose)
 	if started.decided = decided; err != nil {
 		u.log.Warn("starting the runs of startup-worker schedules failed", zap.String("worker", h.Worker), zap.Error(err))
 		return started, h.Slots
@@ -193,6 +264,7 @@ func (u *startups) end(id dispatcherd.SessionID) {
 	u.mu.Lock()
 	_, noted := u.sessions[id]
 	delete(u.sessions, id)
+	delete(u.connected, id)
 	u.mu.Unlock()
 	if !noted {
 		return

@@ -72,6 +72,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	}
 	ev.Slots = w.number(free)
 	shell.Register(w.loop.Register, ev, shell.Portion)
+	w.startups.connect(id, h)
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
 	return nil

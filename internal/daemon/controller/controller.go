@@ -103,7 +103,7 @@ type Controller struct {
 	reportAt   time.Time                   // next write of the column error
 	resyncAt   time.Time
 	expireAt   time.Time // next deletion of old ticks
-	expired    time.Time // old ticks up to then are deleted
+	expired    time.Time // old ticks up to then are deleted or kept; zero = none
 	retryAt    time.Time // no statement before
 }
 

@@ -41,6 +41,7 @@ type table struct {
 	refuse     error // of the next ticks, which have no effect
 	deposed    bool
 	expiries   int // calls of Expire
+	complete   int // those that begin with the first tick
 }
 
 func (f *table) begin() error {
@@ -155,10 +156,13 @@ func (f *table) StartQueued(_ context.Context, ids []int64) (started []schedules
 	return started, f.begin()
 }
 
-func (f *table) Expire(context.Context, time.Time) (next time.Time, more bool, err error) {
+func (f *table) Expire(_ context.Context, after time.Time) (next time.Time, more bool, err error) {
 	f.published()
 	f.expiries++
-	return time.Time{}, f.expiries%3 != 0, nil
+	if after.IsZero() {
+		f.complete++
+	}
+	return after.Add(time.Second), f.expiries%3 != 0, nil
 }
 
 func (f *table) Report(_ context.Context, problems []schedules.Problem) (locked []int64, err error) {
@@ -244,6 +248,9 @@ func TestOldTicksAreDeletedInPortions(t *testing.T) {
 		require.Equal(t, 3, b.expiries)
 		b.pass(3 * expireTime)
 		require.Equal(t, 12, b.expiries)
+		require.Equal(t, 1, b.complete, "the others continue after the ticks that were kept")
+		b.pass(DefaultResync)
+		require.Equal(t, 2, b.complete)
 	})
 }
 

@@ -56,7 +56,7 @@ func (c *Controller) load(ctx context.Context) error {
 		c.Metrics.repaired.Add(float64(repaired))
 		c.Log.Warn("schedules: the comparison with the table found edits that no record had reported", zap.Int("schedules", repaired))
 	}
-	c.plan = plan
+	c.plan, c.expired = plan, time.Time{}
 	return nil
 }
 
@@ -167,7 +167,8 @@ func (c *Controller) readEdits(ctx context.Context) error {
 	return nil
 }
 
-// expire deletes old ticks from time to time, in portions between the rounds of ticks.
+// expire deletes old ticks from time to time, in portions between the rounds of ticks. It continues after
+// the ticks that it has kept. Each load makes it read them again.
 func (c *Controller) expire(ctx context.Context) error {
 	if time.Now().Before(c.expireAt) {
 		return nil
