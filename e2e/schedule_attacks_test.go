@@ -123,21 +123,23 @@ func TestStartupRunOfALostWorkerIsCancelled(t *testing.T) {
 // Attack 12: a schedule is renamed and deleted while a worker does its run. The run ends normally.
 func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'x')`)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'x'), ('clock', 'cron', '* * * * * *', 'none')`)
 	cfg := w.config("d")
 	w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "x")
 	job := r.expect("job")
-	w.exec(`UPDATE dispatcherd.schedules SET name = 'other'`)
+	w.exec(`UPDATE dispatcherd.schedules SET name = 'other' WHERE name = 's'`)
 	w.awaitTicks("other", "skipped", w.ticks("other", "skipped")+2)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "the run of the renamed schedule is open")
-	w.exec(`DELETE FROM dispatcherd.schedules`)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'running' AND attempt = 1`))
+	const runs = `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'x'`
+	require.Equal(t, 1, w.number(runs), "the run of the renamed schedule is open")
+	w.exec(`DELETE FROM dispatcherd.schedules WHERE name = 'other'`)
+	w.awaitTicks("clock", "skipped", w.ticks("clock", "skipped")+3) // heartbeats find requests to cancel
+	require.Equal(t, 1, w.number(runs+` AND status = 'running' AND attempt = 1`))
 	r.done(job.Job, job.Attempt, r.nonce, "1")
 	w.await(job.Job, dispatcherd.Done)
-	got := w.get(job.Job)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done' AND attempt = 1 AND result::text = '1' AND cancelled_by IS NULL`), "%+v", got)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "no further run")
+	require.Equal(t, 1, w.number(runs+` AND attempt = 1 AND result::text = '1' AND cancelled_by IS NULL`), "%+v", w.get(job.Job))
+	require.Equal(t, 1, w.number(runs), "no further run")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.cancels`))
 }
 
 // A worker does a startup run like any other job, and then others.

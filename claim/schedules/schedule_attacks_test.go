@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -50,37 +51,76 @@ func TestTheNextControllerWaitsForTicksInFlight(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM (SELECT FROM dispatcherd.controller FOR UPDATE SKIP LOCKED) c`))
 }
 
-// Attack 8: the election is switched off, so that several dispatchers make the same ticks.
+// makeAlone makes a tick as a dispatcher without the role does, until no other session has locked the schedule.
+func (w *world) makeAlone(tick schedule.Tick) (contract.MadeTick, error) {
+	made, a := make([]contract.MadeTick, 1), arrays([]schedule.Tick{tick})
+	for {
+		rows, _ := w.db.Query(w.t.Context(), `SELECT place, outcome, coalesce(job, 0) FROM dispatcherd.make_ticks($1, $2, $3, $4, $5, '{0}', '{NULL}', false)`,
+			a.schedules, a.occasions, a.versions, a.planned, a.due)
+		if err := readMade(rows, made); err != nil || made[0].Outcome != contract.TickLocked {
+			return made[0], err
+		}
+	}
+}
+
+// Attack 8: the election is switched off, so that several dispatchers make the same ticks. Half of the
+// occasions are no instants, so that no high-water mark excludes them.
 func TestSeveralControllersMakeOneJobPerOccasion(t *testing.T) {
 	w := newWorld(t)
-	var ids []contract.Schedule
-	for i := range 20 {
-		ids = append(ids, w.cron(name(i), func(s *contract.Schedule) { s.Overlap = contract.AllowAll }))
+	const dispatchers, schedules, occasions = 4, 20, 10
+	var list []contract.Schedule
+	for i := range schedules {
+		list = append(list, w.cron(name(i), func(s *contract.Schedule) { s.Overlap = contract.AllowAll }))
 	}
 	var mu sync.Mutex
-	ran := map[string]int{}
-	atOnce(t, 4, func(int) error {
-		for n := 1; n <= 10; n++ {
-			for i := range ids {
-				tick := minute(&ids[i], n)
-				rows, _ := w.db.Query(t.Context(), `SELECT place, outcome, coalesce(job, 0) FROM dispatcherd.make_ticks($1, $2, $3, $4, $4, '{0}', '{NULL}', false)`,
-					[]int64{tick.Schedule}, []string{tick.Occasion}, []int64{tick.Version}, []time.Time{tick.Planned})
-				made := make([]contract.MadeTick, 1)
-				if err := readMade(rows, made); err != nil {
+	made := map[string]int{}
+	atOnce(t, dispatchers, func(int) error {
+		for n := 1; n <= occasions; n++ {
+			for i := range list {
+				tick := minute(&list[i], n)
+				if i%2 == 0 {
+					tick.Planned = time.Time{}
+				}
+				m, err := w.makeAlone(tick)
+				if err != nil {
 					return err
 				}
 				mu.Lock()
-				ran[made[0].Outcome]++
+				made[m.Outcome]++
 				mu.Unlock()
 			}
 		}
 		return nil
 	})
-	jobs := w.number(`SELECT count(*) FROM dispatcherd.jobs`)
-	require.Equal(t, jobs, ran["run"])
-	require.Equal(t, jobs, w.number(`SELECT count(*) FROM dispatcherd.ticks`))
-	require.LessOrEqual(t, jobs, 200)
-	require.Zero(t, w.number(`SELECT count(*) - count(DISTINCT (schedule_id, occasion)) FROM dispatcherd.ticks`))
+	const all = schedules * occasions
+	require.Equal(t, map[string]int{contract.TickRun: all, contract.TickExists: (dispatchers - 1) * all}, made)
+	require.Equal(t, all, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.Equal(t, all, w.number(`SELECT count(DISTINCT (schedule_id, occasion)) FROM dispatcherd.ticks t JOIN dispatcherd.jobs j ON j.id = t.job_id`))
+}
+
+// Another session inserts the tick without the lock of the schedule, as startup-worker runs do. The statement
+// waits for its end and makes no second job.
+func TestATickOfASessionWithoutTheLockRunsOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
+	tick := minute(&s, 1)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // without effect after Commit
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome) VALUES ($1, $2, 'run')`, s.ID, tick.Occasion)
+	require.NoError(t, err)
+	made := make(chan error, 1)
+	go func() {
+		_, err := w.makeAlone(tick)
+		made <- err
+	}()
+	require.Eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-made)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.ticks`))
 }
 
 // The same with the policy skip: at no time does a schedule have two runs.
@@ -170,6 +210,48 @@ func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
 	require.Len(t, started, 100)
 	require.Equal(t, 97, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "of 98 queued ticks, one is refused, and that of 17 is a run")
 	require.True(t, slices.Contains(started, Started{Schedule: ids[5], Waiting: true}))
+}
+
+// Attack 10: an outage of 3 days of a schedule that runs every minute.
+func TestThreeMissedDaysAreCaughtUpAsConfigured(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		catchUp time.Duration
+		most    int
+		want    map[string]int
+	}{
+		{time.Hour, 1, map[string]int{"run": 1, "missed": 4319}},
+		{72 * time.Hour, 5000, map[string]int{"run": 1, "skipped": 4319}},
+	} {
+		s := w.cron(name(c.most), func(s *contract.Schedule) { s.CatchUp, s.CatchUpMost = contract.Duration(c.catchUp), c.most })
+		now := s.Since.Truncate(time.Minute)
+		s.Since = now.Add(-72 * time.Hour)
+		plan := schedule.New(schedule.Start{}, 0)
+		require.NoError(t, plan.Set(now, &s.SchedulePlan, time.Time{}))
+		for {
+			ticks, _ := plan.Due(now, MaxTicks)
+			if len(ticks) == 0 {
+				break
+			}
+			made, err := w.controller.Make(t.Context(), ticks)
+			require.NoError(t, err)
+			for i := range ticks {
+				plan.Made(now, &ticks[i], made[i].Outcome)
+			}
+		}
+		got := map[string]int{}
+		rows, _ := w.db.Query(t.Context(), `SELECT outcome, sum(coalesce(missed, 1)) FROM dispatcherd.ticks WHERE schedule_id = $1 GROUP BY 1`, s.ID)
+		var outcome string
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&outcome, &n}, func() error {
+			got[outcome] = n
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+		require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs j JOIN dispatcherd.ticks t ON t.job_id = j.id WHERE t.schedule_id = $1`, s.ID))
+	}
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 }
 
 // Attack 11: the answer is lost, so the statement is repeated.
