@@ -61,6 +61,11 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, next, 3)
 	require.Equal(t, 30, next[0].Local.Minute())
+	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at) SELECT id, 'ahead', 'skipped', $1 FROM dispatcherd.schedules WHERE name = 'nightly'`, next[1].At)
+	ahead, err := mine.Next(ctx, "nightly", 1)
+	require.NoError(t, err)
+	require.Equal(t, next[2], ahead[0], "after the high-water mark")
+	w.exec(`DELETE FROM dispatcherd.ticks WHERE occasion = 'ahead'`)
 	var all []string
 	for before := (client.Tick{}); ; {
 		page, err := mine.Ticks(ctx, "nightly", before, 1)

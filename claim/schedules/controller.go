@@ -42,9 +42,12 @@ const planColumns = `s.id, s.name, s.kind, coalesce(s.spec, '') AS spec, ` + eve
 
 const every = `coalesce((extract(epoch FROM s.every) * 1000000000)::bigint, 0)`
 
+// handled is the high-water mark of schedule s.
+const handled = `(SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL)`
+
 // rowColumns are the columns of Row, by name.
 const rowColumns = planColumns + `,
-	(SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL) AS handled,
+	` + handled + ` AS handled,
 	EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.outcome = 'queued') AS queued`
 
 // page bounds the rows that one statement reads.

@@ -338,6 +338,24 @@ func TestNoTickOfAHandledOccasion(t *testing.T) {
 	require.Equal(t, outcomes("exists", "run"), w.make(w.controller, earlier, minute(&s, 11)))
 }
 
+// Attack 6: the database clock was far ahead and was set back. No handled occasion runs again, and the mark is shown.
+func TestHandledOccasionsInTheFutureAreListed(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	require.Nil(t, s.Handled)
+	last := minute(&s, 500_000)
+	require.Equal(t, outcomes("run", "exists"), append(w.make(w.controller, last), w.make(w.controller, minute(&s, 1))...))
+	s, err := w.Get(t.Context(), "s")
+	require.NoError(t, err)
+	require.True(t, last.Planned.Equal(*s.Handled))
+	require.Equal(t, *s.Handled, s.After(time.Now()))
+	later := last.Planned.Add(time.Hour)
+	require.Equal(t, later, s.After(later))
+	list, err := w.List(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Equal(t, s.Handled, list[0].Handled)
+}
+
 // Attack 18: calls with the same key at the same time.
 func TestRunsOnRequestWithTheSameKeyRunOnce(t *testing.T) {
 	w := newWorld(t)

@@ -31,7 +31,8 @@ type Schedules struct {
 const columns = planColumns + `, s.payload::text AS payload, ` + jobColumns
 
 // jobColumns are those of them that are not in planColumns, without the payload.
-const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.overlap, s.created_at`
+const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.overlap, s.created_at,
+	CASE WHEN s.kind = 'cron' THEN ` + handled + ` END AS handled`
 
 // MaxListed bounds the schedules of one List.
 const MaxListed = 1000

@@ -84,7 +84,7 @@ type SchedulePlan struct {
 // NoVersion is the version of a schedule that must not exist.
 const NoVersion int64 = -1
 
-// Schedule is a row of the table schedules. ID, Error, Version, Since and CreatedAt are read only.
+// Schedule is a row of the table schedules. ID, Error, Version, Since, CreatedAt and Handled are read only.
 type Schedule struct {
 	SchedulePlan
 
@@ -95,6 +95,16 @@ type Schedule struct {
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`
 	Overlap     string               `json:"overlap"`
 	CreatedAt   time.Time            `json:"created_at"`
+	Handled     *time.Time           `json:"handled,omitempty"` // high-water mark of a cron schedule; nil = none
+}
+
+// After returns the instant after which the next occasion of a cron schedule is: now, or the high-water
+// mark, which is later after the database clock was set back.
+func (s *Schedule) After(now time.Time) time.Time {
+	if s.Handled != nil && s.Handled.After(now) {
+		return *s.Handled
+	}
+	return now
 }
 
 // defaultMaxAttempts is the table's default.

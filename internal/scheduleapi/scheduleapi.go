@@ -140,7 +140,7 @@ func (h handler) get(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readOnly are the members that a body may repeat from an earlier answer. They are not used, except version.
-var readOnly = []string{"id", "name", "error", "version", "since", "created_at"}
+var readOnly = []string{"id", "name", "error", "version", "since", "created_at", "handled"}
 
 // put creates the schedule of the path, or replaces its columns. An absent member means the default. With a
 // version, it replaces only the schedule that has this version.
@@ -284,7 +284,7 @@ func (h handler) next(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := schedule.Upcoming(&s.SchedulePlan, time.Now(), n)
+	list, err := schedule.Upcoming(&s.SchedulePlan, s.After(time.Now()), n)
 	if err != nil {
 		return problem.Conflict.Of(err.Error())
 	}

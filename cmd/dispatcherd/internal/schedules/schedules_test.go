@@ -34,3 +34,21 @@ func TestNextMarksChangesOfTheWallClock(t *testing.T) {
 	v.Paused = true
 	require.Contains(t, next("0 * * * *", time.Now(), 1), "The schedule does not run now: paused.")
 }
+
+// The database clock was ahead and was set back. The occasions up to the high-water mark are handled.
+func TestNextBeginsAfterTheHighWaterMark(t *testing.T) {
+	now := time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)
+	handled := now.AddDate(1, 0, 0)
+	v := contract.NewSchedule()
+	v.Name, v.Kind, v.Spec, v.Type, v.Handled = "s", "cron", "0 0 * * *", "pdf", &handled
+	next := func() string {
+		var out, errs bytes.Buffer
+		a := commands{&settings.Invocation{Console: console.Console{Out: &out, Err: &errs}}}
+		require.NoError(t, a.next(&v, now, 1))
+		return out.String() + errs.String()
+	}
+	require.Contains(t, next(), "\n2027-03-29T00:00:00Z ")
+	require.Contains(t, next(), "The schedule does not run now: the database clock was set back, and all occasions up to 2027-03-28T00:00:00Z are handled; remove and create")
+	handled = now.Add(skew)
+	require.NotContains(t, next(), "does not run now", "the clocks of hosts differ")
+}

@@ -120,6 +120,9 @@ func addSchedule(add func(fact, format string, args ...any), v *shown) {
 	add("name", "%s", v.Name)
 	add("kind", "%s: %s", v.Kind, plan(&v.Schedule))
 	add("state", "%s", state(&v.Schedule))
+	if text := ahead(&v.Schedule, time.Now()); text != "" {
+		add("waits", "%s", text)
+	}
 	add("job", "type %s, priority %d, at most %d failures", v.Type, v.Priority, v.MaxAttempts)
 	if v.TimeoutMS != nil {
 		add("timeout", "%v", time.Duration(*v.TimeoutMS)*time.Millisecond)
@@ -179,9 +182,20 @@ func (a commands) nextCommand() *cobra.Command {
 	})
 }
 
+// skew is by how much the clock of this process may differ from that of the database.
+const skew = time.Minute
+
+// ahead says that a schedule does not run because its high-water mark is in the future.
+func ahead(v *contract.Schedule, now time.Time) string {
+	if v.Handled == nil || !v.Handled.After(now.Add(skew)) {
+		return ""
+	}
+	return fmt.Sprintf("the database clock was set back, and all occasions up to %s are handled; remove and create the schedule to run it earlier", stamp(*v.Handled))
+}
+
 // next prints the occasions of a schedule after an instant.
 func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
-	list, err := schedule.Upcoming(&v.SchedulePlan, after, n)
+	list, err := schedule.Upcoming(&v.SchedulePlan, v.After(after), n)
 	if err != nil {
 		return exit.Errorf(exit.Conflict, "%w", err)
 	}
@@ -194,6 +208,9 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	}
 	if state := state(v); state != "active" {
 		a.Say("The schedule does not run now: %s.", state)
+	}
+	if text := ahead(v, after); text != "" {
+		a.Say("The schedule does not run now: %s.", text)
 	}
 	if len(list) == 0 {
 		a.Say("There is no further occasion.")
