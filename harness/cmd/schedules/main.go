@@ -1,4 +1,4 @@
-// Command schedules measures schedules: kills of the controller, a burst, idle schedules, and
+// Command schedules measures schedules: kills of the controller, a burst, plain jobs beside one, idle schedules, and
 // daylight saving time. It prints one line and exits with 1 if a value is out of range.
 package main
 
@@ -22,6 +22,8 @@ type options struct {
 	parts  string
 	lasts  time.Duration
 	burst  int
+	plain  int
+	rounds int
 	idle   int
 	minute time.Duration
 	cases  int
@@ -30,15 +32,17 @@ type options struct {
 func main() {
 	var o options
 	short := flag.Bool("short", false, "run a shorter form of all parts")
-	flag.StringVar(&o.parts, "parts", "kills,burst,idle,dst", "parts to run, separated by commas")
+	flag.StringVar(&o.parts, "parts", "kills,burst,plain,idle,dst", "parts to run, separated by commas")
 	flag.DurationVar(&o.lasts, "kills", 10*time.Minute, "kills: how long the controller is killed")
 	flag.IntVar(&o.burst, "burst", 10_000, "burst: schedules due in one second")
+	flag.IntVar(&o.plain, "plain", 100_000, "plain: schedules due in one second")
+	flag.IntVar(&o.rounds, "rounds", 3, "plain: bursts, one every two minutes")
 	flag.IntVar(&o.idle, "idle", 100_000, "idle: schedules")
 	flag.DurationVar(&o.minute, "minute", time.Minute, "idle: how long statements are counted")
 	flag.IntVar(&o.cases, "cases", 2000, "dst: cases per time zone")
 	flag.Parse()
 	if *short {
-		o.lasts, o.minute, o.cases = 45*time.Second, 15*time.Second, 100
+		o.lasts, o.minute, o.cases, o.rounds = 45*time.Second, 15*time.Second, 100, 1
 	}
 	os.Exit(measure(o))
 }
@@ -59,7 +63,7 @@ func measure(o options) int {
 	return min(len(failures), 1)
 }
 
-var errPart = errors.New("the parts are kills, burst, idle and dst")
+var errPart = errors.New("the parts are kills, burst, plain, idle and dst")
 
 // run runs the parts and returns all figures so far.
 func run(ctx context.Context, o options) (all schedules.Figures, err error) {
@@ -71,6 +75,7 @@ func run(ctx context.Context, o options) (all schedules.Figures, err error) {
 	parts := map[string]func() (schedules.Figures, error){
 		"kills": func() (schedules.Figures, error) { return schedules.Kills(ctx, env, o.lasts) },
 		"burst": func() (schedules.Figures, error) { return schedules.Burst(ctx, env, o.burst) },
+		"plain": func() (schedules.Figures, error) { return schedules.BurstPlain(ctx, env, o.plain, o.rounds) },
 		"idle":  func() (schedules.Figures, error) { return schedules.Idle(ctx, env, o.idle, o.minute) },
 		"dst":   func() (schedules.Figures, error) { return schedules.DST(o.cases) },
 	}
