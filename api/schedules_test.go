@@ -49,6 +49,12 @@ func (f fakeSchedules) Set(_ context.Context, s contract.Schedule) (bool, error)
 }
 
 func (f fakeSchedules) Remove(_ context.Context, name string) error { return f.edit(name) }
+func (f fakeSchedules) RemoveVersion(_ context.Context, name string, version int64) error {
+	if version != 3 {
+		return problem.Conflict.Of("it was edited")
+	}
+	return f.edit(name)
+}
 func (f fakeSchedules) Pause(_ context.Context, name string) error  { return f.edit(name) }
 func (f fakeSchedules) Resume(_ context.Context, name string) error { return f.edit(name) }
 

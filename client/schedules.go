@@ -106,6 +106,12 @@ func (s Schedules) Remove(ctx context.Context, name string) error {
 	return s.change(ctx, http.MethodDelete, name, "")
 }
 
+// RemoveVersion is Remove for a result of Get with this version. It fails with TypeConflict if the schedule was edited or
+// deleted after it was read.
+func (s Schedules) RemoveVersion(ctx context.Context, name string, version int64) error {
+	return s.change(ctx, http.MethodDelete, name, "?version="+strconv.FormatInt(version, 10))
+}
+
 // Pause pauses a schedule. No occasion is missed meanwhile.
 func (s Schedules) Pause(ctx context.Context, name string) error {
 	return s.change(ctx, http.MethodPost, name, "/pause")

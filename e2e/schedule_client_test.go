@@ -88,6 +88,7 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	stale.Priority = 3
 	_, err = mine.Set(ctx, stale)
 	require.Equal(t, client.TypeConflict, problemType(t, err), "it would resume the schedule")
+	require.Equal(t, client.TypeConflict, problemType(t, mine.RemoveVersion(ctx, "nightly", stale.Version)))
 	require.NoError(t, mine.Resume(ctx, "nightly"))
 	s.Spec = "61 * * * *"
 	_, err = mine.Set(ctx, s)
@@ -105,7 +106,9 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	_, err = other.Set(ctx, s)
 	require.Equal(t, client.TypeForbidden, problemType(t, err))
 
-	require.NoError(t, mine.Remove(ctx, "nightly"))
+	s, err = mine.Get(ctx, "nightly")
+	require.NoError(t, err)
+	require.NoError(t, mine.RemoveVersion(ctx, "nightly", s.Version))
 	for _, name := range []string{"nightly", "", "../jobs/1", "a/b?c"} {
 		_, err = mine.Get(ctx, name)
 		require.Equal(t, client.TypeNotFound, problemType(t, err), name)
@@ -137,4 +140,24 @@ func TestScheduleCommandsNeedNoDatabase(t *testing.T) {
 		require.Equal(t, code, h.onAPI("", strings.Fields(line)...).code, line)
 	}
 	require.Equal(t, exit.Conflict, h.onAPI("", "schedule", "run", "s").code, "it is paused")
+}
+
+// An apply over the API makes what an apply on the database compares as equal.
+func TestScheduleFilesAreAppliedOverTheAPI(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	apply := func(code int, file string, more ...string) string {
+		t.Helper()
+		got := h.onAPI(file, append([]string{"schedule", "apply", "-"}, more...)...)
+		require.Equal(t, code, got.code, got.err)
+		return got.err
+	}
+	const file = "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 1}\npriority = 3\n[b]\nkind = \"startup\"\nonce = \"ever\"\ntype = \"pdf\"\n"
+	require.Equal(t, "2 created, 0 changed, 0 removed\n", apply(exit.OK, file))
+	require.Equal(t, "There is no difference.\n", apply(exit.OK, file))
+	require.Equal(t, "There is no difference.\n", onDatabase(t, w.dsn, file, "schedule apply -").err)
+	require.Equal(t, "0 created, 1 changed, 1 removed\n", apply(exit.OK, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 2}\npriority = 3\n", "--prune", "--yes"))
+	require.Contains(t, onDatabase(t, w.dsn, "", "schedule show a").out, `{"page": 2}`)
+	require.Equal(t, exit.NotFound, onDatabase(t, w.dsn, "", "schedule show b").code)
+	require.Contains(t, apply(exit.Usage, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npriority = 11\n"), "priority 11: must be from 0 to 10")
 }

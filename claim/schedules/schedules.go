@@ -19,12 +19,16 @@ var ErrNotFound = errors.New("no such schedule")
 // ErrEdited says that a schedule was created, edited or deleted after it was read.
 var ErrEdited = errors.New("it was created, edited or deleted after it was read: read it again and repeat the change")
 
+// ErrFull says that the plan would not contain a further schedule.
+var ErrFull = fmt.Errorf("there are %d schedules, and no more can run: remove one first, for example with 'dispatcherd schedule rm old'", schedule.MaxSchedules)
+
 // ErrInvalid wraps the errors of values that no schedule can have.
 var ErrInvalid = errors.New("invalid schedule")
 
 // Schedules provides the operations of users and operators on the table schedules.
 type Schedules struct {
-	DB claim.DB
+	DB   claim.DB
+	Most int // schedules that Set creates; 0 = schedule.MaxSchedules
 }
 
 // columns are the columns of contract.Schedule, by name, of schedule s.
@@ -105,6 +109,8 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 	sql := setSQL
 	if v.Version > 0 {
 		sql = editSQL
+	} else if err := s.checkRoom(ctx, v.Name); err != nil {
+		return false, named(v.Name, err)
 	}
 	err = s.DB.QueryRow(ctx, sql, v.Name, v.Kind, v.Spec, micros(v.Every), v.TimeZone, micros(v.Jitter), v.StartsAt, v.EndsAt, v.Once,
 		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused, v.Version).Scan(&created)
@@ -114,15 +120,35 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 	return created, named(v.Name, err)
 }
 
-// Lock excludes other edits until the end of the transaction. Ticks do not wait.
-func (s Schedules) Lock(ctx context.Context) error {
-	_, err := s.DB.Exec(ctx, `LOCK TABLE dispatcherd.schedules IN SHARE ROW EXCLUSIVE MODE`)
+// fullSQL says whether a schedule $1 would be one too many. The ids are different numbers from 1, so there are at
+// most as many rows as the largest id. Usually this suffices. Otherwise the count reads at most $2 entries of an index.
+const fullSQL = `SELECT CASE
+	WHEN EXISTS (SELECT FROM dispatcherd.schedules WHERE name = $1) OR coalesce((SELECT max(id) FROM dispatcherd.schedules), 0) < $2 THEN false
+	ELSE (SELECT count(*) FROM (SELECT FROM dispatcherd.schedules LIMIT $2) bounded) >= $2 END`
+
+// checkRoom returns ErrFull if the schedule would be one too many. Concurrent calls may together create more; then the
+// controller says so in the column error.
+func (s Schedules) checkRoom(ctx context.Context, name string) error {
+	var full bool
+	err := s.DB.QueryRow(ctx, fullSQL, name, cmp.Or(s.Most, schedule.MaxSchedules)).Scan(&full)
+	if err == nil && full {
+		err = ErrFull
+	}
 	return err
 }
 
 // Remove deletes a schedule. Its runs end normally, and its queued ticks never run.
 func (s Schedules) Remove(ctx context.Context, name string) error {
 	return s.change(ctx, name, `DELETE FROM dispatcherd.schedules WHERE name = $1`)
+}
+
+// RemoveVersion is Remove for the schedule that has a version. It returns ErrEdited if there is none.
+func (s Schedules) RemoveVersion(ctx context.Context, name string, version int64) error {
+	tag, err := s.DB.Exec(ctx, `DELETE FROM dispatcherd.schedules WHERE name = $1 AND version = $2`, name, version)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrEdited
+	}
+	return named(name, err)
 }
 
 // Pause pauses a schedule: no tick is made until it is resumed. Occasions in a pause are not missed.

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -594,4 +595,57 @@ func TestSetOfAnOldVersionUndoesNoDeletion(t *testing.T) {
 	require.ErrorIs(t, <-set, ErrEdited)
 	_, err = w.Get(t.Context(), "c")
 	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// Set creates no schedule beyond the bound, and still edits those that exist. Ids of deleted schedules do not count.
+func TestSetRefusesASurplusSchedule(t *testing.T) {
+	w := newWorld(t)
+	w.Most = 3
+	for range 3 {
+		w.cron("gone", nil)
+		require.NoError(t, w.Remove(t.Context(), "gone"))
+	}
+	for i := range 3 {
+		w.cron(name(i), nil)
+	}
+	s := contract.NewSchedule()
+	s.Name, s.Kind, s.Spec, s.Type = "more", contract.Cron, "@daily", "pdf"
+	for _, s.Version = range []int64{0, contract.NoVersion} {
+		_, err := w.Set(t.Context(), s)
+		require.ErrorIs(t, err, ErrFull)
+		require.EqualError(t, err, `schedule "more": there are 100000 schedules, and no more can run: remove one first, for example with 'dispatcherd schedule rm old'`)
+	}
+	w.cron(name(1), func(s *contract.Schedule) { s.Priority = 3 })
+	require.Equal(t, 3, w.number(`SELECT count(*) FROM dispatcherd.schedules`))
+	require.NoError(t, w.Remove(t.Context(), name(0)))
+	w.cron("more", nil)
+}
+
+// At the bound the test reads one entry of the index per schedule at most, and below it one row.
+func TestSetCountsSchedulesCheaply(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '@daily', 'pdf' FROM generate_series(1, 2000) n`)
+	w.exec(`VACUUM ANALYZE dispatcherd.schedules`)
+	for most, want := range map[int]string{2000: "Index Only Scan", 3000: "never executed"} {
+		rows, _ := w.db.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF) `+fullSQL, "new", most)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		plan := strings.Join(lines, "\n")
+		_, count, found := strings.Cut(plan, "Limit (actual")
+		if most == 3000 {
+			_, count, found = strings.Cut(plan, "Aggregate (")
+		}
+		require.True(t, found, plan)
+		require.Contains(t, count, want, plan)
+	}
+}
+
+// RemoveVersion removes only what was read.
+func TestRemoveOfAVersion(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	require.NoError(t, w.Pause(t.Context(), "s"))
+	require.ErrorIs(t, w.RemoveVersion(t.Context(), "s", s.Version), ErrEdited)
+	require.NoError(t, w.RemoveVersion(t.Context(), "s", s.Version+1))
+	require.ErrorIs(t, w.RemoveVersion(t.Context(), "s", s.Version+1), ErrEdited, "it was deleted")
 }

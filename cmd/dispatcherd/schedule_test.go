@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -88,7 +91,7 @@ func TestJSONOfEveryScheduleCommandParses(t *testing.T) {
 	}
 }
 
-// An apply makes the table equal to the file, in one transaction, and repeats nothing.
+// An apply makes the table equal to the file, and repeats nothing.
 func TestScheduleFilesAreApplied(t *testing.T) {
 	url := databaseWith(t, ticksOfEachOutcome)
 	folder := t.TempDir()
@@ -113,7 +116,7 @@ starts_at = 2026-01-02T04:04:05+01:00
 	file("invalid.toml", "[sweep]\ntype = \"a\"\nevery = 10\n[nightly]\nspec = \"x\"\ntype = \"b\"\n[third]\nspec = \"@daily\"\n")
 	file("flat.toml", "[sweep]\ntype = \"a\"\nspec = \"@daily\"\n[nightly\n")
 	file("value.toml", "nightly = 3\n")
-	// Postgres rejects the second schedule, so the first one is not created.
+	// Postgres rejects the second schedule. The first one is created, and not again.
 	file("refused.toml", "[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\npayload = \""+strings.Repeat("x", 9<<20)+"\"\n")
 	apply := func(line string) string { return "schedule apply " + filepath.Join(folder, line) }
 	got := transcript(t, url,
@@ -123,5 +126,46 @@ starts_at = 2026-01-02T04:04:05+01:00
 	requireGolden(t, "schedule-apply.txt", strings.ReplaceAll(got, folder, "DIR"))
 	refused := onDatabase(t, url, "", apply("refused.toml"))
 	require.Equal(t, exit.Usage, refused.code, refused.err)
-	require.Equal(t, exit.NotFound, onDatabase(t, url, "", "schedule show a").code)
+	require.Contains(t, refused.err, "Before the error: 1 created, 0 changed, 0 removed. Repeat the command to make the edits that are left.\n")
+	file("refused.toml", "[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\n")
+	require.Equal(t, "1 created, 0 changed, 0 removed\n", onDatabase(t, url, "", apply("refused.toml")).err)
+}
+
+// While an apply waits for the lock of a schedule, its earlier edits have taken effect, and other sessions edit other schedules.
+func TestApplyHoldsNoLockWhileItWaits(t *testing.T) {
+	url := databaseWith(t, "INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT n, 'cron', '@daily', 'pdf' FROM unnest('{a,b,c}'::text[]) n")
+	file := filepath.Join(t.TempDir(), "f.toml")
+	require.NoError(t, os.WriteFile(file, []byte("[a]\ntype = \"new\"\nspec = \"@daily\"\n[b]\ntype = \"new\"\nspec = \"@daily\"\n"), 0o600))
+	connect := func() *pgx.Conn {
+		c, err := pgx.Connect(t.Context(), url)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	holder, other := connect(), connect()
+	tx, err := holder.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM dispatcherd.schedules WHERE name = 'b' FOR UPDATE")
+	require.NoError(t, err)
+	result := make(chan outcome, 1)
+	go func() { result <- onDatabase(t, url, "", "schedule apply "+file) }()
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits)
+		return err == nil && waits
+	}, 30*time.Second, 5*time.Millisecond)
+	for _, statement := range []string{"SET lock_timeout = '1s'", "UPDATE dispatcherd.schedules SET priority = 3 WHERE name IN ('a', 'c')",
+		"INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('d', 'cron', '@daily', 'pdf')"} {
+		_, err = other.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	var typ string
+	require.NoError(t, other.QueryRow(t.Context(), "SELECT type FROM dispatcherd.schedules WHERE name = 'a'").Scan(&typ))
+	require.Equal(t, "new", typ)
+	_, err = tx.Exec(t.Context(), "UPDATE dispatcherd.schedules SET priority = 4 WHERE name = 'b'")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	got := <-result
+	require.Equal(t, exit.Conflict, got.code, got.err)
+	require.Contains(t, got.err, `schedule "b": it was created, edited or deleted after it was read`)
 }

@@ -83,7 +83,7 @@ func CodeOf(ctx context.Context, err error) int {
 		return Usage
 	case errors.Is(err, claim.ErrNotFound), errors.Is(err, schedules.ErrNotFound):
 		return NotFound
-	case errors.As(err, &noTick), errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
+	case errors.Is(err, schedules.ErrEdited), errors.Is(err, schedules.ErrFull), errors.As(err, &noTick), errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
 		return Conflict
 	case errors.Is(err, devpg.ErrMissing), errors.Is(err, claim.ErrSearchTime), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable

@@ -30,6 +30,8 @@ type Table interface {
 	Set(ctx context.Context, s contract.Schedule) (created bool, err error)
 	// Remove deletes a schedule.
 	Remove(ctx context.Context, name string) error
+	// RemoveVersion deletes a schedule that has a version.
+	RemoveVersion(ctx context.Context, name string, version int64) error
 	// Pause pauses a schedule.
 	Pause(ctx context.Context, name string) error
 	// Resume ends a pause.
@@ -83,7 +85,7 @@ func Routes(table Table, host Host) []Route {
 		{get, "/v1/schedules", []string{"after", "limit"}, h.list},
 		{get, one, nil, h.get},
 		{put, one, nil, h.put},
-		{del, one, nil, h.change(table.Remove)},
+		{del, one, []string{"version"}, h.remove},
 		{post, one + "/pause", nil, h.change(table.Pause)},
 		{post, one + "/resume", nil, h.change(table.Resume)},
 		{post, one + "/run", []string{"key", "force"}, h.run},
@@ -222,6 +224,19 @@ func (h handler) change(do func(context.Context, string) error) func(http.Respon
 		h.host.Answer(w, http.StatusOK, map[string]string{"name": s.Name})
 		return nil
 	}
+}
+
+// remove deletes a schedule, with a version only the one that has it.
+func (h handler) remove(w http.ResponseWriter, r *http.Request) error {
+	text := r.URL.Query().Get("version")
+	if text == "" {
+		return h.change(h.table.Remove)(w, r)
+	}
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version < 1 {
+		return problem.InvalidRequest.Of(fmt.Sprintf("version %q: must be the version that was read, for example 3, or absent for any", jsontext.Excerpt(text)))
+	}
+	return h.change(func(ctx context.Context, name string) error { return h.table.RemoveVersion(ctx, name, version) })(w, r)
 }
 
 func (h handler) run(w http.ResponseWriter, r *http.Request) error {

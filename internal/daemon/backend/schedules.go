@@ -30,7 +30,7 @@ func withinSchedules[T any](ctx context.Context, do func(context.Context) (T, er
 		err = problem.NotFound.Of(err.Error())
 	case errors.Is(err, schedules.ErrInvalid), errors.As(err, &invalid):
 		err = problem.InvalidRequest.Of(err.Error())
-	case errors.As(err, &noTick), errors.Is(err, schedules.ErrEdited):
+	case errors.As(err, &noTick), errors.Is(err, schedules.ErrEdited), errors.Is(err, schedules.ErrFull):
 		err = problem.Conflict.Of(err.Error())
 	}
 	return result, err
@@ -60,6 +60,11 @@ func (s scheduleTable) Set(ctx context.Context, v contract.Schedule) (bool, erro
 // Remove implements scheduleapi.Table.
 func (s scheduleTable) Remove(ctx context.Context, name string) error {
 	return change(ctx, name, s.table.Remove)
+}
+
+// RemoveVersion implements scheduleapi.Table.
+func (s scheduleTable) RemoveVersion(ctx context.Context, name string, version int64) error {
+	return change(ctx, name, func(ctx context.Context, name string) error { return s.table.RemoveVersion(ctx, name, version) })
 }
 
 // Pause implements scheduleapi.Table.

@@ -2,31 +2,33 @@ package schedules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
-const applyLong = `Makes the schedules equal to those of a TOML file, in one transaction. Prints the differences first. The file has a
-table [NAME] for each schedule, whose keys are columns. An absent key means the default; without "paused", a
-pause remains.`
+const applyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table [NAME] for each
+schedule, whose keys are columns. An absent key means the default; without "paused", a pause remains. Each edit
+takes effect at once. After an error or an interruption, repeat the command.`
 
 // applyFlags are the flags of `schedule apply`.
 type applyFlags struct{ prune, dryRun, yes bool }
 
 func (a commands) applyCommand() *cobra.Command {
 	var f applyFlags
+	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "apply FILE | -", SuggestFor: []string{"import", "load"}, Short: "Make the schedules equal to those of a file", Long: applyLong,
 		Example: "  dispatcherd schedule apply schedules.toml --dry-run\n  dispatcherd schedule apply schedules.toml --prune --yes",
@@ -41,18 +43,14 @@ func (a commands) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			pool, err := a.Connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			return a.apply(cmd.Context(), table.Schedules{DB: pool}, list, f)
+			return a.onTableOrAPI(cmd.Context(), &at, func(ctx context.Context, s scheduleapi.Table) error { return a.apply(ctx, s, list, f) })
 		},
 	}
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the differences")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "remove without question")
 	settings.OnlyOnCommandLine(cmd.Flags(), "prune", "dry-run", "yes")
+	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 
@@ -61,7 +59,8 @@ type edit struct {
 	Name    string            `json:"name"`
 	Changes []schedule.Change `json:"changes,omitempty"` // of a new schedule: what differs from the defaults
 
-	wanted *contract.Schedule // nil = remove
+	wanted  *contract.Schedule // with the version that was read; nil = remove
+	version int64              // of a schedule to remove
 }
 
 // differences are the edits that make the table equal to a file.
@@ -71,9 +70,8 @@ type differences struct {
 	Removed []edit `json:"removed"`
 }
 
-// apply prints the differences and executes them. A transaction repeats the comparison under a
-// lock, so that it does exactly what was printed.
-func (a commands) apply(ctx context.Context, s table.Schedules, list []wanted, f applyFlags) error {
+// apply prints the differences and makes the edits, each for the version of the schedule that was compared.
+func (a commands) apply(ctx context.Context, s scheduleapi.Table, list []wanted, f applyFlags) error {
 	d, err := compare(ctx, s, list, f.prune)
 	if err != nil {
 		return err
@@ -93,68 +91,89 @@ func (a commands) apply(ctx context.Context, s table.Schedules, list []wanted, f
 			return err
 		}
 	}
-	err = pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
-		locked := table.Schedules{DB: tx}
-		if err := locked.Lock(ctx); err != nil {
-			return err
-		}
-		again, err := compare(ctx, locked, list, f.prune)
-		if err != nil {
-			return err
-		}
-		if !reflect.DeepEqual(d, again) {
-			return exit.Errorf(exit.Conflict, "nothing was changed: another session has edited schedules since the comparison; try again")
-		}
-		return d.execute(ctx, locked)
-	})
+	made, err := d.execute(ctx, s)
 	if err != nil {
+		a.Say("Before the error: %s. Repeat the command to make the edits that are left.", made)
 		return rejected(err)
 	}
-	a.Say("%d created, %d changed, %d removed", len(d.Created), len(d.Changed), len(d.Removed))
+	a.Say("%s", made)
 	return nil
 }
 
 // compare returns the differences between the table and a file, by name.
-func compare(ctx context.Context, s table.Schedules, list []wanted, prune bool) (differences, error) {
+func compare(ctx context.Context, s scheduleapi.Table, list []wanted, prune bool) (differences, error) {
 	d := differences{[]edit{}, []edit{}, []edit{}}
-	existing, err := readAll(ctx, s)
+	existing, err := readAll(ctx, s, list)
 	if err != nil {
 		return d, err
 	}
+	total := len(existing)
 	fresh := contract.NewSchedule()
 	for i := range list {
 		w := list[i].Schedule
 		old, found := existing[w.Name]
 		delete(existing, w.Name)
 		if !found {
-			d.Created = append(d.Created, edit{w.Name, schedule.Differences(&fresh, &w), &w})
+			w.Version = contract.NoVersion
+			d.Created = append(d.Created, edit{Name: w.Name, Changes: schedule.Differences(&fresh, &w), wanted: &w})
 			continue
 		}
 		if list[i].keepPause {
 			w.Paused = old.Paused
 		}
 		if changes := schedule.Differences(&old, &w); len(changes) > 0 {
-			d.Changed = append(d.Changed, edit{w.Name, changes, &w})
+			w.Version = old.Version
+			d.Changed = append(d.Changed, edit{Name: w.Name, Changes: changes, wanted: &w})
 		}
+	}
+	if total+len(d.Created) > schedule.MaxSchedules && len(d.Created) > 0 {
+		return d, exit.Errorf(exit.Conflict, "there are %d schedules and the file contains %d others, but at most %d can run: remove some first, for example with 'dispatcherd schedule rm old'",
+			total, len(d.Created), schedule.MaxSchedules)
 	}
 	if prune {
 		for _, name := range slices.Sorted(maps.Keys(existing)) {
-			d.Removed = append(d.Removed, edit{Name: name})
+			d.Removed = append(d.Removed, edit{Name: name, version: existing[name].Version})
 		}
 	}
 	return d, nil
 }
 
-// readAll reads all schedules, page by page.
-func readAll(ctx context.Context, s table.Schedules) (map[string]contract.Schedule, error) {
+// step calls f, over the API with its own time limit.
+func step[T any](ctx context.Context, s scheduleapi.Table, f func(context.Context) (T, error)) (T, error) {
+	if _, overAPI := s.(remote); !overAPI {
+		return f(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return f(ctx)
+}
+
+// readAll reads all schedules, page by page. Those of the file have payloads.
+func readAll(ctx context.Context, s scheduleapi.Table, list []wanted) (map[string]contract.Schedule, error) {
+	inFile := map[string]bool{}
+	for i := range list {
+		inFile[list[i].Name] = true
+	}
+	read := s.List // the pages of the API contain no payloads
+	if t, ok := s.(table.Schedules); ok {
+		read = t.ListWhole
+	}
 	all := map[string]contract.Schedule{}
 	for after := ""; ; {
-		page, err := s.ListWhole(ctx, after, table.MaxListed)
+		page, err := step(ctx, s, func(ctx context.Context) ([]contract.Schedule, error) { return read(ctx, after, table.MaxListed) })
 		if err != nil {
 			return nil, fmt.Errorf("listing schedules: %w", err)
 		}
-		for i := range page {
-			all[page[i].Name] = page[i]
+		for _, v := range page {
+			if len(v.Payload) == 0 && inFile[v.Name] {
+				v, err = step(ctx, s, func(ctx context.Context) (contract.Schedule, error) { return s.Get(ctx, v.Name) })
+			}
+			switch {
+			case err == nil:
+				all[v.Name] = v
+			case !errors.Is(err, table.ErrNotFound): // it may have been deleted meanwhile
+				return nil, err
+			}
 		}
 		if len(page) < table.MaxListed {
 			return all, nil
@@ -163,19 +182,36 @@ func readAll(ctx context.Context, s table.Schedules) (map[string]contract.Schedu
 	}
 }
 
-// execute makes the edits.
-func (d *differences) execute(ctx context.Context, s table.Schedules) error {
-	for _, e := range slices.Concat(d.Created, d.Changed) {
-		if _, err := s.Set(ctx, *e.wanted); err != nil {
-			return err
+// edits counts edits.
+type edits struct{ created, changed, removed int }
+
+func (e edits) String() string {
+	return fmt.Sprintf("%d created, %d changed, %d removed", e.created, e.changed, e.removed)
+}
+
+// execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is
+// edited holds up no ticks of the others. Removals are last, so that an error does not remove what another name replaces.
+func (d *differences) execute(ctx context.Context, s scheduleapi.Table) (made edits, err error) {
+	for _, group := range []struct {
+		edits []edit
+		made  *int
+	}{{d.Created, &made.created}, {d.Changed, &made.changed}, {d.Removed, &made.removed}} {
+		for _, e := range group.edits {
+			if _, err := step(ctx, s, func(ctx context.Context) (bool, error) { return e.execute(ctx, s) }); err != nil {
+				return made, err
+			}
+			*group.made++
 		}
 	}
-	for _, e := range d.Removed {
-		if err := s.Remove(ctx, e.Name); err != nil {
-			return err
-		}
+	return made, nil
+}
+
+// execute makes the edit unless the schedule was edited after the comparison.
+func (e *edit) execute(ctx context.Context, s scheduleapi.Table) (created bool, err error) {
+	if e.wanted == nil {
+		return false, about(e.Name, s.RemoveVersion(ctx, e.Name, e.version))
 	}
-	return nil
+	return s.Set(ctx, *e.wanted)
 }
 
 // rows are the lines of the table: one for each column, and one for each removed schedule.

@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
-// patience bounds a command over the API.
+// patience bounds a command over the API, and each step of a command with any number of steps.
 const patience = time.Minute
 
 // onSchedules completes a command that uses the table, or the API if no database is configured.
@@ -25,25 +25,35 @@ func (a commands) onSchedules(cmd *cobra.Command, do func(ctx context.Context, s
 	var at ask.Dispatcher
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
-			return do(cmd.Context(), table.Schedules{DB: pool}, args)
-		}, func() error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
-			defer cancel()
-			c, err := at.Client()
-			if err != nil {
-				return err
+		return a.onTableOrAPI(cmd.Context(), &at, func(ctx context.Context, s scheduleapi.Table) error {
+			if _, overAPI := s.(remote); !overAPI {
+				return do(ctx, s, args)
 			}
-			defer c.Close()
-			err = do(ctx, remote{c.Schedules()}, args)
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			err := do(ctx, s, args)
 			if len(args) > 0 {
 				err = about(args[0], err)
 			}
-			return explained(&at, err)
+			return err
 		})
 	}
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
+}
+
+// onTableOrAPI calls do with the table, or with the API if no database is configured.
+func (a commands) onTableOrAPI(ctx context.Context, at *ask.Dispatcher, do func(context.Context, scheduleapi.Table) error) error {
+	return a.TableOrAPI(ctx, func(pool *pgxpool.Pool) error {
+		return do(ctx, table.Schedules{DB: pool})
+	}, func() error {
+		c, err := at.Client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return explained(at, do(ctx, remote{c.Schedules()}))
+	})
 }
 
 // explained adds the exit code and the next step to an error of a request.

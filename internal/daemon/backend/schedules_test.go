@@ -1,0 +1,29 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+func TestErrorsOfSchedulesAreProblems(t *testing.T) {
+	for kind, errs := range map[string][]error{
+		"not-found":       {schedules.ErrNotFound},
+		"invalid-request": {schedules.ErrInvalid},
+		"conflict":        {schedules.ErrEdited, schedules.ErrFull, &schedules.RefusedError{Name: "s", Outcome: "locked"}},
+	} {
+		for _, want := range errs {
+			_, err := withinSchedules(t.Context(), func(context.Context) (int, error) { return 0, fmt.Errorf("schedule %q: %w", "s", want) })
+			p, ok := errors.AsType[*problem.Problem](err)
+			require.True(t, ok, want)
+			require.Equal(t, kind, p.Name(), want)
+			require.Contains(t, p.Detail, want.Error())
+		}
+	}
+}
