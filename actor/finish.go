@@ -61,7 +61,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		return nil
 	}
 	return &contract.Placement{
-		Worker: j.worker, Slot: j.slotID, Waited: max(0, waited).Seconds(), Ran: ran.Seconds(), WaitedFor: j.waitedFor,
+		Worker: j.worker, Slot: j.slotID, Waited: contract.Seconds(max(0, waited)), Ran: contract.Seconds(ran), WaitedFor: j.waitedFor,
 		Score: contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity)},
 	}
 }

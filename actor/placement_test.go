@@ -1,11 +1,14 @@
 package actor
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/backlog"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -23,4 +26,10 @@ func TestPlacementsOfSuccessesAreBounded(t *testing.T) {
 	require.Equal(t, placementsPerSecond, count(time.Second))
 	require.Zero(t, count(2*time.Second-1))
 	require.Equal(t, placementsPerSecond, count(2*time.Second))
+}
+
+func TestSecondsOfPlacementsHaveThreeDecimals(t *testing.T) {
+	c := &Core{now: 40_000, backlog: &backlog.Backlog{}}
+	p := c.placement(&job{sentAt: c.now - 31_952}, contract.Retry)
+	require.Equal(t, "31.952", fmt.Sprint(p.Ran))
 }

@@ -51,6 +51,7 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 	result := "ok"
 	if bad != nil {
 		result = "not ok: " + strings.Join(bad, ", ")
+		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if verbose {

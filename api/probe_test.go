@@ -21,5 +21,6 @@ func TestVerboseProbeListsAllChecksWhenOneFails(t *testing.T) {
 	require.NoError(t, probe(w, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil),
 		[]Check{{Name: "loop", OK: true}, {Name: "postgres", Info: "no answer for 3s"}, {Name: "lease", Info: "lost"}}, []string{"lease"}))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
 	require.Equal(t, "[+] loop \n[-] postgres no answer for 3s\n[-] lease lost\nnot ok: postgres no answer for 3s\n", w.Body.String())
 }

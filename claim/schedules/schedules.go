@@ -199,10 +199,16 @@ func (s Schedules) RenewWorkers(ctx context.Context, occasions []string) error {
 }
 
 // RefusedError says why a schedule makes no tick on request.
-type RefusedError struct{ Name, Outcome string }
+type RefusedError struct {
+	Name, Outcome string
+	Err           error // without an outcome: why it has no planned occasions
+}
 
 // Error names the schedule and what to do.
 func (e *RefusedError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
 	if e.Outcome == contract.TickLocked {
 		return fmt.Sprintf("schedule %q: another session is editing it: try again after its transaction has ended", e.Name)
 	}
@@ -236,7 +242,7 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contr
 	m := made[0]
 	switch m.Outcome {
 	case contract.TickChanged, contract.TickLocked:
-		return m, &RefusedError{name, m.Outcome}
+		return m, &RefusedError{Name: name, Outcome: m.Outcome}
 	case contract.TickExists:
 		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
 			name, occasion).Scan(&m.Job)
@@ -285,7 +291,7 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 	}
 	all, err := schedule.Occasions(&v.SchedulePlan, from.Add(-time.Nanosecond), to, MaxBackfill+1)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, &RefusedError{Name: name, Err: err}
 	}
 	if len(all) > MaxBackfill {
 		return nil, fmt.Errorf("%w: schedule %q: more than %d occasions: choose a shorter time", ErrInvalid, name, MaxBackfill)
@@ -303,7 +309,7 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 		}
 		for _, m := range made {
 			if m.Outcome == contract.TickChanged || m.Outcome == contract.TickLocked {
-				return counts, &RefusedError{name, m.Outcome}
+				return counts, &RefusedError{Name: name, Outcome: m.Outcome}
 			}
 			counts[m.Outcome]++
 		}

@@ -29,7 +29,7 @@ INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_
 
 func TestSchedulesAreSetAndShown(t *testing.T) {
 	url := databaseWith(t, ticksOfEachOutcome)
-	requireGolden(t, "schedule.txt", transcript(t, url,
+	requireGolden(t, "schedule.txt", transcript(t, databaseWith(t, ""), "schedule list", "schedule list --after a")+transcript(t, url,
 		"schedule list",
 		"schedule show nightly",
 		"schedule show ahead",

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -61,7 +62,7 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 }
 
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cfg.AppVersion, "app-version", "", "version of the application, for schedules that run once for each")
+	flags.Var(versionValue(&f.cfg.AppVersion), "app-version", "version of the application, for schedules that run once for each")
 	c := &f.cfg.Core
 	w := &c.Weights
 	flags.Var(settings.Weights(w), "weights", "points of a priority unit, a waiting second (1–1000000), a type (divided by its capacity), a request, "+
@@ -112,4 +113,12 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	flags.Var(levelValue(&f.level), "log-level", "debug, info, warn or error")
 	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries, "decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
 	settings.Between(flags, "0", "10000000", "decision-log")
+}
+
+// versionValue is a version of the application.
+func versionValue(version *string) settings.Value {
+	return settings.Value{Kind: "string", Parse: func(text string) error {
+		*version = text
+		return schedule.CheckAppVersion(text)
+	}, Format: func() string { return *version }}
 }

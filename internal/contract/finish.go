@@ -45,6 +45,12 @@ type Finish struct {
 	Placement *Placement // nil if the attempt did not start, or succeeded after a short wait
 }
 
+// Seconds returns a duration in seconds, rounded to the nearest number with three decimals, which is how it is written.
+// Duration.Seconds adds two numbers, so its result may be written with 16 digits.
+func Seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
+}
+
 // Placement says where an attempt ran and why it waited. The table contains it as JSON.
 type Placement struct {
 	Worker    string             `json:"worker"`

@@ -52,9 +52,12 @@ func (c *APIConfig) Check() error {
 	if c.Listen == "" {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return fmt.Errorf("--api-listen %q is not an address with a port: give one such as 127.0.0.1:8088", c.Listen)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("--api-listen %q has an unknown port: give a number up to 65535, such as 127.0.0.1:8088", c.Listen)
 	}
 	ip := net.ParseIP(host)
 	if c.TokenFile == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -59,7 +60,7 @@ func (e *Entry) Line() Line {
 		l.Mode = e.Mode.String()
 	}
 	seconds := func(d time.Duration) *float64 {
-		s := d.Seconds()
+		s := contract.Seconds(d)
 		return &s
 	}
 	switch e.Kind {

@@ -112,3 +112,10 @@ func TestExportWritesOneObjectPerLine(t *testing.T) {
 	require.Equal(t, "late", last.Outcome)
 	require.InDelta(t, 1, *last.Ran, 0)
 }
+
+func TestSecondsOfEntriesHaveThreeDecimals(t *testing.T) {
+	e := Entry{At: time.Unix(0, 0), Decision: actor.Decision{Kind: actor.DecisionEnded, Waited: 63*time.Second + 952*time.Millisecond, Ran: 31_952 * time.Millisecond}}
+	text, err := json.Marshal(e.Line())
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"waited_seconds":63.952,"ran_seconds":31.952`)
+}

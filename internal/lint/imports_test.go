@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"internal/resources":   {},
 	"internal/hostlock":    {},
 	"internal/shell":       {"", "actor", "actor/effect", "actor/event", "internal/contract", "workerproto"},
-	"internal/decisionlog": {"", "actor", "scoring"},
+	"internal/decisionlog": {"", "actor", "internal/contract", "scoring"},
 
 	"claim/schedules/schedulestest": {"claim/schedules", "internal/contract", "internal/schedule"},
 

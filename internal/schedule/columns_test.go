@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,4 +38,16 @@ func TestPayloadsAreComparedByValue(t *testing.T) {
 	b.Payload = []byte(`{"b":[2],"a":9007199254740993}`)
 	a.Payload = []byte(`{"b":[2],"a":9007199254740992}`)
 	require.Len(t, Differences(&a, &b), 1)
+}
+
+// The longest version makes the longest occasion that the table accepts.
+func TestVersionOfTheApplicationFitsInAnOccasion(t *testing.T) {
+	longest := strings.Repeat("9", 248)
+	for _, version := range []string{"", "1.4.2", "v2+build/7:~!", longest} {
+		require.NoError(t, CheckAppVersion(version))
+	}
+	require.Len(t, Start{AppVersion: longest}.occasion('v'), 256)
+	for _, version := range []string{longest + "9", "1 2", "1\n", "é", "\x7f"} {
+		require.EqualError(t, CheckAppVersion(version), "must be at most 248 letters, digits and punctuation characters of ASCII, for example 1.4.2", "%q", version)
+	}
 }

@@ -306,13 +306,16 @@ func (p *Plan) ticksOf(e *entry, now int64, most int, steps *int) []Tick {
 	return []Tick{t}
 }
 
+// versionPrefix begins the occasion of a startup schedule with once = version.
+const versionPrefix = "version:"
+
 // occasion returns the occasion of a startup schedule.
 func (s Start) occasion(once byte) string {
 	switch once {
 	case contract.OncePerStart[0]:
 		return fmt.Sprintf("start:%d", s.Founder)
 	case contract.OncePerVersion[0]:
-		return "version:" + s.AppVersion
+		return versionPrefix + s.AppVersion
 	}
 	return "ever"
 }

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"regexp"
+	"strings"
 	"time"
 	_ "time/tzdata" // for hosts without a time zone database
 
@@ -163,6 +164,18 @@ func checkKind(s *contract.SchedulePlan) error {
 
 // errNoVersion is the reason why a startup schedule with once = version does not run.
 var errNoVersion = errors.New("once \"version\": the dispatchers know no version of the application: start them with --app-version, for example --app-version 1.4.2")
+
+// maxAppVersion bounds a version of the application in bytes: an occasion has at most 256.
+const maxAppVersion = 256 - len(versionPrefix)
+
+// CheckAppVersion returns an error if the version of the application cannot be a part of an occasion. The empty text
+// means that it is unknown.
+func CheckAppVersion(version string) error {
+	if len(version) > maxAppVersion || strings.ContainsFunc(version, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("must be at most %d letters, digits and punctuation characters of ASCII, for example 1.4.2", maxAppVersion)
+	}
+	return nil
+}
 
 // CronOccasion returns the name of an occasion of a cron schedule.
 func CronOccasion(at time.Time) string { return at.UTC().Format(time.RFC3339) }

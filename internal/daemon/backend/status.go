@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Slots implements api.Backend.
@@ -23,7 +24,7 @@ func (b *Backend) Waiting() []api.WaitingRequest {
 	list := actor.ListRequests(b.Loop)
 	views := make([]api.WaitingRequest, len(list))
 	for i, r := range list {
-		views[i] = api.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: r.Age.Seconds()}
+		views[i] = api.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: contract.Seconds(r.Age)}
 	}
 	return views
 }
@@ -34,7 +35,7 @@ func slotViews(slots []actor.SlotInfo) []api.Slot {
 		views[i] = api.Slot{
 			Slot: int64(s.ID), Worker: s.Worker, Session: int64(s.Session), Number: s.Number, Types: s.Types,
 			State: s.State, Draining: s.Draining, Job: int64(s.Job), JobType: s.JobType, Attempt: int32(s.Attempt),
-			Busy: s.Busy.Seconds(), Left: s.Left.Seconds(), Stopping: s.Stopping,
+			Busy: contract.Seconds(s.Busy), Left: contract.Seconds(s.Left), Stopping: s.Stopping,
 		}
 	}
 	return views
@@ -89,7 +90,7 @@ func (b *Backend) Types() api.TypeList {
 	for i, t := range known {
 		views[i] = api.Type{
 			Type: t.Name, Capacity: t.Capacity, Free: t.Free, OtherSlots: others[t.Name], Known: t.Known, Requests: t.Requests,
-			Oldest: t.Oldest.Seconds(), Pending: count.absent(),
+			Oldest: contract.Seconds(t.Oldest), Pending: count.absent(),
 		}
 		of[t.Name] = &views[i]
 	}
@@ -97,17 +98,17 @@ func (b *Backend) Types() api.TypeList {
 		if v := of[t.Type]; v != nil {
 			v.Pending = &t.Rows
 			if v.Capacity == 0 { // this dispatcher reads no rows of the type
-				v.Oldest = max(v.Oldest, t.Oldest.Seconds())
+				v.Oldest = max(v.Oldest, contract.Seconds(t.Oldest))
 			}
 		} else if t.Rows > 0 {
-			of[t.Type] = &api.Type{Type: t.Type, OtherSlots: others[t.Type], Pending: &t.Rows, Oldest: t.Oldest.Seconds()}
+			of[t.Type] = &api.Type{Type: t.Type, OtherSlots: others[t.Type], Pending: &t.Rows, Oldest: contract.Seconds(t.Oldest)}
 		}
 	}
 	list := make([]api.Type, 0, len(of))
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		list = append(list, *of[name])
 	}
-	return api.TypeList{Types: list, PendingAge: time.Since(count.At).Seconds()}
+	return api.TypeList{Types: list, PendingAge: contract.Seconds(time.Since(count.At))}
 }
 
 // probePatience is how long the loop may take to answer a probe.

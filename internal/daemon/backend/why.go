@@ -176,7 +176,7 @@ func whyView(x *actor.Explanation) api.Why {
 	score := scoreView(x.Terms)
 	why := api.Why{
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
-		Age: x.Age.Seconds(), Score: &score,
+		Age: contract.Seconds(x.Age), Score: &score,
 		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
 		Capacity: x.Capacity, Free: x.Free, OtherSlots: x.OtherSlots, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
 		SetAside: x.SetAside,
@@ -188,13 +188,13 @@ func whyView(x *actor.Explanation) api.Why {
 	for _, r := range x.Ahead {
 		rival := api.Rival{Job: int64(r.ID), Mode: r.Mode.String(), Type: r.Type, Priority: r.Priority, Score: scoreView(r.Terms)}
 		if r.Passed {
-			after := r.After.Seconds()
+			after := contract.Seconds(r.After)
 			rival.Passed = &after
 		}
 		why.Ahead = append(why.Ahead, rival)
 	}
 	if x.Bounded {
-		why.Overtaking = &api.Overtaking{Window: x.Window.Seconds(), Closes: x.Closes.Seconds()}
+		why.Overtaking = &api.Overtaking{Window: contract.Seconds(x.Window), Closes: contract.Seconds(x.Closes)}
 	}
 	return why
 }
@@ -228,7 +228,7 @@ func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID, attempt dispa
 	if ended != nil {
 		why.Type, why.Priority = ended.Type, ended.Priority
 		why.End = &api.End{
-			At: ended.At, Attempt: int(ended.Attempt), Outcome: ended.OutcomeName(), Waited: ended.Waited.Seconds(), Ran: ended.Ran.Seconds(),
+			At: ended.At, Attempt: int(ended.Attempt), Outcome: ended.OutcomeName(), Waited: contract.Seconds(ended.Waited), Ran: contract.Seconds(ended.Ran),
 		}
 	}
 	switch {
@@ -255,7 +255,7 @@ func addOrigin(why *api.Why, job *contract.Job, me int) {
 func placementView(e *decisionlog.Entry) *api.Placement {
 	p := &api.Placement{
 		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: scoreView(e.Terms),
-		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: e.Waited.Seconds(), WaitedFor: e.ReasonNames(),
+		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: contract.Seconds(e.Waited), WaitedFor: e.ReasonNames(),
 	}
 	if r := e.RunnerUp; r.Type != "" {
 		p.RunnerUp = &api.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: decisionlog.Points(r.Score)}

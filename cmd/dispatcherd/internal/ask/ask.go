@@ -19,7 +19,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -147,16 +146,18 @@ func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body i
 	if d.URL != "" && d.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+d.Token)
 	}
-	client := &http.Client{Transport: d.transport()}
-	res, err := client.Do(req)
+	res, err := (&http.Client{Transport: d.transport()}).Do(req)
 	if err != nil {
 		return nil, d.Explain(err)
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = res.Body.Close() }() // it was read
-		var p problem.Problem
+		var p client.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status is sufficient if this fails
-		return nil, exit.Errorf(codeOf(res.StatusCode), "the dispatcher on %s answered %s: %s", d, res.Status, p.Detail)
+		if p.Status = res.StatusCode; p.Title == "" {
+			return nil, exit.Errorf(codeOf(p.Status), "the dispatcher on %s answered %s", d, res.Status)
+		}
+		return nil, d.Explain(&p)
 	}
 	return res.Body, nil
 }

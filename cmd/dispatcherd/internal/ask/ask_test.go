@@ -44,9 +44,13 @@ func TestRefusalHasExitCodeAndDetail(t *testing.T) {
 		http.StatusNotFound: exit.NotFound, http.StatusForbidden: exit.Conflict, http.StatusConflict: exit.Conflict,
 		http.StatusServiceUnavailable: exit.Unavailable,
 	} {
-		err := on(answering(t, status, `{"detail": "not %s"}`)).JSON(t.Context(), "/v1/jobs/7/why", nil)
+		err := on(answering(t, status, `{"title": "No", "detail": "not %s"}`)).JSON(t.Context(), "/v1/jobs/7/why", nil)
 		require.Equal(t, code, exit.CodeOf(t.Context(), err), status)
-		require.ErrorContains(t, err, "not /v1/jobs/7/why")
+		require.EqualError(t, err, "No: not /v1/jobs/7/why", "as the errors of package client")
+		socket := answering(t, status, "%s")
+		err = on(socket).JSON(t.Context(), "/v1/jobs/7/why", nil)
+		require.Equal(t, code, exit.CodeOf(t.Context(), err), status)
+		require.ErrorContains(t, err, fmt.Sprintf("the dispatcher on %s answered %d", socket, status))
 	}
 }
 

@@ -2,15 +2,19 @@ package jobs
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -91,7 +95,7 @@ func (a commands) request(cmd *cobra.Command, at *ask.Dispatcher, r client.Reque
 	defer c.Close()
 	result, err := c.Stream(cmd.Context(), r, a.showEvent)
 	if err != nil {
-		return explainEnd(at, err)
+		return a.suggestType(cmd.Context(), at, r.Type, explainEnd(at, err), err)
 	}
 	return a.showResult(result)
 }
@@ -183,4 +187,27 @@ func explainEnd(at *ask.Dispatcher, err error) error {
 		}
 	}
 	return at.Explain(err)
+}
+
+// suggestType adds to the answer that no slot supports a type the type with a slot that it may mean.
+func (a commands) suggestType(ctx context.Context, at *ask.Dispatcher, typ string, explained, err error) error {
+	p, ok := errors.AsType[*client.Problem](err)
+	if !ok || p.Type != client.TypeNoSlot {
+		return explained
+	}
+	var answer api.TypeList
+	if at.JSON(ctx, "/v1/types?limit="+strconv.Itoa(api.MaxEntries), &answer) != nil {
+		return explained // the first error is more important
+	}
+	var names []string
+	for i := range answer.Types {
+		if answer.Types[i].Capacity+answer.Types[i].OtherSlots > 0 {
+			names = append(names, answer.Types[i].Type)
+		}
+	}
+	near := settings.Nearest(typ, names)
+	if near == "" {
+		return explained
+	}
+	return exit.Errorf(exit.CodeOf(ctx, explained), "%w (did you mean %s?)", explained, console.OneLine(near))
 }

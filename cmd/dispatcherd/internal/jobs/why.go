@@ -66,8 +66,8 @@ func RequestIDsLast(args []string) []string {
 		return args
 	}
 	rest, ids := slices.Clone(args[:at+1]), []string{"--"}
-	for _, arg := range args[at+1:] {
-		if n, err := strconv.ParseInt(arg, 10, 64); err == nil && n < 0 {
+	for i, arg := range args[at+1:] {
+		if n, err := strconv.ParseInt(arg, 10, 64); err == nil && n < 0 && args[at+i] != "--count" {
 			ids = append(ids, arg)
 		} else {
 			rest = append(rest, arg)

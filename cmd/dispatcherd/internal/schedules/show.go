@@ -49,8 +49,10 @@ func (a commands) list(ctx context.Context, s scheduleapi.Table, after string, l
 	switch {
 	case len(all) == limit:
 		a.Say("There may be more: --after %s shows the next page.", all[limit-1].Name)
+	case len(all) == 0 && after != "":
+		a.Say("There are no schedules after %s.", after)
 	case len(all) == 0:
-		a.Say("There is no such schedule.")
+		a.Say("There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
 	}
 	return nil
 }

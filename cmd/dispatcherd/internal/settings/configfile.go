@@ -133,7 +133,7 @@ func (c configFile) checkKeys(known []string) error {
 			if r := findRemoved(name); r != nil {
 				return exit.Errorf(exit.Usage, "file %s: there is no setting %q any more; %v", c.path, name, *r)
 			}
-			if near := nearest(name, known); near != "" {
+			if near := Nearest(name, known); near != "" {
 				return exit.Errorf(exit.Usage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
 			}
 			return exit.Errorf(exit.Usage, "file %s: there is no setting %q; 'dispatcherd serve --help' lists those of the daemon", c.path, name)
@@ -142,9 +142,9 @@ func (c configFile) checkKeys(known []string) error {
 	return nil
 }
 
-// nearest returns the known name with the smallest edit distance. Of several such names it
+// Nearest returns the known name with the smallest edit distance. Of several such names it
 // returns the first. It returns "" if every distance is too large for a typing error.
-func nearest(name string, known []string) string {
+func Nearest(name string, known []string) string {
 	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {
 		if d := edits(name, k); d < fewest {
@@ -154,23 +154,26 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// edits returns the Levenshtein distance in bytes.
+// edits returns the number of insertions, deletions, replacements and exchanges of neighbours, in bytes, that make a to b.
 func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	older, last := make([]int, len(b)+1), make([]int, len(b)+1) // of the prefixes of a that are 2 and 1 bytes shorter
+	for j := range last {
+		last[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		row := make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
-			substitute := diagonal
+			substitute := last[j]
 			if a[i] != b[j] {
 				substitute++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, diagonal+1)
+			row[j+1] = min(substitute, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], older[j-1]+1)
+			}
 		}
+		older, last = last, row
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

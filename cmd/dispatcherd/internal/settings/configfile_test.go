@@ -18,10 +18,11 @@ func TestEditsIsAMetric(t *testing.T) {
 		require.LessOrEqual(rt, edits(a, b), max(len(a), len(b)))
 	})
 	require.Equal(t, 3, edits("kitten", "sitting"))
-	require.Equal(t, "worker-socket", nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
-	require.Equal(t, "poll", nearest("pol", strings.Fields("beat poll lease")))
-	require.Empty(t, nearest("database", strings.Fields("beat name lease")), "no name is similar")
-	require.Empty(t, nearest("db", strings.Fields("beat o d")), "a name of two letters has no similar name")
+	require.Equal(t, "worker-socket", Nearest("worker-sokcet", strings.Fields("weight-age worker-socket worker-token")))
+	require.Equal(t, "fast", Nearest("fats", strings.Fields("pdf fast lease")), "two letters are exchanged")
+	require.Equal(t, "poll", Nearest("pol", strings.Fields("beat poll lease")))
+	require.Empty(t, Nearest("database", strings.Fields("beat name lease")), "no name is similar")
+	require.Empty(t, Nearest("db", strings.Fields("beat o d")), "a name of two letters has no similar name")
 }
 
 func TestMissingFileIsAnErrorOnlyIfNamed(t *testing.T) {

@@ -51,7 +51,7 @@ func (a *Invocation) unknownVariables(root *cobra.Command) []string {
 			continue
 		}
 		text := "there is no setting for the environment variable " + console.OneLine(jsontext.Excerpt(name))
-		if near := nearest(name[:min(len(name), 100)], known); near != "" {
+		if near := Nearest(name[:min(len(name), 100)], known); near != "" {
 			text += "; the nearest one is " + near
 		}
 		unknown = append(unknown, text)

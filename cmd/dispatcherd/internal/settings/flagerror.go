@@ -33,7 +33,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := nearest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return fmt.Errorf("%w (did you mean --%s?)", err, near)
 		}
 	}

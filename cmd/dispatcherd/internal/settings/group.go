@@ -65,7 +65,7 @@ func nearCommands(group *cobra.Command, word string) []string {
 		names = append(names, child.Name())
 	}
 	for _, child := range group.Commands() {
-		if child.Name() == nearest(word, names) {
+		if child.Name() == Nearest(word, names) {
 			return []string{pathOf(child)}
 		}
 	}

@@ -86,7 +86,19 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 	if err := file.checkKeys(settingNames(cmd.Root(), keyOf)); err != nil {
 		return err
 	}
-	return a.fromFile(cmd.Flags(), file)
+	if err := a.fromFile(cmd.Flags(), file); err != nil {
+		return err
+	}
+	return a.checkToken(cmd.Flags())
+}
+
+// checkToken rejects a token on the command line that would not be used. A token of the environment or the file may serve
+// other commands.
+func (a *Invocation) checkToken(flags *pflag.FlagSet) error {
+	if url := flags.Lookup("api"); url != nil && url.Value.String() == "" && a.Origin("api-token") == "flag --api-token" {
+		return exit.Errorf(exit.Usage, "--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
+	}
+	return nil
 }
 
 func (a *Invocation) fromEnvironment(flags *pflag.FlagSet) error {
