@@ -91,6 +91,7 @@ func (s Schedules) Get(ctx context.Context, name string) (v Schedule, err error)
 // result of Get. With the version of a result of Get, Set fails with TypeConflict if the schedule was edited or deleted
 // after it was read. The other read-only values are not used.
 func (s Schedules) Set(ctx context.Context, v Schedule) (created bool, err error) {
+	v.Name = cmp.Or(v.Name, "-") // as in the path
 	status, err := s.call(ctx, http.MethodPut, one(v.Name, ""), nil, v, &v)
 	return status == http.StatusCreated, err
 }

@@ -93,7 +93,10 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	s.Spec = "61 * * * *"
 	_, err = mine.Set(ctx, s)
 	require.ErrorContains(t, err, `minute "61"`)
-	s.Name, s.Type, s.Spec, s.Version = "z", "pdf", "@daily", 0
+	s.Name, s.Type, s.Spec, s.Version = "", "pdf", "@daily", 0
+	_, err = mine.Set(ctx, s)
+	require.ErrorContains(t, err, `name "-": must be 1 to 128 letters`, "an empty name")
+	s.Name = "z"
 	_, err = mine.Set(ctx, s)
 	require.NoError(t, err)
 

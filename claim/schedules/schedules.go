@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrNotFound says that no schedule has that name.
@@ -117,7 +119,20 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrEdited
 	}
-	return created, named(v.Name, err)
+	return created, named(v.Name, refused(&v, err))
+}
+
+// refused explains an error of Postgres about a value that passed the check: the names of time zones are those of another
+// database, and only Postgres knows the size of a payload as it stores it.
+func refused(v *contract.Schedule, err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok || !strings.HasPrefix(pg.Code, "22") && pg.Code != "23514":
+		return err
+	case pg.Code == "22023":
+		return fmt.Errorf("%w: time_zone %q: Postgres does not know it: must be a name of its time zone database, for example %q", ErrInvalid, v.TimeZone, "Europe/Berlin")
+	}
+	return fmt.Errorf("%w: payload: %s, for example {\"page\": 1}", ErrInvalid, claim.Refusal(pg))
 }
 
 // fullSQL says whether a schedule $1 would be one too many. The ids are different numbers from 1, so there are at

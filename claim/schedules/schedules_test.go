@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -648,4 +649,21 @@ func TestRemoveOfAVersion(t *testing.T) {
 	require.ErrorIs(t, w.RemoveVersion(t.Context(), "s", s.Version), ErrEdited)
 	require.NoError(t, w.RemoveVersion(t.Context(), "s", s.Version+1))
 	require.ErrorIs(t, w.RemoveVersion(t.Context(), "s", s.Version+1), ErrEdited, "it was deleted")
+}
+
+// What only Postgres can reject is explained like what the check rejects.
+func TestRefusalsOfPostgresAreExplained(t *testing.T) {
+	w := newWorld(t)
+	s := contract.NewSchedule()
+	s.Name, s.Kind, s.Spec, s.Type = "s", contract.Cron, "@daily", "pdf"
+	s.Payload = []byte(`"` + strings.Repeat("x", 1_000_001) + `"`)
+	_, err := w.Set(t.Context(), s)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.EqualError(t, err, `schedule "s": invalid schedule: payload: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it, for example {"page": 1}`)
+	s.TimeZone = "Moon"
+	err = refused(&s, &pgconn.PgError{Code: "22023", Message: `time zone "Moon" not recognized`})
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, `time_zone "Moon": Postgres does not know it: must be a name of its time zone database, for example "Europe/Berlin"`)
+	locked := &pgconn.PgError{Code: "55P03"}
+	require.Equal(t, locked, refused(&s, locked))
 }

@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"internal/exit":       {"claim", "claim/schedules", "internal/contract", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
 	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
 	"internal/joblines":   {"", "claim", "internal/jsontext"},
-	"internal/schedule":   {"", "internal/contract", "internal/cron"},
+	"internal/schedule":   {"", "internal/contract", "internal/cron", "internal/jsontext"},
 	"internal/daemon": {"", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
 		"internal/decisionlog", "internal/dsn", "internal/exit", "internal/hostlock", "internal/jobmetrics", "internal/logtail", "internal/ondemand", "internal/resources", "internal/shell", "internal/timing", "migrations", "workerproto"},
 	"internal/daemon/controller": {"claim/schedules", "internal/contract", "internal/schedule"},

@@ -5,18 +5,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// columns are the columns that users set, in the order of the table, with an example of each.
-var columns = []struct{ name, example string }{
-	{"kind", `"cron"`}, {"spec", `"30 2 * * *"`}, {"every", `"10m"`}, {"time_zone", `"Europe/Berlin"`}, {"jitter", `"5m"`},
-	{"starts_at", `"2030-01-31T00:00:00Z"`}, {"ends_at", `"2030-12-31T00:00:00Z"`}, {"once", `"start"`}, {"type", `"pdf"`}, {"payload", `{"page": 1}`},
-	{"priority", `5`}, {"max_attempts", `5`}, {"timeout_ms", `60000`}, {"overlap", `"skip"`}, {"catch_up", `"1h"`}, {"catch_up_most", `1`}, {"paused", `true`},
+// columns are the columns that users set, in the order of the table, with the rule for the JSON value and an example of each.
+var columns = []struct{ name, rule, example string }{
+	{"kind", "cron, interval, startup or startup-worker", `"cron"`}, {"spec", "a cron expression", `"30 2 * * *"`},
+	{"every", "a duration from 1s to 87840h", `"10m"`}, {"time_zone", "a name of the time zone database", `"Europe/Berlin"`},
+	{"jitter", "a duration from 0s to 24h", `"5m"`}, {"starts_at", "a time from 1970 to 2199", `"2030-01-31T00:00:00Z"`},
+	{"ends_at", "a time from 1970 to 2199", `"2030-12-31T00:00:00Z"`}, {"once", "start, version or ever", `"start"`},
+	{"type", "a text of 1 to 128 bytes", `"pdf"`}, {"payload", "JSON", examplePayload}, {"priority", "a whole number from 0 to 10", `5`},
+	{"max_attempts", "a whole number from 1 to 32767", `5`}, {"timeout_ms", "a whole number from 1 to 2147483647", `60000`},
+	{"overlap", "skip, queue_one, queue_all, cancel_other or allow_all", `"skip"`}, {"catch_up", "a duration from 0s to 8784h", `"1h"`},
+	{"catch_up_most", "a whole number from 0 to 10000", `1`}, {"paused", "true or false", `true`},
 }
+
+const examplePayload = `{"page": 1}`
 
 // Columns returns the names of the columns that users set.
 func Columns() []string {
@@ -29,13 +37,8 @@ func Columns() []string {
 
 // Assign sets a column to a JSON value. It does not check the schedule; [Check] does.
 func Assign(s *contract.Schedule, column string, value json.RawMessage) error {
-	example := ""
-	for _, c := range columns {
-		if c.name == column {
-			example = c.example
-		}
-	}
-	if example == "" {
+	i := slices.Index(Columns(), column)
+	if i < 0 {
 		return fmt.Errorf("column %q: must be one of %s", column, strings.Join(Columns(), ", "))
 	}
 	object, err := json.Marshal(map[string]json.RawMessage{column: value})
@@ -46,31 +49,43 @@ func Assign(s *contract.Schedule, column string, value json.RawMessage) error {
 	case err == nil:
 		return nil
 	case column == "payload": // belongs to the users
-		return fmt.Errorf("%s: must be JSON, for example %s", column, example)
+		value = nil
 	}
-	return fmt.Errorf("%s %s: must have the form of %s", column, value, example)
+	return fmt.Errorf("%s: must be %s, for example %s", strings.TrimSpace(column+" "+string(value)), columns[i].rule, columns[i].example)
 }
 
-// AssignText is Assign for a value that is written without the quotation marks of JSON. An empty
-// text means no value.
+// AssignText is Assign for a value that is written without the quotation marks of JSON. An empty text means the default.
 func AssignText(s *contract.Schedule, column, text string) error {
+	if text == "" {
+		return Assign(s, column, defaultOf(column))
+	}
 	value := json.RawMessage(text)
 	switch column {
-	case "payload", "priority", "max_attempts", "timeout_ms", "catch_up_most", "paused":
-	case "starts_at", "ends_at":
-		if text != "" {
+	case "payload":
+	case "priority", "max_attempts", "timeout_ms", "catch_up_most", "paused":
+		if !json.Valid(value) {
 			value = quoted(text)
 		}
 	default:
 		value = quoted(text)
 	}
-	if len(value) == 0 {
-		value = json.RawMessage("null")
-	}
-	if !json.Valid(value) && column != "payload" {
-		value = quoted(text)
-	}
 	return Assign(s, column, value)
+}
+
+// defaultOf returns the default of a column. For columns without one it is the value that stands for none.
+func defaultOf(column string) json.RawMessage {
+	fresh := contract.NewSchedule()
+	fresh.Kind = contract.Cron
+	if value := values(&fresh)[column]; value != nil {
+		return value
+	}
+	switch column {
+	case "starts_at", "ends_at", "timeout_ms":
+		return json.RawMessage("null")
+	case "every", "jitter":
+		return quoted("0s")
+	}
+	return quoted("")
 }
 
 func quoted(text string) json.RawMessage {

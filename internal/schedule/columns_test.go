@@ -23,9 +23,26 @@ func TestExamplesOfColumnsAreAccepted(t *testing.T) {
 		require.NoError(t, Assign(&before, c.name, changes[0].New))
 		require.Empty(t, Differences(&before, &s))
 		if c.name != "payload" {
-			require.ErrorContains(t, Assign(&s, c.name, json.RawMessage(`[1]`)), "must have the form of "+c.example)
+			require.ErrorContains(t, Assign(&s, c.name, json.RawMessage(`[1]`)), "must be "+c.rule+", for example "+c.example)
 		}
 	}
+}
+
+// An empty text removes what was set.
+func TestEmptyTextMeansTheDefault(t *testing.T) {
+	fresh := contract.NewSchedule()
+	fresh.Kind = contract.Cron
+	for _, c := range columns {
+		s := fresh
+		s.MaxAttempts, s.Overlap, s.CatchUp, s.CatchUpMost = 7, contract.AllowAll, 0, 3
+		require.NoError(t, AssignText(&s, c.name, strings.Trim(c.example, `"`)), c.name)
+		for _, empty := range []string{c.name, "max_attempts", "overlap", "catch_up", "catch_up_most"} {
+			require.NoError(t, AssignText(&s, empty, ""), empty)
+		}
+		require.Empty(t, Differences(&fresh, &s), c.name)
+	}
+	var s contract.Schedule
+	require.ErrorContains(t, AssignText(&s, "color", ""), `column "color": must be one of`)
 }
 
 func TestPayloadsAreComparedByValue(t *testing.T) {

@@ -165,7 +165,7 @@ func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) erro
 	p.Remove(s.ID)
 	if len(p.entries) >= p.most {
 		p.excess[s.ID] = struct{}{}
-		return fmt.Errorf("%d schedules exist, and no more can run: remove others, then this one runs within a minute", p.most)
+		return fmt.Errorf("%d schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute", p.most)
 	}
 	e := &entry{id: s.ID, version: s.Version, due: never, since: s.Since.UnixMicro(), every: time.Duration(s.Every).Microseconds(),
 		jitter: time.Duration(s.Jitter).Microseconds(), catchUp: time.Duration(s.CatchUp).Microseconds(), most: int32(s.CatchUpMost), kind: kindOf(s.Kind)}

@@ -412,7 +412,7 @@ func TestPlanRefusesSchedulesBeyondItsBound(t *testing.T) {
 	require.NoError(t, set(1))
 	require.NoError(t, set(2))
 	require.NoError(t, set(2), "an edit")
-	require.EqualError(t, set(3), "2 schedules exist, and no more can run: remove others, then this one runs within a minute")
+	require.EqualError(t, set(3), "2 schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute")
 	require.Equal(t, []int{2, 1}, []int{p.Len(), p.Excess()})
 	p.Remove(1)
 	p.Compare()

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/cron"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // rule is a cron expression in a time zone. Schedules with equal texts share it.
@@ -75,14 +76,20 @@ func Check(s *contract.Schedule) error {
 	if err := CheckOverlap(s.Overlap); err != nil {
 		return err
 	}
-	if s.Priority > dispatcherd.MaxPriority {
+	if !s.Priority.Valid() {
 		return fmt.Errorf("priority %d: must be from 0 to %d, for example 5", s.Priority, dispatcherd.MaxPriority)
 	}
 	if s.MaxAttempts < 1 || s.MaxAttempts > math.MaxInt16 {
 		return fmt.Errorf("max_attempts %d: must be from 1 to %d, for example 5", s.MaxAttempts, math.MaxInt16)
 	}
-	if s.TimeoutMS != nil && *s.TimeoutMS <= 0 {
-		return fmt.Errorf("timeout_ms %d: must be positive, for example 60000", *s.TimeoutMS)
+	if s.TimeoutMS != nil && (*s.TimeoutMS < 1 || *s.TimeoutMS > math.MaxInt32) {
+		return fmt.Errorf("timeout_ms %d: must be from 1 to %d, for example 60000", *s.TimeoutMS, math.MaxInt32)
+	}
+	if len(s.Payload) == 0 {
+		return CheckPlan(&s.SchedulePlan)
+	}
+	if err := jsontext.CheckPayload(s.Payload); err != nil { // a payload belongs to the users, so no error contains it
+		return fmt.Errorf("payload: %w, for example %s", err, examplePayload)
 	}
 	return CheckPlan(&s.SchedulePlan)
 }
@@ -125,7 +132,7 @@ func checkColumns(s *contract.SchedulePlan) error {
 		return fmt.Errorf("catch_up_most %d: must be from 0 to %d, for example 1", s.CatchUpMost, maxMost)
 	}
 	for column, at := range map[string]*time.Time{"starts_at": s.StartsAt, "ends_at": s.EndsAt} { // order-free: either error is right
-		if at != nil && (at.Year() < 1970 || at.Year() >= 2200) {
+		if at != nil && (at.UTC().Year() < 1970 || at.UTC().Year() >= 2200) {
 			return fmt.Errorf("%s %s: must be from 1970 to 2199, for example 2030-01-31T00:00:00Z", column, at.Format(time.RFC3339))
 		}
 	}
@@ -138,13 +145,13 @@ func checkColumns(s *contract.SchedulePlan) error {
 // checkKind checks the kind and the columns that belong to it.
 func checkKind(s *contract.SchedulePlan) error {
 	if s.Kind != contract.Cron && s.Spec != "" {
-		return fmt.Errorf("spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it, or set kind to cron", s.Spec, s.Kind)
+		return fmt.Errorf("spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it, or set both, for example kind \"cron\" with spec \"30 2 * * *\"", s.Spec, s.Kind)
 	}
 	if s.Kind != contract.Interval && s.Every != 0 {
-		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it, or set kind to interval", time.Duration(s.Every), s.Kind)
+		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it, or set both, for example kind \"interval\" with every \"10m\"", time.Duration(s.Every), s.Kind)
 	}
 	if s.Kind != contract.Startup && s.Once != "" {
-		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it, or set kind to startup", s.Once, s.Kind)
+		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it, or set both, for example kind \"startup\" with once \"start\"", s.Once, s.Kind)
 	}
 	switch s.Kind {
 	case contract.Interval:

@@ -94,7 +94,7 @@ func (a commands) apply(ctx context.Context, s scheduleapi.Table, list []wanted,
 	made, err := d.execute(ctx, s)
 	if err != nil {
 		a.Say("Before the error: %s. Repeat the command to make the edits that are left.", made)
-		return rejected(err)
+		return err
 	}
 	a.Say("%s", made)
 	return nil

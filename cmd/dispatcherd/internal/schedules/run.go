@@ -80,7 +80,7 @@ func (a commands) backfill(ctx context.Context, s scheduleapi.Table, name string
 		a.Say("Before the error: %s.", countsText(counts))
 	}
 	if err != nil {
-		return rejected(err)
+		return err
 	}
 	return a.PrintLine("backfill", counts, countsText(counts))
 }

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/claim"
 	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -39,7 +37,7 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-const setLong = `Creates a schedule, or changes columns of it (docs/schedules.md). An empty VALUE removes the value. The default
+const setLong = `Creates a schedule, or changes columns of it (docs/schedules.md). An empty VALUE means the default. The default
 kind is cron.`
 
 func (a commands) setCommand() *cobra.Command {
@@ -79,7 +77,7 @@ func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, ass
 	}
 	created, err := s.Set(ctx, v)
 	if err != nil {
-		return rejected(err)
+		return err
 	}
 	did := "changed"
 	if created {
@@ -89,14 +87,6 @@ func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, ass
 		return err
 	}
 	return a.PrintLine("schedule", v, "schedule "+name+" "+did)
-}
-
-// rejected adds the exit code to an error of Postgres about a value.
-func rejected(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") {
-		return exit.Errorf(exit.Usage, "%s", claim.Refusal(pg))
-	}
-	return err
 }
 
 // changeCommand is a command that changes the schedule that it names.
