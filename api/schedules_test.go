@@ -131,3 +131,23 @@ func TestPagesOfSchedulesAndTicks(t *testing.T) {
 	}
 	require.Equal(t, 25, seen)
 }
+
+// An empty list is [], not null. A removal with a version removes only that version.
+func TestAnswersWithoutSchedules(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	answer := func(method, path string) *httptest.ResponseRecorder {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(method, path, http.NoBody))
+		return rec
+	}
+	require.JSONEq(t, `{"schedules": []}`, answer("GET", "/v1/schedules?after=z").Body.String())
+	require.JSONEq(t, `{"ticks": []}`, answer("GET", "/v1/schedules/pdf/ticks?before=2025-01-01T00:00:00Z/x").Body.String())
+	require.Equal(t, http.StatusOK, answer("DELETE", "/v1/schedules/pdf?version=3").Code)
+	require.Equal(t, http.StatusConflict, answer("DELETE", "/v1/schedules/pdf?version=4").Code)
+	require.Equal(t, http.StatusNotFound, answer("DELETE", "/v1/schedules/none?version=3").Code)
+	for _, version := range []string{"0", "-1", "x"} {
+		rec := answer("DELETE", "/v1/schedules/pdf?version="+version)
+		require.Equal(t, http.StatusBadRequest, rec.Code)
+		require.Contains(t, rec.Body.String(), "must be the version that was read, for example 3, or absent for any")
+	}
+}

@@ -111,7 +111,7 @@ func (h handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := SchedulePage{Schedules: slices.Concat([]contract.Schedule{}, all)}
+	page := SchedulePage{Schedules: append([]contract.Schedule{}, all...)}
 	if len(all) == limit {
 		page.Next = all[limit-1].Name
 	}
@@ -303,7 +303,7 @@ func (h handler) next(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return problem.Conflict.Of(err.Error())
 	}
-	h.host.Answer(w, http.StatusOK, OccasionList{slices.Concat([]contract.Occasion{}, list)})
+	h.host.Answer(w, http.StatusOK, OccasionList{append([]contract.Occasion{}, list...)})
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (h handler) ticks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := TickPage{Ticks: slices.Concat([]contract.Tick{}, ticks)}
+	page := TickPage{Ticks: append([]contract.Tick{}, ticks...)}
 	if len(ticks) == limit {
 		page.Next = ticks[limit-1].Cursor()
 	}

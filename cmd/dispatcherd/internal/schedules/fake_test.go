@@ -139,6 +139,19 @@ func (l listed) List(ctx context.Context, after string, limit int) ([]contract.S
 	return list, err
 }
 
+// getting is a table that calls f after each Get.
+type getting struct {
+	*fakeTable
+
+	f func()
+}
+
+func (g getting) Get(ctx context.Context, name string) (contract.Schedule, error) {
+	v, err := g.fakeTable.Get(ctx, name)
+	g.f()
+	return v, err
+}
+
 // errBroken is an error of a table.
 var errBroken = errors.New("connection lost")
 

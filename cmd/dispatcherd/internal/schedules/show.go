@@ -43,7 +43,7 @@ func (a commands) list(ctx context.Context, s scheduleapi.Table, after string, l
 		v := &all[i]
 		rows[i] = []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v)}
 	}
-	if err := a.PrintRows("schedules", slices.Concat([]contract.Schedule{}, all), []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
+	if err := a.PrintRows("schedules", append([]contract.Schedule{}, all...), []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
 		return err
 	}
 	switch {
@@ -111,7 +111,7 @@ func (a commands) show(ctx context.Context, s scheduleapi.Table, name string) er
 	if err != nil {
 		return err
 	}
-	all := shown{Schedule: v, Ticks: slices.Concat([]contract.Tick{}, ticks[:min(len(ticks), shownTicks)])}
+	all := shown{Schedule: v, Ticks: append([]contract.Tick{}, ticks[:min(len(ticks), shownTicks)]...)}
 	if i := slices.IndexFunc(ticks, func(t contract.Tick) bool { return t.Outcome == contract.TickSkipped }); i >= 0 {
 		all.LastSkip = &ticks[i]
 	}
@@ -205,7 +205,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	for i, o := range list {
 		rows[i] = []string{stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), stamp(o.RunAt), o.Note}
 	}
-	if err := a.PrintRows("next", slices.Concat([]contract.Occasion{}, list), []string{"utc", "local", "run at", "note"}, rows); err != nil {
+	if err := a.PrintRows("next", append([]contract.Occasion{}, list...), []string{"utc", "local", "run at", "note"}, rows); err != nil {
 		return err
 	}
 	if state := state(v); state != "active" {

@@ -1,0 +1,340 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	table "github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+)
+
+// fakeHost is an API without users.
+type fakeHost struct{}
+
+func (fakeHost) Permit(*http.Request, string) error            { return nil }
+func (fakeHost) Permitted(*http.Request) func(typ string) bool { return nil }
+
+func (fakeHost) Body(_ http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	body, err = io.ReadAll(r.Body)
+	return body, func() {}, err
+}
+
+func (fakeHost) Answer(w http.ResponseWriter, status int, v any) {
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// problems is a table with the error of a dispatcher.
+type problems struct{ *fakeTable }
+
+func (p problems) Get(ctx context.Context, name string) (contract.Schedule, error) {
+	v, err := p.fakeTable.Get(ctx, name)
+	if err != nil {
+		err = problem.NotFound.Of(err.Error())
+	}
+	return v, err
+}
+
+// served returns the URL of an API of the table.
+func served(t *testing.T, s *fakeTable) string {
+	mux := http.NewServeMux()
+	for _, route := range scheduleapi.Routes(problems{s}, fakeHost{}) {
+		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
+			err := route.Handle(w, r)
+			p, isProblem := errors.AsType[*problem.Problem](err)
+			switch {
+			case err == nil:
+				return
+			case errors.Is(err, table.ErrEdited):
+				p = problem.Conflict.Of(err.Error())
+			case !isProblem:
+				p = problem.Unavailable.Of(err.Error())
+			}
+			fakeHost{}.Answer(w, p.Status, p)
+		})
+	}
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// run runs a command over the API of the table.
+func run(t *testing.T, s *fakeTable, stdin string, args ...string) (out, errs string, code int) {
+	t.Helper()
+	a, o := newCommands()
+	a.In, a.Env = strings.NewReader(stdin), func(string) (string, bool) { return "", false }
+	root := &cobra.Command{Use: "dispatcherd", SilenceErrors: true, SilenceUsage: true, PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Resolve(cmd) }}
+	root.AddCommand(Command(a.Invocation))
+	a.RegisterFlags(root.PersistentFlags())
+	root.SetArgs(append(append([]string{"schedule"}, args...), "--api", served(t, s), "--config", ""))
+	err := root.ExecuteContext(t.Context())
+	code = exit.OK
+	if err != nil {
+		code = exit.CodeOf(t.Context(), err)
+		o.err.WriteString(err.Error())
+	}
+	return o.out.String(), o.err.String(), code
+}
+
+// everyKind is every kind of schedule, in some state.
+func everyKind() *fakeTable {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	a, b, c, d := daily("a"), daily("b"), daily("c"), daily("d")
+	a.TimeZone, a.Error = "Europe/Berlin", "no such zone"
+	timeout := 1500
+	a.Jitter, a.StartsAt, a.EndsAt, a.TimeoutMS = contract.Duration(time.Minute), &at, &at, &timeout
+	b.Kind, b.Spec, b.Every, b.Paused, b.Overlap = contract.Interval, "", contract.Duration(90*time.Second), true, contract.QueueOne
+	c.Kind, c.Spec, c.Once, c.Type = contract.Startup, "", contract.OnceEver, "sweep"
+	d.Kind, d.Spec = contract.StartupWorker, ""
+	return newFake(a, b, c, d)
+}
+
+func TestListPrintsPlanAndState(t *testing.T) {
+	out, errs, _ := run(t, everyKind(), "", "list")
+	require.Equal(t, `NAME  KIND            PLAN                  TYPE   OVERLAP    STATE
+a     cron            @daily Europe/Berlin  pdf    skip       error: no such zone
+b     interval        every 1m30s           pdf    queue_one  paused
+c     startup         once per ever         sweep  skip       active
+d     startup-worker  once per worker       pdf    skip       active
+`, out)
+	require.Empty(t, errs)
+	out, errs, _ = run(t, everyKind(), "", "list", "--limit", "2", "--after", "a")
+	require.Equal(t, []string{"NAME", "b", "c"}, firstWords(out))
+	require.Equal(t, "There may be more: --after c shows the next page.\n", errs)
+	_, errs, _ = run(t, everyKind(), "", "list", "--after", "d")
+	require.Equal(t, "There are no schedules after d.\n", errs)
+	out, _, _ = run(t, newFake(), "", "list", "-o", "json")
+	require.Contains(t, out, `"schedules": []`)
+	out, _, _ = run(t, newFake(daily("s")), "", "show", "s", "-o", "json")
+	require.Contains(t, out, `"ticks": []`)
+	past, ended := time.Unix(0, 0), daily("s")
+	ended.EndsAt = &past
+	out, _, _ = run(t, newFake(ended), "", "next", "s", "-o", "json")
+	require.Contains(t, out, `"next": []`)
+}
+
+func firstWords(text string) (words []string) {
+	for line := range strings.Lines(text) {
+		words = append(words, strings.Fields(line)[0])
+	}
+	return words
+}
+
+// show prints ten ticks, and the last skip even if it is older.
+func TestShowPrintsEachTick(t *testing.T) {
+	s := everyKind()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	end := at.Add(1500 * time.Millisecond)
+	job := dispatcherd.JobID(7)
+	s.ticks = []contract.Tick{
+		{Occasion: "1", Outcome: "run", Job: &job, Status: "done", StartedAt: &at, FinishedAt: &end},
+		{Occasion: "2", Outcome: "run", Job: &job, Status: "running", StartedAt: &at},
+		{Occasion: "3", Outcome: "run", Job: &job},
+		{Occasion: "4", Outcome: "missed", Missed: 1},
+		{Occasion: "5", Outcome: "queued"},
+	}
+	for i := range 8 {
+		s.ticks = append(s.ticks, contract.Tick{Occasion: string(rune('b' + i)), Outcome: "missed", Missed: 2})
+	}
+	s.ticks[11].Outcome, s.ticks[11].Reason = "skipped", "runs have not ended"
+	s.ticks[12].Outcome, s.ticks[12].Reason = "skipped", "older"
+	out, _, _ := run(t, s, "", "show", "a")
+	require.Equal(t, `name       a
+kind       cron: @daily Europe/Berlin
+state      error: no such zone
+job        type pdf, priority 0, at most 5 failures
+timeout    1.5s
+payload    {}
+overlap    skip
+catch up   1 of the last 1h0m0s
+jitter     1m0s
+starts at  2026-01-02T03:04:05Z
+ends at    2026-01-02T03:04:05Z
+tick 1     job 7 done after 1.5s
+tick 2     job 7 running
+tick 3     job 7 removed
+tick 4     1 occasion missed
+tick 5     queued
+tick b     2 occasions missed
+tick c     2 occasions missed
+tick d     2 occasions missed
+tick e     2 occasions missed
+tick f     2 occasions missed
+last skip  h: runs have not ended
+`, out)
+	s.ticks = s.ticks[12:]
+	out, _, _ = run(t, s, "", "show", "b")
+	require.Contains(t, out, "tick i     skipped: older\n")
+	require.NotContains(t, out, "jitter")
+	require.NotContains(t, out, "timeout")
+	_, errs, code := run(t, s, "", "show", "none")
+	require.Equal(t, exit.NotFound, code)
+	require.Contains(t, errs, `schedule "none": no such schedule`)
+}
+
+func TestRunPassesKeyAndForce(t *testing.T) {
+	s := everyKind()
+	s.made = contract.MadeTick{Outcome: "run", Job: 1}
+	out, _, _ := run(t, s, "", "run", "a", "--key", "k")
+	require.Equal(t, "run: job 1\n", out)
+	s.made = contract.MadeTick{Outcome: "skipped"}
+	out, _, code := run(t, s, "", "run", "b", "--force")
+	require.Equal(t, exit.OK, code)
+	require.Equal(t, "skipped: earlier runs have not ended; --force ignores them\n", out)
+	s.made = contract.MadeTick{Outcome: "queued"}
+	out, _, _ = run(t, s, "", "run", "b")
+	require.Equal(t, "queued\n", out)
+	require.Equal(t, "run a k false", s.calls[0])
+	first, second := strings.Fields(s.calls[1]), strings.Fields(s.calls[2])
+	require.Equal(t, []string{"run", "b", "true"}, []string{first[0], first[1], first[3]})
+	require.Equal(t, "false", second[3])
+	_, err := time.Parse(time.RFC3339Nano, first[2])
+	require.NoError(t, err)
+	require.NotEqual(t, first[2], second[2], "without --key each call has another one")
+	s.err = problem.Conflict.Of("it is paused")
+	_, errs, code := run(t, s, "", "run", "a")
+	require.Equal(t, exit.Conflict, code)
+	require.Equal(t, "The state of the job or schedule forbids it: it is paused", errs)
+}
+
+func TestBackfillPassesItsBounds(t *testing.T) {
+	s := everyKind()
+	s.counts = map[string]int{"run": 1, "queued": 2}
+	args := []string{"backfill", "a", "--from", "2026-01-02T03:04:05Z", "--to", "2026-02-02T03:04:05+01:00"}
+	out, _, _ := run(t, s, "", args...)
+	require.Equal(t, "2 queued, 1 run\n", out)
+	_, _, code := run(t, s, "", append(args, "--overlap", "skip")...)
+	require.Equal(t, exit.OK, code)
+	require.Equal(t, []string{"backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z queue_all", "backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z skip"}, s.calls)
+	s.counts = nil
+	out, _, _ = run(t, s, "", args...)
+	require.Equal(t, "no occasion\n", out)
+	for _, flag := range []string{"from", "to"} {
+		_, errs, code := run(t, s, "", append(args, "--"+flag, "noon")...)
+		require.Equal(t, exit.Usage, code)
+		require.Equal(t, "--"+flag+` "noon": must be a time, for example 2026-03-01T00:00:00Z`, errs)
+	}
+	a, o := newCommands()
+	s.counts, s.err = map[string]int{"run": 1}, errBroken
+	s.calls = nil
+	require.ErrorIs(t, a.backfill(t.Context(), s, "a", time.Time{}, time.Time{}, ""), errBroken)
+	require.Equal(t, "Before the error: 1 run.\n", o.err.String())
+	require.Empty(t, o.out.String())
+}
+
+func TestNextPrintsJitterAndTheEnd(t *testing.T) {
+	a, o := newCommands()
+	v := daily("s")
+	after := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	end := after.AddDate(0, 0, 2)
+	v.EndsAt, v.Jitter, v.Paused = &end, contract.Duration(time.Hour), true
+	require.NoError(t, a.next(&v, after, 5))
+	row := strings.Fields(strings.Split(o.out.String(), "\n")[1])
+	require.Equal(t, "2026-01-03T00:00:00Z", row[0])
+	require.Greater(t, row[5], row[0], "RUN AT contains the jitter")
+	require.Less(t, row[5], "2026-01-03T01:00:00Z")
+	require.Equal(t, "The schedule does not run now: paused.\n", o.err.String())
+	a, o = newCommands()
+	v.Paused = false
+	require.NoError(t, a.next(&v, end, 5))
+	require.Equal(t, "There is no further occasion.\n", o.err.String())
+	out, _, _ := run(t, newFake(daily("s")), "", "next", "s", "-n", "3")
+	require.Len(t, strings.Split(out, "\n"), 1+3+1)
+	_, errs, code := run(t, everyKind(), "", "next", "b")
+	require.Equal(t, exit.Conflict, code)
+	require.Contains(t, errs, "only schedules of kind cron")
+}
+
+func TestSetEditsTheVersionThatItRead(t *testing.T) {
+	s := everyKind()
+	out, _, code := run(t, s, "", "set", "new", "spec=@daily", "type=pdf")
+	require.Equal(t, exit.OK, code)
+	require.Equal(t, "schedule new created\n", out)
+	require.Equal(t, contract.Cron, s.rows["new"].Kind)
+	out, _, _ = run(t, s, "", "set", "new", "priority=3", "type=excel")
+	require.Equal(t, "schedule new changed\n", out)
+	v := s.rows["new"]
+	require.Equal(t, []any{"@daily", "excel", dispatcherd.Priority(3), int64(2)}, []any{v.Spec, v.Type, v.Priority, v.Version})
+	a, _ := newCommands()
+	for _, name := range []string{"new", "newer"} { // changed, and created, after set has read it
+		edited := daily(name)
+		edited.Version = 9
+		err := a.set(t.Context(), getting{s, func() { s.rows[name] = edited }}, name, []string{"spec=@hourly", "type=pdf"})
+		require.ErrorIs(t, err, table.ErrEdited)
+		require.Equal(t, edited, s.rows[name])
+	}
+	for args, says := range map[string]string{"spec": `"spec" is not COLUMN=VALUE`, "color=red": `column "color": must be one of`} {
+		_, errs, code := run(t, s, "", "set", "new", args)
+		require.Equal(t, exit.Usage, code)
+		require.Contains(t, errs, says)
+	}
+}
+
+func TestChangesOfOneSchedule(t *testing.T) {
+	s := everyKind()
+	for _, c := range []struct{ command, out string }{{"pause", "schedule a paused\n"}, {"resume", "schedule a resumed\n"}, {"rm", "schedule a removed\n"}} {
+		out, _, _ := run(t, s, "", c.command, "a")
+		require.Equal(t, c.out, out)
+		_, errs, code := run(t, s, "", c.command, "none")
+		require.Equal(t, exit.NotFound, code)
+		require.Contains(t, errs, `schedule "none": no such schedule`)
+		_, errs, code = run(t, s, "", c.command)
+		require.Equal(t, exit.Internal, code, "the root command makes it an error of usage")
+		require.Contains(t, errs, "needs the name of one schedule")
+	}
+	require.Equal(t, []string{"pause a", "resume a", "remove a"}, s.calls)
+}
+
+func TestApplyOverTheAPI(t *testing.T) {
+	s := newFake(daily("b"), daily("old"))
+	paused := daily("c")
+	paused.Paused = true
+	s.rows["c"] = paused
+	_, errs, code := run(t, s, threeSchedules, "apply", "-", "--prune")
+	require.Equal(t, exit.Negative, code)
+	require.Contains(t, errs, "This would remove 1 schedule. Add --yes to do it")
+	_, _, code = run(t, s, threeSchedules, "apply", "-", "--prune", "--dry-run")
+	require.Equal(t, exit.OK, code)
+	require.Empty(t, s.calls)
+	out, errs, code := run(t, s, threeSchedules, "apply", "-", "--prune", "--yes", "-o", "json")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, "1 created, 2 changed, 1 removed\n", errs)
+	require.Equal(t, []string{"set a", "set b", "set c", "remove old"}, s.calls)
+	require.True(t, s.rows["c"].Paused, "a pause remains")
+	require.Contains(t, out, `"created": [`)
+	out, _, _ = run(t, s, strings.Replace(threeSchedules, "[c]", "[c]\npaused = false", 1), "apply", "-")
+	require.Equal(t, "change  c         paused  true  false", strings.Split(out, "\n")[1])
+	require.False(t, s.rows["c"].Paused)
+	_, errs, code = run(t, newFake(), strings.Repeat("\n", maxFile+1), "apply", "-")
+	require.Equal(t, exit.Usage, code)
+	require.Equal(t, "the file - has more than 67108864 bytes", errs)
+	s.err, s.after = errBroken, len(s.calls)
+	_, errs, code = run(t, s, "[e]\nspec = \"@daily\"\ntype = \"pdf\"\n", "apply", "-")
+	require.Equal(t, exit.Unavailable, code)
+	require.Contains(t, errs, "Before the error: 0 created, 0 changed, 0 removed.")
+	require.Contains(t, errs, "connection lost")
+}
+
+// All pages are compared.
+func TestApplyReadsAllPages(t *testing.T) {
+	for _, n := range []int{999, 1000, 1001, 2500} {
+		d, err := compare(t.Context(), many{newFake(), n}, nil, true)
+		require.NoError(t, err)
+		require.Len(t, d.Removed, n)
+		require.Equal(t, int64(1), d.Removed[n-1].version)
+	}
+}
