@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
 
@@ -22,4 +23,12 @@ func TestRepeatedLineIsRemoved(t *testing.T) {
 
 func TestSearchThatTookTooLongMeansThatPostgresDoesNotAnswer(t *testing.T) {
 	require.Equal(t, Unavailable, CodeOf(t.Context(), fmt.Errorf("listing jobs: %w", claim.ErrSearchTime)))
+}
+
+func TestErrorsOfSchedulesHaveTheirCodes(t *testing.T) {
+	for err, code := range map[error]int{
+		schedules.ErrInvalid: Usage, schedules.ErrNotFound: NotFound, schedules.ErrEdited: Conflict, schedules.ErrFull: Conflict, &schedules.RefusedError{}: Conflict,
+	} {
+		require.Equal(t, code, CodeOf(t.Context(), fmt.Errorf("schedule %q: %w", "s", err)), err)
+	}
 }

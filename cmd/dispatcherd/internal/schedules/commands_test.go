@@ -291,7 +291,7 @@ func TestChangesOfOneSchedule(t *testing.T) {
 		require.Equal(t, c.out, out)
 		_, errs, code := run(t, s, "", c.command, "none")
 		require.Equal(t, exit.NotFound, code)
-		require.Contains(t, errs, `schedule "none": no such schedule`)
+		require.Equal(t, `schedule "none": no such schedule`, errs, "as on the database")
 		_, errs, code = run(t, s, "", c.command)
 		require.Equal(t, exit.Internal, code, "the root command makes it an error of usage")
 		require.Contains(t, errs, "needs the name of one schedule")
