@@ -47,7 +47,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"serve --allow-api pdf=1 --api-listen 127.0.0.1:99999",
 		"serve --api-listen 0.0.0.0:http2x",
 		"serve --app-version 1.4-é",
-		"dev --app-version " + strings.Repeat("1.", 124) + "1",
+		"serve --app-version " + strings.Repeat("1.", 124) + "1",
 		"job list --api-token secret",
 		"request pdf --api-token secret",
 		"job cancel --type pdf --count -5 --yes",
