@@ -22,13 +22,16 @@ INSERT INTO dispatcherd.jobs (type, status, created_at, started_at, finished_at,
 	('report', 'done', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1);
 INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, job_id, missed, reason) VALUES
 	(1, 'a', 'run', '2026-01-02 03:00:00Z', 1, NULL, NULL), (1, 'b', 'skipped', '2026-01-02 03:01:00Z', NULL, NULL, '1 runs have not ended, 0 wait (skip)'),
-	(1, 'c', 'missed', '2026-01-02 03:02:00Z', NULL, 3, NULL), (1, 'd', 'queued', '2026-01-02 03:03:00Z', NULL, NULL, NULL);
+	(1, 'c', 'missed', '2026-01-02 03:02:00Z', NULL, 3, NULL), (1, 'd', 'queued', '2026-01-02 03:03:00Z', NULL, NULL, NULL)`
+
+// A schedule whose high-water mark is far in the future.
+const ticksAhead = `;
 INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('ahead', 'cron', '30 2 * * *', 'report');
 INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at) VALUES
 	(2, '2199-01-02T02:30:00Z', 'skipped', '2199-01-02 02:30:00Z', '2199-01-02 02:30:00Z')`
 
 func TestSchedulesAreSetAndShown(t *testing.T) {
-	url := databaseWith(t, ticksOfEachOutcome)
+	url := databaseWith(t, ticksOfEachOutcome+ticksAhead)
 	requireGolden(t, "schedule.txt", transcript(t, databaseWith(t, ""), "schedule list", "schedule list --after a")+transcript(t, url,
 		"schedule list",
 		"schedule show nightly",
