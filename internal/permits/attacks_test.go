@@ -151,10 +151,10 @@ func TestJobOfAnUnknownTypeBlocksNoOtherJob(t *testing.T) {
 	w := newWorld(t)
 	unknown := w.add("k", "rare")
 	known := w.add("k", "a")
-	w.SetTypes(map[string]bool{"a": true})
+	w.SetTypes(map[string]Type{"a": {Most: 9}})
 	w.admits(known)
 	w.end(known)
-	w.SetTypes(map[string]bool{"a": true, "rare": true})
+	w.SetTypes(map[string]Type{"a": {Most: 9}, "rare": {Most: 9}})
 	w.admits(unknown)
 }
 

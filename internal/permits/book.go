@@ -17,6 +17,17 @@ type Config struct {
 	PerPriority int64
 	// FirstFence is below all fences that the book assigns.
 	FirstFence int64
+	// MaxClasses bounds the classes of which the book knows jobs; 0 = DefaultMaxClasses.
+	MaxClasses int
+}
+
+// DefaultMaxClasses bounds the memory of a Book to about 150 MB.
+const DefaultMaxClasses = 250_000
+
+// Type states which slots support a type.
+type Type struct {
+	Most        int     // admitted rows that have not started, at most; 0 = no slot supports the type
+	Dispatchers []int32 // that support the type, ascending
 }
 
 // Permit is a row that holds permits: it has a fence.
@@ -24,8 +35,9 @@ type Permit struct {
 	Class
 	Job
 
-	Fence   int64
-	Started bool // a dispatcher has claimed it
+	Fence      int64
+	Dispatcher int32 // where it runs, or the only one that may claim it; 0 = any
+	Started    bool  // a dispatcher has claimed it
 
 	needs []demand
 	kept  int64 // not withdrawn until then
@@ -36,7 +48,7 @@ type Permit struct {
 type Book struct {
 	config  Config
 	limits  limits
-	types   map[string]bool // nil = all are supported
+	types   map[string]Type // nil = all are supported
 	classes map[Class]*class
 	keys    map[string]*key
 	permits map[int64]*Permit
@@ -55,6 +67,9 @@ type slotCheck struct{ at, id, fence int64 }
 
 // New returns a book without jobs and permits.
 func New(c Config, list []Limit) *Book {
+	if c.MaxClasses == 0 {
+		c.MaxClasses = DefaultMaxClasses
+	}
 	b := &Book{config: c, limits: newLimits(list), classes: map[Class]*class{}, keys: map[string]*key{}, permits: map[int64]*Permit{}, kept: keptJobs, fence: c.FirstFence}
 	b.dirty = heap[*key]{before: func(x, y *key) bool { return x.queue.items[0].head.before(y.queue.items[0].head) }, place: func(k *key) *int { return &k.dirty }}
 	b.timers = heap[*class]{before: func(x, y *class) bool { return x.wakeAt < y.wakeAt || x.wakeAt == y.wakeAt && x.head.before(y.head) }, place: func(c *class) *int { return &c.timer }}
@@ -69,15 +84,55 @@ func earlierWindow(x, y *key) bool {
 	return a < b || a == b && x.name < y.name
 }
 
-// Add adds a job that waits. A known job changes nothing. Keys must have passed Parse.
-func (b *Book) Add(name Class, j Job) {
+// Add adds a job that waits, and reports whether the book knows its class. If not, the caller reads the job
+// later. A known job changes nothing. Keys must have passed Parse.
+func (b *Book) Add(name Class, j Job) bool {
 	if _, holds := b.permits[j.ID]; holds {
-		return
+		return true
+	}
+	if b.classes[name] == nil && len(b.classes) >= b.config.MaxClasses {
+		return false
 	}
 	if c := b.class(name); c.insert(j, b.kept) {
 		b.moved(c)
 	}
+	return true
 }
+
+// Arrived adds count jobs of which first is the first one, and reports whether the book knows the class. The
+// others are read by a Refill.
+func (b *Book) Arrived(name Class, first Job, count int) bool {
+	if !b.Add(name, first) {
+		return false
+	}
+	c := b.classes[name]
+	if c == nil || count == 1 {
+		return true
+	}
+	if i := slices.IndexFunc(c.jobs, func(j Job) bool { return j.compare(first) > 0 }); i > 0 {
+		c.jobs = c.jobs[:i]
+	}
+	if !c.more || first.compare(c.read) < 0 {
+		c.more, c.read = true, first
+	}
+	b.refill(c)
+	return true
+}
+
+// Gone reports that a waiting job does not wait any more: it was cancelled.
+func (b *Book) Gone(name Class, id int64) {
+	c := b.classes[name]
+	if c == nil {
+		return
+	}
+	if i := slices.IndexFunc(c.jobs, func(j Job) bool { return j.ID == id }); i >= 0 {
+		c.jobs = slices.Delete(c.jobs, i, i+1)
+		b.moved(c)
+	}
+}
+
+// Classes returns the number of classes of which the book knows jobs.
+func (b *Book) Classes() int { return len(b.classes) }
 
 // class returns a class, which is new if it has no jobs.
 func (b *Book) class(name Class) *class {
@@ -180,6 +235,30 @@ func (b *Book) Ended(id, fence int64) {
 	}
 }
 
+// Returned reports that a row waits again: for its retry, or because its execution was lost. It reports whether
+// the job keeps its precedence at its keys; otherwise, it is added like other jobs. The permit may be unknown, after a takeover.
+func (b *Book) Returned(name Class, j Job, fence int64) bool {
+	if p := b.permits[j.ID]; p != nil && p.Fence != fence {
+		return false
+	}
+	b.Ended(j.ID, fence)
+	b.Add(name, j)
+	return false
+}
+
+// Starts adds cost that started before a takeover, at an instant.
+func (b *Book) Starts(name string, _ int32, at, cost int64) {
+	k := b.keys[name]
+	if k == nil {
+		k = newKey(name, b.limits.of(name))
+	}
+	if k.limit.Rate > 0 {
+		b.keys[name] = k
+		k.window.add(at, cost, k.limit.Per)
+		b.windows.fix(k)
+	}
+}
+
 // Unused reports that a row did not start with its fence: it was gone, or its permit was withdrawn.
 func (b *Book) Unused(id, fence int64) {
 	p := b.permits[id]
@@ -237,7 +316,7 @@ func (b *Book) SetLimits(list []Limit) {
 }
 
 // SetTypes replaces the types that slots support.
-func (b *Book) SetTypes(types map[string]bool) {
+func (b *Book) SetTypes(types map[string]Type) {
 	b.types = types
 	b.again()
 }
@@ -284,7 +363,7 @@ func (b *Book) moved(c *class) {
 
 // active reports whether a class takes part: a job that can never be admitted, or that found no slot, blocks no other.
 func (b *Book) active(c *class) bool {
-	if b.types != nil && !b.types[c.Type] {
+	if b.types != nil && b.types[c.Type].Most == 0 {
 		return false
 	}
 	for i := range c.needs {

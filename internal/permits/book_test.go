@@ -71,7 +71,7 @@ func (h *history) wait(name Class, j Job) {
 }
 
 func (h *history) class() Class {
-	return Class{h.keys(), testTypes[h.rng.IntN(3)], int16(h.rng.IntN(3))}
+	return Class{Keys: h.keys(), Type: testTypes[h.rng.IntN(3)], Priority: int16(h.rng.IntN(3))}
 }
 
 // add adds a job of a class. A book may learn of a job twice.
@@ -132,9 +132,9 @@ func (h *history) step() {
 		}
 	case 11:
 		if h.rng.IntN(4) == 0 {
-			types := map[string]bool{}
+			types := map[string]Type{}
 			for _, typ := range testTypes {
-				types[typ] = h.rng.IntN(5) > 0
+				types[typ] = Type{Most: 1000 * h.rng.IntN(5)}
 			}
 			h.ref.types = types
 			h.book.SetTypes(types)
@@ -260,4 +260,18 @@ func TestDecisionsEqualTheReference(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Several arrivals and a cancelled job.
+func TestArrivalsAreReadAndGoneJobsForgotten(t *testing.T) {
+	w := newWorld(t)
+	class := Class{Keys: "k", Type: "a"}
+	require.True(t, w.Arrived(class, Job{1, 1}, 3))
+	w.admits(1)
+	r := w.Refills(1)
+	require.Equal(t, []Refill{{class, Job{1, 1}}}, r)
+	w.Filled(r[0], []Job{{1, 2}, {1, 3}}, false)
+	w.Gone(class, 2)
+	w.end(1)
+	w.admits(3)
 }

@@ -9,6 +9,7 @@ import (
 type Class struct {
 	Keys, Type string
 	Priority   int16
+	Retry      int64 // id of the only job of the class, which waits for its retry with precedence; 0 = ordinary
 }
 
 // Job is a waiting job of a class.

@@ -5,7 +5,8 @@ type Admission struct {
 	Class
 	Job
 
-	Fence int64
+	Fence      int64
+	Dispatcher int32 // the only one that may claim it; 0 = any
 }
 
 // Advance moves the clock. Windows expire, and jobs become old.
@@ -93,7 +94,7 @@ func (b *Book) refuses(c *class) *key {
 // admit takes the permits of the head of a class.
 func (b *Book) admit(c *class) Admission {
 	b.fence++
-	a := Admission{c.Class, c.first(), b.fence}
+	a := Admission{Class: c.Class, Job: c.first(), Fence: b.fence}
 	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence}
 	if c.keep {
 		p.kept, c.keep = b.now+b.config.Patience, false

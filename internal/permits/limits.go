@@ -17,7 +17,27 @@ type Limit struct {
 	Capacity int64 // cost of all permits at once; 0 = paused; Unlimited
 	Rate     int64 // cost that may start within Per; 0 = any
 	Per      int64 // microseconds
+	Scope    Scope
+	OnRetry  OnRetry
 }
+
+// Scope states where a limit applies.
+type Scope uint8
+
+// Scopes of limits.
+const (
+	Cluster    Scope = iota // to all dispatchers together
+	Dispatcher              // to each dispatcher separately
+)
+
+// OnRetry states whether other jobs pass a job that waits for its retry.
+type OnRetry uint8
+
+// Values of OnRetry.
+const (
+	Pass OnRetry = iota
+	Wait         // no job passes it: the jobs of the key are a sequence
+)
 
 // defaultLimit applies to keys without a limit: one job at a time.
 var defaultLimit = Limit{Capacity: 1}

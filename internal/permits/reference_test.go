@@ -9,7 +9,7 @@ import (
 type refBook struct {
 	config  Config
 	limits  []Limit
-	types   map[string]bool
+	types   map[string]Type
 	classes map[Class]*refClass
 	permits map[int64]*refPermit
 	starts  map[string][]refStart
@@ -81,7 +81,7 @@ func (r *refBook) file(c *refClass) {
 		delete(r.classes, c.Class)
 		return
 	}
-	if r.types != nil && !r.types[c.Type] {
+	if r.types != nil && r.types[c.Type].Most == 0 {
 		return
 	}
 	for _, n := range c.needs {
@@ -227,7 +227,7 @@ func (r *refBook) admit() []Admission {
 
 func (r *refBook) grant(c *refClass) Admission {
 	r.fence++
-	a := Admission{c.Class, c.jobs[0], r.fence}
+	a := Admission{Class: c.Class, Job: c.jobs[0], Fence: r.fence}
 	p := &refPermit{Class: c.Class, Job: c.jobs[0], fence: r.fence, checkAt: r.now + slotWait}
 	if c.keep {
 		p.kept, c.keep = r.now+r.config.Patience, false
