@@ -227,10 +227,10 @@ func TestRateHoldsInEveryWindow(t *testing.T) {
 	w.admits(4, 5)
 	at, ok := w.Next()
 	require.True(t, ok)
-	w.Advance(at)
-	w.admits()
-	w.Unused(4, w.fences[4])
+	w.Advance(at) // the start of 3 expires
 	w.admits(6)
+	w.Unused(4, w.fences[4])
+	w.admits(7)
 }
 
 // A job with several keys keeps room at each of them when it has waited for the patience. So small jobs

@@ -29,42 +29,73 @@ func (p position) before(o position) bool {
 	return p.rank < o.rank || p.rank == o.rank && p.id < o.id
 }
 
+// retryFirst is subtracted from the ranks of jobs that wait for their retry with precedence: they rank before all others.
+const retryFirst = int64(1) << 60
+
+// position returns the place of a job of the class in the order of all jobs.
+func (c Class) position(j Job, perPriority int64) position {
+	if c.Retry != 0 {
+		return position{j.RunAt - retryFirst, j.ID}
+	}
+	return position{j.RunAt - int64(c.Priority)*perPriority, j.ID}
+}
+
 // class is a class with waiting jobs.
 type class struct {
 	Class
-	needs []demand
-	jobs  []Job // the first ones, in order, at most Book.kept
-	more  bool  // the table may contain further jobs, all after read
-	read  Job
 
-	reading bool // a Refill is not answered
-	late    *Job // the first job after read that arrived since then: the answer may lack it, and later ones
-	head    position
+	needs []demand // of its keys in the order of the words, then of its type
+	jobs  []Job    // the first ones, in order, at most Book.kept
+	tail  *tail    // nil = the table contains no others
+	head  position
 
-	at     *key // where it waits; nil = aside
-	filed  int  // place in at.queue
-	refill int  // place in Book.refills
-	timer  int  // place in Book.timers
-	wakeAt int64
-	old    bool  // it keeps room at its keys
-	passed int64 // aside until then, because no slot was free
-	keep   bool  // its next permit is kept for the patience
+	at       *key // where it waits; nil = aside
+	sequence *key // where it waits until its retry is admitted: its first key with OnRetry Wait; nil for ordinary classes
+	wakeAt   int64
+	passed   int64 // aside until then, because no slot was free
+	filed    int32 // place in at.queue
+	refill   int32 // place in Book.refills
+	timer    int32 // place in Book.timers
+	old      bool  // it keeps room at its keys
+	keep     bool  // its next permit is kept for the patience
+}
+
+// tail is what the table may contain after the known jobs of a class.
+type tail struct {
+	read Job   // all are after it
+	late *Job  // the first job after read that arrived during a read: the answer may lack it, and later ones
+	asks int64 // number of the Refill that is not answered; 0 = none
 }
 
 // demand is what a class needs of a key.
 type demand struct {
-	class *class
-	key   *key
-	cost  int64
-	old   int // place in key.old
+	class   *class
+	key     *key
+	cost    int64
+	old     int32 // place in key.old
+	refused int32 // place in key.refused
 }
 
-// insert adds a job, keeps at most kept of them, and reports whether the head changed. It ignores
+// keys returns the needs of the class without that of its type.
+func (c *class) keys() []demand { return c.needs[:len(c.needs)-1] }
+
+// kind returns the bound of its type.
+func (c *class) kind() *key { return c.needs[len(c.needs)-1].key }
+
+// first returns the first job. If it is not known, the job after which it is read.
+func (c *class) first() Job {
+	if len(c.jobs) == 0 {
+		return c.tail.read
+	}
+	return c.jobs[0]
+}
+
+// insert adds a job, keeps at most kept of them, and reports whether the first one changed. It ignores
 // jobs that are known or will be read later.
 func (c *class) insert(j Job, kept int) bool {
-	if c.more && j.compare(c.read) > 0 {
-		if c.reading && (c.late == nil || j.compare(*c.late) < 0) {
-			c.late = &j
+	if t := c.tail; t != nil && j.compare(t.read) > 0 {
+		if t.asks != 0 && (t.late == nil || j.compare(*t.late) < 0) {
+			t.late = &j
 		}
 		return false
 	}
@@ -72,75 +103,106 @@ func (c *class) insert(j Job, kept int) bool {
 	if known {
 		return false
 	}
+	if c.jobs == nil {
+		c.jobs = make([]Job, 0, 1)
+	}
 	c.jobs = slices.Insert(c.jobs, i, j)
 	if len(c.jobs) > kept {
-		c.jobs = c.jobs[:kept]
-		c.more, c.read = true, c.jobs[kept-1]
+		c.cut(kept)
 	}
 	return i == 0
 }
 
-// answered adds the jobs that a Refill has read, in order, up to the first late job. Those after it are read again.
-// Jobs that hold permits do not wait.
-func (c *class) answered(jobs []Job, more bool, holds func(Job) bool) {
-	if c.late != nil && (!more || len(jobs) > 0 && c.late.compare(jobs[len(jobs)-1]) <= 0) {
-		i, _ := slices.BinarySearchFunc(jobs, *c.late, Job.compare)
-		jobs, more = append(slices.Clone(jobs[:i]), *c.late), true
-	}
-	if len(jobs) > 0 {
-		c.read = jobs[len(jobs)-1]
-	}
-	c.jobs, c.more, c.late = append(c.jobs, slices.DeleteFunc(slices.Clone(jobs), holds)...), more, nil
+// cut gives up the jobs after the first n. They are read again.
+func (c *class) cut(n int) {
+	c.jobs = c.jobs[:n]
+	c.tail = &tail{read: c.jobs[n-1]}
 }
 
-// first removes and returns the head.
-func (c *class) first() Job {
+// replace gives up the jobs at and after a job, and adds it if it waits. Those after it are read again. It reports
+// whether the first job changed.
+func (c *class) replace(first Job, waits bool) bool {
+	i, _ := slices.BinarySearchFunc(c.jobs, first, Job.compare)
+	c.jobs = c.jobs[:i]
+	if waits {
+		c.jobs = append(c.jobs, first)
+	}
+	c.tail = &tail{read: first}
+	return i == 0
+}
+
+// answered adds the jobs that a Refill has read, in order, up to the first late job. Those after it are read again.
+func (c *class) answered(jobs []Job, more bool, known func(Job) bool) {
+	t := c.tail
+	if t.late != nil && (!more || len(jobs) > 0 && t.late.compare(jobs[len(jobs)-1]) <= 0) {
+		i, _ := slices.BinarySearchFunc(jobs, *t.late, Job.compare)
+		jobs, more = append(slices.Clone(jobs[:i]), *t.late), true
+	}
+	if len(jobs) > 0 {
+		t.read = jobs[len(jobs)-1]
+	}
+	c.jobs = append(c.jobs, slices.DeleteFunc(slices.Clone(jobs), known)...)
+	t.late, t.asks = nil, 0
+	if !more {
+		c.tail = nil
+	}
+}
+
+// forget removes a job and reports whether it was the first one.
+func (c *class) forget(id int64) bool {
+	i := slices.IndexFunc(c.jobs, func(j Job) bool { return j.ID == id })
+	if i >= 0 {
+		c.jobs = slices.Delete(c.jobs, i, i+1)
+	}
+	return i == 0
+}
+
+// take removes and returns the first job.
+func (c *class) take() Job {
 	j := c.jobs[0]
 	c.jobs = c.jobs[1:]
 	return j
 }
 
-// key is a key that a waiting class needs or a permit holds.
-type key struct {
-	name     string
-	limit    Limit
-	held     int64 // cost of all permits, without those of All
-	holders  int
-	alone    int   // permits of All
-	starting int64 // cost admitted but not started
-	window   window
-	queue    heap[*class]  // classes that wait here, by head
-	old      heap[*demand] // of classes that keep room here, by head
-	dirty    int           // place in Book.dirty
-	timer    int           // place in Book.windows
-	refs     int           // classes and permits
-}
-
-func newKey(name string, limit Limit) *key {
-	return &key{
-		name: name, limit: limit,
-		queue: heap[*class]{before: func(a, b *class) bool { return a.head.before(b.head) }, place: func(c *class) *int { return &c.filed }},
-		old:   heap[*demand]{before: func(a, b *demand) bool { return a.class.head.before(b.class.head) }, place: func(d *demand) *int { return &d.old }},
-	}
-}
-
-// admits reports whether k has room for a class, and whether the class is first.
-func (k *key) admits(c *class, cost int64) bool {
-	var kept int64
-	if d, ok := k.old.min(); ok && d.class != c && d.class.head.before(c.head) {
-		if d.cost == All || cost == All {
-			return false
-		}
-		kept = d.cost
-	}
+// keeps reports whether the class keeps room at one of its keys while it waits at another. A job that waits for a
+// window keeps room only in windows, because a window may be long. Of the jobs that wait for a slot of a type, only
+// the first keeps room: the others would leave keys unused for as long as the type has more jobs than slots.
+func (c *class) keeps(k *key) bool {
 	switch {
-	case k.alone > 0, cost == All && k.holders > 0:
+	case c.at == nil:
 		return false
-	case cost != All && k.limit.Capacity != Unlimited && k.held+kept+cost > k.limit.Capacity:
+	case c.sequence != nil && k.limit.OnRetry == Wait:
+		return true
+	case !c.old:
 		return false
-	case k.limit.Rate > 0 && k.starting+k.window.sum+kept+atLeastOne(cost) > k.limit.Rate:
-		return false
+	case c.at.isType:
+		return c.at.front == c
 	}
-	first, ok := k.queue.min()
-	return !ok || first == c || k.dirty != 0 || c.head.before(first.head)
+	return c.at.limit.Rate == 0 || k.limit.Rate > 0
 }
+
+// Orders of the heaps.
+type (
+	byHead    struct{}
+	byWake    struct{}
+	byRead    struct{}
+	byOld     struct{}
+	byRefused struct{}
+)
+
+func (byHead) before(a, b *class) bool { return a.head.before(b.head) }
+func (byHead) place(c *class) *int32   { return &c.filed }
+
+func (byWake) before(a, b *class) bool {
+	return a.wakeAt < b.wakeAt || a.wakeAt == b.wakeAt && a.head.before(b.head)
+}
+func (byWake) place(c *class) *int32 { return &c.timer }
+
+func (byRead) before(a, b *class) bool { return a.tail.read.compare(b.tail.read) < 0 }
+func (byRead) place(c *class) *int32   { return &c.refill }
+
+func (byOld) before(a, b *demand) bool { return a.class.head.before(b.class.head) }
+func (byOld) place(d *demand) *int32   { return &d.old }
+
+func (byRefused) before(a, b *demand) bool { return a.class.head.before(b.class.head) }
+func (byRefused) place(d *demand) *int32   { return &d.refused }

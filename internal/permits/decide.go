@@ -1,5 +1,7 @@
 package permits
 
+import "math"
+
 // Admission is a waiting row that gets its permits, with its fence.
 type Admission struct {
 	Class
@@ -9,44 +11,40 @@ type Admission struct {
 	Dispatcher int32 // the only one that may claim it; 0 = any
 }
 
-// Advance moves the clock. Windows expire, and jobs become old.
+// Advance moves the clock. Windows expire, and jobs become due or old.
 func (b *Book) Advance(now int64) {
 	b.now = max(b.now, now)
-	for {
-		k, ok := b.windows.min()
-		if !ok {
+	for p, ok := b.windows.min(); ok; p, ok = b.windows.min() {
+		k := p.key
+		if at, _ := p.window.next(k.limit.Per); at > b.now {
 			break
 		}
-		if at, _ := k.window.next(k.limit.Per); at > b.now {
-			break
+		b.windows.remove(p)
+		p.window.expire(b.now, k.limit.Per)
+		if len(p.window.starts) > 0 {
+			b.windows.fix(p)
 		}
-		b.windows.remove(k)
-		k.window.expire(b.now, k.limit.Per)
-		if len(k.window.starts) > 0 {
-			b.windows.fix(k)
-		}
+		p.collect()
 		b.collect(k)
 		b.recheck(k)
 	}
-	for {
-		c, ok := b.timers.min()
-		if !ok || c.wakeAt > b.now {
-			return
-		}
-		b.moved(c)
+	for c, ok := b.timers.min(); ok && c.wakeAt <= b.now; c, ok = b.timers.min() {
+		b.woken(c)
 	}
 }
 
-// Next returns when Advance has something to do; ok is false if never.
+// Next returns when Advance or Withdrawals has something to do; ok is false if never.
 func (b *Book) Next() (at int64, ok bool) {
-	if k, has := b.windows.min(); has {
-		at, ok = k.window.next(k.limit.Per)
+	at = math.MaxInt64
+	if p, has := b.windows.min(); has {
+		expires, _ := p.window.next(p.key.limit.Per)
+		at, ok = min(at, expires), true
 	}
-	if c, has := b.timers.min(); has && (!ok || c.wakeAt < at) {
-		at, ok = c.wakeAt, true
+	if c, has := b.timers.min(); has {
+		at, ok = min(at, c.wakeAt), true
 	}
-	if len(b.slots) > 0 && (!ok || b.slots[0].at < at) {
-		at, ok = b.slots[0].at, true
+	if p, has := b.slots.min(); has {
+		at, ok = min(at, p.checkAt), true
 	}
 	return at, ok
 }
@@ -60,42 +58,109 @@ func (b *Book) Admit(most int) []Admission {
 			break
 		}
 		c, _ := k.queue.min()
-		refusing := b.refuses(c)
+		if len(c.jobs) == 0 || !b.due(c) { // its jobs are being read, or no job passes it before its retry
+			b.dirty.remove(k)
+			continue
+		}
+		refusing, dispatcher := b.refuses(c)
 		switch {
-		case len(c.jobs) == 0: // its jobs are being read
-			b.dirty.remove(k)
 		case refusing == nil:
-			admitted = append(admitted, b.admit(c))
-		case refusing == k:
+			admitted = append(admitted, b.admit(c, dispatcher))
+		case refusing == k || c.sequence != nil:
 			b.dirty.remove(k)
+			b.refused(c)
 		default:
 			b.leave(c)
 			b.file(c, refusing)
+			b.refused(c)
 		}
 	}
 	return admitted
 }
 
-// refuses returns a key that refuses a class: the key where it waits, or else the first one.
-func (b *Book) refuses(c *class) *key {
-	var first *key
+// refuses returns a key that refuses a class: the key where it waits, or else the first one. Without one, it
+// returns the dispatcher that has room; 0 = any.
+func (b *Book) refuses(c *class) (*key, int32) {
+	var refusing, scoped *key
 	for i := range c.needs {
-		k := c.needs[i].key
-		if (k == c.at || first == nil) && !k.admits(c, c.needs[i].cost) {
-			if k == c.at {
-				return k
+		d := &c.needs[i]
+		if d.key.limit.Scope == Dispatcher && (scoped == nil || d.key == c.at) {
+			scoped = d.key
+		}
+		if (d.key == c.at || refusing == nil) && !b.admits(d) {
+			refusing = d.key
+			if refusing == c.at {
+				return refusing, 0
 			}
-			first = k
 		}
 	}
-	return first
+	if refusing != nil || scoped == nil {
+		return refusing, 0
+	}
+	if dispatcher := b.choose(c); dispatcher != 0 {
+		return nil, dispatcher
+	}
+	return scoped, 0 // each key has room at a dispatcher, but no dispatcher has room at all of them
 }
 
-// admit takes the permits of the head of a class.
-func (b *Book) admit(c *class) Admission {
+// admits reports whether a key has room for a class, and whether it is the turn of the class.
+func (b *Book) admits(d *demand) bool {
+	kept, ok := d.key.kept(d.class, d.cost)
+	if !ok || !d.key.turn(d.class) {
+		return false
+	}
+	if d.key.limit.Scope == Cluster {
+		return d.key.room(d.cost, kept, 0)
+	}
+	for _, dispatcher := range b.types[d.class.Type].Dispatchers {
+		if d.key.room(d.cost, kept, dispatcher) {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the dispatcher at which a class gets its permits: of those that support its type and have room
+// at all its keys, the one with the lowest cost there, then the one with the lowest id; 0 = none.
+func (b *Book) choose(c *class) (chosen int32) {
+	least := int64(math.MaxInt64)
+	for _, dispatcher := range b.types[c.Type].Dispatchers {
+		if held, ok := c.heldAt(dispatcher); ok && held < least {
+			chosen, least = dispatcher, held
+		}
+	}
+	return chosen
+}
+
+// heldAt returns the cost of the permits of a dispatcher at the keys of a class that have limits for each
+// dispatcher; ok is false if one of them has no room.
+func (c *class) heldAt(dispatcher int32) (held int64, ok bool) {
+	for i := range c.keys() {
+		d := &c.needs[i]
+		if d.key.limit.Scope == Cluster {
+			continue
+		}
+		if kept, _ := d.key.kept(c, d.cost); !d.key.room(d.cost, kept, dispatcher) {
+			return 0, false
+		}
+		if _, p := d.key.find(dispatcher); p != nil {
+			held += p.held
+		}
+	}
+	return held, true
+}
+
+// admit takes the permits of the first job of a class.
+func (b *Book) admit(c *class, dispatcher int32) Admission {
 	b.fence++
-	a := Admission{Class: c.Class, Job: c.first(), Fence: b.fence}
-	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence}
+	a := Admission{Class: c.Class, Job: c.take(), Fence: b.fence, Dispatcher: dispatcher}
+	keys := c.keys()
+	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence, Dispatcher: dispatcher, holds: make([]hold, len(keys)), kind: c.kind()}
+	for i := range keys {
+		p.holds[i] = hold{key: keys[i].key, cost: keys[i].cost}
+		keys[i].key.refs++
+	}
+	p.kind.refs++
 	if c.keep {
 		p.kept, c.keep = b.now+b.config.Patience, false
 	}
@@ -108,10 +173,11 @@ func (b *Book) admit(c *class) Admission {
 type Refill struct {
 	Class
 
-	After Job
+	After  Job
+	number int64
 }
 
-// Refills returns classes, up to most of them, whose further jobs must be read. The caller adds the jobs by Filled.
+// Refills returns classes, up to most of them, whose further jobs must be read. The caller answers each one by Filled.
 func (b *Book) Refills(most int) []Refill {
 	var refills []Refill
 	for len(refills) < most {
@@ -120,8 +186,9 @@ func (b *Book) Refills(most int) []Refill {
 			break
 		}
 		b.refills.remove(c)
-		c.reading = true
-		refills = append(refills, Refill{c.Class, c.read})
+		b.asks++
+		c.tail.asks = b.asks
+		refills = append(refills, Refill{c.Class, c.tail.read, b.asks})
 	}
 	return refills
 }
@@ -130,69 +197,10 @@ func (b *Book) Refills(most int) []Refill {
 // them. After a failed read, there are no jobs, and more is true. The book ignores an answer that is not up to date, and asks again.
 func (b *Book) Filled(r Refill, jobs []Job, more bool) {
 	c := b.classes[r.Class]
-	if c == nil || !c.reading {
-		return
-	}
-	c.reading = false
-	if c.read != r.After { // later jobs were given up meanwhile, because earlier ones arrived
-		c.late = nil
-		b.refill(c)
+	if c == nil || c.tail == nil || c.tail.asks != r.number { // later jobs were given up meanwhile, because earlier ones arrived
 		return
 	}
 	had := len(c.jobs)
-	c.answered(jobs, more, func(j Job) bool { return b.permits[j.ID] != nil })
-	if had == 0 {
-		b.moved(c)
-	} else {
-		b.refill(c)
-	}
-}
-
-// Withdrawals returns the admitted rows that have found no slot for a second, while jobs of another type
-// wait for their permits. The caller withdraws their fences, and reports the outcome by Withdrawn, Started or Ended.
-func (b *Book) Withdrawals() []Permit {
-	var stuck []Permit
-	for len(b.slots) > 0 && b.slots[0].at <= b.now {
-		check := b.slots[0]
-		b.slots = b.slots[1:]
-		p := b.permits[check.id]
-		if p == nil || p.Fence != check.fence || p.Started {
-			continue
-		}
-		if p.kept <= b.now && needed(p) {
-			stuck = append(stuck, *p)
-		}
-		b.slots = append(b.slots, slotCheck{b.now + slotWait, check.id, check.fence})
-	}
-	return stuck
-}
-
-// lookedAt is how many of the classes that wait at a key are compared with a permit.
-const lookedAt = 64
-
-// needed reports whether a job of another type waits for one of the permits of p.
-func needed(p *Permit) bool {
-	for i := range p.needs {
-		waiting := p.needs[i].key.queue.items
-		for _, c := range waiting[:min(len(waiting), lookedAt)] {
-			if c.Type != p.Type {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// Withdrawn reports that a row has lost its fence and waits again. Other jobs pass its class for the
-// patience. After that, its next permit is kept as long.
-func (b *Book) Withdrawn(id, fence int64) {
-	p := b.permits[id]
-	if p == nil || p.Fence != fence || p.Started {
-		return
-	}
-	b.Unused(id, fence)
-	c := b.class(p.Class)
-	c.passed, c.keep = b.now+b.config.Patience, true
-	c.insert(p.Job, b.kept)
-	b.moved(c)
+	c.answered(jobs, more, func(j Job) bool { return b.known(c.Class, j) })
+	b.changed(c, had == 0)
 }

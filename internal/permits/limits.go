@@ -44,20 +44,20 @@ var defaultLimit = Limit{Capacity: 1}
 
 // limits finds the limit of a key.
 type limits struct {
-	exact    map[string]Limit
-	prefixes map[string]Limit
+	exact    map[string]*Limit
+	prefixes map[string]*Limit
 	lengths  []int // of prefixes, the longest first
 }
 
 func newLimits(list []Limit) limits {
-	l := limits{exact: map[string]Limit{}, prefixes: map[string]Limit{}}
+	l := limits{exact: map[string]*Limit{}, prefixes: map[string]*Limit{}}
 	for _, limit := range list {
 		prefix, isPrefix := strings.CutSuffix(limit.Key, "*")
 		if !isPrefix {
-			l.exact[limit.Key] = limit
+			l.exact[limit.Key] = &limit
 			continue
 		}
-		l.prefixes[prefix] = limit
+		l.prefixes[prefix] = &limit
 		if !slices.Contains(l.lengths, len(prefix)) {
 			l.lengths = append(l.lengths, len(prefix))
 		}
@@ -67,7 +67,7 @@ func newLimits(list []Limit) limits {
 }
 
 // of returns the limit of a key. It costs a lookup for each length of a prefix.
-func (l *limits) of(key string) Limit {
+func (l *limits) of(key string) *Limit {
 	if limit, ok := l.exact[key]; ok {
 		return limit
 	}
@@ -79,7 +79,7 @@ func (l *limits) of(key string) Limit {
 			return limit
 		}
 	}
-	return defaultLimit
+	return &defaultLimit
 }
 
 // fits reports whether a cost can ever be admitted.
@@ -90,3 +90,14 @@ func (l *Limit) fits(cost int64) bool {
 
 // atLeastOne returns the cost that counts in windows. A job that needs all of a key counts as one.
 func atLeastOne(cost int64) int64 { return max(cost, 1) }
+
+// most returns the highest cost that can ever be admitted.
+func (l *Limit) most() int64 {
+	switch {
+	case l.Rate == 0:
+		return l.Capacity
+	case l.Capacity == Unlimited:
+		return l.Rate
+	}
+	return min(l.Capacity, l.Rate)
+}

@@ -69,3 +69,12 @@ func parseWord(word string) (Need, error) {
 	}
 	return Need{key, int64(n)}, nil
 }
+
+// needsOf returns the needs of keys that are in the table.
+func needsOf(keys string) []Need {
+	needs, err := Parse(keys)
+	if err != nil {
+		return []Need{{Key: keys, Cost: All}} // the domain rejects such a value
+	}
+	return needs
+}

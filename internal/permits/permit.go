@@ -1,0 +1,284 @@
+package permits
+
+// slotWait is how long an admitted job waits for a slot while others need its permits, in microseconds.
+const slotWait = int64(1_000_000)
+
+// Permit is a row that holds permits: it has a fence.
+type Permit struct {
+	Class
+	Job
+
+	Fence      int64
+	Dispatcher int32 // where it runs, or the only one that may claim it; 0 = any
+	Started    bool  // a dispatcher has claimed it
+
+	holds    []hold
+	kind     *key
+	admitted int64 // it cannot have started before
+	kept     int64 // not withdrawn until then
+	checkAt  int64 // when to check whether it still waits for a slot
+	check    int32 // place in Book.slots
+}
+
+// hold is what a permit holds of a key.
+type hold struct {
+	permit *Permit
+	key    *key
+	cost   int64
+	held   int32 // place in key.holds
+}
+
+type (
+	byHolder struct{}
+	byCheck  struct{}
+)
+
+func (byHolder) before(a, b *hold) bool { return a.permit.ID < b.permit.ID }
+func (byHolder) place(h *hold) *int32   { return &h.held }
+
+func (byCheck) before(a, b *Permit) bool {
+	return a.checkAt < b.checkAt || a.checkAt == b.checkAt && a.ID < b.ID
+}
+func (byCheck) place(p *Permit) *int32 { return &p.check }
+
+// Hold adds a permit that the table has. If the permit is known, it only notes where the row runs: another
+// dispatcher may have adopted it.
+func (b *Book) Hold(p Permit) {
+	if known := b.permits[p.ID]; known != nil {
+		if known.Fence == p.Fence && p.Dispatcher != 0 && known.Dispatcher != p.Dispatcher {
+			b.move(known, p.Dispatcher)
+		}
+		return
+	}
+	b.fence = max(b.fence, p.Fence)
+	needs := needsOf(p.Keys)
+	p.holds = make([]hold, len(needs))
+	for i, n := range needs {
+		p.holds[i] = hold{key: b.key(n.Key), cost: n.Cost}
+	}
+	p.kind = b.kind(p.Type)
+	b.grant(&p)
+}
+
+// move counts a permit at another dispatcher.
+func (b *Book) move(p *Permit, dispatcher int32) {
+	for i := range p.holds {
+		p.holds[i].count(-1)
+	}
+	p.Dispatcher = dispatcher
+	for i := range p.holds {
+		p.holds[i].count(1)
+		b.recheck(p.holds[i].key)
+	}
+}
+
+// count adds a permit to the counts of a key, or subtracts it.
+func (h *hold) count(sign int32) {
+	p := h.key.part(h.permit.Dispatcher)
+	p.holders += sign
+	if h.cost == All {
+		p.alone += sign
+	} else {
+		p.held += int64(sign) * h.cost
+	}
+	if !h.permit.Started {
+		p.starting += int64(sign) * atLeastOne(h.cost)
+	}
+	p.collect()
+}
+
+// grant takes the permits of a row at all its keys.
+func (b *Book) grant(p *Permit) {
+	b.permits[p.ID] = p
+	p.admitted = b.now
+	for i := range p.holds {
+		h := &p.holds[i]
+		h.permit = p
+		h.key.holds.fix(h)
+		h.count(1)
+	}
+	if !p.Started {
+		p.kind.all.held++
+		p.checkAt = b.now + slotWait
+		b.slots.fix(p)
+	}
+}
+
+// Started reports that a dispatcher has claimed an admitted row, at an instant.
+func (b *Book) Started(id, fence, at int64) {
+	p := b.permits[id]
+	if p == nil || p.Fence != fence || p.Started {
+		return
+	}
+	if at < p.admitted { // by a clock that was set back
+		at = b.now
+	}
+	for i := range p.holds {
+		k, cost := p.holds[i].key, atLeastOne(p.holds[i].cost)
+		part := k.part(p.Dispatcher)
+		part.starting -= cost
+		if k.limit.Rate > 0 && !b.countStart(part, at, cost) {
+			b.recheck(k)
+		}
+	}
+	b.leftType(p)
+	p.Started = true
+}
+
+// leftType ends that a permit counts for the bound of its type.
+func (b *Book) leftType(p *Permit) {
+	b.slots.remove(p)
+	p.kind.all.held--
+	b.recheck(p.kind)
+}
+
+// countStart adds a start to a window, and reports whether the window counts it.
+func (b *Book) countStart(p *part, at, cost int64) bool {
+	if p.window == nil {
+		p.window = &window{}
+	}
+	if !p.window.add(at, cost, p.key.limit.Per, b.now) {
+		return false
+	}
+	b.windows.fix(p)
+	return true
+}
+
+// Starts adds cost that started at an instant, before a takeover. The dispatcher matters if the limit
+// applies to each dispatcher.
+func (b *Book) Starts(name string, dispatcher int32, at, cost int64) {
+	k := b.key(name)
+	k.refs--
+	if k.limit.Rate > 0 {
+		part := k.part(dispatcher)
+		b.countStart(part, at, cost)
+		part.collect()
+	}
+	b.collect(k)
+}
+
+// Ended reports that a row with a fence has ended. A row whose start was not reported counts as started now.
+func (b *Book) Ended(id, fence int64) {
+	if p := b.permits[id]; p != nil && p.Fence == fence {
+		b.Started(id, fence, b.now)
+		b.release(p)
+	}
+}
+
+// Unused reports that a row did not start with its fence: it was gone, or its permit was withdrawn.
+func (b *Book) Unused(id, fence int64) {
+	if p := b.permits[id]; p != nil && p.Fence == fence && !p.Started {
+		b.leftType(p)
+		b.release(p)
+	}
+}
+
+// release returns the permits of a row.
+func (b *Book) release(p *Permit) {
+	delete(b.permits, p.ID)
+	for i := range p.holds {
+		h := &p.holds[i]
+		h.count(-1)
+		h.key.holds.remove(h)
+		b.recheck(h.key)
+		b.drop(h.key)
+	}
+	b.drop(p.kind)
+}
+
+// Returned reports that a row waits again: for its retry, or because its execution was lost. It reports whether the
+// job keeps its precedence, because one of its keys has OnRetry Wait. Otherwise, it waits like other jobs of its
+// class, also if it was added already. The book need not know the permit: a takeover reports all rows that were returned before
+// it decides. A report with a fence that is not current changes nothing.
+func (b *Book) Returned(name Class, j Job, fence int64) bool {
+	if p := b.permits[j.ID]; p != nil {
+		if p.Fence != fence {
+			return false
+		}
+		b.Ended(j.ID, fence)
+	}
+	b.Gone(name, j.ID)
+	if !b.sequential(name.Keys) {
+		b.Add(name, j)
+		return false
+	}
+	b.addRetry(name, j)
+	return true
+}
+
+// addRetry adds a job that no other passes.
+func (b *Book) addRetry(name Class, j Job) {
+	name.Retry = j.ID
+	c := b.class(name)
+	c.jobs = []Job{j}
+	b.moved(c)
+}
+
+// sequential reports whether one of the keys has OnRetry Wait.
+func (b *Book) sequential(keys string) bool {
+	for _, n := range needsOf(keys) {
+		if b.limits.of(n.Key).OnRetry == Wait {
+			return true
+		}
+	}
+	return false
+}
+
+// Withdrawals returns admitted rows that have not started: those that have found no slot for a second while jobs of
+// another type wait for their permits, and those that no dispatcher may claim any more. The caller withdraws their
+// fences, and reports the outcome by Withdrawn, Started or Ended.
+func (b *Book) Withdrawals() []Permit {
+	var stuck []Permit
+	for p, ok := b.slots.min(); ok && p.checkAt <= b.now; p, ok = b.slots.min() {
+		if b.misplaced(p) || p.Retry == 0 && p.kept <= b.now && needed(p) {
+			stuck = append(stuck, *p)
+		}
+		p.checkAt = b.now + slotWait
+		b.slots.fix(p)
+	}
+	return stuck
+}
+
+// misplaced reports that the only dispatcher that may claim a row does not support its type.
+func (b *Book) misplaced(p *Permit) bool {
+	return p.Dispatcher != 0 && !b.supports(p.Dispatcher, p.Type)
+}
+
+// lookedAt is how many of the classes that wait at a key are compared with a permit.
+const lookedAt = 64
+
+// needed reports whether a job of another type waits for one of the permits of p.
+func needed(p *Permit) bool {
+	for i := range p.holds {
+		k := p.holds[i].key
+		for _, c := range k.queue[:min(len(k.queue), lookedAt)] {
+			if c.Type != p.Type {
+				return true
+			}
+		}
+		if d, ok := k.old.min(); ok && d.class.sequence != nil && d.class.Type != p.Type {
+			return true
+		}
+	}
+	return false
+}
+
+// Withdrawn reports that a row has lost its fence and waits again. Other jobs pass its class for the patience; after that, its next
+// permit is kept as long. But no job passes one that keeps its precedence, and none need pass one that may be claimed elsewhere.
+func (b *Book) Withdrawn(id, fence int64) {
+	p := b.permits[id]
+	if p == nil || p.Fence != fence || p.Started {
+		return
+	}
+	b.Unused(id, fence)
+	if p.Retry != 0 {
+		b.addRetry(p.Class, p.Job)
+		return
+	}
+	c := b.class(p.Class)
+	if !b.misplaced(p) {
+		c.passed, c.keep = b.now+b.config.Patience, true
+	}
+	c.insert(p.Job, b.kept)
+	b.moved(c)
+}

@@ -1,0 +1,214 @@
+package permits
+
+// changed notes that the jobs of a class have changed.
+func (b *Book) changed(c *class, first bool) {
+	if first {
+		b.moved(c)
+	} else {
+		b.refill(c)
+	}
+}
+
+// moved files a class whose first job or state has changed.
+func (b *Book) moved(c *class) {
+	b.unfile(c)
+	b.refill(c)
+	if len(c.jobs) == 0 && c.tail == nil {
+		b.forget(c)
+		return
+	}
+	c.head = c.position(c.first(), b.config.PerPriority) // nothing behind it may pass before it is read
+	if !b.active(c) {
+		return
+	}
+	k := c.needs[0].key
+	if c.sequence != nil {
+		k = c.sequence
+	}
+	b.file(c, k)
+	if first, _ := k.queue.min(); first == c {
+		b.recheck(k)
+	}
+	if c.sequence == nil {
+		return
+	}
+	if c.old = b.due(c); !c.old {
+		c.wakeAt = c.jobs[0].RunAt
+		b.timers.fix(c)
+	}
+	b.keepRoom(c)
+}
+
+func (b *Book) due(c *class) bool { return c.first().RunAt <= b.now }
+
+// active reports whether a class takes part. A job that is not due, that can never be admitted, or that found no slot
+// blocks no other. But a job that keeps its precedence blocks others also before it is due and if no slot supports its type.
+func (b *Book) active(c *class) bool {
+	c.sequence = nil
+	scoped := false
+	for i := range c.keys() {
+		d := &c.needs[i]
+		if !d.key.limit.fits(d.cost) {
+			return false
+		}
+		if c.Retry != 0 && c.sequence == nil && d.key.limit.OnRetry == Wait {
+			c.sequence = d.key
+		}
+		scoped = scoped || d.key.limit.Scope == Dispatcher
+	}
+	if c.sequence != nil {
+		return true
+	}
+	if c.kind().limit.Capacity == 0 || scoped && len(b.types[c.Type].Dispatchers) == 0 {
+		return false
+	}
+	if wake := max(c.passed, c.first().RunAt); wake > b.now {
+		c.wakeAt = wake
+		b.timers.fix(c)
+		return false
+	}
+	return true
+}
+
+// refused notes that a class waits because a key refused it. A class that waits for several things becomes old.
+func (b *Book) refused(c *class) {
+	if c.sequence != nil || b.scoped(c) > 1 { // it waits at one of its keys only, and is examined when another has room
+		for i := range c.needs {
+			if d := &c.needs[i]; d.key != c.at {
+				d.key.refused.fix(d)
+			}
+		}
+	}
+	switch {
+	case c.sequence != nil, c.timer != 0, c.old:
+		return
+	case len(c.needs) == 2 && !c.at.isType: // it has one key, and is the first there
+		return
+	}
+	c.wakeAt = c.jobs[0].RunAt + b.config.Patience
+	if c.wakeAt > b.now {
+		b.timers.fix(c)
+		return
+	}
+	c.old = true
+	b.keepRoom(c)
+}
+
+// scoped returns how many keys of a class have limits for each dispatcher.
+func (b *Book) scoped(c *class) int {
+	n := 0
+	for i := range c.keys() {
+		if c.needs[i].key.limit.Scope == Dispatcher {
+			n++
+		}
+	}
+	return n
+}
+
+// woken handles the timer of a class: it becomes due, or old.
+func (b *Book) woken(c *class) {
+	if c.at == nil {
+		b.moved(c)
+		return
+	}
+	b.timers.remove(c)
+	c.old = true
+	b.keepRoom(c)
+	if c.sequence != nil {
+		b.recheck(c.at)
+	}
+}
+
+// keepRoom makes a class keep room at its keys, or ends that.
+func (b *Book) keepRoom(c *class) {
+	for i := range c.keys() {
+		d := &c.needs[i]
+		before, _ := d.key.old.min()
+		if c.keeps(d.key) {
+			d.key.old.fix(d)
+		} else {
+			d.key.old.remove(d)
+		}
+		if first, _ := d.key.old.min(); first != before {
+			b.recheck(d.key)
+		}
+	}
+}
+
+// recheck makes the next decision examine a key.
+func (b *Book) recheck(k *key) {
+	if len(k.queue) > 0 {
+		b.dirty.fix(k)
+	}
+	for len(k.refused) > 0 {
+		d := k.refused[len(k.refused)-1]
+		k.refused.remove(d)
+		b.dirty.fix(d.class.at)
+	}
+}
+
+// file makes a class wait at a key.
+func (b *Book) file(c *class, k *key) {
+	c.at = k
+	k.queue.fix(c)
+	if k.dirty != 0 {
+		b.dirty.fix(k)
+	}
+	b.setFront(k)
+	if c.old {
+		b.keepRoom(c)
+	}
+}
+
+// unfile ends all that concerns the head of a class.
+func (b *Book) unfile(c *class) {
+	b.timers.remove(c)
+	if c.at == nil {
+		return
+	}
+	k := c.at
+	b.leave(c)
+	b.recheck(k) // the next class may have room
+	c.old = false
+	b.keepRoom(c)
+}
+
+// leave removes a class from the key where it waits.
+func (b *Book) leave(c *class) {
+	k := c.at
+	c.at = nil
+	k.queue.remove(c)
+	switch {
+	case len(k.queue) == 0:
+		b.dirty.remove(k)
+	case k.dirty != 0:
+		b.dirty.fix(k)
+	}
+	for i := range c.needs {
+		c.needs[i].key.refused.remove(&c.needs[i])
+	}
+	b.setFront(k)
+}
+
+// setFront notes which class is the first one that waits for a slot of a type.
+func (b *Book) setFront(k *key) {
+	first, _ := k.queue.min()
+	if before := k.front; k.isType && before != first {
+		k.front = first
+		if before != nil {
+			b.keepRoom(before)
+		}
+		if first != nil {
+			b.keepRoom(first)
+		}
+	}
+}
+
+// refill asks for further jobs of a class, if they are needed.
+func (b *Book) refill(c *class) {
+	if c.tail != nil && c.tail.asks == 0 && len(c.jobs) <= b.kept/4 {
+		b.refills.fix(c)
+	} else {
+		b.refills.remove(c)
+	}
+}

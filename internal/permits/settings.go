@@ -1,0 +1,120 @@
+package permits
+
+import "slices"
+
+// SetLimits replaces all limits.
+func (b *Book) SetLimits(list []Limit) {
+	b.limits = newLimits(list)
+	changed := map[*key]*Limit{}
+	for name, k := range b.keys { // order-free: collects a set
+		if limit := b.limits.of(name); *limit != *k.limit {
+			changed[k] = limit
+		} else {
+			k.limit = limit
+		}
+	}
+	b.countPermits(changed, -1)
+	for k, limit := range changed { // order-free: each key is changed by itself
+		b.setLimit(k, limit)
+	}
+	b.countPermits(changed, 1)
+	b.again(func(c *class) bool {
+		return slices.ContainsFunc(c.keys(), func(d demand) bool { return changed[d.key] != nil })
+	})
+	for k := range changed { // order-free: each key is examined by itself
+		b.collect(k)
+	}
+}
+
+// countPermits adds all permits to the counts of keys, or subtracts them.
+func (b *Book) countPermits(keys map[*key]*Limit, sign int32) {
+	for _, p := range b.permits { // order-free: sums
+		for i := range p.holds {
+			if keys[p.holds[i].key] != nil {
+				p.holds[i].count(sign)
+			}
+		}
+	}
+}
+
+// setLimit sets the limit of a key without permits. If the scope becomes the cluster, the windows of all dispatchers
+// count together. Otherwise, earlier starts count at each dispatcher.
+func (b *Book) setLimit(k *key, limit *Limit) {
+	var counted []starts
+	k.each(func(p *part) {
+		b.windows.remove(p)
+		if p.window != nil && limit.Rate > 0 && p.dispatcher != 0 && limit.Scope == Cluster {
+			counted = append(counted, p.window.starts...)
+		}
+	})
+	k.limit = limit
+	if limit.Scope == Cluster {
+		k.parts = nil
+	}
+	k.each(func(p *part) {
+		if limit.Rate == 0 {
+			p.window = nil
+		}
+		p.collect()
+	})
+	for _, s := range counted {
+		if k.all.window == nil {
+			k.all.window = &window{}
+		}
+		k.all.window.put(s, limit.Per, b.now)
+	}
+	k.each(func(p *part) {
+		if _, counts := p.window.next(0); counts {
+			b.windows.fix(p)
+		}
+	})
+}
+
+// SetTypes replaces the types that slots support.
+func (b *Book) SetTypes(types map[string]Type) {
+	before := b.types
+	b.types = types
+	changed := map[string]bool{}
+	for name, k := range b.kinds { // order-free: each type is changed by itself
+		most := b.most(name)
+		if (most == 0) != (k.limit.Capacity == 0) || !slices.Equal(before[name].Dispatchers, types[name].Dispatchers) {
+			changed[name] = true
+		}
+		k.limit = &Limit{Capacity: most}
+		b.recheck(k)
+	}
+	if len(changed) > 0 {
+		b.again(func(c *class) bool { return changed[c.Type] })
+	}
+}
+
+// SetPerPriority changes what a unit of priority is worth, and so the order of all jobs.
+func (b *Book) SetPerPriority(micros int64) {
+	b.config.PerPriority = micros
+	b.again(func(*class) bool { return true })
+}
+
+// supports reports whether a dispatcher has slots of a type.
+func (b *Book) supports(dispatcher int32, typ string) bool {
+	_, found := slices.BinarySearch(b.types[typ].Dispatchers, dispatcher)
+	return found
+}
+
+// again files classes again, in a defined order.
+func (b *Book) again(which func(*class) bool) {
+	var all []*class
+	for _, c := range b.classes { // order-free: sorted below
+		if which(c) {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(x, y *class) int {
+		if x.head.before(y.head) {
+			return -1
+		}
+		return 1
+	})
+	for _, c := range all {
+		b.moved(c)
+	}
+}
