@@ -50,12 +50,13 @@ type class struct {
 	head  position
 
 	at       *key // where it waits; nil = aside
-	sequence *key // where it waits until its retry is admitted: its first key with OnRetry Wait; nil for ordinary classes
 	wakeAt   int64
 	passed   int64 // aside until then, because no slot was free
 	filed    int32 // place in at.queue
 	refill   int32 // place in Book.refills
 	timer    int32 // place in Book.timers
+	sequence int8  // number of its first key with OnRetry Wait, where it waits until its retry is admitted; 0 for ordinary classes
+	scoped   int8  // keys with limits for each dispatcher
 	old      bool  // it keeps room at its keys
 	keep     bool  // its next permit is kept for the patience
 }
@@ -171,12 +172,12 @@ func (c *class) keeps(k *key) bool {
 	switch {
 	case c.at == nil:
 		return false
-	case c.sequence != nil && k.limit.OnRetry == Wait:
+	case c.sequence != 0 && k.limit.OnRetry == Wait:
 		return true
 	case !c.old:
 		return false
 	case c.at.isType:
-		return c.at.front == c
+		return c.at.queue[0] == c
 	}
 	return c.at.limit.Rate == 0 || k.limit.Rate > 0
 }

@@ -66,7 +66,7 @@ func (b *Book) Admit(most int) []Admission {
 		switch {
 		case refusing == nil:
 			admitted = append(admitted, b.admit(c, dispatcher))
-		case refusing == k || c.sequence != nil:
+		case refusing == k || c.sequence != 0:
 			b.dirty.remove(k)
 			b.refused(c)
 		default:
@@ -79,45 +79,32 @@ func (b *Book) Admit(most int) []Admission {
 }
 
 // refuses returns a key that refuses a class: the key where it waits, or else the first one. Without one, it
-// returns the dispatcher that has room; 0 = any.
-func (b *Book) refuses(c *class) (*key, int32) {
-	var refusing, scoped *key
+// returns the dispatcher that has room; 0 = any. Keys with limits for each dispatcher refuse together, if no dispatcher
+// has room at all of them.
+func (b *Book) refuses(c *class) (refusing *key, dispatcher int32) {
+	if c.scoped > 0 {
+		dispatcher = b.choose(c)
+	}
 	for i := range c.needs {
 		d := &c.needs[i]
-		if d.key.limit.Scope == Dispatcher && (scoped == nil || d.key == c.at) {
-			scoped = d.key
+		if d.key != c.at && refusing != nil || d.key.turn(c) && d.room(dispatcher) {
+			continue
 		}
-		if (d.key == c.at || refusing == nil) && !b.admits(d) {
-			refusing = d.key
-			if refusing == c.at {
-				return refusing, 0
-			}
+		refusing = d.key
+		if refusing == c.at {
+			break
 		}
 	}
-	if refusing != nil || scoped == nil {
-		return refusing, 0
-	}
-	if dispatcher := b.choose(c); dispatcher != 0 {
-		return nil, dispatcher
-	}
-	return scoped, 0 // each key has room at a dispatcher, but no dispatcher has room at all of them
+	return refusing, dispatcher
 }
 
-// admits reports whether a key has room for a class, and whether it is the turn of the class.
-func (b *Book) admits(d *demand) bool {
+// room reports whether a key has room for a class, and chosen is the dispatcher that has.
+func (d *demand) room(chosen int32) bool {
+	if d.key.limit.Scope == Dispatcher {
+		return chosen != 0
+	}
 	kept, ok := d.key.kept(d.class, d.cost)
-	if !ok || !d.key.turn(d.class) {
-		return false
-	}
-	if d.key.limit.Scope == Cluster {
-		return d.key.room(d.cost, kept, 0)
-	}
-	for _, dispatcher := range b.types[d.class.Type].Dispatchers {
-		if d.key.room(d.cost, kept, dispatcher) {
-			return true
-		}
-	}
-	return false
+	return ok && d.key.room(d.cost, kept, 0)
 }
 
 // choose returns the dispatcher at which a class gets its permits: of those that support its type and have room
@@ -140,7 +127,7 @@ func (c *class) heldAt(dispatcher int32) (held int64, ok bool) {
 		if d.key.limit.Scope == Cluster {
 			continue
 		}
-		if kept, _ := d.key.kept(c, d.cost); !d.key.room(d.cost, kept, dispatcher) {
+		if kept, ok := d.key.kept(c, d.cost); !ok || !d.key.room(d.cost, kept, dispatcher) {
 			return 0, false
 		}
 		if _, p := d.key.find(dispatcher); p != nil {

@@ -79,7 +79,7 @@ func (b *Book) never(c *class) (w Waiting, never bool) {
 			return Waiting{Reason: KeyCost, Key: d.key.name, Capacity: d.key.limit.most()}, true
 		}
 	}
-	unknown := c.kind().limit.Capacity == 0 || b.scoped(c) > 0 && len(b.types[c.Type].Dispatchers) == 0
+	unknown := c.kind().limit.Capacity == 0 || c.scoped > 0 && len(b.types[c.Type].Dispatchers) == 0
 	return Waiting{Reason: TypeUnknown}, unknown
 }
 

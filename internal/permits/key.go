@@ -15,7 +15,6 @@ type key struct {
 	queue  heap[*class, byHead]
 	old    heap[*demand, byOld] // of classes that keep room here
 	holds  heap[*hold, byHolder]
-	front  *class // first class of queue, if isType
 	isType bool
 	dirty  int32 // place in Book.dirty
 	refs   int32 // classes and permits
@@ -119,7 +118,7 @@ func (k *key) kept(c *class, cost int64) (kept int64, ok bool) {
 	switch {
 	case d == nil:
 		return 0, true
-	case d.cost == All, cost == All, d.class.sequence != nil && k.limit.OnRetry == Wait:
+	case d.cost == All, cost == All, d.class.sequence != 0 && k.limit.OnRetry == Wait:
 		return 0, false
 	}
 	return d.cost, true

@@ -256,7 +256,7 @@ func needed(p *Permit) bool {
 				return true
 			}
 		}
-		if d, ok := k.old.min(); ok && d.class.sequence != nil && d.class.Type != p.Type {
+		if d, ok := k.old.min(); ok && d.class.sequence != 0 && d.class.Type != p.Type {
 			return true
 		}
 	}

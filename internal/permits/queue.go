@@ -22,14 +22,14 @@ func (b *Book) moved(c *class) {
 		return
 	}
 	k := c.needs[0].key
-	if c.sequence != nil {
-		k = c.sequence
+	if c.sequence != 0 {
+		k = c.needs[c.sequence-1].key
 	}
 	b.file(c, k)
 	if first, _ := k.queue.min(); first == c {
 		b.recheck(k)
 	}
-	if c.sequence == nil {
+	if c.sequence == 0 {
 		return
 	}
 	if c.old = b.due(c); !c.old {
@@ -44,22 +44,23 @@ func (b *Book) due(c *class) bool { return c.first().RunAt <= b.now }
 // active reports whether a class takes part. A job that is not due, that can never be admitted, or that found no slot
 // blocks no other. But a job that keeps its precedence blocks others also before it is due and if no slot supports its type.
 func (b *Book) active(c *class) bool {
-	c.sequence = nil
-	scoped := false
+	c.sequence, c.scoped = 0, 0
 	for i := range c.keys() {
 		d := &c.needs[i]
 		if !d.key.limit.fits(d.cost) {
 			return false
 		}
-		if c.Retry != 0 && c.sequence == nil && d.key.limit.OnRetry == Wait {
-			c.sequence = d.key
+		if c.Retry != 0 && c.sequence == 0 && d.key.limit.OnRetry == Wait {
+			c.sequence = int8(i + 1)
 		}
-		scoped = scoped || d.key.limit.Scope == Dispatcher
+		if d.key.limit.Scope == Dispatcher {
+			c.scoped++
+		}
 	}
-	if c.sequence != nil {
+	if c.sequence != 0 {
 		return true
 	}
-	if c.kind().limit.Capacity == 0 || scoped && len(b.types[c.Type].Dispatchers) == 0 {
+	if c.kind().limit.Capacity == 0 || c.scoped > 0 && len(b.types[c.Type].Dispatchers) == 0 {
 		return false
 	}
 	if wake := max(c.passed, c.first().RunAt); wake > b.now {
@@ -72,7 +73,7 @@ func (b *Book) active(c *class) bool {
 
 // refused notes that a class waits because a key refused it. A class that waits for several things becomes old.
 func (b *Book) refused(c *class) {
-	if c.sequence != nil || b.scoped(c) > 1 { // it waits at one of its keys only, and is examined when another has room
+	if c.sequence != 0 || c.scoped > 1 { // it waits at one of its keys only, and is examined when another has room
 		for i := range c.needs {
 			if d := &c.needs[i]; d.key != c.at {
 				d.key.refused.fix(d)
@@ -80,7 +81,7 @@ func (b *Book) refused(c *class) {
 		}
 	}
 	switch {
-	case c.sequence != nil, c.timer != 0, c.old:
+	case c.sequence != 0, c.timer != 0, c.old:
 		return
 	case len(c.needs) == 2 && !c.at.isType: // it has one key, and is the first there
 		return
@@ -94,17 +95,6 @@ func (b *Book) refused(c *class) {
 	b.keepRoom(c)
 }
 
-// scoped returns how many keys of a class have limits for each dispatcher.
-func (b *Book) scoped(c *class) int {
-	n := 0
-	for i := range c.keys() {
-		if c.needs[i].key.limit.Scope == Dispatcher {
-			n++
-		}
-	}
-	return n
-}
-
 // woken handles the timer of a class: it becomes due, or old.
 func (b *Book) woken(c *class) {
 	if c.at == nil {
@@ -114,7 +104,7 @@ func (b *Book) woken(c *class) {
 	b.timers.remove(c)
 	c.old = true
 	b.keepRoom(c)
-	if c.sequence != nil {
+	if c.sequence != 0 {
 		b.recheck(c.at)
 	}
 }
@@ -149,12 +139,13 @@ func (b *Book) recheck(k *key) {
 
 // file makes a class wait at a key.
 func (b *Book) file(c *class, k *key) {
+	before, _ := k.queue.min()
 	c.at = k
 	k.queue.fix(c)
 	if k.dirty != 0 {
 		b.dirty.fix(k)
 	}
-	b.setFront(k)
+	b.first(k, before)
 	if c.old {
 		b.keepRoom(c)
 	}
@@ -176,6 +167,7 @@ func (b *Book) unfile(c *class) {
 // leave removes a class from the key where it waits.
 func (b *Book) leave(c *class) {
 	k := c.at
+	before, _ := k.queue.min()
 	c.at = nil
 	k.queue.remove(c)
 	switch {
@@ -187,20 +179,20 @@ func (b *Book) leave(c *class) {
 	for i := range c.needs {
 		c.needs[i].key.refused.remove(&c.needs[i])
 	}
-	b.setFront(k)
+	b.first(k, before)
 }
 
-// setFront notes which class is the first one that waits for a slot of a type.
-func (b *Book) setFront(k *key) {
+// first keeps room for the first class that waits for a slot of a type, instead of the one that was first before.
+func (b *Book) first(k *key, before *class) {
 	first, _ := k.queue.min()
-	if before := k.front; k.isType && before != first {
-		k.front = first
-		if before != nil {
-			b.keepRoom(before)
-		}
-		if first != nil {
-			b.keepRoom(first)
-		}
+	if !k.isType || before == first {
+		return
+	}
+	if before != nil {
+		b.keepRoom(before)
+	}
+	if first != nil {
+		b.keepRoom(first)
 	}
 }
 

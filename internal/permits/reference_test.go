@@ -261,56 +261,50 @@ func (r *refBook) roomAt(c *refClass, n Need, dispatcher int32) (room bool, own 
 	return true, own
 }
 
-// admits reports whether a key has room for a class at a dispatcher that supports its type.
-func (r *refBook) admits(c *refClass, n Need) bool {
-	if r.limit(n.Key).Scope == Cluster {
-		room, _ := r.roomAt(c, n, 0)
-		return room
+// choose returns the dispatcher that supports the type of a class and has room at its keys, or 0.
+func (r *refBook) choose(c *refClass) int32 {
+	chosen, least := int32(0), int64(0)
+	for _, d := range r.types[c.Type].Dispatchers {
+		var held int64
+		ok := true
+		for _, n := range c.needs {
+			if r.limit(n.Key).Scope == Dispatcher {
+				room, own := r.roomAt(c, n, d)
+				ok, held = ok && room, held+own
+			}
+		}
+		if ok && (chosen == 0 || held < least) {
+			chosen, least = d, held
+		}
 	}
-	return slices.ContainsFunc(r.types[c.Type].Dispatchers, func(d int32) bool {
-		room, _ := r.roomAt(c, n, d)
-		return room
-	})
+	return chosen
+}
+
+// admits reports whether a key has room for a class.
+func (r *refBook) admits(c *refClass, n Need) bool {
+	if r.limit(n.Key).Scope == Dispatcher {
+		return r.choose(c) != 0
+	}
+	room, _ := r.roomAt(c, n, 0)
+	return room
 }
 
 // refuses returns the key that refuses a class, or "" and the dispatcher that has room.
 func (r *refBook) refuses(c *refClass, closed map[string]bool) (string, int32) {
-	needs := append(slices.Clone(c.needs), Need{typeKey(c.Type), 1})
-	var scoped []Need
-	refusing := ""
-	for _, n := range needs {
+	refusing, scoped := "", false
+	for _, n := range append(slices.Clone(c.needs), Need{typeKey(c.Type), 1}) {
+		scoped = scoped || r.limit(n.Key).Scope == Dispatcher
 		if n.Key == c.at && !r.admits(c, n) {
 			return c.at, 0
 		}
 		if n.Key != c.at && refusing == "" && (closed[n.Key] || !r.admits(c, n)) {
 			refusing = n.Key
 		}
-		if r.limit(n.Key).Scope == Dispatcher {
-			scoped = append(scoped, n)
-		}
 	}
-	if refusing != "" || len(scoped) == 0 {
+	if refusing != "" || !scoped {
 		return refusing, 0
 	}
-	chosen, least := int32(0), int64(0)
-	for _, d := range r.types[c.Type].Dispatchers {
-		var held int64
-		ok := true
-		for _, n := range scoped {
-			room, own := r.roomAt(c, n, d)
-			ok, held = ok && room, held+own
-		}
-		if ok && (chosen == 0 || held < least) {
-			chosen, least = d, held
-		}
-	}
-	switch {
-	case chosen != 0:
-		return "", chosen
-	case slices.ContainsFunc(scoped, func(n Need) bool { return n.Key == c.at }):
-		return c.at, 0
-	}
-	return scoped[0].Key, 0
+	return "", r.choose(c)
 }
 
 // admit decides on all jobs: it examines all heads again after each change.
