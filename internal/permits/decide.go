@@ -142,7 +142,8 @@ func (b *Book) admit(c *class, dispatcher int32) Admission {
 	b.fence++
 	a := Admission{Class: c.Class, Job: c.take(), Fence: b.fence, Dispatcher: dispatcher}
 	keys := c.keys()
-	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence, Dispatcher: dispatcher, holds: make([]hold, len(keys)), kind: c.kind()}
+	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence, Dispatcher: dispatcher, kind: c.kind()}
+	p.holds = p.room(len(keys))
 	for i := range keys {
 		p.holds[i] = hold{key: keys[i].key, cost: keys[i].cost}
 		keys[i].key.refs++

@@ -27,12 +27,12 @@ type Need struct {
 // equal keys add up; All prevails. The error names the word, the rule and a working example. The domain
 // dispatcherd.job_keys accepts the same values.
 func Parse(keys string) ([]Need, error) {
-	words := strings.Split(keys, " ")
-	if len(words) > MaxWords {
-		return nil, fmt.Errorf("keys %q have %d words; use at most %d, for example \"tenant:42 stripe*3\"", keys, len(words), MaxWords)
+	words := strings.Count(keys, " ") + 1
+	if words > MaxWords {
+		return nil, fmt.Errorf("keys %q have %d words; use at most %d, for example \"tenant:42 stripe*3\"", keys, words, MaxWords)
 	}
-	needs := make([]Need, 0, len(words))
-	for _, word := range words {
+	needs := make([]Need, 0, words)
+	for word := range strings.SplitSeq(keys, " ") {
 		n, err := parseWord(word)
 		if err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ type Permit struct {
 	Started    bool  // a dispatcher has claimed it
 
 	holds    []hold
+	one      [1]hold // the elements of holds, if there is one
 	kind     *key
 	admitted int64 // it cannot have started before
 	kept     int64 // not withdrawn until then
@@ -52,12 +53,20 @@ func (b *Book) Hold(p Permit) {
 	}
 	b.fence = max(b.fence, p.Fence)
 	needs := needsOf(p.Keys)
-	p.holds = make([]hold, len(needs))
+	p.holds = p.room(len(needs))
 	for i, n := range needs {
 		p.holds[i] = hold{key: b.key(n.Key), cost: n.Cost}
 	}
 	p.kind = b.kind(p.Type)
 	b.grant(&p)
+}
+
+// room returns room for what the permit holds.
+func (p *Permit) room(n int) []hold {
+	if n == 1 {
+		return p.one[:]
+	}
+	return make([]hold, n)
 }
 
 // move counts a permit at another dispatcher.
@@ -231,7 +240,7 @@ func (b *Book) Withdrawals() []Permit {
 	var stuck []Permit
 	for p, ok := b.slots.min(); ok && p.checkAt <= b.now; p, ok = b.slots.min() {
 		if b.misplaced(p) || p.Retry == 0 && p.kept <= b.now && needed(p) {
-			stuck = append(stuck, *p)
+			stuck = append(stuck, Permit{Class: p.Class, Job: p.Job, Fence: p.Fence, Dispatcher: p.Dispatcher})
 		}
 		p.checkAt = b.now + slotWait
 		b.slots.fix(p)
