@@ -204,7 +204,7 @@ func TestSequenceEndsWithItsJobOrLimit(t *testing.T) {
 	w.end(second)
 	w.pass(1000)
 	w.admits(100)
-	require.Equal(t, 1, len(w.permits))
+	require.Len(t, w.permits, 1)
 	require.Empty(t, w.classes)
 	require.Zero(t, w.retries)
 }

@@ -9,22 +9,53 @@
 // readers of cost 1). A job gets all its permits in one step or none, so no job waits while it has a
 // permit, and no deadlock can occur.
 //
-// Jobs with equal keys and type form a class. Their needs are equal, so only the job of a class with
+// The bound of a type is a key like the others: each job needs one of its type, from its admission to its start.
+//
+// Jobs with equal keys, type and priority form a class. Their needs are equal, so only the job of a class with
 // the lowest rank matters. A Book keeps the first jobs of each class in memory. Rank is the order of
-// the score without its rarity term: it is the same for all keys and never changes.
+// the score without its rarity term: it is the same for all keys.
+//
+// The holder of a permit is the row itself: it contains the fence. So a new Book is made from the table, by Hold,
+// Returned, Starts and Arrived, before the first decision.
 //
 // # Rules
 //
-//   - A class waits at the first of its keys that has no room for it. There, jobs are admitted
-//     in the order of their ranks: while the first one does not fit, none behind it is admitted.
-//   - A job that is blocked at another key does not block this one, until it is older than the
-//     patience. Then the key keeps the cost of the job free for it. Each key keeps room for one such job at a
-//     time, the one with the lowest rank. So jobs with several keys do not starve: the oldest of
-//     all has its room kept at each of its keys.
-//   - A job whose cost exceeds the limit, or whose type no slot supports, blocks no other job.
-//   - An admitted job whose type has no free slot keeps its permits for a second if a job of
+//   - A job that is not due blocks no other. Nor does one whose cost exceeds a limit, or whose type no slot supports.
+//   - A class waits at the first of its keys that has no room for it, and at the bound of its type if all its
+//     keys have room. There, jobs are admitted in the order of their ranks: while the first one does not
+//     fit, none behind it is admitted.
+//   - A job that is blocked at another key, or by the bound of its type, does not block this key, until it is older than
+//     the patience. Then its keys keep room for its cost. Each key keeps room for one such job at a time, the one with
+//     the lowest rank. Two rules keep keys from being unused for long: a job that waits for a window keeps room only
+//     in windows, and of the jobs that wait for the bound of a type, only the first keeps room.
+//   - A limit with scope Dispatcher counts the permits of each dispatcher separately, but the key has one queue. A job
+//     with such keys needs a dispatcher with slots of its type that has room at all of them; they refuse it
+//     together, and keep room for it at each dispatcher. It gets its permits at the dispatcher with
+//     the lowest cost. A row whose dispatcher is not known (the scope has changed) counts at each.
+//   - A job that waits for its retry and has a key with OnRetry Wait ranks before all ordinary jobs. It waits at the first
+//     such key, also before it is due and while no slot supports its type, and no job is admitted at its keys with
+//     OnRetry Wait. Its other keys keep room for it when it is due.
+//   - An admitted job that has found no slot for a second loses its permits if a job of
 //     another type could use them. Then other jobs pass it for the patience. After that, its
 //     permits are kept for it for the patience, and so on.
 //
-// The holder of a permit is the row itself: the claim writes its fence. So a new Book is made from the table.
+// # No job starves
+//
+// Assume that running jobs end, and that rows of each supported type start. Let j be the due job with the lowest rank
+// of all. The jobs before it are finite, because a later job ranks behind it after at most the time that
+// ten units of priority are worth.
+// At the key where j waits, it is the first, so that nothing is admitted there until j fits: it waits for holders only. It
+// goes on to another key, or to the bound of its type, only when that key has room. Once j is older than the patience, the keys that it
+// leaves keep room for it: at first its windows, and all its keys when they have room, because j does not
+// wait at a window then. At the bound of its type, j is the first. So each move leaves one thing fewer to wait for, and the next row of its type that starts makes j admitted.
+// With the scope Dispatcher, the same holds for each dispatcher.
+//
+// # Bounds
+//
+// The admitted rows of a type that have not started are at most Type.Most, unless it is lowered. A Book knows
+// at most Config.MaxClasses classes, and beside them those of jobs that keep their precedence, each of which had a permit before. Of each class it
+// knows 64 jobs, and those that the last Refill added. All heaps contain classes, permits or their keys. A key without
+// classes and permits is kept while its window counts starts; a window has at most 258 parts. A class with one key takes about
+// 600 bytes. An event costs O(log n) for each key of the job. SetLimits and SetTypes file again the classes
+// whose limits change or whose type becomes supported or unsupported, not those of a type of which Most changes.
 package permits

@@ -19,7 +19,7 @@ type key struct {
 	dirty  int32 // place in Book.dirty
 	refs   int32 // classes and permits
 
-	refused heap[*demand, byRefused] // of classes that wait elsewhere and may be admitted when this key has room
+	refused heap[*demand, byRefused] // of classes that wait at another key and are examined when this one has room
 }
 
 // part counts the permits of a key, in the cluster or of one dispatcher.
@@ -124,7 +124,7 @@ func (k *key) kept(c *class, cost int64) (kept int64, ok bool) {
 	return d.cost, true
 }
 
-// turn reports whether no class before c waits here in vain.
+// turn reports whether no class before c waits here without room.
 func (k *key) turn(c *class) bool {
 	first, ok := k.queue.min()
 	return !ok || first == c || k.dirty != 0 || c.head.before(first.head)

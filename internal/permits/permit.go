@@ -272,8 +272,9 @@ func needed(p *Permit) bool {
 	return false
 }
 
-// Withdrawn reports that a row has lost its fence and waits again. Other jobs pass its class for the patience; after that, its next
-// permit is kept as long. But no job passes one that keeps its precedence, and none need pass one that may be claimed elsewhere.
+// Withdrawn reports that a row has lost its fence and waits again. Other jobs pass its class for the patience; after
+// that, its next permit is kept as long. This does not apply to a job that keeps its precedence, nor to one whose
+// dispatcher could not claim it.
 func (b *Book) Withdrawn(id, fence int64) {
 	p := b.permits[id]
 	if p == nil || p.Fence != fence || p.Started {

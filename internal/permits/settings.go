@@ -28,7 +28,7 @@ func (b *Book) SetLimits(list []Limit) {
 
 // countPermits adds all permits to the counts of keys, or subtracts them.
 func (b *Book) countPermits(keys map[*key]*Limit, sign int32) {
-	for _, p := range b.permits { // order-free: sums
+	for _, p := range b.permits { // order-free: only sums
 		for i := range p.holds {
 			if keys[p.holds[i].key] != nil {
 				p.holds[i].count(sign)
