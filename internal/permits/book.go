@@ -39,9 +39,9 @@ type Book struct {
 	timers  heap[*class, byWake]  // classes that become due or old
 	windows heap[*part, byExpiry] // with starts in their windows
 	refills heap[*class, byRead]  // classes of which further jobs must be read
-	slots   heap[*Permit, byCheck]
-	kept    int // known jobs of a class
-	retries int // classes of jobs that keep their precedence
+	slots   permitList            // that have not started
+	kept    int                   // known jobs of a class
+	retries int                   // classes of jobs that keep their precedence
 	fence   int64
 	asks    int64 // number of the last Refill
 	now     int64

@@ -43,7 +43,7 @@ func (b *Book) Next() (at int64, ok bool) {
 	if c, has := b.timers.min(); has {
 		at, ok = min(at, c.wakeAt), true
 	}
-	if p, has := b.slots.min(); has {
+	if p := b.slots.first; p != nil {
 		at, ok = min(at, p.checkAt), true
 	}
 	return at, ok

@@ -18,7 +18,8 @@ type Permit struct {
 	admitted int64 // it cannot have started before
 	kept     int64 // not withdrawn until then
 	checkAt  int64 // when to check whether it still waits for a slot
-	check    int32 // place in Book.slots
+
+	before, after *Permit // in Book.slots
 }
 
 // hold is what a permit holds of a key.
@@ -29,18 +30,40 @@ type hold struct {
 	held   int32 // place in key.holds
 }
 
-type (
-	byHolder struct{}
-	byCheck  struct{}
-)
+// permitList is a list of permits in the order of checkAt. That is the order in which they are added, because all wait
+// equally long.
+type permitList struct{ first, last *Permit }
+
+// add adds a permit that is to be checked at an instant.
+func (l *permitList) add(p *Permit, at int64) {
+	p.checkAt, p.before = at, l.last
+	if l.last != nil {
+		l.last.after = p
+	} else {
+		l.first = p
+	}
+	l.last = p
+}
+
+// remove removes a permit.
+func (l *permitList) remove(p *Permit) {
+	if p.before != nil {
+		p.before.after = p.after
+	} else {
+		l.first = p.after
+	}
+	if p.after != nil {
+		p.after.before = p.before
+	} else {
+		l.last = p.before
+	}
+	p.before, p.after = nil, nil
+}
+
+type byHolder struct{}
 
 func (byHolder) before(a, b *hold) bool { return a.permit.ID < b.permit.ID }
 func (byHolder) place(h *hold) *int32   { return &h.held }
-
-func (byCheck) before(a, b *Permit) bool {
-	return a.checkAt < b.checkAt || a.checkAt == b.checkAt && a.ID < b.ID
-}
-func (byCheck) place(p *Permit) *int32 { return &p.check }
 
 // Hold adds a permit that the table has. If the permit is known, it only notes where the row runs: another
 // dispatcher may have adopted it.
@@ -108,8 +131,7 @@ func (b *Book) grant(p *Permit) {
 	}
 	if !p.Started {
 		p.kind.all.held++
-		p.checkAt = b.now + slotWait
-		b.slots.fix(p)
+		b.slots.add(p, b.now+slotWait)
 	}
 }
 
@@ -238,12 +260,12 @@ func (b *Book) sequential(keys string) bool {
 // fences, and reports the outcome by Withdrawn, Started or Ended.
 func (b *Book) Withdrawals() []Permit {
 	var stuck []Permit
-	for p, ok := b.slots.min(); ok && p.checkAt <= b.now; p, ok = b.slots.min() {
+	for p := b.slots.first; p != nil && p.checkAt <= b.now; p = b.slots.first {
 		if b.misplaced(p) || p.Retry == 0 && p.kept <= b.now && needed(p) {
 			stuck = append(stuck, Permit{Class: p.Class, Job: p.Job, Fence: p.Fence, Dispatcher: p.Dispatcher})
 		}
-		p.checkAt = b.now + slotWait
-		b.slots.fix(p)
+		b.slots.remove(p)
+		b.slots.add(p, b.now+slotWait)
 	}
 	return stuck
 }
