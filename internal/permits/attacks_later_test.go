@@ -21,6 +21,7 @@ func TestAdoptedJobIsCountedOnce(t *testing.T) {
 	w.admits()
 	w.end(second)
 	w.Hold(Permit{Class: Class{Keys: "k", Type: "a"}, Job: Job{1, first}, Fence: w.fences[first], Dispatcher: 2, Started: true})
+	w.Hold(Permit{Class: Class{Keys: "k", Type: "a"}, Job: Job{1, first}, Fence: w.fences[first] - 1, Dispatcher: 1}) // stale
 	s, _ := w.Key("k")
 	require.Equal(t, 1, s.Holders)
 	require.EqualValues(t, 1, s.Held)

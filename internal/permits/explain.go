@@ -211,16 +211,18 @@ func (b *Book) Key(name string) (s KeyState, ok bool) {
 }
 
 // Keys returns the states of the keys after a name, in the order of their names, up to most of them. It looks at all
-// names, which takes about 30 ns for each.
+// names, which takes about 0.1 µs for each.
 func (b *Book) Keys(after string, most int) []KeyState {
-	var names []string         // the first ones after the name; sorted and cut when twice as many
+	var names []string // the first ones after the name; sorted and cut when there are twice as many
+	full, last := false, ""
 	for name := range b.keys { // order-free: sorted below
-		if name <= after {
+		if name <= after || full && name > last {
 			continue
 		}
 		if names = append(names, name); len(names) >= 2*most {
 			slices.Sort(names)
 			names = names[:most]
+			full, last = true, names[most-1]
 		}
 	}
 	slices.Sort(names)

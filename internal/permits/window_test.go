@@ -1,0 +1,50 @@
+package permits
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A window counts each start from its instant for at least a window and at most a part of it longer, in whatever
+// order starts are reported. Its parts are bounded, also if starts are in the future.
+func TestWindowCountsEachStart(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		const per, part = 1_000_000, 1_000_000/windowParts + 1
+		w, now := &window{}, int64(100_000_000)
+		var ats []int64
+		for range 2_000 {
+			now += rng.Int64N(4_000)
+			at := now - 500_000 + rng.Int64N(500_000)
+			if rng.IntN(20) == 0 {
+				at = now - 2*per
+			}
+			if w.add(at, 1, per, now) {
+				ats = append(ats, at)
+			} else {
+				require.LessOrEqual(t, at+per, now)
+			}
+			w.expire(now, per)
+			least, most := int64(0), int64(0)
+			for _, at := range ats {
+				if at+per > now {
+					least++
+				}
+				if at+per+part > now {
+					most++
+				}
+			}
+			require.GreaterOrEqual(t, w.total(), least)
+			require.LessOrEqual(t, w.total(), most)
+			require.LessOrEqual(t, len(w.starts), windowParts+2)
+		}
+		before := w.total()
+		for i := range int64(1_000) {
+			w.add(now+i*per, 1, per, now)
+			require.LessOrEqual(t, len(w.starts), windowParts+2)
+		}
+		require.Equal(t, before+1_000, w.total())
+	}
+}
