@@ -76,7 +76,7 @@ func TestChangedScopeCountsAnew(t *testing.T) {
 	limit.Scope = Cluster
 	w.SetLimits([]Limit{limit})
 	s, _ := w.Key("k")
-	require.EqualValues(t, []int64{4, 4}, []int64{s.Held, s.Started})
+	require.Equal(t, []int64{4, 4}, []int64{s.Held, s.Started})
 	w.end(1)
 	w.end(2)
 	w.end(3)
@@ -84,7 +84,7 @@ func TestChangedScopeCountsAnew(t *testing.T) {
 	limit.Scope = Dispatcher
 	w.SetLimits([]Limit{limit})
 	s, _ = w.Key("k")
-	require.EqualValues(t, []int64{1, 4}, []int64{s.Held, s.Started})
+	require.Equal(t, []int64{1, 4}, []int64{s.Held, s.Started})
 	w.admits() // earlier starts count at each dispatcher
 	w.pass(101)
 	w.admits(5, 6, 7)
