@@ -262,7 +262,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	case c.jobs.Get(row.ID) != nil, o.session != nil && !contract.MayResume(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type, o.user):
 		c.stats.Released++
-		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Outcome: contract.Released})
+		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Fence: row.Fence, Outcome: contract.Released})
 		return
 	}
 	if o.session != nil {
@@ -294,7 +294,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
 	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
-	j.row.maxAttempts, j.row.failures = row.MaxAttempts, row.Failures
+	j.row.maxAttempts, j.row.failures, j.row.fence = row.MaxAttempts, row.Failures, row.Fence
 	j.typ = c.hold(row.Type, o.user)
 	c.keep(j)
 	c.move(j, jobstate.OnAdopt)

@@ -251,12 +251,12 @@ func (c *Core) won(w *contract.Won) {
 	if !j.claimInFlight() {
 		// This dispatcher did not ask for the row. The row must not stay running
 		// under this dispatcher.
-		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Outcome: contract.Released})
+		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Fence: w.Fence, Outcome: contract.Released})
 		return
 	}
 	c.types[j.typ].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
-	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
+	j.row.maxAttempts, j.row.failures, j.row.fence = w.MaxAttempts, w.Failures, w.Fence
 	j.timeout, j.payload, j.row.unfit, j.row.slow = c.limit(j, w.Timeout), w.Payload, w.Unfit, w.Slow
 	c.claims.aside.Remove(j.id)
 	if j.row.returned = c.hasMoved(j, w); j.row.returned {

@@ -192,6 +192,7 @@ type rowData struct {
 	returned    bool         // the row goes back to the table and is found by the next scan: the worker returned the job, or an operator changed its lane
 	loading     bool         // the row is claimed; its payload is not read yet
 	failures    int32
+	fence       int64          // of a job with keys; 0 = none
 	maxAttempts int32          // number of failures after which the job fails permanently
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	slow        bool           // with unfit: another attempt may succeed

@@ -25,7 +25,7 @@ func (c *Core) end(j *job, f contract.Finish) {
 // the end is recorded.
 func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.logEnd(j, f.Outcome, 0)
-	f.ID, f.Attempt, f.Size = j.id, j.attempt, len(j.payload)+len(f.Result)
+	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.row.fence, len(j.payload)+len(f.Result)
 	f.Placement = c.placement(j, f.Outcome)
 	j.payload = nil
 	c.ends.add(f)

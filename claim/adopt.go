@@ -100,7 +100,7 @@ func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, part []contrac
 		name         *string
 		timeout, ran int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence}, func() error {
 		if name == nil {
 			busy = append(busy, a.ID)
 			return nil

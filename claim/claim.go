@@ -277,11 +277,12 @@ var wonSizes = [...]int{8, 4, 2, 2, 2}
 
 // wonOf reads a row without its payload. For a new column of fixed size that is never
 // NULL, insert its size into wonSizes. For any other one, insert a check after those of v[n]
-// to v[n+3] and increase n+4. The payload is the last column.
+// to v[n+4] and increase n+5. The payload is the last column.
 func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	n := len(wonSizes)
-	if len(v) != n+4 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) != 4 || v[n+3] != nil && len(v[n+3]) < 1 {
-		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+4)
+	if len(v) != n+5 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) != 4 ||
+		v[n+3] != nil && len(v[n+3]) != 8 || v[n+4] != nil && len(v[n+4]) < 1 {
+		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+5)
 	}
 	for i, size := range wonSizes {
 		if len(v[i]) != size {
@@ -301,6 +302,9 @@ func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	}
 	if left := v[n+2]; left != nil {
 		w.Left = cmp.Or(time.Duration(readInt4(left))*time.Millisecond, -1)
+	}
+	if v[n+3] != nil {
+		w.Fence = readInt8(v[n+3])
 	}
 	if lane := v[n+1]; lane != nil {
 		w.Priority, w.Type = dispatcherd.Priority(lane[0]-1), typeOf(lane[1:], req.Types)

@@ -105,7 +105,7 @@ func (f *fetch) read(ctx context.Context, parts []lanePart) (res contract.FetchR
 	}
 	err = connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var err error
-		res, err = readLanes(ctx, conn, parts, f.req.SkipLocked)
+		res, err = readLanes(ctx, conn, parts, f.req.SkipLocked, f.s.me.Load())
 		return len(res.Candidates), err
 	})
 	for i := range res.Candidates {
@@ -292,13 +292,13 @@ func (f *fetch) leaveOutAgain() {
 	}
 }
 
-func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, skipLocked bool) (contract.FetchResult, error) {
+func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, skipLocked bool, me int32) (contract.FetchResult, error) {
 	most := 0
 	for i := range parts {
 		most += parts[i].Limit
 	}
 	res := contract.FetchResult{Candidates: make([]contract.Candidate, 0, min(most, 4096))}
-	rows := execute(ctx, conn, "fetch", encodeLanes(parts, skipLocked)...)
+	rows := execute(ctx, conn, "fetch", encodeLanes(parts, skipLocked, me)...)
 	var bad error
 	for rows.NextRow() {
 		if err := readLane(&res, rows.Values()); err != nil {
@@ -345,7 +345,7 @@ func readLane(res *contract.FetchResult, v [][]byte) error {
 const allRows = -1
 
 // encodeLanes returns the parameters of fetchSQL.
-func encodeLanes(parts []lanePart, skipLocked bool) [][]byte {
+func encodeLanes(parts []lanePart, skipLocked bool, me int32) [][]byte {
 	type lane = lanePart
 	return [][]byte{
 		texts(parts, func(l *lane) string { return l.Type }),
@@ -369,6 +369,6 @@ func encodeLanes(parts []lanePart, skipLocked bool) [][]byte {
 		}),
 		times(parts, func(l *lane) int64 { return l.Before.RunAt - postgresEpoch }),
 		int8s(parts, func(l *lane) int64 { return int64(l.Before.ID) }),
-		boolean(skipLocked),
+		boolean(skipLocked), int4(me),
 	}
 }

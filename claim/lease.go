@@ -17,6 +17,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -71,6 +72,7 @@ SELECT EXISTS (SELECT FROM renewed),
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
 	EXISTS (SELECT FROM dispatcherd.schedule_edits), (SELECT last_value FROM dispatcherd.schedule_edit_ids), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL) OR EXISTS (SELECT FROM dispatcherd.limit_edits),
 	others.ids, others.beats, others.leases
 FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
 		array_agg((extract(epoch FROM d.lease) * 1000000)::bigint ORDER BY d.id) AS leases
@@ -164,8 +166,8 @@ WITH former AS (
 	ON CONFLICT (id) DO UPDATE SET lost_at = now(), leaving = true, armed = false
 	WHERE d.incarnation = excluded.incarnation AND d.lost_at IS NULL AND NOT d.leaving
 )
-INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock, founder) OVERRIDING SYSTEM VALUE
-SELECT $1::int, $2, $3, $4, nullif($5::text, ''), coalesce((
+INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock, program, founder) OVERRIDING SYSTEM VALUE
+SELECT $1::int, $2, $3, $4, nullif($5::text, ''), $7::int, coalesce((
 	SELECT coalesce(d.founder, d.id) FROM dispatcherd.dispatchers d WHERE ` + alive + ` AND d.id <> $6 ORDER BY d.started_at LIMIT 1), $1)
 ON CONFLICT (id) DO NOTHING RETURNING id`
 
@@ -180,7 +182,7 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 			var batch pgx.Batch // one transaction; the lock orders dispatchers that join at the same time
 			batch.Queue(`SELECT FROM dispatcherd.controller FOR UPDATE`)
 			batch.Queue(joinSQL, 1+rand.Int32N(math.MaxInt32), truncate(s.config.Name, 128), s.config.Lease,
-				s.config.Identity.Incarnation, s.config.Identity.Lock, s.me.Load()).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
+				s.config.Identity.Incarnation, s.config.Identity.Lock, s.me.Load(), migrations.Latest()).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 			err := conn.SendBatch(ctx, &batch).Close()
 			if !errors.Is(err, pgx.ErrNoRows) { // no row: the id exists, which has a probability below 1 in 1,000,000
 				return 0, err
@@ -247,7 +249,7 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 	begun := time.Now()
 	beat := func(cancels bool) error {
 		return conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince, cancels).
-			Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits, &clock, &ids, &beats, &leases)
+			Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits, &clock, &res.Keyed, &ids, &beats, &leases)
 	}
 	if err = beat(true); AboutRow(err) {
 		begun = time.Now()

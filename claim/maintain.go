@@ -154,16 +154,16 @@ WITH RECURSIVE counted (type, rows, steps) AS (
 	UNION ALL
 	SELECT next.type, pending.rows, c.steps + pending.rows + 12
 	FROM counted c
-	CROSS JOIN LATERAL (SELECT j.type::text FROM dispatcherd.jobs_live j WHERE j.type > c.type ORDER BY j.type LIMIT 1) next
+	CROSS JOIN LATERAL (SELECT j.type::text FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` ORDER BY j.type LIMIT 1) next
 	CROSS JOIN LATERAL (SELECT count(*) FROM (
-		SELECT FROM dispatcherd.jobs_live j WHERE j.type = next.type AND j.status = 'pending' LIMIT $2::int
+		SELECT FROM dispatcherd.jobs_live j WHERE j.type = next.type AND j.status = 'pending' AND ` + ready + ` LIMIT $2::int
 	) bounded) pending (rows)
 	WHERE c.steps < $3::bigint
 )
 SELECT c.type, c.rows, c.steps, coalesce(due.age, 0) FROM counted c CROSS JOIN LATERAL (
 	SELECT (extract(epoch FROM now() - min(head.run_at)) * 1000)::bigint FROM generate_series(0, 10) AS p (priority) CROSS JOIN LATERAL (
 		SELECT j.run_at FROM dispatcherd.jobs_live j
-		WHERE j.type = c.type AND j.priority = p.priority AND j.status = 'pending' AND j.run_at <= now() ORDER BY j.run_at LIMIT 1
+		WHERE j.type = c.type AND j.priority = p.priority AND j.status = 'pending' AND ` + ready + ` AND j.run_at <= now() ORDER BY j.run_at LIMIT 1
 	) head
 ) due (age)
 WHERE c.steps > 0 ORDER BY c.steps`

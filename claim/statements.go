@@ -69,14 +69,19 @@ const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = smallColumns + `, payload`
 	// smallColumns are those of keptColumns that are never in the TOAST table.
-	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, started_at`
+	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, fence, started_at`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, ` + smallPayload
-	// pendingAgain resets the columns that a claim and progress reports have set.
-	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL`
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, ` + smallPayload
+	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
+	// gives back its permits: the controller reads negative fences.
+	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL, fence = -abs(fence), admitted_to = NULL`
+	// ready is true for row j without keys and with permits: the predicate of the index of lanes.
+	ready = `(j.keys IS NULL OR j.fence > 0)`
+	// claimable is true for a row that dispatcher $3 may claim.
+	claimable = `status = 'pending' AND (run_at <= now()) IS TRUE AND (keys IS NULL OR fence > 0 AND coalesce(admitted_to, $3) = $3)`
 )
 
 // otherLane is NULL if the row has type $5 and priority $6. Otherwise it is the priority
@@ -116,7 +121,7 @@ const payloadTime = `interval '500 ms'`
 const claimSQL = claimRecord + `)` + claimUpdate + `
 FROM unnest($11::bigint[], $12::bigint[], $13::bigint[]) AS r (low, high, base)
 WHERE id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND get_bit($10::bytea, id - r.base) = 1
-	AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
+	AND ` + claimable + ` AND EXISTS (SELECT FROM me)
 RETURNING ` + wonColumns
 
 // claimContendedSQL does the same as claimSQL, with parameters $1 to $9. It locks
@@ -128,7 +133,7 @@ const claimContendedSQL = claimRecord + `
 	ON CONFLICT (dispatcher, token) DO UPDATE SET ids = claims.ids || EXCLUDED.ids, sessions = claims.sessions || EXCLUDED.sessions
 ), free AS MATERIALIZED (
 	SELECT ctid FROM dispatcherd.jobs_live
-	WHERE id = ANY ($1) AND status = 'pending' AND (run_at <= now()) IS TRUE AND EXISTS (SELECT FROM me)
+	WHERE id = ANY ($1) AND ` + claimable + ` AND EXISTS (SELECT FROM me)
 	ORDER BY id FOR UPDATE SKIP LOCKED
 )` + claimUpdate + `
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM free)) AND status = 'pending'
@@ -315,7 +320,7 @@ WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NO
 //     the rows outside the share instead, $9 the block size of the share, or a
 //     negative number for all rows
 //   - $10 and $11 the key (run_at, id) before which rows are read
-//   - $12, not an array, whether to leave out rows that a transaction in progress has locked
+//   - $12 and $13, not arrays: whether to leave out rows that a transaction in progress has locked, and this dispatcher
 //
 // Within a lane, (run_at, id) is the order of the score under any weights. So the
 // first rows of a lane are exactly the rows with the highest scores. A backfill scan
@@ -331,7 +336,7 @@ CROSS JOIN LATERAL (
 	SELECT array_agg(run_at::timestamptz) AS due, array_agg(id::bigint) AS ids
 	FROM (
 		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
-		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending'
+		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending' AND ` + ready + ` AND coalesce(j.admitted_to, $13::int) = $13
 			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
 			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)
 			AND (NOT $12::boolean OR j.xmax::text = '0' OR j.xmax <> ALL (` + running + `) AND NOT dispatcherd.has_locker(j.xmax, ` + running + `))
@@ -371,11 +376,11 @@ UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
 RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
 	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
-	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran
+	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence
 )
-SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran FROM taken
+SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran, fence FROM taken
 UNION ALL
-SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
+SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
 
 // offeredRows are the rows that may be taken according to the statement's snapshot.
 // Locking a row checks the condition again. The condition on the fingerprint is the

@@ -4,7 +4,7 @@
 DO $$
 DECLARE
     r text;
-    plan constant text := 'name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused';
+    plan constant text := 'name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused, keys';
 BEGIN
     FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher')
         AND NOT has_schema_privilege(oid, 'dispatcherd', 'USAGE')
@@ -13,10 +13,10 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.compatible_from TO %I', r);
         IF r <> 'dispatcherd_reader' THEN
             EXECUTE format('GRANT USAGE ON SEQUENCE dispatcherd.job_ids TO %I', r);
-            EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.insertion_time, dispatcherd.numbers_length TO %I', r);
+            EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.insertion_time, dispatcherd.numbers_length, dispatcherd.reject_keys TO %I', r);
         END IF;
         IF r IN ('dispatcherd_producer', 'dispatcherd_operator') THEN
-            EXECUTE format('GRANT INSERT (type, payload, priority, run_at, max_attempts, timeout_ms) ON dispatcherd.jobs TO %I', r);
+            EXECUTE format('GRANT INSERT (type, payload, priority, run_at, max_attempts, timeout_ms, keys) ON dispatcherd.jobs TO %I', r);
         END IF;
         IF r <> 'dispatcherd_producer' THEN
             EXECUTE format('GRANT SELECT ON dispatcherd.dispatchers, dispatcherd.schema_version, dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.controller TO %I', r);
@@ -24,6 +24,7 @@ BEGIN
         IF r IN ('dispatcherd_operator', 'dispatcherd_dispatcher') THEN
             EXECUTE format('GRANT SELECT ON dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_cancelled TO %I', r);
             EXECUTE format('GRANT SELECT, INSERT ON dispatcherd.cancels TO %I', r);
+            EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.limits TO %I', r);
             EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.cancel_pending, dispatcherd.retry_jobs, dispatcherd.may_notify, dispatcherd.make_ticks TO %I', r);
             EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%s) ON dispatcherd.schedules TO %I', plan, plan, r);
         END IF;
@@ -32,9 +33,10 @@ BEGIN
             GRANT SELECT (id) ON dispatcherd.jobs TO dispatcherd_producer; -- INSERT … RETURNING id
         WHEN 'dispatcherd_reader' THEN -- no payload, no result
             GRANT SELECT (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority, max_attempts, failures, crashes, type,
-                started_at, finished_at, first_run_at, cancelled_by, placement) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
+                started_at, finished_at, first_run_at, cancelled_by, placement, keys, fence, admitted_to) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
             GRANT SELECT (id, name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, priority, max_attempts, timeout_ms, overlap,
-                catch_up, catch_up_most, paused, error, version, since, created_at) ON dispatcherd.schedules TO dispatcherd_reader;
+                catch_up, catch_up_most, paused, error, version, since, created_at, keys) ON dispatcherd.schedules TO dispatcherd_reader;
+            GRANT SELECT ON dispatcherd.limits TO dispatcherd_reader;
         WHEN 'dispatcherd_operator' THEN
             NULL;
         WHEN 'dispatcherd_dispatcher' THEN
@@ -42,6 +44,8 @@ BEGIN
                 dispatcherd.jobs_cancelled, dispatcherd.dispatchers, dispatcherd.claims, dispatcherd.cancels, dispatcherd.request_keys,
                 dispatcherd.ticks TO dispatcherd_dispatcher;
             GRANT SELECT, UPDATE, DELETE ON dispatcherd.schedule_edits TO dispatcherd_dispatcher;
+            GRANT SELECT, DELETE ON dispatcherd.limit_edits TO dispatcherd_dispatcher;
+            GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.key_starts TO dispatcherd_dispatcher;
             GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
             GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
             GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;

@@ -33,8 +33,19 @@ const (
 	duplicate    = "23505" // unique_violation: the slower of two concurrent CREATE SCHEMA
 	exists       = "42P06" // duplicate_schema
 	noFunction   = "42883" // undefined_function
-	latest       = 29      // the highest number in sql/; a new migration raises it
+	unfit        = "55000" // object_not_in_prerequisite_state: a migration waits for the end of older daemons
+	latest       = 32      // the highest number in sql/; a new migration raises it
+	needed       = 31      // daemons of this build can use the schema from this version on
 )
+
+// PostponedError says that the last migrations wait until daemons of a former version have ended. Daemons of this
+// build can use the schema meanwhile.
+type PostponedError struct{ reason string }
+
+// Error says what to do about it.
+func (e *PostponedError) Error() string {
+	return "the last step is postponed: " + e.reason + "; replace them, then run 'dispatcherd migrate up' again"
+}
 
 // Migration is one migration and when it was applied.
 type Migration struct {
@@ -43,7 +54,7 @@ type Migration struct {
 	AppliedAt *time.Time `json:"applied_at"` // in UTC; nil while pending
 }
 
-// Latest returns the schema version that this build needs.
+// Latest returns the newest schema version that this build knows.
 func Latest() int64 { return latest }
 
 // Up applies all missing migrations and returns their versions. It gives the roles that were created
@@ -59,6 +70,9 @@ func Up(ctx context.Context, dsn string) (applied []int64, err error) {
 		}
 		results, err := retryLocked(ctx, p.Up)
 		applied = versions(results)
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == unfit {
+			err = &PostponedError{e.Message}
+		}
 		if err != nil {
 			return fmt.Errorf("migrate up: %w", err)
 		}
@@ -145,7 +159,7 @@ func (e *VersionError) Error() string {
 }
 
 // Check returns nil if this build can use the database of conn, and otherwise a *VersionError. The
-// schema must have the version of the build or a newer one. In a newer schema compatible_from() must
+// schema must have a version that the build can use, or a newer one. In a newer schema compatible_from() must
 // return at most the version of the build.
 func Check(ctx context.Context, conn *pgx.Conn) error {
 	var have int64
@@ -162,7 +176,7 @@ func Check(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
-	if have != latest {
+	if have < needed || have > latest {
 		return &VersionError{Have: have, Want: latest}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -20,6 +21,7 @@ type Job struct {
 	Type    string
 	Mode    dispatcherd.Mode
 	Payload []byte        // JSON; nil if there is none
+	Fence   int64         // of a job with keys: larger than that of each earlier job of one of its keys; 0 = the job has no keys
 	Timeout time.Duration // limit of this attempt; 0 = none
 	Age     time.Duration // since the job was due
 }
@@ -44,6 +46,7 @@ func (m *Job) members(c *codec) {
 		m.setMode(c, mode)
 	}
 	c.raw("payload", &m.Payload, optional)
+	integer(c, "fence", &m.Fence, 0, math.MaxInt64, optional)
 	c.millis("timeout_ms", &m.Timeout, optional)
 	c.millis("age_ms", &m.Age, optional)
 }
@@ -59,6 +62,9 @@ func (m *Job) appendTo(dst []byte) []byte {
 	dst = append(append(append(dst, `,"mode":"`...), m.Mode.String()...), '"')
 	if len(m.Payload) > 0 {
 		dst = appendRaw(append(dst, `,"payload":`...), m.Payload)
+	}
+	if m.Fence > 0 {
+		dst = strconv.AppendInt(append(dst, `,"fence":`...), m.Fence, 10)
 	}
 	if ms := m.Timeout.Milliseconds(); ms > 0 {
 		dst = strconv.AppendInt(append(dst, `,"timeout_ms":`...), ms, 10)

@@ -30,6 +30,7 @@ type Send struct {
 	Attempt dispatcherd.Attempt
 	Type    string
 	Payload []byte
+	Fence   int64         // of a job with keys; 0 = none
 	Timeout time.Duration // timeout of the attempt, or deadline of the request; 0 = none
 	Age     time.Duration // time since the job became due
 	// Terms is the score at the instant of the placement, by term.

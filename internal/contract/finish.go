@@ -40,6 +40,7 @@ type Finish struct {
 	Result  []byte        // JSON or nil; Succeeded only
 	Error   string        // at most MaxErrorLength bytes: the worker's or the dispatcher's reason
 	Delay   time.Duration // Retry and Isolated only, ≥ 0
+	Fence   int64         // of a job with keys, for the controller; the store does not use it
 	Size    int           // bytes of the payload, if known, and of the result; the store does not use it
 
 	Placement *Placement // nil if the attempt did not start, or succeeded after a short wait

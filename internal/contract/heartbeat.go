@@ -60,6 +60,8 @@ type HeartbeatResult struct {
 	SchedulesEdited bool
 	// Edits changes with each edit of a schedule.
 	Edits int64
+	// Keyed says that jobs wait for permits, or that limits were edited.
+	Keyed bool
 	// Clock is the database clock, and ClockRead the local time at which it was read.
 	Clock, ClockRead time.Time
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.

@@ -195,7 +195,7 @@ func (w *workers) Send(e *effect.Send) {
 	f := &workerproto.Job{
 		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
 		Token:     w.run + strconv.FormatUint(w.sent.Add(1), 36),
-		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Timeout: e.Timeout, Age: e.Age,
+		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Fence: e.Fence, Timeout: e.Timeout, Age: e.Age,
 	}
 	if s.Fits(f) {
 		s.Send(f)
