@@ -158,6 +158,7 @@ const (
 	OpSubscribe Operation = "subscribe"
 	OpListen    Operation = "listen"
 	OpPlan      Operation = "plan"
+	OpAdmit     Operation = "admit"
 )
 
 // Report describes one finished statement. Err never contains a payload: it has the

@@ -23,6 +23,7 @@ const (
 	JobsChannel   = "dispatcherd_jobs"      // some row became pending; the payload is empty or describes the only row, see parseNotification
 	CancelChannel = "dispatcherd_cancel"    // the payload is the id of a running job to be cancelled
 	EditsChannel  = "dispatcherd_schedules" // schedules were edited; the payload is empty
+	KeysChannel   = "dispatcherd_keys"      // jobs with keys ended, or limits were edited; the payload is empty
 )
 
 const (
@@ -63,6 +64,7 @@ type Listener struct {
 	jobs    chan *contract.RowNotification
 	cancels chan dispatcherd.JobID
 	edits   chan struct{}
+	keys    chan struct{}
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -72,7 +74,7 @@ type Listener struct {
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept),
-		edits: make(chan struct{}, 1), stop: stop}
+		edits: make(chan struct{}, 1), keys: make(chan struct{}, 1), stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
@@ -89,6 +91,9 @@ func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
 
 // Edits receives a value after schedules were edited. A notification may be missed.
 func (l *Listener) Edits() <-chan struct{} { return l.edits }
+
+// Keys receives a value after jobs with keys ended, or limits were edited. A notification may be missed.
+func (l *Listener) Keys() <-chan struct{} { return l.keys }
 
 // Close ends the listener and waits until its connection is closed.
 func (l *Listener) Close() {
@@ -146,7 +151,7 @@ func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, listenPatience)
 	defer cancel()
 	statements := []string{"SET statement_timeout = 0", "SET lock_timeout = 0"}
-	for _, channel := range []string{self, JobsChannel, CancelChannel, EditsChannel} {
+	for _, channel := range []string{self, JobsChannel, CancelChannel, EditsChannel, KeysChannel} {
 		statements = append(statements, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 	}
 	for _, sql := range statements {
@@ -299,6 +304,11 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 			}
 		case CancelChannel:
 			l.cancel(note.Payload)
+		case KeysChannel:
+			select {
+			case l.keys <- struct{}{}:
+			default:
+			}
 		case EditsChannel:
 			select {
 			case l.edits <- struct{}{}:

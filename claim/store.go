@@ -18,16 +18,17 @@ import (
 // time. Other calls of the same kind run one after the other. The store cannot claim
 // before [Store.Join].
 type Store struct {
-	config   Config
-	fetch    *connection
-	backfill *connection // established by the first backfill scan
-	claim    connections
-	load     connections // established when the first large payload is claimed
-	finish   connections
-	adopt    *connection // established by the first adoption
-	lease    *connection // heartbeats, notification gate, progress
-	sweep    *connection // slow statements that must not delay a heartbeat
-	planning *connection // statements of the controller; established when there are schedules to plan
+	config    Config
+	fetch     *connection
+	backfill  *connection // established by the first backfill scan
+	claim     connections
+	load      connections // established when the first large payload is claimed
+	finish    connections
+	adopt     *connection // established by the first adoption
+	lease     *connection // heartbeats, notification gate, progress
+	sweep     *connection // slow statements that must not delay a heartbeat
+	planning  *connection // statements of the controller; established when there are schedules to plan
+	admission *connection // its statements about jobs with keys
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // every claim names it; raised by Resolve
@@ -56,7 +57,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
-	var errs [9]error
+	var errs [10]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
@@ -65,6 +66,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.lease, errs[5] = newConnection(c, "lease", leaseStatements)
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
 	s.planning, errs[8] = newConnection(c, "schedules", nil)
+	s.admission, errs[9] = newConnection(c, "limits", nil)
 	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning}) {
+	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission}) {
 		l.close()
 	}
 }
@@ -117,6 +119,11 @@ var ErrTransactionPool = errors.New("a connection pooler in transaction mode is 
 // ticks or schedules it was.
 func (s *Store) Plan(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
 	return s.planning.do(ctx, OpPlan, f)
+}
+
+// Admission runs f with the connection for the statements about jobs with keys. f returns of how many rows it was.
+func (s *Store) Admission(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.admission.do(ctx, OpAdmit, f)
 }
 
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in

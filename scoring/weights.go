@@ -81,6 +81,11 @@ func (w Weights) Validate() error {
 	return nil
 }
 
+// PerPriority returns the age that equals one unit of priority. Article 1: 64 s.
+func (w Weights) PerPriority() time.Duration {
+	return time.Duration(w.Priority) * time.Second / time.Duration(w.Ageing)
+}
+
 // Score returns the terms of a job's score. ageMS is the age of the job in
 // milliseconds. An age below 0 counts as 0 (a clock went back), and an age above
 // MaxAge counts as MaxAge. capacity is the number of registered slots that support

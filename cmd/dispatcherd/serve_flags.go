@@ -62,6 +62,7 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 }
 
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.cfg.KeyPatience, "key-patience", daemon.DefaultKeyPatience, "how long others pass a job that waits for several keys, or for a slot with its permits")
 	flags.Var(versionValue(&f.cfg.AppVersion), "app-version", "version of the application, for schedules that run once for each")
 	c := &f.cfg.Core
 	w := &c.Weights
@@ -81,6 +82,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	settings.Between(flags, "1ms", settings.Longest, "cancel-grace")
 	settings.Between(flags, "0s", settings.Longest, "grace")
 	settings.Between(flags, "0s", settings.LongestWait, "resume")
+	settings.Between(flags, "100ms", settings.LongestWait, "key-patience")
 	settings.Between(flags, "1ms", settings.LongestWait, "reconnect-grace")
 }
 

@@ -18,6 +18,8 @@ const (
 	DefaultLease  = claim.DefaultLease
 	DefaultGrace  = 30 * time.Second
 	DefaultResume = 30 * time.Second
+	// DefaultKeyPatience is the default of Config.KeyPatience.
+	DefaultKeyPatience = 30 * time.Second
 
 	DefaultKeepDone   = 7 * 24 * time.Hour
 	DefaultKeepFailed = 30 * 24 * time.Hour
@@ -25,9 +27,10 @@ const (
 
 // Config contains the settings of a daemon.
 type Config struct {
-	Version      string // of the program; part of the debug bundle
-	Name         string // for display; the host name by default
-	AppVersion   string // of the application, for startup schedules; empty = unknown
+	Version      string        // of the program; part of the debug bundle
+	Name         string        // for display; the host name by default
+	KeyPatience  time.Duration // how long others pass a job with keys that waits for several things; 0 = DefaultKeyPatience
+	AppVersion   string        // of the application, for startup schedules; empty = unknown
 	DSN          string
 	WorkerSocket string
 	APISocket    string

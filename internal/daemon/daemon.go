@@ -8,6 +8,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,11 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -56,6 +59,7 @@ type Daemon struct {
 	postgresLost  chan struct{}  // closed by Lose
 	heartbeats    *heartbeats
 	controller    *controller.Controller
+	admission     *admission.Controller
 	maintenance   *maintenance
 	lease         *lease
 	lock          *hostLock
@@ -182,8 +186,9 @@ func (d *Daemon) construct(refused *refusedRows) {
 		},
 		WorkerTypes: schedules.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
 	})
+	d.constructAdmission()
 	d.heartbeats = &heartbeats{
-		plan:  d.controller,
+		plan: d.controller, admit: d.admission,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
@@ -194,9 +199,36 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.statements.finished = func(request *contract.FinishRequest, result *contract.FinishResult) {
 		d.api.rows.Finished(request, result)
 		d.controller.Ended()
+		d.admission.Finished(request, result)
 	}
+	d.statements.claimed = d.admission.Claimed
 	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
+}
+
+// constructAdmission constructs what admits jobs with keys.
+func (d *Daemon) constructAdmission() {
+	d.admission = admission.New(admission.Config{
+		Table: func(term int64) admission.Table {
+			return &limits.Controller{Do: d.store.Admission, Dispatcher: d.store.Dispatcher(), Term: term}
+		},
+		Dispatcher: d.store.Dispatcher, Announce: d.announce, Patience: cmp.Or(d.cfg.KeyPatience, DefaultKeyPatience), PerPriority: d.cfg.Core.Weights.PerPriority(),
+		Log: d.log, Metrics: admission.NewMetrics(d.metrics.registry),
+	})
+}
+
+// announceMost is how many admitted rows are named to the loop. After more of them, it scans.
+const announceMost = 32
+
+// announce tells the loop of admitted rows.
+func (d *Daemon) announce(rows []contract.RowNotification) {
+	if len(rows) > announceMost {
+		d.loop.Notify()
+		return
+	}
+	for i := range rows {
+		d.loop.Order(shell.JobsNotified(&rows[i]))
+	}
 }
 
 // startupTypes returns the types of startup-worker schedules. While the daemon stops, no run begins.
@@ -237,6 +269,7 @@ func (d *Daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	d.background.Go(func() { d.controller.Run(ctx) })
+	d.background.Go(func() { d.admission.Run(ctx) })
 	d.background.Go(func() { d.maintenance.run(ctx) })
 	d.background.Go(func() { d.workers.startups.run(ctx) })
 	d.background.Go(func() { resources.SteerMemory(ctx, d.cfg.Memory, d.log) })
@@ -247,7 +280,7 @@ func (d *Daemon) serveBackground() {
 	d.serveAPI(ctx)
 	d.loop.Order(shell.ListenerState(false)) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
-		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener, d.controller.Notified) })
+		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener, d.controller.Notified, d.admission.Notified) })
 	}
 }
 

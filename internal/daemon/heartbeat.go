@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -25,6 +26,7 @@ type heartbeats struct {
 	length time.Duration // of the lease
 	unheld prometheus.Counter
 	plan   *controller.Controller
+	admit  *admission.Controller
 
 	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
@@ -56,6 +58,7 @@ func (h *heartbeats) run(ctx context.Context) {
 			return
 		case err == nil:
 			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
+			h.admit.Heartbeat(admission.Beat{Term: res.Term, Keyed: res.Keyed, Others: len(res.Others) > 0, Clock: res.Clock, Read: res.ClockRead})
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))

@@ -23,6 +23,8 @@ type statements struct {
 	loop  *actor.Actor
 	// finished is called with each result of a finish, before the loop gets it.
 	finished func(*contract.FinishRequest, *contract.FinishResult)
+	// claimed is called with the rows that a claim took.
+	claimed func([]contract.Won)
 	// tookOver is called after the Core learned that rows were taken over.
 	tookOver func()
 	lease    *lease
@@ -119,6 +121,8 @@ func (s *statements) claim(ctx context.Context) {
 		}
 		result := take(ctx, *c.request)
 		s.refusedRows.claimed(result.Unclaimable)
+		s.claimed(result.Won)
+		s.claimed(result.Loading)
 		s.lockedRows.claimed(c.request, &result)
 		result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
 		s.loop.Result(event.Claimed{Request: c.request, Result: result})

@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Table sends the statements of one term; see schedules.Controller.
@@ -87,7 +88,7 @@ type Controller struct {
 	edits    int64 // Beat.Edits of types
 	newTypes bool  // types are unknown or old
 
-	clock      clock
+	clock      timing.DatabaseClock
 	term       int64
 	table      Table
 	plan       *schedule.Plan   // nil = not the controller, or not yet loaded
@@ -186,7 +187,7 @@ func earlier(a, b time.Time) time.Time {
 
 // heard adopts the result of a heartbeat.
 func (c *Controller) heard(b Beat) {
-	back := c.clock.read(b.Clock, b.Read)
+	back := c.clock.Read(b.Clock, b.Read) < 0
 	if b.Term != c.term {
 		c.resign()
 		if c.term = b.Term; c.term != 0 {
@@ -236,7 +237,7 @@ func (c *Controller) pause(now time.Time) time.Duration {
 		return max(c.retryAt.Sub(now), c.editAt.Sub(now), 0)
 	}
 	if at, ok := c.plan.Next(); ok {
-		wait = min(wait, at.Sub(c.clock.estimate(now)))
+		wait = min(wait, at.Sub(c.clock.Estimate(now)))
 	}
 	if len(c.queued) > 0 {
 		wait = min(wait, c.queueAt.Sub(now))
@@ -299,7 +300,7 @@ func (c *Controller) work(ctx context.Context) error {
 
 // tick makes what is due. It reads the channels of heartbeats again after each round.
 func (c *Controller) tick(ctx context.Context) error {
-	now := c.clock.estimate(time.Now())
+	now := c.clock.Estimate(time.Now())
 	at, ok := c.plan.Next()
 	if !ok || at.After(now) {
 		c.Metrics.overdue.Set(0)
@@ -313,7 +314,7 @@ func (c *Controller) tick(ctx context.Context) error {
 			return err
 		}
 		for _, r := range runs {
-			c.plan.Checked(c.clock.estimate(time.Now()), r)
+			c.plan.Checked(c.clock.Estimate(time.Now()), r)
 		}
 	}
 	if len(ticks) == 0 {
@@ -323,7 +324,7 @@ func (c *Controller) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now = c.clock.estimate(time.Now())
+	now = c.clock.Estimate(time.Now())
 	for i := range ticks {
 		c.made(now, &ticks[i], made[i])
 	}

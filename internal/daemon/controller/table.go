@@ -68,7 +68,7 @@ func (c *Controller) set(plan *schedule.Plan, row *schedules.Row) {
 		handled = *row.Handled
 	}
 	reason := ""
-	if err := plan.Set(c.clock.estimate(time.Now()), &row.SchedulePlan, handled); err != nil {
+	if err := plan.Set(c.clock.Estimate(time.Now()), &row.SchedulePlan, handled); err != nil {
 		reason = err.Error()
 	}
 	if delete(c.queued, row.ID); row.Queued && !row.Paused {

@@ -1,0 +1,507 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/limits"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
+)
+
+// work sends what is due.
+func (c *Controller) work(ctx context.Context) error {
+	if c.beat.Term == 0 {
+		return c.tellController(ctx)
+	}
+	if time.Now().Before(c.state.retryAt) {
+		return nil
+	}
+	if c.book == nil {
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+	}
+	c.takeReports()
+	for _, step := range [...]func(context.Context) error{c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	c.Metrics.update(c.book, len(c.held))
+	return nil
+}
+
+// tellController notifies the controller after jobs with keys ended here.
+func (c *Controller) tellController(ctx context.Context) error {
+	c.mu.Lock()
+	ended := c.ended
+	c.reports, c.ended, c.returned, c.notified = nil, false, false, false
+	c.mu.Unlock()
+	if !ended {
+		return nil
+	}
+	_ = c.Table(0).Notify(ctx) // the controller reads all permits within a second
+	return nil
+}
+
+// load makes the book from the table.
+func (c *Controller) load(ctx context.Context) error {
+	first, last, err := c.table.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := c.table.Limits(ctx)
+	if err != nil {
+		return err
+	}
+	c.book = permits.New(permits.Config{Patience: c.Patience.Microseconds(), PerPriority: c.PerPriority.Microseconds(), FirstFence: first, MaxClasses: c.MaxClasses}, list)
+	c.held = map[int64]heldPermit{}
+	c.state = reads{expireAt: time.Now().Add(expirePause), arrived: last}
+	c.book.Advance(c.now())
+	if err := c.readTypes(ctx); err != nil {
+		return err
+	}
+	if err := c.readHeld(ctx); err != nil {
+		return err
+	}
+	if err := c.readStarts(ctx); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if more, err = c.readPortion(ctx); err != nil {
+			return err
+		}
+	}
+	c.active.Store(true)
+	c.Metrics.loaded()
+	c.Log.Info("limits: this dispatcher admits jobs with keys")
+	return nil
+}
+
+// readStarts restores the windows. What was admitted, and neither holds its permits nor is known to have started, counts as started now.
+func (c *Controller) readStarts(ctx context.Context) error {
+	list, err := c.table.Starts(ctx)
+	if err != nil {
+		return err
+	}
+	type part struct {
+		key string
+		at  int32
+	}
+	unstarted := map[part]int64{}
+	for _, p := range c.held {
+		for _, r := range p.rates {
+			if !p.started {
+				unstarted[part{r.Key, at(r, p.at)}] += r.Cost
+			}
+		}
+	}
+	now := c.now()
+	for _, s := range list {
+		if s.At == limits.NotStarted {
+			s.Cost -= unstarted[part{s.Key, s.Dispatcher}]
+		}
+		if s.Cost > 0 {
+			c.book.Starts(s.Key, s.Dispatcher, min(s.At, now), s.Cost)
+		}
+	}
+	return nil
+}
+
+// at is the dispatcher to which a rate applies.
+func at(r permits.Rate, dispatcher int32) int32 {
+	if r.Scope == permits.Dispatcher {
+		return dispatcher
+	}
+	return 0
+}
+
+// takeReports tells the book what this dispatcher has claimed and ended.
+func (c *Controller) takeReports() {
+	c.mu.Lock()
+	reports := c.reports
+	notified, returned := c.notified, c.returned
+	c.reports, c.notified, c.returned, c.ended = nil, false, false, false
+	c.mu.Unlock()
+	s := &c.state
+	if notified {
+		s.arriveAt, s.heldAt = time.Time{}, time.Time{}
+	}
+	if returned {
+		s.heldAt = time.Time{}
+	}
+	for _, r := range reports {
+		if !r.started {
+			s.endedAt = r.at
+		}
+		if r.started {
+			c.started(r.id, r.fence, c.clock.Estimate(r.at).UnixMicro())
+		} else {
+			c.end(r.id, r.fence)
+		}
+	}
+}
+
+// started tells the book that a row was claimed.
+func (c *Controller) started(id, fence, micros int64) {
+	p, ok := c.held[id]
+	if !ok || p.fence != fence || p.started {
+		return
+	}
+	p.started = true
+	c.held[id] = p
+	c.book.Started(id, fence, micros)
+	c.count(&p, micros)
+}
+
+// count records a start of keys with a rate.
+func (c *Controller) count(p *heldPermit, micros int64) {
+	for _, r := range p.rates {
+		c.state.confirm = append(c.state.confirm, limits.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros})
+	}
+}
+
+// end tells the book that a row has ended.
+func (c *Controller) end(id, fence int64) {
+	p, ok := c.held[id]
+	if !ok || p.fence != fence {
+		return
+	}
+	delete(c.held, id)
+	c.book.Ended(id, fence)
+	if !p.started {
+		c.count(&p, c.now())
+	}
+}
+
+// due reports whether a read is due, and sets the time of the next one.
+func due(at *time.Time, pause time.Duration) bool {
+	now := time.Now()
+	if now.Before(*at) {
+		return false
+	}
+	*at = now.Add(pause)
+	return true
+}
+
+// slow delays the next read so that reads take at most a share of the time.
+func slow(at *time.Time, began time.Time) {
+	if next := time.Now().Add((readShare - 1) * time.Since(began)); next.After(*at) {
+		*at = next
+	}
+}
+
+// readLimits reads the limits after an edit. A limit may admit classes that were not kept.
+func (c *Controller) readLimits(ctx context.Context) error {
+	if !c.state.edited {
+		return nil
+	}
+	list, err := c.table.Limits(ctx)
+	if err != nil {
+		return err
+	}
+	c.state.edited = false
+	c.book.SetLimits(list)
+	for id, p := range c.held {
+		p.rates = c.book.Rates(p.class)
+		c.held[id] = p
+	}
+	return nil
+}
+
+// typeMost is how many admitted rows of a type may wait for a slot: those that all slots can start
+// until the next read of permits, and more for types with few slots.
+func typeMost(slots int) int { return 64 + 4*slots }
+
+// readTypes reads which slots there are.
+func (c *Controller) readTypes(ctx context.Context) error {
+	if !c.busy() && len(c.held) == 0 || !due(&c.state.typesAt, longPause) {
+		return nil
+	}
+	found, err := c.table.Types(ctx)
+	if err != nil {
+		return err
+	}
+	types := make(map[string]permits.Type, len(found))
+	for name, t := range found {
+		types[name] = permits.Type{Most: typeMost(t.Slots), Dispatchers: t.Dispatchers}
+	}
+	c.book.SetTypes(types)
+	return nil
+}
+
+// readHeld compares the permits of the book with the rows that have a fence.
+func (c *Controller) readHeld(ctx context.Context) error {
+	pause := longPause
+	if c.beat.Others {
+		pause = remotePause
+	}
+	if !due(&c.state.heldAt, pause) {
+		return nil
+	}
+	began := time.Now()
+	rows, err := c.table.Held(ctx)
+	if err != nil {
+		return err
+	}
+	slow(&c.state.heldAt, began)
+	c.book.Advance(c.now())
+	seen := make(map[int64]int64, len(rows))
+	var ids, fences []int64
+	for i := range rows {
+		h := &rows[i]
+		if h.Returned {
+			c.returnedRow(h)
+			if !c.book.Returned(h.Class, h.Job, h.Fence) {
+				ids, fences = append(ids, h.ID), append(fences, h.Fence)
+			}
+			continue
+		}
+		seen[h.ID] = h.Fence
+		c.hold(h)
+	}
+	for id, p := range c.held {
+		if seen[id] != p.fence {
+			c.end(id, p.fence)
+		}
+	}
+	if len(ids) > 0 {
+		_, err = c.table.Withdraw(ctx, ids, fences)
+	}
+	return err
+}
+
+// returnedRow forgets the permit of a row that waits again.
+func (c *Controller) returnedRow(h *limits.Held) {
+	if p, ok := c.held[h.ID]; ok && p.fence == h.Fence {
+		delete(c.held, h.ID)
+		if !p.started {
+			c.count(&p, c.now())
+		}
+	}
+}
+
+// hold tells the book of a row that holds permits.
+func (c *Controller) hold(h *limits.Held) {
+	p, known := c.held[h.ID]
+	if known && p.fence != h.Fence {
+		c.end(h.ID, p.fence)
+		known = false
+	}
+	permit := h.Permit
+	permit.Started = false
+	c.book.Hold(permit)
+	if !known {
+		p = heldPermit{class: h.Class, fence: h.Fence, rates: c.book.Rates(h.Class), at: h.Dispatcher}
+		c.held[h.ID] = p
+	}
+	if h.Started {
+		c.started(h.ID, h.Fence, h.StartedAt)
+	}
+}
+
+// readArrived reads jobs that were inserted. Jobs that the book has no room for are found by readHeads later.
+func (c *Controller) readArrived(ctx context.Context) error {
+	s := &c.state
+	if !c.busy() || !due(&s.arriveAt, arrivePause) {
+		return nil
+	}
+	for {
+		list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
+		if err != nil {
+			return err
+		}
+		s.edited = s.edited || edited
+		for _, w := range list {
+			c.book.Add(w.Class, w.Job)
+			s.arrived = w.ID
+		}
+		if len(list) < arriveMost {
+			break
+		}
+	}
+	if s.edited {
+		return c.readLimits(ctx)
+	}
+	return nil
+}
+
+// readHeads reads a portion of the first jobs of all classes. It finds what readArrived has missed: jobs that were
+// committed late, and those for which there was no room.
+func (c *Controller) readHeads(ctx context.Context) error {
+	if !c.busy() || !due(&c.state.headsAt, longPause) {
+		return nil
+	}
+	began := time.Now()
+	more, err := c.readPortion(ctx)
+	if more {
+		c.state.headsAt = time.Time{}
+	}
+	slow(&c.state.headsAt, began)
+	return err
+}
+
+// readPortion reads the heads of some classes, and reports whether there are more in this round.
+func (c *Controller) readPortion(ctx context.Context) (more bool, err error) {
+	s := &c.state
+	list, err := c.table.Heads(ctx, s.heads, headsMost)
+	if err != nil {
+		return false, err
+	}
+	for _, w := range list {
+		c.book.Head(w.Class, w.Job)
+		s.heads = w.Class
+	}
+	if len(list) < headsMost {
+		s.heads = permits.Class{}
+		return false, nil
+	}
+	return true, nil
+}
+
+// decide admits jobs until no further one has room.
+func (c *Controller) decide(ctx context.Context) error {
+	for {
+		c.book.Advance(c.now())
+		if err := c.refill(ctx); err != nil {
+			return err
+		}
+		list := c.book.Admit(admitMost)
+		if !c.state.endedAt.IsZero() {
+			c.Metrics.decided(time.Since(c.state.endedAt))
+			c.state.endedAt = time.Time{}
+		}
+		if len(list) == 0 {
+			return nil
+		}
+		if err := c.admit(ctx, list); err != nil {
+			return err
+		}
+		c.takeReports()
+	}
+}
+
+// refill reads further jobs of classes.
+func (c *Controller) refill(ctx context.Context) error {
+	for {
+		refills := c.book.Refills(refillMost)
+		if len(refills) == 0 {
+			return nil
+		}
+		jobs, err := c.table.Refill(ctx, refills, refillJobs)
+		if err != nil {
+			return err
+		}
+		for i := range refills {
+			c.book.Filled(refills[i], jobs[i], len(jobs[i]) == refillJobs)
+		}
+	}
+}
+
+// admit writes the fences of admitted jobs, and announces the rows to the loop.
+func (c *Controller) admit(ctx context.Context, list []permits.Admission) error {
+	me := c.Dispatcher()
+	var starts []limits.Start
+	for i := range list {
+		a := &list[i]
+		p := heldPermit{class: a.Class, fence: a.Fence, rates: c.book.Rates(a.Class), at: a.Dispatcher}
+		c.held[a.ID] = p
+		for _, r := range p.rates {
+			starts = append(starts, limits.Start{Key: r.Key, Dispatcher: at(r, a.Dispatcher), Cost: r.Cost, Per: r.Per})
+		}
+	}
+	admitted, err := c.table.Admit(ctx, list, sum(starts))
+	if err != nil {
+		return err
+	}
+	rows := make([]contract.RowNotification, 0, len(list))
+	for i := range list {
+		a := &list[i]
+		if !admitted[a.ID] {
+			c.notAdmitted(a)
+		} else if a.Dispatcher == 0 || a.Dispatcher == me {
+			rows = append(rows, contract.RowNotification{Type: a.Type, Priority: dispatcherd.Priority(a.Priority), Key: contract.Key{RunAt: a.RunAt, ID: dispatcherd.JobID(a.ID)}})
+		}
+	}
+	c.Metrics.admitted(len(admitted))
+	c.Announce(rows)
+	return nil
+}
+
+// notAdmitted forgets a job that is gone, changed or locked. If it waits, readHeads finds it again.
+func (c *Controller) notAdmitted(a *permits.Admission) {
+	p := c.held[a.ID]
+	delete(c.held, a.ID)
+	c.book.Unused(a.ID, a.Fence)
+	c.count(&p, 0)
+}
+
+// sum adds up the starts of each key, because one statement may change a row once.
+func sum(starts []limits.Start) []limits.Start {
+	type part struct {
+		key string
+		at  int32
+	}
+	places := map[part]int{}
+	var all []limits.Start
+	for _, s := range starts {
+		if i, ok := places[part{s.Key, s.Dispatcher}]; ok {
+			all[i].Cost += s.Cost
+			continue
+		}
+		places[part{s.Key, s.Dispatcher}] = len(all)
+		all = append(all, s)
+	}
+	return all
+}
+
+// withdraw takes back permits of rows that have found no slot while other jobs need the permits.
+func (c *Controller) withdraw(ctx context.Context) error {
+	stuck := c.book.Withdrawals()
+	if len(stuck) == 0 {
+		return nil
+	}
+	ids, fences := make([]int64, len(stuck)), make([]int64, len(stuck))
+	for i := range stuck {
+		ids[i], fences[i] = stuck[i].ID, stuck[i].Fence
+	}
+	withdrawn, err := c.table.Withdraw(ctx, ids, fences)
+	if err != nil {
+		return err
+	}
+	for i := range stuck {
+		if w := &stuck[i]; withdrawn[w.ID] {
+			p := c.held[w.ID]
+			delete(c.held, w.ID)
+			c.book.Withdrawn(w.ID, w.Fence)
+			c.count(&p, 0)
+		}
+	}
+	c.Metrics.withdrawn(len(withdrawn))
+	return c.decide(ctx)
+}
+
+// confirm records the starts of keys with a rate.
+func (c *Controller) confirm(ctx context.Context) error {
+	s := &c.state
+	if len(s.confirm) == 0 || !due(&s.confirmAt, confirmPause) {
+		return nil
+	}
+	err := c.table.Confirm(ctx, s.confirm)
+	s.confirm = nil
+	return err
+}
+
+// expire deletes old records of starts.
+func (c *Controller) expire(ctx context.Context) error {
+	if !due(&c.state.expireAt, expirePause) {
+		return nil
+	}
+	for {
+		if more, err := c.table.Expire(ctx); err != nil || !more {
+			return err
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package permits
+
+import "slices"
+
+// Rate is what one job of a class uses of the window of a key.
+type Rate struct {
+	Key   string
+	Cost  int64
+	Per   int64 // microseconds
+	Scope Scope
+}
+
+// Rates returns what a job of a class uses of windows. It is empty if no key of the class has a rate.
+func (b *Book) Rates(name Class) (rates []Rate) {
+	needs, _ := Parse(name.Keys) // the table has no invalid keys
+	for _, n := range needs {
+		if l := b.limits.of(n.Key); l.Rate > 0 {
+			rates = append(rates, Rate{n.Key, atLeastOne(n.Cost), l.Per, l.Scope})
+		}
+	}
+	return rates
+}
+
+// Head reports the first waiting job of a class in the table, and whether the book knows the class. An unknown
+// job was committed late; it is read with those that follow.
+func (b *Book) Head(name Class, j Job) bool {
+	if b.known(name, j) {
+		return true
+	}
+	if c := b.classes[name]; c != nil {
+		if _, found := slices.BinarySearchFunc(c.jobs, j, Job.compare); found {
+			return true
+		}
+	}
+	return b.Arrived(name, j, 2)
+}
