@@ -2,7 +2,8 @@ package permits
 
 import "math"
 
-// Admission is a waiting row that gets its permits, with its fence.
+// Admission is a waiting row that gets its permits, with its fence. All rows of one decision have the same fence: those of
+// one key may run at the same time.
 type Admission struct {
 	Class
 	Job
@@ -52,6 +53,7 @@ func (b *Book) Next() (at int64, ok bool) {
 // Admit decides on jobs, up to most of them, in the order of their ranks, and takes their permits.
 func (b *Book) Admit(most int) []Admission {
 	var admitted []Admission
+	b.fence++
 	for len(admitted) < most {
 		k, ok := b.dirty.min()
 		if !ok {
@@ -139,7 +141,6 @@ func (c *class) heldAt(dispatcher int32) (held int64, ok bool) {
 
 // admit takes the permits of the first job of a class.
 func (b *Book) admit(c *class, dispatcher int32) Admission {
-	b.fence++
 	a := Admission{Class: c.Class, Job: c.take(), Fence: b.fence, Dispatcher: dispatcher}
 	keys := c.keys()
 	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence, Dispatcher: dispatcher, kind: c.kind()}

@@ -310,6 +310,7 @@ func (r *refBook) refuses(c *refClass, closed map[string]bool) (string, int32) {
 // admit decides on all jobs: it examines all heads again after each change.
 func (r *refBook) admit() []Admission {
 	var admitted []Admission
+	r.fence++
 	for {
 		changed := false
 		closed := map[string]bool{} // keys that refuse their first class
@@ -344,7 +345,6 @@ func (r *refBook) admit() []Admission {
 }
 
 func (r *refBook) grant(c *refClass, dispatcher int32) Admission {
-	r.fence++
 	a := Admission{Class: c.Class, Job: c.jobs[0], Fence: r.fence, Dispatcher: dispatcher}
 	p := &refPermit{Class: c.Class, Job: c.jobs[0], fence: r.fence, dispatcher: dispatcher, admitted: r.now, checkAt: r.now + slotWait}
 	if c.keep {

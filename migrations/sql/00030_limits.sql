@@ -73,7 +73,7 @@ END $$;
 CREATE TRIGGER record_limit_edit AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON dispatcherd.limits FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edit();
 
 -- What was admitted to keys with a rate, so that the next controller forgets no start. The dispatcher
--- is 0 for limits of the cluster.
+-- is 0 for limits of the cluster, part the end of a 64th of the window, or infinity for what has not started.
 CREATE TABLE dispatcherd.key_starts (
     key        text        NOT NULL,
     dispatcher int         NOT NULL,

@@ -121,6 +121,8 @@ type Controller struct {
 	returned bool // jobs with keys are pending again
 
 	clock  timing.DatabaseClock
+	base   time.Time // clock of the book
+	began  time.Time // local time at base
 	beat   Beat
 	table  Table
 	book   *permits.Book // nil = not the controller, or not yet loaded
@@ -320,6 +322,7 @@ func (c *Controller) heard(b Beat) {
 		c.state.arriveAt = time.Time{}
 	}
 	c.beat = b
+	c.follow(b.Read)
 }
 
 // drop forgets the book.
@@ -330,8 +333,21 @@ func (c *Controller) drop() {
 	c.Metrics.dropped()
 }
 
-// now is the database clock in microseconds.
-func (c *Controller) now() int64 { return c.clock.Estimate(time.Now()).UnixMicro() }
+// now is the clock of the book in microseconds.
+func (c *Controller) now() int64 { return c.micros(time.Now()) }
+
+// micros is the clock of the book at a local time. It follows the database clock by a ten-thousandth at most, so that an
+// inexact read of that clock shortens no window.
+func (c *Controller) micros(local time.Time) int64 { return c.base.Add(local.Sub(c.began)).UnixMicro() }
+
+// followMost bounds by how much one heartbeat changes the clock of the book.
+const followMost = 100 * time.Microsecond
+
+// follow makes the clock of the book follow the database clock.
+func (c *Controller) follow(local time.Time) {
+	behind := c.clock.Estimate(local).Sub(c.base.Add(local.Sub(c.began)))
+	c.base = c.base.Add(min(max(behind, -followMost), followMost))
+}
 
 // pause returns how long nothing is to be done.
 func (c *Controller) pause(now time.Time) time.Duration {

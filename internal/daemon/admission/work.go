@@ -58,6 +58,8 @@ func (c *Controller) load(ctx context.Context) error {
 	}
 	c.book = permits.New(permits.Config{Patience: c.Patience.Microseconds(), PerPriority: c.PerPriority.Microseconds(), FirstFence: first, MaxClasses: c.MaxClasses}, list)
 	c.held = map[int64]heldPermit{}
+	c.began = time.Now()
+	c.base = c.clock.Estimate(c.began)
 	c.state = reads{expireAt: time.Now().Add(expirePause), arrived: last}
 	c.book.Advance(c.now())
 	if err := c.readTypes(ctx); err != nil {
@@ -102,9 +104,10 @@ func (c *Controller) readStarts(ctx context.Context) error {
 	for _, s := range list {
 		if s.At == limits.NotStarted {
 			s.Cost -= unstarted[part{s.Key, s.Dispatcher}]
+			s.Ago = 0
 		}
 		if s.Cost > 0 {
-			c.book.Starts(s.Key, s.Dispatcher, min(s.At, now), s.Cost)
+			c.book.Starts(s.Key, s.Dispatcher, now-max(s.Ago, 0), s.Cost)
 		}
 	}
 	return nil
@@ -137,12 +140,15 @@ func (c *Controller) takeReports() {
 			s.endedAt = r.at
 		}
 		if r.started {
-			c.started(r.id, r.fence, c.clock.Estimate(r.at).UnixMicro())
+			c.started(r.id, r.fence, c.micros(r.at)+startMargin)
 		} else {
 			c.end(r.id, r.fence)
 		}
 	}
 }
+
+// startMargin is added to the times of starts: the clock of the book may be early by followMost per second.
+const startMargin = 1000
 
 // started tells the book that a row was claimed.
 func (c *Controller) started(id, fence, micros int64) {
@@ -298,7 +304,7 @@ func (c *Controller) hold(h *limits.Held) {
 		c.held[h.ID] = p
 	}
 	if h.Started {
-		c.started(h.ID, h.Fence, h.StartedAt)
+		c.started(h.ID, h.Fence, c.now()-h.Ago+startMargin)
 	}
 }
 
