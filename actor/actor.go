@@ -180,7 +180,7 @@ func (a *Actor) Notify() {
 }
 
 // Order sends an event of an operator or of the listener: Drained, Interrupted,
-// CancelRequested, Listening, or Announced.
+// CancelRequested, Listening, Announced, or Admitted.
 func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 
 // Result returns the result of a statement: Fetched, Claimed, Adopted, Finished or

@@ -280,8 +280,12 @@ func (w *world) cmdInsert(how words, body []string) {
 				RunAt:       w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
 				MaxAttempts: int32(ws.int("tries", 3)), Timeout: ws.duration("timeout"),
 			})
-			if r := w.table.Row(w.nextRow); len(how.bare) > 0 && how.bare[0] == "alone" {
+			switch r := w.table.Row(w.nextRow); {
+			case len(how.bare) == 0:
+			case how.bare[0] == "alone":
 				ev = event.Announced{Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Key: r.Key()}}
+			case how.bare[0] == "admitted":
+				ev = event.Admitted{Rows: []contract.RowNotification{{Type: r.Type, Priority: r.Priority, Key: r.Key()}}}
 			}
 		}
 	}

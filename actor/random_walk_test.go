@@ -258,7 +258,12 @@ func (w *randomWalk) insert() {
 	key := contract.Key{RunAt: int64(w.now) * 1000, ID: w.nextJob}
 	w.makePending(key)
 	if w.nextJob%2 == 0 {
-		w.feed(event.Announced{Row: contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}})
+		row := contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}
+		if w.nextJob%4 == 0 {
+			w.feed(event.Admitted{Rows: []contract.RowNotification{row}})
+		} else {
+			w.feed(event.Announced{Row: row})
+		}
 		return
 	}
 	w.feed(event.Notified{})

@@ -68,6 +68,8 @@ func (c *Core) apply(ev event.Event) {
 		c.backlog.Notified()
 	case event.Announced:
 		c.handleAnnounced(ev)
+	case event.Admitted:
+		c.handleAdmitted(ev)
 	case event.Reported:
 		c.handleReported(ev)
 	case event.Together:
@@ -166,6 +168,14 @@ func (c *Core) flushGate() {
 
 func (c *Core) handleFetched(ev event.Fetched) {
 	c.backlog.Fetched(ev.Request, ev.Result, (*handView)(c))
+}
+
+func (c *Core) handleAdmitted(ev event.Admitted) {
+	for i := range ev.Rows {
+		if r := &ev.Rows[i]; c.jobs.Get(r.Key.ID) == nil {
+			c.backlog.RowAdmitted(r)
+		}
+	}
 }
 
 func (c *Core) handleAnnounced(ev event.Announced) {

@@ -47,6 +47,14 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	}
 }
 
+// RowAdmitted handles the admission of a row that is not in hand. The row may be before the cursor, because jobs
+// are not admitted in the order of the lane.
+func (b *Backlog) RowAdmitted(n *contract.RowNotification) {
+	if t, ok := b.index.Lookup(n.Type); ok && int(t) < len(b.types) {
+		b.PutBack(t, n.Priority, n.Key)
+	}
+}
+
 // nonLocalRowNotified leaves a row to its owner. It is read OwnerGrace later if a slot is
 // free then.
 func (b *Backlog) nonLocalRowNotified(t slotindex.TypeID, n *contract.RowNotification) {

@@ -142,6 +142,11 @@ type Announced struct {
 	Row contract.RowNotification
 }
 
+// Admitted names rows with keys that have got their permits. Any dispatcher may claim them. It is a hint as well.
+type Admitted struct {
+	Rows []contract.RowNotification
+}
+
 // Listening says whether notifications are received.
 type Listening struct {
 	On bool
@@ -239,6 +244,7 @@ func (Requested) isEvent()       {}
 func (Abandoned) isEvent()       {}
 func (Notified) isEvent()        {}
 func (Announced) isEvent()       {}
+func (Admitted) isEvent()        {}
 func (Listening) isEvent()       {}
 func (CancelRequested) isEvent() {}
 func (Fetched) isEvent()         {}

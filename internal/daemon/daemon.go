@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
@@ -217,17 +219,10 @@ func (d *Daemon) constructAdmission() {
 	})
 }
 
-// announceMost is how many admitted rows are named to the loop. After more of them, it scans.
-const announceMost = 32
-
-// announce tells the loop of admitted rows.
+// announce tells the loop of admitted rows, in portions.
 func (d *Daemon) announce(rows []contract.RowNotification) {
-	if len(rows) > announceMost {
-		d.loop.Notify()
-		return
-	}
-	for i := range rows {
-		d.loop.Order(shell.JobsNotified(&rows[i]))
+	for portion := range slices.Chunk(rows, shell.Portion) {
+		d.loop.Order(event.Admitted{Rows: portion})
 	}
 }
 
