@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/harness/internal/counter"
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
@@ -24,7 +25,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.socket, "socket", "", "the daemon's socket for workers")
 	flag.StringVar(&o.name, "name", "w", "name of this process")
-	flag.StringVar(&o.log, "log", "", "file for the log of executions; must not exist")
+	flag.StringVar(&o.log, "log", "", "file for the log of executions; must not exist; empty = no log")
 	flag.StringVar(&o.slots, "slots", "", "slots and their types, such as 4:a,b;1:c")
 	flag.StringVar(&o.types, "types", "", "all existing types, so that a job on the wrong slot is executed and logged")
 	flag.DurationVar(&o.grace, "grace", 5*time.Second, "grace period for running jobs after SIGTERM")
@@ -61,9 +62,12 @@ func run(o options) error {
 		}
 		w.Slots(n, strings.Split(types, ",")...)
 	}
-	log, err := history.CreateLog(o.log, o.name, offers)
-	if err != nil {
-		return err
+	var log *history.Log // nil = none
+	if o.log != "" {
+		var err error
+		if log, err = history.CreateLog(o.log, o.name, offers); err != nil {
+			return err
+		}
 	}
 	for t := range strings.SplitSeq(o.types, ",") {
 		w.Handle(t, func(ctx context.Context, job *worker.Job) (any, error) { return perform(ctx, log, job) })
@@ -78,12 +82,18 @@ func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error
 	if err := job.Decode(&plan); err != nil {
 		return nil, err
 	}
+	if plan.Do == history.Count {
+		return nil, counter.Add(plan.File, int64(job.ID), job.Fence)
+	}
 	e := history.Execution{Job: int64(job.ID), Attempt: int32(job.Attempt), Slot: job.Slot, Type: job.Type, N: plan.N}
 	log.Started(&e)
 	how, err := act(ctx, &plan, e.Attempt)
 	log.Ended(&e, how)
 	if err != nil {
 		return nil, err
+	}
+	if log == nil {
+		return nil, nil
 	}
 	return history.Result{N: plan.N, Attempt: e.Attempt}, nil
 }

@@ -46,7 +46,7 @@ const (
 	Stopped Outcome = "stopped" // its context ended first: lost, stale, cancelled or shut down
 )
 
-// Log appends entries of this process to a file.
+// Log appends entries of this process to a file. Nothing is appended to a nil Log.
 type Log struct {
 	mu  sync.Mutex
 	f   *os.File
@@ -82,6 +82,9 @@ func (j *Log) Ended(e *Execution, how Outcome) {
 // without a complete log would make the history useless, so an error ends the
 // process.
 func (j *Log) line(format string, args ...any) {
+	if j == nil {
+		return
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.buf.Reset()

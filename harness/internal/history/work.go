@@ -14,6 +14,9 @@ type Work struct {
 	// Fill makes the payload long. The worker ignores it.
 	Fill string `json:"fill,omitempty"`
 	Type string `json:"-"`
+	Keys string `json:"-"`
+	// File is what a job that counts counts in.
+	File string `json:"file,omitempty"`
 
 	Dropped bool `json:"-"` // its caller has disconnected, so the job may be cancelled
 }
@@ -23,11 +26,12 @@ const (
 	Succeed = ""
 	Refuse  = "refuse" // fails permanently
 	Die     = "die"    // kills its worker
+	Count   = "count"  // adds 1 to the number in File
 )
 
 // Wanted returns the status in which the job must end.
 func (w *Work) Wanted() string {
-	if w.Do == Succeed {
+	if w.Do == Succeed || w.Do == Count {
 		return "done"
 	}
 	return "failed"

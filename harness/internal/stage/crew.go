@@ -30,6 +30,9 @@ type Worker struct {
 // startWorker starts the i-th worker and connects it to one daemon's proxy.
 func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
 	w := &Worker{Name: fmt.Sprint("w", i), Daemon: d, log: func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) }}
+	if s.plain {
+		w.log = func(int) string { return "" }
+	}
 	groups := make([]string, len(offers))
 	for k, o := range offers {
 		groups[k] = strconv.Itoa(o.Slots) + ":" + strings.Join(o.Types, ",")
@@ -40,7 +43,7 @@ func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
 		return nil, err
 	}
 	w.Keeper = Keep(out, func(life int) *exec.Cmd {
-		return exec.Command(s.worker, "-socket", d.Workers.Addr().String(), "-name", fmt.Sprintf("w%d.%d", i, life),
+		return exec.Command(s.worker, "-socket", d.workersAt(), "-name", fmt.Sprintf("w%d.%d", i, life),
 			"-log", w.log(life), "-slots", strings.Join(groups, ";"), "-types", strings.Join(s.types, ","))
 	})
 	return w, nil

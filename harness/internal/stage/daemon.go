@@ -24,25 +24,28 @@ import (
 type Daemon struct {
 	*Keeper
 	Name      string
-	Database  *fault.Proxy // proxy to Postgres
-	Workers   *fault.Proxy // proxy for its workers
+	Database  *fault.Proxy // proxy to Postgres; nil = the daemon is connected to it directly
+	Workers   *fault.Proxy // proxy for its workers; nil with Database
 	api       *http.Client
 	apiSocket string
 	socket    string // of its workers
 	logFile   string
 }
 
-// startDaemon starts a daemon. Its connection to Postgres uses TCP or a Unix
-// socket.
-func (s *Stage) startDaemon(name string, tcp bool, flags []string) (*Daemon, error) {
+// startDaemon starts a daemon. Its connection to Postgres uses a proxy, over TCP or a Unix
+// socket, or is direct.
+func (s *Stage) startDaemon(name string, tcp, direct bool, flags []string) (*Daemon, error) {
 	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log"), apiSocket: filepath.Join(s.dir, name+"-a"), socket: filepath.Join(s.dir, name+"-w")}
 	socket, api, front := d.socket, d.apiSocket, filepath.Join(s.dir, name+"-p")
-	dsn, err := d.openDatabase(s, tcp)
-	if err != nil {
-		return nil, err
-	}
-	if d.Workers, err = fault.Listen("unix", front, "unix", socket); err != nil {
-		return nil, err
+	dsn := fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, filepath.Dir(s.Postgres.Socket()))
+	if !direct {
+		var err error
+		if dsn, err = d.openDatabase(s, tcp); err != nil {
+			return nil, err
+		}
+		if d.Workers, err = fault.Listen("unix", front, "unix", socket); err != nil {
+			return nil, err
+		}
 	}
 	d.api = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -196,8 +199,18 @@ func (d *Daemon) LogLines() (int, error) {
 	return bytes.Count(text, []byte("\n")), err
 }
 
+// workersAt is the socket to which workers connect.
+func (d *Daemon) workersAt() string {
+	if d.Workers == nil {
+		return d.socket
+	}
+	return d.Workers.Addr().String()
+}
+
 func (d *Daemon) close() {
 	d.Stop(10 * time.Second)
-	_ = d.Database.Close() // an error is ignored: the connection ends in any case
-	_ = d.Workers.Close()
+	if d.Database != nil {
+		_ = d.Database.Close() // an error is ignored: the connection ends in any case
+		_ = d.Workers.Close()
+	}
 }

@@ -105,17 +105,17 @@ func (p *Producer) Burst(ctx context.Context, n int, mix func(n int64) history.W
 // insert executes one transaction and records its fate.
 func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, of burst) history.Fate {
 	b := history.Batch{Jobs: make([]history.Work, of.n)}
-	types, payloads, priorities := make([]string, of.n), make([]string, of.n), make([]int16, of.n)
+	types, payloads, keys, priorities := make([]string, of.n), make([]string, of.n), make([]string, of.n), make([]int16, of.n)
 	for i := range of.n {
 		w := of.mix(p.numbers.Add(1))
 		text, err := json.Marshal(w)
 		if err != nil {
 			panic(err) // the struct contains only numbers and strings
 		}
-		b.Jobs[i], types[i], payloads[i], priorities[i] = w, w.Type, string(text), int16(w.N%11)
+		b.Jobs[i], types[i], payloads[i], keys[i], priorities[i] = w, w.Type, string(text), w.Keys, int16(w.N%11)
 	}
 	b.Begun = history.Now()
-	b.Fate = commit(ctx, conn, types, payloads, priorities, of.fill)
+	b.Fate = commit(ctx, conn, types, payloads, keys, priorities, of.fill)
 	b.Ended = history.Now()
 	p.log = append(p.log, b)
 	if b.Fate == history.Committed {
@@ -124,14 +124,14 @@ func (p *Producer) insert(ctx context.Context, conn *pgx.Conn, of burst) history
 	return b.Fate
 }
 
-func commit(ctx context.Context, conn *pgx.Conn, types, payloads []string, priorities []int16, fill *string) history.Fate {
+func commit(ctx context.Context, conn *pgx.Conn, types, payloads, keys []string, priorities []int16, fill *string) history.Fate {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return history.RolledBack
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts)
-		SELECT t, CASE WHEN $4::jsonb IS NULL THEN p::jsonb ELSE p::jsonb || jsonb_build_object('large', $4) END, r, 5
-		FROM unnest($1::text[], $2::text[], $3::smallint[]) AS u (t, p, r)`, types, payloads, priorities, fill)
+	_, err = tx.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, priority, keys, max_attempts)
+		SELECT t, CASE WHEN $4::jsonb IS NULL THEN p::jsonb ELSE p::jsonb || jsonb_build_object('large', $4) END, r, nullif(k, ''), 5
+		FROM unnest($1::text[], $2::text[], $3::smallint[], $5::text[]) AS u (t, p, r, k)`, types, payloads, priorities, fill, keys)
 	if err != nil {
 		_ = tx.Rollback(context.WithoutCancel(ctx)) // the transaction is not committed in any case
 		return history.RolledBack

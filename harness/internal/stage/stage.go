@@ -116,7 +116,9 @@ type Setup struct {
 	Rate    int // jobs per second; 0 = as many as possible
 	// Schedules is the number of schedules. Each makes a tick per second. No worker runs their jobs.
 	Schedules int
-	Plain     bool // no record of changes: the triggers cost time
+	Plain     bool // no record of changes and executions: the triggers and logs cost time
+	Direct    bool // no fault proxies: they cost time
+	Idle      int  // how many daemons, the first ones, have no workers
 	Disk      int  // size in megabytes of the disk of the database; 0 = unlimited; needs root
 }
 
@@ -129,6 +131,7 @@ type Stage struct {
 	database string
 	dir      string
 	types    []string
+	plain    bool
 	disk     *disk
 	over     int64 // when StopAll was called
 
@@ -139,7 +142,7 @@ type Stage struct {
 // Start creates an empty database and starts daemons and workers. It returns when
 // every slot is registered.
 func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) {
-	s := &Stage{Environment: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types}
+	s := &Stage{Environment: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types, plain: o.Plain}
 	defer func() {
 		if err != nil {
 			s.StopAll()
@@ -168,14 +171,15 @@ func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) 
 		return nil, err
 	}
 	for i := range o.Daemons {
-		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Flags)
+		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Direct, o.Flags)
 		if err != nil {
 			return nil, err
 		}
 		s.Daemons = append(s.Daemons, d)
 	}
-	for i := range o.Daemons * o.Workers {
-		w, err := s.startWorker(i, s.Daemons[i%o.Daemons], o.Offers)
+	busy := s.Daemons[o.Idle:]
+	for i := range len(busy) * o.Workers {
+		w, err := s.startWorker(i, busy[i%len(busy)], o.Offers)
 		if err != nil {
 			return nil, err
 		}
