@@ -14,6 +14,8 @@ OUTPUT    ?= table
 COUNT     ?= 6
 CHAOS     ?= normal
 SCHEDULES ?= full
+LIMITS    ?= full
+BASE      ?=
 
 COMMA := ,
 SHORT = $(if $(filter short,$(BENCH)),-short)
@@ -175,6 +177,10 @@ chaos-controls: deps ## Take one safeguard after the other out of the daemon: th
 schedules: deps ## Measure schedules while controllers are killed, in a burst, idle, and near changes of the clock (SCHEDULES=full|short)
 	SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout 1h -run TestSimulatedYear ./internal/daemon/controller
 	cd harness && go run ./cmd/schedules $(if $(filter short,$(SCHEDULES)),-short)
+
+.PHONY: limits
+limits: deps ## Measure keys and limits: cost, kills, hand-off, deep queues, rates, takeovers (LIMITS=full|short BASE=COMMIT)
+	cd harness && go run ./cmd/limits $(if $(filter short,$(LIMITS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

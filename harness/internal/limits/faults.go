@@ -1,0 +1,169 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
+)
+
+// The faults: every killPeriod a daemon, a worker or Postgres is killed, in turn.
+const (
+	killPeriod = 2 * time.Second
+	drainTime  = 2 * time.Minute
+)
+
+// faultLimits are the limits of the keys of Faults. The keys serial:N have none.
+const faultLimits = `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('sem:*', 4), ('rw:*', 8)`
+
+// faultCapacities repeats faultLimits, so that the judges do not depend on the program.
+func faultCapacities(key string) (capacity int, ok bool) {
+	kind, _, _ := strings.Cut(key, ":")
+	capacity, ok = map[string]int{"serial": 1, "sem": 4, "rw": 8}[kind]
+	return capacity, ok
+}
+
+// keyed is the n-th job of Faults: a mutex, weights, readers and a writer, or two keys.
+func keyed(n int64) history.Work {
+	dice := rand.New(rand.NewPCG(uint64(n), 21)) //nolint:gosec // the same jobs in each run
+	w := history.Work{N: n, Type: "work", Ms: dice.IntN(6)}
+	if dice.IntN(100) == 0 {
+		w.Fail = 1
+	}
+	switch i := dice.IntN(10); {
+	case i < 5:
+		w.Keys = fmt.Sprint("serial:", dice.IntN(200))
+	case i < 7:
+		w.Keys = fmt.Sprint("sem:", dice.IntN(40), "*", 1+dice.IntN(3))
+	case i == 7:
+		w.Keys = fmt.Sprint("rw:", dice.IntN(20))
+	case i == 8:
+		w.Keys = fmt.Sprint("rw:", dice.IntN(20), "*all")
+	default:
+		w.Keys = fmt.Sprint("serial:", dice.IntN(200), " sem:", dice.IntN(40))
+	}
+	return w
+}
+
+// Faults runs jobs with keys on 1, 3 and 4 daemons under kills, n in all, and counts what must not happen.
+func Faults(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
+	var sum verdict
+	least := 0
+	for _, daemons := range []int{1, 3, 4} {
+		v, err := faults(ctx, env, daemons, n/3+1)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%d daemons: %w", daemons, err)
+		}
+		if least == 0 || v.kills < least {
+			least = v.kills
+		}
+		sum.add(v)
+	}
+	return figure.Figures{figure.None("over", float64(sum.over)), figure.None("order", float64(sum.order)), figure.None("leaked", float64(sum.leaked))},
+		figure.Figures{
+			figure.AtLeast("jobs", float64(sum.jobs), float64(n)), figure.AtLeast("least_kills", float64(least), 1), figure.AtLeast("runs_again", float64(sum.again), 1),
+			figure.None("unknown_runs", float64(sum.unknown)), figure.None("failed", float64(sum.failed)),
+		}, nil
+}
+
+// verdict is what the rows of a stage say.
+type verdict struct {
+	over, order, leaked, jobs, again, unknown, failed, kills int
+}
+
+func (v *verdict) add(o verdict) {
+	v.over += o.over
+	v.order += o.order
+	v.leaked += o.leaked
+	v.jobs += o.jobs
+	v.again += o.again
+	v.unknown += o.unknown
+	v.failed += o.failed
+	v.kills += o.kills
+}
+
+// judge applies the judges to all jobs.
+func judge(jobs []job, capacity capacities) verdict {
+	v := verdict{over: over(jobs, capacity), order: order(jobs, capacity), leaked: leaked(jobs), jobs: len(jobs), unknown: unknown(jobs)}
+	for i := range jobs {
+		v.again += max(jobs[i].attempts-1, 0)
+	}
+	return v
+}
+
+func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verdict, err error) {
+	st, err := env.Start(ctx, stage.Setup{
+		Name: fmt.Sprint("faults", daemons), Daemons: daemons, Workers: 2, Flags: []string{"--lease", "10s", "--max-crashes", "30000"}, Plain: true,
+		Offers: []stage.Offer{{Slots: 50, Types: []string{"work"}}}, Mix: keyed, Types: []string{"work"},
+	})
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, closeStage(ctx, st)) }()
+	if err := st.Exec(ctx, faultLimits); err != nil {
+		return v, err
+	}
+	producing, stop := context.WithCancel(ctx)
+	var produced sync.WaitGroup
+	produced.Go(func() {
+		defer stop()
+		st.Producer.Produce(producing, n, 0)
+	})
+	kills, killed := killInTurn(producing, ctx, st)
+	stop()
+	produced.Wait()
+	if killed != nil {
+		return v, killed
+	}
+	if _, err := st.AwaitDrained(ctx, drainTime); err != nil { // what is left has leaked
+		return v, err
+	}
+	jobs, err := read(ctx, st.URL())
+	if err != nil {
+		return v, err
+	}
+	v = judge(jobs, faultCapacities)
+	v.kills = kills
+	v.failed, err = st.Number(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE status IN ('failed', 'cancelled')`)
+	return v, err
+}
+
+// killInTurn kills until producing is done.
+func killInTurn(producing, ctx context.Context, st *stage.Stage) (kills int, err error) {
+	for i := 0; pause(producing, killPeriod) == nil; i++ {
+		switch i % 3 {
+		case 0:
+			st.Daemons[i/3%len(st.Daemons)].Kill()
+		case 1:
+			st.Workers[i/3%len(st.Workers)].Kill()
+		default:
+			if err := st.Postgres.Restart(ctx, stage.KillNine, 0); err != nil {
+				return kills, fmt.Errorf("restarting Postgres: %w", err)
+			}
+		}
+		kills++
+	}
+	return kills, ctx.Err()
+}
+
+// closeStage ends the processes and removes the rows.
+func closeStage(ctx context.Context, st *stage.Stage) error {
+	st.StopAll()
+	return st.DropDatabase(context.WithoutCancel(ctx))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

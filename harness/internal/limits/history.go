@@ -1,0 +1,140 @@
+package limits
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// job is a row. Times are those of the database.
+type job struct {
+	id       int64
+	group    string // jobs of a group start in the order of their due times and ids
+	needs    []need
+	inserted time.Time
+	due      time.Time // of the first attempt
+	fence    int64     // of the last attempt
+	attempts int       // that were claimed
+	runs     []span    // attempts, in their order
+	ended    bool
+}
+
+// need is what a job needs of a key.
+type need struct {
+	key  string
+	cost int
+	all  bool
+}
+
+// span is the time of an attempt: from its claim until the row said that it had ended. Without an end it runs.
+type span struct{ from, to time.Time }
+
+// parse returns the needs of the keys of a job. Costs of a key that is named twice add up.
+func parse(keys string) (needs []need, err error) {
+	for word := range strings.FieldsSeq(keys) {
+		key, cost, found := strings.Cut(word, "*")
+		n := need{key: key, cost: 1, all: cost == "all"}
+		if found && !n.all {
+			if n.cost, err = strconv.Atoi(cost); err != nil {
+				return nil, fmt.Errorf("keys %q: %w", keys, err)
+			}
+		}
+		if i := slices.IndexFunc(needs, func(o need) bool { return o.key == key }); i >= 0 {
+			needs[i].cost += n.cost
+			needs[i].all = needs[i].all || n.all
+			continue
+		}
+		needs = append(needs, n)
+	}
+	return needs, nil
+}
+
+// historySQL reads all jobs with keys.
+const historySQL = `
+SELECT id, type, priority, keys, created_at, coalesce(first_run_at, run_at), coalesce(abs(fence), 0), attempt, started_at, finished_at, status NOT IN ('pending', 'running'), errors
+FROM dispatcherd.jobs WHERE keys IS NOT NULL`
+
+// failure is an element of the errors of a row.
+type failure struct {
+	Attempt   int       `json:"attempt"`
+	StartedAt time.Time `json:"started_at"`
+	At        time.Time `json:"at"`
+}
+
+// read returns all jobs with keys, in the order of their ids.
+func read(ctx context.Context, url string) (jobs []job, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, historySQL)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string][]need{}
+	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (job, error) { return readJob(row, known) })
+	slices.SortFunc(jobs, func(a, b job) int { return int(a.id - b.id) })
+	return jobs, err
+}
+
+// readJob reads a row. known has the needs of keys that were read before.
+func readJob(row pgx.CollectableRow, known map[string][]need) (j job, err error) {
+	var (
+		kind, keys        string
+		priority          int
+		started, finished *time.Time
+		errs              []byte
+	)
+	if err := row.Scan(&j.id, &kind, &priority, &keys, &j.inserted, &j.due, &j.fence, &j.attempts, &started, &finished, &j.ended, &errs); err != nil {
+		return j, err
+	}
+	if known[keys] == nil {
+		if known[keys], err = parse(keys); err != nil {
+			return j, err
+		}
+	}
+	j.needs = known[keys]
+	if j.group = keys; len(j.needs) == 1 {
+		j.group = j.needs[0].key
+	}
+	j.group = fmt.Sprint(j.group, " ", kind, " ", priority)
+	return j, j.addRuns(started, finished, errs)
+}
+
+// addRuns adds the attempts: earlier ones are in the errors of the row.
+func (j *job) addRuns(started, finished *time.Time, errs []byte) error {
+	var list []failure
+	if errs != nil {
+		if err := json.Unmarshal(errs, &list); err != nil {
+			return fmt.Errorf("errors of job %d: %w", j.id, err)
+		}
+	}
+	for _, f := range list {
+		if f.Attempt < j.attempts || started == nil {
+			j.runs = append(j.runs, span{f.StartedAt, f.At})
+		}
+	}
+	if started != nil {
+		last := span{from: *started}
+		if finished != nil {
+			last.to = *finished
+		}
+		j.runs = append(j.runs, last)
+	}
+	return nil
+}
+
+// unknown counts the attempts of which the rows do not say when they ran.
+func unknown(jobs []job) (n int) {
+	for i := range jobs {
+		n += jobs[i].attempts - len(jobs[i].runs)
+	}
+	return n
+}
