@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// The bounds of a takeover: on another host it is the controller lease, two heartbeats, and one more until the permits are read.
+// The bounds of a takeover: on another host it is the lease, two heartbeats, and one more until the permits are read.
 const (
 	takeoverFar  = 13 * time.Second
 	takeoverNear = 2 * time.Second
@@ -19,9 +19,9 @@ const (
 )
 
 // Takeover kills the controller, which has no slots, and measures until the next job of a serial key starts: with a successor on
-// the same host, and without one.
+// the same host, and without one. The lease is 10 s.
 func Takeover(ctx context.Context, env *stage.Environment) (figures, details figure.Figures, err error) {
-	o := plainly("takeover", 2, 1, 10)
+	o := plainly("takeover", 2, 1, 10, "--lease", "10s")
 	o.Idle = 1
 	st, err := env.Start(ctx, o)
 	if err != nil {
