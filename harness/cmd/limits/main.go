@@ -73,19 +73,28 @@ var errPart = errors.New("the parts are plain, keyed, faults, handoff, blocked, 
 
 // run runs the parts and returns all figures so far.
 func run(ctx context.Context, o options) (all results, err error) {
-	env, err := stage.Open(ctx)
-	if err != nil {
-		return all, err
-	}
-	defer func() { err = errors.Join(err, env.Close()) }()
 	for part := range slices.Values(strings.Split(o.parts, ",")) {
-		found, err := runPart(ctx, env, o, part)
+		found, err := runAlone(ctx, o, part)
 		all.figures, all.details = append(all.figures, found.figures...), append(all.details, found.details...)
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", part, err)
 		}
 	}
 	return all, nil
+}
+
+// runAlone runs a part with a server of its own.
+func runAlone(ctx context.Context, o options, part string) (r results, err error) {
+	settings := limits.Settings
+	if part == "faults" {
+		settings = nil // a recovery shall be short
+	}
+	env, err := stage.OpenWith(ctx, settings)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, env.Close()) }()
+	return runPart(ctx, env, o, part)
 }
 
 func runPart(ctx context.Context, env *stage.Environment, o options, part string) (r results, err error) {

@@ -20,6 +20,9 @@ const (
 // Blocked measures the rate of jobs without keys beside many jobs of one key that wait, as a share of the rate without those.
 // Then it raises the capacity of the key and measures until it is used.
 func Blocked(ctx context.Context, env *stage.Environment, blocked, n int) (figures, details figure.Figures, err error) {
+	if err := warm(ctx, env); err != nil {
+		return nil, nil, err
+	}
 	o := plainly("blocked", 1, 4, 250)
 	o.Types = []string{"work", "slow"}
 	o.Offers = append(o.Offers, stage.Offer{Slots: raised/4 + 1, Types: o.Types[1:]})

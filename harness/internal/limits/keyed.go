@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,8 +31,20 @@ func plainly(name string, daemons, workers, slots int, flags ...string) stage.Se
 // types are the types of the jobs. The first one is for jobs that do nothing.
 var types = []string{"work"}
 
+// Settings are the settings of Postgres for all parts but Faults: no checkpoint falls into a measured time, and the
+// files of the log exist.
+var Settings = map[string]string{"shared_buffers": "512MB", "min_wal_size": "4GB", "max_wal_size": "16GB", "checkpoint_timeout": "1h"}
+
+// warm writes a gigabyte of log. The checkpoint makes its files new ones.
+func warm(ctx context.Context, env *stage.Environment) error {
+	return env.Postgres.Exec(ctx, "postgres", `SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, 64)`, `CHECKPOINT`)
+}
+
 // Keyed measures the rate of jobs with 10,000 keys that never fill, as a share of the rate of the same jobs without keys.
 func Keyed(ctx context.Context, env *stage.Environment, name string, daemons, n int, bound float64) (f figure.Figures, err error) {
+	if err := warm(ctx, env); err != nil {
+		return nil, err
+	}
 	st, err := env.Start(ctx, plainly(name, daemons, max(1, 4/daemons), 250))
 	if err != nil {
 		return nil, err
@@ -81,13 +94,20 @@ func drain(ctx context.Context, st *stage.Stage, n int, keys string) (rate float
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `TRUNCATE dispatcherd.jobs_done`); err != nil {
+	for _, sql := range []string{`TRUNCATE dispatcherd.jobs_done`, `VACUUM (ANALYZE) dispatcherd.jobs_live`, `SET enable_seqscan = off`} { // statistics are old while rows are counted
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return 0, err
+		}
+	}
+	syscall.Sync()
+	var first int64
+	if err := conn.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&first); err != nil {
 		return 0, err
 	}
 	if _, err := conn.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', '{}', %s FROM generate_series(1, %d) i`, keys, n)); err != nil {
 		return 0, err
 	}
-	if err := awaitDone(ctx, conn, n); err != nil {
+	if err := awaitDone(ctx, conn, first, n); err != nil {
 		return 0, err
 	}
 	var done int
@@ -100,14 +120,15 @@ func drain(ctx context.Context, st *stage.Stage, n int, keys string) (rate float
 
 var errStuck = errors.New("no job ended for three minutes")
 
-// awaitDone waits until the n jobs with the highest ids have ended. It counts only the last ones while they exist.
-func awaitDone(ctx context.Context, conn *pgx.Conn, n int) error {
-	const tail = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE type = 'work' AND id > (SELECT last_value FROM dispatcherd.job_ids) - 2000 LIMIT 1000) few`
-	const all = `SELECT count(*) FROM dispatcherd.jobs_live WHERE type = 'work'`
+// awaitDone waits until the n jobs with ids above first have ended. It counts only the last ones while they exist. Both
+// statements read the index of ids, because other jobs may wait.
+func awaitDone(ctx context.Context, conn *pgx.Conn, first int64, n int) error {
+	const tail = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint + $2::bigint - 2000 AND id > $1 LIMIT 1000) few`
+	const all = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint AND $2::bigint > 0 LIMIT 1000) few`
 	sql, last, moved := tail, -1, time.Now()
 	for {
 		var left int
-		if err := conn.QueryRow(ctx, sql).Scan(&left); err != nil {
+		if err := conn.QueryRow(ctx, sql, first, int64(n)).Scan(&left); err != nil {
 			return err
 		}
 		switch {

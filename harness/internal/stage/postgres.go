@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,8 +18,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
 
-// settings of the server: durable, with a short recovery.
-var settings = map[string]string{
+// usualSettings of the server: durable, with a short recovery.
+var usualSettings = map[string]string{
 	"max_connections":    "100",
 	"shared_buffers":     "256MB",
 	"fsync":              "on",
@@ -46,6 +47,8 @@ type Postgres struct {
 	folder string // folder and address of the server
 	log    *serverLog
 
+	settings map[string]string
+
 	mu       sync.Mutex
 	dir      string // data directory of the running server
 	server   *devpg.Server
@@ -54,13 +57,14 @@ type Postgres struct {
 	restarts int
 }
 
-// startPostgres creates a cluster below dir and starts it.
-func startPostgres(ctx context.Context, dir string) (*Postgres, error) {
+// startPostgres creates a cluster below dir and starts it. The settings replace usual ones.
+func startPostgres(ctx context.Context, dir string, settings map[string]string) (*Postgres, error) {
 	f, err := os.Create(filepath.Join(dir, "postgres.log"))
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{folder: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}}
+	p := &Postgres{folder: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}, settings: maps.Clone(usualSettings)}
+	maps.Copy(p.settings, settings)
 	if err := p.start(ctx); err != nil {
 		return p, err
 	}
@@ -68,7 +72,7 @@ func startPostgres(ctx context.Context, dir string) (*Postgres, error) {
 }
 
 func (p *Postgres) start(ctx context.Context) error {
-	s, err := devpg.Start(ctx, devpg.Options{Dir: p.dir, Settings: settings, Log: p.log})
+	s, err := devpg.Start(ctx, devpg.Options{Dir: p.dir, Settings: p.settings, Log: p.log})
 	p.server = s
 	return err
 }

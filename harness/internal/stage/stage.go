@@ -26,8 +26,11 @@ type Environment struct {
 	worker   string
 }
 
-// Open builds the programs and starts the server.
-func Open(ctx context.Context) (_ *Environment, err error) {
+// Open builds the programs and starts the server with the usual settings.
+func Open(ctx context.Context) (*Environment, error) { return OpenWith(ctx, nil) }
+
+// OpenWith is Open with settings of the server that replace usual ones.
+func OpenWith(ctx context.Context, settings map[string]string) (_ *Environment, err error) {
 	h := &Environment{}
 	defer func() {
 		if err != nil {
@@ -50,7 +53,7 @@ func Open(ctx context.Context) (_ *Environment, err error) {
 	if err = goBuild(ctx, filepath.Join(h.Root, "harness"), h.worker, "./cmd/chaosworker", ""); err != nil {
 		return nil, err
 	}
-	h.Postgres, err = startPostgres(ctx, h.dir)
+	h.Postgres, err = startPostgres(ctx, h.dir, settings)
 	return h, err
 }
 

@@ -33,7 +33,7 @@ func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
 	var err error
-	if s.server, err = devpg.Start(ctx, devpg.Options{Dir: s.dir, Settings: settings, Log: p.log}); err != nil {
+	if s.server, err = devpg.Start(ctx, devpg.Options{Dir: s.dir, Settings: p.settings, Log: p.log}); err != nil {
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
 	p.standby = s
