@@ -15,7 +15,7 @@ type Work struct {
 	Fill string `json:"fill,omitempty"`
 	Type string `json:"-"`
 	Keys string `json:"-"`
-	// File is what a job that counts counts in.
+	// File contains the number; see Count.
 	File string `json:"file,omitempty"`
 
 	Dropped bool `json:"-"` // its caller has disconnected, so the job may be cancelled

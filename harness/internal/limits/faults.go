@@ -32,7 +32,7 @@ func faultCapacities(key string) (capacity int, ok bool) {
 
 // keyed is the n-th job of Faults: a mutex, weights, readers and a writer, or two keys.
 func keyed(n int64) history.Work {
-	dice := rand.New(rand.NewPCG(uint64(n), 21)) //nolint:gosec // the same jobs in each run
+	dice := rand.New(rand.NewPCG(uint64(n), 21)) // the same jobs in each run
 	w := history.Work{N: n, Type: "work", Ms: dice.IntN(6)}
 	if dice.IntN(100) == 0 {
 		w.Fail = 1

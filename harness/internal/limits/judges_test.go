@@ -66,7 +66,7 @@ func TestOrderFindsEachJobThatWasPassed(t *testing.T) {
 		{"another group", 0, []job{
 			with(ran(1, "serial:1", 10, 20), func(j *job) { j.fence = 9 }), with(ran(2, "serial:1", 0, 10), func(j *job) { j.group = "other" }),
 		}},
-		{"a fence that does not grow", 1, []job{with(ran(1, "serial:1", 0, 10), func(j *job) { j.fence = 2 }), ran(2, "serial:1", 11, 20)}},
+		{"a fence that does not grow", 1, []job{with(ran(1, "serial:1", 0, 10), func(j *job) { j.fence = 3 }), ran(2, "serial:1", 11, 20)}},
 		{"room for several, admitted in order", 0, []job{ran(1, "sem:1", 1, 10), ran(2, "sem:1", 0, 10)}},
 		{"room for several, admitted in the wrong order", 1, []job{with(ran(1, "sem:1", 1, 10), func(j *job) { j.fence = 9 }), ran(2, "sem:1", 0, 10)}},
 	} {
@@ -97,6 +97,8 @@ func TestLeakedFindsIdleKeysAndJobsThatDoNotEnd(t *testing.T) {
 		{"an idle key without a waiting job", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.inserted = at(5000) }))},
 		{"an idle key whose job is not due", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.due = at(5000) }))},
 		{"a key with a lost job until its release", 0, append(others(0, 10_000), ran(1, "serial:1", 0, 5000, 7000, 7001), ran(2, "serial:1", 6000, 6010))},
+		{"an idle key for which two jobs wait", 1, append(others(0, 10_000), with(ran(3, "serial:1", 6010, 6020), func(j *job) { j.inserted = at(5000) }), idle[1], idle[0])},
+		{"an idle key whose job waits for another one", 0, append(others(0, 10_000), idle[0], ran(2, "serial:1 other:1", 6000, 6010))},
 		{"a time in which nothing starts", 0, append(append(others(0, 1000), others(5500, 7000)...), idle...)},
 		{"a time in which nothing starts for longer than a recovery", 1, []job{ran(1, "serial:1", 0, 10), ran(2, "serial:1", 21_000, 21_010)}},
 	} {
@@ -111,19 +113,19 @@ func TestDensestFindsTheWindowWithTheMostStarts(t *testing.T) {
 	for i := range 50 {
 		even = append(even, at(100*i))
 	}
-	if n := densest(even, time.Second); n != 10 {
+	if n := densest(even); n != 10 {
 		t.Errorf("ten starts per second are %d", n)
 	}
 	if r := mean(even); r < 9.99 || r > 10.01 {
 		t.Errorf("ten starts per second have the rate %v", r)
 	}
-	if n := densest(append(even, at(1950)), time.Second); n != 11 {
+	if n := densest(append(even, at(1950))); n != 11 {
 		t.Errorf("one more start makes %d", n)
 	}
-	if n := densest([]time.Time{at(0), at(999)}, time.Second); n != 2 {
+	if n := densest([]time.Time{at(0), at(999)}); n != 2 {
 		t.Errorf("two starts within a window are %d", n)
 	}
-	if n := densest([]time.Time{at(0), at(1000)}, time.Second); n != 1 {
+	if n := densest([]time.Time{at(0), at(1000)}); n != 1 {
 		t.Errorf("the end belongs to the next window, but there are %d", n)
 	}
 }

@@ -141,7 +141,7 @@ func awaitDone(ctx context.Context, conn *pgx.Conn, first int64, n int) error {
 		case time.Since(moved) > 3*time.Minute:
 			return fmt.Errorf("%d of %d jobs wait or run: %w", left, n, errStuck)
 		}
-		if err := pause(ctx, time.Duration(20+rand.IntN(20))*time.Millisecond); err != nil { //nolint:gosec // not in step with the heartbeats
+		if err := pause(ctx, time.Duration(20+rand.IntN(20))*time.Millisecond); err != nil { // not in step with the heartbeats
 			return err
 		}
 	}

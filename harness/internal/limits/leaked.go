@@ -53,7 +53,6 @@ func stalls(jobs []*job, faults []span) (n int) {
 		runs = append(runs, j.runs...)
 	}
 	slices.SortFunc(runs, func(a, b span) int { return a.from.Compare(b.from) })
-	slices.SortFunc(jobs, func(a, b *job) int { return a.inserted.Compare(b.inserted) })
 	var idle time.Time // since then no job runs
 	for _, r := range runs {
 		if !idle.IsZero() && r.from.Sub(idle) > stalled {
@@ -69,19 +68,19 @@ func stalls(jobs []*job, faults []span) (n int) {
 	return n
 }
 
-// firstWaiting returns since when a job of the list, which is in the order of insertion, waited that had not started before to.
-// A job with several keys may have waited for another one.
-// The time of insertion is that of the transaction's start; the transaction is short.
+// firstWaiting returns since when a job of the list waited that had not started before to. A job with several keys may have
+// waited for another one. The time of insertion is that of the transaction's start; the transaction is short.
 func firstWaiting(jobs []*job, from, to time.Time) (since time.Time, found bool) {
 	for _, j := range jobs {
-		if j.inserted.After(to) {
-			break
+		first := firstStart(j)
+		if !first.IsZero() && first.Before(to) || len(j.needs) > 1 {
+			continue
 		}
-		if first := firstStart(j); (first.IsZero() || !first.Before(to)) && j.due.Before(to) && len(j.needs) == 1 {
-			return later(later(j.inserted, j.due), from), true
+		if s := later(later(j.inserted, j.due), from); !found || s.Before(since) {
+			since, found = s, true
 		}
 	}
-	return since, false
+	return since, found
 }
 
 // active is the time between two instants without pauses.

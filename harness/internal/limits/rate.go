@@ -62,5 +62,5 @@ func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f f
 		least = perWindow * (1 - rateKills*2/lasts.Seconds())
 	}
 	starts := startsOf(jobs)
-	return figure.Figures{figure.AtMost("rate_max", float64(densest(starts, window)), perWindow), figure.AtLeast("rate_mean", mean(starts), least)}, nil
+	return figure.Figures{figure.AtMost("rate_max", float64(densest(starts)), perWindow), figure.AtLeast("rate_mean", mean(starts), least)}, nil
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// densest returns the most starts in any window of a length that includes its beginning and not its end.
-func densest(starts []time.Time, window time.Duration) (most int) {
+// densest returns the most starts in any window, which includes its beginning and not its end.
+func densest(starts []time.Time) (most int) {
 	slices.SortFunc(starts, time.Time.Compare)
 	first := 0
 	for i, at := range starts {
