@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // All is the cost of a job that runs alone on a key.
@@ -14,8 +15,12 @@ const All int64 = -1
 const (
 	MaxWords = 4
 	MaxCost  = 1_000_000
-	maxKey   = 128 // bytes
+	maxKey   = 128   // characters
+	maxBytes = 1_000 // of all words
 )
+
+// example is a value that follows the rules.
+const example = "'tenant:42 stripe*3'"
 
 // Need is what a job needs of one key.
 type Need struct {
@@ -24,12 +29,12 @@ type Need struct {
 }
 
 // Parse returns the needs of the value of the column keys, in the order of the words. The costs of
-// equal keys add up; All prevails. The error names the word, the rule and a working example. The domain
-// dispatcherd.job_keys accepts the same values.
+// equal keys add up; All prevails. The error names the word, the rule and an example. The constraint
+// keys_are_1_to_4_words accepts the same values, and its errors have the same texts.
 func Parse(keys string) ([]Need, error) {
 	words := strings.Count(keys, " ") + 1
-	if words > MaxWords {
-		return nil, fmt.Errorf("keys %q have %d words; use at most %d, for example \"tenant:42 stripe*3\"", keys, words, MaxWords)
+	if words > MaxWords || len(keys) > maxBytes {
+		return nil, fmt.Errorf("keys have %d words and %d bytes: use at most %d words and %d bytes, for example %s", words, len(keys), MaxWords, maxBytes, example)
 	}
 	needs := make([]Need, 0, words)
 	for word := range strings.SplitSeq(keys, " ") {
@@ -53,28 +58,34 @@ func Parse(keys string) ([]Need, error) {
 // parseWord returns the need of one word: KEY, KEY*COST or KEY*all.
 func parseWord(word string) (Need, error) {
 	key, cost, given := strings.Cut(word, "*")
-	if key == "" || len(key) > maxKey {
-		return Need{}, fmt.Errorf("keys: the word %q names a key of %d bytes; use 1 to %d bytes and one blank between words, for example tenant:42",
-			word, len(key), maxKey)
-	}
+	n := int64(1)
+	valid := IsKey(key)
 	switch {
-	case !given:
-		return Need{key, 1}, nil
 	case cost == "all":
-		return Need{key, All}, nil
+		n = All
+	case given:
+		parsed, err := strconv.ParseUint(cost, 10, 63)
+		valid = valid && err == nil && parsed >= 1 && parsed <= MaxCost && cost[0] != '0'
+		n = int64(parsed)
 	}
-	n, err := strconv.ParseUint(cost, 10, 63)
-	if err != nil || n < 1 || n > MaxCost || cost[0] == '0' {
-		return Need{}, fmt.Errorf("keys: the word %q has the cost %q; use a number from 1 to %d, or \"all\", for example %s*3", word, cost, MaxCost, key)
+	if !valid {
+		return Need{}, fmt.Errorf("keys: the word %q is not KEY, KEY*COST or KEY*all: KEY has 1 to %d characters without blanks, control characters and *, "+
+			"COST is 1 to %d, and one blank separates words, for example %s", word, maxKey, MaxCost, example)
 	}
-	return Need{key, int64(n)}, nil
+	return Need{key, n}, nil
+}
+
+// IsKey reports whether a text can be a key.
+func IsKey(key string) bool {
+	return key != "" && utf8.ValidString(key) && utf8.RuneCountInString(key) <= maxKey &&
+		!strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' })
 }
 
 // needsOf returns the needs of keys that are in the table.
 func needsOf(keys string) []Need {
 	needs, err := Parse(keys)
 	if err != nil {
-		return []Need{{Key: keys, Cost: All}} // the domain rejects such a value
+		return []Need{{Key: keys, Cost: All}} // the constraint rejects such a value
 	}
 	return needs
 }
