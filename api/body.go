@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -152,11 +153,12 @@ type requestBody struct {
 	Timeout       *Span                `json:"timeout,omitempty"`
 	WaitForWorker Span                 `json:"wait_for_worker,omitempty"`
 	Durable       bool                 `json:"durable,omitempty"`
+	Keys          *string              `json:"keys,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
 // requestFields are the names of the members of requestBody.
-var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "coalesce_key"}
+var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "keys", "coalesce_key"}
 
 // parseRequest reads and checks a request.
 func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
@@ -173,6 +175,12 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	o := ondemand.Options{
 		Type: q.Type, Payload: q.Payload, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), CapacityWait: time.Duration(q.WaitForWorker),
 		Durable: q.Durable, CoalesceKey: q.CoalesceKey,
+	}
+	if q.Keys != nil {
+		if o.Keys = *q.Keys; o.Keys == "" {
+			_, err := permits.Parse("")
+			return o, problem.InvalidRequest.Of(err.Error())
+		}
 	}
 	if err := h.requests.Check(&o); err != nil {
 		return o, err

@@ -160,7 +160,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 func optionsOf(f *workerproto.Request) ondemand.Options {
 	o := ondemand.Options{
 		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
-		Key: f.Key, Events: f.Events,
+		Key: f.Key, Keys: f.Keys, Events: f.Events,
 	}
 	if f.Timeout != 0 {
 		o.Timeout = new(f.Timeout)

@@ -12,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -69,6 +70,7 @@ type New struct {
 	RunAt       time.Time     // a past time, such as zero, means now, by the database clock
 	MaxAttempts int           // 0 = DefaultMaxAttempts
 	Timeout     time.Duration // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
+	Keys        string        // up to four words KEY, KEY*COST or KEY*all; "" = none
 }
 
 // Insert adds one job and returns its id.
@@ -77,10 +79,14 @@ func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
 	if err != nil {
 		return 0, err
 	}
+	column, value := ", keys", ", $7"
+	if n.Keys == "" { // the schema or its rights may be those of a former version
+		column, value, v = "", "", v[:6]
+	}
 	var id dispatcherd.JobID
 	err = j.DB.QueryRow(ctx, `
-		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, clock_timestamp())) RETURNING id`, v...).Scan(&id)
+		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at`+column+`)
+		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, clock_timestamp())`+value+`) RETURNING id`, v...).Scan(&id)
 	return id, n.explain(err)
 }
 
@@ -98,7 +104,7 @@ var ErrRowDeleted = errors.New("the job of the idempotency key has ended and its
 
 // insertRequestSQL adds the row of a durable request: $1 to $5 as in [Jobs.Insert], $6 the
 // deadline. With a key $7 of request $8 it adds nothing while the key
-// belongs to a row. $9 is how long a key is kept. A key whose job was cancelled before its
+// belongs to a row. $9 is how long a key is kept, $10 the keys of the job. A key whose job was cancelled before its
 // deadline is free again, but not while a worker may still run the job. The row and its key are written in one transaction, and a second
 // insertion of the key waits for the first one.
 //
@@ -116,8 +122,8 @@ WITH expired AS (
 		OR EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = k.job AND j.status = 'cancelled' AND j.finished_at < k.deadline)
 	RETURNING job
 )
-INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline)
-SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, $6
+INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline, keys)
+SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, $6, $10::text
 WHERE $7 IS NULL OR EXISTS (SELECT FROM named)
 RETURNING id`
 
@@ -136,9 +142,9 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	if err := j.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, false, err
 	}
-	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0))
+	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0), v[6])
 	if key != nil {
-		v = append(v[:6], key.Key[:], key.Request[:], key.Keep)
+		v[6], v[7], v[8] = key.Key[:], key.Request[:], key.Keep
 	}
 	for range 3 { // the key may expire between the two statements
 		err = j.DB.QueryRow(ctx, insertRequestSQL, v...).Scan(&id)
@@ -163,15 +169,19 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
-	var now time.Time // COPY cannot use the DEFAULT of a column for some rows only
-	if err := j.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	var now time.Time
+	var withKeys bool
+	if err := j.DB.QueryRow(ctx, contract.InsertSetup).Scan(&now, &withKeys); err != nil {
 		return 0, err
+	}
+	columns := []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys"}
+	if !withKeys {
+		columns = columns[:6]
 	}
 	begun := time.Now()
 	next, stop := iter.Pull2(jobs)
 	defer stop()
-	n, err := j.DB.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"},
-		[]string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at"},
+	n, err := j.DB.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, columns,
 		pgx.CopyFromFunc(func() ([]any, error) {
 			job, err, more := next()
 			if !more || err != nil {
@@ -184,19 +194,26 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if insertion := now.Add(time.Since(begun)); job.RunAt.Before(insertion) {
 				v[5] = insertion
 			}
-			return v, nil
+			if !withKeys && job.Keys != "" {
+				return nil, contract.ErrNoKeys
+			}
+			return v[:len(columns)], nil
 		}))
 	return n, explain(err)
 }
 
 // values returns the values of the columns in the order of the statements above.
 func (n New) values() (v []any, err error) {
-	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil}
+	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil}
 	if n.MaxAttempts != 0 {
 		v[3], err = contract.AttemptsColumn(n.MaxAttempts)
 	}
 	if n.Timeout != 0 && err == nil {
 		v[4], err = contract.TimeoutColumn(n.Timeout)
+	}
+	if n.Keys != "" && err == nil {
+		v[6] = n.Keys
+		_, err = permits.Parse(n.Keys)
 	}
 	if err != nil {
 		return v, fmt.Errorf("the job was refused: %w", err)

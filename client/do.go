@@ -37,7 +37,10 @@ type Request struct {
 	// A Durable request is written to Postgres before it is queued. It survives the death of
 	// the dispatcher, and another dispatcher may serve it.
 	Durable bool
-	// Callers with the same CoalesceKey, type, payload, priority and Durable share one execution.
+	// Keys are up to four words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key. They
+	// need Durable.
+	Keys string
+	// Callers with the same CoalesceKey, type, payload, priority, Durable and Keys share one execution.
 	CoalesceKey string
 	// Calls with the same IdempotencyKey and the same request get the same answer. The key of a
 	// Durable request is stored with its row. Other keys are lost when their dispatcher ends.
@@ -52,6 +55,7 @@ type wireRequest struct {
 	Timeout       string               `json:"timeout,omitempty"`
 	WaitForWorker string               `json:"wait_for_worker,omitempty"`
 	Durable       bool                 `json:"durable,omitempty"`
+	Keys          string               `json:"keys,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
@@ -60,7 +64,7 @@ type wireRequest struct {
 // canonical name of the header only, and dispatchers accept any case.
 func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Response, error) {
 	wire := wireRequest{
-		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, CoalesceKey: r.CoalesceKey,
+		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, Keys: r.Keys, CoalesceKey: r.CoalesceKey,
 		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker),
 	}
 	body, err := json.Marshal(wire)

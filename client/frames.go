@@ -128,7 +128,7 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	f := &workerproto.Request{
 		Type: r.Type, Priority: r.Priority, Timeout: r.Timeout.Round(time.Millisecond), CapacityWait: r.WaitForWorker.Round(time.Millisecond),
-		Durable: r.Durable, Key: r.IdempotencyKey, CoalesceKey: r.CoalesceKey, Events: events,
+		Durable: r.Durable, Keys: r.Keys, Key: r.IdempotencyKey, CoalesceKey: r.CoalesceKey, Events: events,
 	}
 	switch {
 	case r.Timeout != 0 && f.Timeout < time.Millisecond:

@@ -15,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
 // Job is a job to insert. Zero values select the table's defaults.
@@ -25,19 +26,28 @@ type Job struct {
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // the job fails for good after this many failures; 0 = 5
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
+	Keys        string        // up to four words KEY, KEY*COST or KEY*all, such as "tenant:42 stripe*3": the job runs only while it has a permit of each key
 }
 
 // defaultMaxAttempts is the table's default.
 const defaultMaxAttempts = 5
 
-// insertSQL inserts one row. Its parameters are the columns that row returns.
-const insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
+// insertSQL inserts one row. Its parameters are the columns that row returns. A row without keys does not name
+// their column: the schema or its rights may be those of a former version.
+const (
+	insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
 	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, clock_timestamp())) RETURNING id`
+	insertKeysSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at, keys)
+	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, clock_timestamp()), $7) RETURNING id`
+)
+
+// withoutKeys is the number of the columns before the keys.
+const withoutKeys = 6
 
 // row returns the columns of a job in the order of insertSQL. The caller inserts the payload into
 // the second column: as bytes for COPY, and as a string for a statement, because every driver and
 // protocol sends a string as text.
-func (j *Job) row() (row [6]any, payload []byte, err error) {
+func (j *Job) row() (row [7]any, payload []byte, err error) {
 	if err := dispatcherd.CheckType(j.Type); err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
@@ -50,12 +60,16 @@ func (j *Job) row() (row [6]any, payload []byte, err error) {
 			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
 		}
 	}
-	row = [6]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts), nil, nil}
+	row = [7]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts)}
 	if j.MaxAttempts != 0 {
 		row[3], err = contract.AttemptsColumn(j.MaxAttempts)
 	}
 	if j.Timeout != 0 && err == nil {
 		row[4], err = contract.TimeoutColumn(j.Timeout)
+	}
+	if j.Keys != "" && err == nil {
+		row[6] = j.Keys
+		_, err = permits.Parse(j.Keys)
 	}
 	if err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
@@ -88,8 +102,12 @@ func (j *Job) insert(query func(sql string, args ...any) scanner) (dispatcherd.J
 		return 0, err
 	}
 	row[1] = string(payload)
+	statement, values := insertKeysSQL, row[:]
+	if j.Keys == "" {
+		statement, values = insertSQL, row[:withoutKeys]
+	}
 	var id int64
-	if err := query(insertSQL, row[:]...).Scan(&id); err != nil {
+	if err := query(statement, values...).Scan(&id); err != nil {
 		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
 	}
 	return dispatcherd.JobID(id), nil
@@ -116,14 +134,18 @@ type Copier interface {
 // InsertMany inserts all jobs or none with COPY, and returns their number. It is by far the
 // fastest way to insert many jobs, but it does not return their ids.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
-	var now time.Time // COPY cannot use the default of a column for some rows only
-	if err := db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	var now time.Time
+	var withKeys bool
+	if err := db.QueryRow(ctx, contract.InsertSetup).Scan(&now, &withKeys); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
-	next, stop := iter.Pull2(copyRows(jobs, now))
+	columns := []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys"}
+	if !withKeys {
+		columns = columns[:withoutKeys]
+	}
+	next, stop := iter.Pull2(copyRows(jobs, now, len(columns)))
 	defer stop()
-	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"},
-		[]string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at"},
+	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, columns,
 		pgx.CopyFromFunc(func() ([]any, error) {
 			row, err, _ := next()
 			return row, err
@@ -140,7 +162,7 @@ var errUnfinished = errors.New("the sequence of jobs panicked or called runtime.
 // copyRows returns the rows for COPY, and an error as the last one if a job is invalid. pgx
 // reads the rows in a goroutine of its own, where a panic would end the process. So copyRows
 // first returns an error, and panics after CopyFrom has returned, when InsertMany calls stop.
-func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
+func copyRows(jobs iter.Seq[Job], now time.Time, columns int) iter.Seq2[[]any, error] {
 	begun := time.Now()
 	return func(yield func([]any, error) bool) {
 		returned := false
@@ -155,7 +177,10 @@ func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
 			if row[5] == nil {
 				row[5] = now.Add(time.Since(begun))
 			}
-			if !yield(row[:], err) {
+			if columns <= withoutKeys && j.Keys != "" && err == nil {
+				err = contract.ErrNoKeys
+			}
+			if !yield(row[:columns], err) {
 				break
 			}
 		}

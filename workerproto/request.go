@@ -19,6 +19,7 @@ type Request struct {
 	Durable      bool          // write a row to Postgres before the request is queued
 	Key          string        // idempotency key; "" = none
 	CoalesceKey  string        // equal requests with the same key share one execution; "" = none
+	Keys         string        // with Durable: keys whose permits the job needs, as in the table; "" = none
 	Events       bool          // send Queued, Started, RequestProgress, RequestPartial and Gap
 }
 
@@ -26,7 +27,7 @@ func (*Request) fromCaller() {}
 
 // Size returns an upper bound of the frame's length in bytes.
 func (m *Request) Size() int {
-	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)) + 256
+	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)+len(m.Keys)) + 256
 }
 
 func (m *Request) members(c *codec) {
@@ -39,6 +40,7 @@ func (m *Request) members(c *codec) {
 	c.boolean("durable", &m.Durable, false, optional)
 	c.text("idempotency_key", &m.Key, unbounded, optional)
 	c.text("coalesce_key", &m.CoalesceKey, unbounded, optional)
+	c.text("keys", &m.Keys, unbounded, optional)
 	c.boolean("events", &m.Events, false, optional)
 	c.raw("payload", &m.Payload, optional)
 }

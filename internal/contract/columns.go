@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -26,8 +27,17 @@ func TimeoutColumn(d time.Duration) (int32, error) {
 	return int32((d-1)/time.Millisecond + 1), nil
 }
 
+// InsertSetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the
+// default of a column for some rows only, and whether the session may insert keys: the schema or its rights may be those of a former version.
+const InsertSetup = `SELECT clock_timestamp(), EXISTS (SELECT FROM pg_attribute
+	WHERE attrelid = 'dispatcherd.jobs'::regclass AND attname = 'keys' AND has_column_privilege(attrelid, attnum, 'INSERT'))`
+
+// ErrNoKeys says that the session may not insert jobs with keys.
+var ErrNoKeys = errors.New("keys: the database takes no jobs with keys from this role: run 'dispatcherd migrate up', or grant the role dispatcherd_producer")
+
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{
+	"keys_are_1_to_4_words":                       "keys must be 1 to 4 words KEY, KEY*COST or KEY*all, for example 'tenant:42 stripe*3'", // permits.Parse names the word
 	"max_attempts_is_at_least_1":                  "max_attempts must be at least 1",
 	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it", // the other limits: jsontext.CheckPayload
 	"priority_is_0_to_10":                         "priority must be 0 to 10",

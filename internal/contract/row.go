@@ -24,6 +24,8 @@ type Job struct {
 	Failures    int                  `json:"failures"`
 	Crashes     int                  `json:"crashes"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // timeout of one attempt
+	Keys        *string              `json:"keys,omitempty"`
+	Fence       *int64               `json:"fence,omitempty"` // of a job with keys that has its permits, or had them last; nil while it waits for them
 	Dispatcher  *int                 `json:"dispatcher,omitempty"`
 	Cancelled   *string              `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
 	Placement   *Placement           `json:"placement,omitempty"`    // of the last attempt of an ended job that failed or waited at least a second

@@ -93,6 +93,7 @@ type Schedule struct {
 	Priority    dispatcherd.Priority `json:"priority"`
 	MaxAttempts int                  `json:"max_attempts"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`
+	Keys        string               `json:"keys,omitempty"`
 	Overlap     string               `json:"overlap"`
 	CreatedAt   time.Time            `json:"created_at"`
 	Handled     *time.Time           `json:"handled,omitempty"` // high-water mark of a cron schedule; nil = none

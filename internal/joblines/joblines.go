@@ -15,9 +15,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
-var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms"}
+var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms", "keys"}
 
 // MaxLine bounds one line of a command's input, in bytes. For the input of
 // callers, --max-payload of the dispatcher applies instead.
@@ -38,6 +39,7 @@ type Job struct {
 	RunAt       *time.Time           `json:"run_at,omitempty"`
 	MaxAttempts *int16               `json:"max_attempts,omitempty"`
 	TimeoutMS   *int32               `json:"timeout_ms,omitempty"` // limit of one attempt in milliseconds
+	Keys        *string              `json:"keys,omitempty"`       // an empty text is invalid, as in the table
 }
 
 // ErrMore says that the line continues after its job.
@@ -101,6 +103,11 @@ func (j *Job) Check() error {
 	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
 		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
 	}
+	if j.Keys != nil {
+		if _, err := permits.Parse(*j.Keys); err != nil {
+			return err
+		}
+	}
 	return checkPayload(j.Payload)
 }
 
@@ -115,6 +122,9 @@ func (j *Job) Row() claim.New {
 	}
 	if j.TimeoutMS != nil {
 		n.Timeout = time.Duration(*j.TimeoutMS) * time.Millisecond
+	}
+	if j.Keys != nil {
+		n.Keys = *j.Keys
 	}
 	return n
 }
@@ -132,6 +142,9 @@ func Of(n claim.New) Job {
 	if n.Timeout != 0 {
 		limit := int32(n.Timeout / time.Millisecond)
 		j.TimeoutMS = &limit
+	}
+	if n.Keys != "" {
+		j.Keys = &n.Keys
 	}
 	return j
 }

@@ -17,7 +17,11 @@ import (
 // same key.
 func fingerprint(o *Options) [32]byte {
 	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable))} {
+	parts := [][]byte{[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable))}
+	if o.Keys != "" { // otherwise the hash is that of former versions, which rows contain
+		parts = append(parts, []byte(o.Keys))
+	}
+	for _, part := range parts {
 		sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
 		sum.Write([]byte{':'})
 		sum.Write(part)
@@ -60,7 +64,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, user: o.User, row: o.Durable, callers: 1, changed: make(chan struct{})}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
-			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
+			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 		}
 		old.attachLocked(o.Later)
 		return old, false, nil

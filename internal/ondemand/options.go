@@ -1,10 +1,12 @@
 package ondemand
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
@@ -16,6 +18,7 @@ type Options struct {
 	Timeout      *time.Duration // how long the caller waits; nil = the default
 	CapacityWait time.Duration  // how long the caller waits while no slot supports the type
 	Durable      bool           // write a row to Postgres first
+	Keys         string         // for Durable: keys whose permits the job needs; "" = none
 	CoalesceKey  string         // callers with the same key and request share one execution
 	Key          string         // idempotency key: the same key and request get the same answer
 	User         string         // whose share of the bounds it takes; each user has its own idempotency keys
@@ -40,6 +43,7 @@ func (s *Service) Check(o *Options) error {
 		return problem.InvalidRequest.Of(err.Error())
 	}
 	var reason string
+	_, badKeys := permits.Parse(cmp.Or(o.Keys, "none"))
 	switch {
 	case !o.Priority.Valid():
 		reason = fmt.Sprintf("priority %d is outside %d..%d", o.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
@@ -51,6 +55,10 @@ func (s *Service) Check(o *Options) error {
 		reason = fmt.Sprintf("coalesce_key has %d bytes; at most %d are allowed", len(o.CoalesceKey), MaxKey)
 	case len(o.Key) > MaxKey:
 		reason = fmt.Sprintf("Idempotency-Key is longer than %d bytes", MaxKey)
+	case badKeys != nil:
+		reason = badKeys.Error()
+	case o.Keys != "" && !o.Durable:
+		reason = "keys need durable: only a row of the table holds permits; set durable to true, or leave out keys"
 	default:
 		return nil
 	}
@@ -60,7 +68,7 @@ func (s *Service) Check(o *Options) error {
 // request returns the request that is submitted for checked options.
 func (s *Service) request(o *Options) Request {
 	r := Request{
-		Type: o.Type, User: o.User, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable,
+		Type: o.Type, User: o.User, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable, Keys: o.Keys,
 		WaitCapacity: o.CapacityWait > 0, CapacityWait: o.CapacityWait,
 	}
 	if o.Timeout != nil {

@@ -20,6 +20,7 @@ var columns = []struct{ name, rule, example string }{
 	{"ends_at", "a time from 1970 to 2199", `"2030-12-31T00:00:00Z"`}, {"once", "start, version or ever", `"start"`},
 	{"type", "a text of 1 to 128 bytes", `"pdf"`}, {"payload", "JSON", examplePayload}, {"priority", "a whole number from 0 to 10", `5`},
 	{"max_attempts", "a whole number from 1 to 32767", `5`}, {"timeout_ms", "a whole number from 1 to 2147483647", `60000`},
+	{"keys", "1 to 4 words KEY, KEY*COST or KEY*all", `"tenant:42 stripe*3"`},
 	{"overlap", "skip, queue_one, queue_all, cancel_other or allow_all", `"skip"`}, {"catch_up", "a duration from 0s to 8784h", `"1h"`},
 	{"catch_up_most", "a whole number from 0 to 10000", `1`}, {"paused", "true or false", `true`},
 }

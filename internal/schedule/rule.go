@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/cron"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
 // rule is a cron expression in a time zone. Schedules with equal texts share it.
@@ -75,6 +76,11 @@ func Check(s *contract.Schedule) error {
 	}
 	if err := CheckOverlap(s.Overlap); err != nil {
 		return err
+	}
+	if s.Keys != "" {
+		if _, err := permits.Parse(s.Keys); err != nil {
+			return err
+		}
 	}
 	if !s.Priority.Valid() {
 		return fmt.Errorf("priority %d: must be from 0 to %d, for example 5", s.Priority, dispatcherd.MaxPriority)

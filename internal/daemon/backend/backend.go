@@ -128,10 +128,10 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	if r.Key != "" {
 		key = &claim.RequestKey{Key: sha256.Sum256([]byte(r.Key)), Request: r.Mark, Keep: r.Keep}
 	}
-	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline}
+	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline, Keys: r.Keys}
 	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
 	if errors.Is(err, claim.ErrKeyReused) {
-		return 0, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable or coalesce_key")
+		return 0, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 	}
 	if errors.Is(err, claim.ErrRowDeleted) {
 		return 0, false, problem.NotFound.Of("the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again")

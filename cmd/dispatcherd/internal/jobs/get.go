@@ -62,6 +62,12 @@ func addJob(add func(fact, format string, args ...any), job *contract.Job) {
 	if job.TimeoutMS != nil {
 		add("timeout", "%v", time.Duration(*job.TimeoutMS)*time.Millisecond)
 	}
+	if job.Keys != nil {
+		add("keys", "%s", *job.Keys)
+	}
+	if job.Fence != nil {
+		add("fence", "%d", *job.Fence)
+	}
 	if job.Dispatcher != nil {
 		add("dispatcher", "%d", *job.Dispatcher)
 	}

@@ -31,7 +31,7 @@ from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, each at most once. One bad
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, keys, each at most once. One bad
 line rejects the whole stream; --skip-bad omits only the bad lines.`
 
 // insertFlags are the flags of `job insert`.
@@ -42,11 +42,12 @@ type insertFlags struct {
 	runAt                string
 	maxAttempts          int16
 	timeout              time.Duration
+	keys                 string
 	skipBad              bool
 }
 
 // oneJobFlags describe a single job and are not allowed with a stream.
-var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout"}
+var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout", "keys"}
 
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
@@ -82,6 +83,7 @@ func (a commands) insertCommand() *cobra.Command {
 	flags.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
+	flags.StringVar(&f.keys, "keys", "", "keys whose permits the job needs: 1 to 4 words KEY, KEY*COST or KEY*all")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	a.APIFlags(flags, &at)
@@ -129,6 +131,9 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job,
 	if changed("timeout") {
 		job.TimeoutMS = new(int32)
 		*job.TimeoutMS = int32(f.timeout.Milliseconds())
+	}
+	if changed("keys") {
+		job.Keys = &f.keys
 	}
 	if changed("run-at") {
 		at, err := parseWhen(f.runAt, time.Now())

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,6 +58,12 @@ func (a commands) list(cmd *cobra.Command, jobs store, filter contract.Filter) e
 		rows[i] = listRow(&page.Jobs[i])
 	}
 	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
+	if slices.ContainsFunc(page.Jobs, func(job contract.Job) bool { return job.Keys != nil }) {
+		header = append(header, "keys", "fence")
+		for i := range page.Jobs {
+			rows[i] = append(rows[i], keysAndFence(&page.Jobs[i])...)
+		}
+	}
 	if err := a.PrintRows("jobs", page.Jobs, header, rows); err != nil {
 		return err
 	}
@@ -69,6 +76,18 @@ func (a commands) list(cmd *cobra.Command, jobs store, filter contract.Filter) e
 		a.Say("No job matches.")
 	}
 	return nil
+}
+
+// keysAndFence are two columns that a list has if one of its jobs has keys.
+func keysAndFence(job *contract.Job) []string {
+	texts := []string{"", ""}
+	if job.Keys != nil {
+		texts[0] = *job.Keys
+	}
+	if job.Fence != nil {
+		texts[1] = strconv.FormatInt(*job.Fence, 10)
+	}
+	return texts
 }
 
 // listRow is a job's line in the table.

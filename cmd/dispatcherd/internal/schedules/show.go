@@ -129,6 +129,9 @@ func addSchedule(add func(fact, format string, args ...any), v *shown) {
 	if v.TimeoutMS != nil {
 		add("timeout", "%v", time.Duration(*v.TimeoutMS)*time.Millisecond)
 	}
+	if v.Keys != "" {
+		add("keys", "%s", v.Keys)
+	}
 	add("payload", "%s", v.Payload)
 	add("overlap", "%s", v.Overlap)
 	add("catch up", "%d of the last %v", v.CatchUpMost, time.Duration(v.CatchUp))

@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
+)
+
+// keyWriter inserts a job or a schedule with keys, and returns the error as its user sees it.
+type keyWriter struct {
+	name  string
+	write func(ctx context.Context, keys string) string
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// keyWriters are all interfaces that take keys.
+func (w *world) keyWriters(h *host) []keyWriter {
+	t := w.t
+	pool, err := pgxpool.New(t.Context(), w.dsn)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	c := h.caller()
+	frames, err := client.New(client.Options{Socket: h.cfg.APISocket})
+	require.NoError(t, err)
+	t.Cleanup(frames.Close)
+	post := func(path, body string, headers ...string) string {
+		if r := c.ask("POST", path, body, headers...); r.StatusCode >= 300 {
+			return strings.ReplaceAll(r.body, `\"`, `"`)
+		}
+		return ""
+	}
+	many := func(ctx context.Context, keys string) error {
+		var jobs iter.Seq2[claim.New, error] = func(yield func(claim.New, error) bool) {
+			yield(claim.New{Type: "pdf", Keys: keys}, nil)
+		}
+		_, err := claim.Jobs{DB: pool}.InsertMany(ctx, jobs)
+		return err
+	}
+	file := func(keys string) string {
+		path := filepath.Join(t.TempDir(), "schedules.toml")
+		require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, "[file]\nspec = '@yearly'\ntype = 'pdf'\nkeys = %q\n", keys), 0o600))
+		return path
+	}
+	schedule := client.NewSchedule()
+	schedule.Name, schedule.Kind, schedule.Spec, schedule.Type = "go", "cron", "@yearly", "pdf"
+	return []keyWriter{
+		{"claim insert", func(ctx context.Context, k string) string {
+			_, err := claim.Jobs{DB: pool}.Insert(ctx, claim.New{Type: "pdf", Keys: k})
+			return text(err)
+		}},
+		{"claim copy", func(ctx context.Context, k string) string { return text(many(ctx, k)) }},
+		{"client insert", func(ctx context.Context, k string) string {
+			_, err := client.Insert(ctx, pool, client.Job{Type: "pdf", Keys: k})
+			return text(err)
+		}},
+		{"client copy", func(ctx context.Context, k string) string {
+			_, err := client.InsertMany(ctx, pool, slices.Values([]client.Job{{Type: "pdf"}, {Type: "pdf", Keys: k}}))
+			return text(err)
+		}},
+		{"command with database", func(_ context.Context, k string) string {
+			return onDatabase(t, w.dsn, "", "job insert --type pdf --keys", k).err
+		}},
+		{"command with API", func(_ context.Context, k string) string {
+			return h.onAPI("", "job", "insert", "--type", "pdf", "--keys", k).err
+		}},
+		{"lines with database", func(_ context.Context, k string) string {
+			return onDatabase(t, w.dsn, fmt.Sprintf(`{"type":"pdf","keys":%q}`, k), "job insert -").err
+		}},
+		{"HTTP job", func(_ context.Context, k string) string {
+			return post("/v1/jobs", fmt.Sprintf(`{"type":"pdf","keys":%q}`, k))
+		}},
+		{"HTTP lines", func(_ context.Context, k string) string {
+			return post("/v1/jobs", fmt.Sprintf("{\"type\":\"pdf\",\"keys\":%q}\n", k), "Content-Type", "application/x-ndjson")
+		}},
+		{"HTTP request", func(_ context.Context, k string) string {
+			return post("/v1/requests", fmt.Sprintf(`{"type":"pdf","durable":true,"keys":%q}`, k))
+		}},
+		{"frames", func(ctx context.Context, k string) string {
+			_, err := frames.Do(ctx, client.Request{Type: "pdf", Durable: true, Keys: k})
+			return text(err)
+		}},
+		{"request command", func(_ context.Context, k string) string {
+			return h.onAPI("", "request", "pdf", "--durable", "--keys", k).err
+		}},
+		{"schedule command", func(_ context.Context, k string) string {
+			return onDatabase(t, w.dsn, "", "schedule set s spec=@yearly type=pdf", "keys="+k).err
+		}},
+		{"schedule file", func(_ context.Context, k string) string {
+			return onDatabase(t, w.dsn, "", "schedule apply "+file(k)+" -o json").err
+		}},
+		{"schedule client", func(ctx context.Context, k string) string {
+			s := schedule
+			s.Keys = k
+			_, err := frames.Schedules().Set(ctx, s)
+			return text(err)
+		}},
+	}
+}
+
+// All interfaces accept the same keys, and reject the others with the text of Postgres.
+func TestEachInterfaceTakesTheSameKeys(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(4)
+	writers := w.keyWriters(h)
+	for _, keys := range []string{"a*0", "a  b", "a*1000001", "*", "a b c d e", strings.Repeat("k", 129)} {
+		_, parsed := permits.Parse(keys)
+		conn, err := pgx.Connect(t.Context(), w.dsn)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', $1)`, keys)
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		require.True(t, ok)
+		require.Contains(t, parsed.Error(), pg.Message)
+		require.NoError(t, conn.Close(t.Context()))
+		for _, writer := range writers {
+			require.Contains(t, writer.write(t.Context(), keys), parsed.Error(), "%s: %q", writer.name, keys)
+		}
+	}
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+	w.exec(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('ключ', 3)`)
+	const keys = "tenant:42 ключ*3 cache*all"
+	for _, writer := range writers {
+		problem := writer.write(t.Context(), keys)
+		if strings.Contains(writer.name, "schedule") {
+			problem = strings.TrimSuffix(problem, "1 created, 0 changed, 0 removed\n")
+		}
+		if writer.name == "request command" {
+			problem = ""
+		}
+		require.Empty(t, problem, writer.name)
+	}
+	require.Equal(t, 3, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE keys = $1`, keys))
+	require.Equal(t, len(writers)-3, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE keys = $1`, keys))
+	w.awaitDone(len(writers) - 2) // one of them has no keys
+	require.Zero(t, w.number(overSQL, "tenant:42", 1))
+	require.Regexp(t, `\nkeys +tenant:42 ключ\*3 cache\*all\n`, onDatabase(t, w.dsn, "", "schedule show s").out)
+	require.Equal(t, "run: job", onDatabase(t, w.dsn, "", "schedule run s").out[:8])
+	require.Equal(t, len(writers)-2, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE keys = $1`, keys), "a run has the keys of its schedule")
+}
+
+// Only a row holds permits, so a request in memory has no keys.
+func TestRequestsInMemoryHaveNoKeys(t *testing.T) {
+	w := newWorld(t)
+	h, _ := w.startCallee(1)
+	const reason = "keys need durable: only a row of the table holds permits; set durable to true, or leave out keys"
+	r := h.caller().request(`{"type":"pdf","keys":"a"}`)
+	require.Equal(t, 400, r.StatusCode)
+	require.Contains(t, r.body, reason)
+	require.Equal(t, 400, h.caller().request(`{"type":"pdf","durable":true,"keys":""}`).StatusCode)
+	require.Contains(t, h.onAPI("", "request", "pdf", "--keys", "a").err, reason)
+	frames, err := client.New(client.Options{Socket: h.cfg.APISocket})
+	require.NoError(t, err)
+	defer frames.Close()
+	_, err = frames.Do(t.Context(), client.Request{Type: "pdf", Keys: "a"})
+	require.ErrorContains(t, err, reason)
+	ask := func(keys string) error {
+		_, err := frames.Do(t.Context(), client.Request{Type: "pdf", Durable: true, Keys: keys, IdempotencyKey: "k"})
+		return err
+	}
+	require.NoError(t, ask("a"))
+	require.NoError(t, ask("a"))
+	require.Equal(t, client.TypeKeyReused, problemType(t, ask("b")), "the keys are a part of the request")
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+// A job shows its keys, and its fence from the admission on.
+func TestJobsShowKeysAndFence(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.exec(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('paused', 0)`)
+	waiting := w.insertNew(claim.New{Type: "pdf", Keys: "paused*2 b"}, work{})
+	get := fmt.Sprintf("job get %d", waiting)
+	for _, got := range []outcome{onDatabase(t, w.dsn, "", get), h.onAPI("", strings.Fields(get)...)} {
+		require.Regexp(t, `\nkeys +paused\*2 b\n`, got.out)
+		require.NotContains(t, got.out, "fence")
+	}
+	w.exec(`UPDATE dispatcherd.jobs SET fence = -7 WHERE id = $1`, waiting)
+	job := w.get(waiting)
+	require.Nil(t, job.Fence, "it waits again")
+	w.exec(`UPDATE dispatcherd.limits SET capacity = 2`)
+	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	job = w.await(waiting, dispatcherd.Done)
+	require.Equal(t, "paused*2 b", *job.Keys)
+	require.Positive(t, *job.Fence)
+	require.Regexp(t, fmt.Sprintf(`\nfence +%d\n`, *job.Fence), onDatabase(t, w.dsn, "", get).out)
+	list := onDatabase(t, w.dsn, "", "job list").out
+	require.Contains(t, list, "KEYS")
+	require.Regexp(t, fmt.Sprintf(`paused\*2 b +%d`, *job.Fence), list)
+	require.Contains(t, h.caller().ask("GET", fmt.Sprintf("/v1/jobs/%d", waiting), "").body, fmt.Sprintf(`"keys":"paused*2 b","fence":%d`, *job.Fence))
+}
