@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limitapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
@@ -19,6 +20,10 @@ type Backend interface {
 	Lists
 	// Schedules returns the table of schedules. Its errors are problems, or those of Jobs.
 	Schedules() scheduleapi.Table
+	// Limits returns the table of limits. Its errors are those of Schedules.
+	Limits() limitapi.Limits
+	// Keys explains keys. Its errors are those of Schedules.
+	Keys() limitapi.Keys
 }
 
 // Jobs inserts, reads and changes jobs of the table.

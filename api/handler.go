@@ -58,6 +58,8 @@ type Handler struct {
 	// cancel jobs of a type. It returns "" if so, and otherwise the reason. nil: every user
 	// may. Set it before Serve.
 	Permit func(peer workerproto.Peer, typ string) (objection string)
+	// PermitAll is Permit for jobs of all types, which limits and keys concern.
+	PermitAll func(peer workerproto.Peer) (objection string)
 
 	cfg      Config
 	backend  Backend

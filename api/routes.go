@@ -5,8 +5,10 @@ import (
 	"net/http"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limitapi"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // openAPI is the OpenAPI 3.1 description as it is served. Tests compare it with the
@@ -61,10 +63,13 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 	for _, r := range scheduleapi.Routes(h.backend.Schedules(), scheduleHost{h}) {
 		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
 	}
+	for _, r := range limitapi.Routes(h.backend.Limits(), h.backend.Keys(), scheduleHost{h}) {
+		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
+	}
 	return routes
 }
 
-// scheduleHost implements scheduleapi.Host.
+// scheduleHost implements scheduleapi.Host and limitapi.Host.
 type scheduleHost struct{ h *Handler }
 
 // Permit implements scheduleapi.Host.
@@ -75,6 +80,20 @@ func (s scheduleHost) Permitted(r *http.Request) func(string) bool {
 	var f contract.Filter
 	_ = s.h.restrict(&f, s.h.callerOf(r)) // fails only for the type of a filter
 	return f.Permit
+}
+
+// PermitAll implements limitapi.Host.
+func (s scheduleHost) PermitAll(r *http.Request) error {
+	c := s.h.callerOf(r)
+	if s.h.PermitAll == nil || c.tcp {
+		return nil
+	}
+	objection := s.h.PermitAll(workerproto.PeerOf(ConnOf(r)))
+	if objection == "" {
+		return nil
+	}
+	s.h.obs.Refused(BoundUser)
+	return problem.Forbidden.Of(objection)
 }
 
 // Body implements scheduleapi.Host.

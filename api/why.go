@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Why explains why a job waits, runs or has ended.
@@ -40,6 +41,9 @@ type Why struct {
 	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
 	Ahead      []Rival `json:"ahead,omitempty"`       // the first jobs of Competing, at most 16
 
+	Keys    string   `json:"keys,omitempty"`
+	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
+
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
 	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
 
@@ -55,6 +59,30 @@ const (
 	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
 	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so claims skip it
 )
+
+// Reasons of a job with keys that waits for its permits. The controller knows them; another dispatcher says KeyElsewhere.
+const (
+	ReasonKeyBusy      = "KeyBusy"      // a key has no room
+	ReasonKeyOrder     = "KeyOrder"     // another job has precedence at a key
+	ReasonKeyRate      = "KeyRate"      // the window of a key has no room
+	ReasonKeyPaused    = "KeyPaused"    // the capacity of a key is 0
+	ReasonKeyCost      = "KeyCost"      // the job costs more than the limit of a key
+	ReasonKeyElsewhere = "KeyElsewhere" // another dispatcher is the controller
+	ReasonHeld         = "Held"         // the controller has not admitted it; KeyWait.Detail says why
+)
+
+// KeyWait says for which key a job waits.
+type KeyWait struct {
+	Key        string               `json:"key,omitempty"`
+	Held       int64                `json:"held"`                 // cost of the jobs that have permits
+	Capacity   *int64               `json:"capacity"`             // nil = unlimited
+	Holders    []int64              `json:"holders,omitempty"`    // ids of jobs that have permits, at most 10
+	Place      int                  `json:"place,omitempty"`      // among the waiting jobs of the key, 1 is the next
+	First      int64                `json:"first,omitempty"`      // with KeyOrder: the job that has precedence
+	At         *time.Time           `json:"at,omitempty"`         // with KeyRate: when the window may have room
+	Detail     string               `json:"detail,omitempty"`     // with Held
+	Controller *contract.Controller `json:"controller,omitempty"` // with KeyElsewhere; nil = there is none
+}
 
 // RowLock is a lock of another session of Postgres.
 type RowLock struct {

@@ -3,9 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,18 +45,7 @@ func (s Schedules) call(ctx context.Context, method, path string, query url.Valu
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	var text []byte
-	if body != nil {
-		if text, err = json.Marshal(body); err != nil {
-			return 0, fmt.Errorf("the schedule: %w", err)
-		}
-	}
-	res, err := s.c.send(ctx, method, path, text, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = res.Body.Close() }() // the body was read
-	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
+	return s.c.exchange(ctx, method, path, body, into)
 }
 
 // List returns schedules without their payloads, in the order of their names, after a name. limit is at most 1,000.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
@@ -208,4 +210,98 @@ func TestJobsShowKeysAndFence(t *testing.T) {
 	require.Contains(t, list, "KEYS")
 	require.Regexp(t, fmt.Sprintf(`paused\*2 b +%d`, *job.Fence), list)
 	require.Contains(t, h.caller().ask("GET", fmt.Sprintf("/v1/jobs/%d", waiting), "").body, fmt.Sprintf(`"keys":"paused*2 b","fence":%d`, *job.Fence))
+}
+
+// The controller explains each reason for which a job with keys waits. Another dispatcher names the controller.
+func TestWhyJobsWithKeysWait(t *testing.T) {
+	w := newWorld(t)
+	h, c := w.startCallee(4)
+	defer close(c.open)
+	other := w.start(w.config("other"))
+	w.exec(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('paused', 0), ('three', 3), ('gpu', 4)`)
+	w.exec(`INSERT INTO dispatcherd.limits (key, capacity, rate, per) VALUES ('api', NULL, 1, '1 hour')`)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.limit_edits`) == 0 }, func() string { return "the limits are read" })
+	add := func(keys string, priority dispatcherd.Priority) dispatcherd.JobID {
+		return w.insertNew(claim.New{Type: "pdf", Keys: keys, Priority: priority}, work{Do: "gate"})
+	}
+	running := func(id dispatcherd.JobID) { w.await(id, dispatcherd.Running) }
+	holder, rated, gpu := add("tenant:42", 0), add("api", 0), add("gpu*2", 0)
+	running(holder)
+	running(rated)
+	running(gpu)
+	says := func(id dispatcherd.JobID, pattern string) {
+		t.Helper()
+		eventually(t, func() bool {
+			return regexp.MustCompile(pattern).MatchString(w.why(h, id))
+		}, func() string { return pattern + " in\n" + w.why(h, id) })
+	}
+	first, second := add("tenant:42", 0), add("tenant:42", 0)
+	says(first, fmt.Sprintf(`KeyBusy: 1 of capacity 1 of key tenant:42 are held by %d; place 1 in the queue\n`, holder))
+	says(second, `KeyBusy: .*; place 2 in the queue\n`)
+	require.NotRegexp(t, `ClaimRaceLost|Unread|rank `, w.why(h, second), "it is in no lane")
+	heavy, light := add("gpu*3", 0), add("gpu", 0)
+	says(heavy, fmt.Sprintf(`KeyBusy: 2 of capacity 4 of key gpu are held by %d; place 1`, gpu))
+	says(light, fmt.Sprintf(`KeyOrder: job %d has precedence at key gpu; place 2`, heavy))
+	says(add("api", 0), `KeyRate: the window of key api has no room until .*, in 59m.*; place 1`)
+	says(add("paused", 0), `KeyPaused: key paused is paused: its capacity is 0\n`)
+	says(add("three*4", 0), `KeyCost: it costs more than the limit of key three, which is 3: `)
+
+	id := w.number(`SELECT dispatcher FROM dispatcherd.controller`)
+	require.Contains(t, w.why(other, first), fmt.Sprintf("KeyElsewhere: dispatcher %d (d) is the controller and knows more; 1 of capacity 1 of key tenant:42 are held by %d\n", id, holder))
+	require.Regexp(t, `keys +tenant:42\n`, w.why(h, holder))
+	require.NotContains(t, w.why(h, holder), "Key")
+
+	for _, from := range []*host{h, other} {
+		show := from.onAPI("", "key", "show", "tenant:42").out
+		require.Regexp(t, fmt.Sprintf(`held +1 of 1, by 1 job\n +job %d pdf, cost 1, fence \d+, dispatcher %d, since .*\nwaiting +2 jobs, the oldest since .*\nnext +job %d pdf, priority 0, keys tenant:42`, holder, id, first), show)
+		require.Regexp(t, `KEY +HELD.*\napi +1 of none +1 +1 +api\ngpu +2 of 4 +1 +2 +gpu\npaused +0 of 0 +0 +1 +paused\n`, from.onAPI("", "key", "list").out)
+	}
+	require.Regexp(t, `started +1 of 1 in the window\n`, h.onAPI("", "key", "show", "api").out)
+	require.NotContains(t, other.onAPI("", "key", "show", "api").out, "started")
+	require.Contains(t, other.onAPI("", "key", "show", "api").out, fmt.Sprintf("%d d; only its API knows the order", id))
+}
+
+// Limits are edited in the same way with a database, over HTTP and with the client, and errors are the same.
+func TestLimitsOverEachInterface(t *testing.T) {
+	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
+	_, stranger := w.callerAs(h, stranger)
+	own, err := client.New(client.Options{Socket: h.cfg.APISocket})
+	require.NoError(t, err)
+	defer own.Close()
+	ctx := t.Context()
+	for _, key := range []string{"tenant:*", "*", "a/b?c#d%", ".", "..", "ключ"} {
+		v := client.NewLimit(key)
+		v.Capacity = nil
+		created, err := own.Limits().Set(ctx, v)
+		require.NoError(t, err, key)
+		require.True(t, created)
+		got, err := own.Limits().Get(ctx, key)
+		require.NoError(t, err, key)
+		require.Equal(t, v, got)
+		require.Equal(t, client.TypeForbidden, problemType(t, stranger.Limits().Remove(ctx, key)))
+		_, err = stranger.Limits().Get(ctx, key)
+		require.NoError(t, err)
+	}
+	_, err = stranger.Keys().Show(ctx, "k")
+	require.Equal(t, client.TypeForbidden, problemType(t, err))
+	list, err := own.Limits().List(ctx, "", 2)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	for _, line := range []string{
+		"capacity=-1", "capacity=1000000001", "rate=3", "per=1s", "rate=3 per=1ms", "scope=host", "on_retry=no", "capacity=many", "rate=0", "per=1", "color=red",
+	} {
+		args := append([]string{"limit", "set", "k"}, strings.Fields(line)...)
+		remote, local := h.onAPI("", args...), onDatabase(t, w.dsn, "", "limit set k "+line)
+		require.Equal(t, exit.Usage, remote.code, line)
+		require.Equal(t, exit.Usage, local.code, line)
+		require.Contains(t, remote.err, strings.TrimPrefix(strings.Split(local.err, "\n")[0], "dispatcherd: "), line)
+	}
+	for line, code := range map[string]int{"limit rm none": exit.NotFound, "limit list": exit.OK, "key list": exit.OK, "key show k": exit.OK, "limit rm tenant:*": exit.OK} {
+		got := h.onAPI("", strings.Fields(line)...)
+		require.Equal(t, code, got.code, "%s: %s", line, got.err)
+	}
+	require.Equal(t, client.TypeNotFound, problemType(t, own.Limits().Remove(ctx, "")))
+	require.Equal(t, h.onAPI("", "limit", "list"), onDatabase(t, w.dsn, "", "limit list"))
+	_, err = own.Keys().Show(ctx, "a*2")
+	require.ErrorContains(t, err, `key "a*2": must have 1 to 128 characters`)
 }

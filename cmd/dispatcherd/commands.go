@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/limits"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/traces"
@@ -26,6 +27,8 @@ var commands = []func(*app) *cobra.Command{
 	part(jobs.SlotCommand),
 	part(jobs.DispatcherCommand),
 	part(schedules.Command),
+	part(limits.LimitCommand),
+	part(limits.KeyCommand),
 	(*app).workerCommand,
 	part(traces.Command),
 	(*app).debugCommand,

@@ -160,6 +160,18 @@ func (l *List) CallerObjection(p workerproto.Peer, typ string) string {
 		"or add the uid to the entry (table [allow-api]) of the dispatcher and restart it", p.UID, p.GID, typ, entry)
 }
 
+// LimitsObjection returns why a peer may not read keys or edit limits, "" if it may. They concern jobs of all types, so that each
+// entry must permit the peer.
+func (l *List) LimitsObjection(p workerproto.Peer) string {
+	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
+		if _, permitted := l.entry(p, typ); !permitted {
+			return fmt.Sprintf("uid %d, gid %d may not read keys or edit limits, because they concern jobs of all types, and the entry %q of --allow-api lists other users; "+
+				"call as a user of each entry, or use SQL", p.UID, p.GID, typ)
+		}
+	}
+	return ""
+}
+
 // entry returns the name of the entry that applies to a type, and whether it permits the
 // peer. Without an entry every peer is permitted.
 func (l *List) entry(p workerproto.Peer, typ string) (name string, permitted bool) {

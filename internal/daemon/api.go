@@ -18,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
 // APIConfig is the API's part of Config.
@@ -156,14 +157,20 @@ func (d *Daemon) constructAPI() {
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Pending: a.pending, Decisions: d.decisions,
-		Dispatcher: d.store.Dispatcher, Connected: d.workers.connected, Aside: d.store.WhyAside, Unread: d.store.WhyUnread, Subscribed: d.listener.up.Load, Stopping: d.stopping,
+		Dispatcher: d.store.Dispatcher, Connected: d.workers.connected, Aside: d.store.WhyAside, Unread: d.store.WhyUnread, Book: d.askBook, Subscribed: d.listener.up.Load, Stopping: d.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
 		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,
 	})
 	a.handler = api.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
 	if !d.cfg.AllowAPI.Empty() {
 		a.handler.Permit = d.permitCaller
+		a.handler.PermitAll = d.permitLimits
 	}
+}
+
+// askBook calls f with the book of the permits if this dispatcher is the controller.
+func (d *Daemon) askBook(ctx context.Context, f func(*permits.Book)) bool {
+	return d.admission.Ask(ctx, f)
 }
 
 // serveAPI serves on all listeners until ctx is done.

@@ -30,6 +30,15 @@ func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
 	return objection
 }
 
+// permitLimits returns why the user of a caller may not read keys or edit limits, or "".
+func (d *Daemon) permitLimits(p workerproto.Peer) string {
+	objection := d.cfg.AllowAPI.LimitsObjection(p)
+	if objection != "" {
+		d.callerDenials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", "all"))
+	}
+	return objection
+}
+
 // limited wraps a Unix socket in the limit of connections per second and user.
 func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
 	return connrate.Listen(l, d.cfg.ConnectionRate, func(conn net.Conn, p workerproto.Peer) {

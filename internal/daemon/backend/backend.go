@@ -25,6 +25,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
@@ -42,7 +43,9 @@ type Config struct {
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
 	Aside func(dispatcherd.JobID) string
 	// Unread returns why fetches may not read a row; "" = they read it.
-	Unread     func(dispatcherd.JobID) string
+	Unread func(dispatcherd.JobID) string
+	// Book calls f with the book of the permits, and reports whether this dispatcher is the controller.
+	Book       func(ctx context.Context, f func(*permits.Book)) bool
 	Subscribed func() bool     // reports whether notifications arrive
 	Stopping   <-chan struct{} // closed when the daemon begins to stop
 

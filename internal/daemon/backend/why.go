@@ -38,6 +38,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 		return api.Why{}, err
 	}
 	why := b.whyRow(id, &job)
+	b.addKeys(ctx, &why, &job)
 	if why.SetAside == "" {
 		why.SetAside = b.Aside(id)
 	}

@@ -104,6 +104,13 @@ var reasonTexts = map[string]string{
 	api.ReasonFinal:           "it has ended",
 	api.ReasonOtherDispatcher: "another dispatcher runs it",
 	api.ReasonRowLocked:       "another session has locked the row, so claims skip it",
+	api.ReasonKeyBusy:         "a key has no room",
+	api.ReasonKeyOrder:        "another job has precedence at a key",
+	api.ReasonKeyRate:         "the window of a key has no room",
+	api.ReasonKeyPaused:       "the capacity of a key is 0",
+	api.ReasonKeyCost:         "it costs more than the limit of a key",
+	api.ReasonKeyElsewhere:    "another dispatcher is the controller, which admits jobs with keys",
+	api.ReasonHeld:            "the controller has not admitted it",
 	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
 
@@ -126,6 +133,10 @@ func reasonText(why *api.Why, reason string) string {
 		return text
 	case reason == api.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
+	case strings.HasPrefix(reason, "Key") && why.KeyWait != nil:
+		return keyText(reason, why.KeyWait)
+	case reason == api.ReasonHeld && why.KeyWait != nil && why.KeyWait.Detail != "":
+		return why.KeyWait.Detail
 	}
 	return reasonTexts[reason]
 }
@@ -182,6 +193,9 @@ func lockText(l *api.RowLock) string {
 // addWhy adds the facts of an explanation.
 func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
+	if why.Keys != "" {
+		line("keys", "%s", why.Keys)
+	}
 	for _, r := range why.Reasons {
 		line("reason", "%s: %s", r, reasonText(why, r))
 	}

@@ -1,0 +1,110 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Types of limits and keys. docs/limits.md explains them.
+type (
+	// Limit is a row of the table limits.
+	Limit = contract.Limit
+	// KeyPage is a page of keys.
+	KeyPage = contract.KeyPage
+	// KeyState is a key with its jobs.
+	KeyState = contract.KeyState
+)
+
+// NewLimit returns the limit that a key has without a row: one job at a time.
+func NewLimit(key string) Limit { return contract.NewLimit(key) }
+
+// Limits provides the operations on limits, over HTTP. The error is a *Problem, of type TypeNotFound if there is no such
+// limit.
+type Limits struct{ c *Client }
+
+// Limits returns the operations on limits.
+func (c *Client) Limits() Limits { return Limits{c} }
+
+// exchange sends a request and decodes the answer.
+func (c *Client) exchange(ctx context.Context, method, path string, body, into any) (status int, err error) {
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return 0, fmt.Errorf("the body of the request: %w", err)
+		}
+	}
+	res, err := c.send(ctx, method, path, text, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }() // the body was read
+	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
+}
+
+// segment returns a key as a segment of a path. No limit has the key " ", so an empty key is not found.
+func segment(key string) string {
+	text := url.PathEscape(cmp.Or(key, " "))
+	if text == "." || text == ".." { // servers remove such a segment
+		text = strings.ReplaceAll(text, ".", "%2E")
+	}
+	return text
+}
+
+func pageQuery(after string, limit int) string {
+	return "?" + url.Values{"after": {after}, "limit": {strconv.Itoa(limit)}}.Encode()
+}
+
+// List returns limits in the order of their keys, after a key. limit is at most 1,000.
+func (l Limits) List(ctx context.Context, after string, limit int) ([]Limit, error) {
+	var page struct {
+		Limits []Limit `json:"limits"`
+	}
+	_, err := l.c.exchange(ctx, http.MethodGet, "/v1/limits"+pageQuery(after, limit), nil, &page)
+	return page.Limits, err
+}
+
+// Get returns the limit with exactly that key, which may be a prefix and *.
+func (l Limits) Get(ctx context.Context, key string) (v Limit, err error) {
+	_, err = l.c.exchange(ctx, http.MethodGet, "/v1/limits/"+segment(key), nil, &v)
+	return v, err
+}
+
+// Set creates the limit, or replaces the limit of that key. Begin with [NewLimit] or with the result of Get: a nil
+// Capacity means unlimited.
+func (l Limits) Set(ctx context.Context, v Limit) (created bool, err error) {
+	status, err := l.c.exchange(ctx, http.MethodPut, "/v1/limits/"+segment(v.Key), v, &v)
+	return status == http.StatusCreated, err
+}
+
+// Remove deletes a limit. A shorter prefix applies then, or the default of one job at a time.
+func (l Limits) Remove(ctx context.Context, key string) error {
+	_, err := l.c.exchange(ctx, http.MethodDelete, "/v1/limits/"+segment(key), nil, &struct{}{})
+	return err
+}
+
+// Keys explains keys, over HTTP. The error is a *Problem.
+type Keys struct{ c *Client }
+
+// Keys returns the explanations of keys.
+func (c *Client) Keys() Keys { return Keys{c} }
+
+// List returns keys that jobs hold or wait for, in the order of their names, after a name. limit is at most 1,000.
+func (k Keys) List(ctx context.Context, after string, limit int) (page KeyPage, err error) {
+	_, err = k.c.exchange(ctx, http.MethodGet, "/v1/keys"+pageQuery(after, limit), nil, &page)
+	return page, err
+}
+
+// Show returns the state of a key: the limit that applies, the jobs that have permits, and the waiting jobs.
+func (k Keys) Show(ctx context.Context, key string) (s KeyState, err error) {
+	_, err = k.c.exchange(ctx, http.MethodGet, "/v1/keys/"+segment(key), nil, &s)
+	return s, err
+}

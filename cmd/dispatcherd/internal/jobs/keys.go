@@ -1,0 +1,54 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/api"
+)
+
+// keyText says for which key a job waits, and for what.
+func keyText(reason string, k *api.KeyWait) string {
+	capacity := "none"
+	if k.Capacity != nil {
+		capacity = fmt.Sprint(*k.Capacity)
+	}
+	var text string
+	switch reason {
+	case api.ReasonKeyPaused:
+		return fmt.Sprintf("key %s is paused: its capacity is 0", k.Key)
+	case api.ReasonKeyCost:
+		return fmt.Sprintf("it costs more than the limit of key %s, which is %s: raise the limit, or cancel the job", k.Key, capacity)
+	case api.ReasonKeyOrder:
+		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
+	case api.ReasonKeyRate:
+		text = fmt.Sprintf("the window of key %s has no room", k.Key)
+		if k.At != nil {
+			text += " until " + moment(*k.At)
+		}
+	case api.ReasonKeyElsewhere:
+		return elsewhereText(k, capacity)
+	default:
+		text = heldText(k, capacity)
+	}
+	if k.Place > 0 {
+		text += fmt.Sprintf("; place %d in the queue", k.Place)
+	}
+	return text
+}
+
+// heldText says how much of a key is held, and by which jobs.
+func heldText(k *api.KeyWait, capacity string) string {
+	text := fmt.Sprintf("%d of capacity %s of key %s are held", k.Held, capacity, k.Key)
+	if len(k.Holders) > 0 {
+		text += " by " + strings.Trim(fmt.Sprint(k.Holders), "[]")
+	}
+	return text
+}
+
+func elsewhereText(k *api.KeyWait, capacity string) string {
+	if k.Controller == nil {
+		return "no dispatcher is the controller, which admits jobs with keys; " + heldText(k, capacity)
+	}
+	return fmt.Sprintf("dispatcher %d (%s) is the controller and knows more; %s", k.Controller.Dispatcher, k.Controller.Name, heldText(k, capacity))
+}

@@ -1,0 +1,119 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+func (a commands) listKeysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", SuggestFor: []string{"keys"}, Short: "List keys that jobs hold or wait for", Args: settings.NoArguments, Example: "  dispatcherd key list\n  dispatcherd key list --after tenant:42",
+	}
+	after, most := pageFlags(cmd, "keys")
+	return a.onSources(cmd, func(ctx context.Context, s sources, _ []string) error {
+		page, err := s.keys.List(ctx, *after, *most)
+		if err != nil {
+			return err
+		}
+		rows := make([][]string, len(page.Keys))
+		for i := range page.Keys {
+			k := &page.Keys[i]
+			rows[i] = []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), k.Limit.Key}
+		}
+		if err := a.PrintRows("keys", page.Keys, []string{"key", "held", "holders", "waiting classes", "limit"}, rows); err != nil {
+			return err
+		}
+		if page.Next != "" {
+			a.Say("There are more: --after '%s' shows the next page.", page.Next)
+		}
+		if len(page.Keys) == 0 {
+			a.Say("No job holds or waits for such a key.")
+		}
+		if page.Incomplete {
+			a.Say("Not all jobs were read: ask the API of the controller for all keys.")
+		}
+		return nil
+	})
+}
+
+// heldText says how much of the capacity is held.
+func heldText(k *contract.KeySummary) string {
+	if k.Alone {
+		return "all"
+	}
+	return fmt.Sprintf("%d of %s", k.Held, capacity(&k.Limit))
+}
+
+func (a commands) showCommand() *cobra.Command {
+	return a.onSources(&cobra.Command{
+		Use: "show KEY", SuggestFor: []string{"get", "describe"}, Short: "Print the limit of a key, who holds it, and what runs next",
+		Example: "  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json", Args: oneKey,
+	}, func(ctx context.Context, s sources, args []string) error {
+		k, err := s.keys.Show(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.PrintFacts("key", k, func(add func(fact, format string, args ...any)) { addKey(add, &k) })
+	})
+}
+
+func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
+	add("key", "%s", k.Key)
+	add("limit", "%s: %s", k.Limit.Key, limitText(&k.Limit))
+	add("held", "%s, by %s", heldText(&k.KeySummary), console.Counted(int64(k.Holders), "job"))
+	if k.Started != nil {
+		add("started", "%d of %d in the window", *k.Started, k.Limit.Rate)
+	}
+	for i := range k.Jobs {
+		add("", "%s", holderText(&k.Jobs[i]))
+	}
+	if n := k.Holders - len(k.Jobs); n > 0 {
+		add("", "and %d more", n)
+	}
+	waiting := console.Counted(int64(k.Waiting), "job")
+	if k.Incomplete {
+		waiting = "at least " + waiting
+	}
+	if k.Oldest != nil {
+		waiting += fmt.Sprintf(", the oldest since %s (%v)", stamp(*k.Oldest), time.Since(*k.Oldest).Round(time.Millisecond))
+	}
+	add("waiting", "%s", waiting)
+	if n := k.Next; n != nil {
+		add("next", "job %d %s, priority %d, keys %s, due %s", n.ID, n.Type, n.Priority, n.Keys, stamp(n.RunAt))
+	}
+	switch {
+	case k.Controller == nil:
+		add("controller", "none")
+	case k.Decided:
+		add("controller", "%d %s", k.Controller.Dispatcher, k.Controller.Name)
+	default:
+		add("controller", "%d %s; only its API knows the order of the waiting jobs", k.Controller.Dispatcher, k.Controller.Name)
+	}
+}
+
+// holderText describes a job that has a permit.
+func holderText(h *contract.KeyHolder) string {
+	cost := "all"
+	if h.Cost > 0 {
+		cost = strconv.FormatInt(h.Cost, 10)
+	}
+	text := fmt.Sprintf("job %d %s, cost %s, fence %d", h.ID, h.Type, cost, h.Fence)
+	if h.Dispatcher != nil {
+		text += fmt.Sprintf(", dispatcher %d", *h.Dispatcher)
+	}
+	if h.StartedAt == nil {
+		return text + ", waits for a slot"
+	}
+	return text + fmt.Sprintf(", since %s (%v)", stamp(*h.StartedAt), time.Since(*h.StartedAt).Round(time.Millisecond))
+}
+
+// stamp formats a time in UTC.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

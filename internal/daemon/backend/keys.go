@@ -1,0 +1,126 @@
+package backend
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/claim/limits"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
+)
+
+// laneReasons are reasons of the Core about the order in which rows are read and claimed. A job that waits for permits is in
+// no lane, so they say nothing about it.
+var laneReasons = []actor.Reason{
+	actor.ReasonClaimRaceLost, actor.ReasonUnread, actor.ReasonOtherShare, actor.ReasonAwaitsFetch, actor.ReasonClaimsFull, actor.ReasonOutranked, actor.ReasonCapacityBusy,
+}
+
+// addKeys explains why a job with keys has no permits.
+func (b *Backend) addKeys(ctx context.Context, why *api.Why, job *contract.Job) {
+	if job.Keys == nil {
+		return
+	}
+	why.Keys = *job.Keys
+	if job.Status != dispatcherd.Pending || job.Fence != nil {
+		return
+	}
+	why.Reasons = slices.DeleteFunc(why.Reasons, func(r string) bool { return slices.Contains(laneReasons, actor.Reason(r)) })
+	why.Rank, why.Waiting, why.RankAll, why.WaitingAll, why.Competing, why.Slot, why.AtLeast, why.Ahead = 0, 0, 0, 0, 0, 0, false, nil
+	class := permits.Class{Keys: *job.Keys, Type: job.Type, Priority: int16(job.Priority)}
+	var w permits.Waiting
+	if !b.Book(ctx, func(book *permits.Book) {
+		w = book.Explain(class, permits.Job{RunAt: job.RunAt.UnixMicro(), ID: int64(job.ID)})
+	}) {
+		why.Reasons = append([]string{api.ReasonKeyElsewhere}, why.Reasons...)
+		why.KeyWait = b.keyWait(ctx, *job.Keys)
+		return
+	}
+	if reason := keyReasons[w.Reason]; reason != "" {
+		why.Reasons = append([]string{reason}, why.Reasons...)
+		why.KeyWait = keyWaitView(&w)
+	}
+	if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) && !slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
+		why.Reasons = append(why.Reasons, string(actor.ReasonTypeUnknown))
+	}
+}
+
+// keyReasons are the reasons of the book as the API names them. The Core knows the others: the job is not due, or its type is unknown.
+var keyReasons = map[permits.Reason]string{
+	permits.KeyBusy: api.ReasonKeyBusy, permits.KeyOrder: api.ReasonKeyOrder, permits.KeyRate: api.ReasonKeyRate, permits.KeyPaused: api.ReasonKeyPaused, permits.KeyCost: api.ReasonKeyCost,
+	permits.Ready: api.ReasonHeld, permits.TypeFull: api.ReasonHeld, permits.NotRead: api.ReasonHeld,
+}
+
+// heldDetails say what the controller waits for.
+var heldDetails = map[permits.Reason]string{
+	permits.Ready:    "the controller admits it in its next step",
+	permits.TypeFull: "enough admitted jobs of its type wait for a slot",
+	permits.NotRead:  "the controller reads it after the jobs before it",
+}
+
+func keyWaitView(w *permits.Waiting) *api.KeyWait {
+	k := &api.KeyWait{Key: w.Key, Held: w.Held, Capacity: &w.Capacity, Holders: w.Holders, First: w.First, Detail: heldDetails[w.Reason]}
+	if w.Capacity == permits.Unlimited {
+		k.Capacity = nil
+	}
+	if w.Reason == permits.KeyBusy || w.Reason == permits.KeyOrder || w.Reason == permits.KeyRate {
+		k.Place = w.Ahead + 1
+	}
+	if w.Reason == permits.KeyRate && w.At > 0 {
+		k.At = new(time.UnixMicro(w.At))
+	}
+	return k
+}
+
+// maxHoldersShown bounds the holders of an explanation.
+const maxHoldersShown = 10
+
+// keyWait says what the table says about the first key that has no room for a job. Without an answer of Postgres it says nothing.
+func (b *Backend) keyWait(ctx context.Context, keys string) *api.KeyWait {
+	needs, err := permits.Parse(keys)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(needs))
+	for i := range needs {
+		names[i] = needs[i].Key
+	}
+	table := limits.Keys{DB: b.Pool}
+	states, err := within(ctx, func(ctx context.Context) ([]contract.KeyState, error) { return table.Held(ctx, names) })
+	if err != nil {
+		return nil
+	}
+	first := 0
+	for i := range states {
+		if full(&states[i].KeySummary, needs[i].Cost) {
+			first = i
+			break
+		}
+	}
+	s := &states[first]
+	k := &api.KeyWait{Key: s.Key, Held: s.Held}
+	if s.Limit.Capacity != nil {
+		k.Capacity = new(int64(*s.Limit.Capacity))
+	}
+	for i := range s.Jobs[:min(len(s.Jobs), maxHoldersShown)] {
+		k.Holders = append(k.Holders, s.Jobs[i].ID)
+	}
+	k.Controller, _ = within(ctx, table.Controller) // the facts suffice
+	return k
+}
+
+// full reports whether a key has no room for a cost, as far as its capacity is concerned.
+func full(s *contract.KeySummary, cost int64) bool {
+	switch {
+	case s.Alone, cost == permits.All && s.Holders > 0:
+		return true
+	case s.Limit.Capacity == nil:
+		return false
+	case cost == permits.All:
+		return *s.Limit.Capacity == 0
+	}
+	return s.Held+cost > int64(*s.Limit.Capacity)
+}
