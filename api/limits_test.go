@@ -74,7 +74,7 @@ func (fakeKeys) Show(_ context.Context, key string) (contract.KeyState, error) {
 }
 
 // A user who may not use all types neither reads keys nor edits limits.
-func TestLimitsAndKeysNeedAllTypes(t *testing.T) {
+func TestLimitsAndKeysAreForCallersOfAllTypes(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	h.PermitAll = func(workerproto.Peer) string { return "not all types" }
 	for line, status := range map[string]int{

@@ -77,7 +77,7 @@ type KeyWait struct {
 	Held       int64                `json:"held"`                 // cost of the jobs that have permits
 	Capacity   *int64               `json:"capacity"`             // nil = unlimited
 	Holders    []int64              `json:"holders,omitempty"`    // ids of jobs that have permits, at most 10
-	Place      int                  `json:"place,omitempty"`      // among the waiting jobs of the key, 1 is the next
+	Position   int                  `json:"position,omitempty"`   // among the waiting jobs of the key, 1 is the next
 	First      int64                `json:"first,omitempty"`      // with KeyOrder: the job that has precedence
 	At         *time.Time           `json:"at,omitempty"`         // with KeyRate: when the window may have room
 	Detail     string               `json:"detail,omitempty"`     // with Held

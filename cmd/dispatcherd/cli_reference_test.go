@@ -147,7 +147,7 @@ func flagsNamed(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 // describeGroup writes a list. If callsAPI is true, it refers to the list of the API flags.
 func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
 	if callsAPI {
-		b.WriteString("- [API](#flags-of-the-api)\n")
+		b.WriteString("[+API](#flags-of-the-api)\n")
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || f.Hidden || callsAPI && slices.Contains(apiFlags, f.Name) {

@@ -67,7 +67,7 @@ func keyWaitView(w *permits.Waiting) *api.KeyWait {
 		k.Capacity = nil
 	}
 	if w.Reason == permits.KeyBusy || w.Reason == permits.KeyOrder || w.Reason == permits.KeyRate {
-		k.Place = w.Ahead + 1
+		k.Position = w.Ahead + 1
 	}
 	if w.Reason == permits.KeyRate && w.At > 0 {
 		k.At = new(time.UnixMicro(w.At))

@@ -83,7 +83,7 @@ func (a commands) insertCommand() *cobra.Command {
 	flags.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
-	flags.StringVar(&f.keys, "keys", "", "keys whose permits the job needs: 1 to 4 words KEY, KEY*COST or KEY*all")
+	flags.StringVar(&f.keys, "keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	a.APIFlags(flags, &at)

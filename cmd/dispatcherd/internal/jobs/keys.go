@@ -27,12 +27,12 @@ func keyText(reason string, k *api.KeyWait) string {
 			text += " until " + moment(*k.At)
 		}
 	case api.ReasonKeyElsewhere:
-		return elsewhereText(k, capacity)
+		return controllerText(k, capacity)
 	default:
 		text = heldText(k, capacity)
 	}
-	if k.Place > 0 {
-		text += fmt.Sprintf("; place %d in the queue", k.Place)
+	if k.Position > 0 {
+		text += fmt.Sprintf("; place %d in the queue", k.Position)
 	}
 	return text
 }
@@ -46,7 +46,7 @@ func heldText(k *api.KeyWait, capacity string) string {
 	return text
 }
 
-func elsewhereText(k *api.KeyWait, capacity string) string {
+func controllerText(k *api.KeyWait, capacity string) string {
 	if k.Controller == nil {
 		return "no dispatcher is the controller, which admits jobs with keys; " + heldText(k, capacity)
 	}

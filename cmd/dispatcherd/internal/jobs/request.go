@@ -19,10 +19,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints the result, after partial output,
-as JSON on one line each. Reports progress on the error output. -o jsonl prints all events.
-The exit code is 0 if the job is done, 1 if it failed, was cancelled or missed its deadline, 5 if no slot
-supports the type. An interrupt cancels the request. PAYLOAD is JSON; - reads standard input.`
+const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the result
+as JSON lines, and progress on the error output. -o jsonl prints all events. The exit code is 0 if the job is done,
+1 if it failed, was cancelled or is late, 5 if no slot supports the type. An interrupt cancels the request.`
 
 // RequestCommand makes an on-demand request.
 func RequestCommand(invocation *settings.Invocation) *cobra.Command {
@@ -70,7 +69,7 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.DurationVar(&r.Timeout, "timeout", 0, "how long to wait for the result (default: the dispatcher's, 30s)")
 	flags.DurationVar(&r.WaitForWorker, "wait-for-worker", 0, "how long to wait while no slot supports the type")
 	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
-	flags.StringVar(&r.Keys, "keys", "", "keys whose permits the job needs, with --durable")
+	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
 	settings.OnlyOnCommandLine(flags, "payload-file", "priority", "timeout", "wait-for-worker", "durable", "keys", "idempotency-key")
 	settings.Between(flags, "0", "10", "priority")

@@ -23,9 +23,8 @@ func (a commands) whyCommand() *cobra.Command {
 	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "why ID", SuggestFor: []string{"explain", "reason"}, Short: "Explain why a job waits, and how it was placed",
-		Long: `Explains a job. For a waiting job it prints the score by term, the rank, the compatible slots,
-the jobs with a higher score, and the reasons for the wait. For a job that has started or ended it
-prints the placement from the decision log. On-demand requests have negative ids, which "job requests" and "slot list" show.`,
+		Long: `Explains why a job waits: reasons, score, rank, slots, and the jobs before it. For a job that has started or ended it
+prints the placement from the decision log. Requests have negative ids ("job requests", "slot list").`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -105,7 +105,7 @@ func oneKey(cmd *cobra.Command, args []string) error {
 
 // pageFlags adds the flags of a page.
 func pageFlags(cmd *cobra.Command, what string) (after *string, most *int) {
-	after = cmd.Flags().String("after", "", "continue after this key")
+	after = cmd.Flags().String("after", "", "last key of the previous page")
 	most = cmd.Flags().Int("limit", 100, what+" per page")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(table.MaxListed), "limit")
@@ -163,8 +163,7 @@ func limitText(v *contract.Limit) string {
 	return text
 }
 
-const setLong = `Creates a limit, or changes columns of it. An empty VALUE means the default, and none means unlimited. capacity is the
-cost of the jobs that run at once (0 = paused), rate the cost that starts within any window of length per.`
+const setLong = `Creates a limit, or changes columns of it (docs/limits.md). An empty VALUE means the default, none unlimited. capacity=0 pauses.`
 
 func (a commands) setCommand() *cobra.Command {
 	return a.onSources(&cobra.Command{
@@ -216,7 +215,7 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 
 func (a commands) removeCommand() *cobra.Command {
 	return a.onSources(&cobra.Command{
-		Use: "rm KEY", SuggestFor: []string{"remove", "delete"}, Short: "Remove a limit; a shorter prefix applies then, or one job at a time",
+		Use: "rm KEY", SuggestFor: []string{"remove", "delete"}, Short: "Remove a limit",
 		Example: "  dispatcherd limit rm 'tenant:*'", Args: oneKey,
 	}, func(ctx context.Context, s sources, args []string) error {
 		if err := s.limits.Remove(ctx, args[0]); err != nil {

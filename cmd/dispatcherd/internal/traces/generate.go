@@ -17,8 +17,8 @@ func (a commands) generateCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "generate DIR", Short: "Write a workload on the model of a call centre's day",
-		Long: `Writes a trace to DIR: the calls of a bank's call centre over a day of 17 hours, the shifts of its
-agents, and a stream of batch jobs. The same flags give the same files on every machine.`,
+		Long: `Writes a trace to DIR: a day of a bank's call centre (17 hours of calls, shifts of agents, batch jobs).
+Equal flags give equal files.`,
 		Example: "  dispatcherd trace generate /tmp/day\n  dispatcherd trace generate /tmp/busy --seed 7 --calls 20000 --agents 200 --load 90",
 		Args:    oneTrace,
 		RunE: func(_ *cobra.Command, args []string) error {
