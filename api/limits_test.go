@@ -105,7 +105,7 @@ func TestLimitOfABody(t *testing.T) {
 	for body, says := range map[string]string{
 		`[]`: "a limit is a JSON object", `{"key":"b"}`: "as in the path", `{"color":1}`: "there is no field", `{"capacity":"2"}`: `must have the form of 2, or null`,
 		`{"capacity":"none"}`: "must have the form", `{"capacity":1.5}`: "must have the form of 2", `{"rate":0}`: `rate \"0\"`, `{"per":1}`: `must have the form of \"1s\"`, `{"per":"1"}`: "must have the form of 1s",
-		`{"scope":1}`: "must have the form", `{"scope":["x"]}`: "must have the form",
+		`{"per":"none"}`: "must have the form", `{"scope":1}`: "must have the form", `{"scope":["x"]}`: "must have the form",
 	} {
 		_, status, text := put(body)
 		require.Equal(t, http.StatusBadRequest, status, body)
