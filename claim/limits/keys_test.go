@@ -34,7 +34,7 @@ func TestLimitOfTheLongestPrefixApplies(t *testing.T) {
 }
 
 // Show reads at most 10,000 classes, but always those with exactly the key. It counts returned rows among the waiting ones.
-func TestKeyBehindManyClassesIsShown(t *testing.T) {
+func TestKeyAfterManyClassesIsExplained(t *testing.T) {
 	conn := connect(t)
 	ctx := t.Context()
 	k := Keys{DB: conn}

@@ -90,6 +90,7 @@ var exceptions = []exception{
 	{path: "api/why.go", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
 	{path: "cmd/dispatcherd/internal/jobs", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
 	{path: "internal/daemon/backend/keys.go", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
+	{path: "docs/api.md", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
 	{path: "e2e/keys_test.go", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
 	{path: "client/insert.go", words: "run", line: "RunAt", reason: "the column run_at"},
 	{path: "client/schedules.go", words: "run", line: ") Run(", reason: "a run of a schedule"},
