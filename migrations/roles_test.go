@@ -82,6 +82,25 @@ var rights = []struct{ who, statement string }{
 	{"   D", `UPDATE dispatcherd.request_keys SET job = 1`},
 	{"   D", `DELETE FROM dispatcherd.request_keys`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, deadline) VALUES ('pdf', now())`},
+	{"P OD", `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', 'tenant:42 stripe*3 cache*all')`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, fence) VALUES ('pdf', 7)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, keys, fence) VALUES ('pdf', 'k', 7)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, admitted_to) VALUES ('pdf', 7)`},
+	{" ROD", `SELECT keys, fence, admitted_to FROM dispatcherd.jobs`},
+	{"   D", `UPDATE dispatcherd.jobs_live SET fence = 7`},
+	{" ROD", `SELECT * FROM dispatcherd.limits`},
+	{"  OD", `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('k', 2)`},
+	{"  OD", `UPDATE dispatcherd.limits SET capacity = 0`},
+	{"  OD", `DELETE FROM dispatcherd.limits`},
+	{"    ", `TRUNCATE dispatcherd.limits`},
+	{"   D", `SELECT * FROM dispatcherd.limit_edits`},
+	{"    ", `INSERT INTO dispatcherd.limit_edits DEFAULT VALUES`},
+	{"   D", `DELETE FROM dispatcherd.limit_edits`},
+	{"   D", `SELECT * FROM dispatcherd.key_starts`},
+	{"   D", `DELETE FROM dispatcherd.key_starts`},
+	{"   D", `UPDATE dispatcherd.controller SET admissions = admissions + 1`},
+	{"  OD", `INSERT INTO dispatcherd.schedules (name, kind, spec, type, keys) VALUES ('a', 'cron', '* * * * *', 'pdf', 'k')`},
+	{" ROD", `SELECT keys FROM dispatcherd.schedules`},
 	{"  OD", `INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('a', 'cron', '* * * * *', 'pdf')`},
 	{"  OD", `UPDATE dispatcherd.schedules SET paused = true`},
 	{"  OD", `DELETE FROM dispatcherd.schedules`},
@@ -171,7 +190,7 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	writable, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Equal(t, []string{"max_attempts", "payload", "priority", "run_at", "timeout_ms", "type"}, writable)
+	require.Equal(t, []string{"keys", "max_attempts", "payload", "priority", "run_at", "timeout_ms", "type"}, writable)
 	rows, err = conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
 		AND NOT has_column_privilege('dispatcherd_reader', attrelid, attname, 'SELECT') ORDER BY attname`)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ CREATE INDEX CONCURRENTLY jobs_live_keyed ON dispatcherd.jobs_live (keys, type, 
 -- Waiting jobs in the order of insertion (fence IS NULL), and permits.
 DROP INDEX CONCURRENTLY IF EXISTS dispatcherd.jobs_live_permits;
 CREATE INDEX CONCURRENTLY jobs_live_permits ON dispatcherd.jobs_live (fence, (id + 0)) WHERE keys IS NOT NULL;
--- Jobs without keys, and admitted ones.
+-- Jobs without keys, and admitted ones. Migration 32 gives it the name of the old index.
 DROP INDEX CONCURRENTLY IF EXISTS dispatcherd.jobs_live_ready;
 CREATE INDEX CONCURRENTLY jobs_live_ready ON dispatcherd.jobs_live (type, priority, run_at, (id + 0)) WHERE keys IS NULL OR fence > 0;
 ALTER INDEX dispatcherd.jobs_live_ready ALTER COLUMN 4 SET STATISTICS 10;

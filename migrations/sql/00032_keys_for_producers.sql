@@ -21,6 +21,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 DROP INDEX dispatcherd.jobs_live_lanes;
+ALTER INDEX dispatcherd.jobs_live_ready RENAME TO jobs_live_lanes;
 COMMENT ON TABLE dispatcherd.jobs IS 'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, keys]).';
 
 CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 30::bigint';
@@ -29,6 +30,7 @@ CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE
 
 CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 6::bigint';
 
+ALTER INDEX dispatcherd.jobs_live_lanes RENAME TO jobs_live_ready;
 CREATE INDEX jobs_live_lanes ON dispatcherd.jobs_live (type, priority, run_at, (id + 0));
 ALTER INDEX dispatcherd.jobs_live_lanes ALTER COLUMN 4 SET STATISTICS 10;
 COMMENT ON TABLE dispatcherd.jobs IS 'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms]).';
