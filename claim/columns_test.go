@@ -38,7 +38,7 @@ func TestFunctionsThatMoveRowsKnowAllColumns(t *testing.T) {
 	all := sorted(claim.KeptColumns + "," + claim.EndColumns)
 	for function, unset := range map[string]string{
 		"cancel_pending": "dispatcher, placement, started_at",
-		"retry_jobs":     "cancelled_by, crashes, dispatcher, failures, finished_at, log, placement, run_at, started_at, status",
+		"retry_jobs":     "cancelled_by, crashes, dispatcher, failures, fence, finished_at, log, placement, run_at, started_at, status",
 	} {
 		source := one[string](t, db, `SELECT prosrc FROM pg_proc WHERE oid = 'dispatcherd.`+function+`'::regproc`)
 		lists := insertedColumns.FindStringSubmatch(source)

@@ -80,9 +80,8 @@ const (
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL, fence = -abs(fence), admitted_to = NULL`
 	// ready is true for row j without keys and with permits: the predicate of the index of lanes.
 	ready = `(j.keys IS NULL OR j.fence > 0)`
-	// claimable is true for a row that dispatcher $3 may claim. With fence > 0, the planner could read the complete index of
-	// lanes instead of the ids: it seems small if few rows were ready when the statistics were made.
-	claimable = `status = 'pending' AND (run_at <= now()) IS TRUE AND (keys IS NULL OR fence + 0 > 0 AND coalesce(admitted_to, $3) = $3)`
+	// claimable is true for a row that dispatcher $3 may claim. coalesce keeps the planner from the index of lanes.
+	claimable = `status = 'pending' AND (run_at <= now()) IS TRUE AND (keys IS NULL OR coalesce(fence, 0) > 0 AND coalesce(admitted_to, $3) = $3)`
 )
 
 // otherLane is NULL if the row has type $5 and priority $6. Otherwise it is the priority
