@@ -59,6 +59,7 @@ func TestBeginWaitsForStatementsInFlight(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 2)
 	unlock := w.lock(`INSERT INTO dispatcherd.key_starts VALUES ('k', 0, 'infinity', 1, now())`) // the admission waits for the same row
+	defer unlock()
 	former := *w.Controller
 	admitted := make(chan map[int64]bool, 1)
 	go func() {

@@ -77,7 +77,7 @@ const (
 	confirmPause = time.Second            // between two records of starts
 	expirePause  = time.Minute
 	idlePause    = time.Hour
-	readShare    = 10 // a periodic read takes at most 1/readShare of the time
+	readShare    = 10 // a periodic read takes at most 1/readShare of the time; one after notifications at most half of it
 )
 
 // Sizes of statements.
@@ -144,9 +144,12 @@ type heldPermit struct {
 type reads struct {
 	retryAt, arriveAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
 
+	arriveFrom, heldFrom time.Time // after a notification, not before
+
 	arrived int64         // ids up to then were read
 	heads   permits.Class // heads up to then were read in this round
 	edited  bool
+	unsure  bool // a job was not admitted, and the permits were not read since
 	confirm []limits.Start
 	endedAt time.Time // when the last job with keys ended, of which nothing is decided yet
 }
@@ -373,5 +376,5 @@ func (c *Controller) pause(now time.Time) time.Duration {
 
 // busy reports whether jobs wait or hold permits, as far as the book knows.
 func (c *Controller) busy() bool {
-	return c.beat.Keyed || c.state.edited || c.book.Classes() > 0 || len(c.held) > 0
+	return c.beat.Keyed || c.state.edited || c.state.unsure || c.book.Classes() > 0 || len(c.held) > 0
 }

@@ -120,7 +120,7 @@ func (h *history) depose() {
 
 // claimSome lets dispatchers claim admitted rows.
 func (h *history) claimSome() {
-	for _, id := range h.held() {
+	for _, id := range h.holders() {
 		a := h.someAgent()
 		if h.faults && h.rng.IntN(3) == 0 {
 			continue

@@ -53,8 +53,9 @@ type tables struct {
 
 	fault      func(operation string) fault // of the next statement
 	statements map[string]int
-	admitted   []int64 // ids in order
-	started    map[string][]time.Time
+	sent       []string // operations in order
+	admitted   []int64  // ids in order
+	startedAt  map[string][]time.Time
 	broken     []string // what the judge found
 
 	ignoresNumber bool // a negative control
@@ -72,7 +73,7 @@ type fault struct {
 var errLost = errors.New("conn closed")
 
 func newTables() *tables {
-	return &tables{rows: map[int64]*row{}, limits: map[string]permits.Limit{}, starts: map[part]int64{}, statements: map[string]int{}, started: map[string][]time.Time{},
+	return &tables{rows: map[int64]*row{}, limits: map[string]permits.Limit{}, starts: map[part]int64{}, statements: map[string]int{}, startedAt: map[string][]time.Time{},
 		types: map[string]limits.Type{"x": {Slots: 8, Dispatchers: []int32{1, 2, 3}}, "y": {Slots: 4, Dispatchers: []int32{1, 2}}}}
 }
 
@@ -101,20 +102,20 @@ func (f *tables) setLimit(l permits.Limit) {
 	f.update(func() { f.limits[l.Key], f.edited = l, true })
 }
 
-// count returns how many statements were sent.
-func (f *tables) count(operations ...string) (n int) {
+// calls returns how many statements were sent.
+func (f *tables) calls(operations ...string) (n int) {
 	f.update(func() {
-		for name, calls := range f.statements {
+		for name, sent := range f.statements {
 			if len(operations) == 0 || slices.Contains(operations, name) {
-				n += calls
+				n += sent
 			}
 		}
 	})
 	return n
 }
 
-// held returns the ids of rows that hold permits, in order.
-func (f *tables) held() (ids []int64) {
+// holders returns the ids of rows that hold permits, in order.
+func (f *tables) holders() (ids []int64) {
 	f.update(func() {
 		for id, r := range f.rows {
 			if r.fence > 0 {
@@ -146,7 +147,7 @@ func (f *tables) claim(id int64, dispatcher int32) (fence int64) {
 		r.attempt++
 		for key, cost := range costs(r.Keys) {
 			for range max(cost, 1) {
-				f.started[key] = append(f.started[key], time.Now())
+				f.startedAt[key] = append(f.startedAt[key], time.Now())
 			}
 		}
 	})
@@ -197,33 +198,47 @@ func limitOf(list map[string]permits.Limit, key string) permits.Limit {
 
 // judge compares the permits of the keys of admitted rows with the limits of the table, and with those that the controller has read.
 func (f *tables) judge(read map[string]permits.Limit, admitted []int64) {
+	keys := map[string]bool{}
 	for _, id := range admitted {
 		for key := range costs(f.rows[id].Keys) {
-			now, known := limitOf(f.limits, key), limitOf(read, key)
-			at := map[int32][3]int64{} // cost, holders, alone
-			for _, r := range f.rows {
-				cost, ok := costs(r.Keys)[key]
-				if !ok || r.fence <= 0 {
-					continue
-				}
-				place := int32(0)
-				if known.Scope == permits.Dispatcher {
-					place = r.dispatcher
-				}
-				sum := at[place]
-				sum[1]++
-				if cost < 0 {
-					sum[2]++
-				} else {
-					sum[0] += cost
-				}
-				at[place] = sum
+			keys[key] = true
+		}
+	}
+	type sum struct{ cost, holders, alone int64 }
+	at := map[string]map[int32]*sum{}
+	for _, r := range f.rows {
+		if r.fence <= 0 {
+			continue
+		}
+		for key, cost := range costs(r.Keys) {
+			if !keys[key] {
+				continue
 			}
-			for place, sum := range at {
-				free := now.Capacity == permits.Unlimited || known.Capacity == permits.Unlimited || sum[0] <= max(now.Capacity, known.Capacity)
-				if !free || sum[2] > 0 && sum[1] > 1 {
-					f.breaks("key %s at %d: cost %d, %d holders, %d alone; limit %+v", key, place, sum[0], sum[1], sum[2], now)
-				}
+			place := int32(0)
+			if limitOf(read, key).Scope == permits.Dispatcher {
+				place = r.dispatcher
+			}
+			if at[key] == nil {
+				at[key] = map[int32]*sum{}
+			}
+			if at[key][place] == nil {
+				at[key][place] = &sum{}
+			}
+			n := at[key][place]
+			n.holders++
+			if cost < 0 {
+				n.alone++
+			} else {
+				n.cost += cost
+			}
+		}
+	}
+	for key, places := range at {
+		now, known := limitOf(f.limits, key), limitOf(read, key)
+		for place, n := range places {
+			free := now.Capacity == permits.Unlimited || known.Capacity == permits.Unlimited || n.cost <= max(now.Capacity, known.Capacity)
+			if !free || n.alone > 0 && n.holders > 1 {
+				f.breaks("key %s at %d: %+v; limit %+v", key, place, *n, now)
 			}
 		}
 	}
@@ -233,12 +248,20 @@ func (f *tables) judge(read map[string]permits.Limit, admitted []int64) {
 const orderPatience = 12 * time.Second
 
 // judgeOrder requires that no row passes one of its class that waits before it.
-func (f *tables) judgeOrder(id int64) {
-	r := f.rows[id]
-	for _, o := range f.rows {
-		if o.Class == r.Class && o.fence <= 0 && (o.RunAt < r.RunAt || o.RunAt == r.RunAt && o.ID < r.ID) && time.Since(o.since) > orderPatience &&
-			f.now().Add(-orderPatience).UnixMicro() > o.RunAt {
-			f.breaks("row %d passes row %d of its class %+v, which waits for %v", id, o.ID, r.Class, time.Since(o.since))
+func (f *tables) judgeOrder(admitted []int64) {
+	first := map[permits.Class]permits.Job{}
+	for _, r := range f.rows {
+		if r.fence > 0 || time.Since(r.since) <= orderPatience || r.RunAt > f.now().Add(-orderPatience).UnixMicro() {
+			continue
+		}
+		if j, ok := first[r.Class]; !ok || byJob(r.Job, j) < 0 {
+			first[r.Class] = r.Job
+		}
+	}
+	for _, id := range admitted {
+		r := f.rows[id]
+		if j, ok := first[r.Class]; ok && byJob(j, r.Job) < 0 {
+			f.breaks("row %d passes row %d of its class %+v", id, j.ID, r.Class)
 		}
 	}
 }
@@ -253,7 +276,7 @@ func (f *tables) judgeRates() {
 		if l.Rate == 0 {
 			continue
 		}
-		list := f.started[key]
+		list := f.startedAt[key]
 		for i := range list {
 			n := 0
 			for _, at := range list[i:] {
@@ -282,6 +305,7 @@ func (s *session) send(ctx context.Context, operation string, do func(f fault)) 
 	var f fault
 	s.update(func() {
 		s.statements[operation]++
+		s.sent = append(s.sent, operation)
 		if s.fault != nil {
 			f = s.fault(operation)
 		}
@@ -379,7 +403,9 @@ func byClass(a, b permits.Class) int {
 
 func byLane(a, b limits.Waiting) int { return cmp.Or(byClass(a.Class, b.Class), byJob(a.Job, b.Job)) }
 
-func byJob(a, b permits.Job) int { return cmp.Or(cmp.Compare(a.RunAt, b.RunAt), cmp.Compare(a.ID, b.ID)) }
+func byJob(a, b permits.Job) int {
+	return cmp.Or(cmp.Compare(a.RunAt, b.RunAt), cmp.Compare(a.ID, b.ID))
+}
 
 // Arrived implements Table.
 func (s *session) Arrived(ctx context.Context, after int64, most int) (list []limits.Waiting, edited bool, err error) {
@@ -431,7 +457,7 @@ func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []
 		for _, st := range starts {
 			s.starts[part{st.Key, st.Dispatcher, limits.NotStarted}] += st.Cost
 		}
-		var ids []int64
+		var ids, waited []int64
 		for i, a := range list {
 			name := a.Class
 			name.Retry = 0
@@ -439,13 +465,16 @@ func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []
 			if r == nil || r.running || r.fence > 0 || r.Class != name || f.locked && i%2 == 0 {
 				continue
 			}
-			s.judgeOrder(a.ID)
+			if r.fence == 0 { // a row that has returned may have precedence
+				waited = append(waited, a.ID)
+			}
 			r.fence, r.dispatcher = a.Fence, a.Dispatcher
 			admitted[a.ID] = true
 			ids = append(ids, a.ID)
 		}
 		s.admitted = append(s.admitted, ids...)
 		s.judge(s.read, ids)
+		s.judgeOrder(waited)
 	})
 	if err == nil && !is {
 		err = limits.ErrNotController

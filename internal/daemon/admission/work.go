@@ -65,7 +65,7 @@ func (c *Controller) load(ctx context.Context) error {
 	if err := c.readTypes(ctx); err != nil {
 		return err
 	}
-	if err := c.readHeld(ctx); err != nil {
+	if err := c.compareHeld(ctx); err != nil {
 		return err
 	}
 	if err := c.readStarts(ctx); err != nil {
@@ -82,7 +82,8 @@ func (c *Controller) load(ctx context.Context) error {
 	return nil
 }
 
-// readStarts restores the windows. What was admitted, and neither holds its permits nor is known to have started, counts as started now.
+// readStarts restores the windows. What was admitted and is not known to have started, and does not wait for its
+// claim, counts as started now. The record of each start is either there, or in a part of the window.
 func (c *Controller) readStarts(ctx context.Context) error {
 	list, err := c.table.Starts(ctx)
 	if err != nil {
@@ -105,6 +106,11 @@ func (c *Controller) readStarts(ctx context.Context) error {
 		if s.At == limits.NotStarted {
 			s.Cost -= unstarted[part{s.Key, s.Dispatcher}]
 			s.Ago = 0
+			for _, r := range c.book.Rates(permits.Class{Keys: s.Key}) {
+				if s.Cost > 0 {
+					c.state.confirm = append(c.state.confirm, limits.Start{Key: s.Key, Dispatcher: s.Dispatcher, Cost: s.Cost, Per: r.Per, At: now})
+				}
+			}
 		}
 		if s.Cost > 0 {
 			c.book.Starts(s.Key, s.Dispatcher, now-max(s.Ago, 0), s.Cost)
@@ -130,10 +136,10 @@ func (c *Controller) takeReports() {
 	c.mu.Unlock()
 	s := &c.state
 	if notified {
-		s.arriveAt, s.heldAt = time.Time{}, time.Time{}
+		s.arriveAt = earlier(s.arriveAt, s.arriveFrom)
 	}
-	if returned {
-		s.heldAt = time.Time{}
+	if notified || returned {
+		s.heldAt = earlier(s.heldAt, s.heldFrom)
 	}
 	for _, r := range reports {
 		if !r.started {
@@ -180,6 +186,13 @@ func (c *Controller) end(id, fence int64) {
 	if !p.started {
 		c.count(&p, c.now())
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // due reports whether a read is due, and sets the time of the next one.
@@ -238,21 +251,29 @@ func (c *Controller) readTypes(ctx context.Context) error {
 	return nil
 }
 
-// readHeld compares the permits of the book with the rows that have a fence.
+// readHeld reads the permits from time to time while there are any, and after notifications.
 func (c *Controller) readHeld(ctx context.Context) error {
 	pause := longPause
 	if c.beat.Others {
 		pause = remotePause
 	}
-	if !due(&c.state.heldAt, pause) {
+	if !c.busy() || !due(&c.state.heldAt, pause) {
 		return nil
 	}
 	began := time.Now()
+	err := c.compareHeld(ctx)
+	slow(&c.state.heldAt, began)
+	c.state.heldFrom = time.Now().Add(max(notifyPause, time.Since(began)))
+	return err
+}
+
+// compareHeld compares the permits of the book with the rows that have a fence.
+func (c *Controller) compareHeld(ctx context.Context) error {
 	rows, err := c.table.Held(ctx)
 	if err != nil {
 		return err
 	}
-	slow(&c.state.heldAt, began)
+	c.state.unsure = false
 	c.book.Advance(c.now())
 	seen := make(map[int64]int64, len(rows))
 	var ids, fences []int64
@@ -297,10 +318,10 @@ func (c *Controller) hold(h *limits.Held) {
 		known = false
 	}
 	permit := h.Permit
-	permit.Started = false
+	permit.Started = h.Started && !known // readStarts counts what started before the book was made
 	c.book.Hold(permit)
 	if !known {
-		p = heldPermit{class: h.Class, fence: h.Fence, rates: c.book.Rates(h.Class), at: h.Dispatcher}
+		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, rates: c.book.Rates(h.Class), at: h.Dispatcher}
 		c.held[h.ID] = p
 	}
 	if h.Started {
@@ -314,6 +335,7 @@ func (c *Controller) readArrived(ctx context.Context) error {
 	if !c.busy() || !due(&s.arriveAt, arrivePause) {
 		return nil
 	}
+	s.arriveFrom = time.Now().Add(notifyPause)
 	for {
 		list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
 		if err != nil {
@@ -436,12 +458,14 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 	return nil
 }
 
-// notAdmitted forgets a job that is gone, changed or locked. If it waits, readHeads finds it again.
+// notAdmitted forgets a job that is gone, changed or locked. If it waits, readHeads finds it again, and if it has
+// returned, readHeld.
 func (c *Controller) notAdmitted(a *permits.Admission) {
 	p := c.held[a.ID]
 	delete(c.held, a.ID)
 	c.book.Unused(a.ID, a.Fence)
 	c.count(&p, 0)
+	c.state.unsure = true
 }
 
 // sum adds up the starts of each key, because one statement may change a row once.

@@ -19,9 +19,10 @@ import (
 type agent struct {
 	*Controller
 	*tables
-	id   int32
-	term int64 // 0 = another dispatcher is the controller
-	stop func()
+	id    int32
+	term  int64 // 0 = another dispatcher is the controller
+	alone bool  // there are no other dispatchers
+	stop  func()
 }
 
 // start starts a dispatcher. It sends no heartbeat.
@@ -62,7 +63,7 @@ func (a *agent) beat() {
 		for _, r := range a.rows {
 			keyed = keyed || r.fence == 0
 		}
-		b = Beat{Term: a.term, Keyed: keyed, Others: true, Clock: a.tables.now(), Read: time.Now()}
+		b = Beat{Term: a.term, Keyed: keyed, Others: !a.alone, Clock: a.tables.now(), Read: time.Now()}
 	})
 	a.Heartbeat(b)
 }
@@ -120,6 +121,14 @@ func (w *world) heard() {
 func (w *world) pass(seconds int) {
 	for range seconds {
 		<-time.After(time.Second)
+		w.heard()
+	}
+}
+
+// skip lets time pass, with few heartbeats.
+func (w *world) skip(d time.Duration) {
+	for range int(d / (50 * time.Second)) {
+		<-time.After(50 * time.Second)
 		w.heard()
 	}
 }

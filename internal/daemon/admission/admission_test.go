@@ -1,0 +1,518 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/limits"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
+)
+
+// once makes the next statement of an operation have a fault.
+func (f *tables) once(operation string, what fault) {
+	f.update(func() {
+		f.fault = func(op string) fault {
+			if op != operation {
+				return fault{}
+			}
+			f.fault = nil
+			return what
+		}
+	})
+}
+
+// sum returns the recorded cost of a key: what has started, and what is admitted.
+func (f *tables) sum(key string) (started, admitted int64) {
+	f.update(func() {
+		for p, cost := range f.starts {
+			switch {
+			case p.key != key:
+			case p.at == limits.NotStarted:
+				admitted += cost
+			default:
+				started += cost
+			}
+		}
+	})
+	return started, admitted
+}
+
+func TestASecondWithoutKeyedWorkCostsNoStatement(t *testing.T) {
+	run(t, func(w *world) {
+		before := w.calls() - w.calls("expire")
+		for range 3600 {
+			w.pass(1)
+			w.Notified()
+		}
+		require.Equal(t, before, w.calls()-w.calls("expire"))
+		require.LessOrEqual(t, w.calls("expire"), 61)
+	})
+}
+
+// The permits are read after Begin, because later admissions of the former controller have no effect.
+func TestLoadBeginsFirst(t *testing.T) {
+	run(t, func(w *world) {
+		w.insert(k, 2)
+		w.heard()
+		w.sent = nil
+		w.elect()
+		synctest.Wait()
+		require.Equal(t, []string{"begin", "limits", "types", "held", "starts", "heads"}, w.sent[:6])
+	})
+}
+
+// Each statement of a load may fail. The load is repeated.
+func TestLoadIsRepeatedAfterAFailure(t *testing.T) {
+	for _, operation := range []string{"begin", "limits", "types", "held", "starts", "heads"} {
+		for _, f := range []fault{{refused: true}, {lost: true}} {
+			run(t, func(w *world) {
+				ids := w.insert(k, 2)
+				w.once(operation, f)
+				w.elect()
+				w.pass(2)
+				require.Nil(t, w.fault)
+				require.Equal(t, ids[:1], w.holders(), operation)
+			})
+		}
+	}
+}
+
+// The answer to an admission is lost. The row has its permit, and no other gets it.
+func TestLostAnswerOfAnAdmissionAdmitsNoOtherJob(t *testing.T) {
+	for _, f := range []fault{{refused: true}, {lost: true}} {
+		run(t, func(w *world) {
+			w.once("admit", f)
+			ids := w.insert(k, 3)
+			begins := w.calls("begin")
+			w.pass(2)
+			require.Equal(t, begins+1, w.calls("begin"))
+			for _, id := range ids {
+				require.Equal(t, []int64{id}, w.holders())
+				w.end(id, w.begin(id), contract.Succeeded, 0)
+				w.settle()
+			}
+		})
+	}
+}
+
+// Attack 11: another dispatcher has taken the role. The former controller learns it from its next admission, or from a heartbeat.
+func TestAFormerControllerStops(t *testing.T) {
+	run(t, func(w *world) {
+		w.tables.elect(2, func() {})
+		w.update(func() { w.admissions++ })
+		ids := w.insert(k, 1)
+		w.Heartbeat(Beat{Term: w.term, Keyed: true, Clock: w.tables.now(), Read: time.Now()}) // it read the role before
+		w.settle()
+		require.Equal(t, 1, w.calls("admit"))
+		require.Empty(t, w.holders())
+		w.heard()
+		before := w.calls()
+		w.pass(600)
+		require.Equal(t, before, w.calls())
+		w.elect()
+		w.settle()
+		require.Equal(t, ids, w.holders())
+	})
+}
+
+// The end of a job is reported in memory. The next one is admitted in the same step, without a read.
+func TestNextJobIsAdmittedWhenTheEndIsRecorded(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(k, 20)
+		w.heard()
+		reads := w.calls() - w.calls("admit")
+		for _, id := range ids[:15] {
+			require.Equal(t, []int64{id}, w.holders())
+			w.end(id, w.begin(id), contract.Succeeded, 0)
+			synctest.Wait()
+		}
+		require.Equal(t, ids[15:16], w.holders())
+		require.Equal(t, reads, w.calls()-w.calls("admit"), "no time has passed")
+	})
+}
+
+// Attack 12: an end has an unknown outcome, is stale, or is deferred. The permit is kept until the end is recorded.
+func TestPermitIsKeptUntilTheEndIsRecorded(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(k, 2)
+		w.heard()
+		id, fence := ids[0], w.begin(ids[0])
+		item := contract.Finish{ID: dispatcherd.JobID(id), Outcome: contract.Succeeded, Fence: fence}
+		request := &contract.FinishRequest{Items: []contract.Finish{item}}
+		for _, result := range []contract.FinishResult{
+			{Verdict: contract.Unknown}, {Verdict: contract.Refused}, {Stale: []dispatcherd.JobID{item.ID}},
+			{Deferred: []contract.Deferred{{ID: item.ID}}}, {Rest: []contract.Finish{item}},
+		} {
+			w.Finished(request, &result)
+			w.pass(2)
+			require.Equal(t, ids[:1], w.holders(), "%+v", result)
+			require.Zero(t, w.rows[ids[1]].fence)
+		}
+		w.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: item.ID, Fence: fence - 1}}}, &contract.FinishResult{})
+		w.settle()
+		require.Equal(t, ids[:1], w.holders(), "a stale execution returns no permit")
+		w.end(id, fence, contract.Succeeded, 0)
+		w.settle()
+		require.Equal(t, ids[1:], w.holders())
+	})
+}
+
+// Attack 10 and 15: other dispatchers claim, adopt and end jobs. The controller reads it, also without reports.
+func TestPermitsOfOtherDispatchersAreRead(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: 2})
+		ids := w.insert(k, 6)
+		w.pass(1)
+		require.Equal(t, ids[:2], w.holders())
+		fence := w.claim(ids[0], 2)
+		require.Positive(t, fence)
+		w.update(func() { w.rows[ids[0]].dispatcher = 3 }) // adopted
+		w.pass(2)
+		require.Equal(t, ids[:2], w.holders(), "it is counted once")
+		w.finish(ids[0], fence, -1)
+		w.settle()
+		require.Equal(t, ids[1:3], w.holders())
+		w.elect() // a takeover
+		w.settle()
+		require.Equal(t, ids[1:3], w.holders())
+		w.update(func() { delete(w.rows, ids[1]) }) // attack 22: cancelled while admitted
+		w.settle()
+		require.Equal(t, ids[2:4], w.holders())
+	})
+}
+
+// Attack 9 and 14: a job is pending again, because its worker or dispatcher is lost. Its permit is free, and its next fence is higher.
+func TestReturnedJobIsAdmittedAgainWithAHigherFence(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(k, 2)
+		w.heard()
+		fence := w.begin(ids[0])
+		w.finish(ids[0], fence, 0) // another dispatcher releases the row
+		w.settle()
+		require.Equal(t, ids[:1], w.holders(), "it is the first one again")
+		next := w.begin(ids[0])
+		require.Greater(t, next, fence)
+		w.end(ids[0], fence, contract.Succeeded, 0)
+		w.settle()
+		require.Equal(t, ids[:1], w.holders(), "the report of the stale execution returns no permit")
+		w.end(ids[0], next, contract.Crashed, 0)
+		w.settle()
+		require.Equal(t, ids[:1], w.holders())
+		w.end(ids[0], w.begin(ids[0]), contract.Retry, time.Minute)
+		w.settle()
+		require.Equal(t, ids[1:], w.holders(), "others pass a retry")
+	})
+}
+
+// Attack 21: no job passes one that waits for its retry, also after a takeover.
+func TestSequenceWaitsForARetry(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: 1, OnRetry: permits.Wait})
+		ids := w.insert(k, 2)
+		w.heard()
+		w.end(ids[0], w.begin(ids[0]), contract.Retry, time.Minute)
+		w.pass(20)
+		require.Empty(t, w.holders())
+		w.elect()
+		w.pass(20)
+		require.Empty(t, w.holders())
+		w.pass(21)
+		require.Equal(t, ids[:1], w.holders())
+		w.end(ids[0], w.begin(ids[0]), contract.Retry, time.Hour)
+		w.pass(2)
+		require.Empty(t, w.holders())
+		w.setLimit(permits.Limit{Key: "k", Capacity: 1})
+		w.pass(2)
+		require.Equal(t, ids[1:], w.holders(), "the limit ends the sequence")
+	})
+}
+
+// Attack 8: an admitted job finds no slot while a job of another type needs the key. It is withdrawn, and passed for the patience.
+func TestAdmittedJobWithoutASlotIsWithdrawn(t *testing.T) {
+	run(t, func(w *world) {
+		first := w.insert(permits.Class{Keys: "k", Type: "y"}, 1)
+		w.heard()
+		require.Equal(t, first, w.holders())
+		second := w.insert(k, 1)
+		w.pass(1)
+		require.Equal(t, second, w.holders())
+		w.end(second[0], w.begin(second[0]), contract.Succeeded, 0)
+		w.pass(3)
+		require.Equal(t, first, w.holders())
+	})
+}
+
+// Attack 13: the row was claimed before it was withdrawn. It keeps its permit.
+func TestClaimedJobIsNotWithdrawn(t *testing.T) {
+	run(t, func(w *world) {
+		first := w.insert(permits.Class{Keys: "k", Type: "y"}, 1)
+		w.heard()
+		w.insert(k, 1)
+		w.heard()
+		fence := w.claim(first[0], 2)
+		require.Positive(t, fence)
+		w.pass(10)
+		require.Equal(t, first, w.holders())
+	})
+}
+
+// Attack 1 and 4: a limit is lowered, paused and raised while jobs run.
+func TestEditedLimitApplies(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: 10})
+		ids := w.insert(k, 40)
+		w.pass(1)
+		require.Equal(t, ids[:10], w.holders())
+		fences := map[int64]int64{}
+		for _, id := range ids[:10] {
+			fences[id] = w.begin(id)
+		}
+		w.setLimit(permits.Limit{Key: "k", Capacity: 2})
+		w.pass(1)
+		for _, id := range ids[:8] {
+			w.end(id, fences[id], contract.Succeeded, 0)
+		}
+		w.pass(1)
+		require.Equal(t, ids[8:10], w.holders())
+		w.setLimit(permits.Limit{Key: "k"})
+		w.pass(1)
+		w.end(ids[8], fences[ids[8]], contract.Succeeded, 0)
+		w.end(ids[9], fences[ids[9]], contract.Succeeded, 0)
+		w.pass(5)
+		require.Empty(t, w.holders())
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited})
+		w.pass(1)
+		require.Equal(t, ids[10:], w.holders())
+	})
+}
+
+// Attack 17: a rate of one per hour, and takeovers. The record of a start is neither lost nor counted twice, whether it
+// was confirmed before, or the job still runs.
+func TestTakeoverForgetsNoStart(t *testing.T) {
+	for _, wait := range []int{0, 5} { // seconds until the takeover; starts are confirmed within one
+		for _, ends := range []bool{false, true} {
+			run(t, func(w *world) {
+				w.alone = true
+				w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited, Rate: 2, Per: time.Hour.Microseconds()})
+				ids := w.insert(k, 1)
+				w.heard()
+				fence := w.begin(ids[0])
+				if ends {
+					w.end(ids[0], fence, contract.Succeeded, 0)
+				}
+				w.pass(wait)
+				for range 3 {
+					w.elect()
+					w.pass(5)
+					started, admitted := w.sum("k")
+					require.Equal(t, [2]int64{1, 0}, [2]int64{started, admitted}, "wait %d ends %t", wait, ends)
+				}
+				more := w.insert(k, 3)
+				w.pass(2)
+				fence = w.rows[more[0]].fence
+				require.Positive(t, fence, "the rate admits one more")
+				require.Zero(t, w.rows[more[1]].fence)
+				w.end(more[0], w.begin(more[0]), contract.Succeeded, 0)
+				w.elect()
+				w.skip(3500 * time.Second)
+				require.Zero(t, w.rows[more[1]].fence)
+				w.elect()
+				w.skip(200 * time.Second)
+				require.Positive(t, w.rows[more[1]].fence)
+				w.judgeRates()
+			})
+		}
+	}
+}
+
+// Attack 16: the database clock is set by an hour. The permits are read again. The window holds by the clock that was not set.
+func TestClockChangesExceedNoWindow(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited, Rate: 1, Per: time.Minute.Microseconds()})
+		w.insert(k, 20)
+		w.update(func() {
+			for _, r := range w.rows {
+				r.RunAt -= 2 * time.Hour.Microseconds() // they are due by each clock
+			}
+		})
+		loads := w.calls("begin")
+		for i := range 300 {
+			w.pass(1)
+			for _, id := range w.holders() {
+				w.end(id, w.begin(id), contract.Succeeded, 0)
+			}
+			if i == 90 {
+				w.update(func() { w.offset = -time.Hour })
+			}
+		}
+		require.Equal(t, loads+1, w.calls("begin"))
+		w.judgeRates()
+		require.GreaterOrEqual(t, len(w.startedAt["k"]), 4)
+		w.update(func() { w.offset = 0 })
+		w.pass(5)
+		require.Equal(t, loads+2, w.calls("begin"))
+	})
+}
+
+// More jobs arrive than one statement reads.
+func TestBurstOfArrivalsIsAdmitted(t *testing.T) {
+	run(t, func(w *world) {
+		w.update(func() {
+			w.types["x"] = limits.Type{Slots: 10_000, Dispatchers: []int32{1}}
+		})
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited})
+		w.pass(1)
+		ids := w.insert(k, arriveMost+100)
+		w.pass(2)
+		require.Equal(t, ids, w.holders())
+		require.LessOrEqual(t, w.calls("begin"), 1)
+	})
+}
+
+// The book has room for two classes. Jobs of further classes are found when a class has no more jobs.
+func TestClassesBeyondTheBoundAreFoundLater(t *testing.T) {
+	run(t, func(w *world) {
+		w.MaxClasses = 2
+		w.elect()
+		w.pass(1)
+		total := 0
+		for i := range 8 {
+			class := k
+			class.Keys = string(rune('a' + i))
+			total += len(w.insert(class, 3))
+		}
+		for range 200 {
+			w.pass(1)
+			for _, id := range w.holders() {
+				if fence := w.begin(id); fence > 0 {
+					w.end(id, fence, contract.Succeeded, 0)
+				}
+			}
+		}
+		require.Empty(t, w.rows)
+		require.Len(t, w.admitted, total)
+	})
+}
+
+// Questions are answered while there is a book only, and never block for longer than a statement.
+func TestAskWhileLoading(t *testing.T) {
+	run(t, func(w *world) {
+		classes := -1
+		ask := func() bool { return w.Ask(w.t.Context(), func(b *permits.Book) { classes = b.Classes() }) }
+		require.True(t, ask())
+		require.Zero(t, classes)
+		w.once("held", fault{delay: 10 * time.Second})
+		w.elect()
+		synctest.Wait()
+		require.False(t, ask(), "the permits are being read")
+		w.pass(11)
+		require.True(t, ask())
+		w.once("heads", fault{delay: 10 * time.Second})
+		w.insert(k, 1)
+		w.heard()
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		defer cancel()
+		_ = w.Ask(ctx, func(*permits.Book) {})
+		w.pass(12)
+		require.True(t, ask())
+	})
+}
+
+// A read of all permits takes a second. It is repeated every ten seconds, however many notifications arrive.
+func TestReadsTakeATenthOfTheTime(t *testing.T) {
+	for _, operation := range []string{"held", "heads"} {
+		run(t, func(w *world) {
+			w.insert(k, 2)
+			w.pass(1)
+			w.update(func() {
+				w.fault = func(op string) (f fault) {
+					if op == operation {
+						f.delay = time.Second
+					}
+					return f
+				}
+			})
+			before := w.calls(operation)
+			w.pass(200)
+			require.InDelta(t, 20, w.calls(operation)-before, 3, operation)
+		})
+	}
+}
+
+// Any session may notify. Notifications cause a bounded number of reads.
+func TestForgedNotificationsCostFewStatements(t *testing.T) {
+	run(t, func(w *world) {
+		w.insert(k, 2)
+		w.heard()
+		before := w.calls("arrived")
+		for range 10_000 {
+			w.Notified()
+			<-time.After(100 * time.Microsecond)
+		}
+		require.LessOrEqual(t, w.calls("arrived")-before, int(time.Second/notifyPause)+50)
+		w.update(func() {
+			w.fault = func(op string) (f fault) {
+				if op == "held" {
+					f.delay = time.Second
+				}
+				return f
+			}
+		})
+		before = w.calls("held")
+		for range 20_000 {
+			w.Notified()
+			<-time.After(time.Millisecond)
+		}
+		require.LessOrEqual(t, w.calls("held")-before, 11, "a read of all permits that takes a second")
+	})
+}
+
+// Dispatchers that are not the controller notify it when jobs with keys end there.
+func TestEndsOnOtherDispatchersNotifyTheController(t *testing.T) {
+	run(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.t.Context())
+		other := w.tables.start(ctx, 2, 0)
+		other.beat()
+		ids := w.insert(k, 2)
+		w.heard()
+		fence := other.begin(ids[0])
+		w.pass(3)
+		other.end(ids[0], fence, contract.Succeeded, 0)
+		<-time.After(5 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, ids[1:], w.holders())
+		require.Equal(t, 1, w.calls("notify"))
+		require.True(t, slices.Contains(w.sent, "notify"))
+		cancel()
+		other.stop()
+	})
+}
+
+// A daemon that is not the controller keeps no reports.
+func TestReportsAreForgottenWithoutTheRole(t *testing.T) {
+	run(t, func(w *world) {
+		w.tables.elect(2, func() {})
+		w.heard()
+		for range 1000 {
+			w.Claimed([]contract.Won{{ID: 1, Fence: 1}})
+			<-time.After(time.Millisecond)
+		}
+		synctest.Wait()
+		w.kept(func(n int) { require.LessOrEqual(t, n, 1) })
+	})
+}
+
+// kept calls f with the number of reports that are kept.
+func (w *world) kept(f func(n int)) {
+	c := w.Controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(len(c.reports))
+}
