@@ -38,7 +38,7 @@ ALTER TABLE dispatcherd.jobs_live
     ADD CONSTRAINT keys_are_1_to_4_words CHECK (keys IS NULL OR fence IS NOT NULL OR octet_length(keys) <= 1000
         AND keys COLLATE "C" ~ '^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?( [^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?){0,3}$'
         OR dispatcherd.reject_keys(keys)) NOT VALID,
-    ADD CONSTRAINT job_with_keys_runs_with_permits CHECK (keys IS NULL OR status = 'pending' OR fence > 0) NOT VALID;
+    ADD CONSTRAINT job_with_keys_runs_with_permits CHECK (keys IS NULL OR status = 'pending' OR coalesce(fence, 0) > 0) NOT VALID;
 
 ALTER TABLE dispatcherd.schedules ADD COLUMN keys text CONSTRAINT keys_are_1_to_4_words CHECK (keys IS NULL OR dispatcherd.reject_keys(keys));
 
