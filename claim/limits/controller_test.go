@@ -256,7 +256,8 @@ func TestLimitsAreReadAsTheBookNeedsThem(t *testing.T) {
 	require.Zero(t, one[int](w, `SELECT count(*) FROM dispatcherd.limit_edits`))
 }
 
-// Admitted cost is recorded with the admission. When it starts, its record moves to a part of the window. The sum stays the same.
+// Admitted cost is recorded with the admission. When it starts, its record moves to a part of the window, whose end
+// is not before the start. The sum stays the same.
 func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 5)
@@ -281,13 +282,13 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 		{Key: "k", Dispatcher: 2, Cost: 3, Per: per, At: now},
 	}))
 	require.EqualValues(t, 10, sum())
-	require.Equal(t, []Start{{Key: "k", Cost: 2, At: now}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 2, At: NotStarted},
-		{Key: "k", Dispatcher: 2, Cost: 3, At: now}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}, {Key: "x", Cost: 1, At: NotStarted}}, starts())
+	require.Equal(t, []Start{{Key: "k", Cost: 2, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 2, At: NotStarted},
+		{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}, {Key: "x", Cost: 1, At: NotStarted}}, starts())
 
 	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "x", Cost: 1, Per: per}, {Key: "k", Cost: 1, Per: per, At: now}}))
 	require.EqualValues(t, 9, sum(), "the cost of x will not start")
-	require.Equal(t, []Start{{Key: "k", Cost: 3, At: now}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
-		{Key: "k", Dispatcher: 2, Cost: 3, At: now}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}}, starts())
+	require.Equal(t, []Start{{Key: "k", Cost: 3, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
+		{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}}, starts())
 }
 
 // A record is kept until its part has left each window. Cost that has not started is kept longer than any window.

@@ -58,6 +58,7 @@ type tables struct {
 	startedAt  map[string][]time.Time
 	broken     []string // what the judge found
 
+	unordered     bool // the order of a class is not judged
 	ignoresNumber bool // a negative control
 	omitsHeld     bool // a negative control
 }
@@ -474,7 +475,9 @@ func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []
 		}
 		s.admitted = append(s.admitted, ids...)
 		s.judge(s.read, ids)
-		s.judgeOrder(waited)
+		if !s.unordered {
+			s.judgeOrder(waited)
+		}
 	})
 	if err == nil && !is {
 		err = limits.ErrNotController
@@ -524,7 +527,7 @@ func (s *session) Confirm(ctx context.Context, starts []limits.Start) error {
 		for _, st := range starts {
 			if st.At > 0 {
 				width := max(st.Per/64, 1)
-				s.starts[part{st.Key, st.Dispatcher, st.At / width * width}] += st.Cost
+				s.starts[part{st.Key, st.Dispatcher, (st.At/width + 1) * width}] += st.Cost
 			}
 			if p := (part{st.Key, st.Dispatcher, limits.NotStarted}); s.hasStart(p) {
 				s.starts[p] -= st.Cost
