@@ -293,18 +293,19 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]bool, fence i
 // lockNotGranted is the SQLSTATE of a statement that reached the lock timeout.
 const lockNotGranted = "55P03"
 
-// withdrawSQL makes pending rows with fences wait again: $3 ids, $4 fences.
+// withdrawSQL makes pending rows with fences wait again: $3 ids, $4 fences. A row that was admitted may have run and returned
+// meanwhile; then its fence is negative.
 const withdrawSQL = `
 WITH ` + role + `, free AS MATERIALIZED (
 	SELECT j.ctid FROM unnest($3::bigint[], $4::bigint[]) AS i (id, fence) JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
-	WHERE j.status = 'pending' AND abs(j.fence) = i.fence AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+	WHERE j.status = 'pending' AND j.fence = i.fence AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), waits AS (
 	UPDATE dispatcherd.jobs_live j SET fence = NULL, admitted_to = NULL FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
 )
 SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM waits)`
 
-// Withdraw makes pending rows wait again, which were admitted or have returned, and returns their ids. The others have
-// started, are gone, or are locked.
+// Withdraw makes pending rows wait again, which were admitted or, with negative fences, have returned. It returns their
+// ids. The others have started, are gone, or are locked.
 func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64) (withdrawn map[int64]bool, err error) {
 	withdrawn = make(map[int64]bool, len(ids))
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {

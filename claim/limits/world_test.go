@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"maps"
 	"os"
 	"testing"
 
@@ -32,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	claim.Pin(config.ConnConfig)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `SET lock_timeout = 0`) // tests wait for locks
+		_, err := conn.Exec(ctx, `SET lock_timeout = '60s'`) // tests wait for locks
 		return err
 	}
 	w.db, err = pgxpool.NewWithConfig(t.Context(), config)
@@ -52,6 +53,22 @@ func (w *world) controller(dispatcher int32, term int64) *Controller {
 			return err
 		})
 	}}
+}
+
+// impatient returns the controller with connections that wait briefly for locks.
+func (w *world) impatient() *Controller {
+	c := *w.Controller
+	c.Do = func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+		return w.db.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+			if _, err := conn.Exec(ctx, `SET lock_timeout = 20`); err != nil {
+				return err
+			}
+			_, err := f(ctx, conn.Conn())
+			_, _ = conn.Exec(ctx, `SET lock_timeout = '60s'`)
+			return err
+		})
+	}
+	return &c
 }
 
 func (w *world) begin(c *Controller) (firstFence, last int64) {
@@ -92,16 +109,16 @@ func admission(r Waiting, fence int64, dispatcher int32) permits.Admission {
 	return permits.Admission{Class: r.Class, Job: r.Job, Fence: fence, Dispatcher: dispatcher}
 }
 
-// admit admits rows with fences from first on and returns the ids of those that were admitted.
+// admit admits rows, each in a decision of its own, with fences from first on. It returns the ids of those that were admitted.
 func (w *world) admit(c *Controller, first int64, rows ...Waiting) map[int64]bool {
 	w.t.Helper()
-	var list []permits.Admission
+	all := map[int64]bool{}
 	for i, r := range rows {
-		list = append(list, admission(r, first+int64(i), 0))
+		admitted, err := c.Admit(w.t.Context(), []permits.Admission{admission(r, first+int64(i), 0)}, nil)
+		require.NoError(w.t, err)
+		maps.Copy(all, admitted)
 	}
-	admitted, err := c.Admit(w.t.Context(), list, nil)
-	require.NoError(w.t, err)
-	return admitted
+	return all
 }
 
 // start makes an admitted row run.

@@ -263,6 +263,36 @@ func TestClaimedJobIsNotWithdrawn(t *testing.T) {
 	})
 }
 
+// The row ran on another dispatcher and returned before it was withdrawn. Its start counts, and it waits with its new time.
+func TestReturnedJobIsNotWithdrawnAsUnstarted(t *testing.T) {
+	run(t, func(w *world) {
+		w.alone = true // so the permits are read each second only
+		w.setLimit(permits.Limit{Key: "k", Capacity: 1, Rate: 10, Per: time.Hour.Microseconds()})
+		first := w.insert(permits.Class{Keys: "k", Type: "y"}, 1)
+		w.heard()
+		second := w.insert(k, 1)
+		w.update(func() {
+			w.fault = func(operation string) fault {
+				if operation == "withdraw" { // it runs and returns after the read of permits
+					r := w.rows[first[0]]
+					if !r.running && r.fence > 0 {
+						r.fence, r.RunAt = -r.fence, w.tables.now().Add(20*time.Second).UnixMicro()
+					}
+				}
+				return fault{}
+			}
+		})
+		w.pass(3)
+		require.Equal(t, second, w.holders())
+		w.end(second[0], w.begin(second[0]), contract.Succeeded, 0)
+		w.pass(10)
+		started, admitted := w.sum("k")
+		require.Equal(t, [2]int64{2, 0}, [2]int64{started, admitted})
+		w.pass(10)
+		require.Equal(t, first, w.holders())
+	})
+}
+
 // Attack 1 and 4: a limit is lowered, paused and raised while jobs run.
 func TestEditedLimitApplies(t *testing.T) {
 	run(t, func(w *world) {

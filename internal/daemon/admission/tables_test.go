@@ -262,7 +262,7 @@ func (f *tables) judgeOrder(admitted []int64) {
 	for _, id := range admitted {
 		r := f.rows[id]
 		if j, ok := first[r.Class]; ok && byJob(j, r.Job) < 0 {
-			f.breaks("row %d passes row %d of its class %+v", id, j.ID, r.Class)
+			f.breaks("row %d passes row %+v of its class %+v, limits %+v", id, *f.rows[j.ID], r.Class, f.limits)
 		}
 	}
 }
@@ -378,7 +378,7 @@ func (s *session) Held(ctx context.Context) (list []limits.Held, err error) {
 			}
 			list = append(list, limits.Held{
 				Permit:   permits.Permit{Class: r.Class, Job: r.Job, Fence: max(r.fence, -r.fence), Dispatcher: r.dispatcher, Started: r.running},
-				Returned: r.fence < 0, StartedAt: r.startedAt,
+				Returned: r.fence < 0, Ago: s.now().UnixMicro() - r.startedAt,
 			})
 		}
 	})
@@ -494,7 +494,7 @@ func (s *session) Withdraw(ctx context.Context, ids, fences []int64) (withdrawn 
 			return
 		}
 		for i, id := range ids {
-			if r := s.rows[id]; r != nil && !r.running && max(r.fence, -r.fence) == fences[i] && !f.locked {
+			if r := s.rows[id]; r != nil && !r.running && r.fence == fences[i] && !f.locked {
 				r.fence, r.dispatcher, r.since = 0, 0, time.Now()
 				withdrawn[id] = true
 			}
@@ -511,7 +511,11 @@ func (s *session) Starts(ctx context.Context) (list []limits.Start, err error) {
 	err = s.send(ctx, "starts", func(fault) {
 		for p, cost := range s.starts {
 			if cost > 0 {
-				list = append(list, limits.Start{Key: p.key, Dispatcher: p.dispatcher, Cost: cost, At: p.at})
+				start := limits.Start{Key: p.key, Dispatcher: p.dispatcher, Cost: cost, At: p.at}
+				if p.at != limits.NotStarted {
+					start.Ago = s.now().UnixMicro() - p.at
+				}
+				list = append(list, start)
 			}
 		}
 	})

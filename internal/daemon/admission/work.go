@@ -282,7 +282,7 @@ func (c *Controller) compareHeld(ctx context.Context) error {
 		if h.Returned {
 			c.returnedRow(h)
 			if !c.book.Returned(h.Class, h.Job, h.Fence) {
-				ids, fences = append(ids, h.ID), append(fences, h.Fence)
+				ids, fences = append(ids, h.ID), append(fences, -h.Fence)
 			}
 			continue
 		}
