@@ -66,7 +66,7 @@ var wantKeyedScans = map[string][]string{
 	"arrived":  {"Index Scan jobs_live_permits"},
 	"heads":    {"Index Scan jobs_live_keyed", "Index Scan jobs_live_keyed"},
 	"refill":   {"Index Scan jobs_live_keyed"},
-	"admit":    {"Index Scan jobs_live_id", "Tid Scan"},
+	"admit":    {"Index Scan jobs_live_id"},
 	"withdraw": {"Index Scan jobs_live_id", "Tid Scan"},
 }
 
