@@ -208,6 +208,7 @@ func TestReturnedJobIsAdmittedAgainWithAHigherFence(t *testing.T) {
 		w.end(ids[0], w.begin(ids[0]), contract.Retry, time.Minute)
 		w.settle()
 		require.Equal(t, ids[1:], w.holders(), "others pass a retry")
+		require.Zero(t, w.rows[ids[0]].fence, "it waits")
 	})
 }
 
@@ -231,6 +232,21 @@ func TestSequenceWaitsForARetry(t *testing.T) {
 		w.setLimit(permits.Limit{Key: "k", Capacity: 1})
 		w.pass(2)
 		require.Equal(t, ids[1:], w.holders(), "the limit ends the sequence")
+	})
+}
+
+// The only job of a sequence is locked when it is admitted again. No other event makes the controller look for it.
+func TestLockedRetryIsAdmittedLater(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: 1, OnRetry: permits.Wait})
+		ids := w.insert(k, 1)
+		w.heard()
+		w.once("admit", fault{locked: true})
+		w.end(ids[0], w.begin(ids[0]), contract.Crashed, 0)
+		w.settle()
+		w.pass(2)
+		require.Equal(t, ids, w.holders())
+		require.Equal(t, 3, w.calls("admit"))
 	})
 }
 

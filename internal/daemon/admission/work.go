@@ -280,7 +280,6 @@ func (c *Controller) compareHeld(ctx context.Context) error {
 	for i := range rows {
 		h := &rows[i]
 		if h.Returned {
-			c.returnedRow(h)
 			if !c.book.Returned(h.Class, h.Job, h.Fence) {
 				ids, fences = append(ids, h.ID), append(fences, -h.Fence)
 			}
@@ -298,16 +297,6 @@ func (c *Controller) compareHeld(ctx context.Context) error {
 		_, err = c.table.Withdraw(ctx, ids, fences)
 	}
 	return err
-}
-
-// returnedRow forgets the permit of a row that waits again.
-func (c *Controller) returnedRow(h *limits.Held) {
-	if p, ok := c.held[h.ID]; ok && p.fence == h.Fence {
-		delete(c.held, h.ID)
-		if !p.started {
-			c.count(&p, c.now())
-		}
-	}
 }
 
 // hold tells the book of a row that holds permits.
