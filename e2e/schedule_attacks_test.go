@@ -96,7 +96,9 @@ func TestReconnectedWorkerGetsNoSecondStartupRun(t *testing.T) {
 	w.exec(`UPDATE dispatcherd.ticks SET made_at = now() - interval '40 days', renewed_at = now() - interval '2 days'`)
 	h = w.start(cfg)
 	h.awaitSlots(2)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE renewed_at > now() - interval '1 minute'`) == 1 },
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE renewed_at > now() - interval '1 minute'`) == 1
+	},
 		func() string { return "the tick of the connected worker is renewed" })
 	w.worker("v", cfg.WorkerSocket, oneSlot("x"))
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 2})

@@ -349,7 +349,7 @@ func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {
 	require.Equal(t, map[string]Type{"pdf": {Slots: 5, Dispatchers: []int32{3, 7}}, "img": {Slots: 1, Dispatchers: []int32{3}}}, types)
 }
 
-// Other dispatchers scan after an admission, and the controller reads permits after the end of a job elsewhere.
+// Other dispatchers scan after an admission, and the controller reads permits after the end of a job on another dispatcher.
 func TestAdmissionsAndEndsNotify(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 1)

@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"internal/daemon": {"internal/daemon/admission", "claim/limits", "internal/permits", "", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
 		"internal/decisionlog", "internal/dsn", "internal/exit", "internal/hostlock", "internal/jobmetrics", "internal/logtail", "internal/ondemand", "internal/resources", "internal/shell", "internal/timing", "migrations", "workerproto"},
 	"internal/daemon/admission":  {"", "claim/limits", "internal/contract", "internal/permits", "internal/timing"},
-	"internal/daemon/controller": {"claim/schedules", "internal/contract", "internal/schedule"},
+	"internal/daemon/controller": {"claim/schedules", "internal/contract", "internal/schedule", "internal/timing"},
 	"internal/daemon/backend": {"internal/limitapi", "claim/limits", "internal/permits", "", "actor", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/contract",
 		"internal/decisionlog", "internal/exit", "internal/joblines", "internal/jsontext", "internal/logtail", "internal/ondemand", "internal/problem", "internal/scheduleapi", "scoring"},
 	"internal/resources":   {},

@@ -15,10 +15,10 @@ CREATE FUNCTION dispatcherd.reject_keys(keys text) RETURNS boolean LANGUAGE plpg
 DECLARE
     word text;
 BEGIN
-    IF octet_length(keys) NOT BETWEEN 1 AND 1000 OR cardinality(string_to_array(keys, ' ')) > 4 THEN
+    IF octet_length(keys) > 1000 OR cardinality(string_to_array(keys, ' ')) > 4 THEN
         RAISE check_violation USING CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
             MESSAGE = format('keys have %s words and %s bytes', cardinality(string_to_array(keys, ' ')), octet_length(keys)),
-            HINT = 'Use 1 to 4 words and at most 1000 bytes, for example ''tenant:42 stripe*3''.';
+            HINT = 'Use at most 4 words and 1000 bytes, for example ''tenant:42 stripe*3''.';
     END IF;
     FOREACH word IN ARRAY regexp_split_to_array(keys, ' ') LOOP -- an empty text is one word
         CONTINUE WHEN word COLLATE "C" ~ '^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?$';

@@ -96,7 +96,7 @@ func TestLostAnswerOfAnAdmissionAdmitsNoOtherJob(t *testing.T) {
 			for _, id := range ids {
 				require.Equal(t, []int64{id}, w.holders())
 				w.end(id, w.begin(id), contract.Succeeded, 0)
-				w.settle()
+				w.awaitReports()
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestAFormerControllerStops(t *testing.T) {
 		w.update(func() { w.admissions++ })
 		ids := w.insert(k, 1)
 		w.Heartbeat(Beat{Term: w.term, Keyed: true, Clock: w.tables.now(), Read: time.Now()}) // it read the role before
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, 1, w.calls("admit"))
 		require.Empty(t, w.holders())
 		w.heard()
@@ -117,7 +117,7 @@ func TestAFormerControllerStops(t *testing.T) {
 		w.pass(600)
 		require.Equal(t, before, w.calls())
 		w.elect()
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids, w.holders())
 	})
 }
@@ -156,10 +156,10 @@ func TestPermitIsKeptUntilTheEndIsRecorded(t *testing.T) {
 			require.Zero(t, w.rows[ids[1]].fence)
 		}
 		w.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: item.ID, Fence: fence - 1}}}, &contract.FinishResult{})
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[:1], w.holders(), "a stale execution returns no permit")
 		w.end(id, fence, contract.Succeeded, 0)
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[1:], w.holders())
 	})
 }
@@ -177,13 +177,13 @@ func TestPermitsOfOtherDispatchersAreRead(t *testing.T) {
 		w.pass(2)
 		require.Equal(t, ids[:2], w.holders(), "it is counted once")
 		w.finish(ids[0], fence, -1)
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[1:3], w.holders())
 		w.elect() // a takeover
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[1:3], w.holders())
 		w.update(func() { delete(w.rows, ids[1]) }) // attack 22: cancelled while admitted
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[2:4], w.holders())
 	})
 }
@@ -195,18 +195,18 @@ func TestReturnedJobIsAdmittedAgainWithAHigherFence(t *testing.T) {
 		w.heard()
 		fence := w.begin(ids[0])
 		w.finish(ids[0], fence, 0) // another dispatcher releases the row
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[:1], w.holders(), "it is the first one again")
 		next := w.begin(ids[0])
 		require.Greater(t, next, fence)
 		w.end(ids[0], fence, contract.Succeeded, 0)
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[:1], w.holders(), "the report of the stale execution returns no permit")
 		w.end(ids[0], next, contract.Crashed, 0)
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[:1], w.holders())
 		w.end(ids[0], w.begin(ids[0]), contract.Retry, time.Minute)
-		w.settle()
+		w.awaitReports()
 		require.Equal(t, ids[1:], w.holders(), "others pass a retry")
 		require.Zero(t, w.rows[ids[0]].fence, "it waits")
 	})
@@ -243,7 +243,7 @@ func TestLockedRetryIsAdmittedLater(t *testing.T) {
 		w.heard()
 		w.once("admit", fault{locked: true})
 		w.end(ids[0], w.begin(ids[0]), contract.Crashed, 0)
-		w.settle()
+		w.awaitReports()
 		w.pass(2)
 		require.Equal(t, ids, w.holders())
 		require.Equal(t, 3, w.calls("admit"))

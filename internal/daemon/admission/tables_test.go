@@ -25,7 +25,7 @@ type row struct {
 	running    bool
 	dispatcher int32 // that runs it, or the only one that may claim it; 0 = none
 	startedAt  int64
-	since      time.Time // it waits without interruption
+	since      time.Time // it waits without interruption, and no session has locked it
 	attempt    int
 }
 
@@ -463,7 +463,11 @@ func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []
 			name := a.Class
 			name.Retry = 0
 			r := s.rows[a.ID]
-			if r == nil || r.running || r.fence > 0 || r.Class != name || f.locked && i%2 == 0 {
+			if r == nil || r.running || r.fence > 0 || r.Class != name {
+				continue
+			}
+			if f.locked && i%2 == 0 { // the controller forgets it, and finds it again
+				r.since = time.Now()
 				continue
 			}
 			if r.fence == 0 { // a row that has returned may have precedence

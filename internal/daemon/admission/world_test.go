@@ -133,8 +133,8 @@ func (w *world) skip(d time.Duration) {
 	}
 }
 
-// settle waits until the reports are handled.
-func (w *world) settle() {
+// awaitReports waits until the reports are handled.
+func (w *world) awaitReports() {
 	<-time.After(100 * time.Millisecond)
 	synctest.Wait()
 }

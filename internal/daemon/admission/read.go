@@ -1,0 +1,192 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/claim/limits"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
+)
+
+// due reports whether a read is due, and sets the time of the next one.
+func due(at *time.Time, pause time.Duration) bool {
+	now := time.Now()
+	if now.Before(*at) {
+		return false
+	}
+	*at = now.Add(pause)
+	return true
+}
+
+// slow delays the next read so that reads take at most a share of the time.
+func slow(at *time.Time, began time.Time) {
+	if next := time.Now().Add((readShare - 1) * time.Since(began)); next.After(*at) {
+		*at = next
+	}
+}
+
+// readLimits reads the limits after an edit. A limit may admit classes that were not kept.
+func (c *Controller) readLimits(ctx context.Context) error {
+	if !c.state.edited {
+		return nil
+	}
+	list, err := c.table.Limits(ctx)
+	if err != nil {
+		return err
+	}
+	c.state.edited = false
+	c.book.SetLimits(list)
+	for id, p := range c.held {
+		p.rates = c.book.Rates(p.class)
+		c.held[id] = p
+	}
+	return nil
+}
+
+// typeMost is how many admitted rows of a type may wait for a slot: those that all slots can start
+// until the next read of permits, and more for types with few slots.
+func typeMost(slots int) int { return 64 + 4*slots }
+
+// readTypes reads which slots there are.
+func (c *Controller) readTypes(ctx context.Context) error {
+	if !c.busy() && len(c.held) == 0 || !due(&c.state.typesAt, longPause) {
+		return nil
+	}
+	found, err := c.table.Types(ctx)
+	if err != nil {
+		return err
+	}
+	types := make(map[string]permits.Type, len(found))
+	for name, t := range found {
+		types[name] = permits.Type{Most: typeMost(t.Slots), Dispatchers: t.Dispatchers}
+	}
+	c.book.SetTypes(types)
+	return nil
+}
+
+// readHeld reads the permits from time to time while there are any, and after notifications.
+func (c *Controller) readHeld(ctx context.Context) error {
+	pause := longPause
+	if c.beat.Others {
+		pause = remotePause
+	}
+	if !c.busy() || !due(&c.state.heldAt, pause) {
+		return nil
+	}
+	began := time.Now()
+	err := c.compareHeld(ctx)
+	slow(&c.state.heldAt, began)
+	c.state.heldFrom = time.Now().Add(max(notifyPause, time.Since(began)))
+	return err
+}
+
+// compareHeld compares the permits of the book with the rows that have a fence.
+func (c *Controller) compareHeld(ctx context.Context) error {
+	rows, err := c.table.Held(ctx)
+	if err != nil {
+		return err
+	}
+	c.state.unsure = false
+	c.book.Advance(c.now())
+	seen := make(map[int64]int64, len(rows))
+	var ids, fences []int64
+	for i := range rows {
+		h := &rows[i]
+		if h.Returned {
+			if !c.book.Returned(h.Class, h.Job, h.Fence) {
+				ids, fences = append(ids, h.ID), append(fences, -h.Fence)
+			}
+			continue
+		}
+		seen[h.ID] = h.Fence
+		c.hold(h)
+	}
+	for id, p := range c.held {
+		if seen[id] != p.fence {
+			c.end(id, p.fence)
+		}
+	}
+	if len(ids) > 0 {
+		_, err = c.table.Withdraw(ctx, ids, fences)
+	}
+	return err
+}
+
+// hold tells the book of a row that holds permits.
+func (c *Controller) hold(h *limits.Held) {
+	p, known := c.held[h.ID]
+	if known && p.fence != h.Fence {
+		c.end(h.ID, p.fence)
+		known = false
+	}
+	permit := h.Permit
+	permit.Started = h.Started && !known // readStarts counts what started before the book was made
+	c.book.Hold(permit)
+	if !known {
+		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, rates: c.book.Rates(h.Class), at: h.Dispatcher}
+		c.held[h.ID] = p
+	}
+	if h.Started {
+		c.started(h.ID, h.Fence, c.now()-h.Ago+startMargin)
+	}
+}
+
+// readArrived reads jobs that were inserted. Jobs that the book has no room for are found by readHeads later.
+func (c *Controller) readArrived(ctx context.Context) error {
+	s := &c.state
+	if !c.busy() || !due(&s.arriveAt, arrivePause) {
+		return nil
+	}
+	s.arriveFrom = time.Now().Add(notifyPause)
+	for {
+		list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
+		if err != nil {
+			return err
+		}
+		s.edited = s.edited || edited
+		for _, w := range list {
+			c.book.Add(w.Class, w.Job)
+			s.arrived = w.ID
+		}
+		if len(list) < arriveMost {
+			break
+		}
+	}
+	if s.edited {
+		return c.readLimits(ctx)
+	}
+	return nil
+}
+
+// readHeads reads a portion of the first jobs of all classes. It finds what readArrived has missed: jobs that were
+// committed late, and those for which there was no room.
+func (c *Controller) readHeads(ctx context.Context) error {
+	if !c.busy() || !due(&c.state.headsAt, longPause) {
+		return nil
+	}
+	began := time.Now()
+	more, err := c.readPortion(ctx)
+	if more {
+		c.state.headsAt = time.Time{}
+	}
+	slow(&c.state.headsAt, began)
+	return err
+}
+
+// readPortion reads the heads of some classes, and reports whether there are more in this round.
+func (c *Controller) readPortion(ctx context.Context) (more bool, err error) {
+	s := &c.state
+	list, err := c.table.Heads(ctx, s.heads, headsMost)
+	if err != nil {
+		return false, err
+	}
+	for _, w := range list {
+		c.book.Head(w.Class, w.Job)
+		s.heads = w.Class
+	}
+	if len(list) < headsMost {
+		s.heads = permits.Class{}
+		return false, nil
+	}
+	return true, nil
+}
