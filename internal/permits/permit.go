@@ -230,7 +230,11 @@ func (b *Book) Returned(name Class, j Job, fence int64) bool {
 	}
 	b.Gone(name, j.ID)
 	if !b.sequential(name.Keys) {
-		b.Add(name, j)
+		count := 1
+		if b.classes[name] == nil {
+			count = 2 // after a takeover, the book may not know the other jobs of the class yet
+		}
+		b.Arrived(name, j, count)
 		return false
 	}
 	b.addRetry(name, j)

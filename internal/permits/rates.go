@@ -1,7 +1,5 @@
 package permits
 
-import "slices"
-
 // Rate is what one job of a class uses of the window of a key.
 type Rate struct {
 	Key   string
@@ -19,18 +17,4 @@ func (b *Book) Rates(name Class) (rates []Rate) {
 		}
 	}
 	return rates
-}
-
-// Head reports the first waiting job of a class in the table, and whether the book knows the class. An unknown
-// job was committed late; it is read with those that follow.
-func (b *Book) Head(name Class, j Job) bool {
-	if b.known(name, j) {
-		return true
-	}
-	if c := b.classes[name]; c != nil {
-		if _, found := slices.BinarySearchFunc(c.jobs, j, Job.compare); found {
-			return true
-		}
-	}
-	return b.Arrived(name, j, 2)
 }

@@ -40,6 +40,9 @@ func TestReturnedJobIsKnownOnce(t *testing.T) {
 		w.pass(1)
 		w.admits(100)
 		w.end(100)
+		for _, r := range w.Refills(10) {
+			w.Filled(r, nil, false)
+		}
 		require.Zero(t, w.Classes())
 	}
 }

@@ -151,7 +151,8 @@ type reads struct {
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
 	confirm []limits.Start
-	endedAt time.Time // when the last job with keys ended, of which nothing is decided yet
+	reread  []limits.Waiting // jobs that could not be admitted
+	endedAt time.Time        // when the last job with keys ended, of which nothing is decided yet
 }
 
 // New returns a controller that waits for heartbeats.

@@ -159,11 +159,15 @@ func (c *Controller) readArrived(ctx context.Context) error {
 }
 
 // readHeads reads a portion of the first jobs of all classes. It finds what readArrived has missed: jobs that were
-// committed late, and those for which there was no room.
+// committed late, those for which there was no room, and those that could not be admitted.
 func (c *Controller) readHeads(ctx context.Context) error {
 	if !c.busy() || !due(&c.state.headsAt, longPause) {
 		return nil
 	}
+	for _, w := range c.state.reread {
+		c.book.Reread(w.Class, w.Job)
+	}
+	c.state.reread = nil
 	began := time.Now()
 	more, err := c.readPortion(ctx)
 	if more {

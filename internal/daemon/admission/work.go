@@ -272,6 +272,7 @@ func (c *Controller) notAdmitted(a *permits.Admission) {
 	c.book.Unused(a.ID, a.Fence)
 	c.count(&p, 0)
 	c.state.unsure = true
+	c.state.reread = append(c.state.reread, limits.Waiting{Class: a.Class, Job: a.Job})
 }
 
 // sum adds up the starts of each key, because one statement may change a row once.
