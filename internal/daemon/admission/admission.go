@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -62,9 +63,10 @@ type Config struct {
 	Patience time.Duration
 	// PerPriority is the age that equals one unit of priority.
 	PerPriority time.Duration
-	MaxClasses  int // see permits.Config
-	Log         *zap.Logger
-	Metrics     *Metrics
+	MaxClasses  int              // see permits.Config
+	Log         *zap.Logger      // nil = none
+	Metrics     *Metrics         // nil = none
+	Now         func() time.Time // nil = time.Now
 }
 
 // Times of the goroutine.
@@ -157,6 +159,15 @@ type reads struct {
 
 // New returns a controller that waits for heartbeats.
 func New(c Config) *Controller {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	return &Controller{Config: c, beats: make(chan Beat, 1), wake: make(chan struct{}, 1), asks: make(chan func(*permits.Book))}
 }
 
@@ -168,6 +179,7 @@ func (c *Controller) Heartbeat(b Beat) {
 	default:
 	}
 	c.beats <- b // there is room because no other goroutine sends
+	c.signal()
 }
 
 // signal wakes the goroutine.
@@ -191,7 +203,7 @@ func (c *Controller) Notified() {
 
 // Claimed reports rows that a claim took.
 func (c *Controller) Claimed(rows []contract.Won) {
-	now := time.Now()
+	now := c.Now()
 	c.report(func() (any bool) {
 		for i := range rows {
 			if rows[i].Fence > 0 {
@@ -217,7 +229,7 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 	if result.Verdict != contract.OK {
 		return
 	}
-	now := time.Now()
+	now := c.Now()
 	c.report(func() (any bool) {
 		for i := range request.Items {
 			f := &request.Items[i]
@@ -286,17 +298,26 @@ func (c *Controller) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case b := <-c.beats:
-			c.heard(b)
 		case f := <-c.asks:
 			f(c.book)
 			continue
 		case <-c.wake:
 		case <-timer.C:
 		}
-		c.handle(ctx, c.work(ctx))
-		timer.Reset(c.pause(time.Now()))
+		timer.Reset(c.Step(ctx))
 	}
+}
+
+// Step does what is due, and returns for how long nothing is to be done unless something is reported. One goroutine
+// may call it, instead of Run.
+func (c *Controller) Step(ctx context.Context) time.Duration {
+	select {
+	case b := <-c.beats:
+		c.heard(b)
+	default:
+	}
+	c.handle(ctx, c.work(ctx))
+	return c.pause(c.Now())
 }
 
 // handle makes the book again after an error.
@@ -310,7 +331,7 @@ func (c *Controller) handle(ctx context.Context, err error) {
 	}
 	c.failed = err
 	c.drop()
-	c.state.retryAt = time.Now().Add(retryPause)
+	c.state.retryAt = c.Now().Add(retryPause)
 }
 
 // heard adopts the result of a heartbeat.
@@ -338,7 +359,7 @@ func (c *Controller) drop() {
 }
 
 // now is the clock of the book in microseconds.
-func (c *Controller) now() int64 { return c.micros(time.Now()) }
+func (c *Controller) now() int64 { return c.micros(c.Now()) }
 
 // micros is the clock of the book at a local time. It follows the database clock by a ten-thousandth at most, so that an
 // inexact read of that clock shortens no window.

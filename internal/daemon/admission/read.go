@@ -9,8 +9,8 @@ import (
 )
 
 // due reports whether a read is due, and sets the time of the next one.
-func due(at *time.Time, pause time.Duration) bool {
-	now := time.Now()
+func (c *Controller) due(at *time.Time, pause time.Duration) bool {
+	now := c.Now()
 	if now.Before(*at) {
 		return false
 	}
@@ -19,8 +19,9 @@ func due(at *time.Time, pause time.Duration) bool {
 }
 
 // slow delays the next read so that reads take at most a share of the time.
-func slow(at *time.Time, began time.Time) {
-	if next := time.Now().Add((readShare - 1) * time.Since(began)); next.After(*at) {
+func (c *Controller) slow(at *time.Time, began time.Time) {
+	now := c.Now()
+	if next := now.Add((readShare - 1) * now.Sub(began)); next.After(*at) {
 		*at = next
 	}
 }
@@ -49,7 +50,7 @@ func typeMost(slots int) int { return 64 + 4*slots }
 
 // readTypes reads which slots there are.
 func (c *Controller) readTypes(ctx context.Context) error {
-	if !c.busy() && len(c.held) == 0 || !due(&c.state.typesAt, longPause) {
+	if !c.busy() && len(c.held) == 0 || !c.due(&c.state.typesAt, longPause) {
 		return nil
 	}
 	found, err := c.table.Types(ctx)
@@ -70,13 +71,13 @@ func (c *Controller) readHeld(ctx context.Context) error {
 	if c.beat.Others {
 		pause = remotePause
 	}
-	if !c.busy() || !due(&c.state.heldAt, pause) {
+	if !c.busy() || !c.due(&c.state.heldAt, pause) {
 		return nil
 	}
-	began := time.Now()
+	began := c.Now()
 	err := c.compareHeld(ctx)
-	slow(&c.state.heldAt, began)
-	c.state.heldFrom = time.Now().Add(max(notifyPause, time.Since(began)))
+	c.slow(&c.state.heldAt, began)
+	c.state.heldFrom = c.Now().Add(max(notifyPause, c.Now().Sub(began)))
 	return err
 }
 
@@ -134,10 +135,10 @@ func (c *Controller) hold(h *limits.Held) {
 // readArrived reads jobs that were inserted. Jobs that the book has no room for are found by readHeads later.
 func (c *Controller) readArrived(ctx context.Context) error {
 	s := &c.state
-	if !c.busy() || !due(&s.arriveAt, arrivePause) {
+	if !c.busy() || !c.due(&s.arriveAt, arrivePause) {
 		return nil
 	}
-	s.arriveFrom = time.Now().Add(notifyPause)
+	s.arriveFrom = c.Now().Add(notifyPause)
 	for {
 		list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
 		if err != nil {
@@ -161,19 +162,19 @@ func (c *Controller) readArrived(ctx context.Context) error {
 // readHeads reads a portion of the first jobs of all classes. It finds what readArrived has missed: jobs that were
 // committed late, those for which there was no room, and those that could not be admitted.
 func (c *Controller) readHeads(ctx context.Context) error {
-	if !c.busy() || !due(&c.state.headsAt, longPause) {
+	if !c.busy() || !c.due(&c.state.headsAt, longPause) {
 		return nil
 	}
 	for _, w := range c.state.reread {
 		c.book.Reread(w.Class, w.Job)
 	}
 	c.state.reread = nil
-	began := time.Now()
+	began := c.Now()
 	more, err := c.readPortion(ctx)
 	if more {
 		c.state.headsAt = time.Time{}
 	}
-	slow(&c.state.headsAt, began)
+	c.slow(&c.state.headsAt, began)
 	return err
 }
 

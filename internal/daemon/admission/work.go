@@ -15,7 +15,7 @@ func (c *Controller) work(ctx context.Context) error {
 	if c.beat.Term == 0 {
 		return c.tellController(ctx)
 	}
-	if time.Now().Before(c.state.retryAt) {
+	if c.Now().Before(c.state.retryAt) {
 		return nil
 	}
 	if c.book == nil {
@@ -58,9 +58,9 @@ func (c *Controller) load(ctx context.Context) error {
 	}
 	c.book = permits.New(permits.Config{Patience: c.Patience.Microseconds(), PerPriority: c.PerPriority.Microseconds(), FirstFence: first, MaxClasses: c.MaxClasses}, list)
 	c.held = map[int64]heldPermit{}
-	c.began = time.Now()
+	c.began = c.Now()
 	c.base = c.clock.Estimate(c.began)
-	c.state = reads{expireAt: time.Now().Add(expirePause), arrived: last}
+	c.state = reads{expireAt: c.Now().Add(expirePause), arrived: last}
 	c.book.Advance(c.now())
 	if err := c.readTypes(ctx); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (c *Controller) decide(ctx context.Context) error {
 		}
 		list := c.book.Admit(admitMost)
 		if !c.state.endedAt.IsZero() {
-			c.Metrics.decided(time.Since(c.state.endedAt))
+			c.Metrics.decided(c.Now().Sub(c.state.endedAt))
 			c.state.endedAt = time.Time{}
 		}
 		if len(list) == 0 {
@@ -323,7 +323,7 @@ func (c *Controller) withdraw(ctx context.Context) error {
 // confirm records the starts of keys with a rate.
 func (c *Controller) confirm(ctx context.Context) error {
 	s := &c.state
-	if len(s.confirm) == 0 || !due(&s.confirmAt, confirmPause) {
+	if len(s.confirm) == 0 || !c.due(&s.confirmAt, confirmPause) {
 		return nil
 	}
 	err := c.table.Confirm(ctx, s.confirm)
@@ -333,7 +333,7 @@ func (c *Controller) confirm(ctx context.Context) error {
 
 // expire deletes old records of starts.
 func (c *Controller) expire(ctx context.Context) error {
-	if !due(&c.state.expireAt, expirePause) {
+	if !c.due(&c.state.expireAt, expirePause) {
 		return nil
 	}
 	for {
