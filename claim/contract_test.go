@@ -56,6 +56,7 @@ type world struct {
 	raise  func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
 	unend  func(t testing.TB, id dispatcherd.JobID)                 // makes a job that is done run again in its last claim, as a failover that loses the end
 	depart func(t testing.TB, dispatcher int32)                     // sends a hand-over for one minute and loses its answer
+	keyTable
 	damage
 }
 
@@ -74,8 +75,9 @@ func contractSuite(t *testing.T, f func(t *testing.T, w world)) {
 func fakeWorld() world {
 	db := claimfake.NewDatabase()
 	return world{
-		damage: fakeDamage(db),
-		open:   func(_ testing.TB, of ...claim.Identity) store { return claimfake.NewStore(db, identityOf(of)) },
+		keyTable: fakeKeyTable(db),
+		damage:   fakeDamage(db),
+		open:     func(_ testing.TB, of ...claim.Identity) store { return claimfake.NewStore(db, identityOf(of)) },
 		insert: func(_ testing.TB, r claimfake.Row, dueIn time.Duration) (id dispatcherd.JobID) {
 			db.Do(func(t *claimfake.Table, now int64) {
 				r.RunAt = now + dueIn.Microseconds()
@@ -120,7 +122,8 @@ func realWorld(t testing.TB) world {
 	db := connect(t, dsn)
 	jobs := claim.Jobs{DB: db}
 	return world{
-		damage: realDamage(db),
+		keyTable: realKeyTable(db),
+		damage:   realDamage(db),
 		open: func(t testing.TB, of ...claim.Identity) store {
 			return open(t, claim.Config{DSN: dsn, Identity: identityOf(of)})
 		},
@@ -131,6 +134,9 @@ func realWorld(t testing.TB) world {
 			exec(t, db, `UPDATE dispatcherd.jobs SET run_at = now() + $2::interval WHERE id = $1`, int64(id), dueIn)
 			if r.Deadline != 0 {
 				exec(t, db, `UPDATE dispatcherd.jobs SET deadline = now() + $2::bigint * interval '1 microsecond' WHERE id = $1`, int64(id), r.Deadline)
+			}
+			if r.Keys != "" {
+				exec(t, db, `UPDATE dispatcherd.jobs SET keys = $2 WHERE id = $1`, int64(id), r.Keys)
 			}
 			return id
 		},
@@ -228,6 +234,8 @@ func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 	require.NoError(t, err)
 	r := claimfake.Row{ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Status: job.Status, Attempt: job.Attempt,
 		Failures: int32(job.Failures), Crashes: int32(job.Crashes), Payload: job.Payload, Result: job.Result, Progress: job.Progress}
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT coalesce(keys, ''), coalesce(fence, 0), coalesce(admitted_to, 0) FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
+		Scan(&r.Keys, &r.Fence, &r.AdmittedTo))
 	if job.Dispatcher != nil {
 		r.Dispatcher = int32(*job.Dispatcher)
 	}

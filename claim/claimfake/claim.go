@@ -59,7 +59,7 @@ func (s *Statement) mayClaim(r *Row) bool {
 	if s.table.Skip&CheckStatus != 0 {
 		pending = r.Status == dispatcherd.Pending || r.Status == dispatcherd.Running
 	}
-	return pending && r.RunAt <= s.began
+	return pending && r.RunAt <= s.began && (r.permitted() && r.admits(s.me) || s.table.Skip&CheckPermit != 0)
 }
 
 // pollLock waits for a locked row for a short time, and then starts again with SKIP LOCKED.

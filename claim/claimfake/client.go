@@ -111,6 +111,14 @@ func (c *Client) Heartbeat(r *contract.HeartbeatRequest) *Statement {
 	return s
 }
 
+// Run returns a statement that runs f at one instant.
+func (c *Client) Run(f func(t *Table, now int64) error) *Statement {
+	return c.statement(func(s *Statement, now int64) State {
+		s.Err = f(s.table, now)
+		return s.done(contract.OK)
+	})
+}
+
 // Leave returns the statement of claim.Store.Leave.
 func (c *Client) Leave() *Statement { return c.statement((*Statement).beginLeave) }
 

@@ -35,6 +35,7 @@ func (s *Statement) beginHeartbeat(int64) State {
 func (s *Statement) commitHeartbeat(now int64) State {
 	s.renew(now)
 	lost := s.declareLost()
+	s.takeRole(now)
 	s.processCancels()
 	d := s.table.dispatcher(s.me)
 	d.claims = slices.DeleteFunc(d.claims, func(c claimRow) bool { return slices.Contains(s.forget, c.token) })
@@ -115,6 +116,24 @@ func (s *Statement) declareLost() (lost []int32) {
 	}
 	s.Heartbeat.Lost = len(lost) > 0
 	return lost
+}
+
+// takeRole makes the dispatcher the controller if the former one is not alive.
+func (s *Statement) takeRole(now int64) {
+	t := s.table
+	c := &t.controller
+	s.Heartbeat.Clock = time.UnixMicro(now)
+	s.Heartbeat.Keyed = t.edited || slices.ContainsFunc(t.keyed, (*Row).waits)
+	if s.Heartbeat.LeaseLost {
+		return
+	}
+	if !t.dispatcher(c.dispatcher).holdsLease() {
+		c.dispatcher = s.me
+		c.term++
+	}
+	if c.dispatcher == s.me {
+		s.Heartbeat.Term = c.term
+	}
 }
 
 // processCancels processes the cancel requests. It adds the jobs that run under this

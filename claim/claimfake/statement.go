@@ -38,6 +38,7 @@ type Statement struct {
 	Heartbeat contract.HeartbeatResult
 	Joined    int32 // id of the new run
 	Released  int   // rows that it made pending
+	Err       error // of Client.Run
 
 	table *Table
 	next  func(*Statement, int64) State
@@ -206,7 +207,8 @@ func (s *Statement) read(int64) State {
 
 // mayFetch reports whether a fetch returns a pending row.
 func (s *Statement) mayFetch(id dispatcherd.JobID) bool {
-	return !s.fetch.SkipLocked || !s.table.rows[id].Locked()
+	r := s.table.rows[id]
+	return r.admits(s.me) && (!s.fetch.SkipLocked || !r.Locked())
 }
 
 // setGate subscribes to notifications or ends the subscription.
@@ -222,7 +224,7 @@ func (s *Statement) setGate(int64) State {
 // won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
 	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout}
+		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Fence: max(r.Fence, 0)}
 }
 
 // read adds the payload to what is said about a row, or the reason why there is none.

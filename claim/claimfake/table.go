@@ -6,6 +6,7 @@
 //   - Statement is one statement in execution. Its phases may be run at different times,
 //     so that other statements come between them, as under READ COMMITTED.
 //   - Client is one dispatcher's view of a Table. It creates statements.
+//   - Controller sends the statements of limits.Controller. There are no rates.
 //   - Store is a Client with a lock and a clock, for tests that use a claim.Store.
 //
 // Time is the database clock in microseconds since the Unix epoch.
@@ -21,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
 // Row is one job. Only the methods of Table and Statement change it.
@@ -39,6 +41,9 @@ type Row struct {
 	Session     contract.Fingerprint // the session for which the running attempt was claimed or adopted
 	Timeout     time.Duration
 	Deadline    int64 // of a durable request; 0 = none
+	Keys        string
+	Fence       int64 // 0 = NULL
+	AdmittedTo  int32 // 0 = NULL
 	Payload     []byte
 	Result      []byte
 	Progress    []byte
@@ -74,10 +79,12 @@ const (
 	CheckMembership                    // of an adoption: its dispatcher holds the lease
 	CheckHold                          // a hand-over releases no row
 	CheckDeadline                      // a claim says how much time is left until the deadline
+	CheckPermit                        // of a claim: a row with keys has a positive fence
+	CheckNumber                        // of statements of a Controller: the number of the last Begin
 )
 
-// Observer receives what statements do. Statements call Claims, Adopts, Finishes, Releases
-// and HandsOver before they change the table, and the other methods after the change.
+// Observer receives what statements do. Statements call Claims, Adopts, Finishes, Releases,
+// Admits and HandsOver before they change the table, and the other methods after the change.
 //
 //nolint:interfacebloat // one method for each kind of change
 type Observer interface {
@@ -98,7 +105,10 @@ type Observer interface {
 	// HandsOver says that a dispatcher leaves its running rows to others.
 	HandsOver(dispatcher int32)
 
-	// Pending says that a row became pending.
+	// Admits says that a row with keys gets its permits.
+	Admits(r *Row, fence int64)
+
+	// Pending says that a row became pending or got its permits.
 	Pending(r *Row)
 	// Ended says that a row has got its final status.
 	Ended(r *Row)
@@ -119,6 +129,7 @@ func (silent) ReleasesUnheld(*Row)                            {}
 func (silent) Renews(int32)                                   {}
 func (silent) DeclaresLost(int32)                             {}
 func (silent) HandsOver(int32)                                {}
+func (silent) Admits(*Row, int64)                             {}
 func (silent) Pending(*Row)                                   {}
 func (silent) Ended(*Row)                                     {}
 func (silent) Notified()                                      {}
@@ -167,6 +178,13 @@ type Table struct {
 	cancels     []dispatcherd.JobID
 	lastJob     dispatcherd.JobID
 	commits     uint64 // number of the last commit
+	keyed       []*Row // pending and running rows with keys, by id
+	limits      []permits.Limit
+	edited      bool // the limits were edited since a Controller read them
+	controller  struct {
+		dispatcher   int32
+		term, number int64 // number of Begin
+	}
 }
 
 // NewTable returns an empty table. The observer may be nil.
@@ -204,6 +222,7 @@ func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 		r.Payload = []byte("{}")
 	}
 	t.rows[r.ID] = &r
+	t.addKeyed(&r)
 	t.commits++
 	t.enqueue(&r)
 	return r.ID
@@ -247,7 +266,10 @@ func (t *Table) Lose(dispatcher int32) { t.dispatcher(dispatcher).lost = true }
 
 // Unend makes an ended row run again under its last dispatcher, as a failover that loses
 // the end.
-func (t *Table) Unend(id dispatcherd.JobID) { t.rows[id].Status = dispatcherd.Running }
+func (t *Table) Unend(id dispatcherd.JobID) {
+	t.rows[id].Status = dispatcherd.Running
+	t.addKeyed(t.rows[id])
+}
 
 // giveUp declares a dispatcher lost whose process has joined again. The row of the
 // dispatcher may be missing. A dispatcher that was not lost left its rows regularly.
@@ -335,23 +357,36 @@ func (t *Table) Change(id dispatcherd.JobID, typ string, p dispatcherd.Priority)
 	t.dequeue(r)
 	t.commits++
 	r.Type, r.Priority = typ, p
-	t.enqueue(r)
+	t.list(r)
 }
 
-// enqueue makes a row pending.
+// enqueue makes a row pending. A row with keys gives back its permits.
 func (t *Table) enqueue(r *Row) {
 	r.Status, r.Dispatcher, r.Token, r.Session, r.Progress = dispatcherd.Pending, 0, 0, 0, nil
+	r.Fence, r.AdmittedTo = min(r.Fence, -r.Fence), 0
+	t.list(r)
+}
+
+// list adds a pending row to its lane, unless it has no permits of its keys.
+func (t *Table) list(r *Row) {
 	r.since = t.commits
-	t.lane(r.Type, r.Priority).add(r.Key())
+	if r.permitted() {
+		t.lane(r.Type, r.Priority).add(r.Key())
+	}
 	t.observer.Pending(r)
 }
 
-// dequeue removes a pending row from its lane. The caller sets the new status.
-func (t *Table) dequeue(r *Row) { t.lane(r.Type, r.Priority).remove(r.Key()) }
+// dequeue removes a pending row from its lane. The caller sets the new status or fence.
+func (t *Table) dequeue(r *Row) {
+	if r.permitted() {
+		t.lane(r.Type, r.Priority).remove(r.Key())
+	}
+}
 
 // close gives a row its final status.
 func (t *Table) close(r *Row, s dispatcherd.Status) {
-	r.Status = s
+	r.Status, r.AdmittedTo = s, 0
+	t.removeKeyed(r)
 	t.observer.Ended(r)
 }
 
