@@ -7,7 +7,8 @@
 //
 // Each dispatcher is a real actor.Core with the limits of production, in the shell
 // of production: package internal/shell routes its effects, sends heartbeats, joins
-// again, keeps the lease, and decides the stages of a stop. The simulator replaces
+// again, keeps the lease, and decides the stages of a stop. Jobs with keys are admitted by
+// the real admission.Controller, whose steps run in a coroutine. The simulator replaces
 // the outer layer of the daemon: connections to Postgres, sockets and timers.
 //
 // # What is simulated
@@ -37,6 +38,10 @@
 //
 //   - At each claim: the row is pending and due, and its dispatcher is not
 //     declared lost.
+//   - At each claim of a job with keys: it fits its keys beside all running jobs, and
+//     the fence of a key with capacity 1 grows.
+//   - At each admission: it is the first of its class, and passes no job that waits for
+//     its retry at a key with OnRetry Wait.
 //   - At each refusal: the dispatcher reports the row and claims it only after a pause.
 //   - At each send: the payload is complete and readable.
 //   - At each end: the attempt is the current one, and a job recorded as done

@@ -9,7 +9,7 @@ import (
 // heartbeat sends a heartbeat.
 func (h *host) heartbeat() {
 	h.heartbeats++ // makes a planned heartbeat void
-	h.beating, h.adopted = true, false
+	h.beating, h.adopted, h.beatBegun = true, false, h.time()
 	i, s := h.world.statement(opHeartbeat, h)
 	s.heartbeat = h.lease.BeginHeartbeat(h.time(), h.core, actor.Capacities(h.core))
 	h.submit(i, s)
@@ -18,6 +18,7 @@ func (h *host) heartbeat() {
 // heartbeatDone handles the answer to a heartbeat.
 func (h *host) heartbeatDone(s *statement) {
 	if s.verdict == contract.OK {
+		h.admission.heartbeat(h, &s.tx.Heartbeat)
 		h.deliver(h.lease.HeartbeatAnswered(h.time(), s.tx.Heartbeat)...)
 		if s.tx.Heartbeat.LeaseLost {
 			h.world.stats.Rejoined++

@@ -33,10 +33,12 @@ type host struct {
 
 	client     *claimfake.Client
 	pgConns    [pgConns][]int32 // statements by kind of connection; the first width of them are in flight
+	admission  *admitter        // nil = there are no jobs with keys, or it has not joined
 	ports      shell.Ports
 	lease      shell.Lease
 	joinBegun  time.Duration // when the first Join was sent
 	heartbeats int32         // number of the last heartbeat
+	beatBegun  time.Duration // when it was sent
 	beating    bool          // a heartbeat or a Join is in flight
 	adopted    bool          // rows were taken over since the last heartbeat began
 
@@ -107,6 +109,7 @@ func (h *host) joined() {
 	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), w.scale.timeout.duration(), h.joinBegun)
 	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
+	h.admission = w.keys.admitter(h)
 	h.alarmAt = timing.Never
 	h.step(event.Tick{})
 	h.plan(hostHeartbeat, w.now, h.heartbeats)
@@ -159,6 +162,8 @@ func (h *host) do(t *task) {
 		h.finishHandshake(w.conns[t.arg])
 	case hostCloseSession:
 		h.closeSession(w.conns[t.arg])
+	case hostAdmits:
+		h.admission.step(t.arg)
 	case hostHandshakeTimeout:
 		h.abortHandshake(w.conns[t.arg])
 	}
@@ -293,6 +298,8 @@ func (h *host) report(s *statement) {
 		h.reportAdopt(s)
 	case opLeave, opHandOver:
 		h.departed(s)
+	case opKeys:
+		h.admission.answered(s)
 	}
 }
 
@@ -308,6 +315,7 @@ func (h *host) reportClaim(s *statement) {
 	if s.verdict != contract.Unknown {
 		h.claimed.Result.Unclaimable = s.tx.Claimed.Unclaimable
 	}
+	h.admission.claimed(h.claimed.Result.Won, h.claimed.Result.Loading)
 	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
 	if h.claimed.Result.Verdict != contract.Unknown {
@@ -344,6 +352,7 @@ func (h *host) reportFinish(s *statement) {
 		slices.Sort(result.Stale)
 		result.Stale = slices.Compact(result.Stale)
 	}
+	h.admission.finished(s.finish, &result)
 	h.ended.Request = s.finish
 	h.ended.Result = result
 	h.step(&h.ended)

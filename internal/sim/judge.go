@@ -21,9 +21,10 @@ var weights = scoring.Weights{
 // compares the row with the change that is about to be made.
 type judge struct {
 	sends     int
-	atEnd     func(*claimfake.Row)       // an additional check of every row at the end, or nil
-	handOvers map[int32]bool             // runs that have handed over
-	leases    map[int32]moment           // end of the lease or of the window of a hand-over, by run
+	atEnd     func(*claimfake.Row) // an additional check of every row at the end, or nil
+	handOvers map[int32]bool       // runs that have handed over
+	leases    map[int32]moment     // end of the lease or of the window of a hand-over, by run
+	keys      keyJudge
 	freeSince [maxHosts][maxTypes]moment // since when every sample saw a free slot of a type; 0 = none free
 }
 

@@ -16,6 +16,8 @@ func (h *host) crash() {
 	h.incarnation++
 	h.up, h.stopped, h.core, h.stop = false, false, nil, nil
 	h.inbox = h.inbox[:0]
+	h.admission.end()
+	h.admission = nil
 	for l := range h.pgConns {
 		w.abandon(h.pgConns[l])
 		h.pgConns[l] = h.pgConns[l][:0]

@@ -47,6 +47,7 @@ func (h *host) notified(notification int32) {
 	w := h.world
 	switch {
 	case notification == rowsInserted:
+		h.admission.notified()
 		h.deliver(shell.JobsNotified(nil))
 	case notification <= rowInserted:
 		id := dispatcherd.JobID(rowInserted - notification + 1)

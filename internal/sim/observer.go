@@ -15,6 +15,8 @@ type job struct {
 	succeeded dispatcherd.Attempt  // newest attempt that succeeded on a worker
 	typ       uint8                // of the newest attempt
 	ranBy     int16                // worker that started the newest attempt
+	overtaken moment               // when a later job of its class was first admitted before it
+	late      bool                 // its insert was committed after that of a job with a larger id
 	refused   bool                 // Postgres refused to claim it once
 	lock      *claimfake.Statement // of another program
 }
@@ -42,6 +44,7 @@ var skips = map[Break]claimfake.Check{
 	WithoutEpoch: claimfake.CheckEpoch, WithoutTakeover: claimfake.CheckRelease, WithoutFingerprint: claimfake.CheckFingerprint,
 	WithoutAttempt: claimfake.CheckAttempt, WithoutGeneration: claimfake.CheckGeneration,
 	WithoutMembership: claimfake.CheckMembership, WithoutHold: claimfake.CheckHold, WithoutDeadline: claimfake.CheckDeadline,
+	WithoutPermit: claimfake.CheckPermit, WithoutNumber: claimfake.CheckNumber,
 }
 
 // observer passes the changes of the table to the judge. It implements claimfake.Observer.
@@ -50,6 +53,7 @@ type observer struct{ *world }
 // Claims implements claimfake.Observer.
 func (w observer) Claims(s *claimfake.Statement, r *claimfake.Row) {
 	w.judge.claimed(w.world, r, s)
+	w.judge.claimedKeys(w.world, r)
 	w.job(r.ID).typ = uint8(typeNumber(r.Type))
 }
 
@@ -85,6 +89,13 @@ func (w observer) DeclaresLost(run int32) { w.judge.declaredLost(w.world, run) }
 
 // HandsOver implements claimfake.Observer.
 func (w observer) HandsOver(run int32) { w.judge.handsOver(w.world, run) }
+
+// Admits implements claimfake.Observer.
+func (w observer) Admits(r *claimfake.Row, fence int64) {
+	w.stats.Admitted++
+	w.hash = mix(mix(w.hash, uint64(r.ID)), uint64(fence))
+	w.judge.admitted(w.world, r)
+}
 
 // Pending implements claimfake.Observer.
 func (w observer) Pending(r *claimfake.Row) { w.job(r.ID).visible = w.now }

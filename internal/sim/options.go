@@ -26,6 +26,7 @@ const (
 	Resume                         // connections and dispatchers fail while workers keep their executions and offer to resume them
 	HandOver                       // SIGTERM of dispatchers that hand their running jobs over to the next one
 	Rows                           // rows with large or unreadable payloads, rows that Postgres refuses to claim, rows that are locked or change their lane
+	Keys                           // jobs with keys
 	Nothing     Faults = 0
 	All         Faults = 1<<(iota-1) - 1
 )
@@ -56,11 +57,15 @@ const (
 	WithoutHold              // a hand-over releases the rows that it hands over
 	WithoutGrace             // a dispatcher does not wait for running jobs after SIGTERM
 	WithoutDeadline          // a claim does not say how much time a durable request has left
+	WithoutPermit            // a claim does not require that a job with keys has its permits
+	WithoutNumber            // statements of earlier books admit jobs
+	WithoutHeld              // a new book does not know which jobs have permits
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
 	"without return", "without epoch", "without takeover", "without release", "without end",
-	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace", "without deadline"}
+	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace", "without deadline",
+	"without permit", "without number", "without held"}
 
 // String returns the name of the safeguard.
 func (b Break) String() string { return breakNames[b] }
@@ -152,6 +157,7 @@ type Stats struct {
 	HungUp, LateSlots                          int // sessions ended because a job ignored its cancel; slots added on such a session
 	Reoffered                                  int // ends that were reported and offered again
 	Busy                                       int // rows that an adoption found locked or changed
+	Keyed, Admitted, Terms                     int // jobs with keys that were claimed; admissions; terms of controllers
 	Expired, LateAdoptions                     int // executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had returned
 }
 
@@ -180,5 +186,6 @@ func (s *Stats) Add(o Stats) {
 	s.RowsLocked, s.RowsMoved = s.RowsLocked+o.RowsLocked, s.RowsMoved+o.RowsMoved
 	s.BackfillScans += o.BackfillScans
 	s.Busy += o.Busy
+	s.Keyed, s.Admitted, s.Terms = s.Keyed+o.Keyed, s.Admitted+o.Admitted, s.Terms+o.Terms
 	s.Expired, s.LateAdoptions = s.Expired+o.Expired, s.LateAdoptions+o.LateAdoptions
 }

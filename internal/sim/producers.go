@@ -62,6 +62,9 @@ func (w *world) newJob() job {
 		r.Deadline = r.RunAt + int64(d.span(millisecond, 2*second))
 	}
 	w.harden(&r)
+	if len(w.table.Keyed()) < maxKeyed {
+		w.keys.give(&r)
+	}
 	return job{insert: r, typ: typ}
 }
 
@@ -73,15 +76,19 @@ func (w *world) commitBatch(i int32) {
 		return
 	}
 	b := &w.batches[i]
+	late := b.first < w.keys.newest
+	w.keys.newest = max(w.keys.newest, b.first)
 	for n := range b.count {
-		id := w.table.Insert(w.dbNow(), w.job(b.first+dispatcherd.JobID(n)).insert)
+		j := w.job(b.first + dispatcherd.JobID(n))
+		j.late = late
+		id := w.table.Insert(w.dbNow(), j.insert)
 		if w.table.Row(id).Unclaimable != nil {
 			w.refuse(id)
 		}
 	}
 	switch {
 	case !b.notifies && !w.table.Subscribed(0):
-	case b.count == 1 && w.job(b.first).insert.RunAt <= w.dbNow():
+	case b.count == 1 && w.job(b.first).insert.Keys == "" && w.job(b.first).insert.RunAt <= w.dbNow():
 		w.notifyRow(rowInserted - int32(b.first-1))
 	default:
 		w.notify()

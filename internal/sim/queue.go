@@ -43,6 +43,7 @@ const (
 	hostWelcome                          // all resume offers of a connection are decided; arg: connection
 	hostCloseSession                     // close a session that the core ended; arg: connection
 	hostHandshakeTimeout                 // deciding the resume offers takes too long; arg: connection
+	hostAdmits                           // the admission of jobs with keys does its next step; arg: number of the step
 	lastOfHost
 
 	hostStart     // a dead dispatcher starts again

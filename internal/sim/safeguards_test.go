@@ -38,6 +38,9 @@ var controls = []control{
 	{options: Options{Break: WithoutHold, Faults: HandOver, Every: true}, seeds: 10, violation: "is released at once"},
 	{options: Options{Break: WithoutGrace, Faults: HandOver, Every: true}, seeds: 10, violation: "the grace is"},
 	{options: Options{Break: WithoutDeadline, Faults: Nothing}, seeds: 10, violation: "after its deadline"},
+	{options: Options{Break: WithoutPermit, Faults: Keys | Kill | Crash, Every: true, Dispatchers: 3}, seeds: 20, violation: "key over"},
+	{options: Options{Break: WithoutNumber, Faults: Keys | Unknown | Stop, Every: true, Dispatchers: 3, Steps: 40_000}, seeds: 60, violation: "key o", change: busyKeys},
+	{options: Options{Break: WithoutHeld, Faults: Keys | Crash, Every: true, Dispatchers: 3}, seeds: 10, violation: "key o"},
 }
 
 // changingHosts makes workers change their dispatcher often, so that several
@@ -45,6 +48,11 @@ var controls = []control{
 func changingHosts(w *world) {
 	w.detach.window, w.detach.otherHost, w.detach.gap, w.detach.handshake, w.detach.reconnectLate = 12*second, 9000, second/10, second/4, 0
 	w.scale.jobMax = 10 * second
+}
+
+// busyKeys makes most jobs need a few keys, so that many admissions are in flight.
+func busyKeys(w *world) {
+	w.keys.share, w.scale.jobMax = 8000, 4*millisecond
 }
 
 // run runs one of the worlds.

@@ -23,13 +23,14 @@ const (
 	opHandOver
 	opBackfill
 	opLoad
+	opKeys
 )
 
 // pgConnOf maps an operation to its kind of connection. The statements of a connection
 // run one after another.
-var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5, opLoad: 6}
+var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5, opLoad: 6, opKeys: 7}
 
-const pgConns = 7
+const pgConns = 8
 
 // postgres is the state of the server, beside the table.
 type postgres struct {
@@ -65,6 +66,7 @@ type statement struct {
 	load       *contract.LoadRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
+	keys       func(*claimfake.Table, int64) error
 	heartbeat  contract.HeartbeatRequest
 	subscribed bool
 
@@ -135,6 +137,8 @@ func (h *host) begin(s *statement) *claimfake.Statement {
 		return c.Adopt(s.adopt)
 	case opHandOver:
 		return c.HandOver(h.world.detach.window.duration())
+	case opKeys:
+		return c.Run(s.keys)
 	}
 	return c.Fetch(s.fetch)
 }

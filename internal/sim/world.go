@@ -20,6 +20,7 @@ type world struct {
 	scale  scale
 	detach detachment
 	rows   hardRows
+	keys   keyed
 	random random
 	now    moment
 	queue  queue
@@ -99,6 +100,7 @@ func newWorld(opt Options) *world {
 	w.pickScale()
 	w.pickDetachment()
 	w.pickRows()
+	w.pickKeys()
 	slots := 0
 	for i := range hosts {
 		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
@@ -255,6 +257,9 @@ func (w *world) run() Result {
 			break
 		}
 		w.next()
+	}
+	for _, h := range w.hosts {
+		h.admission.end()
 	}
 	w.stats.Jobs = len(w.jobs)
 	return Result{

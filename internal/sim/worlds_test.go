@@ -99,7 +99,7 @@ func TestWorlds(t *testing.T) {
 		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
 		"resumed executions": sum.Resumed, "executions given up": sum.Expired, "rows handed over": sum.HandedOver,
 		"rows handed over and not adopted": sum.NotAdopted, "loaded payloads": sum.Loaded, "rows set aside": sum.SetAside,
-		"locked rows": sum.RowsLocked, "rows with another lane": sum.RowsMoved,
+		"jobs with keys": sum.Keyed, "controllers": sum.Terms, "locked rows": sum.RowsLocked, "rows with another lane": sum.RowsMoved,
 	} {
 		require.Positive(t, n, "%s: did not occur in these worlds", what)
 	}
@@ -122,7 +122,7 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ Rows, All &^ (Rows | detachFaults)} { // old seeds found defects before these faults existed
+		for _, o.Faults = range []Faults{All, All &^ Keys, All &^ (Keys | Rows), All &^ (Keys | Rows | detachFaults)} { // old seeds found defects before these faults existed
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}
@@ -169,6 +169,21 @@ func TestSlowScansLoseNoJob(t *testing.T) {
 		scans += r.Stats.BackfillScans
 	}
 	require.Greater(t, scans, 100)
+}
+
+// Most jobs need a few keys, so that statements with an unknown outcome and lost controllers concern many admissions.
+func TestMostJobsNeedKeys(t *testing.T) {
+	var sum Stats
+	for seed := range uint64(30) {
+		o := Options{Seed: 7_000 + seed, Faults: Keys | Crash | Stop | Unknown | Unreachable | Kill | Late, Every: true, Steps: 20_000}
+		w := newWorld(o)
+		busyKeys(w)
+		r := w.run()
+		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
+		sum.Add(r.Stats)
+	}
+	require.Greater(t, sum.Keyed, 5_000)
+	require.Greater(t, sum.Terms, 30)
 }
 
 // A full scan is followed by a pause of fifty times its duration. A scan that
