@@ -14,6 +14,8 @@ type History struct {
 	Calls     []Call
 	Troubles  []Trouble
 	Over      int64 // when the last process was told to end
+	// Capacity is that of the keys with a limit. Any other key admits one job at a time.
+	Capacity map[string]int
 }
 
 // Trouble is a period in which a dispatcher or a worker could not work.
@@ -48,6 +50,7 @@ type Change struct {
 	Attempt    int32  // after the change
 	Dispatcher int32  // the dispatcher before or after the change; 0 = none
 	Type       string // type of the row after the change; only of Inserted and Updated
+	Fence      int64  // of a job with keys; only of Claimed
 }
 
 // ChangeKind is the kind of a transition.
@@ -70,6 +73,8 @@ type Row struct {
 	Job      int64
 	N        int64 // the number that the producer gave the job in the payload
 	Type     string
+	Priority int16
+	Keys     string
 	Status   string
 	Attempt  int32
 	Failures int32

@@ -14,6 +14,9 @@
 //	             run, a claim by a dispatcher that was already declared lost
 //	disorder     the three logs of a job have no valid order (Porcupine)
 //
+//	key over     jobs that ran at once cost more than the capacity of a key, or one that needs all of it was not alone
+//	key order    a job got its permits before an earlier one of the same keys, type and priority
+//
 //	stuck        it waited, due, for longer than a bound while a slot of its type was idle ([Report.FindStuck])
 //
 //	dishonest    a caller got a wrong answer: a result that no worker reported, a timeout before the deadline,

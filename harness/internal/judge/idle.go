@@ -100,18 +100,19 @@ func (i *idleness) during(typ string, from, to int64, least time.Duration) (span
 
 // FindStuck finds jobs that were due and committed but waited for longer than the
 // bound, while one slot with their type was idle during that time and no fault kept
-// a process from working.
+// a process from working. A job with keys may wait for its permits.
 func (r *Report) FindStuck(h *history.History, bound time.Duration) {
 	idle := newIdleness(h, bound)
 	waits := map[int64]int64{} // time since which a job is due
-	types := make(map[int64]string, len(h.Rows))
+	types, keyed := make(map[int64]string, len(h.Rows)), map[int64]bool{}
 	for i := range h.Rows {
+		keyed[h.Rows[i].Job] = h.Rows[i].Keys != ""
 		types[h.Rows[i].Job] = h.Rows[i].Type
 	}
 	look := func(job, until int64) {
 		since, waiting := waits[job]
 		delete(waits, job)
-		if !waiting || until-since <= bound.Nanoseconds() {
+		if !waiting || keyed[job] || until-since <= bound.Nanoseconds() {
 			return
 		}
 		if s, found := idle.during(types[job], since, until, bound); found {

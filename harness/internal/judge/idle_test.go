@@ -50,6 +50,7 @@ func TestJobThatWaitsWhileACompatibleSlotIsIdleIsStuck(t *testing.T) {
 		{"an operator changed its type meanwhile", 0, func(h *history.History) { h.Changes = change(h, 20, "pdf") }},
 		{"an operator changed its type to another one", 0, func(h *history.History) { h.Changes = change(h, 11, "excel") }},
 		{"not due earlier", 0, func(h *history.History) { h.Changes[0].Due = 20 * second }},
+		{"it waits for its permits", 0, func(h *history.History) { h.Rows[0].Keys = "k" }},
 		{"of another type", 0, func(h *history.History) { h.Processes[0].Offers[0] = []string{"excel"} }},
 		{"the slot was busy in between", 0, func(h *history.History) {
 			h.Processes[0].Runs[0].Start, h.Processes[0].Runs[0].End = 18*second, 20*second

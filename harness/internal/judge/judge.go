@@ -24,6 +24,8 @@ type Report struct {
 	Dishonest  int
 	TickTwice  int // jobs of schedules beyond one for each occasion; counted in Postgres
 	TickLost   int // occasions of schedules without a job
+	KeyOver    int // starts beyond the capacity of a key
+	KeyOrder   int // starts before an earlier job of the same keys, type and priority
 
 	Delayed  int // starts and records that a trial found to be late; see FindDelayed
 	Excess   int // log lines and refused inserts beyond the bounds of a trial
@@ -48,7 +50,7 @@ const findingsPerKind = 10
 
 // Violations returns the number of broken guarantees.
 func (r *Report) Violations() int {
-	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest + r.TickTwice + r.TickLost
+	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest + r.TickTwice + r.TickLost + r.KeyOver + r.KeyOrder
 }
 
 func (r *Report) find(count *int, kind string, job int64, format string, args ...any) {
@@ -109,6 +111,7 @@ func Judge(h *history.History) *Report {
 		r.executions(id, j)
 	}
 	r.order(jobs)
+	r.keys(h, jobs)
 	r.calls(h)
 	return r
 }

@@ -17,7 +17,7 @@ const auditSQL = `
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.audit (
 	seq bigserial, at timestamptz NOT NULL DEFAULT clock_timestamp(), due timestamptz,
-	job bigint NOT NULL, kind smallint NOT NULL, attempt int NOT NULL, dispatcher int NOT NULL, type text
+	job bigint NOT NULL, kind smallint NOT NULL, attempt int NOT NULL, dispatcher int NOT NULL, type text, fence bigint
 ) WITH (autovacuum_enabled = off);
 CREATE TABLE chaos.damaged (job bigint PRIMARY KEY, n bigint NOT NULL); -- jobs whose payloads a trial has made unreadable
 CREATE FUNCTION chaos.live() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -41,8 +41,8 @@ BEGIN
 		WHEN NEW.status = 'running' THEN 2
 		WHEN OLD.status = 'running' AND NEW.status = 'pending' THEN 3
 		ELSE 5 END;
-	INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher)
-		VALUES (NEW.run_at, NEW.id, k, NEW.attempt, coalesce(NEW.dispatcher, OLD.dispatcher, 0));
+	INSERT INTO chaos.audit (due, job, kind, attempt, dispatcher, fence)
+		VALUES (NEW.run_at, NEW.id, k, NEW.attempt, coalesce(NEW.dispatcher, OLD.dispatcher, 0), NEW.fence);
 	RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.final() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -76,7 +76,7 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 		return err
 	}
 	shift := wall.UnixNano() - (before+history.Now())/2
-	rows, err := conn.Query(ctx, `SELECT at, coalesce(due, at), job, kind, attempt, dispatcher, coalesce(type, '') FROM chaos.audit ORDER BY seq`)
+	rows, err := conn.Query(ctx, `SELECT at, coalesce(due, at), job, kind, attempt, dispatcher, coalesce(type, ''), coalesce(fence, 0) FROM chaos.audit ORDER BY seq`)
 	if err != nil {
 		return err
 	}
@@ -85,14 +85,14 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 			c       history.Change
 			at, due time.Time
 		)
-		err := row.Scan(&at, &due, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher, &c.Type)
+		err := row.Scan(&at, &due, &c.Job, &c.Kind, &c.Attempt, &c.Dispatcher, &c.Type, &c.Fence)
 		c.At, c.Due = at.UnixNano()-shift, due.UnixNano()-shift
 		return c, err
 	})
 	if err != nil {
 		return fmt.Errorf("reading the changes: %w", err)
 	}
-	rows, err = conn.Query(ctx, `SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, status::text,
+	rows, err = conn.Query(ctx, `SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, priority, coalesce(keys, ''), status::text,
 		attempt, failures, crashes, result, errors, d.job IS NOT NULL
 		FROM dispatcherd.jobs LEFT JOIN chaos.damaged d ON d.job = id`)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 	}
 	h.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Row, error) {
 		var r history.Row
-		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Status, &r.Attempt, &r.Failures, &r.Crashes, &r.Result, &r.Errors, &r.Damaged)
+		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Priority, &r.Keys, &r.Status, &r.Attempt, &r.Failures, &r.Crashes, &r.Result, &r.Errors, &r.Damaged)
 	})
 	if err != nil {
 		return fmt.Errorf("reading the jobs: %w", err)

@@ -119,10 +119,11 @@ type Setup struct {
 	Rate    int // jobs per second; 0 = as many as possible
 	// Schedules is the number of schedules. Each makes a tick per second. No worker runs their jobs.
 	Schedules int
-	Plain     bool // no record of changes and executions: the triggers and logs cost time
-	Direct    bool // no fault proxies: they cost time
-	Idle      int  // how many daemons, the first ones, have no workers
-	Disk      int  // size in megabytes of the disk of the database; 0 = unlimited; needs root
+	Capacity  map[string]int // limits of keys
+	Plain     bool           // no record of changes and executions: the triggers and logs cost time
+	Direct    bool           // no fault proxies: they cost time
+	Idle      int            // how many daemons, the first ones, have no workers
+	Disk      int            // size in megabytes of the disk of the database; 0 = unlimited; needs root
 }
 
 // Stage is the set of processes of one experiment.
@@ -168,6 +169,11 @@ func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) 
 	}
 	if err = s.insertSchedules(ctx, o.Schedules); err != nil {
 		return nil, err
+	}
+	for key, capacity := range o.Capacity { // order-free: one row for each key
+		if err = s.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('%s', %d)`, key, capacity)); err != nil {
+			return nil, err
+		}
 	}
 	s.Producer = &Producer{mix: o.Mix, rate: o.Rate}
 	if s.Producer.Database, s.Producer.dsn, err = s.openDatabase("producers"); err != nil {

@@ -19,7 +19,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 5, 15 and 100 minutes. Starts, drains and controls
+// trials together last at least 5, 16 and 110 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota
@@ -151,6 +151,7 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 	if o.History, err = s.History(ctx); err != nil {
 		return nil, err
 	}
+	o.History.Capacity = setup.Capacity
 	if err := s.DropDatabase(ctx); err != nil {
 		return nil, err
 	}
@@ -192,9 +193,9 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
 	}
 	o.Line = fmt.Sprintf("chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
-		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d %s drain=%v",
+		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d %s drain=%v",
 		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, e.leaked, e.deadlocks, r.Overlaps, r.Illegal, r.Disorder,
-		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, r.TickTwice, r.TickLost, strings.Join(s.figures, " "), round(e.drained))
+		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder, strings.Join(s.figures, " "), round(e.drained))
 }
 
 // act produces jobs and injects faults at the same time.
