@@ -31,7 +31,7 @@ func TestLastStepWaitsForDaemonsOfFormerVersions(t *testing.T) {
 		require.NotContains(t, err.Error(), "left")
 		require.ErrorContains(t, err, "run 'dispatcherd migrate up' again")
 		require.Equal(t, keysIndexed, one[int](t, conn, `SELECT max(version_id) FROM dispatcherd.schema_version WHERE is_applied`))
-		require.EqualValues(t, 6, one[int](t, conn, `SELECT dispatcherd.compatible_from()`), "daemons of former versions can use it")
+		require.Equal(t, 6, one[int](t, conn, `SELECT dispatcherd.compatible_from()`), "daemons of former versions can use it")
 	}
 	require.NoError(t, migrations.Check(t.Context(), conn), "and so can this build")
 	require.Error(t, attempt(t, conn, "dispatcherd_producer", `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', 'k')`))

@@ -2,8 +2,8 @@ package limits
 
 import (
 	"errors"
-	"fmt"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -57,7 +57,7 @@ func TestLimitsAreSetReadListedAndRemoved(t *testing.T) {
 func TestNoFurtherLimitIsSetBeyondTheBound(t *testing.T) {
 	l, ctx := Limits{DB: connect(t)}, t.Context()
 	for i := range 3 {
-		_, err := l.set(ctx, new(contract.NewLimit(fmt.Sprint(i))), 3)
+		_, err := l.set(ctx, new(contract.NewLimit(strconv.Itoa(i))), 3)
 		require.NoError(t, err)
 	}
 	_, err := l.set(ctx, new(contract.NewLimit("more")), 3)

@@ -9,6 +9,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ import (
 )
 
 // Table sends the statements of one term; see limits.Controller.
-type Table interface {
+type Table interface { //nolint:interfacebloat // one method for each statement
 	// Begin makes all earlier statements of controllers change nothing. It also returns the last waiting row.
 	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
 	// Limits reads all limits.
@@ -204,13 +205,13 @@ func (c *Controller) Notified() {
 // Claimed reports rows that a claim took.
 func (c *Controller) Claimed(rows []contract.Won) {
 	now := c.Now()
-	c.report(func() (any bool) {
+	c.report(func() (found bool) {
 		for i := range rows {
 			if rows[i].Fence > 0 {
-				c.reports, any = append(c.reports, report{int64(rows[i].ID), rows[i].Fence, true, now}), true
+				c.reports, found = append(c.reports, report{int64(rows[i].ID), rows[i].Fence, true, now}), true
 			}
 		}
-		return any
+		return found
 	})
 }
 
@@ -230,30 +231,28 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 		return
 	}
 	now := c.Now()
-	c.report(func() (any bool) {
+	c.report(func() (found bool) {
 		for i := range request.Items {
 			f := &request.Items[i]
 			if f.Fence <= 0 {
 				continue
 			}
-			any = true
+			found = true
 			if !f.Outcome.Final() || !recorded(result, f.ID) {
 				c.returned = true // the read of all permits finds what became of it
 				continue
 			}
 			c.reports = append(c.reports, report{id: int64(f.ID), fence: f.Fence, at: now})
 		}
-		c.ended = c.ended || any
-		return any
+		c.ended = c.ended || found
+		return found
 	})
 }
 
 // recorded reports whether the end of an item was recorded.
 func recorded(r *contract.FinishResult, id dispatcherd.JobID) bool {
-	for _, stale := range r.Stale {
-		if stale == id {
-			return false
-		}
+	if slices.Contains(r.Stale, id) {
+		return false
 	}
 	for i := range r.Deferred {
 		if r.Deferred[i].ID == id {

@@ -524,7 +524,7 @@ func TestForgedNotificationsCostFewStatements(t *testing.T) {
 func TestEndsOnOtherDispatchersNotifyTheController(t *testing.T) {
 	run(t, func(w *world) {
 		ctx, cancel := context.WithCancel(w.t.Context())
-		other := w.tables.start(ctx, 2, 0)
+		other := w.start(ctx, 2, 0)
 		other.beat()
 		ids := w.insert(k, 2)
 		w.heard()

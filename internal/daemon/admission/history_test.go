@@ -99,7 +99,7 @@ func (h *history) lead() {
 func (h *history) kill() {
 	a := h.someAgent()
 	a.stop()
-	h.agents[a.id] = h.tables.start(h.ctx, a.id, h.maxClasses)
+	h.agents[a.id] = h.start(h.ctx, a.id, h.maxClasses)
 	if h.leader == a.id {
 		h.leader = 0
 	}
@@ -197,7 +197,7 @@ func randomHistory(t *testing.T, seed uint64, change func(*tables)) (broken []st
 		}
 		change(h.tables)
 		faults := rand.New(rand.NewPCG(seed, 8))
-		h.tables.fault = func(operation string) fault { // statements of several goroutines
+		h.fault = func(operation string) fault { // statements of several goroutines
 			own := history{rng: faults, faults: h.faults}
 			return own.chooseFault(operation)
 		}
@@ -208,7 +208,7 @@ func randomHistory(t *testing.T, seed uint64, change func(*tables)) (broken []st
 			h.setLimit(l)
 		}
 		for id := range int32(3) {
-			h.agents[id+1] = h.tables.start(ctx, id+1, h.maxClasses)
+			h.agents[id+1] = h.start(ctx, id+1, h.maxClasses)
 		}
 		h.lead()
 		beat := time.Now()

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/api"
@@ -11,7 +12,7 @@ import (
 func keyText(reason string, k *api.KeyWait) string {
 	capacity := "none"
 	if k.Capacity != nil {
-		capacity = fmt.Sprint(*k.Capacity)
+		capacity = strconv.FormatInt(int64(*k.Capacity), 10)
 	}
 	var text string
 	switch reason {
