@@ -241,8 +241,10 @@ func TestLockedRetryIsAdmittedLater(t *testing.T) {
 		w.setLimit(permits.Limit{Key: "k", Capacity: 1, OnRetry: permits.Wait})
 		ids := w.insert(k, 1)
 		w.heard()
+		fence := w.begin(ids[0])
+		w.heard() // no job waits
 		w.once("admit", fault{locked: true})
-		w.end(ids[0], w.begin(ids[0]), contract.Crashed, 0)
+		w.end(ids[0], fence, contract.Crashed, 0)
 		w.awaitReports()
 		w.pass(2)
 		require.Equal(t, ids, w.holders())
