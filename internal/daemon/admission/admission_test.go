@@ -212,6 +212,20 @@ func TestReturnedJobIsAdmittedAgainWithAHigherFence(t *testing.T) {
 	})
 }
 
+// The first job of a class has returned when a controller takes over. The others of the class are known nevertheless.
+func TestReturnedJobHidesNoOtherAfterATakeover(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(k, 3)
+		w.heard()
+		fence := w.begin(ids[0])
+		w.setLimit(permits.Limit{Key: "k", Capacity: 3})
+		w.finish(ids[0], fence, 0)
+		w.elect()
+		synctest.Wait()
+		require.Equal(t, ids, w.holders())
+	})
+}
+
 // Attack 21: no job passes one that waits for its retry, also after a takeover.
 func TestSequenceWaitsForARetry(t *testing.T) {
 	run(t, func(w *world) {

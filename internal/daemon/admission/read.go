@@ -186,7 +186,11 @@ func (c *Controller) readPortion(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for _, w := range list {
-		c.book.Head(w.Class, w.Job)
+		if c.active.Load() {
+			c.book.Head(w.Class, w.Job)
+		} else { // the book may know returned jobs of the class, but not those that follow
+			c.book.Arrived(w.Class, w.Job, 2)
+		}
 		s.heads = w.Class
 	}
 	if len(list) < headsMost {
