@@ -20,3 +20,14 @@ func TestArrivalsAreReadAndGoneJobsForgotten(t *testing.T) {
 	w.end(1)
 	w.admits(3)
 }
+
+// An operator changes the priority of a waiting job, so it is known in two classes.
+func TestJobInTwoClassesGetsItsPermitsOnce(t *testing.T) {
+	w := newWorld(t, Limit{Key: "k", Capacity: 2})
+	w.Add(Class{Keys: "k", Type: "a"}, Job{1, 1})
+	w.Add(Class{Keys: "k", Type: "a", Priority: 1}, Job{1, 1})
+	w.admits(1)
+	w.end(1)
+	w.Add(Class{Keys: "k*2", Type: "a"}, Job{2, 2})
+	w.admits(2)
+}

@@ -64,6 +64,11 @@ func (b *Book) Admit(most int) []Admission {
 			b.dirty.remove(k)
 			continue
 		}
+		if b.permits[c.jobs[0].ID] != nil { // it was admitted in another class: an operator changes the type or priority of waiting rows
+			c.take()
+			b.moved(c)
+			continue
+		}
 		refusing, dispatcher := b.refuses(c)
 		switch {
 		case refusing == nil:
