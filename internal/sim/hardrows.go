@@ -103,6 +103,7 @@ func (w *world) disturbRow() {
 		w.refuse(id)
 	default:
 		w.stats.RowsMoved++
+		j.moved = true
 		w.table.Change(id, w.typeNames[d.below(int64(w.scale.types))], w.scale.priorities[d.below(int64(len(w.scale.priorities)))])
 	}
 }

@@ -92,7 +92,7 @@ func (h *host) start() {
 	h.departures, h.fenced, h.revoked, h.beating, h.adopted = 0, false, false, false, false
 	ppm := int64(1_000_000)
 	if w.has(Clocks) && w.wrongHostClocks() {
-		ppm = w.random.between(900_000, 1_100_000)
+		ppm += w.random.between(-w.keys.drift(), w.keys.drift())
 	}
 	h.clock.set(w.now, 1_000_000, ppm)
 	h.lastSlot = 0

@@ -74,13 +74,16 @@ func (j *judge) admitted(w *world, r *claimfake.Row) {
 	}
 }
 
-// overtaken checks that no job overtakes another one of its class. One that was committed later than jobs with larger ids is
-// found when it is the first of its class.
+// overtaken checks that no job overtakes another one of its class. One that was committed later than jobs with larger ids, or
+// whose class an operator has changed, is found when it is the first of its class.
 func (j *judge) overtaken(w *world, r *claimfake.Row, o *job) {
 	if o.overtaken == 0 {
 		o.overtaken = w.now
 	}
-	if !o.late || w.now-o.overtaken > w.notices() {
+	if w.job(r.ID).moved {
+		return // it is admitted as one of its former class
+	}
+	if !o.late && !o.moved || w.now-o.overtaken > w.notices() {
 		w.violate("key order: job %d (%s) is admitted before job %d of the same class, which waits for %v",
 			r.ID, r.Keys, o.insert.ID, (w.now - o.visible).duration())
 	}

@@ -20,7 +20,7 @@ type keyed struct {
 }
 
 // maxKeyed bounds the jobs with keys that wait or run, because each check looks at all of them.
-const maxKeyed = 150
+const maxKeyed = 2000
 
 // pickKeys uses its own random source, as pickDetachment does. Announcements of admitted rows may be lost with the
 // answer of their statement, so dispatchers that do not poll have no jobs with keys.
@@ -47,6 +47,15 @@ func (w *world) pickKeys() {
 		list = append(list, l)
 	}
 	w.table.SetLimits(list)
+}
+
+// drift returns by how many microseconds per second a clock of a host runs fast or slow. The clock of a book of permits
+// follows that of the database by a ten-thousandth.
+func (c *keyed) drift() int64 {
+	if c.share > 0 {
+		return 50
+	}
+	return 100_000
 }
 
 func keyName(n int64) string { return fmt.Sprintf("key-%d", n) }

@@ -17,6 +17,7 @@ type job struct {
 	ranBy     int16                // worker that started the newest attempt
 	overtaken moment               // when a later job of its class was first admitted before it
 	late      bool                 // its insert was committed after that of a job with a larger id
+	moved     bool                 // an operator changed its type or priority
 	refused   bool                 // Postgres refused to claim it once
 	lock      *claimfake.Statement // of another program
 }

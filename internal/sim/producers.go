@@ -122,8 +122,9 @@ func (d *random) span64(n int64) int64 { return d.below(d.below(n) + 1) }
 
 // calls are the on-demand requests of one incarnation of a dispatcher.
 type calls struct {
-	all  []call // by -id - 1
-	open int
+	all        []call // by -id - 1
+	open       int
+	abandoning dispatcherd.JobID // the core is told now that its caller has disconnected
 }
 
 type call struct {
@@ -183,7 +184,9 @@ func (h *host) abandonRequest(id int32) {
 	c.state = callAbandoned
 	h.calls.open--
 	h.world.stats.Abandoned++
+	h.calls.abandoning = dispatcherd.JobID(id)
 	h.step(event.Abandoned{Job: dispatcherd.JobID(id)})
+	h.calls.abandoning = 0
 }
 
 // endCapacityWait handles a caller that disconnects because no slot supports the
@@ -199,6 +202,9 @@ func (h *host) endCapacityWait(id int32) {
 func (h *host) answer(e *effect.Answer) {
 	w := h.world
 	c := h.calls.get(e.Job)
+	if e.Job == h.calls.abandoning && e.Kind == effect.AnswerStopping {
+		return // the step went on with its stop before the event
+	}
 	if c.state != callWaiting {
 		w.violate("dispatcher %d answers request %d %q, which is already answered or abandoned", h.id, e.Job, e.Kind)
 		return
