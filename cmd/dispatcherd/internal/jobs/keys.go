@@ -12,7 +12,7 @@ import (
 func keyText(reason string, k *api.KeyWait) string {
 	capacity := "none"
 	if k.Capacity != nil {
-		capacity = strconv.FormatInt(int64(*k.Capacity), 10)
+		capacity = strconv.FormatInt(*k.Capacity, 10)
 	}
 	var text string
 	switch reason {
