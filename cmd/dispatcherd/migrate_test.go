@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
@@ -67,4 +70,23 @@ func TestUnknownSchemaVersionExitsUnavailable(t *testing.T) {
 	err := &migrations.VersionError{Have: 1, Want: 2}
 	require.Equal(t, exit.Unavailable, a.exitCode(t.Context(), err))
 	require.Contains(t, exit.Explain(err), "dispatcherd migrate up")
+}
+
+// The first new daemon of a rolling upgrade starts although the last migration waits for the end of the older ones.
+func TestServeMigratesBesideOlderDaemons(t *testing.T) {
+	url := pgtest.New(t)
+	_, err := migrations.Down(t.Context(), url, 31)
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation) OVERRIDING SYSTEM VALUE VALUES (1, 'old', '1 min', gen_random_uuid())`)
+	require.NoError(t, err)
+	core, logs := observer.New(zap.WarnLevel)
+	require.NoError(t, migrateFirst(t.Context(), url, zap.New(core)))
+	require.Equal(t, 1, logs.FilterMessageSnippet("dispatchers of a former version run: 'old'").Len())
+	_, err = conn.Exec(t.Context(), `DELETE FROM dispatcherd.dispatchers`)
+	require.NoError(t, err)
+	require.NoError(t, migrateFirst(t.Context(), url, zap.New(core)))
+	require.Equal(t, 1, logs.Len())
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -49,11 +52,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if migrate {
-				_, err := migrations.Up(cmd.Context(), cfg.DSN)
-				if exit.Denied(err) { // the daemon's role lacks the right
-					return exit.Errorf(exit.Usage, "%w: %s", err, exit.WhatToGrant(cfg.DSN, "dispatcherd migrate"))
-				}
-				if err != nil {
+				if err := migrateFirst(cmd.Context(), cfg.DSN, log); err != nil {
 					return err
 				}
 			}
@@ -69,4 +68,17 @@ SIGHUP reloads only the file of --api-tokens.`,
 		flags.BoolVar(&migrate, "migrate", false, "apply missing migrations first")
 	})
 	return cmd
+}
+
+// migrateFirst applies missing migrations. Those that wait for the end of older daemons stop no start.
+func migrateFirst(ctx context.Context, dsn string, log *zap.Logger) error {
+	_, err := migrations.Up(ctx, dsn)
+	if postponed, ok := errors.AsType[*migrations.PostponedError](err); ok {
+		log.Warn(postponed.Error())
+		return nil
+	}
+	if exit.Denied(err) { // the daemon's role lacks the right
+		return exit.Errorf(exit.Usage, "%w: %s", err, exit.WhatToGrant(dsn, "dispatcherd migrate"))
+	}
+	return err
 }
