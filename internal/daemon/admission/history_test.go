@@ -267,11 +267,11 @@ func (h *history) drain() {
 // window has more starts, the jobs of a class are admitted in order, and each job is admitted. ADMISSION_HISTORIES sets
 // the number of histories.
 func TestRandomHistoriesKeepAllLimits(t *testing.T) {
-	seeds := uint64(20)
+	seeds := uint64(150)
 	if n, err := strconv.ParseUint(os.Getenv("ADMISSION_HISTORIES"), 10, 64); err == nil {
 		seeds = n
 	} else if testing.Short() {
-		seeds = 5
+		seeds = 15
 	}
 	total := 0
 	for seed := range seeds {
