@@ -69,9 +69,10 @@ DO $$ BEGIN
 	END IF;
 END $$`
 
-// Lock implements lock.Locker. If another program migrates, it returns lock_not_available.
+// Lock implements lock.Locker. If another program migrates, it returns lock_not_available. The transaction must keep no
+// snapshot, whatever the default isolation is: CREATE INDEX CONCURRENTLY would wait for it.
 func (l *versionLock) Lock(ctx context.Context, db *sql.DB) (err error) {
-	if l.tx, err = db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+	if l.tx, err = db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err != nil {
 		return err
 	}
 	_, err = l.tx.ExecContext(ctx, lockSQL)
