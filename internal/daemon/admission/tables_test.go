@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -325,7 +326,7 @@ func (s *session) send(ctx context.Context, operation string, do func(f fault)) 
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return ctx.Err()
+			runtime.Goexit() // the process was killed: it never reads what the late statement writes
 		}
 	}
 	if f.refused || f.lost {
