@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -13,8 +14,9 @@ import (
 // Connection runs f with a connection to Postgres. f returns of how many rows it was.
 type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
 
-// Controller sends the statements of the controller. All statements that change something do
-// nothing unless the dispatcher is the controller in Term.
+// Controller sends the statements of the controller. Those that make ticks, start queued ones, delete
+// records of edits or write the column error do nothing unless the dispatcher is the controller in Term. Expire is
+// not fenced: what it deletes and cancels does not depend on who calls it.
 type Controller struct {
 	Do         Connection
 	Dispatcher int32
@@ -143,7 +145,8 @@ func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
 	return err
 }
 
-// makeSQL makes ticks. Its parameters after the role are those of make_ticks.
+// makeSQL makes ticks. Its parameters after the role are those of make_ticks. An argument of the function refers to
+// the role, so that Postgres cannot call it without a row of role; role.term < 0 is false.
 const makeSQL = `WITH ` + role + `
 SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispatcherd.make_ticks(
 	$3, $4, $5, $6, $7, $8, array_fill(NULL::text, ARRAY[cardinality($3::bigint[])]), role.term < 0) m`
@@ -152,21 +155,47 @@ SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispa
 const MaxTicks = 1000
 
 // Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make
-// may be repeated: each occasion gets one tick. A tick that Postgres refuses does not stop others.
+// may be repeated: each occasion gets one tick. A tick that Postgres refuses does not stop ticks of other
+// schedules. Later ticks of its schedule get its outcome: if they were made, the high-water mark would pass it.
 func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
 	made := make([]contract.MadeTick, len(ticks))
 	places := make([]int, len(ticks))
 	for i := range places {
 		places[i], made[i].Outcome = i, contract.TickLocked
 	}
-	_, err := claim.Isolate(places, func(part []int) error { // consecutive places
-		some, err := c.make(ctx, ticks[part[0]:part[len(part)-1]+1])
-		if err == nil {
-			copy(made[part[0]:], some)
+	blocked := map[int64]contract.MadeTick{} // by schedule: the first tick that was not made
+	_, err := claim.Isolate(places, func(part []int) error {
+		open := slices.DeleteFunc(slices.Clone(part), func(i int) bool {
+			before, found := blocked[ticks[i].Schedule]
+			if found {
+				made[i] = before
+			}
+			return found
+		})
+		if len(open) == 0 {
+			return nil
+		}
+		some, err := c.make(ctx, pick(ticks, open))
+		if err != nil && len(part) == 1 { // after an error that is not about this tick, made is not used
+			blocked[ticks[part[0]].Schedule] = contract.MadeTick{Outcome: contract.TickRefused, Err: err}
+		}
+		for k, m := range some {
+			if made[open[k]] = m; m.Outcome == contract.TickLocked {
+				blocked[ticks[open[k]].Schedule] = m
+			}
 		}
 		return err
 	}, func(i int, err error) { made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: err} })
 	return made, err
+}
+
+// pick returns the ticks at some places.
+func pick(ticks []schedule.Tick, places []int) []schedule.Tick {
+	some := make([]schedule.Tick, len(places))
+	for k, i := range places {
+		some[k] = ticks[i]
+	}
+	return some
 }
 
 // make makes ticks in one statement.
@@ -176,7 +205,10 @@ func (c Controller) make(ctx context.Context, ticks []schedule.Tick) ([]contract
 		rows, _ := conn.Query(ctx, makeSQL, c.Dispatcher, c.Term, t.schedules, t.occasions, t.versions, t.planned, t.due, t.missed)
 		return len(ticks), readMade(rows, made)
 	})
-	return made, err
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
 }
 
 // readMade reads the result of make_ticks.
@@ -254,13 +286,16 @@ type Started struct {
 	Waiting       bool  // further ticks wait
 }
 
+// startQueuedSQL starts queued ticks of schedules $3. The argument of the function refers to the role, as in makeSQL.
+const startQueuedSQL = `WITH ` + role + `
+SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued(CASE WHEN role.term > 0 THEN $3::bigint[] END) q`
+
 // StartQueued starts the next queued tick of each schedule whose runs have ended.
 // A job that Postgres refuses stops no others.
 func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
 	_, err = claim.Isolate(ids, func(part []int64) error {
 		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			rows, _ := conn.Query(ctx, `WITH `+role+` SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued($3) q WHERE role.term > 0`,
-				c.Dispatcher, c.Term, part)
+			rows, _ := conn.Query(ctx, startQueuedSQL, c.Dispatcher, c.Term, part)
 			some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
 			started = append(started, some...)
 			return len(some), err

@@ -24,16 +24,20 @@ import (
 func TestTicksOfAFormerControllerChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	s := w.cron("s", nil)
+	q := w.cron("q", func(s *contract.Schedule) { s.Overlap = contract.QueueAll })
+	require.Equal(t, outcomes("run", "queued"), w.make(w.controller, minute(&q, 1), minute(&q, 2)))
+	w.end()
 	w.exec(`UPDATE dispatcherd.controller SET dispatcher = 2, term = 2`)
 	require.Equal(t, outcomes(""), w.make(w.controller, minute(&s, 1)))
-	started, err := w.controller.StartQueued(t.Context(), []int64{s.ID})
+	started, err := w.controller.StartQueued(t.Context(), []int64{q.ID})
 	require.NoError(t, err)
 	require.Empty(t, started)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "the queued tick is left to the new controller")
 	edits, err := w.controller.Edits(t.Context(), nil, nil)
 	require.NoError(t, err)
 	_, err = w.controller.Edits(t.Context(), edits, nil)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "the record is left to the new controller")
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "the records are left to the new controller")
 	_, err = w.controller.Report(t.Context(), []Problem{{s.ID, s.Version, "x"}})
 	require.NoError(t, err)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE error IS NOT NULL`))
@@ -210,6 +214,43 @@ func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
 	require.Len(t, started, 100)
 	require.Equal(t, 97, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "of 98 queued ticks, one is refused, and that of 17 is a run")
 	require.True(t, slices.Contains(started, Started{Schedule: ids[5], Waiting: true}))
+}
+
+// Postgres refuses a tick and would make a later one of the same schedule. If it did, the high-water mark would pass
+// the first tick, and no row would say that it was missed.
+func TestNoTickPassesARefusedOne(t *testing.T) {
+	w := newWorld(t)
+	allowAll := func(s *contract.Schedule) { s.Overlap = contract.AllowAll }
+	a, b := w.cron("a", allowAll), w.cron("b", allowAll)
+	ticks := []schedule.Tick{minute(&a, 1), minute(&b, 1), minute(&a, 2)}
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + strconv.FormatInt(a.ID, 10) + ` OR occasion <> '` + ticks[0].Occasion + `')`)
+	require.Equal(t, outcomes("refused", "run", "refused"), w.make(w.controller, ticks...))
+	w.exec(`ALTER TABLE dispatcherd.ticks DROP CONSTRAINT refused`)
+	require.Equal(t, outcomes("run", "exists", "run"), w.make(w.controller, ticks...))
+}
+
+// The same if another session has locked the schedule for a part of the ticks.
+func TestNoTickPassesALockedOne(t *testing.T) {
+	w := newWorld(t)
+	allowAll := func(s *contract.Schedule) { s.Overlap = contract.AllowAll }
+	a, b := w.cron("a", allowAll), w.cron("b", allowAll)
+	ticks := []schedule.Tick{minute(&a, 1), minute(&b, 1), minute(&a, 2)}
+	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + strconv.FormatInt(b.ID, 10) + `)`)
+	c, n := w.controller, 0 // of the statements: all ticks, the first two, the first, the second, the third
+	c.Do = func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+		if n++; n != 3 {
+			return w.controller.Do(ctx, f)
+		}
+		tx, err := w.db.Begin(ctx)
+		require.NoError(t, err)
+		_, err = tx.Exec(ctx, `SELECT FROM dispatcherd.schedules WHERE id = $1 FOR UPDATE`, a.ID)
+		require.NoError(t, err)
+		err = w.controller.Do(ctx, f)
+		require.NoError(t, tx.Rollback(ctx))
+		return err
+	}
+	require.Equal(t, outcomes("locked", "refused", "locked"), w.make(c, ticks...))
+	require.Equal(t, outcomes("run", "refused", "run"), w.make(w.controller, ticks...))
 }
 
 // Attack 10: an outage of 3 days of a schedule that runs every minute.
