@@ -59,14 +59,17 @@ var ticks = Trial{
 	},
 }
 
+// tickTwice removes what prevents a second tick of an occasion.
+var tickTwice = slices.Concat([]string{`ALTER TABLE dispatcherd.ticks DROP CONSTRAINT ticks_pkey`}, withoutText("make_ticks",
+	`AND (SELECT t.occasion FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion >= i.occasion
+                ORDER BY t.schedule_id, t.occasion LIMIT 1) IS DISTINCT FROM i.occasion`,
+	`AND (i.planned IS NULL OR s.kind <> 'cron' OR i.planned > coalesce(
+                (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), '-infinity'))`))
+
 // tickControls are the controls of ticks.
 func tickControls() []*Control {
 	again := ticks
-	again.Before = func(ctx context.Context, s *Scene) error {
-		return s.Exec(ctx, slices.Concat([]string{`ALTER TABLE dispatcherd.ticks DROP CONSTRAINT ticks_pkey`}, withoutText("make_ticks",
-			"AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion = i.occasion)",
-			"AND (i.planned IS NULL OR s.kind <> 'cron' OR i.planned > coalesce(\n                (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), '-infinity'))"))...)
-	}
+	again.Before = func(ctx context.Context, s *Scene) error { return s.Exec(ctx, tickTwice...) }
 	return []*Control{
 		{
 			Trial: named(again, "tick-twice-out", "neither the key of ticks nor the high-water mark prevents a second tick: a tick whose answer is lost is made again"),
