@@ -50,7 +50,7 @@ BEGIN
             GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
             GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
             GRANT SELECT ON SEQUENCE dispatcherd.schedule_edit_ids TO dispatcherd_dispatcher;
-            GRANT EXECUTE ON FUNCTION dispatcherd.cancel_runs, dispatcherd.has_locker, dispatcherd.keep_leaves, dispatcherd.keep_partitions, dispatcherd.pause_vacuum,
+            GRANT EXECUTE ON FUNCTION dispatcherd.cancel_runs, dispatcherd.forget_runs, dispatcherd.has_locker, dispatcherd.keep_leaves, dispatcherd.keep_partitions, dispatcherd.pause_vacuum,
                 dispatcherd.rest_vacuum, dispatcherd.start_queued TO dispatcherd_dispatcher;
         END CASE;
     END LOOP;

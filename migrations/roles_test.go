@@ -215,7 +215,7 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "keep_partitions", "limit_run_at", "make_ticks", "notify_dispatchers", "pause_vacuum", "record_edits", "record_limit_edit", "retry_jobs", "start_queued"}, names)
+	require.Equal(t, []string{"cancel_pending", "keep_partitions", "limit_run_at", "make_ticks", "notify_dispatchers", "number_read_edits", "pause_vacuum", "record_edits", "record_limit_edit", "retry_jobs", "start_queued"}, names)
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to

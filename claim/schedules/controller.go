@@ -311,7 +311,8 @@ const KeepTicks = 30 * 24 * time.Hour
 
 // expireSQL reads $2 ticks, and those made at the same time as the last one, that were made after $1 and
 // KeepTicks ago. It deletes those that need not be kept, and returns the time of the last one and their number.
-// It also deletes ended runs of startup-worker schedules, and at the beginning, those of deleted schedules.
+// It also deletes ended runs of startup-worker schedules, and at the beginning, those of all schedules: a tick
+// does not find each of them.
 const expireSQL = `
 WITH seen AS MATERIALIZED (
 	SELECT t.schedule_id, t.occasion, t.made_at FROM dispatcherd.ticks t
@@ -329,7 +330,7 @@ WITH seen AS MATERIALIZED (
 	DELETE FROM dispatcherd.schedule_runs r USING dispatcherd.schedules s WHERE s.kind = 'startup-worker' AND r.schedule_id = s.id
 		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
 ), other_runs AS (
-	DELETE FROM dispatcherd.schedule_runs r WHERE $1 < 'epoch' AND NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = r.schedule_id)
+	DELETE FROM dispatcherd.schedule_runs r WHERE $1 < 'epoch'
 		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
 )
 SELECT coalesce(max(made_at), greatest($1, 'epoch')), count(*) FROM seen`

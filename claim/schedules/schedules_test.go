@@ -85,6 +85,8 @@ func TestTableRejectsInvalidSchedules(t *testing.T) {
 	w.cron("a", nil)
 	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('a', 'cron', '* * * * *', 'x')`)
 	require.ErrorContains(t, err, "schedule_name_is_unique")
+	_, err = w.db.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, kind, type, keys) VALUES ('b', 'startup-worker', 'x', 'k')`)
+	require.ErrorContains(t, err, "startup_worker_has_no_keys")
 	for rule, change := range map[string]string{
 		"jitter_is_0_to_1_day": "jitter = '2 days'", "catch_up_is_0_to_366_days": "catch_up = '-1 s'", "catch_up_most_is_0_to_10000": "catch_up_most = -1",
 		"overlap_is_skip": "overlap = 'both'", "ends_at_is_after_starts_at": "starts_at = '2030-01-02', ends_at = '2030-01-01'", "starts_at_is_between": "starts_at = 'infinity'",
@@ -92,6 +94,21 @@ func TestTableRejectsInvalidSchedules(t *testing.T) {
 		_, err := w.db.Exec(t.Context(), `UPDATE dispatcherd.schedules SET `+change)
 		require.ErrorContains(t, err, rule)
 	}
+}
+
+// Operators may make ticks. Instants that a dispatcher cannot read would stop the load of all schedules.
+func TestTableRejectsInstantsThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", nil)
+	for column, args := range map[string]string{
+		"planned_at": `ARRAY['infinity'::timestamptz], ARRAY[now()]`, "run_at": `ARRAY[now()], ARRAY['infinity'::timestamptz]`,
+	} {
+		_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.make_ticks(ARRAY[$1::bigint], '{x}', '{NULL}', `+args+`, '{0}', '{NULL}', false)`, s.ID)
+		require.ErrorContains(t, err, column+"_is_between_1970_and_2200")
+	}
+	rows, err := w.controller.Load(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
 }
 
 // Each policy gets three ticks while the first run is open, and further ticks after its end.
@@ -337,6 +354,27 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 	require.True(t, tick.Planned.Equal(*row[0].Handled))
 }
 
+// A heartbeat may see the number of an edit before the transaction of the edit has ended. The number changes again
+// when the controller has read the edit, and not if a former controller has.
+func TestTheNumberOfEditsChangesAfterTheyWereRead(t *testing.T) {
+	w := newWorld(t)
+	number := func() int { return w.number(`SELECT last_value FROM dispatcherd.schedule_edit_ids`) }
+	w.cron("a", nil)
+	seen := number()
+	edits, err := w.controller.Edits(t.Context(), nil, nil)
+	require.NoError(t, err)
+	_, err = w.dispatcher(2, 1).Edits(t.Context(), edits, nil)
+	require.NoError(t, err)
+	require.Equal(t, seen, number())
+	_, err = w.controller.Edits(t.Context(), edits, nil)
+	require.NoError(t, err)
+	require.NotEqual(t, seen, number())
+	seen = number()
+	_, err = w.controller.Edits(t.Context(), edits, nil)
+	require.NoError(t, err)
+	require.Equal(t, seen, number())
+}
+
 // The controller writes errors of its plan. It waits for no lock, and repeats what it has left out.
 func TestErrorsOfLockedSchedulesAreReportedLater(t *testing.T) {
 	w := newWorld(t)
@@ -571,6 +609,62 @@ func TestTicksReadFewOtherTicks(t *testing.T) {
 	var read int
 	require.NoError(t, tx.QueryRow(t.Context(), `SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables WHERE relname = 'ticks'`).Scan(&read))
 	require.Less(t, read, 20_000)
+}
+
+// Many runs of a schedule do not end. Its ticks read few of them, find those that have ended, and cancel a portion.
+func TestTicksReadFewOpenRuns(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
+	w.exec(`WITH job AS (INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 20000) RETURNING id)
+		INSERT INTO dispatcherd.schedule_runs SELECT $1, id FROM job`, s.ID)
+	w.exec(`ANALYZE`) // no vacuum: afterwards index-only scans would not be counted
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // without effect after Commit
+	c := w.controller
+	c.Do = func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+		_, err := f(ctx, tx.Conn())
+		return err
+	}
+	read := func() (n int) { // may count earlier transactions of the session
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables WHERE relname IN ('schedule_runs', 'jobs_live')`).Scan(&n))
+		return n
+	}
+	before := read()
+	require.Equal(t, outcomes("run"), w.make(c, minute(&s, 1)))
+	_, err = c.StartQueued(t.Context(), []int64{s.ID})
+	require.NoError(t, err)
+	require.Less(t, read()-before, 5000, "at most 1,000 runs are counted")
+	require.NoError(t, tx.Commit(t.Context()))
+
+	w.exec(`UPDATE dispatcherd.schedules SET overlap = 'cancel_other'`)
+	s, err = w.Get(t.Context(), "s")
+	require.NoError(t, err)
+	require.Equal(t, outcomes("queued"), w.make(w.controller, minute(&s, 2)))
+	require.Equal(t, 1000, w.number(`SELECT count(*) FROM dispatcherd.cancels`))
+	_, err = w.controller.StartQueued(t.Context(), []int64{s.ID})
+	require.NoError(t, err)
+	require.Equal(t, 2000, w.number(`SELECT count(*) FROM dispatcherd.cancels`))
+	w.end()
+	for _, left := range []int{10_001, 1, 1} { // a call deletes at most 10,000; the last one is the new run
+		_, err := w.controller.StartQueued(t.Context(), []int64{s.ID})
+		require.NoError(t, err)
+		require.Equal(t, left, w.number(`SELECT count(*) FROM dispatcherd.schedule_runs`))
+	}
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
+}
+
+// A load deletes the ended runs that no tick finds, because older runs are open.
+func TestALoadForgetsEndedRuns(t *testing.T) {
+	w := newWorld(t)
+	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.AllowAll })
+	w.exec(`WITH job AS (INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 100) RETURNING id)
+		INSERT INTO dispatcherd.schedule_runs SELECT $1::bigint, id FROM job UNION ALL SELECT $1, max(id) + 1000 FROM job`, s.ID)
+	w.make(w.controller, minute(&s, 1))
+	require.Equal(t, 102, w.number(`SELECT count(*) FROM dispatcherd.schedule_runs`))
+	_, _, err := w.controller.Expire(t.Context(), time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, 101, w.number(`SELECT count(*) FROM dispatcherd.schedule_runs`))
 }
 
 // The schedule is deleted while Set waits for the lock of its row.

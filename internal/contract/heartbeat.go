@@ -58,7 +58,7 @@ type HeartbeatResult struct {
 	Term int64
 	// SchedulesEdited says that the controller has not read all edits of schedules.
 	SchedulesEdited bool
-	// Edits changes with each edit of a schedule.
+	// Edits changes with each edit of a schedule, also after the transaction of the edit has ended.
 	Edits int64
 	// Keyed says that jobs wait for permits, or that limits were edited.
 	Keyed bool
