@@ -69,6 +69,7 @@ var invalidSchedules = []invalidSchedule{
 	{"timeout_ms=2147483648", `timeout_ms 2147483648: must be from 1 to 2147483647`, "out of range for type integer"},
 	{"timeout_ms=1m", `timeout_ms "1m": must be a whole number from 1 to 2147483647`, "invalid input syntax for type integer"},
 	{"overlap=both", `overlap "both": must be skip, queue_one, queue_all, cancel_other or allow_all`, "overlap_is_skip_queue_one"},
+	{"kind=startup-worker & keys=tenant:1", `keys "tenant:1": a schedule of kind startup-worker has none`, "startup_worker_has_no_keys"},
 	{"catch_up=-1s", `catch_up -1s: must be from 0s to 8784h0m0s`, "catch_up_is_0_to_366_days"},
 	{"catch_up=8785h", `catch_up 8785h0m0s: must be from 0s to 8784h0m0s`, "catch_up_is_0_to_366_days"},
 	{"catch_up_most=-1", `catch_up_most -1: must be from 0 to 10000`, "catch_up_most_is_0_to_10000"},

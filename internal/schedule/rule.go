@@ -77,10 +77,8 @@ func Check(s *contract.Schedule) error {
 	if err := CheckOverlap(s.Overlap); err != nil {
 		return err
 	}
-	if s.Keys != "" {
-		if _, err := permits.Parse(s.Keys); err != nil {
-			return err
-		}
+	if err := checkKeys(s); err != nil {
+		return err
 	}
 	if !s.Priority.Valid() {
 		return fmt.Errorf("priority %d: must be from 0 to %d, for example 5", s.Priority, dispatcherd.MaxPriority)
@@ -98,6 +96,18 @@ func Check(s *contract.Schedule) error {
 		return fmt.Errorf("payload: %w, for example %s", err, examplePayload)
 	}
 	return CheckPlan(&s.SchedulePlan)
+}
+
+// checkKeys checks the keys of the jobs. A startup-worker schedule has none, because its runs do not wait for permits.
+func checkKeys(s *contract.Schedule) error {
+	if s.Keys == "" {
+		return nil
+	}
+	if s.Kind == contract.StartupWorker {
+		return fmt.Errorf("keys %q: a schedule of kind %s has none: remove them, or choose another kind, for example kind \"startup\" with once \"start\"", s.Keys, s.Kind)
+	}
+	_, err := permits.Parse(s.Keys)
+	return err
 }
 
 // CheckOverlap checks an overlap policy.
