@@ -116,11 +116,12 @@ type Plan struct {
 	counts  [len(states)]int
 	most    int                // schedules
 	excess  map[int64]struct{} // schedules that the bound has refused
+	delayed map[int64]int64    // by schedule: since when a tick is due that could not be made
 }
 
 // New returns an empty plan that is bounded to most schedules; 0 = MaxSchedules.
 func New(start Start, most int) *Plan {
-	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}, excess: map[int64]struct{}{}}
+	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}, excess: map[int64]struct{}{}, delayed: map[int64]int64{}}
 }
 
 // Len returns the number of schedules.
@@ -257,6 +258,7 @@ func (p *Plan) wake(e *entry, due int64) {
 // Remove removes a schedule.
 func (p *Plan) Remove(id int64) {
 	delete(p.excess, id)
+	delete(p.delayed, id)
 	e := p.entries[id]
 	if e == nil {
 		return
@@ -275,6 +277,18 @@ func (p *Plan) Remove(id int64) {
 func (p *Plan) Next() (time.Time, bool) {
 	first, ok := p.order.first()
 	return time.UnixMicro(first.due), ok
+}
+
+// Overdue returns for how long the first tick is due, also of those that are tried again later.
+func (p *Plan) Overdue(now time.Time) time.Duration {
+	since := now.UnixMicro()
+	if first, ok := p.order.first(); ok {
+		since = min(since, first.due)
+	}
+	for _, due := range p.delayed { // order-free: a minimum
+		since = min(since, due)
+	}
+	return now.Sub(time.UnixMicro(since)).Truncate(time.Microsecond)
 }
 
 // Due returns what is due: ticks to make, in order for each schedule, and intervals whose last
@@ -334,6 +348,11 @@ func (p *Plan) Made(now time.Time, t *Tick, outcome string) {
 	}
 	if !t.Planned.IsZero() && outcome != contract.TickChanged && outcome != contract.TickLocked && outcome != contract.TickRefused {
 		e.mark = max(e.mark, t.Planned.UnixMicro())
+	}
+	if _, found := p.delayed[e.id]; outcome != contract.TickLocked && outcome != contract.TickRefused {
+		delete(p.delayed, e.id)
+	} else if !found {
+		p.delayed[e.id] = min(e.due, now.UnixMicro())
 	}
 	switch {
 	case outcome == contract.TickLocked:

@@ -267,6 +267,30 @@ func TestIntervalWaitsForItsStartAndStopsAtItsEnd(t *testing.T) {
 	require.Equal(t, []time.Duration{0, time.Minute}, starts)
 }
 
+// A tick that is locked or refused is tried again later. It is overdue since its instant.
+func TestOverdueCountsTicksThatAreTriedAgain(t *testing.T) {
+	p := planned(t, cronPlan(1, "* * * * *", "UTC"), cronPlan(2, "0 * * * *", "UTC"))
+	due := begin.Add(time.Minute)
+	require.Zero(t, p.Overdue(begin))
+	require.Equal(t, time.Second, p.Overdue(due.Add(time.Second)))
+	ticks, _ := p.Due(due, 10)
+	p.Made(due, &ticks[0], contract.TickLocked)
+	for i := range 3 {
+		now := due.Add(time.Duration(1+i) * 10 * time.Second)
+		require.Equal(t, now.Sub(due), p.Overdue(now))
+		ticks, _ = p.Due(now, 10)
+		p.Made(now, &ticks[0], contract.TickRefused)
+		require.Equal(t, now.Sub(due), p.Overdue(now))
+		p.wake(p.entries[1], now.UnixMicro())
+	}
+	now := due.Add(40 * time.Second)
+	p.Made(now, &ticks[0], contract.TickRun)
+	require.Zero(t, p.Overdue(now))
+	p.Made(now, &ticks[0], contract.TickLocked)
+	p.Remove(1)
+	require.Zero(t, p.Overdue(now))
+}
+
 // A run whose row was deleted has no known end: the next run waits for the interval.
 func TestIntervalWithoutAKnownEndRunsAgain(t *testing.T) {
 	p := New(Start{}, 0)
@@ -348,6 +372,9 @@ func TestInvalidValuesAreExplained(t *testing.T) {
 		`catch_up -1s: must be`:        func(s *contract.Schedule) { s.CatchUp = contract.Duration(-time.Second) },
 		`catch_up_most 10001: must be`: func(s *contract.Schedule) { s.CatchUpMost = 10_001 },
 		`starts_at 1969`:               func(s *contract.Schedule) { s.StartsAt = &early },
+		`keys "a": a schedule of kind startup-worker has none`: func(s *contract.Schedule) {
+			s.Kind, s.Spec, s.Keys = contract.StartupWorker, "", "a"
+		},
 		`ends_at 2026-03-28T22:00:00Z: must be after starts_at`: func(s *contract.Schedule) { s.StartsAt, s.EndsAt = &begin, &begin },
 	} {
 		s := valid
@@ -372,9 +399,6 @@ func TestAScheduleTakesAtMost200Bytes(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-		`keys "a": a schedule of kind startup-worker has none`: func(s *contract.Schedule) {
-			s.Kind, s.Spec, s.Keys = contract.StartupWorker, "", "a"
-		},
 	require.LessOrEqual(t, (after.HeapAlloc-before.HeapAlloc)/n, uint64(200))
 	require.Equal(t, n, p.Len())
 }

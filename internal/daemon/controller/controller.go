@@ -301,12 +301,10 @@ func (c *Controller) work(ctx context.Context) error {
 // tick makes what is due. It reads the channels of heartbeats again after each round.
 func (c *Controller) tick(ctx context.Context) error {
 	now := c.clock.Estimate(time.Now())
-	at, ok := c.plan.Next()
-	if !ok || at.After(now) {
-		c.Metrics.overdue.Set(0)
+	c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
+	if at, ok := c.plan.Next(); !ok || at.After(now) {
 		return nil
 	}
-	c.Metrics.overdue.Set(now.Sub(at).Seconds())
 	ticks, checks := c.plan.Due(now, schedules.MaxTicks)
 	if len(checks) > 0 {
 		runs, err := c.table.LastRuns(ctx, checks)
@@ -335,6 +333,9 @@ func (c *Controller) tick(ctx context.Context) error {
 // the controller, and the next heartbeat says so.
 func (c *Controller) made(now time.Time, t *schedule.Tick, m contract.MadeTick) {
 	switch m.Outcome {
+	if c.plan != nil {
+		c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
+	}
 	case "":
 		c.resign()
 		return

@@ -234,6 +234,15 @@ func TestASecondWithoutTicksCostsNoStatement(t *testing.T) {
 	run(t, []schedules.Row{cronRow(1, "0 0 1 1 *")}, func(b *bubble) {
 		before := b.statements
 		for range 3600 {
+// overdue returns the metric.
+func (b *bubble) overdue() float64 {
+	r := prometheus.NewRegistry()
+	r.MustRegister(b.Metrics.overdue)
+	families, err := r.Gather()
+	require.NoError(b.t, err)
+	return families[0].GetMetric()[0].GetGauge().GetValue()
+}
+
 			b.pass(time.Second)
 			b.beat(1, false)
 		}
@@ -427,11 +436,13 @@ func TestRefusedTicksAreTriedAgainEveryMinute(t *testing.T) {
 		b.pass(time.Minute)
 		require.Equal(t, schedules.Problem{Schedule: 1, Version: 1}, b.problems[len(b.problems)-1])
 		require.Len(t, b.problems, 2)
+		require.InDelta(t, 110, b.overdue(), 1, "although no tick is due before the next attempt")
 		require.Positive(t, b.missed)
 	})
 }
 
 // Queued ticks of a deleted or paused schedule start never, or after a further edit.
+		require.Less(t, b.overdue(), 1.0)
 func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
 	for _, remove := range []bool{true, false} {
 		run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
