@@ -65,6 +65,8 @@ const (
 	editPause  = 50 * time.Millisecond  // between two reads of edits: any session may notify
 	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
 	lockPause  = time.Second            // until the column error of a locked schedule is tried again
+
+	resyncPause = time.Minute // until a comparison with the table that failed is tried again
 )
 
 // Beat is what a heartbeat found.
@@ -270,11 +272,10 @@ func (c *Controller) work(ctx context.Context) error {
 	if c.term == 0 {
 		return nil
 	}
-	if c.plan == nil || !now.Before(c.resyncAt) {
+	if c.plan == nil {
 		if err := c.load(ctx); err != nil {
 			return err
 		}
-		c.resyncAt = time.Now().Add(c.Resync)
 	}
 	if reads && c.edited {
 		if err := c.readEdits(ctx); err != nil {
@@ -291,6 +292,12 @@ func (c *Controller) work(ctx context.Context) error {
 	}
 	if len(c.unreported) > 0 && !time.Now().Before(c.reportAt) {
 		if err := c.report(ctx); err != nil {
+			return err
+		}
+	}
+	if c.plan != nil && !now.Before(c.resyncAt) { // after the ticks, so that they do not wait until it succeeds
+		c.resyncAt = now.Add(min(c.Resync, resyncPause))
+		if err := c.load(ctx); err != nil {
 			return err
 		}
 	}
@@ -326,6 +333,9 @@ func (c *Controller) tick(ctx context.Context) error {
 	for i := range ticks {
 		c.made(now, &ticks[i], made[i])
 	}
+	if c.plan != nil {
+		c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
+	}
 	return nil
 }
 
@@ -333,9 +343,6 @@ func (c *Controller) tick(ctx context.Context) error {
 // the controller, and the next heartbeat says so.
 func (c *Controller) made(now time.Time, t *schedule.Tick, m contract.MadeTick) {
 	switch m.Outcome {
-	if c.plan != nil {
-		c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
-	}
 	case "":
 		c.resign()
 		return

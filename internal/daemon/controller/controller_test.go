@@ -37,6 +37,7 @@ type table struct {
 	refused    int64       // schedule whose ticks Postgres refuses
 	problems   []schedules.Problem
 	failReport error // of the next Report
+	failLoad   error // of each Load
 	fail       error // of the next statement, whose answer is lost
 	refuse     error // of the next ticks, which have no effect
 	deposed    bool
@@ -66,6 +67,9 @@ func (f *table) Start(context.Context, string) (schedule.Start, error) {
 
 func (f *table) Load(_ context.Context, after int64) (rows []schedules.Row, err error) {
 	f.published()
+	if f.failLoad != nil {
+		return nil, f.failLoad
+	}
 	for id := int64(1); id < 10; id++ {
 		if row, ok := f.rows[id]; ok && id > after {
 			rows = append(rows, row)
@@ -230,10 +234,6 @@ func (b *bubble) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestASecondWithoutTicksCostsNoStatement(t *testing.T) {
-	run(t, []schedules.Row{cronRow(1, "0 0 1 1 *")}, func(b *bubble) {
-		before := b.statements
-		for range 3600 {
 // overdue returns the metric.
 func (b *bubble) overdue() float64 {
 	r := prometheus.NewRegistry()
@@ -243,6 +243,10 @@ func (b *bubble) overdue() float64 {
 	return families[0].GetMetric()[0].GetGauge().GetValue()
 }
 
+func TestASecondWithoutTicksCostsNoStatement(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "0 0 1 1 *")}, func(b *bubble) {
+		before := b.statements
+		for range 3600 {
 			b.pass(time.Second)
 			b.beat(1, false)
 		}
@@ -432,17 +436,17 @@ func TestRefusedTicksAreTriedAgainEveryMinute(t *testing.T) {
 		require.Len(t, b.ticked, 12, "the other schedule runs")
 		require.Equal(t, []schedules.Problem{{Schedule: 1, Version: 1, Reason: "Postgres refuses the tick: damaged"}}, b.problems)
 		require.LessOrEqual(t, b.statements-before, 12+3+1)
+		require.InDelta(t, 110, b.overdue(), 1, "although no tick is due before the next attempt")
 		b.table.refused = 0
 		b.pass(time.Minute)
 		require.Equal(t, schedules.Problem{Schedule: 1, Version: 1}, b.problems[len(b.problems)-1])
 		require.Len(t, b.problems, 2)
-		require.InDelta(t, 110, b.overdue(), 1, "although no tick is due before the next attempt")
 		require.Positive(t, b.missed)
+		require.Less(t, b.overdue(), 1.0)
 	})
 }
 
 // Queued ticks of a deleted or paused schedule start never, or after a further edit.
-		require.Less(t, b.overdue(), 1.0)
 func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
 	for _, remove := range []bool{true, false} {
 		run(t, []schedules.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
@@ -527,6 +531,21 @@ func TestLostEditsAreRepaired(t *testing.T) {
 		b.rows[2] = cronRow(2, "* * * * *")
 		b.pass(12 * time.Hour)
 		require.NotContains(t, b.plan.IDs(), int64(1))
+		require.Contains(t, b.plan.IDs(), int64(2))
+	})
+}
+
+// The comparison with the table fails, for example because a row cannot be read. Ticks do not wait for its success.
+func TestTicksContinueWhileTheComparisonFails(t *testing.T) {
+	run(t, []schedules.Row{cronRow(1, "*/10 * * * * *")}, func(b *bubble) {
+		b.failLoad = errors.New("damaged")
+		b.pass(DefaultResync + 10*time.Minute)
+		made := len(b.ticked) // a failure prints no list
+		require.Equal(t, int((DefaultResync+10*time.Minute)/(10*time.Second)), made)
+		require.Zero(t, b.missed)
+		b.failLoad = nil
+		b.rows[2] = cronRow(2, "0 0 1 1 *")
+		b.pass(2 * time.Minute)
 		require.Contains(t, b.plan.IDs(), int64(2))
 	})
 }

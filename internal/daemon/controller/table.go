@@ -48,6 +48,7 @@ func (c *Controller) load(ctx context.Context) error {
 			}
 		}
 	}
+	c.resyncAt = time.Now().Add(c.Resync) // a removal may need an earlier one
 	for id := range gone {
 		repaired++
 		c.remove(plan, id)
