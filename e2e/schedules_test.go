@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,6 +59,55 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('t', 'cron', '* * * * * *', 'y')`)
 	w.awaitTicks("t", "skipped", 1)
 	require.Equal(t, n+1, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "paused schedules insert no job")
+}
+
+// A program that bypasses the triggers edits a schedule, so there is no record. The comparison with the table finds it.
+func TestEditsWithoutARecordAreRepaired(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '0 0 1 1 *', 'x')`)
+	cfg := w.config("a")
+	cfg.ScheduleResync = time.Second
+	w.start(cfg)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 }, func() string { return "the plan contains the schedule" })
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // without effect after Commit
+	_, err = tx.Exec(t.Context(), `SET LOCAL session_replication_role = replica`)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.schedules SET spec = '* * * * * *', version = version + 1`)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	w.awaitTicks("s", "run", 1)
+}
+
+// The first schedule of a new cluster is inserted in a transaction that lasts for some heartbeats. Without notifications,
+// the dispatchers get to know of it at a later heartbeat, also one that is not the controller.
+func TestStartupWorkerScheduleOfALongTransactionIsFound(t *testing.T) {
+	w := newWorld(t)
+	var socket string
+	for _, name := range []string{"a", "b"} {
+		cfg := w.config(name)
+		cfg.Listen = false
+		w.start(cfg)
+		socket = cfg.WorkerSocket
+	}
+	beats := func(n int) {
+		t.Helper()
+		const least = `SELECT min(beats) FROM dispatcherd.dispatchers`
+		from := w.number(least)
+		eventually(t, func() bool { return w.number(least) >= from+n }, func() string { return "heartbeats" })
+	}
+	beats(1)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // without effect after Commit
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, kind, type) VALUES ('s', 'startup-worker', 'x')`)
+	require.NoError(t, err)
+	beats(3)
+	require.NoError(t, tx.Commit(t.Context()))
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 }, func() string { return "the controller has read the edit" })
+	beats(3)
+	helloRaw(t, socket, "x").expect("job")
 }
 
 // A startup schedule runs once for each version of the application.

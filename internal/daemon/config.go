@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/allow"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -20,6 +21,8 @@ const (
 	DefaultResume = 30 * time.Second
 	// DefaultKeyPatience is the default of Config.KeyPatience.
 	DefaultKeyPatience = 30 * time.Second
+	// DefaultScheduleResync is the default of Config.ScheduleResync.
+	DefaultScheduleResync = controller.DefaultResync
 
 	DefaultKeepDone   = 7 * 24 * time.Hour
 	DefaultKeepFailed = 30 * 24 * time.Hour
@@ -27,17 +30,19 @@ const (
 
 // Config contains the settings of a daemon.
 type Config struct {
-	Version      string        // of the program; part of the debug bundle
-	Name         string        // for display; the host name by default
-	KeyPatience  time.Duration // how long others pass a job with keys that waits for several things; 0 = DefaultKeyPatience
-	AppVersion   string        // of the application, for startup schedules; empty = unknown
-	DSN          string
-	WorkerSocket string
-	APISocket    string
-	WorkerAccess workerproto.Access // which users may open WorkerSocket
-	APIAccess    workerproto.Access // which users may open APISocket
-	Allow        allow.List         // which users may serve which types
-	AllowAPI     allow.List         // which users may use jobs of which types over APISocket
+	Version     string        // of the program; part of the debug bundle
+	Name        string        // for display; the host name by default
+	KeyPatience time.Duration // how long others pass a job with keys that waits for several things; 0 = DefaultKeyPatience
+	AppVersion  string        // of the application, for startup schedules; empty = unknown
+	// ScheduleResync is the time between two comparisons of the plan of schedules with the table; 0 = DefaultScheduleResync.
+	ScheduleResync time.Duration
+	DSN            string
+	WorkerSocket   string
+	APISocket      string
+	WorkerAccess   workerproto.Access // which users may open WorkerSocket
+	APIAccess      workerproto.Access // which users may open APISocket
+	Allow          allow.List         // which users may serve which types
+	AllowAPI       allow.List         // which users may use jobs of which types over APISocket
 	// ConnectionRate is how many connections a user may open per second on each of the
 	// two sockets. 0 = connrate.Default.
 	ConnectionRate int

@@ -186,7 +186,8 @@ func (d *Daemon) construct(refused *refusedRows) {
 		Table: func(term int64) controller.Table {
 			return schedules.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
-		WorkerTypes: schedules.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
+		WorkerTypes: schedules.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Resync: d.cfg.ScheduleResync,
+		Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
 	})
 	d.constructAdmission()
 	d.heartbeats = &heartbeats{
