@@ -132,6 +132,24 @@ func TestPagesOfSchedulesAndTicks(t *testing.T) {
 	require.Equal(t, 25, seen)
 }
 
+// An error of a query names the parameter, its value, the rule and an example.
+func TestInvalidQueriesOfSchedulesAreExplained(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	for path, says := range map[string]string{
+		"GET /v1/schedules?limit=0":                `limit \"0\": must be a whole number from 1 to 1000, for example 100`,
+		"GET /v1/schedules/pdf/next?count=x":       `count \"x\": must be a whole number from 1 to 1000, for example 10`,
+		"GET /v1/schedules/pdf/ticks?before=x":     `before \"x\": must be next_before of the previous page, for example 2026`,
+		"POST /v1/schedules/pdf/run?force=perhaps": `force \"perhaps\": must be true or false, for example`,
+		"POST /v1/schedules/pdf/backfill?from=x":   `from \"x\": must be a time in RFC 3339, for example 2026`,
+	} {
+		method, target, _ := strings.Cut(path, " ")
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(method, target, http.NoBody))
+		require.Equal(t, http.StatusBadRequest, rec.Code, path)
+		require.Contains(t, rec.Body.String(), says)
+	}
+}
+
 // An empty list is [], not null. A removal with a version removes only that version.
 func TestAnswersWithoutSchedules(t *testing.T) {
 	h, _, _ := testHandler(t, nil)

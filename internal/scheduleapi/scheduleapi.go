@@ -247,7 +247,7 @@ func (h handler) run(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	force, err := strconv.ParseBool(cmp.Or(q.Get("force"), "false"))
 	if err != nil {
-		return problem.InvalidRequest.Of("force must be true or false")
+		return problem.InvalidRequest.Of(fmt.Sprintf("force %q: must be true or false, for example force=true", jsontext.Excerpt(q.Get("force"))))
 	}
 	made, err := h.table.Run(r.Context(), s.Name, q.Get("key"), force)
 	if err != nil {
@@ -271,7 +271,7 @@ func (h handler) backfill(w http.ResponseWriter, r *http.Request) error {
 	var ends [2]time.Time
 	for i, name := range []string{"from", "to"} {
 		if ends[i], err = time.Parse(time.RFC3339Nano, q.Get(name)); err != nil {
-			return problem.InvalidRequest.Of(name + " must be a time in RFC 3339, such as 2026-01-31T08:00:00Z (%2B for + in a URL)")
+			return problem.InvalidRequest.Of(fmt.Sprintf("%s %q: must be a time in RFC 3339, for example 2026-01-31T08:00:00Z (%%2B for + in a URL)", name, jsontext.Excerpt(q.Get(name))))
 		}
 	}
 	counts, err := h.table.Backfill(r.Context(), s.Name, ends[0], ends[1], q.Get("overlap"))
@@ -346,7 +346,7 @@ func cursorIn(text string) (before contract.Tick, err error) {
 	at, occasion, _ := strings.Cut(text, "/")
 	before.Occasion = occasion
 	if before.MadeAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
-		return before, problem.InvalidRequest.Of("before must be next_before of the previous page")
+		return before, problem.InvalidRequest.Of(fmt.Sprintf("before %q: must be next_before of the previous page, for example 2026-01-31T08:00:00Z/2026-01-31T08:00:00Z", jsontext.Excerpt(text)))
 	}
 	return before, nil
 }
@@ -359,7 +359,7 @@ func numberIn(r *http.Request, name string, absent int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxPage {
-		return 0, problem.InvalidRequest.Of(fmt.Sprintf("%s is %q: it must be a whole number from 1 to %d", name, jsontext.Excerpt(text), maxPage))
+		return 0, problem.InvalidRequest.Of(fmt.Sprintf("%s %q: must be a whole number from 1 to %d, for example %d", name, jsontext.Excerpt(text), maxPage, absent))
 	}
 	return n, nil
 }
