@@ -80,7 +80,8 @@ const (
 	confirmPause = time.Second            // between two records of starts
 	expirePause  = time.Minute
 	idlePause    = time.Hour
-	readShare    = 10 // a periodic read takes at most 1/readShare of the time; one after notifications at most half of it
+	slowMost     = 3 * time.Second // after a read that took long, at most
+	readShare    = 10              // a periodic read takes at most 1/readShare of the time, up to slowMost; one after notifications at most half of it
 )
 
 // Sizes of statements.

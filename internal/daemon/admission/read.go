@@ -18,10 +18,11 @@ func (c *Controller) due(at *time.Time, pause time.Duration) bool {
 	return true
 }
 
-// slow delays the next read so that reads take at most a share of the time.
+// slow delays the next read so that reads take at most a share of the time. The time of a read includes the wait for a
+// connection, so the delay is bounded.
 func (c *Controller) slow(at *time.Time, began time.Time) {
 	now := c.Now()
-	if next := now.Add((readShare - 1) * now.Sub(began)); next.After(*at) {
+	if next := now.Add(min((readShare-1)*now.Sub(began), slowMost)); next.After(*at) {
 		*at = next
 	}
 }
