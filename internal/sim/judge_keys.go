@@ -74,8 +74,8 @@ func (j *judge) admitted(w *world, r *claimfake.Row) {
 	}
 }
 
-// overtaken checks that no job overtakes another one of its class. One that was committed later than jobs with larger ids, or
-// whose class an operator has changed, is found when it is the first of its class.
+// overtaken checks that no job overtakes another one of its class. One whose class an operator has changed is found when it
+// is the first of its class.
 func (j *judge) overtaken(w *world, r *claimfake.Row, o *job) {
 	if o.overtaken == 0 {
 		o.overtaken = w.now
@@ -83,7 +83,7 @@ func (j *judge) overtaken(w *world, r *claimfake.Row, o *job) {
 	if w.job(r.ID).moved {
 		return // it is admitted as one of its former class
 	}
-	if !o.late && !o.moved || w.now-o.overtaken > w.notices() {
+	if !o.moved || w.now-o.overtaken > w.notices() {
 		w.violate("key order: job %d (%s) is admitted before job %d of the same class, which waits for %v",
 			r.ID, r.Keys, o.insert.ID, (w.now - o.visible).duration())
 	}
@@ -113,11 +113,11 @@ func (j *judge) passedRetry(w *world, r, returned *claimfake.Row) {
 	}
 }
 
-// notices returns how long the controller may take to notice a job that was committed late. A statement that takes a
-// second delays the next read by nine.
+// notices returns how long the controller may take to notice a job that was committed late: it reads such jobs each second.
+// A fault may delay the read.
 func (w *world) notices() moment {
 	if w.undisturbed() {
-		return slack
+		return 2 * second
 	}
-	return 6 * slack
+	return 2 * slack
 }

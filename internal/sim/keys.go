@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
@@ -16,7 +15,6 @@ type keyed struct {
 	share  int64 // inserts of 10,000 with keys; 0 = none
 	count  int64 // keys
 	limits map[string]permits.Limit
-	newest dispatcherd.JobID // largest first id of a committed insert
 }
 
 // maxKeyed bounds the jobs with keys that wait or run, because each check looks at all of them.

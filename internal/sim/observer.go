@@ -16,7 +16,6 @@ type job struct {
 	typ       uint8                // of the newest attempt
 	ranBy     int16                // worker that started the newest attempt
 	overtaken moment               // when a later job of its class was first admitted before it
-	late      bool                 // its insert was committed after that of a job with a larger id
 	moved     bool                 // an operator changed its type or priority
 	refused   bool                 // Postgres refused to claim it once
 	lock      *claimfake.Statement // of another program

@@ -76,11 +76,8 @@ func (w *world) commitBatch(i int32) {
 		return
 	}
 	b := &w.batches[i]
-	late := b.first < w.keys.newest
-	w.keys.newest = max(w.keys.newest, b.first)
 	for n := range b.count {
 		j := w.job(b.first + dispatcherd.JobID(n))
-		j.late = late
 		id := w.table.Insert(w.dbNow(), j.insert)
 		if w.table.Row(id).Unclaimable != nil {
 			w.refuse(id)

@@ -186,6 +186,19 @@ func TestMostJobsNeedKeys(t *testing.T) {
 	require.Greater(t, sum.Terms, 30)
 }
 
+// Transactions commit up to two seconds after they drew their ids. Most jobs need one of few keys, so that many of a class wait. No
+// later job passes one that was committed two seconds ago.
+func TestJobsThatAreCommittedLateKeepTheirOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		o := Options{Seed: 7_100 + seed, Faults: Keys | Late, Every: true, Steps: 20_000}
+		w := newWorld(o)
+		busyKeys(w)
+		w.keys.share, w.scale.types, w.scale.priorities = 10_000, 1, w.scale.priorities[:1]
+		r := w.run()
+		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
+	}
+}
+
 // A full scan is followed by a pause of fifty times its duration. A scan that
 // took a minute because its dispatcher was suspended does not delay the next
 // one by an hour.

@@ -146,11 +146,14 @@ type heldPermit struct {
 
 // reads states what to read when.
 type reads struct {
-	retryAt, arriveAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
+	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
 
 	arriveFrom, heldFrom time.Time // after a notification, not before
 
 	arrived int64         // ids up to then were read
+	former  int64         // the value of arrived before the last seconds: later ids are read again
+	latter  int64         // the next value of former
+	late    int64         // ids up to then were read again in this round
 	heads   permits.Class // heads up to then were read in this round
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
@@ -385,7 +388,7 @@ func (c *Controller) pause(now time.Time) time.Duration {
 	}
 	wait := min(s.expireAt.Sub(now), idlePause)
 	if c.busy() {
-		wait = min(wait, s.arriveAt.Sub(now), s.heldAt.Sub(now), s.headsAt.Sub(now), s.typesAt.Sub(now))
+		wait = min(wait, s.arriveAt.Sub(now), s.lateAt.Sub(now), s.heldAt.Sub(now), s.headsAt.Sub(now), s.typesAt.Sub(now))
 	}
 	if len(s.confirm) > 0 {
 		wait = min(wait, s.confirmAt.Sub(now))

@@ -438,6 +438,61 @@ func TestBurstOfArrivalsIsAdmitted(t *testing.T) {
 	})
 }
 
+// insertLate inserts n rows of a class, of which it returns one that is not committed yet, and a function that commits it.
+func (f *tables) insertLate(class permits.Class, n, late int) (ids []int64, commit func()) {
+	ids = f.insert(class, n)
+	var r *row
+	f.update(func() {
+		r = f.rows[ids[late]]
+		delete(f.rows, r.ID)
+	})
+	return ids, func() {
+		f.update(func() {
+			r.since = time.Now()
+			f.rows[r.ID] = r
+		})
+	}
+}
+
+// A job is committed after jobs with larger ids were read, and it is not the first of its class. It is known within a second,
+// so neither its class nor another one passes it.
+func TestJobThatIsCommittedLateKeepsItsPlace(t *testing.T) {
+	for _, waits := range []int{2, 3 * arriveMost} {
+		run(t, func(w *world) {
+			ids, commit := w.insertLate(k, 3+waits, 2)
+			other := w.insert(permits.Class{Keys: "k", Type: "y"}, 1)[0]
+			w.heard()
+			w.pass(2)
+			commit()
+			w.pass(2)
+			for _, id := range ids[:2] {
+				require.Equal(t, []int64{id}, w.holders())
+				w.end(id, w.begin(id), contract.Succeeded, 0)
+				synctest.Wait()
+			}
+			require.Equal(t, ids[2:3], w.holders())
+			require.Zero(t, w.rows[other].fence)
+		})
+	}
+}
+
+// A transaction lasts longer than ids are read again. Its job is found when it is the first of its class.
+func TestJobThatIsCommittedVeryLateIsFound(t *testing.T) {
+	run(t, func(w *world) {
+		ids, commit := w.insertLate(k, 5, 2)
+		w.heard()
+		w.pass(25)
+		commit()
+		w.pass(5)
+		for range 2 {
+			id := w.holders()[0]
+			w.end(id, w.begin(id), contract.Succeeded, 0)
+			w.pass(2)
+		}
+		require.Contains(t, w.holders(), ids[2])
+	})
+}
+
 // The book has room for two classes. Jobs of further classes are found when a class has no more jobs.
 func TestClassesBeyondTheBoundAreFoundLater(t *testing.T) {
 	run(t, func(w *world) {

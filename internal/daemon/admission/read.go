@@ -160,8 +160,44 @@ func (c *Controller) readArrived(ctx context.Context) error {
 	return nil
 }
 
-// readHeads reads a portion of the first jobs of all classes. It finds what readArrived has missed: jobs that were
-// committed late, those for which there was no room, and those that could not be admitted.
+// Ids are read again for lateTime, and at most for twice as long.
+const lateTime = 10 * time.Second
+
+// lateIDs is how many ids are read again after a load, because the times of earlier ids are not known.
+const lateIDs = 50_000
+
+// readLate reads a portion of the ids of the last seconds again. It finds jobs that were committed after jobs with
+// larger ids had been read. It ignores those that the book knows.
+func (c *Controller) readLate(ctx context.Context) error {
+	s := &c.state
+	if !c.busy() || !c.due(&s.lateAt, longPause) {
+		return nil
+	}
+	if c.due(&s.turnAt, lateTime) {
+		s.former, s.latter = s.latter, s.arrived
+	}
+	s.late = max(s.late, s.former)
+	began := c.Now()
+	list, edited, err := c.table.Arrived(ctx, s.late, arriveMost)
+	if err != nil {
+		return err
+	}
+	s.edited = s.edited || edited
+	for _, w := range list {
+		c.book.Add(w.Class, w.Job)
+		s.late = w.ID
+	}
+	if len(list) < arriveMost {
+		s.late = 0
+	} else {
+		s.lateAt = time.Time{}
+	}
+	c.slow(&s.lateAt, began)
+	return nil
+}
+
+// readHeads reads a portion of the first jobs of all classes. It finds what readArrived and readLate have missed: jobs of
+// transactions that lasted longer than lateTime, jobs for which there was no room, and those that could not be admitted.
 func (c *Controller) readHeads(ctx context.Context) error {
 	if !c.busy() || !c.due(&c.state.headsAt, longPause) {
 		return nil

@@ -24,7 +24,7 @@ func (c *Controller) work(ctx context.Context) error {
 		}
 	}
 	c.takeReports()
-	for _, step := range [...]func(context.Context) error{c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire} {
+	for _, step := range [...]func(context.Context) error{c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readLate, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -60,7 +60,8 @@ func (c *Controller) load(ctx context.Context) error {
 	c.held = map[int64]heldPermit{}
 	c.began = c.Now()
 	c.base = c.clock.Estimate(c.began)
-	c.state = reads{expireAt: c.Now().Add(expirePause), arrived: last}
+	recent := max(last-lateIDs, 0)
+	c.state = reads{expireAt: c.Now().Add(expirePause), turnAt: c.Now().Add(lateTime), arrived: last, former: recent, latter: recent}
 	c.book.Advance(c.now())
 	if err := c.readTypes(ctx); err != nil {
 		return err
