@@ -23,7 +23,7 @@ const (
 	JobsChannel   = "dispatcherd_jobs"      // some row became pending; the payload is empty or describes the only row, see parseNotification
 	CancelChannel = "dispatcherd_cancel"    // the payload is the id of a running job to be cancelled
 	EditsChannel  = "dispatcherd_schedules" // schedules were edited; the payload is empty
-	KeysChannel   = "dispatcherd_keys"      // jobs with keys ended, or limits were edited; the payload is empty
+	KeysChannel   = "dispatcherd_keys"      // jobs with keys were inserted or ended, or limits were edited; the payload is empty
 )
 
 const (
@@ -92,7 +92,7 @@ func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
 // Edits receives a value after schedules were edited. A notification may be missed.
 func (l *Listener) Edits() <-chan struct{} { return l.edits }
 
-// Keys receives a value after jobs with keys ended, or limits were edited. A notification may be missed.
+// Keys receives a value after jobs with keys were inserted or ended, or limits were edited. A notification may be missed.
 func (l *Listener) Keys() <-chan struct{} { return l.keys }
 
 // Close ends the listener and waits until its connection is closed.

@@ -129,6 +129,36 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	require.Equal(t, []string{"10 0 1000000 pdf"}, received(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
 }
 
+// The controller reads jobs with keys after a notification of their own.
+func TestInsertsOfJobsWithKeysNotifyTheController(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `LISTEN dispatcherd_keys; LISTEN dispatcherd_jobs`)
+	received := func(statements ...string) (payloads []string) {
+		for _, s := range append(statements, `NOTIFY dispatcherd_jobs, 'end'`) {
+			exec(t, conn, s)
+		}
+		for {
+			note, err := conn.WaitForNotification(t.Context())
+			require.NoError(t, err)
+			if note.Payload == "end" {
+				return payloads
+			}
+			payloads = append(payloads, note.Channel+note.Payload)
+		}
+	}
+	insert := func(values string) string {
+		return `INSERT INTO dispatcherd.jobs (type, keys, run_at) VALUES ` + values
+	}
+	require.Empty(t, received(insert(`('pdf', 'k', now())`)), "no dispatcher is subscribed")
+	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
+	both := []string{"dispatcherd_keys", "dispatcherd_jobs"}
+	require.Equal(t, both, received(insert(`('pdf', 'k', now())`)))
+	require.Equal(t, both, received(insert(`('pdf', 'k', now() + interval '1 hour')`)))
+	require.Equal(t, both, received(insert(`('pdf', NULL, now()), ('pdf', 'k', now())`)))
+	require.Equal(t, both, received(`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'pdf', 'k' FROM generate_series(1, 100)`))
+	require.Equal(t, []string{"dispatcherd_jobs106 0 1000000 pdf"}, received(insert(`('pdf', NULL, 'epoch'::timestamptz + interval '1 s')`)))
+}
+
 func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`

@@ -14,7 +14,7 @@ import (
 )
 
 // listen passes notifications on to the Core until ctx is done.
-func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, edited, keys func()) {
+func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, edited func(), keys func(keyed bool)) {
 	l := store.Listen()
 	defer l.Close()
 	var cancels sync.WaitGroup
@@ -30,11 +30,11 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			} else {
 				loop.Order(shell.JobsNotified(row))
 			}
-			keys()
+			keys(false)
 		case <-l.Edits():
 			edited()
 		case <-l.Keys():
-			keys()
+			keys(true)
 		case up := <-state.changed:
 			loop.Order(shell.ListenerState(up))
 		}

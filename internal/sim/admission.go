@@ -158,7 +158,7 @@ func (a *admitter) finished(r *contract.FinishRequest, result *contract.FinishRe
 
 func (a *admitter) notified() {
 	if a != nil {
-		a.Notified()
+		a.Notified(true)
 		a.wake()
 	}
 }

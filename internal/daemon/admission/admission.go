@@ -121,6 +121,7 @@ type Controller struct {
 	mu       sync.Mutex
 	reports  []report
 	notified bool // jobs may have arrived, ended, or limits were edited
+	keyed    bool // some of them have keys, or limits were edited
 	ended    bool // jobs with keys ended here, and another dispatcher is the controller
 	returned bool // jobs with keys are pending again
 
@@ -157,6 +158,7 @@ type reads struct {
 	heads   permits.Class // heads up to then were read in this round
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
+	told    bool // of jobs with keys, which were not read since
 	confirm []limits.Start
 	reread  []limits.Waiting // jobs that could not be admitted
 	endedAt time.Time        // when the last job with keys ended, of which nothing is decided yet
@@ -195,13 +197,14 @@ func (c *Controller) signal() {
 	}
 }
 
-// Notified says that jobs may have arrived or ended, or that limits were edited.
-func (c *Controller) Notified() {
+// Notified says that jobs may have arrived or ended, or that limits were edited. keyed says that this concerns jobs with keys:
+// they are read even if the book knows of none.
+func (c *Controller) Notified(keyed bool) {
 	if !c.active.Load() {
 		return // a heartbeat says whether jobs wait
 	}
 	c.mu.Lock()
-	c.notified = true
+	c.notified, c.keyed = true, c.keyed || keyed
 	c.mu.Unlock()
 	c.signal()
 }
@@ -401,5 +404,5 @@ func (c *Controller) pause(now time.Time) time.Duration {
 
 // busy reports whether jobs wait or hold permits, as far as the book knows.
 func (c *Controller) busy() bool {
-	return c.beat.Keyed || c.state.edited || c.state.unsure || c.book.Classes() > 0 || len(c.held) > 0
+	return c.beat.Keyed || c.state.edited || c.state.unsure || c.state.told || c.book.Classes() > 0 || len(c.held) > 0
 }

@@ -49,10 +49,30 @@ func TestASecondWithoutKeyedWorkCostsNoStatement(t *testing.T) {
 		before := w.calls() - w.calls("expire")
 		for range 3600 {
 			w.pass(1)
-			w.Notified()
+			w.Notified(false)
 		}
 		require.Equal(t, before, w.calls()-w.calls("expire"))
 		require.LessOrEqual(t, w.calls("expire"), 61)
+	})
+}
+
+// The first job with keys is admitted after its notification, without a heartbeat.
+func TestFirstJobAfterANotificationIsAdmittedAtOnce(t *testing.T) {
+	run(t, func(w *world) {
+		w.pass(100)
+		ids := w.insert(k, 1)
+		w.Notified(false)
+		synctest.Wait()
+		require.Empty(t, w.holders(), "it concerns jobs without keys")
+		w.Notified(true)
+		synctest.Wait()
+		require.Equal(t, ids, w.holders())
+		w.end(ids[0], w.begin(ids[0]), contract.Succeeded, 0)
+		w.pass(5)
+		before := w.calls()
+		w.Notified(true)
+		w.pass(10)
+		require.LessOrEqual(t, w.calls()-before, 6, "one read of each kind")
 	})
 }
 
@@ -586,7 +606,7 @@ func TestForgedNotificationsCostFewStatements(t *testing.T) {
 		w.heard()
 		before := w.calls("arrived")
 		for range 10_000 {
-			w.Notified()
+			w.Notified(true)
 			<-time.After(100 * time.Microsecond)
 		}
 		require.LessOrEqual(t, w.calls("arrived")-before, int(time.Second/notifyPause)+50)
@@ -600,7 +620,7 @@ func TestForgedNotificationsCostFewStatements(t *testing.T) {
 		})
 		before = w.calls("held")
 		for range 20_000 {
-			w.Notified()
+			w.Notified(true)
 			<-time.After(time.Millisecond)
 		}
 		require.LessOrEqual(t, w.calls("held")-before, 11, "a read of all permits that takes a second")

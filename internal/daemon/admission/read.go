@@ -154,6 +154,7 @@ func (c *Controller) readArrived(ctx context.Context) error {
 			break
 		}
 	}
+	s.told = false
 	if s.edited {
 		return c.readLimits(ctx)
 	}

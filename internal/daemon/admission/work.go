@@ -37,7 +37,7 @@ func (c *Controller) work(ctx context.Context) error {
 func (c *Controller) tellController(ctx context.Context) error {
 	c.mu.Lock()
 	ended := c.ended
-	c.reports, c.ended, c.returned, c.notified = nil, false, false, false
+	c.reports, c.ended, c.returned, c.notified, c.keyed = nil, false, false, false, false
 	c.mu.Unlock()
 	if !ended {
 		return nil
@@ -132,10 +132,11 @@ func at(r permits.Rate, dispatcher int32) int32 {
 func (c *Controller) takeReports() {
 	c.mu.Lock()
 	reports := c.reports
-	notified, returned := c.notified, c.returned
-	c.reports, c.notified, c.returned, c.ended = nil, false, false, false
+	notified, keyed, returned := c.notified, c.keyed, c.returned
+	c.reports, c.notified, c.keyed, c.returned, c.ended = nil, false, false, false, false
 	c.mu.Unlock()
 	s := &c.state
+	s.told = s.told || keyed
 	if notified {
 		s.arriveAt = earlier(s.arriveAt, s.arriveFrom)
 	}

@@ -48,7 +48,7 @@ func (f *tables) start(ctx context.Context, id int32, maxClasses int) *agent {
 
 // elect makes the dispatcher the controller, and sends a heartbeat.
 func (a *agent) elect() {
-	a.term = a.tables.elect(a.id, a.Notified)
+	a.term = a.tables.elect(a.id, func() { a.Notified(true) })
 	a.beat()
 }
 
