@@ -58,7 +58,7 @@ func (h *heartbeats) run(ctx context.Context) {
 			return
 		case err == nil:
 			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
-			h.admit.Heartbeat(admission.Beat{Term: res.Term, Keyed: res.Keyed, Others: len(res.Others) > 0, Clock: res.Clock, Read: res.ClockRead})
+			h.admit.Heartbeat(admission.Beat{Term: res.Term, Keyed: res.Keyed, Others: res.Others, Clock: res.Clock, Read: res.ClockRead})
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))

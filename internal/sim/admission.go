@@ -134,7 +134,7 @@ func (a *admitter) announce(rows []contract.RowNotification) {
 func (a *admitter) heartbeat(h *host, r *contract.HeartbeatResult) {
 	if a != nil {
 		read := time.Unix(0, 0).Add(h.beatBegun + (h.time()-h.beatBegun)/2)
-		a.Heartbeat(admission.Beat{Term: r.Term, Keyed: r.Keyed, Others: len(r.Others) > 0, Clock: r.Clock, Read: read})
+		a.Heartbeat(admission.Beat{Term: r.Term, Keyed: r.Keyed, Others: r.Others, Clock: r.Clock, Read: read})
 		a.wake()
 	}
 }

@@ -75,7 +75,7 @@ const (
 	retryPause   = 500 * time.Millisecond // after a statement that failed
 	arrivePause  = 50 * time.Millisecond  // between two reads of arrived jobs, without a notification
 	notifyPause  = 2 * time.Millisecond   // between two reads after notifications: any session may notify
-	remotePause  = 20 * time.Millisecond  // between two reads of permits while other dispatchers claim
+	remotePause  = 20 * time.Millisecond  // until the permits are read after a change, while other dispatchers claim; doubles without a change
 	longPause    = time.Second            // between two reads of permits, heads and types
 	confirmPause = time.Second            // between two records of starts
 	expirePause  = time.Minute
@@ -95,9 +95,9 @@ const (
 
 // Beat is what a heartbeat found.
 type Beat struct {
-	Term   int64 // 0 = another dispatcher is the controller
-	Keyed  bool  // jobs wait for permits, or limits were edited
-	Others bool  // other dispatchers are alive
+	Term   int64            // 0 = another dispatcher is the controller
+	Keyed  bool             // jobs wait for permits, or limits were edited
+	Others []contract.Heard // the other dispatchers that are alive, with their last heartbeats
 	Clock  time.Time
 	Read   time.Time // local time at which the clock was read
 }
@@ -149,7 +149,9 @@ type heldPermit struct {
 type reads struct {
 	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
 
-	arriveFrom, heldFrom time.Time // after a notification, not before
+	arriveFrom, heldFrom time.Time     // after a notification, not before
+	heldSoon             time.Time     // after an admission, not before
+	heldPause            time.Duration // until the next read of permits, while other dispatchers claim
 
 	arrived int64         // ids up to then were read
 	former  int64         // the value of arrived before the last seconds: later ids are read again

@@ -76,6 +76,32 @@ func TestFirstJobAfterANotificationIsAdmittedAtOnce(t *testing.T) {
 	})
 }
 
+// Other dispatchers are alive, and nothing changes. The permits are read each second.
+func TestPermitsAreReadRarelyWhileNothingChanges(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(k, 3)
+		w.heard()
+		fence := w.claim(ids[0], 2)
+		w.pass(5)
+		before := w.calls("held")
+		w.pass(60)
+		require.LessOrEqual(t, w.calls("held")-before, 61)
+		w.finish(ids[0], fence, -1)
+		w.pass(1)
+		require.Equal(t, ids[1:2], w.holders(), "without a notification")
+		w.pass(60)
+		more := w.insert(permits.Class{Keys: "other", Type: "x"}, 2)
+		w.Notified(true)
+		<-time.After(notifyPause)
+		synctest.Wait()
+		require.Equal(t, []int64{ids[1], more[0]}, w.holders())
+		w.finish(more[0], w.claim(more[0], 2), -1)
+		<-time.After(remotePause + notifyPause)
+		synctest.Wait()
+		require.Equal(t, []int64{ids[1], more[1]}, w.holders(), "the permits are read soon after an admission")
+	})
+}
+
 // The permits are read after Begin, because later admissions of the former controller have no effect.
 func TestLoadBeginsFirst(t *testing.T) {
 	run(t, func(w *world) {
@@ -197,13 +223,13 @@ func TestPermitsOfOtherDispatchersAreRead(t *testing.T) {
 		w.pass(2)
 		require.Equal(t, ids[:2], w.holders(), "it is counted once")
 		w.finish(ids[0], fence, -1)
-		w.awaitReports()
+		w.pass(1)
 		require.Equal(t, ids[1:3], w.holders())
 		w.elect() // a takeover
 		w.awaitReports()
 		require.Equal(t, ids[1:3], w.holders())
 		w.update(func() { delete(w.rows, ids[1]) }) // attack 22: cancelled while admitted
-		w.awaitReports()
+		w.pass(1)
 		require.Equal(t, ids[2:4], w.holders())
 	})
 }
@@ -215,7 +241,7 @@ func TestReturnedJobIsAdmittedAgainWithAHigherFence(t *testing.T) {
 		w.heard()
 		fence := w.begin(ids[0])
 		w.finish(ids[0], fence, 0) // another dispatcher releases the row
-		w.awaitReports()
+		w.pass(1)
 		require.Equal(t, ids[:1], w.holders(), "it is the first one again")
 		next := w.begin(ids[0])
 		require.Greater(t, next, fence)

@@ -66,27 +66,51 @@ func (c *Controller) readTypes(ctx context.Context) error {
 	return nil
 }
 
-// readHeld reads the permits from time to time while there are any, and after notifications.
+// readHeld reads the permits from time to time while there are any, and after notifications. Other dispatchers may change
+// them without a notification: they are read soon after a change or an admission, and then ever more rarely.
 func (c *Controller) readHeld(ctx context.Context) error {
-	pause := longPause
-	if c.beat.Others {
-		pause = remotePause
-	}
-	if !c.busy() || !c.due(&c.state.heldAt, pause) {
+	s := &c.state
+	if !c.busy() || c.Now().Before(s.heldAt) {
 		return nil
 	}
 	began := c.Now()
-	err := c.compareHeld(ctx)
-	c.slow(&c.state.heldAt, began)
-	c.state.heldFrom = c.Now().Add(max(notifyPause, c.Now().Sub(began)))
-	return err
-}
-
-// compareHeld compares the permits of the book with the rows that have a fence.
-func (c *Controller) compareHeld(ctx context.Context) error {
-	rows, err := c.table.Held(ctx)
+	changed, err := c.compareHeld(ctx)
 	if err != nil {
 		return err
+	}
+	s.heldPause = min(max(2*s.heldPause, remotePause), longPause)
+	if changed {
+		s.heldPause = remotePause
+	}
+	pause := longPause
+	if len(c.beat.Others) > 0 {
+		pause = s.heldPause
+	}
+	now := c.Now()
+	s.heldAt, s.heldSoon, s.heldFrom = now.Add(pause), now, now.Add(max(notifyPause, now.Sub(began)))
+	c.slow(&s.heldAt, began)
+	c.slow(&s.heldSoon, began)
+	return nil
+}
+
+// othersMayClaim makes the permits be read soon after an admission.
+func (c *Controller) othersMayClaim() {
+	s := &c.state
+	if len(c.beat.Others) == 0 {
+		return
+	}
+	at := c.Now().Add(remotePause)
+	if at.Before(s.heldSoon) {
+		at = s.heldSoon
+	}
+	s.heldPause, s.heldAt = remotePause, earlier(s.heldAt, at)
+}
+
+// compareHeld compares the permits of the book with the rows that have a fence, and reports whether they differed.
+func (c *Controller) compareHeld(ctx context.Context) (changed bool, err error) {
+	rows, err := c.table.Held(ctx)
+	if err != nil {
+		return false, err
 	}
 	c.state.unsure = false
 	c.book.Advance(c.now())
@@ -101,22 +125,25 @@ func (c *Controller) compareHeld(ctx context.Context) error {
 			continue
 		}
 		seen[h.ID] = h.Fence
-		c.hold(h)
+		changed = c.hold(h) || changed
 	}
 	for id, p := range c.held {
 		if seen[id] != p.fence {
 			c.end(id, p.fence)
+			changed = true
 		}
 	}
 	if len(ids) > 0 {
+		changed = true
 		_, err = c.table.Withdraw(ctx, ids, fences)
 	}
-	return err
+	return changed, err
 }
 
-// hold tells the book of a row that holds permits.
-func (c *Controller) hold(h *limits.Held) {
+// hold tells the book of a row that holds permits, and reports whether it differed.
+func (c *Controller) hold(h *limits.Held) (changed bool) {
 	p, known := c.held[h.ID]
+	changed = !known || p.fence != h.Fence || p.started != h.Started
 	if known && p.fence != h.Fence {
 		c.end(h.ID, p.fence)
 		known = false
@@ -131,6 +158,7 @@ func (c *Controller) hold(h *limits.Held) {
 	if h.Started {
 		c.started(h.ID, h.Fence, c.now()-h.Ago+startMargin)
 	}
+	return changed
 }
 
 // readArrived reads jobs that were inserted. Jobs that the book has no room for are found by readHeads later.

@@ -66,7 +66,7 @@ func (c *Controller) load(ctx context.Context) error {
 	if err := c.readTypes(ctx); err != nil {
 		return err
 	}
-	if err := c.compareHeld(ctx); err != nil {
+	if _, err := c.compareHeld(ctx); err != nil {
 		return err
 	}
 	if err := c.readStarts(ctx); err != nil {
@@ -260,6 +260,9 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 		} else if a.Dispatcher == 0 || a.Dispatcher == me {
 			rows = append(rows, contract.RowNotification{Type: a.Type, Priority: dispatcherd.Priority(a.Priority), Key: contract.Key{RunAt: a.RunAt, ID: dispatcherd.JobID(a.ID)}})
 		}
+	}
+	if len(admitted) > 0 {
+		c.othersMayClaim()
 	}
 	c.Metrics.admitted(len(admitted))
 	c.Announce(rows)

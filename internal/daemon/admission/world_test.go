@@ -22,6 +22,7 @@ type agent struct {
 	id    int32
 	term  int64 // 0 = another dispatcher is the controller
 	alone bool  // there are no other dispatchers
+	dead  int32 // it sends no heartbeat, and is not declared lost
 	stop  func()
 }
 
@@ -63,7 +64,14 @@ func (a *agent) beat() {
 		for _, r := range a.rows {
 			keyed = keyed || r.fence == 0
 		}
-		b = Beat{Term: a.term, Keyed: keyed, Others: !a.alone, Clock: a.tables.now(), Read: time.Now()}
+		b = Beat{Term: a.term, Keyed: keyed, Clock: a.tables.now(), Read: time.Now()}
+		for id := int32(1); id <= 3 && !a.alone; id++ {
+			if at := time.Now().UnixMicro(); id == a.dead {
+				b.Others = append(b.Others, contract.Heard{ID: id, BeatAt: 1})
+			} else if id != a.id {
+				b.Others = append(b.Others, contract.Heard{ID: id, BeatAt: at})
+			}
+		}
 	})
 	a.Heartbeat(b)
 }
