@@ -61,6 +61,9 @@ func New(c Config, list []Limit) *Book {
 // Classes returns the number of classes of which the book knows jobs.
 func (b *Book) Classes() int { return len(b.classes) }
 
+// Fences returns how many fences the book has assigned, or a bound of it.
+func (b *Book) Fences() int64 { return b.fence - b.config.FirstFence }
+
 // Add adds a job that waits, and reports whether the book knows its class. If not, the caller reads the job
 // later. A known job changes nothing. Keys must have passed Parse.
 func (b *Book) Add(name Class, j Job) bool {

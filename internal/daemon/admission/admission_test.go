@@ -258,6 +258,24 @@ func TestReturnedJobIsAdmittedAgainWithAHigherFence(t *testing.T) {
 	})
 }
 
+// A book has assigned as many fences as it may. The next one begins with a new number, so fences still increase.
+func TestFencesOfANumberAreNotExhausted(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(k, 2)
+		w.heard()
+		begins := w.calls("begin")
+		fence := w.begin(ids[0]) + fencesMost
+		w.update(func() { w.rows[ids[0]].fence = fence })
+		w.pass(2)
+		require.Equal(t, begins+1, w.calls("begin"))
+		w.end(ids[0], fence, contract.Succeeded, 0)
+		w.awaitReports()
+		require.Equal(t, ids[1:], w.holders())
+		require.Greater(t, w.rows[ids[1]].fence, fence)
+		require.Equal(t, w.admissions, w.rows[ids[1]].fence>>32)
+	})
+}
+
 // The first job of a class has returned when a controller takes over. The others of the class are known nevertheless.
 func TestReturnedJobHidesNoOtherAfterATakeover(t *testing.T) {
 	run(t, func(w *world) {

@@ -10,6 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
+// fencesMost bounds the fences of a book, so that they stay below those of the next number.
+const fencesMost = 1 << 31
+
 // work sends what is due.
 func (c *Controller) work(ctx context.Context) error {
 	if c.beat.Term == 0 {
@@ -18,7 +21,7 @@ func (c *Controller) work(ctx context.Context) error {
 	if c.Now().Before(c.state.retryAt) {
 		return nil
 	}
-	if c.book == nil {
+	if c.book == nil || c.book.Fences() >= fencesMost {
 		if err := c.load(ctx); err != nil {
 			return err
 		}
