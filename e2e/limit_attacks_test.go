@@ -96,6 +96,32 @@ func TestUnknownOutcomeKeepsThePermit(t *testing.T) {
 	}
 }
 
+// Attack 14: the only dispatcher that may claim an admitted job is killed before it claims the job. The job runs on another
+// dispatcher within five seconds, although the lease lasts for longer.
+func TestPermitOfAKilledDispatcherReturnsWithinFiveSeconds(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.config("a"), w.config("b")
+	b.Lease = time.Minute
+	w.start(a)
+	w.worker("a", a.WorkerSocket, oneSlot("x"))
+	w.exec(`INSERT INTO dispatcherd.limits (key, capacity, scope) VALUES ('here', 1, 'dispatcher')`)
+	holder := w.keyed("here", work{Do: "gate"})
+	w.seen.start(t, holder, 1)
+	doomed := w.serve(b)
+	w.worker("b", b.WorkerSocket, oneSlot("x"))
+	busy := w.gated(1)[0]
+	w.seen.start(t, busy, 1)
+	bound := w.keyed("here", work{})
+	admitted := `SELECT count(*) FROM dispatcherd.jobs j JOIN dispatcherd.dispatchers d ON d.id = j.admitted_to WHERE j.id = $1 AND d.name = 'b'`
+	eventually(t, func() bool { return w.number(admitted, bound) == 1 }, func() string { return "a job that only b may claim" })
+	doomed.signal(t, syscall.SIGKILL)
+	killed := time.Now()
+	w.seen.open(t, w.seen.start(t, holder, 1))
+	w.await(bound, dispatcherd.Done)
+	require.Less(t, time.Since(killed), 5*time.Second)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
+}
+
 // Attack 22: a job is cancelled while it is admitted and no slot is free. Its permit returns.
 func TestCancelledAdmittedJobReturnsItsPermit(t *testing.T) {
 	w := newWorld(t)

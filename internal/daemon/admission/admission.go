@@ -80,8 +80,9 @@ const (
 	confirmPause = time.Second            // between two records of starts
 	expirePause  = time.Minute
 	idlePause    = time.Hour
-	slowMost     = 3 * time.Second // after a read that took long, at most
-	readShare    = 10              // a periodic read takes at most 1/readShare of the time, up to slowMost; one after notifications at most half of it
+	silentMost   = 2500 * time.Millisecond // without a heartbeat, a dispatcher gets no jobs that only it may claim
+	slowMost     = 3 * time.Second         // after a read that took long, at most
+	readShare    = 10                      // a periodic read takes at most 1/readShare of the time, up to slowMost; one after notifications at most half of it
 )
 
 // Sizes of statements.
@@ -129,11 +130,18 @@ type Controller struct {
 	base   time.Time // clock of the book
 	began  time.Time // local time at base
 	beat   Beat
+	others map[int32]lastBeat
 	table  Table
 	book   *permits.Book // nil = not the controller, or not yet loaded
 	held   map[int64]heldPermit
 	failed error // the last error, until a success
 	state  reads
+}
+
+// lastBeat is the last heartbeat of another dispatcher.
+type lastBeat struct {
+	beatAt int64
+	since  time.Time // local time when it was first read
 }
 
 // heldPermit is a permit that the book has.
@@ -356,6 +364,24 @@ func (c *Controller) heard(b Beat) {
 	}
 	c.beat = b
 	c.follow(b.Read)
+	others := make(map[int32]lastBeat, len(b.Others))
+	for _, o := range b.Others {
+		last := c.others[o.ID]
+		if last.beatAt != o.BeatAt {
+			last = lastBeat{o.BeatAt, b.Read}
+		}
+		others[o.ID] = last
+	}
+	c.others = others
+	if slices.ContainsFunc(b.Others, func(o contract.Heard) bool { return c.silent(o.ID) }) {
+		c.state.typesAt = time.Time{}
+	}
+}
+
+// silent reports whether another dispatcher has sent no heartbeat for a while, long before it is declared lost.
+func (c *Controller) silent(dispatcher int32) bool {
+	o, known := c.others[dispatcher]
+	return known && c.beat.Read.Sub(o.since) >= silentMost
 }
 
 // drop forgets the book.

@@ -276,6 +276,35 @@ func TestFencesOfANumberAreNotExhausted(t *testing.T) {
 	})
 }
 
+// Attack 14: the only dispatcher that may claim an admitted job dies. Long before it is declared lost, the job has its permits on
+// another dispatcher, also after a takeover.
+func TestPermitOfADeadDispatcherReturnsWithinFiveSeconds(t *testing.T) {
+	for _, takeover := range []bool{false, true} {
+		run(t, func(w *world) {
+			w.setLimit(permits.Limit{Key: "k", Capacity: 1, Scope: permits.Dispatcher})
+			w.update(func() { w.types["x"] = limits.Type{Slots: 8, Dispatchers: []int32{1, 2}} })
+			w.pass(1)
+			ids := w.insert(k, 2)
+			w.pass(10)
+			require.Equal(t, ids, w.holders())
+			require.EqualValues(t, 2, w.rows[ids[1]].dispatcher)
+			w.end(ids[0], w.begin(ids[0]), contract.Succeeded, 0)
+			w.dead = 2
+			if takeover {
+				w.elect()
+			}
+			w.pass(5)
+			require.Equal(t, ids[1:], w.holders())
+			require.EqualValues(t, 1, w.rows[ids[1]].dispatcher)
+			w.dead = 0
+			w.begin(ids[1])
+			next := w.insert(k, 1)
+			w.pass(2)
+			require.EqualValues(t, 2, w.rows[next[0]].dispatcher, "it was alive")
+		})
+	}
+}
+
 // The first job of a class has returned when a controller takes over. The others of the class are known nevertheless.
 func TestReturnedJobHidesNoOtherAfterATakeover(t *testing.T) {
 	run(t, func(w *world) {

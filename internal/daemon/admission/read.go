@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/claim/limits"
@@ -60,7 +61,7 @@ func (c *Controller) readTypes(ctx context.Context) error {
 	}
 	types := make(map[string]permits.Type, len(found))
 	for name, t := range found {
-		types[name] = permits.Type{Most: typeMost(t.Slots), Dispatchers: t.Dispatchers}
+		types[name] = permits.Type{Most: typeMost(t.Slots), Dispatchers: slices.DeleteFunc(slices.Clone(t.Dispatchers), c.silent)}
 	}
 	c.book.SetTypes(types)
 	return nil
