@@ -20,7 +20,7 @@ type Job struct {
 	Type    string
 	Mode    dispatcherd.Mode
 	Payload json.RawMessage // nil if the job has none
-	Fence   int64           // of a job with keys: larger than that of each earlier job of one of its keys, on all hosts; 0 = the job has no keys
+	Fence   int64           // of a job with keys: for each key it increases across all hosts; jobs that were admitted together share it; 0 = the job has no keys
 	Timeout time.Duration   // of this attempt; 0 = none
 	Age     time.Duration   // from the time the job was due until it was sent
 

@@ -21,7 +21,7 @@ type Job struct {
 	Type    string
 	Mode    dispatcherd.Mode
 	Payload []byte        // JSON; nil if there is none
-	Fence   int64         // of a job with keys: larger than that of each earlier job of one of its keys; 0 = the job has no keys
+	Fence   int64         // of a job with keys: for each key it increases across all hosts; jobs that were admitted together share it; 0 = the job has no keys
 	Timeout time.Duration // limit of this attempt; 0 = none
 	Age     time.Duration // since the job was due
 }
