@@ -17,10 +17,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// fakeLimits are a table with two limits.
-type fakeLimits struct{}
+// fakeLimits are a table with two limits. Get returns the limit that was set last.
+type fakeLimits struct{ set *contract.Limit }
 
-func (*fake) Limits() limitapi.Limits { return fakeLimits{} }
+func (*fake) Limits() limitapi.Limits { return fakeLimits{new(contract.Limit)} }
 
 func (f fakeLimits) List(ctx context.Context, after string, limit int) (list []contract.Limit, err error) {
 	for _, key := range []string{"a/b", "tenant:*"} {
@@ -31,7 +31,10 @@ func (f fakeLimits) List(ctx context.Context, after string, limit int) (list []c
 	return list, nil
 }
 
-func (fakeLimits) Get(_ context.Context, key string) (contract.Limit, error) {
+func (f fakeLimits) Get(_ context.Context, key string) (contract.Limit, error) {
+	if f.set.Key == key {
+		return *f.set, nil
+	}
 	v := contract.NewLimit(key)
 	v.Capacity, v.Rate, v.Per = nil, 3, contract.Duration(time.Second)
 	if key != "a/b" && key != "tenant:*" {
@@ -40,7 +43,11 @@ func (fakeLimits) Get(_ context.Context, key string) (contract.Limit, error) {
 	return v, nil
 }
 
-func (fakeLimits) Set(_ context.Context, v contract.Limit) (bool, error) {
+func (f fakeLimits) Set(_ context.Context, v contract.Limit) (bool, error) {
+	if v.Version > 3 {
+		return false, problem.Conflict.Of("it was edited")
+	}
+	*f.set = v
 	if v.Capacity != nil && *v.Capacity == 99 {
 		return false, problem.Conflict.Of("there are too many")
 	}
@@ -102,7 +109,13 @@ func TestLimitOfABody(t *testing.T) {
 	v, status, _ = put(`{"key":"a/b","capacity":null,"rate":3,"per":"1.5s","scope":"dispatcher","on_retry":"wait"}`)
 	require.Equal(t, http.StatusCreated, status)
 	require.Equal(t, contract.Limit{Key: "a/b", Rate: 3, Per: contract.Duration(1500 * time.Millisecond), Scope: "dispatcher", OnRetry: "wait"}, v)
+	v, status, _ = put(`{"version":3}`)
+	require.Equal(t, http.StatusOK, status)
+	require.EqualValues(t, 3, v.Version)
+	_, status, _ = put(`{"version":4}`)
+	require.Equal(t, http.StatusConflict, status)
 	for body, says := range map[string]string{
+		`{"version":-2}`: "must be the version that was read", `{"version":"3"}`: "must be the version that was read",
 		`[]`: "a limit is a JSON object", `{"key":"b"}`: "as in the path", `{"color":1}`: "there is no field", `{"capacity":"2"}`: `must have the form of 2, or null`,
 		`{"capacity":"none"}`: "must have the form", `{"capacity":1.5}`: "must have the form of 2", `{"rate":0}`: `rate \"0\"`, `{"per":1}`: `must have the form of \"1s\"`, `{"per":"1"}`: "must have the form of 1s",
 		`{"per":"none"}`: "must have the form", `{"scope":1}`: "must have the form", `{"scope":["x"]}`: "must have the form",

@@ -79,7 +79,8 @@ func (l Limits) Get(ctx context.Context, key string) (v Limit, err error) {
 }
 
 // Set creates the limit, or replaces the limit of that key. Begin with [NewLimit] or with the result of Get: a nil
-// Capacity means unlimited.
+// Capacity means unlimited. With the version of a result of Get, Set fails with TypeConflict if the limit was edited or
+// removed after it was read.
 func (l Limits) Set(ctx context.Context, v Limit) (created bool, err error) {
 	status, err := l.c.exchange(ctx, http.MethodPut, "/v1/limits/"+segment(v.Key), v, &v)
 	return status == http.StatusCreated, err

@@ -277,7 +277,13 @@ func TestLimitsOverEachInterface(t *testing.T) {
 		require.True(t, created)
 		got, err := own.Limits().Get(ctx, key)
 		require.NoError(t, err, key)
+		v.Version = got.Version
 		require.Equal(t, v, got)
+		_, err = own.Limits().Set(ctx, v)
+		require.NoError(t, err)
+		v.Version++
+		_, err = own.Limits().Set(ctx, v)
+		require.Equal(t, client.TypeConflict, problemType(t, err))
 		require.Equal(t, client.TypeForbidden, problemType(t, stranger.Limits().Remove(ctx, key)))
 		_, err = stranger.Limits().Get(ctx, key)
 		require.NoError(t, err)

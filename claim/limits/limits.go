@@ -17,6 +17,9 @@ import (
 // ErrNotFound says that no limit has that key.
 var ErrNotFound = errors.New("no such limit")
 
+// ErrEdited says that a limit does not have the version that an edit expects.
+var ErrEdited = errors.New("it was created, edited or removed after it was read: read it again and repeat the change")
+
 // ErrInvalid wraps the errors of values that no limit or key can have.
 var ErrInvalid = errors.New("invalid value")
 
@@ -32,7 +35,11 @@ type Limits struct {
 }
 
 // columns are the columns of contract.Limit, by name, of limit l.
-const columns = `l.key, l.capacity, coalesce(l.rate, 0) AS rate, coalesce((extract(epoch FROM l.per) * 1000000000)::bigint, 0) AS per, l.scope, l.on_retry`
+const columns = `l.key, l.capacity, coalesce(l.rate, 0) AS rate, coalesce((extract(epoch FROM l.per) * 1000000000)::bigint, 0) AS per, l.scope, l.on_retry, ` + version + ` AS version`
+
+// version is the version of limit l: a hash of its columns of 53 bits, so that every JSON parser keeps it.
+const version = `(hashtextextended(concat_ws(' ', coalesce(l.capacity, -1), coalesce(l.rate, 0), coalesce((extract(epoch FROM l.per) * 1000000)::bigint, 0), l.scope, l.on_retry), 0)
+	& 9007199254740991 | 1)`
 
 // List returns limits in the order of their keys, from the first one after a key. Without a limit of the page it
 // returns MaxListed limits.
@@ -62,17 +69,25 @@ func named(key string, err error) error {
 	return err
 }
 
-// setSQL inserts a limit, or changes the one with its key. It inserts none beyond $7 limits; concurrent sessions may
-// exceed this by one each.
-const setSQL = `
-INSERT INTO dispatcherd.limits (key, capacity, rate, per, scope, on_retry)
-SELECT $1, $2::int, nullif($3::int, 0), nullif($4::bigint, 0) * interval '1 microsecond', $5::text, $6::text
-WHERE EXISTS (SELECT FROM dispatcherd.limits WHERE key = $1) OR (SELECT count(*) FROM (SELECT FROM dispatcherd.limits LIMIT $7) l) < $7
-ON CONFLICT (key) DO UPDATE SET (capacity, rate, per, scope, on_retry) = ROW (EXCLUDED.capacity, EXCLUDED.rate, EXCLUDED.per, EXCLUDED.scope, EXCLUDED.on_retry)
+// settable are the columns that Set writes besides the key, and their values.
+const (
+	settable  = `capacity, rate, per, scope, on_retry`
+	setValues = `$2::int, nullif($3::int, 0), nullif($4::bigint, 0) * interval '1 microsecond', $5::text, $6::text`
+)
+
+// setSQL inserts a limit, or changes the one with its key if $7 permits it. It inserts none beyond $8 limits; concurrent
+// sessions may exceed this by one each. editSQL changes the limit if it has version $7.
+const (
+	setSQL = `
+INSERT INTO dispatcherd.limits (key, ` + settable + `) SELECT $1, ` + setValues + `
+WHERE EXISTS (SELECT FROM dispatcherd.limits WHERE key = $1) OR (SELECT count(*) FROM (SELECT FROM dispatcherd.limits LIMIT $8::bigint) l) < $8
+ON CONFLICT (key) DO UPDATE SET (` + settable + `) = ROW (` + setValues + `) WHERE $7::bigint = 0
 RETURNING xmax = 0`
+	editSQL = `UPDATE dispatcherd.limits l SET (` + settable + `) = ROW (` + setValues + `) WHERE key = $1 AND ` + version + ` = $7::bigint RETURNING false`
+)
 
 // Set creates the limit, or replaces the limit of that key, and reports whether it was created. An empty Scope or
-// OnRetry means the default.
+// OnRetry means the default. It changes nothing and returns ErrEdited unless the limit has the version of v.
 func (l Limits) Set(ctx context.Context, v contract.Limit) (created bool, err error) {
 	v.Scope, v.OnRetry = cmp.Or(v.Scope, contract.ClusterScope), cmp.Or(v.OnRetry, contract.PassOnRetry)
 	if err := limit.Check(&v); err != nil {
@@ -82,11 +97,31 @@ func (l Limits) Set(ctx context.Context, v contract.Limit) (created bool, err er
 }
 
 func (l Limits) set(ctx context.Context, v *contract.Limit, most int) (created bool, err error) {
-	err = l.DB.QueryRow(ctx, setSQL, v.Key, v.Capacity, v.Rate, time.Duration(v.Per).Microseconds(), v.Scope, v.OnRetry, most).Scan(&created)
+	sql, args := editSQL, []any{v.Key, v.Capacity, v.Rate, time.Duration(v.Per).Microseconds(), v.Scope, v.OnRetry, v.Version}
+	if v.Version <= 0 {
+		sql, args = setSQL, append(args, most)
+	}
+	err = l.DB.QueryRow(ctx, sql, args...).Scan(&created)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrTooMany
+		err = ErrEdited
+		if v.Version <= 0 {
+			err = l.notInserted(ctx, v.Key)
+		}
 	}
 	return created, named(v.Key, err)
+}
+
+// notInserted says why setSQL changed nothing.
+func (l Limits) notInserted(ctx context.Context, key string) error {
+	var exists bool
+	err := l.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.limits WHERE key = $1)`, key).Scan(&exists)
+	switch {
+	case err != nil:
+		return err
+	case exists:
+		return ErrEdited
+	}
+	return ErrTooMany
 }
 
 // Remove deletes a limit. A shorter prefix applies then, or the default of one job at a time.

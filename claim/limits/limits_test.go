@@ -32,12 +32,16 @@ func TestLimitsAreSetReadListedAndRemoved(t *testing.T) {
 	require.True(t, created)
 	got, err := l.Get(ctx, "tenant:*")
 	require.NoError(t, err)
+	require.Positive(t, got.Version)
+	v.Version = got.Version
 	require.Equal(t, v, got)
+	v.Version = 0
 	created, err = l.Set(ctx, contract.Limit{Key: "tenant:*"})
 	require.NoError(t, err)
 	require.False(t, created)
 	got, err = l.Get(ctx, "tenant:*")
 	require.NoError(t, err)
+	got.Version = 0
 	require.Equal(t, contract.Limit{Key: "tenant:*", Scope: "cluster", OnRetry: "pass"}, got, "all columns are replaced, and no capacity is unlimited")
 	for _, key := range []string{"a", "b"} {
 		_, err = l.Set(ctx, contract.NewLimit(key))
@@ -45,12 +49,54 @@ func TestLimitsAreSetReadListedAndRemoved(t *testing.T) {
 	}
 	list, err := l.List(ctx, "a", 1)
 	require.NoError(t, err)
+	list[0].Version = 0
 	require.Equal(t, []contract.Limit{contract.NewLimit("b")}, list)
 	require.NoError(t, l.Remove(ctx, "b"))
 	require.ErrorIs(t, l.Remove(ctx, "b"), ErrNotFound)
 	_, err = l.Get(ctx, "b")
 	require.ErrorIs(t, err, ErrNotFound)
 	require.EqualError(t, err, `limit "b": no such limit`)
+}
+
+// Each column is part of the version. An edit of a limit that was edited, created or removed meanwhile changes nothing.
+func TestEditOfAnotherVersionOfALimitIsRefused(t *testing.T) {
+	l, ctx := Limits{DB: connect(t)}, t.Context()
+	v := contract.NewLimit("k")
+	v.Version = contract.NoVersion
+	created, err := l.Set(ctx, v)
+	require.NoError(t, err)
+	require.True(t, created)
+	_, err = l.Set(ctx, v)
+	require.ErrorIs(t, err, ErrEdited)
+	require.EqualError(t, err, `limit "k": it was created, edited or removed after it was read: read it again and repeat the change`)
+	versions := map[int64]bool{}
+	for _, edit := range []func(*contract.Limit){
+		func(v *contract.Limit) { v.Capacity = nil }, func(v *contract.Limit) { v.Capacity = new(0) },
+		func(v *contract.Limit) { v.Rate, v.Per = 1, contract.Duration(time.Second) }, func(v *contract.Limit) { v.Rate = 2 },
+		func(v *contract.Limit) { v.Per = contract.Duration(1500 * time.Millisecond) },
+		func(v *contract.Limit) { v.Scope = contract.DispatcherScope }, func(v *contract.Limit) { v.OnRetry = contract.WaitOnRetry },
+	} {
+		before, err := l.Get(ctx, "k")
+		require.NoError(t, err)
+		require.False(t, versions[before.Version])
+		versions[before.Version] = true
+		require.Less(t, before.Version, int64(1)<<53)
+		after := before
+		edit(&after)
+		created, err := l.Set(ctx, after)
+		require.NoError(t, err)
+		require.False(t, created)
+		_, err = l.Set(ctx, before)
+		require.ErrorIs(t, err, ErrEdited)
+	}
+	last, err := l.Get(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, contract.Limit{Key: "k", Capacity: new(0), Rate: 2, Per: contract.Duration(1500 * time.Millisecond), Scope: "dispatcher", OnRetry: "wait", Version: last.Version}, last)
+	require.NoError(t, l.Remove(ctx, "k"))
+	_, err = l.Set(ctx, last)
+	require.ErrorIs(t, err, ErrEdited)
+	_, err = l.Get(ctx, "k")
+	require.ErrorIs(t, err, ErrNotFound)
 }
 
 // A further limit would not apply, because the controller reads MaxLimits.
@@ -61,6 +107,8 @@ func TestNoFurtherLimitIsSetBeyondTheBound(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := l.set(ctx, new(contract.NewLimit("more")), 3)
+	require.ErrorIs(t, err, ErrTooMany)
+	_, err = l.set(ctx, &contract.Limit{Key: "more", Scope: "cluster", OnRetry: "pass", Version: contract.NoVersion}, 3)
 	require.ErrorIs(t, err, ErrTooMany)
 	created, err := l.set(ctx, &contract.Limit{Key: "1", Capacity: new(5), Scope: "cluster", OnRetry: "pass"}, 3)
 	require.NoError(t, err, "an existing one is changed")

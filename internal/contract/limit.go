@@ -22,6 +22,9 @@ type Limit struct {
 	Per      Duration `json:"per,omitempty"`
 	Scope    string   `json:"scope"`
 	OnRetry  string   `json:"on_retry"`
+	// Version differs for limits of a key with other columns, at least 1. In an edit it is that of the limit to be edited; 0 =
+	// any limit or none, NoVersion = none.
+	Version int64 `json:"version,omitempty"`
 }
 
 // NewLimit returns the limit of a key without a row.

@@ -81,7 +81,7 @@ type SchedulePlan struct {
 	Since       time.Time  `json:"since"` // no earlier occasion is planned
 }
 
-// NoVersion is the version of a schedule that must not exist.
+// NoVersion is the version of a schedule or limit that must not exist.
 const NoVersion int64 = -1
 
 // Schedule is a row of the table schedules. ID, Error, Version, Since, CreatedAt and Handled are read only.

@@ -3,17 +3,13 @@ package limitapi
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limit"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/rowapi"
 )
 
 // Limits provides the operations on limits. The errors are problems, or errors that the host turns into problems.
@@ -22,7 +18,7 @@ type Limits interface {
 	List(ctx context.Context, after string, limit int) ([]contract.Limit, error)
 	// Get returns the limit with exactly that key.
 	Get(ctx context.Context, key string) (contract.Limit, error)
-	// Set creates or replaces a limit.
+	// Set creates or replaces a limit, if it has the version of v.
 	Set(ctx context.Context, v contract.Limit) (created bool, err error)
 	// Remove deletes a limit.
 	Remove(ctx context.Context, key string) error
@@ -38,26 +34,10 @@ type Keys interface {
 
 // Host is the API that mounts the routes.
 type Host interface {
+	rowapi.Host
 	// PermitAll returns a problem if the caller may not use jobs of all types, which limits concern.
 	PermitAll(r *http.Request) error
-	// Body reads a body. The caller must call release after its use, unless there is an error.
-	Body(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error)
-	// Answer sends a value as JSON.
-	Answer(w http.ResponseWriter, status int, v any)
 }
-
-// Route is one operation.
-type Route struct {
-	Method, Path string
-	Query        []string // query parameters that the route takes
-	Handle       func(http.ResponseWriter, *http.Request) error
-}
-
-// Bounds of a page.
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
 
 // handler serves the routes.
 type handler struct {
@@ -67,16 +47,16 @@ type handler struct {
 }
 
 // Routes returns the routes of limits and keys.
-func Routes(limits Limits, keys Keys, host Host) []Route {
+func Routes(limits Limits, keys Keys, host Host) []rowapi.Route {
 	h := handler{limits, keys, host}
 	page := []string{"after", "limit"}
-	return []Route{
-		{http.MethodGet, "/v1/limits", page, h.list},
-		{http.MethodGet, "/v1/limits/{key}", nil, h.get},
-		{http.MethodPut, "/v1/limits/{key}", nil, h.forAll(h.put)},
-		{http.MethodDelete, "/v1/limits/{key}", nil, h.forAll(h.remove)},
-		{http.MethodGet, "/v1/keys", page, h.forAll(h.listKeys)},
-		{http.MethodGet, "/v1/keys/{key}", nil, h.forAll(h.show)},
+	return []rowapi.Route{
+		rowapi.On(http.MethodGet, "/v1/limits", page, h.list),
+		rowapi.On(http.MethodGet, "/v1/limits/{key}", nil, h.get),
+		rowapi.On(http.MethodPut, "/v1/limits/{key}", nil, h.forAll(h.put)),
+		rowapi.On(http.MethodDelete, "/v1/limits/{key}", nil, h.forAll(h.remove)),
+		rowapi.On(http.MethodGet, "/v1/keys", page, h.forAll(h.listKeys)),
+		rowapi.On(http.MethodGet, "/v1/keys/{key}", nil, h.forAll(h.show)),
 	}
 }
 
@@ -97,7 +77,7 @@ type LimitPage struct {
 }
 
 func (h handler) list(w http.ResponseWriter, r *http.Request) error {
-	after, most, err := pageOf(r)
+	after, most, err := rowapi.Page(r)
 	if err != nil {
 		return err
 	}
@@ -122,43 +102,35 @@ func (h handler) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// put creates the limit of the path, or replaces its columns. An absent member means the default.
+// rows are the rows of the table.
+var rows = rowapi.Table{Row: "a limit", Example: `{"capacity": 2, "rate": 3, "per": "1s"}`, Name: "key"}
+
+// put creates the limit of the path, or replaces its columns. An absent member means the default. With a version, it
+// replaces only the limit that has this version.
 func (h handler) put(w http.ResponseWriter, r *http.Request) error {
 	body, release, err := h.host.Body(w, r)
 	if err != nil {
 		return err
 	}
 	defer release()
-	v, err := parse(body, r.PathValue("key"))
+	key := r.PathValue("key")
+	members, version, err := rows.Members(body, key, limit.Columns())
 	if err != nil {
 		return problem.InvalidRequest.Of(err.Error())
 	}
-	created, err := h.limits.Set(r.Context(), v)
+	v, err := limit.Parse(key, members)
 	if err != nil {
-		return err
+		return problem.InvalidRequest.Of(err.Error())
 	}
-	status := http.StatusOK
-	if created {
-		status = http.StatusCreated
+	v.Version = version
+	created, err := h.limits.Set(r.Context(), v)
+	if err == nil {
+		v, err = h.limits.Get(r.Context(), key)
 	}
-	h.host.Answer(w, status, v)
-	return nil
-}
-
-// parse reads a limit from a JSON object.
-func parse(body []byte, key string) (v contract.Limit, err error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return v, errors.New(`a limit is a JSON object, for example {"capacity": 2, "rate": 3, "per": "1s"}`)
+	if err == nil {
+		rowapi.Replaced(w, h.host, created, v)
 	}
-	if err := jsontext.CheckNames(body, slices.Concat([]string{"key"}, limit.Columns())); err != nil {
-		return v, err
-	}
-	var given string
-	if text := members["key"]; text != nil && (json.Unmarshal(text, &given) != nil || given != key) {
-		return v, fmt.Errorf("key: must be %q as in the path, or absent", jsontext.Excerpt(key))
-	}
-	return limit.Parse(key, members)
+	return err
 }
 
 // LimitKey answers a deletion.
@@ -176,7 +148,7 @@ func (h handler) remove(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h handler) listKeys(w http.ResponseWriter, r *http.Request) error {
-	after, most, err := pageOf(r)
+	after, most, err := rowapi.Page(r)
 	if err != nil {
 		return err
 	}
@@ -195,18 +167,4 @@ func (h handler) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.host.Answer(w, http.StatusOK, s)
 	return nil
-}
-
-// pageOf reads the parameters of a page.
-func pageOf(r *http.Request) (after string, most int, err error) {
-	q := r.URL.Query()
-	text := q.Get("limit")
-	if text == "" {
-		return q.Get("after"), defaultPage, nil
-	}
-	most, err = strconv.Atoi(text)
-	if err != nil || most < 1 || most > maxPage {
-		return "", 0, problem.InvalidRequest.Of(fmt.Sprintf("limit is %q: it must be a whole number from 1 to %d", jsontext.Excerpt(text), maxPage))
-	}
-	return q.Get("after"), most, nil
 }

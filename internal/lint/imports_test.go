@@ -47,9 +47,10 @@ var mayImport = map[string][]string{
 	"claim/limits": {"claim", "internal/contract", "internal/limit", "internal/permits"},
 
 	"internal/limit":    {"internal/contract", "internal/permits"},
-	"internal/limitapi": {"internal/contract", "internal/jsontext", "internal/limit", "internal/problem"},
+	"internal/limitapi": {"internal/contract", "internal/limit", "internal/problem", "internal/rowapi"},
+	"internal/rowapi":   {"internal/contract", "internal/jsontext", "internal/problem"},
 
-	"internal/scheduleapi": {"internal/contract", "internal/jsontext", "internal/problem", "internal/schedule"},
+	"internal/scheduleapi": {"internal/contract", "internal/jsontext", "internal/problem", "internal/rowapi", "internal/schedule"},
 
 	"internal/devpg":    {},
 	"internal/dsn":      {},

@@ -4,7 +4,6 @@ package scheduleapi
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/rowapi"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
@@ -47,28 +47,12 @@ type Table interface {
 
 // Host is the API that mounts the routes.
 type Host interface {
+	rowapi.Host
 	// Permit returns a problem if the caller may not use jobs of a type.
 	Permit(r *http.Request, typ string) error
 	// Permitted returns which types the caller may use; nil = all.
 	Permitted(r *http.Request) func(typ string) bool
-	// Body reads a body. The caller must call release after its use, unless there is an error.
-	Body(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error)
-	// Answer sends a value as JSON.
-	Answer(w http.ResponseWriter, status int, v any)
 }
-
-// Route is one operation.
-type Route struct {
-	Method, Path string
-	Query        []string // query parameters that the route takes
-	Handle       func(http.ResponseWriter, *http.Request) error
-}
-
-// Bounds of a page, and of the occasions of one answer.
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
 
 // handler serves the routes.
 type handler struct {
@@ -77,21 +61,21 @@ type handler struct {
 }
 
 // Routes returns the routes of schedules.
-func Routes(table Table, host Host) []Route {
+func Routes(table Table, host Host) []rowapi.Route {
 	h := handler{table, host}
 	const get, put, post, del = http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete
 	const one = "/v1/schedules/{name}"
-	return []Route{
-		{get, "/v1/schedules", []string{"after", "limit"}, h.list},
-		{get, one, nil, h.get},
-		{put, one, nil, h.put},
-		{del, one, []string{"version"}, h.remove},
-		{post, one + "/pause", nil, h.change(table.Pause)},
-		{post, one + "/resume", nil, h.change(table.Resume)},
-		{post, one + "/run", []string{"key", "force"}, h.run},
-		{post, one + "/backfill", []string{"from", "to", "overlap"}, h.backfill},
-		{get, one + "/next", []string{"count"}, h.next},
-		{get, one + "/ticks", []string{"before", "limit"}, h.ticks},
+	return []rowapi.Route{
+		rowapi.On(get, "/v1/schedules", []string{"after", "limit"}, h.list),
+		rowapi.On(get, one, nil, h.get),
+		rowapi.On(put, one, nil, h.put),
+		rowapi.On(del, one, []string{"version"}, h.remove),
+		rowapi.On(post, one + "/pause", nil, h.change(table.Pause)),
+		rowapi.On(post, one + "/resume", nil, h.change(table.Resume)),
+		rowapi.On(post, one + "/run", []string{"key", "force"}, h.run),
+		rowapi.On(post, one + "/backfill", []string{"from", "to", "overlap"}, h.backfill),
+		rowapi.On(get, one + "/next", []string{"count"}, h.next),
+		rowapi.On(get, one + "/ticks", []string{"before", "limit"}, h.ticks),
 	}
 }
 
@@ -103,11 +87,11 @@ type SchedulePage struct {
 
 // list leaves out schedules of types that the caller may not use, so a page may be short.
 func (h handler) list(w http.ResponseWriter, r *http.Request) error {
-	limit, err := numberIn(r, "limit", defaultPage)
+	after, limit, err := rowapi.Page(r)
 	if err != nil {
 		return err
 	}
-	all, err := h.table.List(r.Context(), r.URL.Query().Get("after"), limit)
+	all, err := h.table.List(r.Context(), after, limit)
 	if err != nil {
 		return err
 	}
@@ -141,8 +125,9 @@ func (h handler) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readOnly are the members that a body may repeat from an earlier answer. They are not used, except version.
-var readOnly = []string{"id", "name", "error", "version", "since", "created_at", "handled"}
+// rows are the rows of the table.
+var rows = rowapi.Table{Row: "a schedule", Example: `{"spec": "30 2 * * *", "type": "pdf"}`, Name: "name",
+	ReadOnly: []string{"id", "error", "since", "created_at", "handled"}}
 
 // put creates the schedule of the path, or replaces its columns. An absent member means the default. With a
 // version, it replaces only the schedule that has this version.
@@ -166,15 +151,10 @@ func (h handler) put(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		s, err = h.table.Get(r.Context(), s.Name)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		rowapi.Replaced(w, h.host, created, s)
 	}
-	status := http.StatusOK
-	if created {
-		status = http.StatusCreated
-	}
-	h.host.Answer(w, status, s)
-	return nil
+	return err
 }
 
 // isMissing reports whether there is no such schedule.
@@ -187,20 +167,11 @@ func isMissing(err error) bool {
 func parse(body []byte, name string) (contract.Schedule, error) {
 	s := contract.NewSchedule()
 	s.Name, s.Kind = name, contract.Cron
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return s, fmt.Errorf("a schedule is a JSON object, for example %s", `{"spec": "30 2 * * *", "type": "pdf"}`)
-	}
-	if err := jsontext.CheckNames(body, slices.Concat(schedule.Columns(), readOnly)); err != nil {
+	members, version, err := rows.Members(body, name, schedule.Columns())
+	if err != nil {
 		return s, err
 	}
-	var given string
-	if text := members["name"]; text != nil && (json.Unmarshal(text, &given) != nil || given != name) {
-		return s, fmt.Errorf("name: must be %q as in the path, or absent", jsontext.Excerpt(name))
-	}
-	if text := members["version"]; text != nil && (json.Unmarshal(text, &s.Version) != nil || s.Version < contract.NoVersion) {
-		return s, fmt.Errorf("version %s: must be the version that was read, for example 3, or absent for any, or %d for a new schedule", jsontext.Excerpt(string(text)), contract.NoVersion)
-	}
+	s.Version = version
 	for _, column := range schedule.Columns() {
 		if value, given := members[column]; given {
 			if err := schedule.Assign(&s, column, value); err != nil {
@@ -291,7 +262,7 @@ type OccasionList struct {
 }
 
 func (h handler) next(w http.ResponseWriter, r *http.Request) error {
-	n, err := numberIn(r, "count", 10)
+	n, err := rowapi.Number(r, "count", 10)
 	if err != nil {
 		return err
 	}
@@ -314,7 +285,7 @@ type TickPage struct {
 }
 
 func (h handler) ticks(w http.ResponseWriter, r *http.Request) error {
-	limit, err := numberIn(r, "limit", defaultPage)
+	limit, err := rowapi.Number(r, "limit", rowapi.DefaultPage)
 	if err != nil {
 		return err
 	}
@@ -349,17 +320,4 @@ func cursorIn(text string) (before contract.Tick, err error) {
 		return before, problem.InvalidRequest.Of(fmt.Sprintf("before %q: must be next_before of the previous page, for example 2026-01-31T08:00:00Z/2026-01-31T08:00:00Z", jsontext.Excerpt(text)))
 	}
 	return before, nil
-}
-
-// numberIn reads a number of the query from 1 to maxPage.
-func numberIn(r *http.Request, name string, absent int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return absent, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxPage {
-		return 0, problem.InvalidRequest.Of(fmt.Sprintf("%s %q: must be a whole number from 1 to %d, for example %d", name, jsontext.Excerpt(text), maxPage, absent))
-	}
-	return n, nil
 }

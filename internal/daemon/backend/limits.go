@@ -31,7 +31,7 @@ func withinLimits[T any](ctx context.Context, do func(context.Context) (T, error
 		err = problem.NotFound.Of(err.Error())
 	case errors.Is(err, limits.ErrInvalid), errors.As(err, &invalid):
 		err = problem.InvalidRequest.Of(err.Error())
-	case errors.Is(err, limits.ErrTooMany):
+	case errors.Is(err, limits.ErrTooMany), errors.Is(err, limits.ErrEdited):
 		err = problem.Conflict.Of(err.Error())
 	}
 	return result, err

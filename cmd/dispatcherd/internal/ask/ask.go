@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -64,6 +65,22 @@ func (d *Dispatcher) Client() (*client.Client, error) {
 		return client.New(client.Options{URL: d.URL, Token: d.Token})
 	}
 	return client.New(client.Options{Socket: d.Socket})
+}
+
+// Missing returns notFound with the name of a row, if a dispatcher says that there is no such row; otherwise err.
+func Missing(row, name string, err, notFound error) error {
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Type == client.TypeNotFound {
+		return fmt.Errorf("%s %q: %w", row, name, notFound)
+	}
+	return err
+}
+
+// ExplainOther is Explain for an error that has no exit code and is not notFound.
+func (d *Dispatcher) ExplainOther(err, notFound error) error {
+	if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, notFound) {
+		return err
+	}
+	return d.Explain(err)
 }
 
 // JSON decodes the answer to a GET. The error names the dispatcher that does not answer, or

@@ -62,11 +62,7 @@ func (a commands) onSources(cmd *cobra.Command, do func(ctx context.Context, s s
 				return err
 			}
 			defer c.Close()
-			err = do(ctx, sources{remote{c.Limits()}, c.Keys()}, args)
-			if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, table.ErrNotFound) {
-				return err
-			}
-			return at.Explain(err)
+			return at.ExplainOther(do(ctx, sources{remote{c.Limits()}, c.Keys()}, args), table.ErrNotFound)
 		})
 	}
 	a.APIFlags(cmd.Flags(), &at)
@@ -89,10 +85,7 @@ func (r remote) Remove(ctx context.Context, key string) error {
 
 // about returns table.ErrNotFound if a dispatcher has no such limit.
 func about(key string, err error) error {
-	if p, ok := errors.AsType[*client.Problem](err); ok && p.Type == client.TypeNotFound {
-		return fmt.Errorf("limit %q: %w", key, table.ErrNotFound)
-	}
-	return err
+	return ask.Missing("limit", key, err, table.ErrNotFound)
 }
 
 // oneKey returns an error unless there is exactly one argument.
@@ -189,6 +182,7 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 	v, err := s.Get(ctx, key)
 	if errors.Is(err, table.ErrNotFound) {
 		v, err = contract.NewLimit(key), nil
+		v.Version = contract.NoVersion
 	}
 	if err != nil {
 		return err
@@ -209,6 +203,9 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 	did := "changed"
 	if created {
 		did = "created"
+	}
+	if v, err = s.Get(ctx, key); err != nil {
+		return err
 	}
 	return a.PrintLine("limit", v, "limit "+key+" "+did+": "+limitText(&v))
 }

@@ -2,8 +2,6 @@ package schedules
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
 )
 
@@ -52,16 +49,8 @@ func (a commands) onTableOrAPI(ctx context.Context, at *ask.Dispatcher, do func(
 			return err
 		}
 		defer c.Close()
-		return explained(at, do(ctx, remote{c.Schedules()}))
+		return at.ExplainOther(do(ctx, remote{c.Schedules()}), table.ErrNotFound)
 	})
-}
-
-// explained adds the exit code and the next step to an error of a request.
-func explained(at *ask.Dispatcher, err error) error {
-	if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, table.ErrNotFound) {
-		return err
-	}
-	return at.Explain(err)
 }
 
 // remote are the schedules as the API of a dispatcher shows them.
@@ -75,8 +64,5 @@ func (r remote) Get(ctx context.Context, name string) (contract.Schedule, error)
 
 // about returns table.ErrNotFound if a dispatcher has no such schedule.
 func about(name string, err error) error {
-	if p, ok := errors.AsType[*client.Problem](err); ok && p.Type == client.TypeNotFound {
-		return fmt.Errorf("schedule %q: %w", name, table.ErrNotFound)
-	}
-	return err
+	return ask.Missing("schedule", name, err, table.ErrNotFound)
 }
