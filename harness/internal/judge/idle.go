@@ -142,6 +142,6 @@ func (r *Report) FindStuck(h *history.History, bound time.Duration) {
 		}
 	}
 	for i := range h.Rows {
-		look(h.Rows[i].Job, cmp.Or(h.Over, forever))
+		look(h.Rows[i].Job, cmp.Or(h.Over, Forever))
 	}
 }

@@ -86,7 +86,7 @@ func (j *job) recorded() int64 {
 			return c.At
 		}
 	}
-	return forever
+	return Forever
 }
 
 // transitions checks the sequence of the row's changes in Postgres.

@@ -84,7 +84,7 @@ func (r run) until() int64 {
 	case r.process.Died != 0:
 		return lastEntry(r.process) // the time of its death is not recorded
 	}
-	return forever
+	return Forever
 }
 
 // lastEntry returns the time of the last entry in the log of a process.
@@ -95,7 +95,8 @@ func lastEntry(p *history.Process) (at int64) {
 	return at
 }
 
-const forever = int64(1) << 62
+// Forever is the time of what has not happened.
+const Forever = int64(1) << 62
 
 // Judge checks every guarantee.
 func Judge(h *history.History) *Report {

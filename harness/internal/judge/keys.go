@@ -18,23 +18,23 @@ type KeyRun struct {
 	From, To int64
 }
 
-// need is what a job needs of one key.
-type need struct {
-	key  string
-	cost int
-	all  bool
+// Need is what a job needs of one key.
+type Need struct {
+	Key  string
+	Cost int
+	All  bool
 }
 
-// needs parses keys. The costs of equal keys add up.
-func needs(keys string) (list []need) {
+// Needs parses keys. The costs of equal keys add up.
+func Needs(keys string) (list []Need) {
 	for word := range strings.SplitSeq(keys, " ") {
 		key, cost, given := strings.Cut(word, "*")
-		n := need{key: key, cost: 1, all: cost == "all"}
-		if given && !n.all {
-			n.cost, _ = strconv.Atoi(cost) // Postgres accepts only numbers
+		n := Need{Key: key, Cost: 1, All: cost == "all"}
+		if given && !n.All {
+			n.Cost, _ = strconv.Atoi(cost) // Postgres accepts only numbers
 		}
-		if i := slices.IndexFunc(list, func(o need) bool { return o.key == key }); i >= 0 {
-			list[i].cost, list[i].all = list[i].cost+n.cost, list[i].all || n.all
+		if i := slices.IndexFunc(list, func(o Need) bool { return o.Key == key }); i >= 0 {
+			list[i].Cost, list[i].All = list[i].Cost+n.Cost, list[i].All || n.All
 			continue
 		}
 		list = append(list, n)
@@ -42,9 +42,8 @@ func needs(keys string) (list []need) {
 	return list
 }
 
-// KeyOver returns a text for each start beyond the capacity of a key, by the number of its run. A key without a capacity
-// admits one job at a time.
-func KeyOver(runs []KeyRun, capacity map[string]int) map[int]string {
+// KeyOver returns a text for each start beyond the capacity of a key, by the number of its run.
+func KeyOver(runs []KeyRun, capacity func(key string) int) map[int]string {
 	type event struct {
 		at    int64
 		start bool
@@ -64,44 +63,45 @@ func KeyOver(runs []KeyRun, capacity map[string]int) map[int]string {
 		return -1
 	})
 	type use struct{ cost, holders, alone int }
-	used, over := map[string]*use{}, map[int]string{}
+	used, over, known := map[string]*use{}, map[int]string{}, map[string][]Need{}
 	for _, e := range events {
-		for _, n := range needs(runs[e.run].Keys) {
-			u := used[n.key]
+		keys := runs[e.run].Keys
+		if known[keys] == nil {
+			known[keys] = Needs(keys)
+		}
+		for _, n := range known[keys] {
+			u := used[n.Key]
 			if u == nil {
 				u = &use{}
-				used[n.key] = u
+				used[n.Key] = u
 			}
 			sign := -1
 			if e.start {
 				sign = 1
 			}
 			u.holders += sign
-			if n.all {
+			if n.All {
 				u.alone += sign
 			} else {
-				u.cost += sign * n.cost
+				u.cost += sign * n.Cost
 			}
-			most := 1
-			if c, limited := capacity[n.key]; limited {
-				most = c
-			}
+			most := capacity(n.Key)
 			if e.start && (u.cost > most || u.alone > 0 && u.holders > 1) {
-				over[e.run] = fmt.Sprintf("with it %d jobs run that cost %d of key %s, whose capacity is %d; %d of them need all", u.holders, u.cost, n.key, most, u.alone)
+				over[e.run] = fmt.Sprintf("with it %d jobs run that cost %d of key %s, whose capacity is %d; %d of them need all", u.holders, u.cost, n.Key, most, u.alone)
 			}
 		}
 	}
 	return over
 }
 
-// KeyJob is a job with keys that has started.
+// KeyJob is a job with keys.
 type KeyJob struct {
 	Job       int64
 	Class     string // equal for jobs with equal keys, type and priority
 	RunAt     int64  // as inserted
 	Begun     int64  // when the transaction of its producer began
 	Committed int64  // when its producer knew the commit; 0 = never
-	Fence     int64  // of its first start
+	Admitted  int64  // the fence of its first start; jobs of one class may have the times of their first starts instead
 }
 
 // KeyOrder returns a text for each job that got its permits before an earlier job of its class, by the number of the job.
@@ -119,8 +119,8 @@ func KeyOrder(jobs []KeyJob) map[int]string {
 	for i, b := range order {
 		for k := i - 1; k >= max(0, i-lookBack) && jobs[order[k]].Class == jobs[b].Class; k-- {
 			x, y := &jobs[order[k]], &jobs[b]
-			if x.Committed != 0 && x.Committed < y.Begun && x.Fence > y.Fence {
-				passed[b] = fmt.Sprintf("it got fence %d before the earlier job %d, which got fence %d", y.Fence, x.Job, x.Fence)
+			if x.Committed != 0 && x.Committed < y.Begun && x.Admitted > y.Admitted {
+				passed[b] = fmt.Sprintf("it was admitted (%d) before the earlier job %d (%d)", y.Admitted, x.Job, x.Admitted)
 				break
 			}
 		}
@@ -146,25 +146,30 @@ func (r *Report) keys(h *history.History, jobs map[int64]*job) {
 			case history.Inserted:
 				first.RunAt = c.Due
 			case history.Claimed:
-				runs = append(runs, KeyRun{Job: id, Keys: j.row.Keys, From: c.At, To: forever})
-				if first.Fence == 0 {
-					first.Fence = c.Fence
+				runs = append(runs, KeyRun{Job: id, Keys: j.row.Keys, From: c.At, To: Forever})
+				if first.Admitted == 0 {
+					first.Admitted = c.Fence
 				}
 			case history.Back, history.Ended:
-				if n := len(runs); n > 0 && runs[n-1].Job == id && runs[n-1].To == forever {
+				if n := len(runs); n > 0 && runs[n-1].Job == id && runs[n-1].To == Forever {
 					runs[n-1].To = c.At
 				}
 			case history.Illegal, history.Adopted, history.Lost, history.Updated:
 			}
 		}
-		if b := j.batch; b != nil && first.Fence != 0 {
+		if b := j.batch; b != nil && first.Admitted != 0 {
 			if first.Begun = b.Begun; b.Fate == history.Committed {
 				first.Committed = b.Ended
 			}
 			started = append(started, first)
 		}
 	}
-	over := KeyOver(runs, h.Capacity)
+	over := KeyOver(runs, func(key string) int {
+		if c, limited := h.Capacity[key]; limited {
+			return c
+		}
+		return 1
+	})
 	for i := range runs {
 		if text := over[i]; text != "" {
 			r.find(&r.KeyOver, "key over", runs[i].Job, "%s", text)

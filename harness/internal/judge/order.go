@@ -106,7 +106,7 @@ func operations(j *job) []porcupine.Operation {
 	}
 	made := j.batch.Ended
 	if j.batch.Fate != history.Committed {
-		made = forever
+		made = Forever
 	}
 	add(operation{verb: insert}, j.batch.Begun, made)
 	slack := history.Slack.Nanoseconds()
@@ -129,7 +129,7 @@ func operations(j *job) []porcupine.Operation {
 		add(operation{verb: started, attempt: e.Attempt}, e.Start, e.Start)
 	}
 	final := j.row.Status != "pending" && j.row.Status != "running"
-	add(operation{verb: seen, attempt: j.row.Attempt, final: final}, forever-1, forever)
+	add(operation{verb: seen, attempt: j.row.Attempt, final: final}, Forever-1, Forever)
 	return ops
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
@@ -23,11 +24,10 @@ const (
 // faultLimits are the limits of the keys of Faults. The keys serial:N have none.
 const faultLimits = `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('sem:*', 4), ('rw:*', 8)`
 
-// faultCapacities repeats faultLimits, so that the judges do not depend on the program.
-func faultCapacities(key string) (capacity int, ok bool) {
+// faultCapacity repeats faultLimits, so that the judges do not depend on the program.
+func faultCapacity(key string) int {
 	kind, _, _ := strings.Cut(key, ":")
-	capacity, ok = map[string]int{"serial": 1, "sem": 4, "rw": 8}[kind]
-	return capacity, ok
+	return map[string]int{"serial": 1, "sem": 4, "rw": 8}[kind]
 }
 
 // keyed is the n-th job of Faults: a mutex, weights, readers and a writer, or two keys.
@@ -89,13 +89,29 @@ func (v *verdict) add(o verdict) {
 	v.kills += o.kills
 }
 
-// judge applies the judges to all jobs.
-func judge(jobs []job, capacity capacities) verdict {
-	v := verdict{over: over(jobs, capacity), order: order(jobs, capacity), leaked: leaked(jobs), jobs: len(jobs), unknown: unknown(jobs)}
+// judged applies the judges to all jobs.
+func judged(jobs []job) verdict {
+	v := verdict{over: over(jobs), order: order(jobs), leaked: leaked(jobs), jobs: len(jobs), unknown: unknown(jobs)}
 	for i := range jobs {
 		v.again += max(jobs[i].attempts-1, 0)
 	}
 	return v
+}
+
+// over counts the starts after which more cost of a key ran than its capacity. An attempt counts until its row said
+// that it had ended.
+func over(jobs []job) int {
+	var runs []judge.KeyRun
+	for i := range jobs {
+		for _, r := range jobs[i].runs {
+			run := judge.KeyRun{Job: jobs[i].id, Keys: jobs[i].keys, From: r.from.UnixMicro(), To: judge.Forever}
+			if !r.to.IsZero() {
+				run.To = r.to.UnixMicro()
+			}
+			runs = append(runs, run)
+		}
+	}
+	return len(judge.KeyOver(runs, faultCapacity))
 }
 
 func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verdict, err error) {
@@ -129,7 +145,7 @@ func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verd
 	if err != nil {
 		return v, err
 	}
-	v = judge(jobs, faultCapacities)
+	v = judged(jobs)
 	v.kills = kills
 	v.failed, err = st.Number(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE status IN ('failed', 'cancelled')`)
 	return v, err

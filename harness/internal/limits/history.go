@@ -5,18 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
 )
 
 // job is a row. Times are those of the database.
 type job struct {
 	id       int64
 	group    string // jobs of a group start in the order of their due times and ids
-	needs    []need
+	keys     string
+	needs    []judge.Need
 	inserted time.Time
 	due      time.Time // of the first attempt
 	fence    int64     // of the last attempt
@@ -25,35 +26,8 @@ type job struct {
 	ended    bool
 }
 
-// need is what a job needs of a key.
-type need struct {
-	key  string
-	cost int
-	all  bool
-}
-
 // span is the time of an attempt: from its claim until the row said that it had ended. Without an end it runs.
 type span struct{ from, to time.Time }
-
-// parse returns the needs of the keys of a job. Costs of a key that is named twice add up.
-func parse(keys string) (needs []need, err error) {
-	for word := range strings.FieldsSeq(keys) {
-		key, cost, found := strings.Cut(word, "*")
-		n := need{key: key, cost: 1, all: cost == "all"}
-		if found && !n.all {
-			if n.cost, err = strconv.Atoi(cost); err != nil {
-				return nil, fmt.Errorf("keys %q: %w", keys, err)
-			}
-		}
-		if i := slices.IndexFunc(needs, func(o need) bool { return o.key == key }); i >= 0 {
-			needs[i].cost += n.cost
-			needs[i].all = needs[i].all || n.all
-			continue
-		}
-		needs = append(needs, n)
-	}
-	return needs, nil
-}
 
 // historySQL reads all jobs with keys.
 const historySQL = `
@@ -78,31 +52,29 @@ func read(ctx context.Context, url string) (jobs []job, err error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string][]need{}
+	known := map[string][]judge.Need{}
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (job, error) { return readJob(row, known) })
 	slices.SortFunc(jobs, func(a, b job) int { return int(a.id - b.id) })
 	return jobs, err
 }
 
 // readJob reads a row. known has the needs of keys that were read before.
-func readJob(row pgx.CollectableRow, known map[string][]need) (j job, err error) {
+func readJob(row pgx.CollectableRow, known map[string][]judge.Need) (j job, err error) {
 	var (
-		kind, keys        string
+		kind              string
 		priority          int
 		started, finished *time.Time
 		errs              []byte
 	)
-	if err := row.Scan(&j.id, &kind, &priority, &keys, &j.inserted, &j.due, &j.fence, &j.attempts, &started, &finished, &j.ended, &errs); err != nil {
+	if err := row.Scan(&j.id, &kind, &priority, &j.keys, &j.inserted, &j.due, &j.fence, &j.attempts, &started, &finished, &j.ended, &errs); err != nil {
 		return j, err
 	}
-	if known[keys] == nil {
-		if known[keys], err = parse(keys); err != nil {
-			return j, err
-		}
+	if known[j.keys] == nil {
+		known[j.keys] = judge.Needs(j.keys)
 	}
-	j.needs = known[keys]
-	if j.group = keys; len(j.needs) == 1 {
-		j.group = j.needs[0].key
+	j.needs = known[j.keys]
+	if j.group = j.keys; len(j.needs) == 1 {
+		j.group = j.needs[0].Key
 	}
 	j.group = fmt.Sprint(j.group, " ", kind, " ", priority)
 	return j, j.addRuns(started, finished, errs)

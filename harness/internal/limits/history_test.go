@@ -69,7 +69,7 @@ func TestHistoryContainsAllAttempts(t *testing.T) {
 			}
 		}
 	}
-	if a := jobs[0].needs; len(a) != 2 || a[0].cost != 3 || a[0].all || !a[1].all {
+	if a := jobs[0].needs; len(a) != 2 || a[0].Cost != 3 || a[0].All || !a[1].All {
 		t.Errorf("the needs are %+v", a)
 	}
 	if !jobs[1].due.Equal(second(0)) {

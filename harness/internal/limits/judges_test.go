@@ -3,6 +3,8 @@ package limits
 import (
 	"testing"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
 )
 
 // at is an instant of a test, in milliseconds.
@@ -10,11 +12,8 @@ func at(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
 
 // ran is a job of a key with attempts, each from one time to another. It was inserted at 0 and is the id-th.
 func ran(id int64, keys string, times ...int) job {
-	needs, err := parse(keys)
-	if err != nil {
-		panic(err)
-	}
-	j := job{id: id, group: needs[0].key, needs: needs, inserted: at(0), due: at(0), fence: id, attempts: len(times) / 2, ended: true}
+	needs := judge.Needs(keys)
+	j := job{id: id, group: needs[0].Key, keys: keys, needs: needs, inserted: at(0), due: at(0), fence: id, attempts: len(times) / 2, ended: true}
 	for i := 0; i < len(times); i += 2 {
 		j.runs = append(j.runs, span{at(times[i]), at(times[i+1])})
 	}
@@ -44,7 +43,7 @@ func TestOverFindsEachExcess(t *testing.T) {
 		{"readers", 0, []job{ran(1, "rw:1", 0, 10), ran(2, "rw:1", 0, 10), ran(3, "rw:1*all", 10, 20)}},
 		{"a writer beside a reader", 1, []job{ran(1, "rw:1", 0, 10), ran(2, "rw:1*all", 9, 20)}},
 	} {
-		if got := over(c.jobs, faultCapacities); got != c.want {
+		if got := over(c.jobs); got != c.want {
 			t.Errorf("%s: over is %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -70,7 +69,7 @@ func TestOrderFindsEachJobThatWasPassed(t *testing.T) {
 		{"room for several, admitted in order", 0, []job{ran(1, "sem:1", 1, 10), ran(2, "sem:1", 0, 10)}},
 		{"room for several, admitted in the wrong order", 1, []job{with(ran(1, "sem:1", 1, 10), func(j *job) { j.fence = 9 }), ran(2, "sem:1", 0, 10)}},
 	} {
-		if got := order(c.jobs, faultCapacities); got != c.want {
+		if got := order(c.jobs); got != c.want {
 			t.Errorf("%s: order is %d, want %d", c.name, got, c.want)
 		}
 	}

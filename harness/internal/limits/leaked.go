@@ -25,7 +25,7 @@ func leaked(jobs []job) (n int) {
 			starts = append(starts, r.from)
 		}
 		for _, need := range j.needs {
-			keys[need.key] = append(keys[need.key], j)
+			keys[need.Key] = append(keys[need.Key], j)
 		}
 	}
 	faults := pauses(starts)

@@ -2,62 +2,43 @@ package limits
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
 )
 
-// order counts the jobs that started although an earlier job of their group waited, and the jobs with a fence that is
+// order counts the jobs that were admitted before an earlier job of their group, and the jobs with a fence that is
 // not larger than that of an earlier run of their serial key. One session inserts the jobs, so a job of a group with an earlier
 // due time was committed before. Only first attempts count: a job that was returned may have been passed before.
 // Jobs of a key with room for several are admitted in order, and then start on any dispatcher, so there the fences
-// must be in the wrong order as well, as far as they are known.
-func order(jobs []job, capacity capacities) int {
-	groups := map[string][]*job{}
+// say the order, as far as they are known; a serial group has the order of the first starts.
+func order(jobs []job) int {
+	sorted := make([]*job, len(jobs))
 	for i := range jobs {
-		groups[jobs[i].group] = append(groups[jobs[i].group], &jobs[i])
+		sorted[i] = &jobs[i]
 	}
-	n := 0
-	for _, list := range groups { // order-free: a sum
-		n += passed(list, serial(list[0], capacity))
+	slices.SortFunc(sorted, func(a, b *job) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
+	var list []judge.KeyJob
+	for i, j := range sorted {
+		k := judge.KeyJob{Job: j.id, Class: j.group, RunAt: int64(i), Begun: int64(i + 1), Committed: int64(i + 1), Admitted: judge.Forever}
+		first := firstStart(j)
+		switch {
+		case !serial(j) && j.attempts != 1:
+			continue
+		case !serial(j):
+			k.Admitted = j.fence
+		case !first.IsZero():
+			k.Admitted = first.UnixMicro()
+		}
+		list = append(list, k)
 	}
-	return n + fences(jobs, capacity)
+	return len(judge.KeyOrder(list)) + fences(jobs)
 }
 
 // serial reports whether the jobs of a group run one after the other.
-func serial(j *job, capacity capacities) bool {
-	for _, need := range j.needs {
-		if most, ok := capacity(need.key); ok && most == 1 {
-			return true
-		}
-	}
-	return false
-}
-
-// passed counts the jobs of a group that started before an earlier job.
-func passed(group []*job, serial bool) (n int) {
-	slices.SortFunc(group, func(a, b *job) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
-	// From the last job to the first: the earliest start, and the smallest fence, of the jobs behind.
-	var earliest time.Time
-	smallest := int64(math.MaxInt64)
-	passes := map[*job]bool{}
-	for _, j := range slices.Backward(group) {
-		first := firstStart(j)
-		switch {
-		case earliest.IsZero():
-		case serial && (first.IsZero() || earliest.Before(first)):
-			passes[j] = true
-		case !serial && j.attempts == 1 && smallest < j.fence:
-			passes[j] = true
-		}
-		if !first.IsZero() && (earliest.IsZero() || first.Before(earliest)) {
-			earliest = first
-		}
-		if j.attempts == 1 {
-			smallest = min(smallest, j.fence)
-		}
-	}
-	return len(passes)
+func serial(j *job) bool {
+	return slices.ContainsFunc(j.needs, func(n judge.Need) bool { return faultCapacity(n.Key) == 1 })
 }
 
 // firstStart is when the job started for the first time; zero = never.
@@ -77,7 +58,7 @@ type ending struct {
 
 // fences counts the last attempts whose fence is not larger than that of an attempt of one of their serial keys that had
 // ended before they started.
-func fences(jobs []job, capacity capacities) (n int) {
+func fences(jobs []job) (n int) {
 	keys := map[string][]ending{}
 	for i := range jobs {
 		j := &jobs[i]
@@ -85,10 +66,10 @@ func fences(jobs []job, capacity capacities) (n int) {
 			continue
 		}
 		for _, need := range j.needs {
-			if most, ok := capacity(need.key); !ok || most != 1 {
+			if faultCapacity(need.Key) != 1 {
 				continue
 			}
-			keys[need.key] = append(keys[need.key], ending{j.runs[len(j.runs)-1], j.fence})
+			keys[need.Key] = append(keys[need.Key], ending{j.runs[len(j.runs)-1], j.fence})
 		}
 	}
 	for _, list := range keys { // order-free: a sum
