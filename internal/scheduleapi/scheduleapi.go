@@ -70,12 +70,12 @@ func Routes(table Table, host Host) []rowapi.Route {
 		rowapi.On(get, one, nil, h.get),
 		rowapi.On(put, one, nil, h.put),
 		rowapi.On(del, one, []string{"version"}, h.remove),
-		rowapi.On(post, one + "/pause", nil, h.change(table.Pause)),
-		rowapi.On(post, one + "/resume", nil, h.change(table.Resume)),
-		rowapi.On(post, one + "/run", []string{"key", "force"}, h.run),
-		rowapi.On(post, one + "/backfill", []string{"from", "to", "overlap"}, h.backfill),
-		rowapi.On(get, one + "/next", []string{"count"}, h.next),
-		rowapi.On(get, one + "/ticks", []string{"before", "limit"}, h.ticks),
+		rowapi.On(post, one+"/pause", nil, h.change(table.Pause)),
+		rowapi.On(post, one+"/resume", nil, h.change(table.Resume)),
+		rowapi.On(post, one+"/run", []string{"key", "force"}, h.run),
+		rowapi.On(post, one+"/backfill", []string{"from", "to", "overlap"}, h.backfill),
+		rowapi.On(get, one+"/next", []string{"count"}, h.next),
+		rowapi.On(get, one+"/ticks", []string{"before", "limit"}, h.ticks),
 	}
 }
 
