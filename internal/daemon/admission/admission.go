@@ -89,6 +89,7 @@ const (
 const (
 	admitMost  = 1000
 	arriveMost = 5000
+	lateMost   = 500 // few, because hand-offs wait for the read
 	headsMost  = 1000
 	refillMost = 200 // classes
 	refillJobs = 64  // of a class

@@ -208,7 +208,7 @@ func (c *Controller) readLate(ctx context.Context) error {
 	}
 	s.late = max(s.late, s.former)
 	began := c.Now()
-	list, edited, err := c.table.Arrived(ctx, s.late, arriveMost)
+	list, edited, err := c.table.Arrived(ctx, s.late, lateMost)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (c *Controller) readLate(ctx context.Context) error {
 		c.book.Add(w.Class, w.Job)
 		s.late = w.ID
 	}
-	if len(list) < arriveMost {
+	if len(list) < lateMost {
 		s.late = 0
 	} else {
 		s.lateAt = time.Time{}
