@@ -132,14 +132,15 @@ type Worker struct {
 
 // Type is one type as the API shows it.
 type Type struct {
-	Type       string  `json:"type"`
-	Capacity   int     `json:"capacity"` // slots that support the type, free or busy
-	Free       int     `json:"free"`
-	OtherSlots int     `json:"other_slots"`       // slots of other dispatchers that support the type
-	Pending    *int    `json:"pending,omitempty"` // pending rows; contract.PendingLimit+1 = more; nil = not counted
-	Known      int     `json:"known"`             // of the pending rows, those that this dispatcher has read
-	Requests   int     `json:"requests"`          // on-demand requests that wait
-	Oldest     float64 `json:"oldest_seconds"`    // age of the oldest waiting job; of an unknown type, when the rows were counted
+	Type        string  `json:"type"`
+	Capacity    int     `json:"capacity"` // slots that support the type, free or busy
+	Free        int     `json:"free"`
+	OtherSlots  int     `json:"other_slots"`          // slots of other dispatchers that support the type
+	Pending     *int    `json:"pending,omitempty"`    // pending rows; contract.PendingLimit+1 = more; nil = not counted
+	Known       int     `json:"known"`                // of the pending rows, those that this dispatcher has read
+	Requests    int     `json:"requests"`             // on-demand requests that wait
+	Oldest      float64 `json:"oldest_seconds"`       // age of the oldest other waiting job; of an unknown type, when the rows were counted
+	OldestKeyed float64 `json:"oldest_keyed_seconds"` // age of the oldest job that waits for permits, when the rows were counted
 }
 
 // Errors that a Backend returns. It also returns problems and errors of package ondemand.

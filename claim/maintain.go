@@ -174,11 +174,41 @@ const countSetup = `SET LOCAL statement_timeout = '2s'`
 // countSteps bounds the work of one countPendingSQL. It takes about 0.1 s.
 const countSteps = 100_000
 
-// CountPending counts the pending rows of the types after a name. It returns the first
-// types in the order of their names, and whether further types follow. Each call has its
+// countKeyedSQL counts the rows that wait for permits, class by class after class $1 to $3, at most $4 rows of
+// each class, and none of the types $6, which are counted up to the limit already. It stops after $5 steps. It returns one
+// row per class: keys, type, priority, the rows, the steps so far, and the age of the first due row in milliseconds.
+const countKeyedSQL = `
+WITH RECURSIVE counted (keys, type, priority, run_at, rows, steps) AS (
+	SELECT $1::text, $2::text, $3::smallint, NULL::timestamptz, 0::bigint, 0::bigint
+	UNION ALL
+	SELECT next.*, pending.rows, c.steps + pending.rows + 12
+	FROM counted c
+	CROSS JOIN LATERAL (
+		SELECT j.keys, j.type::text AS type, j.priority::smallint AS priority, j.run_at::timestamptz FROM dispatcherd.jobs_live j
+		WHERE j.keys IS NOT NULL AND j.fence IS NULL AND (j.keys, j.type, j.priority) > (c.keys, c.type, c.priority)
+		ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT 1
+	) next
+	CROSS JOIN LATERAL (SELECT count(*) FROM (
+		SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL AND j.keys = next.keys AND j.type = next.type AND j.priority = next.priority
+			AND next.type <> ALL (coalesce($6::text[], '{}')) LIMIT $4::int
+	) bounded) pending (rows)
+	WHERE c.steps < $5::bigint
+)
+SELECT keys, type, priority, rows, steps, greatest(extract(epoch FROM now() - run_at) * 1000, 0)::bigint FROM counted WHERE steps > 0 ORDER BY steps`
+
+// countReturnedSQL counts rows that have returned, and of which the controller has read nothing or which keep their
+// precedence: at most $1.
+const countReturnedSQL = `
+SELECT r.type::text, count(*), greatest(extract(epoch FROM now() - min(r.run_at)) * 1000, 0)::bigint FROM (
+	SELECT j.type, j.run_at FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence < 0 ORDER BY j.fence LIMIT $1::int
+) r GROUP BY r.type ORDER BY r.type`
+
+// CountPending counts a portion of the pending rows: first those of the lanes, by type in the order of names, then
+// those that wait for permits, by class. It returns where the next portion begins; the zero value says that the count has ended.
+// A type may be returned several times. Rows with keys of the types full are not counted. Each call has its
 // own snapshot. It fails after 2 s, for example because an old snapshot keeps many dead
 // rows.
-func (s *Store) CountPending(ctx context.Context, after string) (types []contract.PendingType, more bool, err error) {
+func (s *Store) CountPending(ctx context.Context, from contract.PendingCursor, full []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	err = s.sweep.do(ctx, OpCount, func(ctx context.Context, conn *pgx.Conn) (int, error) {
@@ -186,19 +216,61 @@ func (s *Store) CountPending(ctx context.Context, after string) (types []contrac
 			if _, err := tx.Exec(ctx, countSetup); err != nil {
 				return err
 			}
-			rows, _ := tx.Query(ctx, countPendingSQL, pgx.QueryExecModeExec, after, contract.PendingLimit+1, s.countSteps)
-			var (
-				t          contract.PendingType
-				steps, age int64
-			)
-			_, err := pgx.ForEachRow(rows, []any{&t.Type, &t.Rows, &steps, &age}, func() error {
-				t.Oldest = time.Duration(age) * time.Millisecond
-				types = append(types, t)
-				return nil
-			})
-			more = steps >= s.countSteps
+			var err error
+			if from.Keyed {
+				types, next, err = s.countKeyed(ctx, tx, from, full)
+			} else {
+				types, next, err = s.countLanes(ctx, tx, from)
+			}
 			return err
 		})
 	})
-	return types, more, err
+	return types, next, err
+}
+
+// countLanes counts rows without keys and with permits.
+func (s *Store) countLanes(ctx context.Context, tx pgx.Tx, from contract.PendingCursor) (types []contract.PendingType, next contract.PendingCursor, err error) {
+	rows, _ := tx.Query(ctx, countPendingSQL, pgx.QueryExecModeExec, from.Type, contract.PendingLimit+1, s.countSteps)
+	var (
+		t          contract.PendingType
+		steps, age int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&t.Type, &t.Rows, &steps, &age}, func() error {
+		t.Oldest = time.Duration(age) * time.Millisecond
+		types = append(types, t)
+		return nil
+	})
+	if steps >= s.countSteps {
+		return types, contract.PendingCursor{Type: t.Type}, err
+	}
+	return types, contract.PendingCursor{Keyed: true}, err
+}
+
+// countKeyed counts rows with keys and without permits.
+func (s *Store) countKeyed(ctx context.Context, tx pgx.Tx, from contract.PendingCursor, full []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
+	var (
+		t          contract.PendingType
+		steps, age int64
+	)
+	add := func() error {
+		t.Keyed = time.Duration(age) * time.Millisecond
+		types = append(types, t)
+		return nil
+	}
+	if from.Classes == 0 {
+		rows, _ := tx.Query(ctx, countReturnedSQL, pgx.QueryExecModeExec, contract.PendingLimit+1)
+		if _, err := pgx.ForEachRow(rows, []any{&t.Type, &t.Rows, &age}, add); err != nil {
+			return nil, next, err
+		}
+	}
+	rows, _ := tx.Query(ctx, countKeyedSQL, pgx.QueryExecModeExec, from.Keys, from.Type, from.Priority, contract.PendingLimit+1, s.countSteps, full)
+	next = from
+	_, err = pgx.ForEachRow(rows, []any{&next.Keys, &t.Type, &next.Priority, &t.Rows, &steps, &age}, func() error {
+		next.Classes++
+		return add()
+	})
+	if next.Type = t.Type; steps < s.countSteps {
+		next = contract.PendingCursor{}
+	}
+	return types, next, err
 }

@@ -89,6 +89,35 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	require.Less(t, m[`dispatcherd_window_share{type="probe"}`], 0.1)
 }
 
+// Jobs that wait for keys are in no lane, and the dispatcher knows none of them. Operators see them all the same.
+func TestPendingJobsWithKeysAreCountedInPostgres(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cfg.CountPending = 20 * time.Millisecond
+	h := w.start(cfg)
+	r := helloRaw(t, cfg.WorkerSocket, "probe")
+	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) SELECT 'probe', 'k' FROM generate_series(1, 7)`)
+	require.NoError(t, err)
+	_, err = w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, run_at) SELECT 'nowhere', 'k', now() - interval '1 hour' FROM generate_series(1, 3)`)
+	require.NoError(t, err)
+	r.expect("job")
+	var by map[string]api.Type
+	eventually(t, func() bool {
+		_, by = h.types()
+		probe, nowhere := by["probe"].Pending, by["nowhere"].Pending
+		return probe != nil && *probe == 6 && nowhere != nil && *nowhere == 3
+	}, func() string { return fmt.Sprintf("6 and 3 pending jobs: %+v", by) })
+	require.Positive(t, by["probe"].OldestKeyed)
+	require.Zero(t, by["probe"].Oldest)
+	got := invocation{args: []string{"types", "--api-socket", cfg.APISocket}}.runs(t)
+	require.Regexp(t, `nowhere +0 +0 +0 +3 +0 +0 +1h0m`, got.out)
+	m := h.samples()
+	require.InDelta(t, 6, m[`dispatcherd_jobs_pending{type="probe"}`], 0)
+	require.InDelta(t, 3, m[`dispatcherd_unroutable_jobs{type="nowhere"}`], 0)
+	require.Greater(t, m[`dispatcherd_unroutable_jobs_oldest_seconds{type="nowhere"}`], 3600.0)
+	require.Zero(t, m[`dispatcherd_window_share{type="probe"}`], "the type has slots enough")
+}
+
 func TestSlotsOfOtherDispatchersMakeATypeRoutable(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -153,7 +153,8 @@ func (s *typeSums) add(t *api.Type) {
 	s.pending += *t.Pending
 	if t.Capacity == 0 && t.OtherSlots == 0 {
 		s.unroutable += *t.Pending
-		s.oldestUnroutable = max(s.oldestUnroutable, t.Oldest)
+		s.oldest = max(s.oldest, t.OldestKeyed)
+		s.oldestUnroutable = max(s.oldestUnroutable, t.Oldest, t.OldestKeyed)
 	}
 }
 

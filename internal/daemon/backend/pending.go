@@ -3,6 +3,8 @@ package backend
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,31 +21,38 @@ const (
 	maxCountPause = 5 * time.Minute
 )
 
+// maxCountClasses bounds the classes of jobs with keys in a count; the controller knows no more of them, either.
+const maxCountClasses = 250_000
+
+// CountPortion counts a portion of the pending rows; see claim.Store.CountPending.
+type CountPortion func(ctx context.Context, from contract.PendingCursor, full []string) (types []contract.PendingType, next contract.PendingCursor, err error)
+
 // Pending counts the pending rows of each type as Postgres has them. A count consists of
 // portions. If a portion fails, the previous count remains the latest one, and its age
 // grows.
 type Pending struct {
-	portion  func(ctx context.Context, after string) (types []contract.PendingType, more bool, err error)
+	portion  CountPortion
 	interval time.Duration
 	most     int // types of a count
 
 	began  time.Time // of the count in progress
-	types  []contract.PendingType
+	from   contract.PendingCursor
+	types  map[string]*contract.PendingType
+	cut    bool // a type was left out
 	latest atomic.Pointer[PendingCount]
 }
 
 // PendingCount is a complete count.
 type PendingCount struct {
 	At    time.Time              // when it began; before the first count, the start of the daemon
-	Types []contract.PendingType // in the order of names in Postgres
+	Types []contract.PendingType // in the order of names
 
 	complete bool // no type is missing
 }
 
-// NewPending returns a Pending that reads portions with the given function; see
-// claim.Store.CountPending. An interval of 0 means CountInterval. A count ends after the
-// given number of types.
-func NewPending(portion func(context.Context, string) ([]contract.PendingType, bool, error), interval time.Duration, types int) *Pending {
+// NewPending returns a Pending that reads portions with the given function. An interval of 0 means CountInterval.
+// A count contains at most the given number of types.
+func NewPending(portion CountPortion, interval time.Duration, types int) *Pending {
 	p := &Pending{portion: portion, interval: cmp.Or(interval, CountInterval), most: types}
 	p.latest.Store(&PendingCount{At: time.Now()})
 	return p
@@ -52,23 +61,57 @@ func NewPending(portion func(context.Context, string) ([]contract.PendingType, b
 // Continue reads one portion. It returns the time until the next call. Only one goroutine
 // may call it.
 func (p *Pending) Continue(ctx context.Context) time.Duration {
-	after := ""
-	if n := len(p.types); n > 0 {
-		after = p.types[n-1].Type
-	} else {
-		p.began = time.Now()
+	end := contract.PendingCursor{}
+	if p.from == end {
+		p.began, p.types, p.cut = time.Now(), map[string]*contract.PendingType{}, false
 	}
-	types, more, err := p.portion(ctx, after)
-	p.types = append(p.types, types...)
+	types, next, err := p.portion(ctx, p.from, p.full())
+	for i := range types {
+		p.add(&types[i])
+	}
 	switch {
-	case err == nil && more && len(p.types) < p.most:
+	case next.Classes >= maxCountClasses:
+		p.cut, next = true, end
+	case p.cut && next.Type != "" && !next.Keyed:
+		next = contract.PendingCursor{Keyed: true} // there is no room for further types
+	}
+	if p.from = next; err != nil {
+		p.from = end
+	} else if next != end {
 		return 0
-	case err == nil:
-		count := &PendingCount{At: p.began, Types: p.types[:min(len(p.types), p.most)], complete: !more && len(p.types) <= p.most}
+	} else {
+		count := &PendingCount{At: p.began, Types: make([]contract.PendingType, 0, len(p.types)), complete: !p.cut}
+		for _, name := range slices.Sorted(maps.Keys(p.types)) {
+			count.Types = append(count.Types, *p.types[name])
+		}
 		p.latest.Store(count)
 	}
-	p.types = nil
 	return max(p.interval, min(countShare*time.Since(p.began), maxCountPause))
+}
+
+// add adds rows of a type, if there is room for the type.
+func (p *Pending) add(t *contract.PendingType) {
+	sum := p.types[t.Type]
+	if sum == nil {
+		if len(p.types) == p.most {
+			p.cut = true
+			return
+		}
+		sum = &contract.PendingType{Type: t.Type}
+		p.types[t.Type] = sum
+	}
+	sum.Rows = min(sum.Rows+t.Rows, contract.PendingLimit+1)
+	sum.Oldest, sum.Keyed = max(sum.Oldest, t.Oldest), max(sum.Keyed, t.Keyed)
+}
+
+// full returns the types that are counted up to the limit.
+func (p *Pending) full() (full []string) {
+	for _, t := range p.types { // order-free
+		if t.Rows > contract.PendingLimit {
+			full = append(full, t.Type)
+		}
+	}
+	return full
 }
 
 // Latest returns the latest complete count.

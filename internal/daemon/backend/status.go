@@ -95,13 +95,17 @@ func (b *Backend) Types() api.TypeList {
 		of[t.Name] = &views[i]
 	}
 	for _, t := range count.Types {
-		if v := of[t.Type]; v != nil {
-			v.Pending = &t.Rows
-			if v.Capacity == 0 { // this dispatcher reads no rows of the type
-				v.Oldest = max(v.Oldest, contract.Seconds(t.Oldest))
-			}
-		} else if t.Rows > 0 {
-			of[t.Type] = &api.Type{Type: t.Type, OtherSlots: others[t.Type], Pending: &t.Rows, Oldest: contract.Seconds(t.Oldest)}
+		v := of[t.Type]
+		switch {
+		case v == nil && t.Rows == 0:
+			continue
+		case v == nil:
+			v = &api.Type{Type: t.Type, OtherSlots: others[t.Type]}
+			of[t.Type] = v
+		}
+		v.Pending, v.OldestKeyed = &t.Rows, contract.Seconds(t.Keyed)
+		if v.Capacity == 0 { // this dispatcher reads no rows of the type
+			v.Oldest = max(v.Oldest, contract.Seconds(t.Oldest))
 		}
 	}
 	list := make([]api.Type, 0, len(of))

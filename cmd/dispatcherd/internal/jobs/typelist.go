@@ -59,7 +59,7 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 func typeRow(t *api.Type) []string {
 	return []string{
 		t.Type, strconv.Itoa(t.Capacity), strconv.Itoa(t.Free), strconv.Itoa(t.OtherSlots), pendingText(t.Pending), strconv.Itoa(t.Known),
-		strconv.Itoa(t.Requests), spanOf(t.Oldest).String(),
+		strconv.Itoa(t.Requests), spanOf(max(t.Oldest, t.OldestKeyed)).String(),
 	}
 }
 
