@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,10 +23,6 @@ const (
 	maxHolders = 100    // listed
 	ownClasses = 100    // with exactly the key, if there are more classes than maxClasses
 )
-
-// defaultPerPriority is the age that equals one unit of priority by default. A program with a database only does not
-// know the weights of the controller.
-const defaultPerPriority = 64 * time.Second
 
 // Keys explains keys by the table.
 type Keys struct {
@@ -224,7 +219,8 @@ func (k Keys) Held(ctx context.Context, keys []string) ([]contract.KeyState, err
 	return states, nil
 }
 
-// Show returns the state of a key by the table: the limit that applies, the jobs that have permits, and the waiting jobs.
+// Show returns the state of a key by the table: the limit that applies, the jobs that have permits, and the waiting jobs, of
+// which only the controller knows the order.
 func (k Keys) Show(ctx context.Context, key string) (s contract.KeyState, err error) {
 	if err := CheckKey(key); err != nil {
 		return s, err
@@ -270,24 +266,11 @@ func (k Keys) addWaiting(ctx context.Context, s *contract.KeyState, classes []Wa
 		return err
 	}
 	s.Waiting = min(s.Waiting+waiting, maxWaiting)
-	slices.SortFunc(classes, func(a, b Waiting) int { return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.ID, b.ID)) })
 	for i := range classes {
-		w := &classes[i]
-		at := time.UnixMicro(w.RunAt)
-		if at.After(now) {
-			continue
-		}
-		if s.Oldest == nil || at.Before(*s.Oldest) {
+		at := time.UnixMicro(classes[i].RunAt)
+		if !at.After(now) && (s.Oldest == nil || at.Before(*s.Oldest)) {
 			s.Oldest = &at
-		}
-		if s.Next == nil {
-			s.Next = &contract.KeyWaiter{ID: w.ID, Type: w.Type, Priority: w.Priority, Keys: w.Keys, RunAt: at}
 		}
 	}
 	return nil
-}
-
-// rank orders waiting jobs as the controller does with the default weights.
-func rank(w *Waiting) int64 {
-	return w.RunAt - int64(w.Priority)*defaultPerPriority.Microseconds()
 }

@@ -27,6 +27,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 		"**Settings.** A flag with a star is a setting. Its environment variable is `DISPATCHERD_` and its name in capitals: `DISPATCHERD_API_SOCKET` for `--api-socket`.\n" +
 		"[config show](#config-show) describes the precedence and the keys of the file (`--config`, TOML).\n\n" +
 		"**Output.** Data goes to standard output, messages to the error output. `-o json` prints one document with `schema_version`, `-o jsonl` one value per line.\n\n" +
+		"**Source.** Commands about jobs, schedules, limits and keys use the database if one is named and neither `--api` nor `--api-socket` is on the command line, else the API. `key show` also asks the API of the controller, if it answers.\n\n" +
 		"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n")
 	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
 	for _, e := range exit.Meanings {

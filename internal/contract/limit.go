@@ -63,8 +63,8 @@ type KeyState struct {
 	Jobs       []KeyHolder `json:"jobs"`    // that have permits, the first 100 by fence
 	Waiting    int         `json:"waiting"` // jobs, counted to at most 10,000
 	Oldest     *time.Time  `json:"oldest,omitempty"`
-	Next       *KeyWaiter  `json:"next,omitempty"` // the job that runs next; absent if none is due or known
-	Decided    bool        `json:"decided"`        // the controller answers: Next is its order; otherwise it is that of the due times and default weights
+	Next       *KeyWaiter  `json:"next,omitempty"` // the job that runs next; absent if none is due or known, or another program than the controller answers
+	Decided    bool        `json:"decided"`        // the controller answers
 	Started    *int64      `json:"started,omitempty"`
 	Incomplete bool        `json:"incomplete,omitempty"` // there are more classes or permits than were read
 	Controller *Controller `json:"controller,omitempty"` // absent: no dispatcher is the controller

@@ -107,7 +107,6 @@ func (k keyTable) Show(ctx context.Context, key string) (contract.KeyState, erro
 	}
 	s.Decided = k.b.Book(ctx, func(b *permits.Book) {
 		state, _ := b.Key(key)
-		s.Next = nil
 		if state.Next.ID != 0 {
 			s.Next = &contract.KeyWaiter{ID: state.Next.ID, Type: state.NextClass.Type, Priority: state.NextClass.Priority, Keys: state.NextClass.Keys, RunAt: time.UnixMicro(state.Next.RunAt)}
 		}

@@ -75,10 +75,13 @@ func Missing(row, name string, err, notFound error) error {
 	return err
 }
 
-// ExplainOther is Explain for an error that has no exit code and is not notFound.
+// ExplainOther is Explain for an error that has no exit code and is not notFound. The text is that which the same operation on the table has.
 func (d *Dispatcher) ExplainOther(err, notFound error) error {
 	if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, notFound) {
 		return err
+	}
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Detail != "" {
+		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
 	}
 	return d.Explain(err)
 }

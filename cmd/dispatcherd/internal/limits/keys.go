@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	table "github.com/dispatcherd/dispatcherd/claim/limits"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -91,12 +93,41 @@ func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
 	}
 	switch {
 	case k.Controller == nil:
-		add("controller", "none")
-	case k.Decided:
-		add("controller", "%d %s", k.Controller.Dispatcher, k.Controller.Name)
-	default:
-		add("controller", "%d %s; only its API knows the order of the waiting jobs", k.Controller.Dispatcher, k.Controller.Name)
+		add("controller", "none: no job gets a permit before a dispatcher runs")
+		return
+	case !k.Decided:
+		add("next", "unknown: only the controller knows it; ask its API with --api-socket or --api")
 	}
+	add("controller", "%d %s", k.Controller.Dispatcher, k.Controller.Name)
+}
+
+// askPatience is how long a command that has a database waits for the API.
+const askPatience = 2 * time.Second
+
+// informed are keys of the table. If the controller of the same cluster answers at the API, its answer replaces that of the table.
+type informed struct {
+	table.Keys
+	at *ask.Dispatcher
+}
+
+// Show returns the state of a key.
+func (k informed) Show(ctx context.Context, key string) (contract.KeyState, error) {
+	s, err := k.Keys.Show(ctx, key)
+	if err != nil || s.Controller == nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	c, unusable := k.at.Client()
+	if unusable != nil {
+		return s, nil //nolint:nilerr // the table suffices
+	}
+	defer c.Close()
+	told, unanswered := c.Keys().Show(ctx, key)
+	if unanswered == nil && told.Decided && told.Controller != nil && *told.Controller == *s.Controller {
+		return told, nil
+	}
+	return s, nil
 }
 
 // holderText describes a job that has a permit.

@@ -53,7 +53,7 @@ func (a commands) onSources(cmd *cobra.Command, do func(ctx context.Context, s s
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
-			return do(cmd.Context(), sources{table.Limits{DB: pool}, table.Keys{DB: pool}}, args)
+			return do(cmd.Context(), sources{table.Limits{DB: pool}, informed{table.Keys{DB: pool}, &at}}, args)
 		}, func() error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()

@@ -208,7 +208,7 @@ func TestRunPassesKeyAndForce(t *testing.T) {
 	s.err = problem.Conflict.Of("it is paused")
 	_, errs, code := run(t, s, "", "run", "a")
 	require.Equal(t, exit.Conflict, code)
-	require.Equal(t, "The state of the job or schedule forbids it: it is paused", errs)
+	require.Equal(t, "it is paused", errs)
 }
 
 func TestBackfillPassesItsBounds(t *testing.T) {
