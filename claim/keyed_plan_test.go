@@ -33,6 +33,19 @@ func (s *sent) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQ
 	return ctx
 }
 
+// TraceBatchStart implements pgx.BatchTracer.
+func (s *sent) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (s *sent) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+	s.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: data.SQL, Args: data.Args})
+}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (s *sent) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 // TraceQueryEnd implements pgx.QueryTracer.
 func (s *sent) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 

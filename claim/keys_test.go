@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -179,4 +182,35 @@ func TestHeartbeatSaysThatJobsWaitForPermits(t *testing.T) {
 	require.False(t, keyedNow())
 	exec(t, db, `INSERT INTO dispatcherd.limits (key) VALUES ('k')`)
 	require.True(t, keyedNow())
+}
+
+// Postgres waits for locks that are not those of rows, for example to notify or to extend a table. A wait of a few milliseconds
+// more is no error of a statement.
+func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, blocker := connect(t, dsn), connect(t, dsn)
+	s := open(t, claim.Config{DSN: dsn})
+	me, err := s.Join(t.Context())
+	require.NoError(t, err)
+	exec(t, db, `UPDATE dispatcherd.controller SET dispatcher = $1, term = 1`, me)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type, keys, run_at) VALUES (1, 'pdf', 'k', to_timestamp(1700000000))`)
+	c := limits.Controller{Do: s.Admission, Dispatcher: me, Term: 1}
+	_, _, err = c.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, blocker, `BEGIN`)
+	exec(t, blocker, `SELECT FROM dispatcherd.controller FOR UPDATE`)
+	done := make(chan error, 1)
+	go func() {
+		admitted, err := c.Admit(context.Background(), []permits.Admission{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}}, nil)
+		if err == nil && !admitted[1] {
+			err = errors.New("not admitted")
+		}
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND clock_timestamp() - waitstart > interval '200 ms')`) || len(done) > 0
+	}, 30*time.Second, 5*time.Millisecond)
+	exec(t, blocker, `COMMIT`)
+	require.NoError(t, <-done)
 }

@@ -80,7 +80,6 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	for _, l := range s.finish {
 		l.setup = fmt.Sprintf("SET lock_timeout = %d", finishPatience.Milliseconds())
 	}
-	s.admission.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
 	s.backfill.timeout = backfillTimeout
 	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())
 	s.sweep.timeout = sweepTimeout

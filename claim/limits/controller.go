@@ -213,7 +213,7 @@ type Start struct {
 // NotStarted is the time of cost that is admitted and has not started, as far as the table says.
 const NotStarted = math.MaxInt64
 
-// admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row makes it fail after the lock timeout.
+// admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row makes it fail after impatient.
 // $6 to $9 are the Starts. A notification makes other dispatchers scan.
 const admitSQL = `
 WITH ` + role + `, admitted AS (
@@ -273,12 +273,15 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]bool, fence i
 	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var found []int64
 		var is bool
-		send := func(sql string) error {
-			return conn.QueryRow(ctx, sql, c.Dispatcher, c.number, ids, fence, dispatcher, startKeys, at, costs, pers).Scan(&is, &found, nil)
-		}
-		err := send(admitSQL)
+		args := []any{c.Dispatcher, c.number, ids, fence, dispatcher, startKeys, at, costs, pers}
+		scan := func(row pgx.Row) error { return row.Scan(&is, &found, nil) }
+		var batch pgx.Batch // one transaction
+		batch.Queue(impatient)
+		batch.Queue(admitSQL, args...).QueryRow(scan)
+		err := conn.SendBatch(ctx, &batch).Close()
 		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == lockNotGranted {
-			err = send(admitFreeSQL)
+			found = nil
+			err = scan(conn.QueryRow(ctx, admitFreeSQL, args...))
 		}
 		if err == nil && !is {
 			err = ErrNotController
@@ -289,6 +292,10 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]bool, fence i
 		return len(found), err
 	})
 }
+
+// impatient bounds the wait for a locked row. Locks of the notification queue and of growing tables also take that long on a
+// busy server, so admitFreeSQL, which meets no row locks, and all other statements wait as long as the session permits.
+const impatient = `SELECT set_config('lock_timeout', '20ms', true)`
 
 // lockNotGranted is the SQLSTATE of a statement that reached the lock timeout.
 const lockNotGranted = "55P03"
