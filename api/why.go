@@ -77,8 +77,11 @@ type KeyWait struct {
 	Held       int64                `json:"held"`                 // cost of the jobs that have permits
 	Capacity   *int64               `json:"capacity"`             // nil = unlimited
 	Holders    []int64              `json:"holders,omitempty"`    // ids of jobs that have permits, at most 10
+	Alone      bool                 `json:"alone,omitempty"`      // one of the holders runs alone on the key
+	Scope      string               `json:"scope,omitempty"`      // dispatcher: each dispatcher has the capacity; else absent
 	Position   int                  `json:"position,omitempty"`   // among the waiting jobs of the key, 1 is the next
 	First      int64                `json:"first,omitempty"`      // with KeyOrder: the job that has precedence
+	RetryAt    *time.Time           `json:"retry_at,omitempty"`   // with KeyOrder: when First is retried, which the limit makes others wait for
 	At         *time.Time           `json:"at,omitempty"`         // with KeyRate: when the window may have room
 	Detail     string               `json:"detail,omitempty"`     // with Held
 	Controller *contract.Controller `json:"controller,omitempty"` // with KeyElsewhere; nil = there is none

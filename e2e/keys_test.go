@@ -243,8 +243,11 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 	says(heavy, fmt.Sprintf(`KeyBusy: 2 of capacity 4 of key gpu are held by %d; place 1`, gpu))
 	says(light, fmt.Sprintf(`KeyOrder: job %d has precedence at key gpu; place 2`, heavy))
 	says(add("api", 0), `KeyRate: the window of key api has no room until .*, in 59m.*; place 1`)
-	says(add("paused", 0), `KeyPaused: key paused is paused: its capacity is 0\n`)
+	paused := add("paused", 0)
+	says(paused, `KeyPaused: key paused is paused: its capacity is 0; .* resumes it\n`)
 	says(add("three*4", 0), `KeyCost: it costs more than the limit of key three, which is 3: `)
+
+	require.NotRegexp(t, `overtaking|\n +slot `, w.why(h, paused), "neither slots nor later jobs matter")
 
 	id := w.number(`SELECT dispatcher FROM dispatcherd.controller`)
 	require.Contains(t, w.why(other, first), fmt.Sprintf("KeyElsewhere: dispatcher %d (d) is the controller and knows more; 1 of capacity 1 of key tenant:42 are held by %d\n", id, holder))
@@ -264,6 +267,8 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 		got := invocation{args: []string{"key", "show", "tenant:42"}, env: map[string]string{"DATABASE_URL": w.dsn, "DISPATCHERD_API_SOCKET": socket}}.runs(t)
 		require.Regexp(t, pattern, got.out, "a database and an API are named: %s", got.err)
 	}
+	require.Regexp(t, `limit +default: capacity 1,`, h.onAPI("", "key", "show", "nosuch").out)
+	require.Regexp(t, `\ntenant:42 +1 of 1 +1 +1 +default\n`, h.onAPI("", "key", "list").out)
 	require.Regexp(t, `started +1 of 1 in the window\n`, h.onAPI("", "key", "show", "api").out)
 	require.NotContains(t, other.onAPI("", "key", "show", "api").out, "started")
 }

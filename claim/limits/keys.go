@@ -19,7 +19,6 @@ import (
 const (
 	maxClasses = 10_000 // read in one call
 	maxPermits = 10_000 // read in one call
-	maxWaiting = 10_000 // counted
 	maxHolders = 100    // listed
 	ownClasses = 100    // with exactly the key, if there are more classes than maxClasses
 )
@@ -172,7 +171,7 @@ func (k Keys) List(ctx context.Context, after string, limit int) (page contract.
 	page.Keys = make([]contract.KeySummary, len(names))
 	for i, name := range names {
 		page.Keys[i] = *all[name]
-		page.Keys[i].Limit = applies[name]
+		page.Keys[i].Limit, page.Keys[i].Default = applies[name], applies[name].Version == 0
 	}
 	page.Controller, err = k.Controller(ctx)
 	return page, err
@@ -199,6 +198,7 @@ func (k Keys) Held(ctx context.Context, keys []string) ([]contract.KeyState, err
 	states := make([]contract.KeyState, len(keys))
 	for i, key := range keys {
 		s := &states[i]
+		s.Default = applies[key].Version == 0
 		s.Key, s.Limit, s.Jobs, s.Incomplete = key, applies[key], []contract.KeyHolder{}, len(held) == maxPermits
 		for j := range held {
 			at := slices.IndexFunc(needs(held[j].Keys), func(n permits.Need) bool { return n.Key == key })
@@ -261,11 +261,11 @@ func (k Keys) addWaiting(ctx context.Context, s *contract.KeyState, classes []Wa
 	var waiting int
 	var now time.Time
 	err := k.DB.QueryRow(ctx, `SELECT clock_timestamp(), count(*) FROM (SELECT FROM dispatcherd.jobs_live j WHERE `+waitingJobs+` AND j.keys = ANY ($1::text[]) LIMIT $2) w`,
-		slices.Compact(texts), maxWaiting).Scan(&now, &waiting)
+		slices.Compact(texts), contract.WaitingLimit).Scan(&now, &waiting)
 	if err != nil {
 		return err
 	}
-	s.Waiting = min(s.Waiting+waiting, maxWaiting)
+	s.Waiting = min(s.Waiting+waiting, contract.WaitingLimit)
 	for i := range classes {
 		at := time.UnixMicro(classes[i].RunAt)
 		if !at.After(now) && (s.Oldest == nil || at.Before(*s.Oldest)) {

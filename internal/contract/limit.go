@@ -36,6 +36,7 @@ func NewLimit(key string) Limit {
 type KeySummary struct {
 	Key     string `json:"key"`
 	Limit   Limit  `json:"limit"`   // that applies; without a row, its key is that of the summary
+	Default bool   `json:"default"` // no row applies, so the key admits one job at a time
 	Held    int64  `json:"held"`    // cost of the jobs that have permits, without those of KEY*all
 	Alone   bool   `json:"alone"`   // a job that needs all of the key has its permit
 	Holders int    `json:"holders"` // jobs that have permits
@@ -56,12 +57,15 @@ type Controller struct {
 	Name       string `json:"name"`
 }
 
+// WaitingLimit bounds the count of the jobs that wait for a key.
+const WaitingLimit = 10_000
+
 // KeyState is a key with its jobs.
 type KeyState struct {
 	KeySummary
 
 	Jobs       []KeyHolder `json:"jobs"`    // that have permits, the first 100 by fence
-	Waiting    int         `json:"waiting"` // jobs, counted to at most 10,000
+	Waiting    int         `json:"waiting"` // jobs, counted to at most WaitingLimit
 	Oldest     *time.Time  `json:"oldest,omitempty"`
 	Next       *KeyWaiter  `json:"next,omitempty"` // the job that runs next; absent if none is due or known, or another program than the controller answers
 	Decided    bool        `json:"decided"`        // the controller answers

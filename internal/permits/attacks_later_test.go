@@ -141,7 +141,7 @@ func TestSequenceKeepsItsOrderOverATakeover(t *testing.T) {
 	require.False(t, w.Returned(class, retry, w.fences[first]+1), "the report is stale")
 	require.True(t, w.Returned(class, retry, w.fences[first]))
 	w.admits()
-	require.Equal(t, Waiting{Reason: KeyOrder, Key: "order:1", Capacity: 1, Ahead: 1, First: first},
+	require.Equal(t, Waiting{Reason: KeyOrder, Key: "order:1", Capacity: 1, Ahead: 1, First: first, RetryAt: retry.RunAt},
 		w.Explain(class, Job{w.now, second}))
 	require.Equal(t, Waiting{Reason: NotDue, At: retry.RunAt}, w.Explain(class, retry))
 

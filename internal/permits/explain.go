@@ -33,10 +33,13 @@ const (
 type Waiting struct {
 	Reason         Reason
 	Key            string
+	Alone          bool // one of the holders needs all of the key
+	Scope          Scope
 	Held, Capacity int64
 	Holders        []int64 // ids of jobs that have permits of the key, at most 10, ascending
 	Ahead          int     // known jobs that wait at the key or for the type before the job, counted to at most 1,000
 	First          int64   // id of the job that has precedence (KeyOrder)
+	RetryAt        int64   // microseconds: until when First waits for its retry, with OnRetry Wait; 0 = it does not
 	At             int64   // microseconds: when the window may have room (KeyRate), the job is due (NotDue), or it takes part again (TypeFull); 0 = unknown
 }
 
@@ -98,8 +101,8 @@ func (b *Book) explain(c *class, j Job) Waiting {
 		return w
 	}
 	d := &c.needs[slices.IndexFunc(c.needs, func(d demand) bool { return d.key == k })]
-	w.Key, w.Capacity = k.name, k.limit.Capacity
-	w.Held, _, _ = k.total()
+	w.Key, w.Capacity, w.Scope = k.name, k.limit.Capacity, k.limit.Scope
+	w.Held, _, w.Alone = k.total()
 	for _, h := range k.holds.first(mostHolders) {
 		w.Holders = append(w.Holders, h.permit.ID)
 	}
@@ -115,9 +118,9 @@ func (b *Book) explain(c *class, j Job) Waiting {
 	case !slices.ContainsFunc(dispatchers, func(id int32) bool { return k.room(d.cost, 0, id) }):
 		w.Reason = KeyBusy
 	case keeper != nil:
-		w.First = keeper.class.head.id
+		w.precededBy(keeper.class, b.now)
 	case first != nil && first != c:
-		w.First = first.head.id
+		w.precededBy(first, b.now)
 	case c.head.id != j.ID:
 		w.First = c.head.id
 	default: // each of its keys has room at a dispatcher, but no dispatcher has room at all of them
@@ -127,6 +130,14 @@ func (b *Book) explain(c *class, j Job) Waiting {
 		w.At = 0
 	}
 	return w
+}
+
+// precededBy names the first job of a class as the one that has precedence.
+func (w *Waiting) precededBy(c *class, now int64) {
+	w.First = c.head.id
+	if at := c.first().RunAt; c.Retry != 0 && at > now {
+		w.RetryAt = at
+	}
 }
 
 // expected returns when the window of a dispatcher may have room for a cost: now if it has, 0 if that is unknown

@@ -60,6 +60,28 @@ func TestWaitingJobsAreExplained(t *testing.T) {
 	require.Equal(t, Waiting{Reason: TypeUnknown}, why(13, "pool"))
 }
 
+// An explanation says that a holder runs alone, that each dispatcher has the capacity, and until when a retry has precedence.
+func TestExplanationNamesTheKindOfPrecedence(t *testing.T) {
+	w := newWorld(t, Limit{Key: "cache", Capacity: 100}, Limit{Key: "host", Capacity: 1, Scope: Dispatcher}, Limit{Key: "s", Capacity: 1, OnRetry: Wait})
+	w.SetTypes(map[string]Type{"a": {Most: 9, Dispatchers: []int32{1, 2}}})
+	why := func(id int64, keys string) Waiting { return w.Explain(Class{Keys: keys, Type: "a"}, Job{w.now, id}) }
+	w.add("cache*all", "a")
+	w.admits(1)
+	w.add("cache", "a")
+	w.admits()
+	require.Equal(t, Waiting{Reason: KeyBusy, Key: "cache", Capacity: 100, Holders: []int64{1}, Alone: true}, why(2, "cache"))
+	w.add("host", "a")
+	w.add("host", "a")
+	w.admits(3, 4)
+	w.add("host", "a")
+	w.admits()
+	require.Equal(t, Waiting{Reason: KeyBusy, Key: "host", Held: 2, Capacity: 1, Holders: []int64{3, 4}, Scope: Dispatcher}, why(5, "host"))
+	w.Returned(Class{Keys: "s", Type: "a"}, Job{w.now + 10_000_000, 100}, 1)
+	w.add("s", "a")
+	w.admits()
+	require.Equal(t, Waiting{Reason: KeyOrder, Key: "s", Capacity: 1, Ahead: 1, First: 100, RetryAt: w.now + 10_000_000}, why(6, "s"))
+}
+
 // An explanation names the job for which a key keeps room, and the time until which others pass a job without a slot.
 func TestExplanationNamesTheJobThatKeepsRoom(t *testing.T) {
 	w := newWorld(t, Limit{Key: "pool", Capacity: 2})

@@ -43,6 +43,12 @@ func (b *Backend) addKeys(ctx context.Context, why *api.Why, job *contract.Job) 
 		why.Reasons = append([]string{reason}, why.Reasons...)
 		why.KeyWait = keyWaitView(&w)
 	}
+	if w.Key != "" { // slots do not matter
+		why.Slots = nil
+	}
+	if w.Reason == permits.KeyPaused || w.Reason == permits.KeyCost || w.Reason == permits.KeyRate {
+		why.Overtaking = nil // it waits for no other job
+	}
 	if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) && !slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
 		why.Reasons = append(why.Reasons, string(actor.ReasonTypeUnknown))
 	}
@@ -62,9 +68,15 @@ var heldDetails = map[permits.Reason]string{
 }
 
 func keyWaitView(w *permits.Waiting) *api.KeyWait {
-	k := &api.KeyWait{Key: w.Key, Held: w.Held, Capacity: &w.Capacity, Holders: w.Holders, First: w.First, Detail: heldDetails[w.Reason]}
+	k := &api.KeyWait{Key: w.Key, Held: w.Held, Capacity: &w.Capacity, Holders: w.Holders, Alone: w.Alone, First: w.First, Detail: heldDetails[w.Reason]}
 	if w.Capacity == permits.Unlimited {
 		k.Capacity = nil
+	}
+	if w.Scope == permits.Dispatcher {
+		k.Scope = contract.DispatcherScope
+	}
+	if w.RetryAt > 0 {
+		k.RetryAt = new(time.UnixMicro(w.RetryAt))
 	}
 	if w.Reason == permits.KeyBusy || w.Reason == permits.KeyOrder || w.Reason == permits.KeyRate {
 		k.Position = w.Ahead + 1
@@ -101,7 +113,10 @@ func (b *Backend) keyWait(ctx context.Context, keys string) *api.KeyWait {
 		}
 	}
 	s := &states[first]
-	k := &api.KeyWait{Key: s.Key, Held: s.Held}
+	k := &api.KeyWait{Key: s.Key, Held: s.Held, Alone: s.Alone}
+	if s.Limit.Scope == contract.DispatcherScope {
+		k.Scope = s.Limit.Scope
+	}
 	if s.Limit.Capacity != nil {
 		k.Capacity = new(int64(*s.Limit.Capacity))
 	}

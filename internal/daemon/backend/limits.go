@@ -75,7 +75,7 @@ func (k keyTable) List(ctx context.Context, after string, most int) (contract.Ke
 	page.Keys, page.Next, page.Incomplete = []contract.KeySummary{}, "", false
 	for i := range states[:min(len(states), most)] {
 		s := &states[i]
-		page.Keys = append(page.Keys, contract.KeySummary{Key: s.Name, Limit: limitView(s.Name, &s.Limit), Held: s.Held, Alone: s.Alone, Holders: s.Holders, Classes: s.Waiting})
+		page.Keys = append(page.Keys, contract.KeySummary{Key: s.Name, Limit: limitView(s.Name, &s.Limit), Default: s.Limit.Key == "", Held: s.Held, Alone: s.Alone, Holders: s.Holders, Classes: s.Waiting})
 	}
 	if len(states) > most {
 		page.Next = states[most-1].Name

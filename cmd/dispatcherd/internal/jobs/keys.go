@@ -17,11 +17,14 @@ func keyText(reason string, k *api.KeyWait) string {
 	var text string
 	switch reason {
 	case api.ReasonKeyPaused:
-		return fmt.Sprintf("key %s is paused: its capacity is 0", k.Key)
+		return fmt.Sprintf("key %s is paused: its capacity is 0; 'limit set' with another capacity resumes it", k.Key)
 	case api.ReasonKeyCost:
 		return fmt.Sprintf("it costs more than the limit of key %s, which is %s: raise the limit, or cancel the job", k.Key, capacity)
 	case api.ReasonKeyOrder:
 		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
+		if k.RetryAt != nil {
+			text += fmt.Sprintf(" while it waits for its retry (on_retry=wait), until %s", moment(*k.RetryAt))
+		}
 	case api.ReasonKeyRate:
 		text = fmt.Sprintf("the window of key %s has no room", k.Key)
 		if k.At != nil {
@@ -40,9 +43,19 @@ func keyText(reason string, k *api.KeyWait) string {
 
 // heldText says how much of a key is held, and by which jobs.
 func heldText(k *api.KeyWait, capacity string) string {
+	holders := strings.Trim(fmt.Sprint(k.Holders), "[]")
+	if k.Alone && len(k.Holders) == 1 {
+		return fmt.Sprintf("job %s runs alone on key %s", holders, k.Key)
+	}
+	if k.Scope != "" {
+		capacity += " for each dispatcher"
+	}
 	text := fmt.Sprintf("%d of capacity %s of key %s are held", k.Held, capacity, k.Key)
-	if len(k.Holders) > 0 {
-		text += " by " + strings.Trim(fmt.Sprint(k.Holders), "[]")
+	if k.Alone {
+		text = fmt.Sprintf("jobs run alone on key %s at their dispatchers; held", k.Key)
+	}
+	if holders != "" {
+		text += " by " + holders
 	}
 	return text
 }

@@ -40,6 +40,25 @@ func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers", slotsText(&api.Why{Capacity: 2, Free: 1, OtherSlots: 3}))
 }
 
+func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {
+	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)
+	hundred := int64(100)
+	for want, c := range map[string]struct {
+		reason string
+		wait   api.KeyWait
+	}{
+		"1 of capacity 100 of key k are held by 7; place 1 in the queue":                                             {api.ReasonKeyBusy, api.KeyWait{Held: 1, Holders: []int64{7}, Position: 1}},
+		"job 7 runs alone on key k":                                                                                  {api.ReasonKeyBusy, api.KeyWait{Alone: true, Holders: []int64{7}}},
+		"jobs run alone on key k at their dispatchers; held by 7 8":                                                  {api.ReasonKeyBusy, api.KeyWait{Alone: true, Holders: []int64{7, 8}, Scope: "dispatcher"}},
+		"150 of capacity 100 for each dispatcher of key k are held":                                                  {api.ReasonKeyBusy, api.KeyWait{Held: 150, Scope: "dispatcher"}},
+		"job 3 has precedence at key k while it waits for its retry (on_retry=wait), until 2026-01-31T23:00:00.000Z": {api.ReasonKeyOrder, api.KeyWait{First: 3, RetryAt: &at}},
+		"key k is paused: its capacity is 0; 'limit set' with another capacity resumes it":                           {api.ReasonKeyPaused, api.KeyWait{}},
+	} {
+		c.wait.Key, c.wait.Capacity = "k", &hundred
+		require.Equal(t, want, keyText(c.reason, &c.wait))
+	}
+}
+
 func TestWhyPrintsTimesInUTC(t *testing.T) {
 	var lines []string
 	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.FixedZone("west", -3*3600))
