@@ -42,7 +42,7 @@ const (
 // The environment is the worker's without DATABASE_URL and the variables that begin with PG
 // or DISPATCHERD_, because these give access to the database of the dispatcher. Env names
 // exceptions. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT and DISPATCHERD_JOB_TOKEN
-// are added.
+// are added, and DISPATCHERD_FENCE if the job has keys.
 //
 // The program runs in its own process group. When the job's context ends, the group
 // gets SIGTERM, and SIGKILL after Grace. Processes of the group that remain when the
@@ -80,6 +80,9 @@ func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 		"DISPATCHERD_JOB_TOKEN="+job.Token,
 		"DISPATCHERD_TYPE="+job.Type,
 		"DISPATCHERD_ATTEMPT="+strconv.FormatInt(int64(job.Attempt), 10))
+	if job.Fence > 0 {
+		cmd.Env = append(cmd.Env, "DISPATCHERD_FENCE="+strconv.FormatInt(job.Fence, 10))
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job.Payload), output, errput
 	cmd.SysProcAttr = processAttributes()
 	cmd.WaitDelay = outputDelay

@@ -5,6 +5,7 @@ package worker
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +43,16 @@ func TestOutputOfAProgramIsTheResult(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(raw))
 		})
+	}
+}
+
+func TestProgramOfAJobWithKeysGetsItsFence(t *testing.T) {
+	t.Setenv("DISPATCHERD_FENCE", "inherited")
+	for fence, want := range map[int64]any{0: "none", 1<<40 + 7: json.RawMessage("1099511627783")} {
+		p := Program{Path: "sh", Args: []string{"-c", "echo ${DISPATCHERD_FENCE:-none}"}}
+		result, err := p.Handle(t.Context(), &Job{Fence: fence})
+		require.NoError(t, err)
+		require.Equal(t, want, result)
 	}
 }
 

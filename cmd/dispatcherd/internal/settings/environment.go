@@ -16,7 +16,7 @@ const variablePrefix = "DISPATCHERD_"
 
 // otherVariables begin like the variables of settings, but name no settings. `worker
 // run` sets some of them for its programs. The tests of this project read others.
-var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_JOB_ID", "DISPATCHERD_JOB_TOKEN", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
+var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_FENCE", "DISPATCHERD_JOB_ID", "DISPATCHERD_JOB_TOKEN", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
 
 // maxUnknown bounds how many unknown variables are reported.
 const maxUnknown = 10
