@@ -28,9 +28,9 @@ func (a commands) listKeysCommand() *cobra.Command {
 		rows := make([][]string, len(page.Keys))
 		for i := range page.Keys {
 			k := &page.Keys[i]
-			rows[i] = []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), k.Limit.Key}
+			rows[i] = []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
 		}
-		if err := a.PrintRows("keys", page.Keys, []string{"key", "held", "holders", "waiting classes", "limit"}, rows); err != nil {
+		if err := a.PrintRows("keys", page.Keys, []string{"key", "held", "holders", "groups waiting", "limit"}, rows); err != nil {
 			return err
 		}
 		if page.Next != "" {
@@ -51,7 +51,19 @@ func heldText(k *contract.KeySummary) string {
 	if k.Alone {
 		return "all"
 	}
-	return fmt.Sprintf("%d of %s", k.Held, capacity(&k.Limit))
+	text := fmt.Sprintf("%d of %s", k.Held, capacity(&k.Limit))
+	if k.Limit.Scope == contract.DispatcherScope {
+		text += " for each dispatcher"
+	}
+	return text
+}
+
+// limitName is the key of the row that applies.
+func limitName(k *contract.KeySummary) string {
+	if k.Default {
+		return "default"
+	}
+	return k.Limit.Key
 }
 
 func (a commands) showCommand() *cobra.Command {
@@ -69,7 +81,7 @@ func (a commands) showCommand() *cobra.Command {
 
 func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
 	add("key", "%s", k.Key)
-	add("limit", "%s: %s", k.Limit.Key, limitText(&k.Limit))
+	add("limit", "%s: %s", limitName(&k.KeySummary), limitText(&k.Limit))
 	add("held", "%s, by %s", heldText(&k.KeySummary), console.Counted(int64(k.Holders), "job"))
 	if k.Started != nil {
 		add("started", "%d of %d in the window", *k.Started, k.Limit.Rate)
@@ -81,7 +93,10 @@ func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
 		add("", "and %d more", n)
 	}
 	waiting := console.Counted(int64(k.Waiting), "job")
-	if k.Incomplete {
+	switch {
+	case k.Waiting >= contract.WaitingLimit:
+		waiting += " or more"
+	case k.Incomplete:
 		waiting = "at least " + waiting
 	}
 	if k.Oldest != nil {
