@@ -272,11 +272,12 @@ func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
 		id := <-f.submitted
 		f.answer(-id, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
 		require.Equal(t, -id, problemIn(t, problem.JobFailed, <-got).Job)
-		got = do(t.Context(), c, client.Request{Type: "pdf", Durable: true, Timeout: 20 * time.Millisecond})
+		got = do(t.Context(), c, client.Request{Type: "pdf", Durable: true, Keys: "a b*2", Timeout: 20 * time.Millisecond})
 		id = <-f.submitted
 		late := problemIn(t, problem.DeadlinePassed, <-got)
 		require.Equal(t, -id, late.Job)
 		require.Contains(t, late.Detail, "this dispatcher had not started it", "another one may have")
+		require.Contains(t, late.Detail, "; it needs the keys a b*2: 'dispatcherd key show KEY' says")
 		require.Equal(t, -id, <-f.abandons)
 	}
 	t.Run("http", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -55,6 +56,9 @@ func (r *Shared) lateReason(job dispatcherd.JobID) string {
 	b := r.s.backend
 	r.s.mu.Lock()
 	reason := lateReason(r.started, r.row)
+	if !r.started && r.needs != "" {
+		reason += fmt.Sprintf("; it needs the keys %s: 'dispatcherd key show KEY' says which of them is paused or held", r.needs)
+	}
 	r.s.mu.Unlock()
 	if job > 0 {
 		if !b.Offered(r.typ) {

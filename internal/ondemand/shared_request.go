@@ -29,6 +29,7 @@ type Shared struct {
 	typ      string   // the type that it needs
 	user     string   // that began it
 	row      bool     // durable; if another dispatcher runs it, no events are received
+	needs    string   // the keys of the row whose permits it needs
 
 	later    bool              // a caller fetches the answer later
 	job      dispatcherd.JobID // 0 until submitted
