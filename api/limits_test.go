@@ -117,7 +117,7 @@ func TestLimitOfABody(t *testing.T) {
 	for body, says := range map[string]string{
 		`{"version":-2}`: "must be the version that was read", `{"version":"3"}`: "must be the version that was read",
 		`[]`: "a limit is a JSON object", `{"key":"b"}`: "as in the path", `{"color":1}`: "there is no field", `{"capacity":"2"}`: `must have the form of 2, or null`,
-		`{"capacity":"none"}`: "must have the form", `{"capacity":1.5}`: "must have the form of 2", `{"rate":0}`: `rate \"0\"`, `{"per":1}`: `must have the form of \"1s\"`, `{"per":"1"}`: "must have the form of 1s",
+		`{"capacity":"none"}`: "must have the form", `{"capacity":1.5}`: "must have the form of 2", `{"rate":0}`: "rate 0: must be from 1", `{"per":1}`: `must have the form of \"1s\"`, `{"per":"1"}`: "must have the form of 1s",
 		`{"per":"none"}`: "must have the form", `{"scope":1}`: "must have the form", `{"scope":["x"]}`: "must have the form",
 	} {
 		_, status, text := put(body)

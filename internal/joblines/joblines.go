@@ -74,6 +74,8 @@ func jsonReason(err error) error {
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
 		return fmt.Errorf("a job is a JSON object, not a JSON %s", jsontext.Excerpt(kind.Value))
+	case errors.As(err, &kind) && kind.Field == "keys":
+		return fmt.Errorf("keys cannot be the JSON %s: write one string of words, for example \"tenant:42 stripe*3\"", jsontext.Excerpt(kind.Value))
 	case errors.As(err, &kind):
 		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, jsontext.Excerpt(kind.Value))
 	case errors.As(err, &syntax):

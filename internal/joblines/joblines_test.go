@@ -46,6 +46,7 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf"} {"type":"pdf"}`:   "line 1: something follows the JSON object: one line is one job",
 		`{"type":"pdf"},`:                 "line 1: something follows the JSON object: one line is one job",
 		`{type:"pdf"}`:                    "line 1: it is not JSON (byte 2)",
+		`{"type":"pdf","keys":["a"]}`:     `line 1: keys cannot be the JSON array: write one string of words, for example "tenant:42 stripe*3"`,
 		`{"type":7}`:                      "line 1: type cannot be the JSON number",
 		`{"type":"pdf","priority":11}`:    "line 1: priority 11 is outside 0..10",
 		`{"type":"pdf","priority":-1}`:    "line 1: priority -1 is outside 0..10",

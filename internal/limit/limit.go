@@ -27,9 +27,9 @@ func Check(v *contract.Limit) error {
 	case v.Key != "*" && !permits.IsKey(strings.TrimSuffix(v.Key, "*")):
 		return fmt.Errorf("key %q: must be a key, or a prefix and *; a key has 1 to 128 characters without blanks, control characters and *, for example %q", v.Key, "tenant:*")
 	case v.Capacity != nil && (*v.Capacity < 0 || *v.Capacity > maxCapacity):
-		return fmt.Errorf("capacity %d: must be from 0 (paused) to %d, or none (unlimited), for example 2", *v.Capacity, maxCapacity)
+		return fmt.Errorf("capacity %d: must be from 0 (paused) to %d, or unlimited (none, in JSON null), for example 2", *v.Capacity, maxCapacity)
 	case v.Rate < 0 || v.Rate > maxCapacity:
-		return fmt.Errorf("rate %d: must be from 1 to %d, or absent (unlimited), for example 3", v.Rate, maxCapacity)
+		return fmt.Errorf("rate %d: must be from 1 to %d, or unlimited (none, in JSON null), for example 3", v.Rate, maxCapacity)
 	case v.Rate > 0 && per == 0:
 		return fmt.Errorf("rate %d: needs per, the length of the window, for example per=1s", v.Rate)
 	case v.Rate == 0 && per != 0:
@@ -78,8 +78,9 @@ func Assign(v *contract.Limit, column, text string) error {
 		if v.Rate = 0; text != "" && !none {
 			var n *int
 			if n, err = number(text); err == nil {
-				if v.Rate = *n; *n == 0 {
-					err = strconv.ErrRange // in the table it means no job at all
+				v.Rate = *n
+				if *n == 0 { // Check takes it for unlimited
+					return fmt.Errorf("rate 0: must be from 1 to %d, or unlimited (none, in JSON null), for example 3; capacity 0 pauses the key", maxCapacity)
 				}
 			}
 		}
@@ -101,7 +102,7 @@ func Assign(v *contract.Limit, column, text string) error {
 	if err != nil {
 		for _, e := range examples {
 			if e.name == column {
-				return fmt.Errorf("%s %q: must have the form of %s, or none", column, text, e.example)
+				return fmt.Errorf("%s %q: must have the form of %s, or none (in JSON null)", column, text, e.example)
 			}
 		}
 	}

@@ -187,11 +187,16 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 	if err != nil {
 		return err
 	}
+	before, given := v.Version, map[string]bool{}
 	for _, text := range assignments {
 		column, value, found := strings.Cut(text, "=")
 		if !found {
 			return exit.Errorf(exit.Usage, "%q is not COLUMN=VALUE, for example capacity=2", text)
 		}
+		if given[column] {
+			return exit.Errorf(exit.Usage, "column %q is given twice: name it once", column)
+		}
+		given[column] = true
 		if err := limit.Assign(&v, column, value); err != nil {
 			return exit.Errorf(exit.Usage, "%w", err)
 		}
@@ -200,12 +205,15 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 	if err != nil {
 		return err
 	}
-	did := "changed"
-	if created {
-		did = "created"
-	}
 	if v, err = s.Get(ctx, key); err != nil {
 		return err
+	}
+	did := "changed"
+	switch {
+	case created:
+		did = "created"
+	case v.Version == before:
+		did = "unchanged"
 	}
 	return a.PrintLine("limit", v, "limit "+key+" "+did+": "+limitText(&v))
 }
