@@ -40,7 +40,7 @@ func TestLastStepWaitsForDaemonsOfFormerVersions(t *testing.T) {
 	exec(t, conn, `UPDATE dispatcherd.dispatchers SET program = 32`)
 	applied, err := migrations.Up(t.Context(), dsn)
 	require.NoError(t, err)
-	require.Equal(t, []int64{32, 33, 34}, applied)
+	require.Equal(t, []int64{32, 33, 34, 35}, applied)
 	require.NoError(t, attempt(t, conn, "dispatcherd_producer", `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', 'k')`))
 	require.Contains(t, one[string](t, conn, lanesOfPermit), "WHERE ((keys IS NULL) OR (fence > 0))")
 	require.GreaterOrEqual(t, one[int](t, conn, `SELECT dispatcherd.compatible_from()`), 30)

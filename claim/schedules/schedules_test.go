@@ -55,6 +55,9 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	s.Every = 0
 	_, err = w.Set(t.Context(), s)
 	require.ErrorIs(t, err, ErrInvalid)
+	s.Every, s.MaxAttempts = contract.Duration(time.Second), 0
+	_, err = w.Set(t.Context(), s)
+	require.EqualError(t, err, "invalid schedule: max_attempts 0: must be from 1 to 32767, for example 5")
 	require.NoError(t, w.Remove(t.Context(), "i"))
 	for _, call := range []func() error{
 		func() error { return w.Remove(t.Context(), "i") }, func() error { return w.Pause(t.Context(), "i") }, func() error { return w.Resume(t.Context(), "i") },
@@ -64,6 +67,17 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	} {
 		require.ErrorIs(t, call(), ErrNotFound)
 	}
+}
+
+// The table, Go and the other ways to create a schedule have the same defaults.
+func TestDefaultsAreThoseOfTheTable(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.schedules (name, spec, type) VALUES ('s', '@daily', 'pdf')`)
+	inserted, err := w.Get(t.Context(), "s")
+	require.NoError(t, err)
+	fresh := contract.NewSchedule()
+	fresh.Spec, fresh.Type = "@daily", "pdf"
+	require.Empty(t, schedule.Differences(&inserted, &fresh))
 }
 
 func TestTableRejectsInvalidSchedules(t *testing.T) {

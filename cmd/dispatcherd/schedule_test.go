@@ -21,7 +21,7 @@ INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('nightly', 'c
 INSERT INTO dispatcherd.jobs (type, status, created_at, started_at, finished_at, attempt) VALUES
 	('report', 'done', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1);
 INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, job_id, missed, reason) VALUES
-	(1, 'a', 'run', '2026-01-02 03:00:00Z', 1, NULL, NULL), (1, 'b', 'skipped', '2026-01-02 03:01:00Z', NULL, NULL, '1 runs have not ended, 0 wait (skip)'),
+	(1, 'a', 'run', '2026-01-02 03:00:00Z', 1, NULL, NULL), (1, 'b', 'skipped', '2026-01-02 03:01:00Z', NULL, NULL, 'runs not ended: 1, waiting: 0 (skip)'),
 	(1, 'c', 'missed', '2026-01-02 03:02:00Z', NULL, 3, NULL), (1, 'd', 'queued', '2026-01-02 03:03:00Z', NULL, NULL, NULL)`
 
 // A schedule whose high-water mark is far in the future.
@@ -70,6 +70,7 @@ func TestSchedulesAreSetAndShown(t *testing.T) {
 		"schedule set daily every=10m",
 		"schedule set daily priority=high",
 		"schedule set daily priority=11",
+		"schedule set daily max_attempts=0",
 		"schedule set daily payload={",
 		"schedule set daily time_zone=Mars",
 		"schedule set daily ends_at=tomorrow",

@@ -108,21 +108,17 @@ func (s *Schedule) After(now time.Time) time.Time {
 	return now
 }
 
-// defaultMaxAttempts is the table's default.
-const defaultMaxAttempts = 5
-
 // NewSchedule returns a schedule with the defaults of the table.
 func NewSchedule() Schedule {
-	s := Schedule{SchedulePlan: SchedulePlan{CatchUp: Duration(time.Hour), CatchUpMost: 1}}
+	s := Schedule{SchedulePlan: SchedulePlan{Kind: Cron, CatchUp: Duration(time.Hour), CatchUpMost: 1}, MaxAttempts: 5}
 	return s.WithDefaults()
 }
 
-// WithDefaults returns a schedule with the defaults of the table in the place of empty values.
-// The defaults of CatchUp and CatchUpMost are set only by [NewSchedule], because zero is a valid
-// value.
+// WithDefaults returns a schedule with the defaults of the table in the place of empty texts. The
+// defaults of numbers are set only by [NewSchedule], because zero is a value, too.
 func (s Schedule) WithDefaults() Schedule {
+	s.Kind = cmp.Or(s.Kind, Cron)
 	s.TimeZone = cmp.Or(s.TimeZone, "UTC")
-	s.MaxAttempts = cmp.Or(s.MaxAttempts, defaultMaxAttempts)
 	s.Overlap = cmp.Or(s.Overlap, Skip)
 	if len(s.Payload) == 0 {
 		s.Payload = []byte("{}")

@@ -76,7 +76,6 @@ func AssignText(s *contract.Schedule, column, text string) error {
 // defaultOf returns the default of a column. For columns without one it is the value that stands for none.
 func defaultOf(column string) json.RawMessage {
 	fresh := contract.NewSchedule()
-	fresh.Kind = contract.Cron
 	if value := values(&fresh)[column]; value != nil {
 		return value
 	}

@@ -31,7 +31,6 @@ func TestExamplesOfColumnsAreAccepted(t *testing.T) {
 // An empty text removes what was set.
 func TestEmptyTextMeansTheDefault(t *testing.T) {
 	fresh := contract.NewSchedule()
-	fresh.Kind = contract.Cron
 	for _, c := range columns {
 		s := fresh
 		s.MaxAttempts, s.Overlap, s.CatchUp, s.CatchUpMost = 7, contract.AllowAll, 0, 3

@@ -166,7 +166,7 @@ func isMissing(err error) bool {
 // parse reads the columns of a schedule from a JSON object.
 func parse(body []byte, name string) (contract.Schedule, error) {
 	s := contract.NewSchedule()
-	s.Name, s.Kind = name, contract.Cron
+	s.Name = name
 	members, version, err := rows.Members(body, name, schedule.Columns())
 	if err != nil {
 		return s, err

@@ -284,6 +284,12 @@ func TestSetEditsTheVersionThatItRead(t *testing.T) {
 	}
 }
 
+// Zero is a value, not the default.
+func TestFileWithoutAttemptsIsRejected(t *testing.T) {
+	_, err := parse([]byte("[a]\nspec = \"@daily\"\ntype = \"pdf\"\nmax_attempts = 0\n"))
+	require.EqualError(t, err, `schedule "a": max_attempts 0: must be from 1 to 32767, for example 5`)
+}
+
 func TestChangesOfOneSchedule(t *testing.T) {
 	s := everyKind()
 	for _, c := range []struct{ command, out string }{{"pause", "schedule a paused\n"}, {"resume", "schedule a resumed\n"}, {"rm", "schedule a removed\n"}} {

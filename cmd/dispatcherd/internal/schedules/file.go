@@ -120,7 +120,7 @@ func explain(err error) error {
 // wantedOf returns the schedule that a table describes. A key that is absent means the default.
 func wantedOf(name string, c columns) (wanted, error) {
 	w := wanted{Schedule: contract.NewSchedule(), keepPause: c.Paused == nil}
-	w.Name, w.Kind = name, contract.Cron
+	w.Name = name
 	object, err := json.Marshal(c)
 	if err != nil {
 		return w, err

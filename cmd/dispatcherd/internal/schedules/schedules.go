@@ -61,7 +61,7 @@ func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, ass
 	v, err := s.Get(ctx, name)
 	if errors.Is(err, table.ErrNotFound) {
 		v, err = contract.NewSchedule(), nil
-		v.Name, v.Kind, v.Version = name, contract.Cron, contract.NoVersion
+		v.Name, v.Version = name, contract.NoVersion
 	}
 	if err != nil {
 		return err
