@@ -17,18 +17,22 @@ import (
 // binary is an eighth larger.
 
 // help shows the help of a command. For an unknown command cobra calls help with the
-// nearest group. Then help shows nothing and returns an error.
+// nearest group. Then help shows nothing and returns an error. The word help after a group shows
+// the help of the group, or of the command after it.
 func (a *app) help(cmd *cobra.Command) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		if words[0] == "help" {
+			return a.helpFor(cmd, words[1:])
+		}
 		return settings.UnknownCommand(cmd, words[0])
 	}
 	writeHelp(cmd.OutOrStdout(), cmd)
 	return nil
 }
 
-// helpFor is the help command: it shows the help of the named command.
-func (a *app) helpFor(root *cobra.Command, words []string) error {
-	cmd, rest, err := root.Find(words)
+// helpFor is the help command: it shows the help of the named command of a group.
+func (a *app) helpFor(group *cobra.Command, words []string) error {
+	cmd, rest, err := group.Find(words)
 	if len(rest) > 0 {
 		return settings.UnknownCommand(cmd, rest[0])
 	}
@@ -36,7 +40,7 @@ func (a *app) helpFor(root *cobra.Command, words []string) error {
 		return err
 	}
 	cmd.InitDefaultHelpFlag()
-	writeHelp(root.OutOrStdout(), cmd)
+	writeHelp(group.OutOrStdout(), cmd)
 	return nil
 }
 

@@ -98,6 +98,17 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 	requireGolden(t, "usage-errors.txt", report.String())
 }
 
+func TestGroupsHaveTheArgumentHelp(t *testing.T) {
+	for line, same := range map[string]string{"schedule help": "schedule --help", "job help list": "job list --help", "help limit set": "limit set --help"} {
+		got, want := invocation{args: strings.Fields(line)}.runs(t), invocation{args: strings.Fields(same)}.runs(t)
+		require.Equal(t, want.out, got.out, line)
+		require.Equal(t, exit.OK, got.code, got.err)
+	}
+	got := invocation{args: []string{"job", "help", "lst"}}.runs(t)
+	require.Equal(t, exit.Usage, got.code)
+	require.Contains(t, got.err, `unknown command "lst" for "dispatcherd job"`)
+}
+
 func TestHelpShowsTheExamplesFirst(t *testing.T) {
 	for _, line := range []string{"", "--help", "config", "help version", "config show -h"} {
 		got := invocation{args: strings.Fields(line)}.runs(t)

@@ -11,12 +11,13 @@ import (
 )
 
 // Group returns a command that contains others. Without arguments it shows its help, with the
-// first example of each child. With an unknown word it fails.
+// first example of each child. The argument help shows it, too, or that of the command after it.
+// With an unknown word it fails.
 func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "help" {
 				return nil
 			}
 			return UnknownCommand(cmd, args[0])
