@@ -64,7 +64,10 @@ type fakeKeys struct{}
 
 func (*fake) Keys() limitapi.Keys { return fakeKeys{} }
 
-func (f fakeKeys) List(ctx context.Context, _ string, _ int) (contract.KeyPage, error) {
+func (f fakeKeys) List(ctx context.Context, after string, _ int) (contract.KeyPage, error) {
+	if after == "z" {
+		return contract.KeyPage{}, nil
+	}
 	s, _ := f.Show(ctx, "a")
 	return contract.KeyPage{Keys: []contract.KeySummary{s.KeySummary}, Next: "a", Incomplete: true, Controller: s.Controller}, nil
 }
@@ -78,6 +81,16 @@ func (fakeKeys) Show(_ context.Context, key string) (contract.KeyState, error) {
 	s.Jobs = []contract.KeyHolder{{ID: 1, Type: "pdf", Cost: -1, Fence: 7, Dispatcher: new(3), StartedAt: &at}, {ID: 2, Type: "pdf", Cost: 2, Fence: 8}}
 	s.Waiting, s.Oldest, s.Next, s.Started, s.Incomplete = 5, &at, &contract.KeyWaiter{ID: 9, Type: "pdf", Keys: key, RunAt: at}, new(int64(3)), true
 	return s, nil
+}
+
+// A page without elements contains an empty list, not null.
+func TestEmptyPagesOfLimitsAndKeys(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	for list, want := range map[string]string{"limits": `{"limits":[]}`, "keys": `{"keys":[]`} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/"+list+"?after=z", nil))
+		require.True(t, strings.HasPrefix(w.Body.String(), want), w.Body.String())
+	}
 }
 
 // A user who may not use all types neither reads keys nor edits limits.

@@ -4,7 +4,6 @@ package limitapi
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limit"
@@ -85,7 +84,7 @@ func (h handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := LimitPage{Limits: slices.Concat([]contract.Limit{}, all)}
+	page := LimitPage{Limits: append([]contract.Limit{}, all...)}
 	if len(all) == most {
 		page.Next = all[most-1].Key
 	}
@@ -156,6 +155,7 @@ func (h handler) listKeys(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	page.Keys = append([]contract.KeySummary{}, page.Keys...)
 	h.host.Answer(w, http.StatusOK, page)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -130,9 +131,12 @@ func (c *Console) PrintFacts(name string, value any, facts func(add func(fact, f
 }
 
 // PrintRows writes a result in the format of --output: value as JSON under name, or rows as a
-// table.
+// table. A list without elements is [] in JSON, never null.
 func (c *Console) PrintRows(name string, value any, header []string, rows [][]string) error {
 	if c.Format.JSON {
+		if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.IsNil() {
+			value = []any{}
+		}
 		return c.PrintJSON(name, value)
 	}
 	return writeTable(c.Out, header, rows)

@@ -43,11 +43,19 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 	require.Equal(t, foreign, value, "JSON keeps the value")
 }
 
+func TestListWithoutElementsIsNotNull(t *testing.T) {
+	var b strings.Builder
+	c := &Console{Out: &b, Format: Format{JSON: true}}
+	require.NoError(t, c.PrintRows("jobs", []int(nil), []string{"id"}, nil))
+	require.JSONEq(t, `{"schema_version": 1, "jobs": []}`, b.String())
+}
+
 func TestJSONLinesHaveOneValueEach(t *testing.T) {
 	var b strings.Builder
 	c := &Console{Out: &b, Format: Format{JSON: true, Lines: true}}
 	require.NoError(t, c.PrintRows("jobs", []map[string]int{{"id": 2}, {"id": 1}}, []string{"id"}, nil))
 	require.NoError(t, c.PrintFacts("job", map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
 	require.NoError(t, c.PrintRows("jobs", []int{}, nil, nil))
+	require.NoError(t, c.PrintRows("jobs", []int(nil), nil, nil))
 	require.Equal(t, []string{`{"id":2}`, `{"id":1}`, `{"id":3,"payload":[1,"<"]}`}, strings.Fields(b.String()))
 }

@@ -43,7 +43,7 @@ func (a commands) list(ctx context.Context, s scheduleapi.Table, after string, l
 		v := &all[i]
 		rows[i] = []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v)}
 	}
-	if err := a.PrintRows("schedules", append([]contract.Schedule{}, all...), []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
+	if err := a.PrintRows("schedules", all, []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
 		return err
 	}
 	switch {
@@ -208,7 +208,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	for i, o := range list {
 		rows[i] = []string{stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), stamp(o.RunAt), o.Note}
 	}
-	if err := a.PrintRows("next", append([]contract.Occasion{}, list...), []string{"utc", "local", "run at", "note"}, rows); err != nil {
+	if err := a.PrintRows("next", list, []string{"utc", "local", "run at", "note"}, rows); err != nil {
 		return err
 	}
 	if state := state(v); state != "active" {
