@@ -122,6 +122,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "/v1/schedules/pdf/run?key=1&force=perhaps", "/v1/schedules/{name}/run", "", "", "400"},
 		{"POST", "/v1/schedules/paused/run?key=1", "/v1/schedules/{name}/run", "", "", "409"},
 		{"POST", "/v1/schedules/pdf/backfill?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z", "/v1/schedules/{name}/backfill", "", "", "200"},
+		{"POST", "/v1/schedules/pdf/backfill?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&dry_run=true", "/v1/schedules/{name}/backfill", "", "", "200"},
+		{"POST", "/v1/schedules/pdf/backfill?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&dry_run=perhaps", "/v1/schedules/{name}/backfill", "", "", "400"},
 		{"POST", "/v1/schedules/pdf/backfill?from=monday", "/v1/schedules/{name}/backfill", "", "", "400"},
 		{"GET", "/v1/schedules/pdf/next?count=3", "/v1/schedules/{name}/next", "", "", "200"},
 		{"GET", "/v1/schedules/pdf/ticks?limit=3", "/v1/schedules/{name}/ticks", "", "", "200"},

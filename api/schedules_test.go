@@ -69,6 +69,10 @@ func (f fakeSchedules) Backfill(_ context.Context, name string, _, _ time.Time, 
 	return map[string]int{contract.TickRun: 2}, f.edit(name)
 }
 
+func (f fakeSchedules) CountBackfill(_ context.Context, name string, _, _ time.Time) (map[string]int, error) {
+	return map[string]int{contract.TickNew: 3}, f.edit(name)
+}
+
 func (f fakeSchedules) Ticks(_ context.Context, _ string, before contract.Tick, limit int) (ticks []contract.Tick, err error) {
 	for at := time.Date(2026, 1, 2, 0, 0, 0, 3000, time.UTC); len(ticks) < limit && at.Year() == 2026; at = at.Add(-time.Hour) {
 		if before.MadeAt.IsZero() || at.Before(before.MadeAt) {

@@ -109,8 +109,8 @@ func (s Schedules) Resume(ctx context.Context, name string) error {
 	return s.change(ctx, http.MethodPost, name, "/resume")
 }
 
-// Run makes a tick now. A second call with the same key makes none. force ignores a pause and
-// the overlap policy.
+// Run makes a tick now. A second call with the same key makes none: the outcome is exists, with the outcome of the
+// earlier tick. force ignores a pause and the overlap policy.
 func (s Schedules) Run(ctx context.Context, name, key string, force bool) (made MadeTick, err error) {
 	_, err = s.call(ctx, http.MethodPost, one(name, "/run"), url.Values{"key": {key}, "force": {strconv.FormatBool(force)}}, nil, &made)
 	return made, err
@@ -120,10 +120,18 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (made 
 // to another one, both inclusive, and counts the outcomes. It may be repeated after an error. The
 // default of overlap is queue_all.
 func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
+	return s.backfill(ctx, name, url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "overlap": {overlap}})
+}
+
+// CountBackfill counts the occasions that Backfill would make ticks for (new), and those that have one (exists).
+func (s Schedules) CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error) {
+	return s.backfill(ctx, name, url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "dry_run": {"true"}})
+}
+
+func (s Schedules) backfill(ctx context.Context, name string, query url.Values) (map[string]int, error) {
 	var answer struct {
 		Counts map[string]int `json:"counts"`
 	}
-	query := url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "overlap": {overlap}}
 	_, err := s.call(ctx, http.MethodPost, one(name, "/backfill"), query, nil, &answer)
 	return answer.Counts, err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -215,19 +217,27 @@ func (s Schedules) RenewWorkers(ctx context.Context, occasions []string) error {
 
 // RefusedError says why a schedule makes no tick on request.
 type RefusedError struct {
-	Name, Outcome string
-	Err           error // without an outcome: why it has no planned occasions
+	Outcome string // contract.TickLocked, contract.TickChanged, or empty: it has no planned occasions
+	Err     error  // names the schedule and says what to do
 }
 
-// Error names the schedule and what to do.
-func (e *RefusedError) Error() string {
-	if e.Err != nil {
-		return e.Err.Error()
+// Error returns the text of Err.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// noTick returns the error for an outcome of a tick on request that is none. unpause says what to do about a pause.
+func (s Schedules) noTick(ctx context.Context, name, outcome, unpause string) error {
+	why := "another session is editing it: try again after its transaction has ended"
+	if outcome == contract.TickChanged {
+		v, err := s.Get(ctx, name)
+		if err != nil { // ErrNotFound: it was deleted meanwhile
+			return err
+		}
+		why = "it was paused, edited or deleted at the same time: try again"
+		if v.Paused {
+			why = "it is paused: " + unpause
+		}
 	}
-	if e.Outcome == contract.TickLocked {
-		return fmt.Sprintf("schedule %q: another session is editing it: try again after its transaction has ended", e.Name)
-	}
-	return fmt.Sprintf("schedule %q: it is paused, or was edited or deleted at the same time: resume it first", e.Name)
+	return &RefusedError{outcome, fmt.Errorf("schedule %q: %s", name, why)}
 }
 
 // makeNowSQL makes ticks of schedule $1: $2 occasions, $3 run_at, $4 the overlap policy, or an
@@ -239,7 +249,7 @@ SELECT m.place, m.outcome, coalesce(m.job, 0) FROM dispatcherd.schedules s CROSS
 WHERE s.name = $1`
 
 // Run makes a tick now. The occasion is "now:" and the key, so a second call with the same key
-// makes none: its outcome is contract.TickExists, with the job of the first call. The overlap
+// makes none: its outcome is contract.TickExists, with the job and outcome of the first call. The overlap
 // policy and a pause apply unless force is set.
 func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contract.MadeTick, error) {
 	if key == "" || len(key) > 128 {
@@ -257,10 +267,10 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contr
 	m := made[0]
 	switch m.Outcome {
 	case contract.TickChanged, contract.TickLocked:
-		return m, &RefusedError{Name: name, Outcome: m.Outcome}
+		return m, s.noTick(ctx, name, m.Outcome, "resume it first, or run it with --force (over HTTP: force=true)")
 	case contract.TickExists:
-		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
-			name, occasion).Scan(&m.Job)
+		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0), t.outcome FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
+			name, occasion).Scan(&m.Job, &m.Earlier)
 	}
 	return m, named(name, err)
 }
@@ -290,46 +300,73 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 	if err := schedule.CheckOverlap(overlap); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if to.Before(from) {
-		return nil, fmt.Errorf("%w: from %s: must not be after to %s", ErrInvalid, from.Format(time.RFC3339), to.Format(time.RFC3339))
-	}
-	v, err := s.Get(ctx, name)
+	_, all, err := s.pastOccasions(ctx, name, from, to)
 	if err != nil {
 		return nil, err
-	}
-	var now time.Time
-	if err := s.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, err
-	}
-	if to.After(now) {
-		return nil, fmt.Errorf("%w: schedule %q: to %s: must not be in the future", ErrInvalid, name, to.Format(time.RFC3339))
-	}
-	all, err := schedule.Occasions(&v.SchedulePlan, from.Add(-time.Nanosecond), to, MaxBackfill+1)
-	if err != nil {
-		return nil, &RefusedError{Name: name, Err: err}
-	}
-	if len(all) > MaxBackfill {
-		return nil, fmt.Errorf("%w: schedule %q: more than %d occasions: choose a shorter time", ErrInvalid, name, MaxBackfill)
 	}
 	counts := map[string]int{}
-	for begin := 0; begin < len(all); begin += MaxTicks {
-		some := all[begin:min(begin+MaxTicks, len(all))]
-		occasions := make([]string, len(some))
-		for i, at := range some {
-			occasions[i] = schedule.CronOccasion(at)
-		}
-		made, err := s.makeNow(ctx, name, occasions, some, overlap, false)
+	for some := range slices.Chunk(all, MaxTicks) {
+		made, err := s.makeNow(ctx, name, namesOf(some), some, overlap, false)
 		if err != nil {
 			return counts, err
 		}
 		for _, m := range made {
 			if m.Outcome == contract.TickChanged || m.Outcome == contract.TickLocked {
-				return counts, &RefusedError{Name: name, Outcome: m.Outcome}
+				return counts, s.noTick(ctx, name, m.Outcome, "resume it first")
 			}
 			counts[m.Outcome]++
 		}
 	}
 	return counts, nil
+}
+
+// CountBackfill counts the occasions that Backfill would make ticks for, as contract.TickNew, and those that have one,
+// as contract.TickExists.
+func (s Schedules) CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error) {
+	id, all, err := s.pastOccasions(ctx, name, from, to)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	var exist int
+	err = s.DB.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.ticks WHERE schedule_id = $1 AND occasion = ANY ($2)`, id, namesOf(all)).Scan(&exist)
+	counts := map[string]int{contract.TickExists: exist, contract.TickNew: len(all) - exist}
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
+	return counts, err
+}
+
+// pastOccasions returns the occasions of a cron schedule in a range of Backfill, and the id of the schedule.
+func (s Schedules) pastOccasions(ctx context.Context, name string, from, to time.Time) (id int64, all []time.Time, err error) {
+	if to.Before(from) {
+		return 0, nil, fmt.Errorf("%w: from %s: must not be after to %s", ErrInvalid, from.Format(time.RFC3339), to.Format(time.RFC3339))
+	}
+	v, err := s.Get(ctx, name)
+	if err != nil {
+		return 0, nil, err
+	}
+	var now time.Time
+	if err := s.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return 0, nil, err
+	}
+	if to.After(now) {
+		return 0, nil, fmt.Errorf("%w: schedule %q: to %s: must not be in the future", ErrInvalid, name, to.Format(time.RFC3339))
+	}
+	all, err = schedule.Occasions(&v.SchedulePlan, from.Add(-time.Nanosecond), to, MaxBackfill+1)
+	switch {
+	case err != nil:
+		return 0, nil, &RefusedError{Err: err}
+	case len(all) > MaxBackfill:
+		return 0, nil, fmt.Errorf("%w: schedule %q: more than %d occasions: choose a shorter time", ErrInvalid, name, MaxBackfill)
+	}
+	return v.ID, all, nil
+}
+
+// namesOf returns the names of occasions of a cron schedule.
+func namesOf(occasions []time.Time) []string {
+	names := make([]string, len(occasions))
+	for i, at := range occasions {
+		names[i] = schedule.CronOccasion(at)
+	}
+	return names
 }
 
 // Ticks returns the newest ticks of a schedule, the newest first. before is the last tick of the

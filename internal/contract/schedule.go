@@ -33,7 +33,7 @@ const (
 	AllowAll    = "allow_all"
 )
 
-// Outcomes of ticks. Exists, Changed, Locked and Refused are answers about occasions that got no tick.
+// Outcomes of ticks. Exists, Changed, Locked, Refused and New are answers about occasions that got no tick.
 const (
 	TickRun     = "run"
 	TickQueued  = "queued"
@@ -43,6 +43,7 @@ const (
 	TickChanged = "changed" // the schedule was edited, paused or deleted
 	TickLocked  = "locked"  // another session has locked the schedule, or there was no time
 	TickRefused = "refused" // Postgres rejects the tick or its job
+	TickNew     = "new"     // of a dry run: the occasion has no tick
 )
 
 // Duration is a duration that JSON and TOML write as text, such as "1h30m".
@@ -130,7 +131,8 @@ func (s Schedule) WithDefaults() Schedule {
 type MadeTick struct {
 	Outcome string `json:"outcome"` // TickRun and so on; empty = the dispatcher is not the controller
 	Job     int64  `json:"job,omitempty"`
-	Err     error  `json:"-"` // of TickRefused
+	Earlier string `json:"earlier,omitempty"` // of TickExists, on request: the outcome of the tick that exists
+	Err     error  `json:"-"`                 // of TickRefused
 }
 
 // Occasion is an occasion of a cron schedule for display.

@@ -1,6 +1,7 @@
 package exit
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestSearchThatTookTooLongMeansThatPostgresDoesNotAnswer(t *testing.T) {
 
 func TestErrorsOfSchedulesHaveTheirCodes(t *testing.T) {
 	for err, code := range map[error]int{
-		schedules.ErrInvalid: Usage, schedules.ErrNotFound: NotFound, schedules.ErrEdited: Conflict, schedules.ErrFull: Conflict, &schedules.RefusedError{}: Conflict,
+		schedules.ErrInvalid: Usage, schedules.ErrNotFound: NotFound, schedules.ErrEdited: Conflict, schedules.ErrFull: Conflict, &schedules.RefusedError{Err: errors.New("paused")}: Conflict,
 	} {
 		require.Equal(t, code, CodeOf(t.Context(), fmt.Errorf("schedule %q: %w", "s", err)), err)
 	}

@@ -41,6 +41,8 @@ type Table interface {
 	// Backfill makes ticks for past occasions, both ends included, and counts the outcomes, also
 	// if it returns an error.
 	Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error)
+	// CountBackfill counts the occasions that Backfill would make ticks for, and those that have one.
+	CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error)
 	// Ticks returns ticks, the newest first, from the first one before a tick.
 	Ticks(ctx context.Context, name string, before contract.Tick, limit int) ([]contract.Tick, error)
 }
@@ -73,7 +75,7 @@ func Routes(table Table, host Host) []rowapi.Route {
 		rowapi.On(post, one+"/pause", nil, h.change(table.Pause)),
 		rowapi.On(post, one+"/resume", nil, h.change(table.Resume)),
 		rowapi.On(post, one+"/run", []string{"key", "force"}, h.run),
-		rowapi.On(post, one+"/backfill", []string{"from", "to", "overlap"}, h.backfill),
+		rowapi.On(post, one+"/backfill", []string{"from", "to", "overlap", "dry_run"}, h.backfill),
 		rowapi.On(get, one+"/next", []string{"count"}, h.next),
 		rowapi.On(get, one+"/ticks", []string{"before", "limit"}, h.ticks),
 	}
@@ -216,9 +218,9 @@ func (h handler) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
-	force, err := strconv.ParseBool(cmp.Or(q.Get("force"), "false"))
+	force, err := choiceIn(r, "force")
 	if err != nil {
-		return problem.InvalidRequest.Of(fmt.Sprintf("force %q: must be true or false, for example force=true", jsontext.Excerpt(q.Get("force"))))
+		return err
 	}
 	made, err := h.table.Run(r.Context(), s.Name, q.Get("key"), force)
 	if err != nil {
@@ -245,7 +247,16 @@ func (h handler) backfill(w http.ResponseWriter, r *http.Request) error {
 			return problem.InvalidRequest.Of(fmt.Sprintf("%s %q: must be a time in RFC 3339, for example 2026-01-31T08:00:00Z (%%2B for + in a URL)", name, jsontext.Excerpt(q.Get(name))))
 		}
 	}
-	counts, err := h.table.Backfill(r.Context(), s.Name, ends[0], ends[1], q.Get("overlap"))
+	dryRun, err := choiceIn(r, "dry_run")
+	if err != nil {
+		return err
+	}
+	var counts map[string]int
+	if dryRun {
+		counts, err = h.table.CountBackfill(r.Context(), s.Name, ends[0], ends[1])
+	} else {
+		counts, err = h.table.Backfill(r.Context(), s.Name, ends[0], ends[1], q.Get("overlap"))
+	}
 	if p, ok := errors.AsType[*problem.Problem](err); ok && len(counts) > 0 {
 		p.Detail += fmt.Sprintf("; before, %v", counts)
 	}
@@ -320,4 +331,14 @@ func cursorIn(text string) (before contract.Tick, err error) {
 		return before, problem.InvalidRequest.Of(fmt.Sprintf("before %q: must be next_before of the previous page, for example 2026-01-31T08:00:00Z/2026-01-31T08:00:00Z", jsontext.Excerpt(text)))
 	}
 	return before, nil
+}
+
+// choiceIn reads true or false from the query. Absent means false.
+func choiceIn(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	choice, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		return false, problem.InvalidRequest.Of(fmt.Sprintf("%s %q: must be true or false, for example %s=true", name, jsontext.Excerpt(text), name))
+	}
+	return choice, nil
 }

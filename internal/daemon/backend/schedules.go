@@ -89,6 +89,11 @@ func (s scheduleTable) Backfill(ctx context.Context, name string, from, to time.
 	})
 }
 
+// CountBackfill implements scheduleapi.Table.
+func (s scheduleTable) CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error) {
+	return withinSchedules(ctx, func(ctx context.Context) (map[string]int, error) { return s.table.CountBackfill(ctx, name, from, to) })
+}
+
 // Ticks implements scheduleapi.Table.
 func (s scheduleTable) Ticks(ctx context.Context, name string, before contract.Tick, limit int) ([]contract.Tick, error) {
 	return withinSchedules(ctx, func(ctx context.Context) ([]contract.Tick, error) { return s.table.Ticks(ctx, name, before, limit) })

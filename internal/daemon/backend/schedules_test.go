@@ -16,7 +16,7 @@ func TestErrorsOfSchedulesAreProblems(t *testing.T) {
 	for kind, errs := range map[string][]error{
 		"not-found":       {schedules.ErrNotFound},
 		"invalid-request": {schedules.ErrInvalid},
-		"conflict":        {schedules.ErrEdited, schedules.ErrFull, &schedules.RefusedError{Name: "s", Outcome: "locked"}},
+		"conflict":        {schedules.ErrEdited, schedules.ErrFull, &schedules.RefusedError{Outcome: "locked", Err: errors.New("locked")}},
 	} {
 		for _, want := range errs {
 			_, err := withinSchedules(t.Context(), func(context.Context) (int, error) { return 0, fmt.Errorf("schedule %q: %w", "s", want) })

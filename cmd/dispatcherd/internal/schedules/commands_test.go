@@ -205,6 +205,18 @@ func TestRunPassesKeyAndForce(t *testing.T) {
 	_, err := time.Parse(time.RFC3339Nano, first[2])
 	require.NoError(t, err)
 	require.NotEqual(t, first[2], second[2], "without --key each call has another one")
+	for _, c := range []struct {
+		earlier contract.MadeTick
+		says    string
+	}{
+		{contract.MadeTick{Job: 7, Earlier: "run"}, "exists: key \"k\" was used: job 7\n"},
+		{contract.MadeTick{Earlier: "skipped"}, "exists: key \"k\" was used: skipped; nothing runs, use another key\n"},
+	} {
+		s.made = c.earlier
+		s.made.Outcome = contract.TickExists
+		out, _, _ = run(t, s, "", "run", "a", "--key", "k", "--force")
+		require.Equal(t, c.says, out)
+	}
 	s.err = problem.Conflict.Of("it is paused")
 	_, errs, code := run(t, s, "", "run", "a")
 	require.Equal(t, exit.Conflict, code)
@@ -220,6 +232,10 @@ func TestBackfillPassesItsBounds(t *testing.T) {
 	_, _, code := run(t, s, "", append(args, "--overlap", "skip")...)
 	require.Equal(t, exit.OK, code)
 	require.Equal(t, []string{"backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z queue_all", "backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z skip"}, s.calls)
+	s.counts = map[string]int{"new": 3, "exists": 2}
+	out, _, _ = run(t, s, "", append(args, "--dry-run")...)
+	require.Equal(t, "2 with a tick, 3 new\n", out)
+	require.Equal(t, "count a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z", s.calls[2], "a dry run makes no tick")
 	s.counts = nil
 	out, _, _ = run(t, s, "", args...)
 	require.Equal(t, "no occasion\n", out)

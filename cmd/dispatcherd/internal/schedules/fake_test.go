@@ -114,6 +114,10 @@ func (f *fakeTable) Backfill(_ context.Context, name string, from, to time.Time,
 	return f.counts, f.call("backfill %s %s %s %s", name, stamp(from), stamp(to), overlap)
 }
 
+func (f *fakeTable) CountBackfill(_ context.Context, name string, from, to time.Time) (map[string]int, error) {
+	return f.counts, f.call("count %s %s %s", name, stamp(from), stamp(to))
+}
+
 func (f *fakeTable) Ticks(_ context.Context, _ string, _ contract.Tick, limit int) ([]contract.Tick, error) {
 	return f.ticks[:min(limit, len(f.ticks))], nil
 }

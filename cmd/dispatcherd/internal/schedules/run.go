@@ -40,18 +40,27 @@ func (a commands) runNow(ctx context.Context, s scheduleapi.Table, name, key str
 	if err != nil {
 		return err
 	}
-	text := made.Outcome
-	if made.Outcome == contract.TickSkipped {
-		text += ": earlier runs have not ended; --force ignores them"
+	return a.PrintLine("run", made, madeText(&made, key))
+}
+
+// madeText says what became of a tick on request.
+func madeText(made *contract.MadeTick, key string) string {
+	switch {
+	case made.Outcome == contract.TickSkipped:
+		return made.Outcome + ": earlier runs have not ended; --force ignores them"
+	case made.Outcome != contract.TickExists && made.Job == 0:
+		return made.Outcome
+	case made.Outcome != contract.TickExists:
+		return fmt.Sprintf("%s: job %d", made.Outcome, made.Job)
+	case made.Job > 0:
+		return fmt.Sprintf("exists: key %q was used: job %d", key, made.Job)
 	}
-	if made.Job > 0 {
-		text += fmt.Sprintf(": job %d", made.Job)
-	}
-	return a.PrintLine("run", made, text)
+	return fmt.Sprintf("exists: key %q was used: %s; nothing runs, use another key", key, made.Earlier)
 }
 
 func (a commands) backfillCommand() *cobra.Command {
 	var from, to, overlap string
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "backfill NAME", Short: "Run past occasions that have no tick", Args: oneName,
 		Example: "  dispatcherd schedule backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z",
@@ -59,7 +68,8 @@ func (a commands) backfillCommand() *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "first instant (RFC 3339)")
 	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
-	settings.OnlyOnCommandLine(cmd.Flags(), "from", "to", "overlap")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the occasions: new ones, and those with a tick")
+	settings.OnlyOnCommandLine(cmd.Flags(), "from", "to", "overlap", "dry-run")
 	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
 		begin, err := instant("from", from)
 		if err != nil {
@@ -68,6 +78,13 @@ func (a commands) backfillCommand() *cobra.Command {
 		end, err := instant("to", to)
 		if err != nil {
 			return err
+		}
+		if dryRun {
+			counts, err := s.CountBackfill(ctx, args[0], begin, end)
+			if err != nil {
+				return err
+			}
+			return a.PrintLine("backfill", counts, countsText(counts))
 		}
 		return a.backfill(ctx, s, args[0], begin, end, overlap)
 	})
@@ -98,6 +115,10 @@ func instant(flag, text string) (time.Time, error) {
 func countsText(counts map[string]int) string {
 	var parts []string
 	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		if outcome == contract.TickExists {
+			parts = append(parts, fmt.Sprintf("%d with a tick", counts[outcome]))
+			continue
+		}
 		parts = append(parts, fmt.Sprintf("%d %s", counts[outcome], outcome))
 	}
 	if len(parts) == 0 {
