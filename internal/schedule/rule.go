@@ -41,6 +41,9 @@ type zones map[string]*time.Location
 func (z zones) rule(spec, zone string) (*rule, error) {
 	expression, err := cron.Parse(spec)
 	if err != nil {
+		if instead := insteadOf(spec); instead != "" {
+			return nil, fmt.Errorf("spec %q: not a cron expression here: use %s", spec, instead)
+		}
 		return nil, fmt.Errorf("spec: %w", err)
 	}
 	if z[zone] == nil {
@@ -51,6 +54,24 @@ func (z zones) rule(spec, zone string) (*rule, error) {
 		z[zone] = location
 	}
 	return &rule{ruleName{spec, zone}, 0, expression, z[zone]}, nil
+}
+
+// extensions are what other programs accept as a cron expression, by the beginning of the text, and what to use here.
+var extensions = []struct{ begin, instead string }{
+	{"@EVERY", `kind "interval", for example with every "10m"`},
+	{"@REBOOT", `kind "startup", for example with once "start"`},
+	{"CRON_TZ=", `time_zone, for example "Europe/Berlin", and a spec without it, for example "30 2 * * *"`},
+	{"TZ=", `time_zone, for example "Europe/Berlin", and a spec without it, for example "30 2 * * *"`},
+}
+
+// insteadOf says what to use in the place of an extension of other programs; empty = the text is none.
+func insteadOf(spec string) string {
+	for _, e := range extensions {
+		if strings.HasPrefix(strings.ToUpper(strings.TrimSpace(spec)), e.begin) {
+			return e.instead
+		}
+	}
+	return ""
 }
 
 // validName is the constraint on names in the table.
@@ -68,8 +89,8 @@ const (
 // Check returns an error if a schedule cannot run. The error names the column, its value, the
 // rule and an example. The table accepts some of these values, and the plan reports them.
 func Check(s *contract.Schedule) error {
-	if !validName.MatchString(s.Name) {
-		return fmt.Errorf("name %q: must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example %q", s.Name, "nightly-report")
+	if err := CheckName(s.Name); err != nil {
+		return err
 	}
 	if err := dispatcherd.CheckType(s.Type); err != nil {
 		return fmt.Errorf("type %q: %w, for example %q", s.Type, err, "pdf")
@@ -96,6 +117,14 @@ func Check(s *contract.Schedule) error {
 		return fmt.Errorf("payload: %w, for example %s", err, examplePayload)
 	}
 	return CheckPlan(&s.SchedulePlan)
+}
+
+// CheckName checks the name of a schedule.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("name %q: must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example %q", name, "nightly-report")
+	}
+	return nil
 }
 
 // checkKeys checks the keys of the jobs. A startup-worker schedule has none, because its runs do not wait for permits.
@@ -160,14 +189,19 @@ func checkColumns(s *contract.SchedulePlan) error {
 
 // checkKind checks the kind and the columns that belong to it.
 func checkKind(s *contract.SchedulePlan) error {
+	switch s.Kind {
+	case contract.Cron, contract.Interval, contract.Startup, contract.StartupWorker:
+	default:
+		return fmt.Errorf("kind %q: must be cron, interval, startup or startup-worker, for example %q", s.Kind, contract.Cron)
+	}
 	if s.Kind != contract.Cron && s.Spec != "" {
-		return fmt.Errorf("spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it, or set both, for example kind \"cron\" with spec \"30 2 * * *\"", s.Spec, s.Kind)
+		return fmt.Errorf("spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it ('schedule set' with spec=), or set both, for example kind \"cron\" with spec \"30 2 * * *\"", s.Spec, s.Kind)
 	}
 	if s.Kind != contract.Interval && s.Every != 0 {
-		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it, or set both, for example kind \"interval\" with every \"10m\"", time.Duration(s.Every), s.Kind)
+		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it ('schedule set' with every=), or set both, for example kind \"interval\" with every \"10m\"", time.Duration(s.Every), s.Kind)
 	}
 	if s.Kind != contract.Startup && s.Once != "" {
-		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it, or set both, for example kind \"startup\" with once \"start\"", s.Once, s.Kind)
+		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it ('schedule set' with once=), or set both, for example kind \"startup\" with once \"start\"", s.Once, s.Kind)
 	}
 	switch s.Kind {
 	case contract.Interval:
@@ -178,9 +212,6 @@ func checkKind(s *contract.SchedulePlan) error {
 		if s.Once != contract.OncePerStart && s.Once != contract.OncePerVersion && s.Once != contract.OnceEver {
 			return fmt.Errorf("once %q: must be start, version or ever, for example %q", s.Once, contract.OncePerStart)
 		}
-	case contract.Cron, contract.StartupWorker:
-	default:
-		return fmt.Errorf("kind %q: must be cron, interval, startup or startup-worker, for example %q", s.Kind, contract.Cron)
 	}
 	return nil
 }
@@ -222,11 +253,26 @@ func jittered(at, jitter, id int64, occasion string) int64 {
 	return at + int64(x%uint64(jitter))
 }
 
+// occurrence says when a schedule without planned occasions runs.
+func occurrence(s *contract.SchedulePlan) string {
+	switch {
+	case s.Kind == contract.Interval:
+		return fmt.Sprintf("%s after the end of its last run", time.Duration(s.Every))
+	case s.Kind == contract.StartupWorker:
+		return "once in each new worker process"
+	case s.Once == contract.OncePerVersion:
+		return "once per version of the application"
+	case s.Once == contract.OnceEver:
+		return "once"
+	}
+	return "once per start of the cluster"
+}
+
 // Occasions returns the occasions of a cron schedule after an instant and up to another one,
 // at most a number of them, without regard to jitter, pauses and the high-water mark.
 func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]time.Time, error) {
 	if s.Kind != contract.Cron {
-		return nil, fmt.Errorf("schedule %q is of kind %s: only schedules of kind cron have planned occasions", s.Name, s.Kind)
+		return nil, fmt.Errorf("schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions", s.Name, s.Kind, occurrence(s))
 	}
 	r, err := zones{}.rule(s.Spec, s.TimeZone)
 	if err != nil {
