@@ -98,7 +98,7 @@ func everyKind() *fakeTable {
 	timeout := 1500
 	a.Jitter, a.StartsAt, a.EndsAt, a.TimeoutMS = contract.Duration(time.Minute), &at, &at, &timeout
 	b.Kind, b.Spec, b.Every, b.Paused, b.Overlap = contract.Interval, "", contract.Duration(90*time.Second), true, contract.QueueOne
-	c.Kind, c.Spec, c.Once, c.Type = contract.Startup, "", contract.OnceEver, "sweep"
+	c.Kind, c.Spec, c.Once, c.Type, c.EndsAt = contract.Startup, "", contract.OnceEver, "sweep", &at
 	d.Kind, d.Spec = contract.StartupWorker, ""
 	return newFake(a, b, c, d)
 }
@@ -108,7 +108,7 @@ func TestListPrintsPlanAndState(t *testing.T) {
 	require.Equal(t, `NAME  KIND            PLAN                  TYPE   OVERLAP    STATE
 a     cron            @daily Europe/Berlin  pdf    skip       error: no such zone
 b     interval        every 1m30s           pdf    queue_one  paused
-c     startup         once per ever         sweep  skip       active
+c     startup         once                  sweep  skip       ended
 d     startup-worker  once per worker       pdf    skip       active
 `, out)
 	require.Empty(t, errs)
@@ -176,6 +176,8 @@ tick e     2 occasions missed
 tick f     2 occasions missed
 last skip  h: runs have not ended
 `, out)
+	out, _, _ = run(t, s, "", "show", "d")
+	require.Contains(t, out, "job        type pdf, priority 0, one attempt\n")
 	s.ticks = s.ticks[12:]
 	out, _, _ = run(t, s, "", "show", "b")
 	require.Contains(t, out, "tick i     skipped: older\n")
@@ -304,6 +306,17 @@ func TestSetEditsTheVersionThatItRead(t *testing.T) {
 func TestFileWithoutAttemptsIsRejected(t *testing.T) {
 	_, err := parse([]byte("[a]\nspec = \"@daily\"\ntype = \"pdf\"\nmax_attempts = 0\n"))
 	require.EqualError(t, err, `schedule "a": max_attempts 0: must be from 1 to 32767, for example 5`)
+}
+
+func TestErrorsOfAssignments(t *testing.T) {
+	a, _ := newCommands()
+	s := everyKind()
+	require.EqualError(t, a.set(t.Context(), s, "", []string{"type=a"}),
+		`name "": must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example "nightly-report"`)
+	require.EqualError(t, a.set(t.Context(), s, "a", []string{"type=a", "spec=@daily", "type=b"}), `type is given twice, as "a" and "b": remove one`)
+	require.Empty(t, s.calls)
+	_, err := parse([]byte("[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {f = inf}\n"))
+	require.EqualError(t, err, `schedule "a": a value is inf or nan, which JSON does not have: write a number, or a text, for example "inf"`)
 }
 
 func TestChangesOfOneSchedule(t *testing.T) {

@@ -122,6 +122,9 @@ func wantedOf(name string, c columns) (wanted, error) {
 	w := wanted{Schedule: contract.NewSchedule(), keepPause: c.Paused == nil}
 	w.Name = name
 	object, err := json.Marshal(c)
+	if _, notJSON := errors.AsType[*json.UnsupportedValueError](err); notJSON {
+		return w, errors.New("a value is inf or nan, which JSON does not have: write a number, or a text, for example \"inf\"")
+	}
 	if err != nil {
 		return w, err
 	}

@@ -58,6 +58,9 @@ func (a commands) setCommand() *cobra.Command {
 
 // set changes columns of a schedule, or of a new one.
 func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, assignments []string) error {
+	if err := schedule.CheckName(name); err != nil {
+		return exit.Errorf(exit.Usage, "%w", err)
+	}
 	v, err := s.Get(ctx, name)
 	if errors.Is(err, table.ErrNotFound) {
 		v, err = contract.NewSchedule(), nil
@@ -66,14 +69,8 @@ func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, ass
 	if err != nil {
 		return err
 	}
-	for _, text := range assignments {
-		column, value, found := strings.Cut(text, "=")
-		if !found {
-			return exit.Errorf(exit.Usage, "%q is not COLUMN=VALUE, for example spec='30 2 * * *'", text)
-		}
-		if err := schedule.AssignText(&v, column, value); err != nil {
-			return exit.Errorf(exit.Usage, "%w", err)
-		}
+	if err := assign(&v, assignments); err != nil {
+		return exit.Errorf(exit.Usage, "%w", err)
 	}
 	created, err := s.Set(ctx, v)
 	if err != nil {
@@ -87,6 +84,25 @@ func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, ass
 		return err
 	}
 	return a.PrintLine("schedule", v, "schedule "+name+" "+did)
+}
+
+// assign sets columns from texts COLUMN=VALUE.
+func assign(v *contract.Schedule, assignments []string) error {
+	given := map[string]string{}
+	for _, text := range assignments {
+		column, value, found := strings.Cut(text, "=")
+		if !found {
+			return fmt.Errorf("%q is not COLUMN=VALUE, for example spec='30 2 * * *'", text)
+		}
+		if before, twice := given[column]; twice {
+			return fmt.Errorf("%s is given twice, as %q and %q: remove one", column, before, value)
+		}
+		given[column] = value
+		if err := schedule.AssignText(v, column, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changeCommand is a command that changes the schedule that it names.

@@ -38,10 +38,10 @@ func (a commands) list(ctx context.Context, s scheduleapi.Table, after string, l
 	if err != nil {
 		return fmt.Errorf("listing schedules: %w", err)
 	}
-	rows := make([][]string, len(all))
+	rows, now := make([][]string, len(all)), time.Now()
 	for i := range all {
 		v := &all[i]
-		rows[i] = []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v)}
+		rows[i] = []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, now)}
 	}
 	if err := a.PrintRows("schedules", all, []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
 		return err
@@ -65,16 +65,21 @@ func plan(v *contract.Schedule) string {
 	case contract.Interval:
 		return "every " + time.Duration(v.Every).String()
 	case contract.Startup:
+		if v.Once == contract.OnceEver {
+			return "once"
+		}
 		return "once per " + v.Once
 	}
 	return "once per worker"
 }
 
 // state says whether a schedule runs.
-func state(v *contract.Schedule) string {
+func state(v *contract.Schedule, now time.Time) string {
 	switch {
 	case v.Error != "":
 		return "error: " + v.Error
+	case v.EndsAt != nil && !v.EndsAt.After(now):
+		return "ended"
 	case v.Paused:
 		return "paused"
 	}
@@ -119,13 +124,17 @@ func (a commands) show(ctx context.Context, s scheduleapi.Table, name string) er
 }
 
 func addSchedule(add func(fact, format string, args ...any), v *shown) {
+	failures := fmt.Sprintf("at most %s", console.Counted(int64(v.MaxAttempts), "failure"))
+	if v.Kind == contract.StartupWorker {
+		failures = "one attempt"
+	}
 	add("name", "%s", v.Name)
 	add("kind", "%s: %s", v.Kind, plan(&v.Schedule))
-	add("state", "%s", state(&v.Schedule))
+	add("state", "%s", state(&v.Schedule, time.Now()))
 	if text := ahead(&v.Schedule, time.Now()); text != "" {
 		add("waits", "%s", text)
 	}
-	add("job", "type %s, priority %d, at most %d failures", v.Type, v.Priority, v.MaxAttempts)
+	add("job", "type %s, priority %d, %s", v.Type, v.Priority, failures)
 	if v.TimeoutMS != nil {
 		add("timeout", "%v", time.Duration(*v.TimeoutMS)*time.Millisecond)
 	}
@@ -211,7 +220,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	if err := a.PrintRows("next", list, []string{"utc", "local", "run at", "note"}, rows); err != nil {
 		return err
 	}
-	if state := state(v); state != "active" {
+	if state := state(v, after); state != "active" && state != "ended" {
 		a.Say("The schedule does not run now: %s.", state)
 	}
 	if text := ahead(v, after); text != "" {
