@@ -16,11 +16,11 @@ import (
 
 // Types of limits and keys. docs/limits.md explains them.
 type (
-	// Limit is a row of the table limits.
+	// Limit is a row of the table limits: Key, Capacity, Rate, Per, Scope, OnRetry, Version. [Limits.Set] has an example.
 	Limit = contract.Limit
 	// KeyPage is a page of keys.
 	KeyPage = contract.KeyPage
-	// KeyState is a key with its jobs.
+	// KeyState is a key with its jobs: Key, Limit, Held, Alone, Holders, Jobs, Waiting, Oldest, Next. [Keys.Show] has an example.
 	KeyState = contract.KeyState
 )
 

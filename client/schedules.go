@@ -11,15 +11,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Types of schedules. docs/schedules.md explains them.
+// Types of schedules. docs/schedules.md explains them. [Schedules.Set] has an example.
 type (
-	// Schedule is a row of the table schedules.
+	// Schedule is a row of the table schedules. Its fields are the columns: Name, Kind, Spec, Every, TimeZone, Jitter, StartsAt,
+	// EndsAt, Once, CatchUp, CatchUpMost, Paused, Type, Payload, Priority, MaxAttempts, TimeoutMS, Keys, Overlap; read only:
+	// ID, Error, Version, Since, CreatedAt, Handled.
 	Schedule = contract.Schedule
-	// Tick is what became of an occasion of a schedule.
+	// Tick is what became of an occasion of a schedule: Occasion, Outcome, MadeAt, PlannedAt, RunAt, Job, Missed, Reason;
+	// of its job: Status, StartedAt, FinishedAt.
 	Tick = contract.Tick
-	// MadeTick is the outcome of a tick on request.
+	// MadeTick is the outcome of a tick on request: Outcome, Job, Earlier.
 	MadeTick = contract.MadeTick
-	// Occasion is a future occasion of a cron schedule.
+	// Occasion is a future occasion of a cron schedule: At, Local, RunAt, Note.
 	Occasion = contract.Occasion
 	// Duration is a time.Duration that JSON writes as text.
 	Duration = contract.Duration
