@@ -159,6 +159,7 @@ const (
 	OpListen    Operation = "listen"
 	OpPlan      Operation = "plan"
 	OpAdmit     Operation = "admit"
+	OpSettle    Operation = "settle"
 )
 
 // Report describes one finished statement. Err never contains a payload: it has the

@@ -45,7 +45,7 @@ WITH running AS MATERIALIZED (
 )
 SELECT id::bigint, CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
 
-// Cancel ends a pending job at once and returns Cancelled. For a running job it
+// Cancel ends a waiting or pending job at once and returns Cancelled. For a running job it
 // records a request to cancel for the job's dispatcher and returns Running. If the
 // job has ended already it returns a *StatusError.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
@@ -58,7 +58,7 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 	case len(running) == 1:
 		return dispatcherd.Running, nil
 	}
-	return "", j.refuse(ctx, id, "only pending and running jobs can be cancelled")
+	return "", j.refuse(ctx, id, "only waiting, pending and running jobs can be cancelled")
 }
 
 // Asked returns those of the jobs for which Cancel has recorded a request. A notification proves
@@ -119,7 +119,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 	return b, err
 }
 
-// cancelMany cancels pending jobs and asks the dispatchers of running jobs to cancel them.
+// cancelMany cancels waiting and pending jobs and asks the dispatchers of running jobs to cancel them.
 // It locks rows in the order of their ids, like claims.
 func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelled int, running []dispatcherd.JobID, err error) {
 	ids = slices.Sorted(slices.Values(ids))

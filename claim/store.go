@@ -29,6 +29,7 @@ type Store struct {
 	sweep     *connection // slow statements that must not delay a heartbeat
 	planning  *connection // statements of the controller; established when there are schedules to plan
 	admission *connection // its statements about jobs with keys
+	settling  *connection // counts of ends; see package flows
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // every claim names it; raised by Resolve
@@ -57,7 +58,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
-	var errs [10]error
+	var errs [11]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
@@ -67,6 +68,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
 	s.planning, errs[8] = newConnection(c, "schedules", nil)
 	s.admission, errs[9] = newConnection(c, "limits", nil)
+	s.settling, errs[10] = newConnection(c, "flows", nil)
 	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission}) {
+	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling}) {
 		l.close()
 	}
 }
@@ -125,6 +127,11 @@ func (s *Store) Plan(ctx context.Context, f func(context.Context, *pgx.Conn) (in
 // Admission runs f with the connection for the statements about jobs with keys. f returns of how many rows it was.
 func (s *Store) Admission(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
 	return s.admission.do(ctx, OpAdmit, f)
+}
+
+// Settle runs f with the connection for the counts of ends. f returns of how many ends it was.
+func (s *Store) Settle(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.settling.do(ctx, OpSettle, f)
 }
 
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/settlement"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -27,6 +28,7 @@ type heartbeats struct {
 	unheld prometheus.Counter
 	plan   *controller.Controller
 	admit  *admission.Controller
+	settle *settlement.Settlement
 
 	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
@@ -59,6 +61,9 @@ func (h *heartbeats) run(ctx context.Context) {
 		case err == nil:
 			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
 			h.admit.Heartbeat(admission.Beat{Term: res.Term, Keyed: res.Keyed, Others: res.Others, Clock: res.Clock, Read: res.ClockRead})
+			if res.Ends {
+				h.settle.Notified()
+			}
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))

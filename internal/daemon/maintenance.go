@@ -26,9 +26,8 @@ type maintenance struct {
 	requestKeys  prometheus.Gauge
 }
 
-// retention returns how long final rows are kept. Zero values mean the defaults.
-func (m *maintenance) retention() claim.Retention {
-	keep := m.keep
+// retention replaces zero values by the defaults.
+func retention(keep claim.Retention) claim.Retention {
 	keep.Done = cmp.Or(keep.Done, DefaultKeepDone)
 	keep.Failed = cmp.Or(keep.Failed, DefaultKeepFailed)
 	keep.Cancelled = cmp.Or(keep.Cancelled, DefaultKeepDone)
@@ -112,7 +111,7 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 // the work, then blocked is true. It warns if they block two calls in succession. If another daemon
 // is at work, it tries again soon.
 func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (next time.Duration, blocked bool) {
-	kept, err := m.store.KeepPartitions(ctx, m.retention())
+	kept, err := m.store.KeepPartitions(ctx, retention(m.keep))
 	if err != nil {
 		if ctx.Err() == nil {
 			m.log.Warn("creating and dropping daily partitions failed", zap.Error(err))

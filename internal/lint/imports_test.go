@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"internal/problem":  {""},
 
 	"claim/limits": {"claim", "internal/contract", "internal/limit", "internal/permits"},
+	"claim/flows":  {},
 
 	"internal/limit":    {"internal/contract", "internal/permits"},
 	"internal/limitapi": {"internal/contract", "internal/limit", "internal/problem", "internal/rowapi"},
@@ -67,9 +68,10 @@ var mayImport = map[string][]string{
 	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
 	"internal/joblines":   {"internal/permits", "", "claim", "internal/jsontext"},
 	"internal/schedule":   {"internal/permits", "", "internal/contract", "internal/cron", "internal/jsontext"},
-	"internal/daemon": {"internal/daemon/admission", "claim/limits", "internal/permits", "", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
+	"internal/daemon": {"internal/daemon/admission", "internal/daemon/settlement", "claim/flows", "claim/limits", "internal/permits", "", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
 		"internal/decisionlog", "internal/dsn", "internal/exit", "internal/hostlock", "internal/jobmetrics", "internal/logtail", "internal/ondemand", "internal/resources", "internal/shell", "internal/timing", "migrations", "workerproto"},
 	"internal/daemon/admission":  {"", "claim/limits", "internal/contract", "internal/permits", "internal/timing"},
+	"internal/daemon/settlement": {"", "claim/flows", "internal/contract"},
 	"internal/daemon/controller": {"claim/schedules", "internal/contract", "internal/schedule", "internal/timing"},
 	"internal/daemon/backend": {"internal/limitapi", "claim/limits", "internal/permits", "", "actor", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/contract",
 		"internal/decisionlog", "internal/exit", "internal/joblines", "internal/jsontext", "internal/logtail", "internal/ondemand", "internal/problem", "internal/scheduleapi", "scoring"},
