@@ -254,20 +254,26 @@ BEGIN
             array_agg(id) FILTER (WHERE go IS NULL), array_agg(reason) FILTER (WHERE go IS NULL)
         INTO run, more, stop, whys, fail, fails
         FROM unnest(ids, runs, reasons, additions) AS i (id, go, reason, addition) WHERE id IN (SELECT unnest(free));
-    BEGIN
-        PERFORM dispatcherd.release_waiting(run, more) WHERE run IS NOT NULL;
-    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR internal_error THEN
-        FOR i IN 1..cardinality(run) LOOP
-            BEGIN
-                PERFORM dispatcherd.release_waiting(run[i:i], more[i:i]);
-            EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR internal_error THEN
-                fail := fail || run[i];
-                fails := fails || ('the job cannot be released: ' || SQLERRM);
-            END;
-        END LOOP;
-    END;
-    PERFORM dispatcherd.end_idle(stop, 'cancelled', 'flow', whys) WHERE stop IS NOT NULL;
-    PERFORM dispatcherd.end_idle(fail, 'failed', NULL, fails) WHERE fail IS NOT NULL;
+    IF run IS NOT NULL THEN
+        BEGIN
+            PERFORM dispatcherd.release_waiting(run, more);
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR internal_error THEN
+            FOR i IN 1..cardinality(run) LOOP
+                BEGIN
+                    PERFORM dispatcherd.release_waiting(run[i:i], more[i:i]);
+                EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR internal_error THEN
+                    fail := fail || run[i];
+                    fails := fails || ('the job cannot be released: ' || SQLERRM);
+                END;
+            END LOOP;
+        END;
+    END IF;
+    IF stop IS NOT NULL THEN
+        PERFORM dispatcherd.end_idle(stop, 'cancelled', 'flow', whys);
+    END IF;
+    IF fail IS NOT NULL THEN
+        PERFORM dispatcherd.end_idle(fail, 'failed', NULL, fails);
+    END IF;
     RETURN ARRAY (SELECT id FROM dispatcherd.jobs_waiting WHERE id = ANY (ids) AND id <> ALL (free));
 END $$;
 -- +goose StatementEnd
@@ -311,11 +317,13 @@ BEGIN
             || ARRAY (SELECT id FROM dispatcherd.jobs_waiting WHERE parent = ANY (parents) ORDER BY id FOR UPDATE SKIP LOCKED);
         cancelled := cancelled + dispatcherd.end_idle(idle, 'cancelled', by, NULL);
         runs := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE parent = ANY (parents) AND status = 'running' ORDER BY id);
-        PERFORM dispatcherd.cancel_runs(runs, by) WHERE runs <> '{}';
+        IF runs <> '{}' THEN
+            PERFORM dispatcherd.cancel_runs(runs, by);
+        END IF;
         running := running + cardinality(runs);
         INSERT INTO dispatcherd.ends SELECT p, p, 'waiting' FROM unnest(parents) p
-            WHERE p <> ALL (quiet) OR EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.parent = p AND j.status = 'pending')
-                OR EXISTS (SELECT FROM dispatcherd.jobs_waiting w WHERE w.parent = p);
+            WHERE p <> ALL (quiet) OR (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.parent = p AND j.status = 'pending' LIMIT 1) IS NOT NULL
+                OR (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.parent = p LIMIT 1) IS NOT NULL;
         PERFORM dispatcherd.seal(quiet);
         parents := ARRAY (SELECT id FROM dispatcherd.batches WHERE id = ANY (runs) AND ended_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED);
     END LOOP;
@@ -338,7 +346,9 @@ BEGIN
         WHERE b.id = m.id AND b.sealed_at IS NULL RETURNING b.id, b.open
     )
     SELECT array_agg(id) INTO complete FROM sealed WHERE open = 0;
-    PERFORM dispatcherd.fire(complete) WHERE complete IS NOT NULL;
+    IF complete IS NOT NULL THEN
+        PERFORM dispatcherd.fire(complete);
+    END IF;
 END $$;
 -- +goose StatementEnd
 
@@ -426,7 +436,9 @@ BEGIN
         FROM ended e WHERE n.id BETWEEN e.id AND e.id AND n.ready_at IS NULL RETURNING n.id, n.open
     )
     SELECT array_agg(id) INTO ready FROM counted WHERE open <= 0;
-    PERFORM dispatcherd.release_nodes(ready) WHERE ready IS NOT NULL;
+    IF ready IS NOT NULL THEN
+        PERFORM dispatcherd.release_nodes(ready);
+    END IF;
 END $$;
 -- +goose StatementEnd
 
@@ -486,7 +498,9 @@ DECLARE
     complete bigint[];
 BEGIN
     settled := 0; more := false;
-    PERFORM dispatcherd.link_dependencies() WHERE EXISTS (SELECT FROM dispatcherd.edges e WHERE NOT e.linked);
+    IF EXISTS (SELECT FROM dispatcherd.edges e WHERE NOT e.linked) THEN
+        PERFORM dispatcherd.link_dependencies();
+    END IF;
     LOOP
         SELECT coalesce(array_agg(DISTINCT e.parent) FILTER (WHERE e.parent IS NOT NULL), '{}'), coalesce(array_agg(e.job_id) FILTER (WHERE e.watched), '{}'), count(*)
             INTO parents, watched, n FROM (
@@ -502,7 +516,7 @@ BEGIN
         IF missed <> '{}' THEN
             busy := busy || missed;
             stuck := stuck || ARRAY (SELECT w.id FROM unnest(watched) AS w (id) WHERE w.id = ANY (missed)
-                OR EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = w.id AND g.linked AND g.flow = ANY (missed)));
+                OR (SELECT g.before FROM dispatcherd.edges g WHERE g.before = w.id AND g.linked AND g.flow = ANY (missed) LIMIT 1) IS NOT NULL);
             parents := ARRAY (SELECT unnest(parents) EXCEPT SELECT unnest(busy));
             watched := ARRAY (SELECT unnest(watched) EXCEPT SELECT unnest(stuck));
         END IF;
@@ -526,10 +540,16 @@ BEGIN
         UPDATE dispatcherd.batches b SET open = b.open - i.done - i.failed - i.cancelled, done = b.done + i.done, failed = b.failed + i.failed,
             cancelled = b.cancelled + i.cancelled, reason = coalesce(b.reason, i.reason)
             FROM unnest(changed, dones, fails, stops, reasons) AS i (id, done, failed, cancelled, reason) WHERE b.id BETWEEN i.id AND i.id;
-        PERFORM dispatcherd.count_dependencies(ended, statuses, NULL) WHERE ended IS NOT NULL;
-        PERFORM dispatcherd.check_again(checks, ended) WHERE checks IS NOT NULL OR ended IS NOT NULL;
+        IF ended IS NOT NULL THEN
+            PERFORM dispatcherd.count_dependencies(ended, statuses, NULL);
+        END IF;
+        IF checks IS NOT NULL OR ended && mine THEN
+            PERFORM dispatcherd.check_again(checks, ended);
+        END IF;
         complete := ARRAY (SELECT b.id FROM dispatcherd.batches b WHERE b.id = ANY (changed || checks) AND b.sealed_at IS NOT NULL AND b.open <= 0 AND b.ended_at IS NULL);
-        PERFORM dispatcherd.fire(complete) WHERE complete <> '{}';
+        IF complete <> '{}' THEN
+            PERFORM dispatcherd.fire(complete);
+        END IF;
         again := false;
         IF clock_timestamp() > until THEN
             more := true;
@@ -548,13 +568,15 @@ DECLARE
     b     record;
     ready bigint[];
 BEGIN
-    FOR b IN SELECT id, coalesce(cancelled_by, 'parent') AS by FROM dispatcherd.batches
-        WHERE ended_at IS NULL AND (id = ANY (ended) OR id = ANY (checks) AND cancelled_by IS NOT NULL) ORDER BY id
+    FOR b IN SELECT id, coalesce(cancelled_by, 'parent') AS who FROM dispatcherd.batches
+        WHERE id = ANY (ended || checks) AND ended_at IS NULL AND (cancelled_by IS NOT NULL OR id = ANY (ended)) ORDER BY id
     LOOP
-        PERFORM dispatcherd.cancel_members(ARRAY[b.id], b.by);
+        PERFORM dispatcherd.cancel_members(ARRAY[b.id], b.who);
     END LOOP;
     ready := ARRAY (SELECT id FROM dispatcherd.nodes WHERE flow = ANY (checks) AND open <= 0 AND ready_at IS NULL);
-    PERFORM dispatcherd.release_nodes(ready) WHERE ready <> '{}';
+    IF ready <> '{}' THEN
+        PERFORM dispatcherd.release_nodes(ready);
+    END IF;
 END $$;
 -- +goose StatementEnd
 
@@ -597,11 +619,13 @@ DECLARE
     parents  bigint[];
     statuses dispatcherd.status[];
 BEGIN
-    PERFORM dispatcherd.lock_batches(jobs) WHERE jobs <> '{}';
+    IF jobs <> '{}' THEN
+        PERFORM dispatcherd.lock_batches(jobs);
+    END IF;
     PERFORM FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') ORDER BY j.id FOR UPDATE;
     WITH gone AS (
         DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled')
-            AND (j.unique_key IS NULL OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key)) RETURNING *
+            AND (j.unique_key IS NULL OR (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) IS NULL) RETURNING *
     ), settled AS (
         DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
     ), pending AS (
@@ -610,7 +634,9 @@ BEGIN
             CASE WHEN dispatcherd.counts(parent) THEN parent END, unique_key, watched, errors FROM gone
     )
     SELECT count(*), array_agg(g.id), array_agg(g.parent), array_agg(g.status) INTO n, jobs, parents, statuses FROM gone g;
-    PERFORM dispatcherd.count_retries(jobs, parents, statuses) WHERE n > 0;
+    IF n > 0 THEN
+        PERFORM dispatcherd.count_retries(jobs, parents, statuses);
+    END IF;
     RETURN n;
 END $$;
 -- +goose StatementEnd

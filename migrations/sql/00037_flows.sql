@@ -181,8 +181,8 @@ BEGIN
         RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = problem;
     END IF;
     PERFORM FROM dispatcherd.jobs_live j WHERE j.id = parent AND j.attempt = insert_children.attempt AND j.status = 'running' FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running', MESSAGE = format('attempt %s of job %s does not run', attempt, parent);
+    IF NOT FOUND OR EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = parent) THEN
+        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running', MESSAGE = format('attempt %s of job %s does not run, or is being cancelled', attempt, parent);
     END IF;
     IF NOT detached THEN
         UPDATE dispatcherd.jobs_live j SET watched = true WHERE j.id = parent AND j.watched IS NULL;
@@ -306,8 +306,8 @@ DECLARE
     statuses dispatcherd.status[];
     watched  boolean[];
 BEGIN
-    SELECT array_agg(CASE WHEN d.open = 0 THEN 'pending' ELSE 'waiting' END::dispatcherd.status ORDER BY d.place), array_agg(nullif(g.before IS NOT NULL, false) ORDER BY d.place)
-        INTO statuses, watched FROM dispatcherd.nodes d LEFT JOIN dispatcherd.edges g ON g.before BETWEEN d.id AND d.id AND g.flow = batch WHERE d.flow = batch;
+    SELECT array_agg(CASE WHEN d.open = 0 THEN 'pending' ELSE 'waiting' END::dispatcherd.status ORDER BY d.place), array_agg((SELECT true FROM dispatcherd.edges g WHERE g.before = d.id AND g.flow = batch) ORDER BY d.place)
+        INTO statuses, watched FROM dispatcherd.nodes d WHERE d.flow = batch;
     BEGIN
         PERFORM dispatcherd.insert_jobs(nodes, ids, statuses, watched, batch);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
@@ -357,10 +357,10 @@ BEGIN
         PERFORM dispatcherd.reject_dependency(nodes -> (bad.place - 1), places, bad.place);
     END IF;
     INSERT INTO dispatcherd.edges (before, flow, after, linked)
-    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), EXISTS (SELECT FROM dispatcherd.nodes m WHERE m.id = x.id AND m.flow = batch)
+    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), (SELECT m.id FROM dispatcherd.nodes m WHERE m.id = x.id AND m.flow = batch) IS NOT NULL
     FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = batch GROUP BY x.id;
     SELECT d.name, e.before INTO bad FROM dispatcherd.edges e JOIN dispatcherd.nodes d ON d.id = e.after[1]
-        WHERE e.flow = batch AND NOT e.linked AND NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = e.before) ORDER BY d.place LIMIT 1;
+        WHERE e.flow = batch AND NOT e.linked AND (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = e.before LIMIT 1) IS NULL ORDER BY d.place LIMIT 1;
     IF FOUND THEN
         PERFORM dispatcherd.reject_flow(bad.name, 'node_depends_on_existing_jobs', format('job %s does not exist', bad.before));
     END IF;
