@@ -237,7 +237,7 @@ func TestEachConstraintOnProducersIsDescribedByARule(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		require.NotEmpty(t, contract.Rule(name), name)
+		require.NotEmpty(t, contract.Rule(name, ""), name)
 	}
 	_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "payroll\u200b"})
 	require.ErrorContains(t, err, "the job was refused: type must not contain invisible characters")
