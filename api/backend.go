@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
 	"github.com/dispatcherd/dispatcherd/internal/limitapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
@@ -24,13 +25,15 @@ type Backend interface {
 	Limits() limitapi.Limits
 	// Keys explains keys. Its errors are those of Schedules.
 	Keys() limitapi.Keys
+	// Flows returns the tables of batches and flows. Its errors are those of Schedules.
+	Flows() flowapi.Tables
 }
 
 // Jobs inserts, reads and changes jobs of the table.
 type Jobs interface {
-	// Insert adds one job, described by a JSON object as in docs/api.md. It returns the error
-	// of permit for its type.
-	Insert(ctx context.Context, object []byte, permit func(typ string) error) (dispatcherd.JobID, error)
+	// Insert adds one job, described by a JSON object as in docs/api.md, unless another job has its unique key. id is that of the
+	// job with this key. It returns the error of permit for its type, or for that of the callback of the batch.
+	Insert(ctx context.Context, object []byte, permit func(typ string) error) (id dispatcherd.JobID, inserted bool, err error)
 	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
 	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
 	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -113,8 +114,8 @@ func (f *fake) setNoCapacity(none bool) {
 func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {
 	return ondemand.Rank{OfType: 2, Waiting: 5}, true
 }
-func (*fake) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, error) {
-	return 17, nil
+func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
+	return 17, !bytes.Contains(job, []byte(`"taken"`)), nil
 }
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 
