@@ -202,7 +202,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	}
 	d.maintenance = &maintenance{
 		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
-		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys,
+		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
 	}
 	d.statements.finished = func(request *contract.FinishRequest, result *contract.FinishResult) {
 		d.api.rows.Finished(request, result)

@@ -24,6 +24,7 @@ type maintenance struct {
 	pending      *backend.Pending
 	retained     prometheus.Gauge // time of the last call that created and dropped all daily partitions
 	requestKeys  prometheus.Gauge
+	joins        joinMetrics
 }
 
 // retention replaces zero values by the defaults.
@@ -65,6 +66,7 @@ func (m *maintenance) run(ctx context.Context) {
 		case <-vacuum.C:
 			m.paceVacuum(ctx)
 			m.countKeys(ctx)
+			m.countJoins(ctx)
 		case <-count.C:
 			count.Reset(m.pending.Continue(ctx))
 		}
@@ -167,4 +169,29 @@ func (m *maintenance) countKeys(ctx context.Context) {
 		return
 	}
 	m.requestKeys.Set(float64(n))
+}
+
+// joinMetrics are the numbers of batches and of end records.
+type joinMetrics struct{ unsealed, oldest, ends prometheus.Gauge }
+
+func newJoinMetrics(r prometheus.Registerer) joinMetrics {
+	return joinMetrics{
+		unsealed: gauge(r, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000."),
+		oldest:   gauge(r, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none."),
+		ends:     gauge(r, "dispatcherd_end_records", "Ends of members and dependencies that are not counted yet, counted exactly up to 10,000."),
+	}
+}
+
+// countJoins reads the numbers of batches and of end records.
+func (m *maintenance) countJoins(ctx context.Context) {
+	j, err := m.store.Joins(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.Warn("counting batches failed", zap.Error(err))
+		}
+		return
+	}
+	m.joins.unsealed.Set(float64(j.Unsealed))
+	m.joins.oldest.Set(j.Oldest.Seconds())
+	m.joins.ends.Set(float64(j.Ends))
 }
