@@ -94,8 +94,8 @@ type nodeObject struct {
 	TakesResults bool   `json:"takes_results,omitempty"`
 }
 
-// plain returns the job without its membership.
-func (j *Job) plain() (o object, err error) {
+// columns returns the values of the job without parent and unique key.
+func (j *Job) columns() (o object, err error) {
 	row, payload, err := j.row()
 	o = object{Type: j.Type, Payload: payload, Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], Keys: j.Keys}
 	if !j.RunAt.IsZero() {
@@ -105,7 +105,7 @@ func (j *Job) plain() (o object, err error) {
 }
 
 func (j *Job) object() ([]byte, error) {
-	o, err := j.plain()
+	o, err := j.columns()
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +114,9 @@ func (j *Job) object() ([]byte, error) {
 
 var errMember = errors.New("a job of a flow has no Parent, UniqueKey and UniqueFor")
 
-// ofFlow is plain for a job of a flow.
+// ofFlow is columns for a job of a flow.
 func (j *Job) ofFlow(name string) (object, error) {
-	o, err := j.plain()
+	o, err := j.columns()
 	if j.Parent != 0 || j.UniqueKey != "" || j.UniqueFor != 0 {
 		err = errMember
 	}
