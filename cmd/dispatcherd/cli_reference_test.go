@@ -80,7 +80,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 		fmt.Fprintf(b, "%s\n", strings.TrimSpace(text))
 		flags := child.LocalNonPersistentFlags()
 		flags.SortFlags = child.Flags().SortFlags
-		if in, found := inherited[child.Name()]; found {
+		if in, found := inherited[strings.TrimPrefix(child.CommandPath(), "dispatcherd ")]; found {
 			fmt.Fprintf(b, "\nTakes the flags of %s%s, and:\n", in.command, in.without)
 			flags = ownFlags(child, in.command)
 		}
@@ -95,10 +95,10 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 
 // inherited says which commands take the flags of another command.
 var inherited = map[string]struct{ command, without string }{
-	"cancel": {"job list", ", without --before and --limit"},
-	"retry":  {"job cancel", ""},
-	"dev":    {"serve", ", without --migrate"},
-	"demo":   {"trace generate", ", without --force"},
+	"job cancel": {"job list", ", without --before and --limit"},
+	"job retry":  {"job cancel", ""},
+	"dev":        {"serve", ", without --migrate"},
+	"trace demo": {"trace generate", ", without --force"},
 }
 
 // ownFlags returns the flags of a command that the other command does not have, or with another
@@ -155,7 +155,7 @@ func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
 		}
 		var facts []string
 		switch {
-		case f.Name == "name":
+		case f.Name == "name" && f.DefValue != "":
 			facts = append(facts, "the host's name")
 		case !slices.Contains([]string{"", "[]", "0", "0s", "false"}, f.DefValue):
 			facts = append(facts, "`"+f.DefValue+"`")

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flowapi"
@@ -33,6 +34,9 @@ func (a commands) openCommand() *cobra.Command {
 	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, _ []string) error {
 		if cmd.Flags().Changed("callback") {
 			b.Callback = []byte(callback)
+			if err := joins.CheckJSON("callback", b.Callback); err != nil {
+				return err
+			}
 		}
 		b.Parent = dispatcherd.JobID(parent)
 		id, err := t.Open(ctx, b)

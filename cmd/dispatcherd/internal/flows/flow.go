@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -37,6 +38,9 @@ func (a commands) insertCommand() *cobra.Command {
 	}
 	cmd = a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, args []string) error {
 		document, err := a.read(args[0])
+		if err == nil {
+			err = joins.CheckJSON("flow", document)
+		}
 		if err != nil {
 			return err
 		}

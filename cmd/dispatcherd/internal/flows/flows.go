@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
@@ -66,11 +67,20 @@ func (a commands) onFlows(cmd *cobra.Command, do func(ctx context.Context, t flo
 			if _, coded := errors.AsType[*exit.Error](err); err == nil || coded {
 				return err
 			}
-			return at.Explain(err)
+			return explained(at.Explain(err), err)
 		})
 	}
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
+}
+
+// explained returns an error with the sentence of Postgres alone, as with a database.
+func explained(coded, err error) error {
+	code := exit.CodeOf(context.Background(), coded)
+	if p, ok := errors.AsType[*client.Problem](err); ok && slices.Contains([]int{exit.Usage, exit.NotFound, exit.Conflict}, code) && p.Type != client.TypeForbidden {
+		return exit.Errorf(code, "%s", p.Detail)
+	}
+	return coded
 }
 
 // onID completes a command about the batch or flow that its argument names.
