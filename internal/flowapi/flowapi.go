@@ -113,7 +113,7 @@ func (h handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := BatchPage{Batches: slices.Concat([]contract.Batch{}, list)}
+	page := BatchPage{Batches: append([]contract.Batch{}, list...)}
 	if len(list) == f.Limit {
 		page.Next = list[f.Limit-1].ID
 	}

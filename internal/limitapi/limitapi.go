@@ -85,7 +85,7 @@ func (h handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := LimitPage{Limits: slices.Concat([]contract.Limit{}, all)}
+	page := LimitPage{Limits: append([]contract.Limit{}, all...)}
 	if len(all) == most {
 		page.Next = all[most-1].Key
 	}

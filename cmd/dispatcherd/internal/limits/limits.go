@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,7 +119,7 @@ func (a commands) listCommand() *cobra.Command {
 			v := &all[i]
 			rows[i] = []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
 		}
-		if err := a.PrintRows("limits", slices.Concat([]contract.Limit{}, all), []string{"key", "capacity", "rate", "scope", "on_retry"}, rows); err != nil {
+		if err := a.PrintRows("limits", append([]contract.Limit{}, all...), []string{"key", "capacity", "rate", "scope", "on_retry"}, rows); err != nil {
 			return err
 		}
 		switch {
