@@ -86,6 +86,7 @@ CREATE TABLE dispatcherd.uniques (
 CREATE INDEX uniques_until ON dispatcherd.uniques (until);
 COMMENT ON TABLE dispatcherd.uniques IS 'Unique keys that stay taken until an instant, also after their jobs have ended.';
 CREATE INDEX batches_ended ON dispatcherd.batches (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX batches_unsealed ON dispatcherd.batches (opened_at) WHERE sealed_at IS NULL; -- for the metric of batches that are never sealed
 
 -- One row for each end of a job that has a parent or is watched, in the transaction of the end. The status waiting means
 -- that the batch must be checked again. Without an index an insertion costs 1 µs.
