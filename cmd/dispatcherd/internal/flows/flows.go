@@ -64,7 +64,7 @@ func (a commands) onFlows(cmd *cobra.Command, do func(ctx context.Context, t flo
 			}
 			defer c.Close()
 			err = do(ctx, c.Flows(), args)
-			if _, coded := errors.AsType[*exit.Error](err); err == nil || coded {
+			if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, joins.ErrInvalid) { // an input that is not JSON
 				return err
 			}
 			return explained(at.Explain(err), err)
