@@ -67,6 +67,7 @@ type Core struct {
 	claims claimQueue
 	adopts adoptQueue
 	ends   finishQueue
+	spawns spawnQueue
 	reads  []*contract.FetchRequest // scratch of flushReads
 
 	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
@@ -95,6 +96,7 @@ type Stats struct {
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
+	Spawned, SpawnsRefused                   uint64 // children inserted; spawns refused
 	Violations                               uint64 // impossible transitions of jobs
 	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims

@@ -77,6 +77,8 @@ func (c *Core) apply(ev event.Event) {
 			c.apply(e)
 			c.sweep()
 		}
+	case event.SpawnRequested, event.Spawned:
+		c.handleSpawn(ev)
 	case event.Abandoned:
 		c.handleAbandoned(ev)
 	case event.Registered:
@@ -116,6 +118,7 @@ func (c *Core) flush() {
 	c.flushAdopts()
 	c.flushClaims()
 	c.flushEnds()
+	c.flushSpawns()
 	c.flushReads()
 	c.flushGate()
 }

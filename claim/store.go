@@ -14,8 +14,8 @@ import (
 )
 
 // Store is one dispatcher's view of the table. Its methods may be called from any
-// goroutine. Up to Config.Claims claims and Config.Finishes finishes run at the same
-// time. Other calls of the same kind run one after the other. The store cannot claim
+// goroutine. Up to Config.Claims claims, Config.Finishes finishes and Config.Spawns spawns
+// run at the same time. Other calls of the same kind run one after the other. The store cannot claim
 // before [Store.Join].
 type Store struct {
 	config    Config
@@ -24,6 +24,7 @@ type Store struct {
 	claim     connections
 	load      connections // established when the first large payload is claimed
 	finish    connections
+	spawn     connections // established when the first worker inserts children
 	adopt     *connection // established by the first adoption
 	lease     *connection // heartbeats, notification gate, progress
 	sweep     *connection // slow statements that must not delay a heartbeat
@@ -58,7 +59,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
-	var errs [11]error
+	var errs [12]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
@@ -69,6 +70,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.planning, errs[8] = newConnection(c, "schedules", nil)
 	s.admission, errs[9] = newConnection(c, "limits", nil)
 	s.settling, errs[10] = newConnection(c, "flows", nil)
+	s.spawn, errs[11] = newConnections(c, c.Spawns, "spawn", nil)
 	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling}) {
+	for _, l := range slices.Concat(s.claim, s.load, s.finish, s.spawn, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling}) {
 		l.close()
 	}
 }

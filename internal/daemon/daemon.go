@@ -103,7 +103,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	refused := newRefusedRows(d.metrics, log)
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
-		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes,
+		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes, Spawns: cfg.Core.Limits.Spawns,
 		Observer: &storeObserver{log: log, metrics: d.metrics, refused: refused, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
@@ -214,6 +214,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 		d.admission.Claimed(rows)
 		d.settlement.Claimed(rows)
 	}
+	d.statements.mayInsert = d.permitSpawn
 	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
 }
