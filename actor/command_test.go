@@ -420,7 +420,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
 	w.step(event.Requested{
-		Job: id, Type: ws.args["type"], User: ws.args["user"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
+		Job: id, Type: ws.args["type"], User: ws.args["user"], Session: w.at.sessions[ws.args["on"]], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
 	})
 }

@@ -236,6 +236,7 @@ func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 			oldest = max(oldest, int64(c.now-q.first.request.arrival))
 		}
 	}
+	info.Requests += int(c.types[t].pinned)
 	info.Oldest = msDuration(oldest)
 	return info
 }

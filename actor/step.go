@@ -34,6 +34,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 		c.place()
 	}
 	c.rewatch()
+	c.failPinned()
 	c.flush()
 	fx, c.fx = c.fx, nil
 	return fx

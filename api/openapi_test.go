@@ -83,6 +83,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for _, c := range []struct{ method, path, template, body, kind, status string }{
 		{"POST", "/v1/requests", "/v1/requests", `{"type":"pdf"}`, "", "200"},
 		{"POST", "/v1/requests", "/v1/requests", `{"type":""}`, "", "400"},
+		{"POST", "/v1/fanouts", "/v1/fanouts", `{"type":"pdf","items":[1,2,3]}`, "", "200"},
+		{"POST", "/v1/fanouts", "/v1/fanouts", `{"type":"pdf","items":[1,2,3],"durable":true}`, "", "202"},
+		{"POST", "/v1/fanouts", "/v1/fanouts", `{"type":"none","items":[1]}`, "", "503"},
 		{"GET", "/v1/requests?type=pdf&limit=1", "/v1/requests", "", "", "200"},
 		{"GET", "/v1/requests?after=1", "/v1/requests", "", "", "400"},
 		{"GET", "/v1/requests/none", "/v1/requests/{id}", "", "", "404"},
@@ -305,6 +308,9 @@ func TestDescribedRequestHasTheFieldsThatAreRead(t *testing.T) {
 	var schema struct{ Properties map[string]any }
 	require.NoError(t, json.Unmarshal(described(t).Components.Schemas["RequestBody"], &schema))
 	require.ElementsMatch(t, requestFields, slices.Collect(maps.Keys(schema.Properties)))
+	schema.Properties = nil
+	require.NoError(t, json.Unmarshal(described(t).Components.Schemas["FanOut"], &schema))
+	require.ElementsMatch(t, fanOutFields, slices.Collect(maps.Keys(schema.Properties)))
 }
 
 func TestEveryProblemIsDocumented(t *testing.T) {

@@ -39,6 +39,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 		{get, "/v1/requests", h.getRequests, []string{"after", "limit", "type"}},
 		{get, "/v1/requests/{id}", h.getRequest, nil},
 		{del, "/v1/requests/{id}", h.deleteRequest, nil},
+		{post, "/v1/fanouts", h.postFanOut, nil},
 		{post, "/v1/jobs", h.postJobs, []string{"on_error"}},
 		{get, "/v1/jobs", h.getJobs, filterQuery},
 		{get, "/v1/jobs/{id}", h.getJob, nil},

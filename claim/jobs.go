@@ -192,6 +192,35 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 	return n, explain(err)
 }
 
+// insertMembersSQL inserts members of a batch ($6) that differ only in their payloads ($2).
+const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent)
+	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
+
+// InsertBatch adds a sealed batch of jobs that differ only in their payloads, in one
+// transaction, and returns its id.
+func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage) (batch dispatcherd.JobID, err error) {
+	v, err := n.values()
+	if err != nil {
+		return 0, err
+	}
+	texts := make([]string, len(payloads))
+	for i, p := range payloads {
+		texts[i] = string(p)
+	}
+	v[1] = texts
+	err = pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT dispatcherd.open_batch()`).Scan(&batch); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, insertMembersSQL, append(v[:5], int64(batch))...); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `SELECT dispatcherd.seal_batch($1)`, int64(batch))
+		return err
+	})
+	return batch, explain(err)
+}
+
 // values returns the values of contract.Columns.
 func (n New) values() (v []any, err error) {
 	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil}

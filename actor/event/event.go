@@ -119,6 +119,9 @@ type Requested struct {
 	User     string // whose share of the bounds the request takes
 	Priority dispatcherd.Priority
 	Payload  []byte
+	// Session is the only session that may run the request, once; 0 = any session, and
+	// after the loss of a worker another one.
+	Session dispatcherd.SessionID
 	// Deadline is the time after which the request ends with AnswerLate. The time
 	// starts with this event; 0 = none.
 	Deadline time.Duration

@@ -24,6 +24,7 @@ var commands = []func(*app) *cobra.Command{
 	(*app).migrateCommand,
 	part(jobs.Command),
 	part(jobs.RequestCommand),
+	part(jobs.FanOutCommand),
 	part(jobs.TypesCommand),
 	part(jobs.SlotCommand),
 	part(jobs.DispatcherCommand),
