@@ -214,7 +214,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 		d.admission.Claimed(rows)
 		d.settlement.Claimed(rows)
 	}
-	d.statements.mayInsert = d.permitSpawn
+	d.statements.mayInsert, d.statements.watched = d.permitSpawn, d.settlement.Watched
 	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
 }

@@ -30,7 +30,9 @@ type statements struct {
 	tookOver func()
 	// mayInsert returns why a worker may not insert children, or "".
 	mayInsert func(*contract.SpawnRequest) string
-	lease     *lease
+	// watched is called with a job that has inserted children, which end with it.
+	watched func(dispatcherd.JobID)
+	lease   *lease
 	// refusedRows reports the rows that Postgres cannot process.
 	refusedRows *refusedRows
 	lockedRows  *lockedRows
@@ -163,6 +165,9 @@ func (s *statements) spawn(ctx context.Context) {
 			result = contract.SpawnResult{Rule: dispatcherd.RuleTypeIsPermitted, Reason: objection}
 		} else {
 			result = s.store.Spawn(ctx, *r)
+		}
+		if !r.Detached && (result.Rule == "" || result.Rule == dispatcherd.RuleOutcomeIsKnown) {
+			s.watched(r.Parent)
 		}
 		s.loop.Result(event.Spawned{Request: r, Result: result})
 	}

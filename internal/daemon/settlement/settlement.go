@@ -82,6 +82,13 @@ func (s *Settlement) Claimed(rows []contract.Won) {
 	}
 }
 
+// Watched notes a job that runs here and has inserted children.
+func (s *Settlement) Watched(job dispatcherd.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted[job] = struct{}{}
+}
+
 // Finished takes the result of a finish. Jobs that other jobs began to wait for after the claim, and adopted jobs, are not
 // noted: heartbeats find their ends.
 func (s *Settlement) Finished(request *contract.FinishRequest, result *contract.FinishResult) {
