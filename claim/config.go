@@ -160,7 +160,7 @@ const (
 	OpListen    Operation = "listen"
 	OpPlan      Operation = "plan"
 	OpAdmit     Operation = "admit"
-	OpSettle    Operation = "settle"
+	OpCountEnds Operation = "count_ends"
 	OpSpawn     Operation = "spawn"
 )
 

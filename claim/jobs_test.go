@@ -159,7 +159,7 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	_, err = jobs.Cancel(t.Context(), 5)
 	require.NoError(t, err)
 	_, err = jobs.Cancel(t.Context(), 5)
-	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
+	require.EqualError(t, err, "job 5 is cancelled: only waiting, pending and running jobs can be cancelled")
 }
 
 // A request to cancel applies to one execution. If that execution was cancelled

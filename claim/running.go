@@ -73,6 +73,6 @@ func (s *Store) Spawn(ctx context.Context, r contract.SpawnRequest) contract.Spa
 		if e == nil || e.ConstraintName == "" {
 			return contract.SpawnResult{Rule: dispatcherd.RuleDatabaseAnswers, Reason: "Postgres did not insert the children: try again later"}
 		}
-		return contract.SpawnResult{Rule: e.ConstraintName, Reason: cmp.Or(contract.Rule(e.ConstraintName), e.Message)}
+		return contract.SpawnResult{Rule: e.ConstraintName, Reason: cmp.Or(contract.Rule(e.ConstraintName, e.Detail), e.Message)}
 	}
 }

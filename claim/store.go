@@ -131,9 +131,9 @@ func (s *Store) Admission(ctx context.Context, f func(context.Context, *pgx.Conn
 	return s.admission.do(ctx, OpAdmit, f)
 }
 
-// Settle runs f with the connection for the counts of ends. f returns of how many ends it was.
-func (s *Store) Settle(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return s.settling.do(ctx, OpSettle, f)
+// CountEnds runs f with the connection for the counts of ends. f returns of how many ends it was.
+func (s *Store) CountEnds(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.settling.do(ctx, OpCountEnds, f)
 }
 
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in

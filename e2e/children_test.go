@@ -32,7 +32,7 @@ type family struct {
 type member struct {
 	Children []worker.Child `json:"children,omitempty"`
 	Detached bool           `json:"detached,omitempty"`
-	Deaf     bool           `json:"deaf,omitempty"` // it does not return when its context has ended
+	Silent   bool           `json:"silent,omitempty"` // it does not return when its context has ended
 }
 
 func (w *world) family(socket string, slots int, types ...string) *family {
@@ -78,7 +78,7 @@ func (f *family) handle(ctx context.Context, job *worker.Job) (any, error) {
 			return nil, err
 		case <-done:
 			f.ended <- job.ID
-			if !m.Deaf {
+			if !m.Silent {
 				return nil, ctx.Err()
 			}
 			done = nil
@@ -233,7 +233,7 @@ func TestCancelReachesTheWholeTreeAtOnce(t *testing.T) {
 	even := w.family(b.cfg.WorkerSocket, 1, "child")
 	grandchild, err := json.Marshal(member{})
 	require.NoError(t, err)
-	child, err := json.Marshal(member{Children: []worker.Child{{Type: "grandchild", Payload: json.RawMessage(grandchild)}}, Deaf: true})
+	child, err := json.Marshal(member{Children: []worker.Child{{Type: "grandchild", Payload: json.RawMessage(grandchild)}}, Silent: true})
 	require.NoError(t, err)
 	for _, cancel := range []func(id dispatcherd.JobID){
 		func(id dispatcherd.JobID) { // over HTTP, at a host that does not run the root
@@ -243,7 +243,7 @@ func TestCancelReachesTheWholeTreeAtOnce(t *testing.T) {
 			require.Equal(t, exit.OK, b.onAPI("", "job", "cancel", fmt.Sprint(id)).code)
 		},
 	} {
-		root := w.insertMember("root", member{Children: []worker.Child{{Type: "child", Payload: json.RawMessage(child)}}, Deaf: true})
+		root := w.insertMember("root", member{Children: []worker.Child{{Type: "child", Payload: json.RawMessage(child)}}, Silent: true})
 		middle := receive(t, odd.spawned, "the child is inserted")[0]
 		last := receive(t, even.spawned, "the grandchild is inserted")[0]
 		a.awaitState("busy", last)

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestCallbackRunsByTheEndsOfTheMembers(t *testing.T) {
 		members := w.members(id, 3)
 		w.seal(id)
 		w.end(contract.Succeeded, members[:2]...)
-		w.settle()
+		w.countEnds()
 		require.Equal(t, "waiting", w.status(id), "one member is open")
 		last := contract.Succeeded
 		if c.fails {
@@ -36,7 +37,7 @@ func TestCallbackRunsByTheEndsOfTheMembers(t *testing.T) {
 		}
 		w.end(last, members[2])
 		require.Equal(t, "waiting", w.status(id), "the end is not counted yet")
-		w.settle()
+		w.countEnds()
 		require.Equal(t, c.want, w.status(id), "%+v", c)
 		require.Contains(t, w.reason(id), c.why)
 		require.True(t, w.batch(id).Ended)
@@ -53,17 +54,17 @@ func TestMembersThatEndedBeforeTheSealAreCounted(t *testing.T) {
 	id := w.open("ended")
 	members := w.members(id, 4)
 	w.end(contract.Succeeded, members[0])
-	w.settle()
+	w.countEnds()
 	w.end(contract.FailedFinal, members[1])
 	require.Nil(t, w.batch(id).Open)
 	w.seal(id) // one end is counted, one is recorded, two members are pending
 	require.Equal(t, 3, *w.batch(id).Open)
 	w.end(contract.Succeeded, members[2:]...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
 	require.Equal(t, "4 3 1", get[string](w, `SELECT concat_ws(' ', payload -> 'batch' ->> 'total', payload -> 'batch' ->> 'done', payload -> 'batch' ->> 'failed') FROM dispatcherd.jobs WHERE id = $1`, id))
 	w.end(contract.Succeeded, id)
-	w.settle()
+	w.countEnds()
 	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.ends`))
 }
 
@@ -75,7 +76,7 @@ func TestBatchFiresWhenItsLastMemberIsCancelled(t *testing.T) {
 	w.seal(id)
 	w.end(contract.Cancelled, members[0])
 	w.exec(`SELECT dispatcherd.cancel_pending($1)`, members[1])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
 	require.Equal(t, 2, w.batch(id).Cancelled)
 }
@@ -100,7 +101,7 @@ func TestEndsAreCountedOnceByAnyDispatcher(t *testing.T) {
 		t.Cleanup(store.Close)
 		settlers.Go(func() {
 			for more := true; more; {
-				r, err := Settler{Do: store.Settle}.Settle(t.Context())
+				r, err := Settler{Do: store.CountEnds}.CountEnds(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
@@ -128,15 +129,38 @@ func TestLockedBatchStopsNoOther(t *testing.T) {
 	_, err := tx.Exec(t.Context(), `SELECT dispatcherd.seal_batch($1)`, locked)
 	require.NoError(t, err)
 	w.end(contract.Succeeded, append(a, b...)...)
-	r, err := w.Settle(t.Context())
+	r, err := w.CountEnds(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Ends)
 	require.True(t, r.Blocked)
 	require.Equal(t, "pending", w.status(free))
 	require.Equal(t, "waiting", w.status(locked))
 	require.NoError(t, tx.Rollback(t.Context()))
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(locked))
+}
+
+// Attack 19: a batch has many members. Finishes do not wait for its row, and a settlement changes the row once for all ends.
+func TestManyEndsChangeTheirBatchOnce(t *testing.T) {
+	w := newWorld(t)
+	const size = 3000
+	id := w.open("ended")
+	members := w.members(id, size+1)
+	w.seal(id)
+	w.exec(`CREATE TABLE public.changes (id bigint)`)
+	w.exec(`CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.changes VALUES (NEW.id); RETURN NULL; END'`)
+	w.exec(`CREATE TRIGGER note AFTER UPDATE ON dispatcherd.batches FOR EACH ROW EXECUTE FUNCTION public.note()`)
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR UPDATE`, id)
+	require.NoError(t, err)
+	for portion := range slices.Chunk(members[:size], 1000) {
+		w.end(contract.Succeeded, portion...)
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.countEnds()
+	require.Equal(t, size, w.batch(id).Done)
+	require.Equal(t, 1, *w.batch(id).Open)
+	require.Equal(t, 1, get[int](w, `SELECT count(*) FROM public.changes`))
 }
 
 // Attack 3: a member is retried. It counts again if the batch has not fired; otherwise it is detached.
@@ -146,19 +170,19 @@ func TestRetriedMemberCountsUntilTheBatchHasFired(t *testing.T) {
 	members := w.members(id, 2)
 	w.seal(id)
 	w.end(contract.FailedFinal, members[0])
-	for _, settled := range []bool{true, false} { // the end was counted, or is recorded only
-		if settled {
-			w.settle()
+	for _, counted := range []bool{true, false} { // the end was counted, or is recorded only
+		if counted {
+			w.countEnds()
 		}
 		require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs($1)`, members[:1]))
-		w.settle()
+		w.countEnds()
 		require.Equal(t, 2, *w.batch(id).Open)
 		require.Zero(t, w.batch(id).Failed)
 		w.end(contract.FailedFinal, members[0])
 	}
 	require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs($1)`, members[:1]))
 	w.end(contract.Succeeded, members...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(id), "nothing failed in the end")
 	require.Equal(t, 2, w.batch(id).Done)
 
@@ -166,12 +190,12 @@ func TestRetriedMemberCountsUntilTheBatchHasFired(t *testing.T) {
 	members = w.members(id, 1)
 	w.seal(id)
 	w.end(contract.FailedFinal, members...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
 	require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs($1)`, members))
 	require.Nil(t, get[*int64](w, `SELECT parent FROM dispatcherd.jobs WHERE id = $1`, members[0]), "it is detached")
 	w.end(contract.Succeeded, members...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, 1, w.batch(id).Failed)
 	require.Zero(t, w.batch(id).Done)
 }
@@ -203,7 +227,7 @@ func TestSealedBatchTakesNoMembers(t *testing.T) {
 	require.Equal(t, "23514 batch_is_open", e.Code+" "+e.ConstraintName)
 	require.Equal(t, "parent_is_a_batch", w.refused(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('x', 12345)`).ConstraintName)
 	w.end(contract.Succeeded, members...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, 1, w.batch(id).Done)
 	require.Equal(t, "pending", w.status(id))
 }
@@ -226,7 +250,7 @@ func TestSealWaitsForInsertsThatBeganBefore(t *testing.T) {
 	w.awaitLock()
 	members := w.members(id, 1) // other members are inserted and counted meanwhile
 	w.end(contract.Succeeded, members...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, 1, w.batch(id).Done)
 	require.NoError(t, producer.Commit(t.Context()))
 	require.Equal(t, 1, <-open)
@@ -241,10 +265,10 @@ func TestBatchIsAMemberOfABatch(t *testing.T) {
 	w.seal(inner)
 	w.seal(outer)
 	w.end(contract.Succeeded, members...)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "waiting", w.status(outer))
 	w.end(contract.Succeeded, inner)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(outer))
 	require.Equal(t, 1, w.batch(outer).Done)
 	require.Equal(t, "batch_is_open", w.refused(`SELECT dispatcherd.open_batch('{"type": "inner"}', parent => $1)`, outer).ConstraintName)
@@ -268,7 +292,7 @@ func TestEndIsRecordedOnce(t *testing.T) {
 	w.claim(members[1])
 	require.Len(t, w.finish(won, contract.Succeeded, "").Stale, 1)
 	require.Equal(t, 1, get[int](w, `SELECT count(*) FROM dispatcherd.ends`))
-	w.settle()
+	w.countEnds()
 	require.Equal(t, 1, *w.batch(id).Open)
 }
 
@@ -281,7 +305,7 @@ func TestAllEndsAreCounted(t *testing.T) {
 	for i, outcome := range []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined} {
 		w.end(outcome, members[i])
 	}
-	w.settle()
+	w.countEnds()
 	b := w.batch(id)
 	require.Equal(t, []int{1, 2, 1}, []int{b.Done, b.Failed, b.Cancelled})
 	require.True(t, b.Ended)

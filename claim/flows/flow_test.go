@@ -1,10 +1,13 @@
 package flows
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -18,18 +21,18 @@ func TestNodesRunAfterTheirDependencies(t *testing.T) {
 	for _, step := range []struct{ run, next string }{{"a", "b"}, {"b", ""}, {"c", "d"}} {
 		require.Equal(t, "pending", w.status(n[step.run]))
 		w.end(contract.Succeeded, n[step.run])
-		w.settle()
+		w.countEnds()
 		if step.next != "" {
 			require.Equal(t, "pending", w.status(n[step.next]))
 		}
 	}
 	require.Equal(t, "waiting", w.status(n["alarm"]))
 	w.end(contract.FailedFinal, n["d"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(n["alarm"]))
 	require.Equal(t, "waiting", w.status(id))
 	w.end(contract.Succeeded, n["alarm"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
 	require.Equal(t, "5 4 1", get[string](w, `SELECT concat_ws(' ', payload -> 'batch' ->> 'total', payload -> 'batch' ->> 'done', payload -> 'batch' ->> 'failed') FROM dispatcherd.jobs WHERE id = $1`, id))
 }
@@ -109,17 +112,17 @@ func TestDependencyMayHaveEndedAlready(t *testing.T) {
 	won := w.claim(running)
 	_, n := w.flow(fmt.Sprintf(`{"nodes": [{"name": "met", "type": "x", "after": [%d]}, {"name": "unmet", "type": "x", "after": [%d]},
 		{"name": "alarm", "type": "x", "after": [%[2]d], "run_when": "failed"}, {"name": "last", "type": "x", "after": ["met", %d, %d]}]}`, ids[0], ids[1], pending, running))
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(n["met"]))
 	require.Equal(t, "cancelled", w.status(n["unmet"]))
 	require.Equal(t, fmt.Sprintf("dependency %d failed", ids[1]), w.reason(n["unmet"]))
 	require.Equal(t, "pending", w.status(n["alarm"]))
 	w.finish(won, contract.Succeeded, "") // it is watched since it was claimed
 	w.end(contract.Succeeded, pending)
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "waiting", w.status(n["last"]))
 	w.end(contract.Succeeded, n["met"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(n["last"]))
 
 	w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, ids[0])
@@ -136,7 +139,7 @@ func TestInsertOfAFlowLocksNoOtherJob(t *testing.T) {
 	require.NoError(t, err)
 	w.end(contract.Succeeded, id)
 	require.NoError(t, tx.Commit(t.Context()))
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", get[string](w, `SELECT status::text FROM dispatcherd.jobs j JOIN dispatcherd.nodes n ON n.id = j.id`))
 }
 
@@ -157,7 +160,7 @@ func TestFailureCancelsAChain(t *testing.T) {
 	require.NoError(t, err)
 	id, n := w.flow(string(document))
 	w.end(contract.FailedFinal, n["0"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, length-1, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled' AND cancelled_by = 'flow'`))
 	require.Equal(t, fmt.Sprintf("dependency %d was cancelled", n["9998"]), w.reason(n["9999"]))
 	require.Equal(t, "pending", w.status(id))
@@ -171,12 +174,12 @@ func TestDiamondIsCancelledOnce(t *testing.T) {
 	id, n := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}, {"name": "c", "type": "x", "after": ["a"]},
 		{"name": "d", "type": "x", "after": ["b", "c"]}]}`)
 	w.end(contract.Succeeded, n["a"])
-	w.settle()
+	w.countEnds()
 	w.end(contract.FailedFinal, n["b"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "waiting", w.status(n["d"]), "it waits for both sides")
 	w.end(contract.FailedFinal, n["c"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "cancelled", w.status(n["d"]))
 	require.Equal(t, 1, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE id = $1`, n["d"]))
 	require.Equal(t, 1, get[int](w, `SELECT jsonb_array_length(errors) FROM dispatcherd.jobs WHERE id = $1`, n["d"]))
@@ -196,12 +199,12 @@ func TestResultsArePassedOn(t *testing.T) {
 	w.end(contract.FailedFinal, n["c"])
 	w.finish(w.claim(n["d"]), contract.Succeeded, `1`)
 	w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, n["d"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(n["sum"]))
 	require.JSONEq(t, fmt.Sprintf(`{"n": 1, "inputs": {"a": {"rows": 3}, "b": null, "c": null, "d": null, "%d": [7]}, "missing": ["d"], "unsuccessful": {"c": "failed"}}`, outside),
 		get[string](w, `SELECT payload::text FROM dispatcherd.jobs WHERE id = $1`, n["sum"]))
 	w.end(contract.Succeeded, n["sum"])
-	w.settle()
+	w.countEnds()
 	require.True(t, w.batch(id).Ended)
 }
 
@@ -216,7 +219,7 @@ func TestDependantOfALargeResultFails(t *testing.T) {
 			{"name": "d", "type": "x", "after": ["b"], "run_when": "failed"}]}`)
 		w.end(contract.Succeeded, n["a"])
 		w.exec(`UPDATE dispatcherd.jobs SET result = ('"' || `+result+` || '"')::json WHERE id = $1`, n["a"])
-		w.settle()
+		w.countEnds()
 		require.Equal(t, "failed", w.status(n["b"]))
 		require.Contains(t, w.reason(n["b"]), why)
 		require.Equal(t, "pending", w.status(n["c"]), "others are not affected")
@@ -226,7 +229,7 @@ func TestDependantOfALargeResultFails(t *testing.T) {
 	w.exec(`UPDATE dispatcherd.jobs SET payload = jsonb_build_object('p', repeat('p', 900000)) WHERE id = $1`, n["b"])
 	w.end(contract.Succeeded, n["a"])
 	w.exec(`UPDATE dispatcherd.jobs SET result = ('"' || repeat('r', 900000) || '"')::json WHERE id = $1`, n["a"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "failed", w.status(n["b"]), "the payload and the inputs together are too large")
 	require.True(t, w.batch(id).Ended)
 }
@@ -236,7 +239,25 @@ func TestNodeWithKeysIsReleasedToTheController(t *testing.T) {
 	w := newWorld(t)
 	_, n := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"], "keys": "tenant:1"}]}`)
 	w.end(contract.Succeeded, n["a"])
-	w.settle()
+	w.countEnds()
 	require.Equal(t, "pending", w.status(n["b"]))
 	require.Equal(t, "tenant:1", get[string](w, `SELECT keys FROM dispatcherd.jobs_live WHERE id = $1 AND fence IS NULL`, n["b"]))
+}
+
+// The controller admits jobs with keys. It learns of a released one at once.
+func TestReleasedJobWithKeysNotifiesTheController(t *testing.T) {
+	w := newWorld(t)
+	_, nodes := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"], "keys": "k"}]}`)
+	w.end(contract.Succeeded, nodes["a"])
+	w.exec(`UPDATE dispatcherd.dispatchers SET armed = true`)
+	conn, err := pgx.Connect(t.Context(), w.dsn)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd_keys`)
+	require.NoError(t, err)
+	w.countEnds()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = conn.WaitForNotification(ctx)
+	require.NoError(t, err)
 }

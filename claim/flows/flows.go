@@ -15,8 +15,8 @@ type Settler struct {
 	Do Connection
 }
 
-// Settled is the result of a settlement.
-type Settled struct {
+// Counted is the result of a settlement.
+type Counted struct {
 	Ends    int  // that were counted
 	More    bool // there is more to do at once
 	Blocked bool // ends were left out, because another transaction has locked their batch
@@ -25,8 +25,8 @@ type Settled struct {
 // portion is about how many ends one round of a settlement counts.
 const portion = 5000
 
-// Settle counts ends, and releases the jobs that have waited for them. It ends after about 200 ms.
-func (s Settler) Settle(ctx context.Context) (r Settled, err error) {
+// CountEnds counts ends, and releases the jobs that have waited for them. It ends after about 200 ms.
+func (s Settler) CountEnds(ctx context.Context) (r Counted, err error) {
 	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		err := conn.QueryRow(ctx, `SELECT settled, more, blocked FROM dispatcherd.settle($1)`, portion).Scan(&r.Ends, &r.More, &r.Blocked)
 		return r.Ends, err

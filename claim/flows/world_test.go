@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.store.Close)
 	_, err = w.store.Join(t.Context())
 	require.NoError(t, err)
-	w.Settler = Settler{Do: w.store.Settle}
+	w.Settler = Settler{Do: w.store.CountEnds}
 	return w
 }
 
@@ -139,11 +139,11 @@ func (w *world) end(outcome contract.Outcome, ids ...int64) {
 	require.Empty(w.t, w.finish(w.claim(ids...), outcome, "").Stale)
 }
 
-// settle counts all ends.
-func (w *world) settle() {
+// countEnds counts all ends.
+func (w *world) countEnds() {
 	w.t.Helper()
 	for more := true; more; {
-		r, err := w.Settle(w.t.Context())
+		r, err := w.CountEnds(w.t.Context())
 		require.NoError(w.t, err)
 		more = r.More
 	}

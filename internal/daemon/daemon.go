@@ -194,9 +194,9 @@ func (d *Daemon) construct(refused *refusedRows) {
 	})
 	d.constructAdmission()
 	keep := retention(d.cfg.Keep)
-	d.settlement = settlement.New(settlement.Config{Table: flows.Settler{Do: d.store.Settle}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log})
+	d.settlement = settlement.New(settlement.Config{Table: flows.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log})
 	d.heartbeats = &heartbeats{
-		plan: d.controller, admit: d.admission, settle: d.settlement,
+		plan: d.controller, admit: d.admission, settlement: d.settlement,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}

@@ -4,7 +4,6 @@ package limitapi
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limit"

@@ -27,8 +27,8 @@ const (
 
 // Table sends the statements; see flows.Settler.
 type Table interface {
-	// Settle counts ends.
-	Settle(ctx context.Context) (flows.Settled, error)
+	// CountEnds counts ends.
+	CountEnds(ctx context.Context) (flows.Counted, error)
 	// Repair compares all counters with the rows.
 	Repair(ctx context.Context) (wrong int, err error)
 	// Expire deletes a portion of what has ended long ago.
@@ -63,7 +63,7 @@ func New(c Config) *Settlement {
 	return &Settlement{Config: c, wake: make(chan struct{}, 1), counted: map[dispatcherd.JobID]struct{}{}, repairAt: now.Add(repairEvery), expireAt: now.Add(expireEvery)}
 }
 
-// Notified says that there may be something to settle.
+// Notified says that there may be ends to count.
 func (s *Settlement) Notified() {
 	select {
 	case s.wake <- struct{}{}:
@@ -112,7 +112,7 @@ func (s *Settlement) Finished(request *contract.FinishRequest, result *contract.
 	}
 }
 
-// Run settles until ctx is done.
+// Run counts ends until ctx is done.
 func (s *Settlement) Run(ctx context.Context) {
 	timer := time.NewTimer(expireEvery)
 	defer timer.Stop()
@@ -139,7 +139,7 @@ func (s *Settlement) Run(ctx context.Context) {
 func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 	blocked := false
 	for more := true; more; {
-		r, err := s.Table.Settle(ctx)
+		r, err := s.Table.CountEnds(ctx)
 		if err != nil {
 			return 0, err
 		}

@@ -22,8 +22,7 @@ const insertLong = `Inserts the flow of a JSON document (docs/flows.md) and prin
 
   {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"], "takes_results": true}]}
 
-A node has the fields of "job insert" except parent and unique_key, and: name, after (names of earlier nodes, ids of existing jobs),
-run_when (done, ended or failed), takes_results. A flow may have a name and a callback. One invalid node rejects the flow.`
+A node also has the fields of "job insert" except parent and unique_key. One invalid node rejects the flow.`
 
 func (a commands) insertCommand() *cobra.Command {
 	cmd := &cobra.Command{

@@ -15,10 +15,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-const fanOutLong = `Divides the items of a JSON array over all workers of the dispatcher that offer the type, and waits for
-the answers. Each worker gets one chunk, an array of items; the sizes of the chunks differ by at most 1. Prints one line
-for each chunk, in order. Nothing is retried. The exit code is 1 if a chunk failed, 5 if no worker offers the type. An
-interrupt cancels all chunks. --durable inserts the chunks as a batch for the slots of all hosts and prints its id.`
+const fanOutLong = `Divides the items of a JSON array into a chunk for each worker of the dispatcher that offers the type, and prints the
+answers in order. Nothing is retried. The exit code is 1 if a chunk failed, 5 if no worker offers the type. An interrupt
+cancels all chunks. --durable prints the id of a batch (docs/flows.md).`
 
 // FanOutCommand distributes items over workers.
 func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
