@@ -53,7 +53,7 @@ func (m Mode) String() string {
 // Status is the state of a job's row, spelled as in SQL.
 type Status string
 
-// The five statuses; the last three are final. A further final status needs:
+// The six statuses; the last three are final. A further final status needs:
 //
 //   - a migration with its partitions and new versions of the SQL functions
 //     keep_partitions and, if such a job can be retried, retry_jobs
@@ -66,6 +66,7 @@ type Status string
 //   - if such a job can be retried: statuses in internal/contract/filter.go
 //   - the counters of the simulation: Ended in internal/sim/observer.go
 const (
+	Waiting   Status = "waiting" // for other jobs
 	Pending   Status = "pending"
 	Running   Status = "running"
 	Done      Status = "done"
@@ -74,7 +75,7 @@ const (
 )
 
 // Statuses lists all statuses, in the order of a job's life.
-var Statuses = []Status{Pending, Running, Done, Failed, Cancelled}
+var Statuses = []Status{Waiting, Pending, Running, Done, Failed, Cancelled}
 
 // Final reports whether s is the end of a job. Only an operator's retry changes
 // such a row: the retry makes the row pending again.

@@ -163,6 +163,9 @@ func (a *Actor) Release(ev event.Released) { send(a, a.releases, ev) }
 // Report reports progress and output of running jobs of a worker.
 func (a *Actor) Report(ev event.Reported) { send[event.Event](a, a.orders, ev) }
 
+// Spawn asks to insert children of a running job of a worker.
+func (a *Actor) Spawn(ev event.SpawnRequested) { send[event.Event](a, a.orders, ev) }
+
 // Request submits an on-demand request. If the loop has ended, Request returns
 // false, and no answer follows.
 func (a *Actor) Request(ev event.Requested) bool { return send(a, a.requests, ev) }
@@ -183,8 +186,8 @@ func (a *Actor) Notify() {
 // CancelRequested, Listening, Announced, or Admitted.
 func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 
-// Result returns the result of a statement: Fetched, Claimed, Adopted, Finished or
-// GateSet.
+// Result returns the result of a statement: Fetched, Claimed, Adopted, Finished, Spawned
+// or GateSet.
 func (a *Actor) Result(ev event.Event) { send(a, a.results, ev) }
 
 // Ask runs f on the loop and waits until f returns. f may read the Core. If the

@@ -18,7 +18,7 @@ func (c *Core) Check() error {
 	if err := c.index.Check(); err != nil {
 		return err
 	}
-	for _, check := range []func() error{c.checkSlots, c.checkJobs, c.backlog.Check, c.checkRequests, c.checkAlarms} {
+	for _, check := range []func() error{c.checkSlots, c.checkJobs, c.backlog.Check, c.checkRequests, c.checkPinned, c.checkAlarms} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -147,14 +147,21 @@ func (c *Core) checkRequests() error {
 			if marked := k.requests&(1<<p) != 0; marked != (k.demand[p].first != nil) {
 				return fmt.Errorf("request queue %d/%d is marked %t", t, p, marked)
 			}
-			for j := k.demand[p].first; j != nil && j.request.next != nil; j = j.request.next {
-				if !j.cameBefore(j.request.next) || j.request.next.request.prev != j {
-					return fmt.Errorf("request queue %d/%d is out of order at %d", t, p, j.id)
-				}
+			if err := k.demand[p].checkOrder(); err != nil {
+				return fmt.Errorf("request queue %d/%d %w", t, p, err)
 			}
 		}
 		if err := c.checkDirty(slotindex.TypeID(t)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (q *requestQueue) checkOrder() error {
+	for j := q.first; j != nil && j.request.next != nil; j = j.request.next {
+		if !j.cameBefore(j.request.next) || j.request.next.request.prev != j {
+			return fmt.Errorf("is out of order at %d", j.id)
 		}
 	}
 	return nil

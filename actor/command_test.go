@@ -135,6 +135,7 @@ func init() {
 		},
 		"fail":    (*world).cmdFail,
 		"request": (*world).cmdRequest,
+		"spawn":   (*world).cmdSpawn,
 		"abandon": func(w *world, ws words, _ []string) { w.step(event.Abandoned{Job: w.jobs[ws.bare[0]]}) },
 		"cancel": func(w *world, ws words, _ []string) {
 			w.step(event.CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
@@ -167,7 +168,7 @@ func must[T any](v T, err error) T {
 
 // effectName checks the name of a statement.
 func effectName(name string) string {
-	if !slices.Contains([]string{"fetch", "backfill", "claim", "resolve", "load", "adopt", "finish", "set-gate"}, name) {
+	if !slices.Contains([]string{"fetch", "backfill", "claim", "resolve", "load", "adopt", "finish", "spawn", "set-gate"}, name) {
 		panic("unknown statement " + name)
 	}
 	return name
@@ -187,6 +188,7 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.Unfinished = ws.int("unfinished", l.Unfinished)
 	l.Finishes = ws.int("finishes", l.Finishes)
 	l.Crashes = ws.int("crashes", l.Crashes)
+	l.OpenSpawns = ws.int("open-spawns", l.OpenSpawns)
 	d.cfg.ReconnectGrace = cmp.Or(ws.duration("reconnect-grace"), d.cfg.ReconnectGrace)
 	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
@@ -418,9 +420,24 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
 	w.step(event.Requested{
-		Job: id, Type: ws.args["type"], User: ws.args["user"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
+		Job: id, Type: ws.args["type"], User: ws.args["user"], Session: w.at.sessions[ws.args["on"]], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
 	})
+}
+
+// cmdSpawn asks to insert children of a job, several times with count.
+func (w *world) cmdSpawn(ws words, _ []string) {
+	j := w.at.core.jobs.Get(w.jobs[ws.bare[0]])
+	session, attempt := w.at.sessions[ws.args["worker"]], 1
+	if j != nil {
+		session, attempt = cmp.Or(session, j.sentTo), int(j.attempt)
+	}
+	first := ws.int("request", 1)
+	for n := first; n < first+ws.int("count", 1); n++ {
+		w.step(event.SpawnRequested{Request: &contract.SpawnRequest{
+			Session: session, Parent: w.jobs[ws.bare[0]], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), Number: int64(n), Jobs: []byte("[]"),
+		}})
+	}
 }
 
 // cmdSlots prints every slot with its state.

@@ -67,6 +67,8 @@ type Core struct {
 	claims claimQueue
 	adopts adoptQueue
 	ends   finishQueue
+	spawns spawnQueue
+	pins   pins
 	reads  []*contract.FetchRequest // scratch of flushReads
 
 	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
@@ -95,6 +97,7 @@ type Stats struct {
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
 	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
+	Spawned, SpawnsRefused                   uint64 // children inserted; spawns refused
 	Violations                               uint64 // impossible transitions of jobs
 	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
@@ -204,6 +207,7 @@ type rowData struct {
 type requestData struct {
 	arrival      timing.Instant
 	user         string
+	pin          *session       // the only session that may run it; nil = any
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
 	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
@@ -244,6 +248,7 @@ type session struct {
 	notResumable bool                 // the worker does not resume its jobs after the session
 	undecided    int                  // number of its undecided resume offers
 	moreOffers   bool                 // further offers follow, which undecided counts as one
+	pinned       pinnedRequests
 }
 
 // lostJob is a job on a slot whose session has ended.
@@ -274,6 +279,7 @@ type typeState struct {
 	reasons    typeWaits      // why its jobs waited
 	otherSlots int32          // slots of other dispatchers that support the type
 	inHand     int32          // jobs in hand
+	pinned     int32          // of these, waiting requests that are pinned
 
 	pausedUntil timing.Instant // its rows are not placed before; see refusedPause
 }
@@ -298,6 +304,7 @@ func (c *Core) touch(t slotindex.TypeID) {
 func (c *Core) touchWaiting(ref slotindex.Ref) {
 	c.index.EachSupported(ref, c.requesting, c.isDirty, c.touch)
 	c.index.EachSupported(ref, c.backlog.WaitingTypes(), c.isDirty, c.touch)
+	c.touchPins(c.slots.At(ref).session)
 }
 
 // hold makes a type known. The type stays known until letGo forgets it.
@@ -440,8 +447,9 @@ type head struct {
 	typ      slotindex.TypeID
 	priority dispatcherd.Priority
 	mode     dispatcherd.Mode
-	nonLocal bool // the row belongs to another dispatcher's share
-	bound    bool // the head is the upper bound of a lane whose next row is not known
+	nonLocal bool     // the row belongs to another dispatcher's share
+	pin      *session // of a pinned request
+	bound    bool     // the head is the upper bound of a lane whose next row is not known
 }
 
 // before reports whether h ranks before o. The job with the higher score ranks

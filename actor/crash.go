@@ -36,9 +36,9 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 }
 
 // requestWorkerLost returns a request to its place in the queue. A request that has
-// crashed too many workers is answered instead.
+// crashed too many workers, or that is pinned, is answered instead.
 func (c *Core) requestWorkerLost(j *job, faultless bool) {
-	if faultless && j.state == jobstate.Serving && !c.draining {
+	if faultless && j.state == jobstate.Serving && !c.draining && j.request.pin == nil {
 		c.requeue(j)
 		return
 	}
@@ -48,6 +48,8 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	case j.state == jobstate.Abandoned:
 		c.logEnd(j, 0, effect.AnswerFailed)
 		c.move(j, jobstate.OnAnswer)
+	case j.request.pin != nil:
+		c.answer(j, effect.AnswerFailed, nil, "the worker died or disconnected while it ran the request")
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
 		c.stats.Quarantine++
 		c.answer(j, effect.AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))

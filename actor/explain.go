@@ -173,7 +173,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	x.Mode, x.Type, x.Priority, x.Age = a.mode, e.q.Type, a.priority, msDuration(max(0, age))
 	if a.known {
 		x.Type, x.Capacity = c.index.Name(a.typ), c.index.Capacity(a.typ)
-		if best, free := c.index.Peek(a.typ); free {
+		if best, free := c.peek(a.typ, j); free {
 			x.Slot, x.Free = c.index.SlotID(best), max(1, e.free)
 			if !slices.ContainsFunc(x.Slots, func(s SlotInfo) bool { return s.ID == x.Slot }) {
 				x.Slots = append(x.Slots[:min(len(x.Slots), explainedSlots-1)], c.slotInfo(best, nil))

@@ -236,6 +236,7 @@ func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 			oldest = max(oldest, int64(c.now-q.first.request.arrival))
 		}
 	}
+	info.Requests += int(c.types[t].pinned)
 	info.Oldest = msDuration(oldest)
 	return info
 }
@@ -311,6 +312,7 @@ type Gauges struct {
 	Cached         int // candidates read ahead
 	InHand         int // jobs in hand: reserved, running or ending, and waiting requests
 	Unrecorded     int // ended attempts that are not recorded in Postgres
+	Spawns         int // spawns without an answer
 	Held           int // of these, those that Postgres did not record although it answered
 	ClaimsUnderWay int
 	Loading        int           // claimed rows whose payload is not read yet
@@ -323,7 +325,7 @@ type Gauges struct {
 func (c *Core) Gauges() Gauges {
 	return Gauges{
 		Slots: c.index.Len(), Free: c.index.Free(), Reserved: c.reserved, SlotTypes: c.quotas.SlotTypes.Held(), Sessions: len(c.sessions), Requests: c.quotas.Requests.Held(),
-		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Held: c.ends.held.Len(),
+		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Spawns: c.spawns.open(), Held: c.ends.held.Len(),
 		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: c.claims.aside.Len(), CircuitOpen: c.failing(),
 		Types: c.quotas.Types.Held(), Largest: c.quotas.Largest(),
 	}

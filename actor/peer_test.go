@@ -102,6 +102,8 @@ func shellEvents() map[string]event.Event {
 		"failed":           event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, Error: "x"}}},
 		"returned":         event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: 1, Returned: true}}},
 		"reported":         event.Reported{Session: 7, Reports: []event.Report{{Job: 1, Attempt: 1}}},
+		"spawn requested":  event.SpawnRequested{Request: &contract.SpawnRequest{Session: 7, Parent: 1, Attempt: 1, Number: 1}},
+		"unknown spawn":    event.Spawned{Request: &contract.SpawnRequest{Session: 7, Parent: 1, Attempt: 1, Number: 2}},
 		"requested":        event.Requested{Job: -2, Type: "pdf"},
 		"abandoned":        event.Abandoned{Job: -1},
 		"notified":         event.Notified{},

@@ -30,7 +30,7 @@ func (c *Core) place() {
 // on another slot.
 func (c *Core) pass() (again bool) {
 	c.backlog.TakeChanged(c.touch)
-	if len(c.dirty) == 0 || c.draining {
+	if len(c.dirty)+len(c.pins.dirty) == 0 || c.draining {
 		return false
 	}
 	c.heads = c.heads[:0]
@@ -40,6 +40,7 @@ func (c *Core) pass() (again bool) {
 			c.heads = append(c.heads, h)
 		}
 	})
+	c.keepPins(func(h head) { c.heads = append(c.heads, h) })
 	c.heads.init()
 	if c.placeUntil == math.MaxInt {
 		c.placeUntil = c.budget() // the step that finds the heads of all dirty types also places some jobs
@@ -53,6 +54,7 @@ func (c *Core) pass() (again bool) {
 			c.logWait(t, reason)
 		}
 	})
+	c.keepPins(nil)
 	return c.dropPreempted()
 }
 
@@ -68,7 +70,7 @@ func (c *Core) round(open bool, end int64) int {
 			return -1
 		}
 		h, n := c.heads[0], len(c.decisions)
-		free := c.index.HasFree(h.typ)
+		free := c.hasFree(&h)
 		switch {
 		case h.arrival >= end:
 			c.stats.Misses++
@@ -78,7 +80,7 @@ func (c *Core) round(open bool, end int64) int {
 				return -1 // the preempted job may rank before the remaining heads
 			}
 		case !free:
-			c.types[h.typ].urgent = false
+			c.types[h.typ].urgent = c.types[h.typ].urgent && h.pin != nil
 			c.heads.pop()
 			c.work += jobWork // if many heads have no slot, the next step makes their types clean
 			continue
@@ -92,7 +94,7 @@ func (c *Core) round(open bool, end int64) int {
 		default:
 			c.placeCandidate(h)
 		}
-		if next, ok := c.best(h.typ, open); ok {
+		if next, ok := c.nextHead(&h, open); ok {
 			c.heads.replaceTop(next)
 		} else {
 			c.heads.pop()
@@ -234,14 +236,14 @@ func (c *Core) placeCandidate(h head) {
 // placeRequest sends the first request of a queue to the most specialised free
 // slot. A request has no row, so it needs no claim.
 func (c *Core) placeRequest(h *head) {
-	ref, ok := c.index.Take(h.typ)
+	ref, ok := c.take(h)
 	mustHave(ok)
 	c.startRequest(h, ref)
 }
 
 // startRequest sends the first request of a queue to a slot that was taken for it.
 func (c *Core) startRequest(h *head, ref slotindex.Ref) {
-	j := c.types[h.typ].demand[h.priority].first
+	j := c.firstOf(h)
 	c.assign(j, ref)
 	j.attempt++
 	c.move(j, jobstate.OnStart)

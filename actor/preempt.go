@@ -13,7 +13,7 @@ func (c *Core) headOf(j *job) head {
 	age := c.ageMS(j)
 	h := head{
 		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
-		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal,
+		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
 	}
 	if j.mode == dispatcherd.OnDemand {
 		h.number = -h.number
@@ -109,7 +109,7 @@ func (c *Core) preempt(j *job) slotindex.Ref {
 // preemptFor starts the first request of a queue on a slot that was reserved for
 // another job.
 func (c *Core) preemptFor(h *head) bool {
-	if h.mode != dispatcherd.OnDemand || !c.types[h.typ].urgent {
+	if h.mode != dispatcherd.OnDemand || h.pin != nil || !c.types[h.typ].urgent {
 		return false
 	}
 	j := c.preemptable(h, true)

@@ -279,7 +279,11 @@ func (w *randomWalk) request() {
 	w.nextReq--
 	typ := walkTypes[w.rng.IntN(len(walkTypes))]
 	w.known(w.nextReq, typ)
-	w.feed(event.Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true})
+	ev := event.Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true}
+	if w.audit == nil && len(w.sessions) > 0 && w.rng.IntN(3) == 0 {
+		ev.Session = w.sessions[w.rng.IntN(len(w.sessions))].id
+	}
+	w.feed(ev)
 }
 
 // makePending makes a row pending.

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -30,6 +31,7 @@ type reference struct {
 	waiting    map[dispatcherd.JobID]*referenceJob
 	otherSlots map[string]int            // slots of other dispatchers, by type
 	shares     map[string]contract.Share // shares of this dispatcher; rows of other shares have the penalty
+	owner      map[dispatcherd.SlotID]dispatcherd.SessionID
 	turns      int
 }
 
@@ -47,8 +49,9 @@ type referenceJob struct {
 	id        dispatcherd.JobID
 	typ       string
 	priority  dispatcherd.Priority
-	since     int64 // ms; database clock for rows, Instant for requests
-	preempted bool  // it was preempted since the last scan
+	since     int64                 // ms; database clock for rows, Instant for requests
+	pin       dispatcherd.SessionID // the only session that may run it; 0 = any
+	preempted bool                  // it was preempted since the last scan
 }
 
 func (j *referenceJob) number() int64 {
@@ -97,11 +100,19 @@ func (ref *reference) decide(now, dbNow int64, fresh map[string]bool) []placemen
 
 // slotFor returns the slot on which a job would start now, or nil.
 func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[string]bool) (best *referenceSlot) {
+	if j.pin != 0 {
+		for id, s := range ref.slots {
+			if ref.owner[id] == j.pin && !s.busy && !s.draining && slices.Contains(s.types, j.typ) && (best == nil || s.moreSpecialised(best)) {
+				best = s
+			}
+		}
+		return best
+	}
 	if _, free := ref.capacity(j.typ); free != nil || j.id > 0 || !fresh[j.typ] {
 		return free
 	}
 	for _, o := range ref.waiting {
-		if o.typ == j.typ && ref.due(o, dbNow) && o != j && ref.before(o, j, now, dbNow) {
+		if o.typ == j.typ && o.pin == 0 && ref.due(o, dbNow) && o != j && ref.before(o, j, now, dbNow) {
 			return nil
 		}
 	}
@@ -114,6 +125,11 @@ func (ref *reference) slotFor(j *referenceJob, now, dbNow int64, fresh map[strin
 		}
 	}
 	return best
+}
+
+// moreSpecialised prefers fewer types, then the smaller id.
+func (s *referenceSlot) moreSpecialised(o *referenceSlot) bool {
+	return len(s.types) < len(o.types) || len(s.types) == len(o.types) && s.id < o.id
 }
 
 // better prefers fewer types, then a reservation whose claim is not sent, then
@@ -178,7 +194,7 @@ func (ref *reference) capacity(typ string) (n int, best *referenceSlot) {
 		if s.busy {
 			continue
 		}
-		if best == nil || len(s.types) < len(best.types) || len(s.types) == len(best.types) && s.id < best.id {
+		if best == nil || s.moreSpecialised(best) {
 			best = s
 		}
 	}
@@ -237,12 +253,14 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 	cfg.RetryStatement = timing.Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = timing.Backoff{Base: msDuration(10), Max: msDuration(40)}
-	return &history{
+	h := &history{
 		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: otherDispatcher + 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
 		reference: &reference{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*referenceSlot{}, waiting: map[dispatcherd.JobID]*referenceJob{}},
 		numbers:   map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
 		number: map[dispatcherd.SlotID]int32{},
 	}
+	h.reference.owner = h.owner
+	return h
 }
 
 // pause draws a time between two decisions, in milliseconds: none, or at least a second.
@@ -327,7 +345,7 @@ func (h *history) syncReference() {
 	}
 	for j := range h.core.orders.All() {
 		if j.id < 0 && j.state == jobstate.Waiting {
-			h.reference.waiting[j.id] = &referenceJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
+			h.reference.waiting[j.id] = h.referenceOf(j)
 		} else {
 			delete(h.reference.waiting, j.id)
 		}
@@ -594,9 +612,31 @@ func (h *history) randomInsert() {
 
 func (h *history) randomRequest() event.Event {
 	ev := event.Requested{Job: h.drawRequest(), Type: referenceTypes[h.rng.IntN(len(referenceTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
-	h.reference.waiting[ev.Job] = &referenceJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now)}
+	if h.rng.IntN(3) == 0 {
+		ev.Session = h.sessionFor(ev.Type)
+	}
+	h.reference.waiting[ev.Job] = &referenceJob{id: ev.Job, typ: ev.Type, priority: ev.Priority, since: int64(h.now), pin: ev.Session}
 	h.note("request %v", ev)
 	return ev
+}
+
+// sessionFor returns the session that offers a type and has the smallest id, or 0.
+func (h *history) sessionFor(typ string) (first dispatcherd.SessionID) {
+	for id, s := range h.reference.slots {
+		if owner := h.owner[id]; slices.Contains(s.types, typ) && (first == 0 || owner < first) {
+			first = owner
+		}
+	}
+	return first
+}
+
+// referenceOf returns what the reference knows of a request in hand.
+func (h *history) referenceOf(j *job) *referenceJob {
+	r := &referenceJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
+	if j.request.pin != nil {
+		r.pin = j.request.pin.id
+	}
+	return r
 }
 
 // drawRequest returns the id of a new request. Some ids are not used in
@@ -638,11 +678,12 @@ func (h *history) randomDisconnect() event.Event {
 		if e.Session != s {
 			return false
 		}
-		if j := h.core.jobs.Get(e.Job); e.Job < 0 && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
-			h.reference.waiting[e.Job] = &referenceJob{id: e.Job, typ: e.Type, priority: j.priority, since: int64(j.request.arrival)}
+		if j := h.core.jobs.Get(e.Job); e.Job < 0 && j.request.pin == nil && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
+			h.reference.waiting[e.Job] = h.referenceOf(j)
 		}
 		return true
 	})
+	maps.DeleteFunc(h.reference.waiting, func(_ dispatcherd.JobID, j *referenceJob) bool { return j.pin == s })
 	h.note("death of session %d", s)
 	return event.Unregistered{Session: s}
 }

@@ -27,14 +27,13 @@ func (c *Core) handleRequested(ev event.Requested) {
 		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)
 	}
 	j.request.user = ev.User
+	if ev.Session != 0 {
+		j.request.pin, j.request.capacityWait = c.sessions[ev.Session], 0
+	}
 	j.typ = c.hold(ev.Type, ev.User)
 	c.keep(j)
 	c.move(j, jobstate.OnEnqueue)
-	k := c.types[j.typ]
-	if k.demand == nil {
-		k.demand = make([]requestQueue, priorities)
-	}
-	k.demand[j.priority].push(j)
+	c.queueOf(j).push(j)
 	c.enqueued(j)
 }
 
@@ -49,6 +48,9 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	case !c.quotas.Requests.Fits(ev.User, 1):
 		c.stats.Busy++
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
+	case ev.Session != 0 && c.rejectPinned(&ev) != "":
+		c.stats.Unsupported++
+		return c.rejectPinned(&ev), effect.AnswerUnsupported
 	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
 		c.stats.Unsupported++
 		return fmt.Sprintf("no slot supports type %q", ev.Type), effect.AnswerUnsupported
@@ -62,15 +64,23 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 // enqueued counts a request that was added to its queue, and sets its deadline.
 func (c *Core) enqueued(j *job) {
 	c.quotas.Requests.Add(j.request.user, 1)
-	c.types[j.typ].urgent = true
-	c.requestsChanged(j.typ, j.priority)
+	if j.request.pin != nil {
+		c.pinsChanged(j, 1)
+	} else {
+		c.types[j.typ].urgent = true
+		c.requestsChanged(j.typ, j.priority)
+	}
 	c.watch(j)
 }
 
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
-	c.types[j.typ].demand[j.priority].remove(j)
+	c.queueOf(j).remove(j)
 	c.quotas.Requests.Add(j.request.user, -1)
+	if j.request.pin != nil {
+		c.pinsChanged(j, -1)
+		return
+	}
 	c.requestsChanged(j.typ, j.priority)
 }
 
@@ -91,7 +101,7 @@ func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 func (c *Core) requeue(j *job) {
 	c.move(j, jobstate.OnRequeue)
 	j.sentAt = notSent
-	c.work += c.types[j.typ].demand[j.priority].putBack(j)
+	c.work += c.queueOf(j).putBack(j)
 	c.enqueued(j)
 }
 
@@ -100,6 +110,8 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 	switch {
 	case r.OK:
 		c.answer(j, effect.AnswerDone, r.Value, "")
+	case r.Returned && j.request.pin != nil && !c.draining:
+		c.answer(j, effect.AnswerFailed, nil, "the worker returned the request, which is not retried")
 	case r.Returned && j.state == jobstate.Serving && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
 		j.request.returns++
 		c.requeue(j)
@@ -242,9 +254,16 @@ func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
 
 // Offered reports whether a slot supports a type. The slot may belong to this
 // dispatcher or, according to the last heartbeats, to another one.
-func (c *Core) Offered(name string) bool {
-	t, known := c.index.Lookup(name)
-	return known && c.index.Capacity(t) > 0 || c.otherCapacity[name] > 0
+func (c *Core) Offered(name string) bool { return c.ClusterCapacity(name) > 0 }
+
+// ClusterCapacity returns the number of slots that support a type, here and, according to
+// the last heartbeats, at other dispatchers.
+func (c *Core) ClusterCapacity(name string) int {
+	n := c.otherCapacity[name]
+	if t, known := c.index.Lookup(name); known {
+		n += c.index.Capacity(t)
+	}
+	return n
 }
 
 // cameBefore orders requests by arrival. Ids decrease from request to request. But

@@ -207,6 +207,7 @@ func (c *Core) retire(ref slotindex.Ref) {
 		c.quotas.Slots.Add(s.session.user, -1)
 		c.retired = append(c.retired, ref)
 	}
+	c.checkPins(c.slots.At(ref).session)
 }
 
 // sweep handles jobs whose session has ended, and then removes retired slots. It
@@ -251,7 +252,7 @@ func (c *Core) sweep() {
 
 // hasWorkLeft reports whether a part of the work waits for the next step.
 func (c *Core) hasWorkLeft() bool {
-	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.Pending() || len(c.untold) > 0 || len(c.adopts.dropped) > 0 || len(c.unwatched) > 0 || c.restated < c.restateTo
+	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.Pending() || len(c.untold) > 0 || len(c.adopts.dropped) > 0 || len(c.unwatched) > 0 || len(c.pins.check) > 0 || c.restated < c.restateTo
 }
 
 // removeSlot forgets a slot that holds no job.

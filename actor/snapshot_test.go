@@ -46,7 +46,7 @@ func (h *history) compareMidRun() {
 func (h *history) decideOnly(events ...event.Event) {
 	fresh := map[string]bool{}
 	for _, ev := range events {
-		if call, ok := ev.(event.Requested); ok {
+		if call, ok := ev.(event.Requested); ok && call.Session == 0 { // a pinned request does not preempt
 			fresh[call.Type] = true
 		}
 	}

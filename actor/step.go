@@ -34,6 +34,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 		c.place()
 	}
 	c.rewatch()
+	c.failPinned()
 	c.flush()
 	fx, c.fx = c.fx, nil
 	return fx
@@ -77,6 +78,8 @@ func (c *Core) apply(ev event.Event) {
 			c.apply(e)
 			c.sweep()
 		}
+	case event.SpawnRequested, event.Spawned:
+		c.handleSpawn(ev)
 	case event.Abandoned:
 		c.handleAbandoned(ev)
 	case event.Registered:
@@ -116,6 +119,7 @@ func (c *Core) flush() {
 	c.flushAdopts()
 	c.flushClaims()
 	c.flushEnds()
+	c.flushSpawns()
 	c.flushReads()
 	c.flushGate()
 }

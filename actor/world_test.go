@@ -89,7 +89,7 @@ func (w *world) step(ev event.Event) {
 	d := w.at
 	for _, e := range kept(d.core.Step(w.now, ev, nil)) {
 		switch e := e.(type) {
-		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Load, *effect.Adopt, *effect.Finish, *effect.SetGate:
+		case *effect.Fetch, *effect.Claim, *effect.Resolve, *effect.Load, *effect.Adopt, *effect.Finish, *effect.Spawn, *effect.SetGate:
 			d.pending = append(d.pending, e)
 		default:
 			w.printEffect(e)
@@ -166,6 +166,13 @@ func (w *world) answer(i int, v contract.Verdict) {
 		}
 		w.printFinish(e.Request, res)
 		w.step(event.Finished{Request: e.Request, Result: res})
+	case *effect.Spawn:
+		w.printf("insert children of %s, request %d: %v", w.name(e.Request.Parent), e.Request.Number, v)
+		w.step(event.Spawned{Request: e.Request, Result: map[contract.Verdict]contract.SpawnResult{
+			contract.OK:      {IDs: []dispatcherd.JobID{91, 92}},
+			contract.Refused: {Rule: dispatcherd.RuleDatabaseAnswers, Reason: "refused"},
+			contract.Unknown: {Rule: dispatcherd.RuleOutcomeIsKnown, Reason: "lost"},
+		}[v]})
 	case *effect.SetGate:
 		if w.printed["set-gate"] {
 			w.printf("set gate subscribed=%t: %v", e.Subscribed, v)
@@ -217,6 +224,8 @@ func (w *world) printEffect(e effect.Effect) {
 		w.printf("stale %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
 	case *effect.NotHeld:
 		w.printf("not-held %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
+	case *effect.Spawned:
+		w.printf("spawned by %s, request %d, to %s: %v%s%s", w.name(e.Job), e.Number, workers[e.Session], e.Result.IDs, prefixed(" ", e.Result.Rule), prefixed(" - ", e.Result.Reason))
 	case *effect.RejectSlots:
 		w.printf("reject slots of %s: %s", workers[e.Session], e.Reason)
 	case *effect.GoAway:

@@ -2,11 +2,14 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
 	"github.com/dispatcherd/dispatcherd/internal/limitapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
@@ -24,13 +27,18 @@ type Backend interface {
 	Limits() limitapi.Limits
 	// Keys explains keys. Its errors are those of Schedules.
 	Keys() limitapi.Keys
+	// Flows returns the tables of batches and flows. Its errors are those of Schedules.
+	Flows() flowapi.Tables
 }
 
 // Jobs inserts, reads and changes jobs of the table.
 type Jobs interface {
-	// Insert adds one job, described by a JSON object as in docs/api.md. It returns the error
-	// of permit for its type.
-	Insert(ctx context.Context, object []byte, permit func(typ string) error) (dispatcherd.JobID, error)
+	// Insert adds one job, described by a JSON object as in docs/api.md, unless another job has its unique key. id is that of the
+	// job with this key. It returns the error of permit for its type, or for that of the callback of the batch.
+	Insert(ctx context.Context, object []byte, permit func(typ string) error) (id dispatcherd.JobID, inserted bool, err error)
+	// InsertBatch adds a sealed batch of jobs, one for each payload, and returns its id.
+	// timeout is the limit of an attempt; 0 = that of the type.
+	InsertBatch(ctx context.Context, f *ondemand.FanOut, timeout time.Duration, payloads []json.RawMessage) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
 	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
 	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted
@@ -67,6 +75,9 @@ type Lists interface {
 	Slots(q SlotQuery) (page []Slot, next int64)
 	// Waiting lists the requests that wait in memory, by descending ids.
 	Waiting() []WaitingRequest
+	// ClusterSlots returns the number of slots of all dispatchers that support a type, as
+	// far as is known.
+	ClusterSlots(typ string) int
 	// Types lists the types that this dispatcher knows, and those of pending rows.
 	Types() TypeList
 	// Workers lists the workers of this dispatcher by session. It never returns nil.

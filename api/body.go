@@ -167,7 +167,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 		return ondemand.Options{}, problem.InvalidRequest.Of("it is not UTF-8")
 	}
 	if json.Unmarshal(body, &q) != nil {
-		return ondemand.Options{}, problem.InvalidRequest.Of(notARequest(body))
+		return ondemand.Options{}, problem.InvalidRequest.Of(notOne(body, new(requestBody)))
 	}
 	if err := jsontext.CheckNames(body, requestFields); err != nil {
 		return ondemand.Options{}, problem.InvalidRequest.Of(err.Error())
@@ -190,6 +190,60 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	return o, err
 }
 
+// fanOutBody is the body of POST /v1/fanouts.
+type fanOutBody struct {
+	Type     string               `json:"type"`
+	Items    []json.RawMessage    `json:"items,omitempty"`
+	Chunks   []json.RawMessage    `json:"chunks,omitempty"`
+	Per      string               `json:"per,omitempty"`
+	Priority dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout  *Span                `json:"timeout,omitempty"`
+	Durable  bool                 `json:"durable,omitempty"`
+}
+
+// fanOutFields are the names of the members of fanOutBody.
+var fanOutFields = []string{"type", "items", "chunks", "per", "priority", "timeout", "durable"}
+
+// parseFanOut reads and checks a fan-out.
+func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err error) {
+	var q fanOutBody
+	switch {
+	case !utf8.Valid(body):
+		return f, false, problem.InvalidRequest.Of("it is not UTF-8")
+	case json.Unmarshal(body, &q) != nil:
+		return f, false, problem.InvalidRequest.Of(notOne(body, new(fanOutBody)))
+	}
+	if err := jsontext.CheckNames(body, fanOutFields); err != nil {
+		return f, false, problem.InvalidRequest.Of(err.Error())
+	}
+	f = ondemand.FanOut{Type: q.Type, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), PerSlot: q.Per == "slot"}
+	switch {
+	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
+		return f, false, problem.InvalidRequest.Of(`per must be "worker" or "slot"`)
+	case q.Durable && q.Per == "worker":
+		return f, false, problem.InvalidRequest.Of(`durable needs per "slot": the workers of other dispatchers are not known`)
+	}
+	if f.Items, err = payloadLines(q.Items); err == nil {
+		f.Chunks, err = payloadLines(q.Chunks)
+	}
+	if err == nil {
+		err = h.requests.CheckFanOut(&f)
+	}
+	return f, q.Durable, err
+}
+
+// payloadLines is payloadLine for a list. It returns nil for nil.
+func payloadLines(list []json.RawMessage) ([]json.RawMessage, error) {
+	for i := range list {
+		line, err := payloadLine(list[i])
+		if err != nil {
+			return nil, err
+		}
+		list[i] = line
+	}
+	return list, nil
+}
+
 // payloadLine checks that the payload can be sent to a worker, and removes its line breaks.
 func payloadLine(payload []byte) ([]byte, error) {
 	if payload == nil {
@@ -208,11 +262,11 @@ func payloadLine(payload []byte) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// notARequest says why a body cannot be decoded: the object is invalid, or other text
+// notOne says why a body cannot be decoded into v: the object is invalid, or other text
 // follows the object. A Decoder distinguishes these two reasons, but copies the body. So it
 // is used only after an error.
-func notARequest(body []byte) string {
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(new(requestBody)); err != nil {
+func notOne(body []byte, v any) string {
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(v); err != nil {
 		return jsonReason(err)
 	}
 	return "something follows the JSON object"

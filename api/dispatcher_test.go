@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"sync"
@@ -30,6 +32,9 @@ type fake struct {
 	refusal    error
 	filter     contract.Filter // the latest
 	noCapacity bool            // no slot supports the type of any waiting request
+
+	batch        []json.RawMessage // of the latest durable fan-out
+	batchTimeout time.Duration
 }
 
 func newFake() *fake {
@@ -110,11 +115,35 @@ func (f *fake) setNoCapacity(none bool) {
 	f.noCapacity = none
 }
 
+// Offerings implements ondemand.Backend: two workers offer every type but "none".
+func (*fake) Offerings(typ string) []ondemand.Offering {
+	if typ == "none" {
+		return nil
+	}
+	return []ondemand.Offering{{Session: 1, Worker: "a", Slots: 1}, {Session: 2, Worker: "b", Slots: 1}}
+}
+
+// ClusterSlots implements Backend.
+func (*fake) ClusterSlots(typ string) int {
+	if typ == "none" {
+		return 0
+	}
+	return 4
+}
+
+// InsertBatch implements Backend.
+func (f *fake) InsertBatch(_ context.Context, _ *ondemand.FanOut, timeout time.Duration, payloads []json.RawMessage) (dispatcherd.JobID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.batch, f.batchTimeout = payloads, timeout
+	return 17, f.refusal
+}
+
 func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {
 	return ondemand.Rank{OfType: 2, Waiting: 5}, true
 }
-func (*fake) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, error) {
-	return 17, nil
+func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
+	return 17, !bytes.Contains(job, []byte(`"taken"`)), nil
 }
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 

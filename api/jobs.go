@@ -25,7 +25,8 @@ const maxProblems = 100
 
 // Inserted answers a single insert.
 type Inserted struct {
-	ID dispatcherd.JobID `json:"id"`
+	ID       dispatcherd.JobID `json:"id"`
+	Existing bool              `json:"existing,omitempty"` // nothing was inserted: the job with this id has the unique key
 }
 
 // Uploaded answers a stream of jobs.
@@ -59,7 +60,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer held.Drop()
-	id, err := h.backend.Insert(r.Context(), body, h.callerOf(r).permit)
+	id, inserted, err := h.backend.Insert(r.Context(), body, h.callerOf(r).permit)
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
 		return problem.InvalidJob.Of("the body contains more than one job; " + howManyGo)
 	}
@@ -67,7 +68,11 @@ func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", jobPath(id))
-	answerJSON(w, http.StatusCreated, Inserted{ID: id})
+	status := http.StatusOK
+	if inserted {
+		status = http.StatusCreated
+	}
+	answerJSON(w, status, Inserted{ID: id, Existing: !inserted})
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 type rejectingInserts struct{ *fake }
 
 // Insert implements Jobs.
-func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, error) {
-	return 0, &ondemand.InvalidError{Reason: errors.New("it is none")}
+func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, bool, error) {
+	return 0, false, &ondemand.InvalidError{Reason: errors.New("it is none")}
 }
 
 // Several jobs without the media type of lines are rejected with their number.

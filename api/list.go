@@ -82,7 +82,7 @@ func (h *Handler) filterOf(r *http.Request) (f contract.Filter, err error) {
 		for name := range strings.SplitSeq(text, ",") {
 			s := dispatcherd.Status(name)
 			if !slices.Contains(dispatcherd.Statuses, s) {
-				return f, problem.InvalidRequest.Of(fmt.Sprintf("status %q is none of pending, running, done, failed, cancelled", jsontext.Excerpt(name)))
+				return f, problem.InvalidRequest.Of(fmt.Sprintf("status %q is none of waiting, pending, running, done, failed, cancelled", jsontext.Excerpt(name)))
 			}
 			f.Statuses = append(f.Statuses, s)
 		}

@@ -83,6 +83,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for _, c := range []struct{ method, path, template, body, kind, status string }{
 		{"POST", "/v1/requests", "/v1/requests", `{"type":"pdf"}`, "", "200"},
 		{"POST", "/v1/requests", "/v1/requests", `{"type":""}`, "", "400"},
+		{"POST", "/v1/fanouts", "/v1/fanouts", `{"type":"pdf","items":[1,2,3]}`, "", "200"},
+		{"POST", "/v1/fanouts", "/v1/fanouts", `{"type":"pdf","items":[1,2,3],"durable":true}`, "", "202"},
+		{"POST", "/v1/fanouts", "/v1/fanouts", `{"type":"none","items":[1]}`, "", "503"},
 		{"GET", "/v1/requests?type=pdf&limit=1", "/v1/requests", "", "", "200"},
 		{"GET", "/v1/requests?after=1", "/v1/requests", "", "", "400"},
 		{"GET", "/v1/requests/none", "/v1/requests/{id}", "", "", "404"},
@@ -142,6 +145,31 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/v1/keys", "/v1/keys", "", "", "200"},
 		{"GET", "/v1/keys/a", "/v1/keys/{key}", "", "", "200"},
 		{"GET", "/v1/keys/a*", "/v1/keys/{key}", "", "", "400"},
+		{"POST", "/v1/jobs", "/v1/jobs", `{"type":"pdf","unique_key":"taken"}`, "", "200"},
+		{"GET", "/v1/batches", "/v1/batches", "", "", "200"},
+		{"GET", "/v1/batches?kind=set", "/v1/batches", "", "", "400"},
+		{"GET", "/v1/batches?state=lost", "/v1/batches", "", "", "400"},
+		{"GET", "/v1/batches?before=x", "/v1/batches", "", "", "400"},
+		{"GET", "/v1/batches?limit=0", "/v1/batches", "", "", "400"},
+		{"POST", "/v1/batches", "/v1/batches", `{"callback":null,"name":"n"}`, "", "201"},
+		{"POST", "/v1/batches", "/v1/batches", `{"run_when":"never"}`, "", "400"},
+		{"POST", "/v1/batches", "/v1/batches", `{"color":"red"}`, "", "400"},
+		{"POST", "/v1/batches", "/v1/batches", `[]`, "", "400"},
+		{"POST", "/v1/batches", "/v1/batches", `x`, "text/csv", "415"},
+		{"GET", "/v1/batches/17", "/v1/batches/{id}", "", "", "200"},
+		{"GET", "/v1/batches/404", "/v1/batches/{id}", "", "", "404"},
+		{"GET", "/v1/batches/x", "/v1/batches/{id}", "", "", "404"},
+		{"DELETE", "/v1/batches/17", "/v1/batches/{id}", "", "", "202"},
+		{"DELETE", "/v1/batches/20", "/v1/batches/{id}", "", "", "200"},
+		{"POST", "/v1/batches/17/seal", "/v1/batches/{id}/seal", "", "", "200"},
+		{"POST", "/v1/batches/18/seal", "/v1/batches/{id}/seal", "", "", "409"},
+		{"POST", "/v1/batches/17/retry", "/v1/batches/{id}/retry", "", "", "200"},
+		{"POST", "/v1/batches/17/repair", "/v1/batches/{id}/repair", "", "", "200"},
+		{"POST", "/v1/flows", "/v1/flows", `{"nodes":[{"name":"load","type":"pdf"}]}`, "", "201"},
+		{"POST", "/v1/flows", "/v1/flows", `{"name":"cycle","nodes":[]}`, "", "400"},
+		{"POST", "/v1/flows", "/v1/flows", `x`, "text/csv", "415"},
+		{"GET", "/v1/flows/20", "/v1/flows/{id}", "", "", "200"},
+		{"GET", "/v1/flows/17", "/v1/flows/{id}", "", "", "404"},
 		{"GET", "/v1/dispatchers", "/v1/dispatchers", "", "", "200"},
 		{"GET", "/v1/workers", "/v1/workers", "", "", "200"},
 		{"GET", "/v1/slots", "/v1/slots", "", "", "200"},
@@ -282,6 +310,9 @@ func TestDescribedRequestHasTheFieldsThatAreRead(t *testing.T) {
 	var schema struct{ Properties map[string]any }
 	require.NoError(t, json.Unmarshal(described(t).Components.Schemas["RequestBody"], &schema))
 	require.ElementsMatch(t, requestFields, slices.Collect(maps.Keys(schema.Properties)))
+	schema.Properties = nil
+	require.NoError(t, json.Unmarshal(described(t).Components.Schemas["FanOut"], &schema))
+	require.ElementsMatch(t, fanOutFields, slices.Collect(maps.Keys(schema.Properties)))
 }
 
 func TestEveryProblemIsDocumented(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -235,4 +236,92 @@ func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
 	f.Cancel()
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// ChunkResult is the answer of one chunk of a fan-out.
+type ChunkResult struct {
+	OK     bool            `json:"ok"`
+	Result json.RawMessage `json:"result,omitempty"` // with ok; null if the worker returned none
+	Error  string          `json:"error,omitempty"`  // without ok
+	Code   string          `json:"code,omitempty"`   // without ok: name of a problem
+	Worker string          `json:"worker"`
+	Items  int             `json:"items,omitempty"` // number of items in the chunk
+}
+
+// FanOutBatch answers a durable fan-out.
+type FanOutBatch struct {
+	Batch  dispatcherd.JobID `json:"batch"`
+	Chunks int               `json:"chunks"`
+}
+
+// postFanOut distributes items over the workers of a type.
+func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
+	if !isJSON(r) {
+		endBody(w, r, false)
+		return problem.UnsupportedMedia.Of("send application/json")
+	}
+	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	if err != nil {
+		return err
+	}
+	defer body.Drop()
+	f, durable, err := h.parseFanOut(text)
+	if err != nil {
+		return err
+	}
+	if err := h.callerOf(r).permit(f.Type); err != nil {
+		return err
+	}
+	f.User = userOf(r)
+	if durable {
+		return h.fanOutBatch(w, r, &f)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the requests bounds the wait
+	chunks, err := h.requests.FanOut(r.Context(), &f)
+	h.extendWrite(w)
+	if err != nil {
+		return err
+	}
+	results, status := chunkResults(chunks)
+	answerJSON(w, status, results)
+	return nil
+}
+
+// fanOutBatch inserts a fan-out as a batch, whose members any dispatcher may run.
+func (h *Handler) fanOutBatch(w http.ResponseWriter, r *http.Request, f *ondemand.FanOut) error {
+	n := h.backend.ClusterSlots(f.Type)
+	if n == 0 {
+		return problem.NoSlot.Of("no slot of any dispatcher supports the type, so the number of chunks is not known")
+	}
+	chunks := f.Divide(min(n, ondemand.MaxChunks))
+	payloads := make([]json.RawMessage, len(chunks))
+	for i := range chunks {
+		payloads[i] = chunks[i].Payload
+	}
+	var timeout time.Duration
+	if f.Timeout != nil {
+		timeout = *f.Timeout
+	}
+	id, err := h.backend.InsertBatch(r.Context(), f, timeout, payloads)
+	if err != nil {
+		return err
+	}
+	answerJSON(w, http.StatusAccepted, FanOutBatch{Batch: id, Chunks: len(chunks)})
+	return nil
+}
+
+// chunkResults returns the body and the status of an answered fan-out.
+func chunkResults(chunks []ondemand.Chunk) ([]ChunkResult, int) {
+	results, status := make([]ChunkResult, len(chunks)), http.StatusOK
+	for i := range chunks {
+		c := &chunks[i]
+		results[i] = ChunkResult{OK: c.Answer.Kind == ondemand.Done, Worker: c.Worker, Items: c.Items}
+		if results[i].OK {
+			results[i].Result = c.Answer.Result()
+			continue
+		}
+		p := ondemand.ExplainAnswer(&c.Answer)
+		results[i].Error, results[i].Code, status = p.Detail, p.Name(), http.StatusMultiStatus
+	}
+	return results, status
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
 	"github.com/dispatcherd/dispatcherd/internal/limitapi"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
@@ -38,6 +39,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 		{get, "/v1/requests", h.getRequests, []string{"after", "limit", "type"}},
 		{get, "/v1/requests/{id}", h.getRequest, nil},
 		{del, "/v1/requests/{id}", h.deleteRequest, nil},
+		{post, "/v1/fanouts", h.postFanOut, nil},
 		{post, "/v1/jobs", h.postJobs, []string{"on_error"}},
 		{get, "/v1/jobs", h.getJobs, filterQuery},
 		{get, "/v1/jobs/{id}", h.getJob, nil},
@@ -66,10 +68,13 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 	for _, r := range limitapi.Routes(h.backend.Limits(), h.backend.Keys(), scheduleHost{h}) {
 		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
 	}
+	for _, r := range flowapi.Routes(h.backend.Flows(), scheduleHost{h}) {
+		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
+	}
 	return routes
 }
 
-// scheduleHost implements scheduleapi.Host and limitapi.Host.
+// scheduleHost implements scheduleapi.Host, limitapi.Host and flowapi.Host.
 type scheduleHost struct{ h *Handler }
 
 // Permit implements scheduleapi.Host.
@@ -95,6 +100,9 @@ func (s scheduleHost) PermitAll(r *http.Request) error {
 	s.h.obs.Refused(BoundUser)
 	return problem.Forbidden.Of(objection)
 }
+
+// Caller implements flowapi.Host.
+func (s scheduleHost) Caller(r *http.Request) string { return callerName(r) }
 
 // Body implements scheduleapi.Host.
 func (s scheduleHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {

@@ -44,6 +44,8 @@ type Why struct {
 	Keys    string   `json:"keys,omitempty"`
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
 
+	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
+
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
 	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
 
@@ -58,6 +60,8 @@ const (
 	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
 	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
 	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so claims skip it
+	ReasonDependencies    = "Dependencies"    // it waits for other jobs; Why.WaitsFor names them
+	ReasonUnsealed        = "Unsealed"        // it is the callback of a batch that is not sealed
 )
 
 // Reasons of a job with keys that waits for its permits. The controller knows them; another dispatcher says KeyElsewhere.

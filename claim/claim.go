@@ -277,12 +277,12 @@ var wonSizes = [...]int{8, 4, 2, 2, 2}
 
 // wonOf reads a row without its payload. For a new column of fixed size that is never
 // NULL, insert its size into wonSizes. For any other one, insert a check after those of v[n]
-// to v[n+4] and increase n+5. The payload is the last column.
+// to v[n+5] and increase n+6. The payload is the last column.
 func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	n := len(wonSizes)
-	if len(v) != n+5 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) != 4 ||
-		v[n+3] != nil && len(v[n+3]) != 8 || v[n+4] != nil && len(v[n+4]) < 1 {
-		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+5)
+	if len(v) != n+6 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) != 4 ||
+		v[n+3] != nil && len(v[n+3]) != 8 || v[n+4] != nil && len(v[n+4]) != 1 || v[n+5] != nil && len(v[n+5]) < 1 {
+		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+6)
 	}
 	for i, size := range wonSizes {
 		if len(v[i]) != size {
@@ -296,6 +296,7 @@ func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 		Failures:    int32(readInt2(v[3])),
 		Crashes:     int32(readInt2(v[4])),
 		Type:        req.Lane.Type, Priority: req.Lane.Priority,
+		Counted: v[n+4] != nil,
 	}
 	if v[n] != nil {
 		w.Timeout = time.Duration(readInt4(v[n])) * time.Millisecond

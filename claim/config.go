@@ -37,9 +37,10 @@ type Config struct {
 	Timeout time.Duration
 	// Lease is how long this dispatcher counts as alive after a heartbeat. 0 = DefaultLease.
 	Lease time.Duration
-	// Claims and Finishes are the numbers of claims and of finishes that run at the
-	// same time, each on its own connection. 0 = one.
-	Claims, Finishes int
+	// Claims, Finishes and Spawns are the numbers of claims, of finishes and of
+	// statements that insert children, which run at the same time, each on its own
+	// connection. 0 = one.
+	Claims, Finishes, Spawns int
 	// AsyncClaims commits claims without waiting for the disk. A crash of the
 	// database server may then lose the newest claims, and their attempt numbers are
 	// assigned again. Other crashes lose nothing.
@@ -61,7 +62,7 @@ func (c Config) withDefaults() Config {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
-	c.Claims, c.Finishes = max(c.Claims, 1), max(c.Finishes, 1)
+	c.Claims, c.Finishes, c.Spawns = max(c.Claims, 1), max(c.Finishes, 1), max(c.Spawns, 1)
 	if c.Observer == nil {
 		c.Observer = silent{}
 	}
@@ -159,6 +160,8 @@ const (
 	OpListen    Operation = "listen"
 	OpPlan      Operation = "plan"
 	OpAdmit     Operation = "admit"
+	OpCountEnds Operation = "count_ends"
+	OpSpawn     Operation = "spawn"
 )
 
 // Report describes one finished statement. Err never contains a payload: it has the

@@ -67,26 +67,22 @@ type New struct {
 	Type        string
 	Payload     json.RawMessage
 	Priority    dispatcherd.Priority
-	RunAt       time.Time     // a past time, such as zero, means now, by the database clock
-	MaxAttempts int           // 0 = DefaultMaxAttempts
-	Timeout     time.Duration // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
-	Keys        string        // up to four words KEY, KEY*COST or KEY*all; "" = none
+	RunAt       time.Time         // a past time, such as zero, means now, by the database clock
+	MaxAttempts int               // 0 = DefaultMaxAttempts
+	Timeout     time.Duration     // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
+	Keys        string            // up to four words KEY, KEY*COST or KEY*all; "" = none
+	Parent      dispatcherd.JobID // an open batch whose member the job is; 0 = none
+	UniqueKey   string            // that no other pending or running job has; "" = none
 }
 
 // Insert adds one job and returns its id.
-func (j Jobs) Insert(ctx context.Context, n New) (dispatcherd.JobID, error) {
+func (j Jobs) Insert(ctx context.Context, n New) (id dispatcherd.JobID, err error) {
 	v, err := n.values()
 	if err != nil {
 		return 0, err
 	}
-	column, value := ", keys", ", $7"
-	if n.Keys == "" { // the schema or its rights may be those of a former version
-		column, value, v = "", "", v[:6]
-	}
-	var id dispatcherd.JobID
-	err = j.DB.QueryRow(ctx, `
-		INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at`+column+`)
-		VALUES ($1, $2::text::jsonb, $3, $4, $5, greatest($6, clock_timestamp())`+value+`) RETURNING id`, v...).Scan(&id)
+	sql, v := contract.InsertSQL(v, "greatest($6, clock_timestamp())")
+	err = j.DB.QueryRow(ctx, sql, v...).Scan(&id)
 	return id, n.explain(err)
 }
 
@@ -170,14 +166,11 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
 	var now time.Time
-	var withKeys bool
-	if err := j.DB.QueryRow(ctx, contract.InsertSetup).Scan(&now, &withKeys); err != nil {
+	var permitted []string
+	if err := j.DB.QueryRow(ctx, contract.InsertSetup, contract.Columns[contract.FormerColumns:]).Scan(&now, &permitted); err != nil {
 		return 0, err
 	}
-	columns := []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys"}
-	if !withKeys {
-		columns = columns[:6]
-	}
+	columns := contract.CopyColumns(permitted)
 	begun := time.Now()
 	next, stop := iter.Pull2(jobs)
 	defer stop()
@@ -194,17 +187,43 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if insertion := now.Add(time.Since(begun)); job.RunAt.Before(insertion) {
 				v[5] = insertion
 			}
-			if !withKeys && job.Keys != "" {
-				return nil, contract.ErrNoKeys
-			}
-			return v[:len(columns)], nil
+			return contract.CopyRow(v, columns)
 		}))
 	return n, explain(err)
 }
 
-// values returns the values of the columns in the order of the statements above.
+// insertMembersSQL inserts members of a batch ($6) that differ only in their payloads ($2).
+const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent)
+	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
+
+// InsertBatch adds a sealed batch of jobs that differ only in their payloads, in one
+// transaction, and returns its id.
+func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage) (batch dispatcherd.JobID, err error) {
+	v, err := n.values()
+	if err != nil {
+		return 0, err
+	}
+	texts := make([]string, len(payloads))
+	for i, p := range payloads {
+		texts[i] = string(p)
+	}
+	v[1] = texts
+	err = pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT dispatcherd.open_batch()`).Scan(&batch); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, insertMembersSQL, append(v[:5], int64(batch))...); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `SELECT dispatcherd.seal_batch($1)`, int64(batch))
+		return err
+	})
+	return batch, explain(err)
+}
+
+// values returns the values of contract.Columns.
 func (n New) values() (v []any, err error) {
-	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil}
+	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil}
 	if n.MaxAttempts != 0 {
 		v[3], err = contract.AttemptsColumn(n.MaxAttempts)
 	}
@@ -214,6 +233,11 @@ func (n New) values() (v []any, err error) {
 	if n.Keys != "" && err == nil {
 		v[6] = n.Keys
 		_, err = permits.Parse(n.Keys)
+	}
+	if err == nil {
+		var more [2]any
+		more, err = contract.MembershipColumns(int64(n.Parent), n.UniqueKey)
+		copy(v[7:], more[:])
 	}
 	if err != nil {
 		return v, fmt.Errorf("the job was refused: %w", err)
@@ -248,5 +272,5 @@ func explain(err error) error {
 // Refusal returns why Postgres rejects a job: the rule that the job violates, or the message of
 // Postgres.
 func Refusal(e *pgconn.PgError) string {
-	return cmp.Or(contract.Rule(e.ConstraintName), "Postgres rejects the job: "+e.Message)
+	return cmp.Or(contract.Rule(e.ConstraintName, e.Detail), "Postgres rejects the job: "+e.Message)
 }

@@ -159,7 +159,7 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	_, err = jobs.Cancel(t.Context(), 5)
 	require.NoError(t, err)
 	_, err = jobs.Cancel(t.Context(), 5)
-	require.EqualError(t, err, "job 5 is cancelled: only pending and running jobs can be cancelled")
+	require.EqualError(t, err, "job 5 is cancelled: only waiting, pending and running jobs can be cancelled")
 }
 
 // A request to cancel applies to one execution. If that execution was cancelled
@@ -237,7 +237,7 @@ func TestEachConstraintOnProducersIsDescribedByARule(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		require.NotEmpty(t, contract.Rule(name), name)
+		require.NotEmpty(t, contract.Rule(name, ""), name)
 	}
 	_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "payroll\u200b"})
 	require.ErrorContains(t, err, "the job was refused: type must not contain invisible characters")

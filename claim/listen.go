@@ -24,6 +24,7 @@ const (
 	CancelChannel = "dispatcherd_cancel"    // the payload is the id of a running job to be cancelled
 	EditsChannel  = "dispatcherd_schedules" // schedules were edited; the payload is empty
 	KeysChannel   = "dispatcherd_keys"      // jobs with keys were inserted or ended, or limits were edited; the payload is empty
+	EndsChannel   = "dispatcherd_ends"      // ends of jobs are to be counted; the payload is empty
 )
 
 const (
@@ -65,6 +66,7 @@ type Listener struct {
 	cancels chan dispatcherd.JobID
 	edits   chan struct{}
 	keys    chan struct{}
+	ends    chan struct{}
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -74,7 +76,7 @@ type Listener struct {
 func (s *Store) Listen() *Listener {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept),
-		edits: make(chan struct{}, 1), keys: make(chan struct{}, 1), stop: stop}
+		edits: make(chan struct{}, 1), keys: make(chan struct{}, 1), ends: make(chan struct{}, 1), stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
@@ -94,6 +96,9 @@ func (l *Listener) Edits() <-chan struct{} { return l.edits }
 
 // Keys receives a value after jobs with keys were inserted or ended, or limits were edited. A notification may be missed.
 func (l *Listener) Keys() <-chan struct{} { return l.keys }
+
+// Ends receives a value when ends of jobs are to be counted. A notification may be missed.
+func (l *Listener) Ends() <-chan struct{} { return l.ends }
 
 // Close ends the listener and waits until its connection is closed.
 func (l *Listener) Close() {
@@ -151,7 +156,7 @@ func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 	ctx, cancel := context.WithTimeout(ctx, listenPatience)
 	defer cancel()
 	statements := []string{"SET statement_timeout = 0", "SET lock_timeout = 0"}
-	for _, channel := range []string{self, JobsChannel, CancelChannel, EditsChannel, KeysChannel} {
+	for _, channel := range []string{self, JobsChannel, CancelChannel, EditsChannel, KeysChannel, EndsChannel} {
 		statements = append(statements, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 	}
 	for _, sql := range statements {
@@ -307,6 +312,11 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 		case KeysChannel:
 			select {
 			case l.keys <- struct{}{}:
+			default:
+			}
+		case EndsChannel:
+			select {
+			case l.ends <- struct{}{}:
 			default:
 			}
 		case EditsChannel:

@@ -36,16 +36,16 @@ func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 // askSQL records requests for the dispatchers that run the jobs $1, and who asks ($3). It does not lock the
 // rows, because a lock would delay the ends of the jobs. If a job ends at the same time,
 // a heartbeat or a retry removes the request. Without a notification, the next heartbeat
-// of the dispatcher finds the request.
+// of the dispatcher finds the request. The second column says whether other jobs may depend on the job, such as children.
 const askSQL = `
 WITH running AS MATERIALIZED (
-	SELECT id FROM dispatcherd.jobs_live WHERE id = ANY ($1::bigint[]) AND status = 'running'
+	SELECT id, watched FROM dispatcherd.jobs_live WHERE id = ANY ($1::bigint[]) AND status = 'running'
 ), asked AS (
 	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($3::text, ''), session_user) FROM running ON CONFLICT DO NOTHING
 )
-SELECT id::bigint, CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
+SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
 
-// Cancel ends a pending job at once and returns Cancelled. For a running job it
+// Cancel ends a waiting or pending job at once and returns Cancelled. For a running job it
 // records a request to cancel for the job's dispatcher and returns Running. If the
 // job has ended already it returns a *StatusError.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
@@ -58,7 +58,7 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 	case len(running) == 1:
 		return dispatcherd.Running, nil
 	}
-	return "", j.refuse(ctx, id, "only pending and running jobs can be cancelled")
+	return "", j.refuse(ctx, id, "only waiting, pending and running jobs can be cancelled")
 }
 
 // Asked returns those of the jobs for which Cancel has recorded a request. A notification proves
@@ -119,7 +119,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 	return b, err
 }
 
-// cancelMany cancels pending jobs and asks the dispatchers of running jobs to cancel them.
+// cancelMany cancels waiting and pending jobs and asks the dispatchers of running jobs to cancel them.
 // It locks rows in the order of their ids, like claims.
 func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelled int, running []dispatcherd.JobID, err error) {
 	ids = slices.Sorted(slices.Values(ids))
@@ -135,7 +135,7 @@ func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelle
 		if ids = without(ids, ended); len(ids) == 0 {
 			break
 		}
-		asked, err := j.idsOf(ctx, askSQL, ids, CancelChannel, j.By)
+		asked, err := j.ask(ctx, ids)
 		if err != nil {
 			return cancelled, running, err
 		}
@@ -145,13 +145,41 @@ func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelle
 	return cancelled, running, nil
 }
 
-// idsOf runs a statement about ids ($1) whose first column is an id.
-func (j Jobs) idsOf(ctx context.Context, sql string, ids []dispatcherd.JobID, args ...any) ([]dispatcherd.JobID, error) {
-	plain := make([]int64, len(ids)) // pgx cannot encode JobIDs in all of its modes
+// cancelTreesSQL cancels everything below the running jobs $1; $2 is who asks.
+const cancelTreesSQL = `SELECT FROM unnest($1::bigint[]) AS id, dispatcherd.cancel_tree(id, nullif($2::text, ''))`
+
+// ask asks the dispatchers of running jobs to cancel them, and returns these jobs. It cancels
+// their children at once. Otherwise these would be cancelled one generation after the other,
+// each when its parent has ended. Jobs without children cost no further statement.
+func (j Jobs) ask(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
+	var parents []int64
+	_, err = pgx.CollectRows(j.query(ctx, askSQL, bigints(ids), CancelChannel, j.By), func(row pgx.CollectableRow) (struct{}, error) {
+		var id int64
+		var watched bool
+		err := row.Scan(&id, &watched, nil)
+		if asked = append(asked, dispatcherd.JobID(id)); watched {
+			parents = append(parents, id)
+		}
+		return struct{}{}, err
+	})
+	if err == nil && len(parents) > 0 {
+		_, err = j.DB.Exec(ctx, cancelTreesSQL, parents, j.By)
+	}
+	return asked, err
+}
+
+// bigints returns ids as pgx can encode them in all of its modes.
+func bigints(ids []dispatcherd.JobID) []int64 {
+	plain := make([]int64, len(ids))
 	for i, id := range ids {
 		plain[i] = int64(id)
 	}
-	return pgx.CollectRows(j.query(ctx, sql, append([]any{plain}, args...)...), func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
+	return plain
+}
+
+// idsOf runs a statement about ids ($1) whose first column is an id.
+func (j Jobs) idsOf(ctx context.Context, sql string, ids []dispatcherd.JobID, args ...any) ([]dispatcherd.JobID, error) {
+	return pgx.CollectRows(j.query(ctx, sql, append([]any{bigints(ids)}, args...)...), func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
 		columns := make([]any, len(row.FieldDescriptions())) // nil skips a column
 		columns[0] = &id
 		return id, row.Scan(columns...)

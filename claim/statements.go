@@ -61,7 +61,7 @@ const (
 )
 
 // Columns of a job. Each list exists once, but the SQL functions cancel_pending and
-// retry_jobs (migrations/sql/00023_placement.sql and 00028) have lists of their own, which a test
+// retry_jobs and those that they call (migrations/sql/00034_structure.sql) have lists of their own, which a test
 // compares with these. A new column of a job belongs to keptColumns or endColumns. If
 // a claim needs the column, it also belongs to wonColumns. If operators see it, it
 // also belongs to jobColumns (read.go) and to contract.Job.
@@ -69,15 +69,17 @@ const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = smallColumns + `, payload`
 	// smallColumns are those of keptColumns that are never in the TOAST table.
-	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, fence, started_at`
+	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, fence, parent, unique_key, watched, started_at`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, CASE WHEN ` + counted + ` THEN true END, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL, fence = -abs(fence), admitted_to = NULL`
+	// counted is true for a row whose end others wait for. The statement that ends it records that; see package joins.
+	counted = `(parent IS NOT NULL OR watched)`
 	// ready is true for row j without keys and with permits: the predicate of the index of lanes.
 	ready = `(j.keys IS NULL OR j.fence > 0)`
 	// claimable is true for a row that dispatcher $3 may claim. coalesce keeps the planner from the index of lanes.
@@ -194,6 +196,8 @@ WITH gone AS (
 	WHERE j.id BETWEEN r.low AND r.high AND r.low > 0 AND r.high > 0 AND j.attempt = ($1::int[])[j.id - r.base + 1]
 		AND j.dispatcher = $2::int AND j.status = 'running'
 	RETURNING ` + keptColumns + `, failures, crashes, errors, j.id - r.base + 1 AS place
+), recorded AS (
+	INSERT INTO dispatcherd.ends SELECT id, parent, 'done', watched FROM gone WHERE ` + counted + `
 )
 INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
 SELECT ` + keptColumns + `, failures, crashes, errors, 'done', $2, now(), NULL, NULL,
@@ -239,6 +243,8 @@ WITH item AS MATERIALIZED (
 		CASE WHEN $6::boolean THEN ` + appendPlacedError + ` ELSE jsonb_build_array(` + placedError + `) END AS all_errors
 ), whole AS (
 	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes, dispatcher, outcome, new_result, placed, new_log, all_errors FROM gone
+), recorded AS (
+	INSERT INTO dispatcherd.ends SELECT id, parent, (CASE outcome WHEN 'quarantined' THEN 'failed' ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE ` + counted + `
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, new_log, placed, new_result FROM whole WHERE outcome = 'done'

@@ -14,8 +14,8 @@ import (
 )
 
 // Store is one dispatcher's view of the table. Its methods may be called from any
-// goroutine. Up to Config.Claims claims and Config.Finishes finishes run at the same
-// time. Other calls of the same kind run one after the other. The store cannot claim
+// goroutine. Up to Config.Claims claims, Config.Finishes finishes and Config.Spawns spawns
+// run at the same time. Other calls of the same kind run one after the other. The store cannot claim
 // before [Store.Join].
 type Store struct {
 	config    Config
@@ -24,11 +24,13 @@ type Store struct {
 	claim     connections
 	load      connections // established when the first large payload is claimed
 	finish    connections
+	spawn     connections // established when the first worker inserts children
 	adopt     *connection // established by the first adoption
 	lease     *connection // heartbeats, notification gate, progress
 	sweep     *connection // slow statements that must not delay a heartbeat
 	planning  *connection // statements of the controller; established when there are schedules to plan
 	admission *connection // its statements about jobs with keys
+	settling  *connection // counts of ends; see package flows
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // every claim names it; raised by Resolve
@@ -57,7 +59,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
-	var errs [10]error
+	var errs [12]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
 	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
@@ -67,6 +69,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.sweep, errs[6] = newConnection(c, "sweep", nil)
 	s.planning, errs[8] = newConnection(c, "schedules", nil)
 	s.admission, errs[9] = newConnection(c, "limits", nil)
+	s.settling, errs[10] = newConnection(c, "flows", nil)
+	s.spawn, errs[11] = newConnections(c, c.Spawns, "spawn", nil)
 	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -100,7 +104,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.load, s.finish, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission}) {
+	for _, l := range slices.Concat(s.claim, s.load, s.finish, s.spawn, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling}) {
 		l.close()
 	}
 }
@@ -124,6 +128,11 @@ func (s *Store) Plan(ctx context.Context, f func(context.Context, *pgx.Conn) (in
 // Admission runs f with the connection for the statements about jobs with keys. f returns of how many rows it was.
 func (s *Store) Admission(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
 	return s.admission.do(ctx, OpAdmit, f)
+}
+
+// CountEnds runs f with the connection for the counts of ends. f returns of how many ends it was.
+func (s *Store) CountEnds(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.settling.do(ctx, OpCountEnds, f)
 }
 
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in

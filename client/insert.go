@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
@@ -27,27 +28,19 @@ type Job struct {
 	MaxAttempts int           // the job fails for good after this many failures; 0 = 5
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
 	Keys        string        // up to four words KEY, KEY*COST or KEY*all, such as "tenant:42 stripe*3": the job runs only while it has a permit of each key
+
+	Parent    dispatcherd.JobID // an open [Batch] whose member the job is; 0 = none
+	UniqueKey string            // 1 to 512 bytes; no other pending or running job has it
+	UniqueFor time.Duration     // of [Insert]: the unique key stays taken for so long, also when the job has ended; not for members
 }
 
 // defaultMaxAttempts is the table's default.
 const defaultMaxAttempts = 5
 
-// insertSQL inserts one row. Its parameters are the columns that row returns. A row without keys does not name
-// their column: the schema or its rights may be those of a former version.
-const (
-	insertSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at)
-	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, clock_timestamp())) RETURNING id`
-	insertKeysSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, run_at, keys)
-	VALUES ($1, $2::text::jsonb, $3, $4, $5, coalesce($6, clock_timestamp()), $7) RETURNING id`
-)
-
-// withoutKeys is the number of the columns before the keys.
-const withoutKeys = 6
-
-// row returns the columns of a job in the order of insertSQL. The caller inserts the payload into
+// row returns the columns of a job in the order of contract.Columns. The caller inserts the payload into
 // the second column: as bytes for COPY, and as a string for a statement, because every driver and
 // protocol sends a string as text.
-func (j *Job) row() (row [7]any, payload []byte, err error) {
+func (j *Job) row() (row [9]any, payload []byte, err error) {
 	if err := dispatcherd.CheckType(j.Type); err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
@@ -60,7 +53,7 @@ func (j *Job) row() (row [7]any, payload []byte, err error) {
 			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
 		}
 	}
-	row = [7]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts)}
+	row = [9]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts)}
 	if j.MaxAttempts != 0 {
 		row[3], err = contract.AttemptsColumn(j.MaxAttempts)
 	}
@@ -70,6 +63,11 @@ func (j *Job) row() (row [7]any, payload []byte, err error) {
 	if j.Keys != "" && err == nil {
 		row[6] = j.Keys
 		_, err = permits.Parse(j.Keys)
+	}
+	if err == nil {
+		var more [2]any
+		more, err = contract.MembershipColumns(int64(j.Parent), j.UniqueKey)
+		copy(row[7:], more[:])
 	}
 	if err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
@@ -86,31 +84,52 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Insert adds one job and returns its id. It returns an error for a payload that no worker
-// can receive (nested too deep, a number of more than 1,024 characters) and for a value
-// outside the range of its column.
-func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
-	return j.insert(func(sql string, args ...any) scanner { return db.QueryRow(ctx, sql, args...) })
+// SQLTx makes a transaction of database/sql, with any Postgres driver, a Querier.
+func SQLTx(tx *sql.Tx) Querier { return sqlTx{tx} }
+
+type sqlTx struct{ tx *sql.Tx }
+
+// QueryRow implements Querier.
+func (s sqlTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return s.tx.QueryRowContext(ctx, sql, args...)
 }
 
-// scanner is the row of a query, of pgx or of database/sql.
-type scanner interface{ Scan(dest ...any) error }
+// Insert adds one job and returns its id. It returns an error for a payload that no worker
+// can receive (nested too deep, a number of more than 1,024 characters) and for a value
+// outside the range of its column. If another job has its unique key, Insert adds none and returns the id of that job;
+// [InsertUnique] says which is the case.
+func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
+	id, _, err := InsertUnique(ctx, db, j)
+	return id, err
+}
 
-func (j *Job) insert(query func(sql string, args ...any) scanner) (dispatcherd.JobID, error) {
+// InsertUnique is Insert, and reports whether the job was inserted. A member of a batch is always inserted, or refused
+// if another job has its unique key.
+func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID, inserted bool, err error) {
 	row, payload, err := j.row()
 	if err != nil {
-		return 0, err
+		return 0, false, err
+	}
+	switch {
+	case j.UniqueFor != 0 && (j.UniqueFor < 0 || j.UniqueKey == "" || j.Parent != 0):
+		return 0, false, fmt.Errorf("a job of type %q: UniqueFor is %v: it must not be negative, and needs a unique key and no parent", j.Type, j.UniqueFor)
+	case j.UniqueKey != "" && j.Parent == 0:
+		object, err := j.object()
+		if err == nil {
+			id, inserted, err = joins.Joins{DB: db}.InsertUnique(ctx, object, j.UniqueKey, j.UniqueFor)
+		}
+		if err != nil {
+			return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
+		}
+		return id, inserted, nil
 	}
 	row[1] = string(payload)
-	statement, values := insertKeysSQL, row[:]
-	if j.Keys == "" {
-		statement, values = insertSQL, row[:withoutKeys]
+	statement, values := contract.InsertSQL(row[:], "coalesce($6, clock_timestamp())")
+	var number int64
+	if err := db.QueryRow(ctx, statement, values...).Scan(&number); err != nil {
+		return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
 	}
-	var id int64
-	if err := query(statement, values...).Scan(&id); err != nil {
-		return 0, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
-	}
-	return dispatcherd.JobID(id), nil
+	return dispatcherd.JobID(number), true, nil
 }
 
 // InsertTx adds one job in the caller's transaction. The job exists if and only if the caller
@@ -121,7 +140,7 @@ func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) 
 
 // InsertSQLTx is like InsertTx, but for database/sql with any Postgres driver.
 func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, error) {
-	return j.insert(func(sql string, args ...any) scanner { return tx.QueryRowContext(ctx, sql, args...) })
+	return Insert(ctx, SQLTx(tx), j)
 }
 
 // Copier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
@@ -132,18 +151,15 @@ type Copier interface {
 }
 
 // InsertMany inserts all jobs or none with COPY, and returns their number. It is by far the
-// fastest way to insert many jobs, but it does not return their ids.
+// fastest way to insert many jobs, but it does not return their ids. A unique key that another job has refuses them all.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time
-	var withKeys bool
-	if err := db.QueryRow(ctx, contract.InsertSetup).Scan(&now, &withKeys); err != nil {
+	var permitted []string
+	if err := db.QueryRow(ctx, contract.InsertSetup, contract.Columns[contract.FormerColumns:]).Scan(&now, &permitted); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
-	columns := []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys"}
-	if !withKeys {
-		columns = columns[:withoutKeys]
-	}
-	next, stop := iter.Pull2(copyRows(jobs, now, len(columns)))
+	columns := contract.CopyColumns(permitted)
+	next, stop := iter.Pull2(copyRows(jobs, now, columns))
 	defer stop()
 	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, columns,
 		pgx.CopyFromFunc(func() ([]any, error) {
@@ -162,7 +178,7 @@ var errUnfinished = errors.New("the sequence of jobs panicked or called runtime.
 // copyRows returns the rows for COPY, and an error as the last one if a job is invalid. pgx
 // reads the rows in a goroutine of its own, where a panic would end the process. So copyRows
 // first returns an error, and panics after CopyFrom has returned, when InsertMany calls stop.
-func copyRows(jobs iter.Seq[Job], now time.Time, columns int) iter.Seq2[[]any, error] {
+func copyRows(jobs iter.Seq[Job], now time.Time, columns []string) iter.Seq2[[]any, error] {
 	begun := time.Now()
 	return func(yield func([]any, error) bool) {
 		returned := false
@@ -177,10 +193,14 @@ func copyRows(jobs iter.Seq[Job], now time.Time, columns int) iter.Seq2[[]any, e
 			if row[5] == nil {
 				row[5] = now.Add(time.Since(begun))
 			}
-			if columns <= withoutKeys && j.Keys != "" && err == nil {
-				err = contract.ErrNoKeys
+			values := row[:]
+			if err == nil && j.UniqueFor != 0 {
+				err = fmt.Errorf("a job of type %q: UniqueFor is for Insert only", j.Type)
 			}
-			if !yield(row[:columns], err) {
+			if err == nil {
+				values, err = contract.CopyRow(values, columns)
+			}
+			if !yield(values, err) {
 				break
 			}
 		}
@@ -190,8 +210,8 @@ func copyRows(jobs iter.Seq[Job], now time.Time, columns int) iter.Seq2[[]any, e
 
 // refused adds the rule that a job violates to an error of Postgres.
 func refused(err error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && contract.Rule(e.ConstraintName) != "" {
-		return fmt.Errorf("%s: %w", contract.Rule(e.ConstraintName), err)
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && contract.Rule(e.ConstraintName, e.Detail) != "" {
+		return fmt.Errorf("%s: %w", contract.Rule(e.ConstraintName, e.Detail), err)
 	}
 	return err
 }

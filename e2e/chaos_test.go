@@ -97,7 +97,7 @@ func TestChaosLosesNothing(t *testing.T) {
 		case 3:
 			for id := last - perRound/2; id <= last; id += 3 {
 				if _, err := w.jobs.Cancel(t.Context(), id); err != nil {
-					require.ErrorContains(t, err, "only pending and running")
+					require.ErrorContains(t, err, "only waiting, pending and running")
 				}
 			}
 		case 4:

@@ -25,10 +25,16 @@ SELECT coalesce(max(load), 0) FROM (SELECT sum(cost) OVER (PARTITION BY at ORDER
 // recipe returns the SQL of a recipe in docs/limits.md, one text for each block.
 func recipe(t *testing.T, title string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "docs", "limits.md"))
+	return recipeIn(t, "limits.md", title)
+}
+
+// recipeIn returns the SQL of a recipe in a document.
+func recipeIn(t *testing.T, document, title string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", document))
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(text), "\n### "+title+"\n")
-	require.True(t, found, "docs/limits.md has no recipe %q", title)
+	require.True(t, found, "docs/%s has no recipe %q", document, title)
 	section, _, _ = strings.Cut(section, "\n### ")
 	for i, part := range strings.Split(section, "```") {
 		if i%2 == 1 {

@@ -65,6 +65,26 @@ var rights = []struct{ who, statement string }{
 	{"   D", `DELETE FROM dispatcherd.jobs_cancelled`},
 	{"  OD", `SELECT dispatcherd.cancel_pending(1)`},
 	{"  OD", `SELECT dispatcherd.retry_jobs('{1, 2}')`},
+	{"P OD", `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'k') ON CONFLICT DO NOTHING`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, watched) VALUES ('pdf', true)`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'waiting')`},
+	{"   D", `INSERT INTO dispatcherd.jobs_waiting (type, status) VALUES ('pdf', 'waiting')`},
+	{" ROD", `SELECT parent, unique_key, watched FROM dispatcherd.jobs`},
+	{"P OD", `SELECT dispatcherd.open_batch('{"type": "pdf"}')`},
+	{"P OD", `DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN
+		INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', b); PERFORM dispatcherd.insert_member(b, '{"type": "pdf"}'); PERFORM dispatcherd.seal_batch(b); END $$`},
+	{"P OD", `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf"}]}')`},
+	{"P OD", `SELECT * FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '1 hour')`},
+	{"  OD", `DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b); PERFORM dispatcherd.repair_flows(b); END $$`},
+	{"   D", `SELECT * FROM dispatcherd.settle(10)`},
+	{"   D", `SELECT dispatcherd.expire_flows('1 day')`},
+	{" ROD", `SELECT FROM dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques`},
+	{"    ", `UPDATE dispatcherd.batches SET sealed_at = now()`},
+	{"    ", `DELETE FROM dispatcherd.nodes`},
+	{"   D", `SELECT * FROM dispatcherd.ends`},
+	{"   D", `INSERT INTO dispatcherd.ends VALUES (1, 2, 'done')`},
+	{"    ", `DELETE FROM dispatcherd.ends`},
+	{"    ", `INSERT INTO dispatcherd.uniques VALUES ('k', 1, now())`},
 	{"    ", `TRUNCATE dispatcherd.jobs`},
 	{"    ", `TRUNCATE dispatcherd.jobs_live`},
 	{"  OD", `INSERT INTO dispatcherd.cancels VALUES (1)`},
@@ -190,7 +210,7 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	writable, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Equal(t, []string{"keys", "max_attempts", "payload", "priority", "run_at", "timeout_ms", "type"}, writable)
+	require.Equal(t, []string{"keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "type", "unique_key"}, writable)
 	rows, err = conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
 		AND NOT has_column_privilege('dispatcherd_reader', attrelid, attname, 'SELECT') ORDER BY attname`)
 	require.NoError(t, err)
@@ -215,7 +235,8 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "keep_partitions", "limit_run_at", "make_ticks", "notify_dispatchers", "number_read_edits", "pause_vacuum", "record_edits", "record_limit_edit", "retry_jobs", "start_queued"}, names)
+	require.Equal(t, []string{"cancel_pending", "cancel_tree", "check_parent", "expire_flows", "insert_children", "insert_flow", "insert_member", "insert_unique", "keep_partitions", "limit_run_at",
+		"make_ticks", "notify_dispatchers", "number_read_edits", "open_batch", "pause_vacuum", "record_edits", "record_limit_edit", "repair_flows", "retry_jobs", "retry_tree", "seal_batch", "settle", "start_queued"}, names)
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to

@@ -108,6 +108,16 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 	return r, true
 }
 
+// TakeSlot takes a free slot.
+func (x *Index) TakeSlot(r Ref) {
+	s := x.at(r)
+	if s.state != free {
+		panic(fmt.Sprintf("slotindex: take of slot %d (ref %d), which is %v", s.id, r, s.state))
+	}
+	s.state = taken
+	x.clearFree(r)
+}
+
 // Release makes a taken slot free. A draining or retired slot stays as it is.
 func (x *Index) Release(r Ref) {
 	s := x.slots.At(r)

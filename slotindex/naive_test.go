@@ -79,8 +79,10 @@ func (h *history) step() {
 	switch op := h.rng.IntN(100); {
 	case op < 15:
 		h.add()
-	case op < 50:
+	case op < 45:
 		h.take()
+	case op < 50:
+		h.withSlot(free, func(s *naiveSlot) { h.x.TakeSlot(s.ref); s.state = taken })
 	case op < 80:
 		h.withSlot(taken, func(s *naiveSlot) { h.x.Release(s.ref); s.state = free })
 	case op < 83:

@@ -44,6 +44,11 @@
 // attempt is no longer current changes nothing: the dispatcher answers its report with
 // stale.
 //
+// # Children
+//
+// A running job may insert jobs with [Job.Spawn]. They are its children: they are cancelled
+// when it has ended, and a cancellation of the parent reaches the whole tree.
+//
 // # Latency
 //
 // If handlers mostly wait or are very short, GOMAXPROCS=1 gives the lowest latency.

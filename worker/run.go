@@ -155,7 +155,10 @@ func (w *Worker) receive(c *workerproto.Conn) error {
 				w.cancel(f.Execution, cancelCause(f.Reason))
 			case *workerproto.Stale:
 				w.cancel(f.Execution, ErrStale)
+			case *workerproto.Spawned:
+				w.answerSpawn(f)
 			case *workerproto.Error:
+				w.spawnUnknown(f)
 				w.call("Complaint", func() { w.opts.Complaint(f) })
 			}
 		}

@@ -97,6 +97,7 @@ type Worker struct {
 	busy      int           // executions that have not ended
 	idle      chan struct{} // closed when draining and busy is 0
 	executors executors
+	spawns    spawns
 	resume    time.Duration // how long executions may continue without a connection
 	kept      int           // bytes of unacknowledged reports
 	period    int           // number of the current period; a silent dispatcher is noticed within one period
@@ -119,6 +120,7 @@ func New(opts Options) *Worker {
 		handlers: make(map[string]Handler),
 		slots:    make(map[int32]*slot),
 		idle:     make(chan struct{}),
+		spawns:   newSpawns(),
 	}
 }
 

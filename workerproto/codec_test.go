@@ -29,6 +29,7 @@ func everyWorkerFrame() []WorkerFrame {
 		&Progress{Execution: x, Done: 3, Total: 10, Message: "page 3"},
 		&Partial{Execution: x, Data: []byte(`"chunk"`)},
 		&Log{Execution: x, Level: LevelWarn, Message: "日本"},
+		&Spawn{Execution: x, Request: 7, Detached: true, Jobs: []byte(`[{"type":"pdf","payload":{"page":1}}]`)},
 		&Drain{}, &Ping{}, &Pong{},
 	}
 }
@@ -43,6 +44,8 @@ func everyDispatcherFrame() []DispatcherFrame {
 		&Job{Execution: x, Type: "pdf"},
 		&Cancel{Execution: x, Reason: "by the caller"},
 		&Stale{Execution: x},
+		&Spawned{Execution: x, Request: 7, IDs: []dispatcherd.JobID{43, 1 << 40}},
+		&Spawned{Execution: x, Request: 8, Rule: dispatcherd.RuleParentIsRunning, Error: "attempt 3 of job 42 has ended"},
 		&GoAway{Reason: "stops", Grace: 30 * time.Second},
 		&Error{Code: WrongSession, Message: "no", Job: 42},
 		&Error{Code: NotHello, Message: "no", Fatal: true},
@@ -154,6 +157,10 @@ func TestDecodeErrorHasACodeAndAReason(t *testing.T) {
 		{`{"op":"fail","job":9,"attempt":1,"session":"s","retry_after_ms":-1}`, BadValue, "out of range", 9},
 		{`{"op":"log","job":9,"attempt":1,"session":"s","level":"loud"}`, BadValue, "level", 9},
 		{`{"op":"partial","job":9,"attempt":1,"session":"s"}`, BadValue, `"data"`, 9},
+		{`{"op":"spawn","job":9,"attempt":1,"session":"s","request":1}`, BadValue, `"jobs" is missing`, 9},
+		{`{"op":"spawn","job":9,"attempt":1,"session":"s","request":1,"jobs":{"type":"a"}}`, BadValue, `"jobs" must be an array`, 9},
+		{`{"op":"spawn","job":9,"attempt":1,"session":"s","jobs":[]}`, BadValue, `"request" is missing`, 9},
+		{`{"op":"spawn","job":9,"attempt":1,"session":"s","request":-1,"jobs":[]}`, BadValue, `"request" is out of range`, 9},
 		{`{"op":"hello","versions":[2,1],"worker":"w"}`, BadValue, "versions", 0},
 		{`{"op":"hello","versions":1,"worker":"w"}`, BadValue, "versions", 0},
 		{`{"op":"slot_add","slots":[{"types":["a"]}]}`, BadValue, `"slot"`, 0},

@@ -10,7 +10,7 @@ import (
 
 // Conn is the worker's end of a session. SDKs such as package worker use it.
 //
-// Receive returns Job, Cancel, Stale, GoAway and non-fatal Error frames.
+// Receive returns Job, Cancel, Stale, Spawned, GoAway and non-fatal Error frames.
 type Conn struct {
 	client
 }

@@ -35,6 +35,7 @@ var (
 		"progress":    func() WorkerFrame { return new(Progress) },
 		"partial":     func() WorkerFrame { return new(Partial) },
 		"log":         func() WorkerFrame { return new(Log) },
+		"spawn":       func() WorkerFrame { return new(Spawn) },
 		"release":     func() WorkerFrame { return new(Release) },
 		"hello":       func() WorkerFrame { return new(Hello) },
 		"slot_add":    func() WorkerFrame { return new(SlotAdd) },
@@ -52,6 +53,7 @@ var (
 	framesToWorker = frames[DispatcherFrame]{
 		"cancel":  func() DispatcherFrame { return new(Cancel) },
 		"stale":   func() DispatcherFrame { return new(Stale) },
+		"spawned": func() DispatcherFrame { return new(Spawned) },
 		"welcome": func() DispatcherFrame { return new(Welcome) },
 		"goaway":  func() DispatcherFrame { return new(GoAway) },
 		"error":   func() DispatcherFrame { return new(Error) },

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 func FuzzDecodeWorkerFrame(f *testing.F) {
@@ -23,6 +25,9 @@ func FuzzDecodeWorkerFrame(f *testing.F) {
 		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":1e0}]`,
 	} {
 		f.Add([]byte(`{"op":"hello","versions":[1,1],"worker":"w","slots":[],` + members + `}`))
+	}
+	for _, members := range []string{`"request":0,"jobs":[]`, `"request":1,"jobs":{}`, `"request":1,"jobs":[{}`, `"request":1,"detached":null,"jobs":[]`} {
+		f.Add([]byte(`{"op":"spawn","job":42,"attempt":1,"session":"n",` + members + `}`))
 	}
 	f.Add([]byte(`{"op":"done","job":1e2,"attempt":null,"x":[[[{}]]],"session":"\ud800\u0041"}`))
 	fuzzDecode(f, func(line []byte) (WorkerFrame, *Error) { return new(WorkerDecoder).Decode(line) })
@@ -100,6 +105,15 @@ func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
 		require.Equal(t, string(members["result"]), string(f.Result))
 	case *Partial:
 		require.Equal(t, string(members["data"]), string(f.Data))
+	case *Spawn:
+		require.Equal(t, string(members["jobs"]), string(f.Jobs))
+	case *Spawned:
+		var ids []dispatcherd.JobID
+		require.NoError(t, unmarshal(members["ids"], &ids))
+		require.Equal(t, len(ids), len(f.IDs))
+		for i := range ids {
+			require.Equal(t, ids[i], f.IDs[i])
+		}
 	case *Job:
 		require.Equal(t, string(members["payload"]), string(f.Payload))
 	case *Request:

@@ -70,6 +70,8 @@ type Limits struct {
 	RowsPerFetch  int // candidates requested at a time, over all lanes
 	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
 	Crashes       int // crashes after which a job is quarantined
+	Spawns        int // statements in flight that insert children, each on its own connection
+	OpenSpawns    int // spawns without an answer
 	StepWork      int // work of one part of a step, in types of slots; the rest waits for the next step
 }
 
@@ -86,7 +88,7 @@ func Default() Config {
 		Limits: Limits{
 			Slots: 200_000, SlotTypes: 4_000_000, Types: 10_000, Requests: 10_000,
 			ClaimBatch: 1000, Claims: 4, FinishBatch: 1000, Finishes: 2, Unfinished: 20_000,
-			LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, LostPerList: 5, Crashes: 3, StepWork: 10_000,
+			LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, LostPerList: 5, Crashes: 3, Spawns: 2, OpenSpawns: 256, StepWork: 10_000,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
 		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
@@ -146,6 +148,6 @@ func (l Limits) named() []bound {
 		{"claim-batch", l.ClaimBatch}, {"claims", l.Claims},
 		{"finish-batch", l.FinishBatch}, {"finishes", l.Finishes}, {"unfinished", l.Unfinished},
 		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch}, {"rows-per-fetch", l.RowsPerFetch},
-		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes}, {"step-work", l.StepWork},
+		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes}, {"spawns", l.Spawns}, {"open-spawns", l.OpenSpawns}, {"step-work", l.StepWork},
 	}
 }

@@ -51,9 +51,9 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 
 func TestEveryLimitHasAName(t *testing.T) {
 	names := map[string]bool{}
-	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}).named() {
+	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}).named() {
 		require.Equal(t, i+1, b.value, "%s stands for another limit", b.name)
 		names[b.name] = true
 	}
-	require.Len(t, names, 15)
+	require.Len(t, names, 17)
 }

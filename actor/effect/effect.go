@@ -64,6 +64,15 @@ type NotHeld struct {
 	Attempt dispatcherd.Attempt
 }
 
+// Spawned answers the request of a worker to insert children.
+type Spawned struct {
+	Session dispatcherd.SessionID
+	Job     dispatcherd.JobID
+	Attempt dispatcherd.Attempt
+	Number  int64 // of the request
+	Result  contract.SpawnResult
+}
+
 // RejectSlots informs a worker that its slots exceed a limit and that the session
 // must end. The Core has already forgotten the session. Unregistered still follows.
 type RejectSlots struct {
@@ -170,6 +179,9 @@ type Finish struct{ Request *contract.FinishRequest }
 // event.Adopted.
 type Adopt struct{ Request *contract.AdoptRequest }
 
+// Spawn asks Postgres to insert children of a running job. The answer is event.Spawned.
+type Spawn struct{ Request *contract.SpawnRequest }
+
 // SetGate sets whether producers send notifications. The answer is event.GateSet.
 type SetGate struct{ Subscribed bool }
 
@@ -182,6 +194,7 @@ func (*Send) isEffect()        {}
 func (*Cancel) isEffect()      {}
 func (*Stale) isEffect()       {}
 func (*NotHeld) isEffect()     {}
+func (*Spawned) isEffect()     {}
 func (*RejectSlots) isEffect() {}
 func (*GoAway) isEffect()      {}
 func (*HangUp) isEffect()      {}
@@ -199,6 +212,7 @@ func (*Resolve) isEffect()     {}
 func (*Load) isEffect()        {}
 func (*Finish) isEffect()      {}
 func (*Adopt) isEffect()       {}
+func (*Spawn) isEffect()       {}
 func (*SetGate) isEffect()     {}
 func (*Violation) isEffect()   {}
 

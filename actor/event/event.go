@@ -107,6 +107,11 @@ type Report struct {
 	Log     string // level and text of a message of the log, with a final line break; "" = it is another report
 }
 
+// SpawnRequested asks to insert children of a job that the session runs.
+type SpawnRequested struct {
+	Request *contract.SpawnRequest
+}
+
 // Requested adds an on-demand request (article 1, "on-demand").
 type Requested struct {
 	Job      dispatcherd.JobID // negative and unique; a later request has a smaller id, except for requests at about the same time
@@ -114,6 +119,9 @@ type Requested struct {
 	User     string // whose share of the bounds the request takes
 	Priority dispatcherd.Priority
 	Payload  []byte
+	// Session is the only session that may run the request, once; 0 = any session, and
+	// after the loss of a worker another one.
+	Session dispatcherd.SessionID
 	// Deadline is the time after which the request ends with AnswerLate. The time
 	// starts with this event; 0 = none.
 	Deadline time.Duration
@@ -180,6 +188,12 @@ type Finished struct {
 	Result  contract.FinishResult
 }
 
+// Spawned answers a Spawn effect.
+type Spawned struct {
+	Request *contract.SpawnRequest
+	Result  contract.SpawnResult
+}
+
 // GateSet answers a SetGate effect.
 type GateSet struct {
 	Subscribed bool
@@ -240,6 +254,7 @@ func (Unregistered) isEvent()    {}
 func (Withdrew) isEvent()        {}
 func (Released) isEvent()        {}
 func (Reported) isEvent()        {}
+func (SpawnRequested) isEvent()  {}
 func (Requested) isEvent()       {}
 func (Abandoned) isEvent()       {}
 func (Notified) isEvent()        {}
@@ -251,6 +266,7 @@ func (Fetched) isEvent()         {}
 func (Claimed) isEvent()         {}
 func (Loaded) isEvent()          {}
 func (Finished) isEvent()        {}
+func (Spawned) isEvent()         {}
 func (GateSet) isEvent()         {}
 func (Disowned) isEvent()        {}
 func (Owned) isEvent()           {}

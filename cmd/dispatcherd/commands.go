@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/flows"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/limits"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/schedules"
@@ -23,12 +24,15 @@ var commands = []func(*app) *cobra.Command{
 	(*app).migrateCommand,
 	part(jobs.Command),
 	part(jobs.RequestCommand),
+	part(jobs.FanOutCommand),
 	part(jobs.TypesCommand),
 	part(jobs.SlotCommand),
 	part(jobs.DispatcherCommand),
 	part(schedules.Command),
 	part(limits.LimitCommand),
 	part(limits.KeyCommand),
+	part(flows.BatchCommand),
+	part(flows.FlowCommand),
 	(*app).workerCommand,
 	part(traces.Command),
 	(*app).debugCommand,

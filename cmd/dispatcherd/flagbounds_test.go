@@ -112,7 +112,7 @@ func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 	})
 	require.ElementsMatch(t, []string{
 		"serve decision-log", "serve grace", "serve memory-bytes", "serve resume",
-		"job cancel count", "job insert priority", "job retry count", "request priority", "request wait-for-worker", "migrate down to", "worker run worker-grace",
+		"job cancel count", "job insert priority", "fanout priority", "job retry count", "request priority", "request wait-for-worker", "migrate down to", "worker run worker-grace",
 		"trace demo batch", "trace demo seed", "trace export since", "trace export until", "trace generate batch", "trace generate seed",
 	}, taken)
 }

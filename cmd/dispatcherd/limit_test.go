@@ -63,6 +63,14 @@ func TestLimitsAndKeysAreSetAndShown(t *testing.T) {
 	requireGolden(t, "limit.txt", regexp.MustCompile(`"version": [1-9]\d+`).ReplaceAllString(text, `"version": VERSION`))
 }
 
+// A list without elements is one in JSON, too.
+func TestListsWithoutElementsAreEmptyInJSON(t *testing.T) {
+	url := databaseWith(t, "")
+	for _, line := range []string{"limit list", "key list", "batch list", "flow list", "schedule list", "job list"} {
+		require.Empty(t, onDatabase(t, url, "", line, "-o", "jsonl").out, line)
+	}
+}
+
 func TestJSONOfEveryLimitCommandParses(t *testing.T) {
 	url := databaseWith(t, jobsWithKeys)
 	for _, c := range []struct{ line, key string }{

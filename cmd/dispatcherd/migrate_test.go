@@ -75,7 +75,7 @@ func TestUnknownSchemaVersionExitsUnavailable(t *testing.T) {
 // The first new daemon of a rolling upgrade starts although the last migration waits for the end of the older ones.
 func TestServeMigratesBesideOlderDaemons(t *testing.T) {
 	url := pgtest.New(t)
-	_, err := migrations.Down(t.Context(), url, 31)
+	_, err := migrations.Down(t.Context(), url, 39)
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

@@ -42,6 +42,7 @@ type Won struct {
 	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
 	Fence       int64         // of a job with keys: grows with each admission of one of its keys; 0 = none
 	Left        time.Duration // of a durable request: time until its deadline, by the database clock; negative = passed; 0 = no deadline
+	Counted     bool          // other jobs wait for its end, so the end is recorded for them
 	Slow        bool          // with Unfit: the read of the payload reached the statement timeout, so another attempt may succeed
 }
 

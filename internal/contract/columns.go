@@ -1,9 +1,10 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,13 +28,82 @@ func TimeoutColumn(d time.Duration) (int32, error) {
 	return int32((d-1)/time.Millisecond + 1), nil
 }
 
-// InsertSetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the
-// default of a column for some rows only, and whether the session may insert keys: the schema or its rights may be those of a former version.
-const InsertSetup = `SELECT clock_timestamp(), EXISTS (SELECT FROM pg_attribute
-	WHERE attrelid = 'dispatcherd.jobs'::regclass AND attname = 'keys' AND has_column_privilege(attrelid, attnum, 'INSERT'))`
+// Columns are the columns of a job that producers write, in the order of the values of an insert. The first
+// FormerColumns are in the schema of every version; later ones may be absent, or the role may lack their rights.
+var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key"}
 
-// ErrNoKeys says that the session may not insert jobs with keys.
-var ErrNoKeys = errors.New("keys: the database takes no jobs with keys from this role: run 'dispatcherd migrate up', or grant the role dispatcherd_producer")
+// FormerColumns is the number of the columns that every schema has.
+const FormerColumns = 6
+
+// InsertSetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the
+// default of a column for some rows only, and which of the later columns $1 the session may insert.
+const InsertSetup = `SELECT clock_timestamp(), ARRAY (SELECT attname::text FROM pg_attribute
+	WHERE attrelid = 'dispatcherd.jobs'::regclass AND attname = ANY ($1::text[]) AND has_column_privilege(attrelid, attnum, 'INSERT'))`
+
+// CopyColumns returns the columns of a COPY by a session that may insert the given later ones.
+func CopyColumns(permitted []string) []string {
+	return slices.DeleteFunc(slices.Clone(Columns), func(name string) bool {
+		return slices.Contains(Columns[FormerColumns:], name) && !slices.Contains(permitted, name)
+	})
+}
+
+// CopyRow returns those of the values of a row that belong to the columns of a COPY, in place. A value of a column that is absent is an error.
+func CopyRow(row []any, columns []string) ([]any, error) {
+	if len(columns) == len(Columns) {
+		return row, nil
+	}
+	values := row[:FormerColumns]
+	for i, value := range row[FormerColumns:] {
+		switch name := Columns[FormerColumns+i]; {
+		case slices.Contains(columns, name):
+			values = append(values, value)
+		case value != nil:
+			return nil, fmt.Errorf("%s: the database takes no jobs with this column from this role: run 'dispatcherd migrate up', or grant the role dispatcherd_producer", name)
+		}
+	}
+	return values, nil
+}
+
+// InsertSQL returns the statement that inserts a row, and its values: the former columns, and the later ones that have a value. runAt is
+// the expression of run_at, with $6.
+func InsertSQL(row []any, runAt string) (sql string, values []any) {
+	columns, places := strings.Join(Columns[:FormerColumns], ", "), "$1, $2::text::jsonb, $3, $4, $5, "+runAt
+	values = row[:FormerColumns:FormerColumns]
+	for i, value := range row[FormerColumns:] {
+		if value != nil {
+			values = append(values, value)
+			columns += ", " + Columns[FormerColumns+i]
+			places += fmt.Sprintf(", $%d", len(values))
+		}
+	}
+	return "INSERT INTO dispatcherd.jobs (" + columns + ") VALUES (" + places + ") RETURNING id", values
+}
+
+// maxUniqueKey is the length of the longest unique key in bytes.
+const maxUniqueKey = 512
+
+// MembershipColumns returns the values of parent and unique_key; nil = none.
+func MembershipColumns(parent int64, uniqueKey string) (columns [2]any, err error) {
+	switch {
+	case parent < 0:
+		return columns, fmt.Errorf("parent is %d, must be the id of a batch that is open, or left out", parent)
+	case len(uniqueKey) > maxUniqueKey:
+		return columns, fmt.Errorf("unique_key has %d bytes, must have 1 to %d, or be left out", len(uniqueKey), maxUniqueKey)
+	}
+	if parent != 0 {
+		columns[0] = parent
+	}
+	if uniqueKey != "" {
+		columns[1] = uniqueKey
+	}
+	return columns, nil
+}
+
+// Names of constraints that depend on other rows.
+const (
+	UniqueKeyIndex = "jobs_live_unique_key" // another job has the unique key
+	OpenBatchRule  = "batch_is_open"        // the parent is sealed or cancelled
+)
 
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{
@@ -43,11 +113,20 @@ var rules = map[string]string{
 	"priority_is_0_to_10":                         "priority must be 0 to 10",
 	"run_at_is_between_1970_and_2200":             "run_at must be a time in the years 1970 to 2199",
 	"timeout_ms_is_positive":                      "timeout_ms must be at least 1, or left out for the limit of the type",
+	UniqueKeyIndex:                                "another pending or running job has this unique_key",
+	"run_when_is_done_ended_or_failed":            "run_when must be done, ended or failed", // of a batch, like the next one
+	"name_is_1_to_128_bytes":                      "name must have 1 to 128 bytes",
+	"unique_key_is_1_to_512_bytes":                "unique_key must have 1 to 512 bytes",
 	"type_has_no_control_character":               "type must not contain control characters",
 	"type_has_no_invisible_character":             "type must not contain invisible characters (control, format and separator characters)",
 	"type_is_1_to_128_bytes":                      "type must have 1 to 128 bytes",
 }
 
 // Rule describes a constraint of the table for users, "" if it is not one of the rules for
-// producers.
-func Rule(constraint string) string { return rules[constraint] }
+// producers. detail is that of Postgres, which names a unique key.
+func Rule(constraint, detail string) string {
+	if constraint == UniqueKeyIndex && detail != "" {
+		return rules[constraint] + ": " + detail
+	}
+	return rules[constraint]
+}

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -46,7 +47,7 @@ const (
 
 // statuses are those of the jobs that an operation changes.
 var statuses = map[Operation][]dispatcherd.Status{
-	CancelJobs: {dispatcherd.Pending, dispatcherd.Running},
+	CancelJobs: {dispatcherd.Waiting, dispatcherd.Pending, dispatcherd.Running},
 	RetryJobs:  {dispatcherd.Failed, dispatcherd.Cancelled},
 }
 
@@ -65,7 +66,9 @@ func (o Operation) Narrow(f *Filter) error {
 	}
 	for _, s := range f.Statuses {
 		if !slices.Contains(allowed, s) {
-			return fmt.Errorf("%s does not apply to %s jobs, only to %s and %s ones", o, s, allowed[0], allowed[1])
+			last := len(allowed) - 1
+			others := strings.Trim(fmt.Sprint(allowed[:last]), "[]")
+			return fmt.Errorf("%s does not apply to %s jobs, only to %s and %s ones", o, s, strings.ReplaceAll(others, " ", ", "), allowed[last])
 		}
 	}
 	return nil

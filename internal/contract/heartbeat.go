@@ -62,6 +62,8 @@ type HeartbeatResult struct {
 	Edits int64
 	// Keyed says that jobs wait for permits, or that limits were edited.
 	Keyed bool
+	// Ends says that ends of jobs are recorded and not counted yet.
+	Ends bool
 	// Clock is the database clock, and ClockRead the local time at which it was read.
 	Clock, ClockRead time.Time
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.

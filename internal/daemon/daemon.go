@@ -23,12 +23,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/flows"
 	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/settlement"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
@@ -62,6 +64,7 @@ type Daemon struct {
 	heartbeats    *heartbeats
 	controller    *controller.Controller
 	admission     *admission.Controller
+	settlement    *settlement.Settlement
 	maintenance   *maintenance
 	lease         *lease
 	lock          *hostLock
@@ -100,7 +103,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	refused := newRefusedRows(d.metrics, log)
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
-		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes,
+		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes, Spawns: cfg.Core.Limits.Spawns,
 		Observer: &storeObserver{log: log, metrics: d.metrics, refused: refused, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
 	})
 	if err != nil {
@@ -190,21 +193,28 @@ func (d *Daemon) construct(refused *refusedRows) {
 		Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
 	})
 	d.constructAdmission()
+	keep := retention(d.cfg.Keep)
+	d.settlement = settlement.New(settlement.Config{Table: flows.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log})
 	d.heartbeats = &heartbeats{
-		plan: d.controller, admit: d.admission,
+		plan: d.controller, admit: d.admission, settlement: d.settlement,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
 	}
 	d.maintenance = &maintenance{
 		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
-		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys,
+		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
 	}
 	d.statements.finished = func(request *contract.FinishRequest, result *contract.FinishResult) {
 		d.api.rows.Finished(request, result)
 		d.controller.Ended()
 		d.admission.Finished(request, result)
+		d.settlement.Finished(request, result)
 	}
-	d.statements.claimed = d.admission.Claimed
+	d.statements.claimed = func(rows []contract.Won) {
+		d.admission.Claimed(rows)
+		d.settlement.Claimed(rows)
+	}
+	d.statements.mayInsert, d.statements.watched = d.permitSpawn, d.settlement.Watched
 	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
 }
@@ -266,6 +276,7 @@ func (d *Daemon) serveBackground() {
 	d.endBackground = cancel
 	d.background.Go(func() { d.controller.Run(ctx) })
 	d.background.Go(func() { d.admission.Run(ctx) })
+	d.background.Go(func() { d.settlement.Run(ctx) })
 	d.background.Go(func() { d.maintenance.run(ctx) })
 	d.background.Go(func() { d.workers.startups.run(ctx) })
 	d.background.Go(func() { resources.SteerMemory(ctx, d.cfg.Memory, d.log) })
@@ -276,7 +287,9 @@ func (d *Daemon) serveBackground() {
 	d.serveAPI(ctx)
 	d.loop.Order(shell.ListenerState(false)) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
-		d.background.Go(func() { listen(ctx, d.store, d.loop, d.listener, d.controller.Notified, d.admission.Notified) })
+		d.background.Go(func() {
+			listen(ctx, d.store, d.loop, d.listener, notified{edits: d.controller.Notified, keys: d.admission.Notified, ends: d.settlement.Notified})
+		})
 	}
 }
 

@@ -13,20 +13,22 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/settlement"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
 // heartbeats renew the lease and publish the capacity of this dispatcher, and tell the
 // Core what the other dispatchers did.
 type heartbeats struct {
-	store  *claim.Store
-	loop   *actor.Actor
-	log    *zap.Logger
-	lease  *lease
-	length time.Duration // of the lease
-	unheld prometheus.Counter
-	plan   *controller.Controller
-	admit  *admission.Controller
+	store      *claim.Store
+	loop       *actor.Actor
+	log        *zap.Logger
+	lease      *lease
+	length     time.Duration // of the lease
+	unheld     prometheus.Counter
+	plan       *controller.Controller
+	admit      *admission.Controller
+	settlement *settlement.Settlement
 
 	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
@@ -59,6 +61,9 @@ func (h *heartbeats) run(ctx context.Context) {
 		case err == nil:
 			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
 			h.admit.Heartbeat(admission.Beat{Term: res.Term, Keyed: res.Keyed, Others: res.Others, Clock: res.Clock, Read: res.ClockRead})
+			if res.Ends {
+				h.settlement.Notified()
+			}
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))

@@ -13,8 +13,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
+// notified are called after notifications of these channels.
+type notified struct {
+	edits, ends func()
+	keys        func(keyed bool)
+}
+
 // listen passes notifications on to the Core until ctx is done.
-func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, edited func(), keys func(keyed bool)) {
+func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, to notified) {
 	l := store.Listen()
 	defer l.Close()
 	var cancels sync.WaitGroup
@@ -30,11 +36,13 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			} else {
 				loop.Order(shell.JobsNotified(row))
 			}
-			keys(false)
+			to.keys(false)
 		case <-l.Edits():
-			edited()
+			to.edits()
 		case <-l.Keys():
-			keys(true)
+			to.keys(true)
+		case <-l.Ends():
+			to.ends()
 		case up := <-state.changed:
 			loop.Order(shell.ListenerState(up))
 		}

@@ -24,11 +24,11 @@ type maintenance struct {
 	pending      *backend.Pending
 	retained     prometheus.Gauge // time of the last call that created and dropped all daily partitions
 	requestKeys  prometheus.Gauge
+	joins        joinMetrics
 }
 
-// retention returns how long final rows are kept. Zero values mean the defaults.
-func (m *maintenance) retention() claim.Retention {
-	keep := m.keep
+// retention replaces zero values by the defaults.
+func retention(keep claim.Retention) claim.Retention {
 	keep.Done = cmp.Or(keep.Done, DefaultKeepDone)
 	keep.Failed = cmp.Or(keep.Failed, DefaultKeepFailed)
 	keep.Cancelled = cmp.Or(keep.Cancelled, DefaultKeepDone)
@@ -66,6 +66,7 @@ func (m *maintenance) run(ctx context.Context) {
 		case <-vacuum.C:
 			m.paceVacuum(ctx)
 			m.countKeys(ctx)
+			m.countJoins(ctx)
 		case <-count.C:
 			count.Reset(m.pending.Continue(ctx))
 		}
@@ -112,7 +113,7 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 // the work, then blocked is true. It warns if they block two calls in succession. If another daemon
 // is at work, it tries again soon.
 func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (next time.Duration, blocked bool) {
-	kept, err := m.store.KeepPartitions(ctx, m.retention())
+	kept, err := m.store.KeepPartitions(ctx, retention(m.keep))
 	if err != nil {
 		if ctx.Err() == nil {
 			m.log.Warn("creating and dropping daily partitions failed", zap.Error(err))
@@ -168,4 +169,29 @@ func (m *maintenance) countKeys(ctx context.Context) {
 		return
 	}
 	m.requestKeys.Set(float64(n))
+}
+
+// joinMetrics are the numbers of batches and of end records.
+type joinMetrics struct{ unsealed, oldest, ends prometheus.Gauge }
+
+func newJoinMetrics(r prometheus.Registerer) joinMetrics {
+	return joinMetrics{
+		unsealed: gauge(r, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000."),
+		oldest:   gauge(r, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none."),
+		ends:     gauge(r, "dispatcherd_end_records", "Ends of members and dependencies that are not counted yet, counted exactly up to 10,000."),
+	}
+}
+
+// countJoins reads the numbers of batches and of end records.
+func (m *maintenance) countJoins(ctx context.Context) {
+	j, err := m.store.Joins(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.Warn("counting batches failed", zap.Error(err))
+		}
+		return
+	}
+	m.joins.unsealed.Set(float64(j.Unsealed))
+	m.joins.oldest.Set(j.Oldest.Seconds())
+	m.joins.ends.Set(float64(j.Ends))
 }

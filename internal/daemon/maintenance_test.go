@@ -160,3 +160,14 @@ func TestMetricOfRequestKeysIsTheSizeOfTheirTable(t *testing.T) {
 	d.maintenance.countKeys(t.Context())
 	require.Equal(t, 7, int(gaugeOf(t, d, "dispatcherd_request_keys")))
 }
+
+func TestMetricsOfBatchesAreThoseOfTheTables(t *testing.T) {
+	db := database(t)
+	d, _ := running(t, db)
+	statement(t, db, `INSERT INTO dispatcherd.batches (id, kind, opened_at, sealed_at) VALUES
+		(1001, 'batch', now() - interval '1 hour', NULL), (1002, 'batch', now(), NULL), (1003, 'batch', now() - interval '1 day', now()), (1004, 'children', now() - interval '1 day', NULL)`)
+	d.maintenance.countJoins(t.Context())
+	require.Equal(t, 2, int(gaugeOf(t, d, "dispatcherd_batches_unsealed")))
+	require.InDelta(t, 3600, gaugeOf(t, d, "dispatcherd_batches_unsealed_oldest_seconds"), 600)
+	require.Zero(t, gaugeOf(t, d, "dispatcherd_end_records"))
+}

@@ -27,6 +27,7 @@ type metrics struct {
 	vacuumPaused prometheus.Gauge
 	retained     prometheus.Gauge
 	requestKeys  prometheus.Gauge
+	joins        joinMetrics
 	queueUsage   prometheus.Gauge
 	queueBlocker prometheus.Gauge
 	workers      *workerMetrics
@@ -47,6 +48,7 @@ func newMetrics(log *zap.Logger) *metrics {
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
 		retained:     gauge(r, "dispatcherd_retention_timestamp_seconds", "Time of the last maintenance that created and dropped all daily partitions; 0 = none yet."),
 		requestKeys:  gauge(r, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it."),
+		joins:        newJoinMetrics(r),
 		queueUsage:   gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
 		queueBlocker: gauge(r, "dispatcherd_notification_queue_blocking_pid", "Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full."),
 		workers:      newWorkerMetrics(r),

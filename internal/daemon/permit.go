@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -28,6 +30,33 @@ func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
 		d.callerDenials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", typ))
 	}
 	return objection
+}
+
+// permitSpawn returns why the user of a worker may not insert children, or "". A worker that
+// inserts jobs needs the rights of a caller. Names of members are compared exactly, as
+// Postgres does.
+func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
+	if d.cfg.AllowAPI.Empty() {
+		return ""
+	}
+	s := d.workers.find(r.Session)
+	if s == nil {
+		return "the session has ended"
+	}
+	var jobs []map[string]json.RawMessage
+	if err := json.Unmarshal(r.Jobs, &jobs); err != nil {
+		return "the jobs are no array of objects"
+	}
+	for _, job := range jobs {
+		var typ string
+		if err := json.Unmarshal(job["type"], &typ); err != nil {
+			return "a job has no type"
+		}
+		if objection := d.permitCaller(s.Peer(), typ); objection != "" {
+			return objection
+		}
+	}
+	return ""
 }
 
 // permitLimits returns why the user of a caller may not read keys or edit limits, or "".

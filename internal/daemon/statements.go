@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/event"
@@ -27,7 +28,11 @@ type statements struct {
 	claimed func([]contract.Won)
 	// tookOver is called after the Core learned that rows were taken over.
 	tookOver func()
-	lease    *lease
+	// mayInsert returns why a worker may not insert children, or "".
+	mayInsert func(*contract.SpawnRequest) string
+	// watched is called with a job that has inserted children, which end with it.
+	watched func(dispatcherd.JobID)
+	lease   *lease
 	// refusedRows reports the rows that Postgres cannot process.
 	refusedRows *refusedRows
 	lockedRows  *lockedRows
@@ -39,6 +44,7 @@ type statements struct {
 	loads     *loads
 	adopts    chan *contract.AdoptRequest
 	finishes  chan *contract.FinishRequest
+	spawns    chan *contract.SpawnRequest
 	gates     chan bool
 	giveUp    context.CancelFunc // cancels loads and a backfill scan in flight, because a stop does not wait for it
 	running   sync.WaitGroup
@@ -59,6 +65,7 @@ func newStatements(store *claim.Store, loop *actor.Actor, lease *lease, limits c
 		claims:    make(chan claimStatement, limits.Claims),
 		adopts:    make(chan *contract.AdoptRequest, 1),
 		finishes:  make(chan *contract.FinishRequest, limits.Finishes),
+		spawns:    make(chan *contract.SpawnRequest, limits.Spawns),
 		gates:     make(chan bool, 1),
 	}
 	s.loads = newLoads(s.load, func(r contract.LoadResult) {
@@ -93,6 +100,9 @@ func (s *statements) start(ctx context.Context) {
 	})
 	for range cap(s.finishes) {
 		s.running.Go(func() { s.finish(ctx) })
+	}
+	for range cap(s.spawns) {
+		s.running.Go(func() { s.spawn(ctx) })
 	}
 	s.running.Go(func() {
 		for subscribed := range s.gates {
@@ -147,6 +157,22 @@ func (s *statements) finish(ctx context.Context) {
 	}
 }
 
+// spawn executes statements that insert children, one after the other.
+func (s *statements) spawn(ctx context.Context) {
+	for r := range s.spawns {
+		var result contract.SpawnResult
+		if objection := s.mayInsert(r); objection != "" {
+			result = contract.SpawnResult{Rule: dispatcherd.RuleTypeIsPermitted, Reason: objection}
+		} else {
+			result = s.store.Spawn(ctx, *r)
+		}
+		if !r.Detached && (result.Rule == "" || result.Rule == dispatcherd.RuleOutcomeIsKnown) {
+			s.watched(r.Parent)
+		}
+		s.loop.Result(event.Spawned{Request: r, Result: result})
+	}
+}
+
 // Fetch implements shell.Statements.
 func (s *statements) Fetch(r *contract.FetchRequest) {
 	if r.Backfill {
@@ -173,6 +199,9 @@ func (s *statements) Adopt(r *contract.AdoptRequest) { s.adopts <- r }
 // Finish implements shell.Statements.
 func (s *statements) Finish(r *contract.FinishRequest) { s.finishes <- r }
 
+// Spawn implements shell.Statements.
+func (s *statements) Spawn(r *contract.SpawnRequest) { s.spawns <- r }
+
 // SetGate implements shell.Statements.
 func (s *statements) SetGate(subscribed bool) { s.gates <- subscribed }
 
@@ -185,6 +214,7 @@ func (s *statements) stop() {
 	close(s.claims)
 	close(s.adopts)
 	close(s.finishes)
+	close(s.spawns)
 	close(s.gates)
 	s.running.Wait()
 }

@@ -167,6 +167,13 @@ func (w *workers) Tell(e effect.Effect) {
 		if s := w.find(e.Session); s != nil {
 			s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
 		}
+	case *effect.Spawned:
+		if s := w.find(e.Session); s != nil {
+			s.Send(&workerproto.Spawned{
+				Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}, Request: e.Number,
+				IDs: e.Result.IDs, Rule: e.Result.Rule, Error: e.Result.Reason,
+			})
+		}
 	case *effect.RejectSlots:
 		rejection := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
 		if s := w.find(e.Session); s != nil && !w.decided(e.Session, rejection) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -80,11 +81,11 @@ func CodeOf(ctx context.Context, err error) int {
 		return coded.Code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return Interrupted
-	case errors.Is(err, claim.ErrTransactionPool), errors.As(err, &unusable), errors.Is(err, schedules.ErrInvalid), errors.Is(err, limits.ErrInvalid), Denied(err):
+	case errors.Is(err, claim.ErrTransactionPool), errors.As(err, &unusable), errors.Is(err, schedules.ErrInvalid), errors.Is(err, limits.ErrInvalid), errors.Is(err, joins.ErrInvalid), Denied(err):
 		return Usage
-	case errors.Is(err, claim.ErrNotFound), errors.Is(err, schedules.ErrNotFound), errors.Is(err, limits.ErrNotFound):
+	case errors.Is(err, claim.ErrNotFound), errors.Is(err, schedules.ErrNotFound), errors.Is(err, limits.ErrNotFound), errors.Is(err, joins.ErrNotFound):
 		return NotFound
-	case errors.Is(err, limits.ErrTooMany), errors.Is(err, schedules.ErrEdited), errors.Is(err, schedules.ErrFull), errors.As(err, &noTick), errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
+	case errors.Is(err, limits.ErrTooMany), errors.Is(err, joins.ErrConflict), errors.Is(err, schedules.ErrEdited), errors.Is(err, schedules.ErrFull), errors.As(err, &noTick), errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
 		return Conflict
 	case errors.Is(err, devpg.ErrMissing), errors.Is(err, claim.ErrSearchTime), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable

@@ -5,6 +5,7 @@ package joblines
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,11 +15,13 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
-var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms", "keys"}
+var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms", "keys", "parent", "unique_key", "unique_for"}
 
 // MaxLine bounds one line of a command's input, in bytes. For the input of
 // callers, --max-payload of the dispatcher applies instead.
@@ -40,6 +43,9 @@ type Job struct {
 	MaxAttempts *int16               `json:"max_attempts,omitempty"`
 	TimeoutMS   *int32               `json:"timeout_ms,omitempty"` // limit of one attempt in milliseconds
 	Keys        *string              `json:"keys,omitempty"`       // an empty text is invalid, as in the table
+	Parent      *dispatcherd.JobID   `json:"parent,omitempty"`     // the open batch whose member the job is
+	UniqueKey   *string              `json:"unique_key,omitempty"`
+	UniqueFor   *contract.Duration   `json:"unique_for,omitempty"` // of a single job: the unique key stays taken for so long
 }
 
 // ErrMore says that the line continues after its job.
@@ -87,7 +93,7 @@ func jsonReason(err error) error {
 	case errors.As(err, &when):
 		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 	}
-	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
+	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h")
 }
 
 // Check checks a job against the constraints of the table.
@@ -110,7 +116,44 @@ func (j *Job) Check() error {
 			return err
 		}
 	}
+	if err := j.checkMembership(); err != nil {
+		return err
+	}
 	return checkPayload(j.Payload)
+}
+
+// checkMembership checks parent and unique key. An empty unique key is invalid, as in the table.
+func (j *Job) checkMembership() error {
+	switch {
+	case j.Parent != nil && *j.Parent < 1:
+		return fmt.Errorf("parent %d is not the id of a batch", *j.Parent)
+	case j.UniqueKey != nil && *j.UniqueKey == "":
+		return errors.New("unique_key must have 1 to 512 bytes")
+	case j.UniqueFor != nil && (*j.UniqueFor <= 0 || j.UniqueKey == nil || j.Parent != nil):
+		return fmt.Errorf("unique_for %v must be more than 0, and needs a unique_key and no parent", time.Duration(*j.UniqueFor))
+	case j.UniqueKey != nil:
+		_, err := contract.MembershipColumns(0, *j.UniqueKey)
+		return err
+	}
+	return nil
+}
+
+// Unique reports whether [Job.InsertUnique] inserts the job. A member of a batch is refused instead if another job has its key.
+func (j *Job) Unique() bool { return j.UniqueKey != nil && j.Parent == nil }
+
+// InsertUnique inserts the job unless another one has its unique key. id is that of the job that has it.
+func (j *Job) InsertUnique(ctx context.Context, db joins.DB) (id dispatcherd.JobID, inserted bool, err error) {
+	plain := *j
+	plain.UniqueKey, plain.UniqueFor = nil, nil
+	object, err := json.Marshal(plain)
+	if err != nil {
+		return 0, false, err
+	}
+	var keep time.Duration
+	if j.UniqueFor != nil {
+		keep = time.Duration(*j.UniqueFor)
+	}
+	return joins.Joins{DB: db}.InsertUnique(ctx, object, *j.UniqueKey, keep)
 }
 
 // Row is the job as it is inserted.
@@ -127,6 +170,12 @@ func (j *Job) Row() claim.New {
 	}
 	if j.Keys != nil {
 		n.Keys = *j.Keys
+	}
+	if j.Parent != nil {
+		n.Parent = *j.Parent
+	}
+	if j.UniqueKey != nil {
+		n.UniqueKey = *j.UniqueKey
 	}
 	return n
 }
@@ -147,6 +196,12 @@ func Of(n claim.New) Job {
 	}
 	if n.Keys != "" {
 		j.Keys = &n.Keys
+	}
+	if n.Parent != 0 {
+		j.Parent = &n.Parent
+	}
+	if n.UniqueKey != "" {
+		j.UniqueKey = &n.UniqueKey
 	}
 	return j
 }
@@ -216,6 +271,9 @@ func (l *Reader) Next() error {
 		var err error
 		if l.Job, err = Parse(line); err != nil {
 			return &Error{Line: l.Number, Reason: err}
+		}
+		if l.Job.UniqueFor != nil {
+			return &Error{Line: l.Number, Reason: errors.New("unique_for is for a single job only")}
 		}
 		return nil
 	}

@@ -41,10 +41,11 @@ func TestTheDaemonLinksAtMost25Modules(t *testing.T) {
 }
 
 // maxBinary bounds the size of the daemon's binary in bytes, built as by `make
-// build`. The time zone database for hosts without one takes 0.4 MB of it.
-const maxBinary = 21_000_000
+// build`. The time zone database for hosts without one takes 0.4 MB of it, the commands, API and statements of batches and
+// flows 0.4 MB.
+const maxBinary = 22_000_000
 
-func TestDaemonBinaryHasAtMost21MB(t *testing.T) {
+func TestDaemonBinaryHasAtMost22MB(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dispatcherd")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/dispatcherd")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")

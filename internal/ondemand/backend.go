@@ -24,6 +24,8 @@ type Backend interface {
 	// Offered reports whether a slot supports a type, here or, as far as is known,
 	// at another dispatcher.
 	Offered(typ string) bool
+	// Offerings lists the workers of this dispatcher that offer a type, by session.
+	Offerings(typ string) []Offering
 	// Rank returns the place of a waiting job; ok is false if it does not wait.
 	Rank(id dispatcherd.JobID) (r Rank, ok bool)
 }
@@ -51,7 +53,8 @@ func (AnswerOnly) Reported(Report) {}
 // Request is one on-demand request as it is submitted to the dispatcher.
 type Request struct {
 	Type         string
-	User         string // whose share of the bounds it takes
+	User         string                // whose share of the bounds it takes
+	Session      dispatcherd.SessionID // the only session that may run it, once; 0 = any
 	Priority     dispatcherd.Priority
 	Payload      []byte        // JSON without line breaks that can be sent to a worker, or nil
 	Deadline     time.Duration // time after which it is answered Late; 0 = none

@@ -35,6 +35,7 @@ func (b *backend) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.Jo
 func (*backend) Abandon(dispatcherd.JobID, Caller)                  {}
 func (*backend) NoCapacity(dispatcherd.JobID) (time.Duration, bool) { return time.Second, false }
 func (*backend) Offered(string) bool                                { return true }
+func (*backend) Offerings(string) []Offering                        { return nil }
 func (*backend) Rank(dispatcherd.JobID) (Rank, bool)                { return Rank{OfType: 2, Waiting: 5}, true }
 
 func newLimits() Limits {

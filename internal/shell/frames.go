@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -21,6 +22,8 @@ type Loop interface {
 	Release(event.Released)
 	// Report passes progress and partial output on.
 	Report(event.Reported)
+	// Spawn asks to insert children of a running job.
+	Spawn(event.SpawnRequested)
 }
 
 // Deliver passes the frames of a worker to the loop as events, in order. Results that
@@ -63,6 +66,10 @@ func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []worker
 			Register(loop.Register, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
 		case *workerproto.SlotRemove:
 			loop.Withdraw(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+		case *workerproto.Spawn:
+			loop.Spawn(event.SpawnRequested{Request: &contract.SpawnRequest{
+				Session: id, Parent: f.Job, Attempt: f.Attempt, Number: f.Request, Jobs: f.Jobs, Detached: f.Detached,
+			}})
 		case *workerproto.Drain:
 			loop.Withdraw(event.Withdrew{Session: id})
 		}

@@ -23,6 +23,8 @@ type Statements interface {
 	Adopt(r *contract.AdoptRequest)
 	// Finish ends attempts.
 	Finish(r *contract.FinishRequest)
+	// Spawn inserts children of a running job. It executes a request at most once.
+	Spawn(r *contract.SpawnRequest)
 	// SetGate tells producers whether to send notifications.
 	SetGate(subscribed bool)
 }
@@ -85,6 +87,8 @@ func (p *Ports) Perform(fx []effect.Effect) {
 			p.Statements.Adopt(e.Request)
 		case *effect.Finish:
 			p.Statements.Finish(e.Request)
+		case *effect.Spawn:
+			p.Statements.Spawn(e.Request)
 		case *effect.SetGate:
 			p.Statements.SetGate(e.Subscribed)
 		case *effect.Answer:

@@ -169,6 +169,7 @@ func (s statements) Resolve(*contract.ClaimRequest) { s.note("resolve") }
 func (s statements) Load(*contract.LoadRequest)     { s.note("load") }
 func (s statements) Adopt(*contract.AdoptRequest)   { s.note("adopt") }
 func (s statements) Finish(*contract.FinishRequest) { s.note("finish") }
+func (s statements) Spawn(*contract.SpawnRequest)   { s.note("spawn") }
 func (s statements) SetGate(bool)                   { s.note("gate") }
 
 type workers struct{ *recorder }
@@ -195,13 +196,13 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}, Fail: func(err error) { r.note(err.Error()) }}
 	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
 	p.Perform([]effect.Effect{
-		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Load{}, &effect.Adopt{}, &effect.Finish{}, &effect.SetGate{},
+		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Load{}, &effect.Adopt{}, &effect.Finish{}, &effect.Spawn{}, &effect.SetGate{},
 		&effect.Send{Mode: queued}, &effect.Send{Mode: onDemand}, &effect.Cancel{}, &effect.GoAway{}, &effect.Welcome{},
 		&effect.Started{}, &effect.Answer{}, &effect.Progress{Mode: queued}, &effect.Progress{Mode: onDemand},
 		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand}, &effect.Log{}, &effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
-		"fetch", "claim", "resolve", "load", "adopt", "finish", "gate",
+		"fetch", "claim", "resolve", "load", "adopt", "finish", "spawn", "gate",
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
 		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "row log", "violation",
 	}, r.got)
@@ -210,10 +211,11 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 // loop notes the events of a session.
 type loop struct{ got []event.Event }
 
-func (l *loop) Register(ev event.Registered) { l.got = append(l.got, ev) }
-func (l *loop) Withdraw(ev event.Withdrew)   { l.got = append(l.got, ev) }
-func (l *loop) Release(ev event.Released)    { l.got = append(l.got, ev) }
-func (l *loop) Report(ev event.Reported)     { l.got = append(l.got, ev) }
+func (l *loop) Register(ev event.Registered)  { l.got = append(l.got, ev) }
+func (l *loop) Withdraw(ev event.Withdrew)    { l.got = append(l.got, ev) }
+func (l *loop) Release(ev event.Released)     { l.got = append(l.got, ev) }
+func (l *loop) Report(ev event.Reported)      { l.got = append(l.got, ev) }
+func (l *loop) Spawn(ev event.SpawnRequested) { l.got = append(l.got, ev) }
 
 func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 	l := &loop{}
@@ -224,7 +226,8 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		&workerproto.Log{Execution: second},
 		&workerproto.SlotAdd{Slots: []workerproto.Slot{{Number: 4, Types: []string{"pdf", "csv"}}}},
 		&workerproto.Release{Execution: second, Reason: "r"}, &workerproto.Partial{Execution: second},
-		&workerproto.SlotRemove{Slots: []int32{4}}, &workerproto.Drain{},
+		&workerproto.SlotRemove{Slots: []int32{4}},
+		&workerproto.Spawn{Execution: second, Request: 5, Detached: true, Jobs: []byte("[]")}, &workerproto.Drain{},
 	}, func(slots []workerproto.Slot) []dispatcherd.Slot { return Number(slots, 9) }, false)
 	require.Equal(t, []event.Event{
 		event.Reported{Session: 7, Reports: []event.Report{
@@ -234,7 +237,9 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		event.Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{{ID: 9, Number: 4, Types: []string{"csv", "pdf"}}}},
 		event.Released{Session: 7, Results: []event.Result{{Job: 2, Attempt: 3, Returned: true, Error: "r"}}},
 		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Partial: true}}},
-		event.Withdrew{Session: 7, Numbers: []int32{4}}, event.Withdrew{Session: 7},
+		event.Withdrew{Session: 7, Numbers: []int32{4}},
+		event.SpawnRequested{Request: &contract.SpawnRequest{Session: 7, Parent: 2, Attempt: 3, Number: 5, Jobs: []byte("[]"), Detached: true}},
+		event.Withdrew{Session: 7},
 	}, l.got)
 }
 

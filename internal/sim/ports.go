@@ -57,6 +57,9 @@ func (h statementPort) Finish(r *contract.FinishRequest) {
 	h.submit(i, s)
 }
 
+// Spawn implements shell.Statements. Simulated workers insert no children.
+func (statementPort) Spawn(*contract.SpawnRequest) {}
+
 // SetGate implements shell.Statements.
 func (h statementPort) SetGate(subscribed bool) {
 	i, s := h.world.statement(opGate, h.host)
@@ -153,6 +156,9 @@ func (h loopPort) Release(ev event.Released) { h.step(ev) }
 
 // Report implements shell.Loop.
 func (h loopPort) Report(ev event.Reported) { h.step(ev) }
+
+// Spawn implements shell.Loop.
+func (h loopPort) Spawn(ev event.SpawnRequested) { h.step(ev) }
 
 func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	if session == 0 {

@@ -217,19 +217,30 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 }
 
 // Insert implements api.Backend.
-func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (dispatcherd.JobID, error) {
+func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
 	job, err := joblines.Parse(object)
 	if err != nil {
-		return 0, &ondemand.InvalidError{Reason: err}
+		return 0, false, &ondemand.InvalidError{Reason: err}
 	}
 	if err := permit(job.Type); err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	id, err := within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) { return b.jobs().Insert(ctx, job.Row()) })
+	switch {
+	case job.Unique():
+		id, inserted, err = b.insertUnique(ctx, &job)
+	case job.Parent != nil:
+		if err := b.permitParent(ctx, *job.Parent, permit); err != nil {
+			return 0, false, err
+		}
+		fallthrough
+	default:
+		inserted = true
+		id, err = within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) { return b.jobs().Insert(ctx, job.Row()) })
+	}
 	if err == nil {
 		b.Loop.Notify()
 	}
-	return id, err
+	return id, inserted, err
 }
 
 // Job implements api.Backend.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
@@ -25,7 +26,8 @@ func (b *Backend) InsertLines(ctx context.Context, body io.Reader, permit func(s
 		return 0, err
 	}
 	defer leave()
-	upload := &upload{permit: permit, lines: joblines.NewReader(body, b.MaxPayload), strict: strict, report: bad}
+	permitParent := func(id dispatcherd.JobID) error { return b.permitParent(ctx, id, permit) }
+	upload := &upload{permit: permit, permitParent: permitParent, lines: joblines.NewReader(body, b.MaxPayload), strict: strict, report: bad}
 	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
 		return err
@@ -76,6 +78,9 @@ type upload struct {
 	strict bool
 	report func(int, error)
 
+	permitParent func(dispatcherd.JobID) error
+	parent       dispatcherd.JobID // the latest one that was permitted
+
 	bad    bool  // strict, and a line was bad
 	denied error // of permit
 	broken error // the stream could not be read
@@ -87,6 +92,9 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 		var line *joblines.Error
 		if err == nil {
 			u.denied = u.permit(u.lines.Job.Type)
+		}
+		if p := u.lines.Job.Parent; err == nil && u.denied == nil && p != nil && *p != u.parent {
+			u.parent, u.denied = *p, u.permitParent(*p)
 		}
 		switch {
 		case u.denied != nil:

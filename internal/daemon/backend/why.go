@@ -37,6 +37,9 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	if err != nil {
 		return api.Why{}, err
 	}
+	if job.Status == dispatcherd.Waiting {
+		return b.whyWaiting(ctx, &job)
+	}
 	why := b.whyRow(id, &job)
 	b.addKeys(ctx, &why, &job)
 	if why.SetAside == "" {

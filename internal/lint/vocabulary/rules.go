@@ -93,6 +93,9 @@ var exceptions = []exception{
 	{path: "docs/api.md", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
 	{path: "e2e/keys_test.go", words: "elsewhere", line: "KeyElsewhere", reason: "the name of a reason"},
 	{path: "client/insert.go", words: "run", line: "RunAt", reason: "the column run_at"},
+	{path: "client/flow.go", words: "run", line: "unWhen", reason: "the column run_when"},
+	{path: "client/flow.go", words: "run", line: "RunAt", reason: "the column run_at"},
+	{path: "client/batch.go", words: "run", line: "RunWhen", reason: "the column run_when"},
 	{path: "client/schedules.go", words: "run", line: ") Run(", reason: "a run of a schedule"},
 	{path: "api/schedules_test.go", words: "run", line: ") Run(", reason: "a run of a schedule"},
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -185,7 +186,11 @@ func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body i
 // Explain adds the exit code and the next step to an error of a request.
 func (d *Dispatcher) Explain(err error) error {
 	if p, ok := errors.AsType[*client.Problem](err); ok {
-		return exit.Errorf(codeOf(p.Status), "%s", p.Error())
+		code := codeOf(p.Status)
+		if p.Type == problem.Namespace+problem.InvalidJob.Name { // as without a dispatcher
+			code = exit.Usage
+		}
+		return exit.Errorf(code, "%s", p.Error())
 	}
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -48,7 +48,7 @@ func (f *jobFilter) filter(now time.Time) (contract.Filter, error) {
 	c := contract.Filter{Type: f.kind}
 	if s := dispatcherd.Status(f.status); s != "" {
 		if !slices.Contains(dispatcherd.Statuses, s) {
-			return c, exit.Errorf(exit.Usage, "--status %q is none of pending, running, done, failed, cancelled", f.status)
+			return c, exit.Errorf(exit.Usage, "--status %q is none of waiting, pending, running, done, failed, cancelled", f.status)
 		}
 		c.Statuses = []dispatcherd.Status{s}
 	}

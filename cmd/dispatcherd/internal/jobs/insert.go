@@ -22,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
@@ -31,8 +32,9 @@ from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, keys, each at most once. One bad
-line rejects the whole stream; --skip-bad omits only the bad lines.`
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, keys, parent, unique_key, each at most
+once. One bad line, or a unique_key that another job has, rejects the whole stream; --skip-bad omits only the bad lines.
+If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
 
 // insertFlags are the flags of `job insert`.
 type insertFlags struct {
@@ -43,11 +45,14 @@ type insertFlags struct {
 	maxAttempts          int16
 	timeout              time.Duration
 	keys                 string
+	parent               int64
+	uniqueKey            string
+	uniqueFor            time.Duration
 	skipBad              bool
 }
 
 // oneJobFlags describe a single job and are not allowed with a stream.
-var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout", "keys"}
+var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout", "keys", "parent", "unique-key", "unique-for"}
 
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
@@ -84,6 +89,9 @@ func (a commands) insertCommand() *cobra.Command {
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
 	flags.StringVar(&f.keys, "keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
+	flags.Int64Var(&f.parent, "parent", 0, "open batch whose member the job is")
+	flags.StringVar(&f.uniqueKey, "unique-key", "", "insert nothing if a pending or running job has this key")
+	flags.DurationVar(&f.uniqueFor, "unique-for", 0, "time for which the unique key stays taken, also after the job has ended")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	a.APIFlags(flags, &at)
@@ -91,6 +99,8 @@ func (a commands) insertCommand() *cobra.Command {
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
 	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout")
+	settings.Between(flags, "1", settings.LargestID, "parent")
+	settings.Between(flags, "1s", settings.Longest, "unique-for")
 	return cmd
 }
 
@@ -102,18 +112,30 @@ func (a commands) insertOne(cmd *cobra.Command, at *ask.Dispatcher, f insertFlag
 		return err
 	}
 	var id dispatcherd.JobID
+	inserted := true
 	err = a.withStore(cmd.Context(), at, func(jobs store) error {
-		id, err = jobs.Insert(cmd.Context(), job.Row())
+		if job.Unique() {
+			id, inserted, err = jobs.InsertUnique(cmd.Context(), &job)
+		} else {
+			id, err = jobs.Insert(cmd.Context(), job.Row())
+		}
 		return err
 	})
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || pg.Code == "23514") { // a value out of range; a payload above the bound
+	switch {
+	case errors.As(err, &pg) && (pg.ConstraintName == contract.UniqueKeyIndex || pg.ConstraintName == contract.OpenBatchRule):
+		return exit.Errorf(exit.Conflict, "%s", claim.Refusal(pg))
+	case errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23")): // a value out of range; a payload above the bound; a parent that is no batch
 		return exit.Errorf(exit.Usage, "%s", claim.Refusal(pg))
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("inserting the job: %w", err)
 	}
-	return a.PrintLine("inserted", map[string]any{"count": 1, "ids": []dispatcherd.JobID{id}}, fmt.Sprint(id))
+	count := 1
+	if !inserted {
+		count = 0
+		a.Say("Job %d has the unique key; nothing was inserted.", id)
+	}
+	return a.PrintLine("inserted", map[string]any{"count": count, "ids": []dispatcherd.JobID{id}}, fmt.Sprint(id))
 }
 
 func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job, error) {
@@ -134,6 +156,15 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job,
 	}
 	if changed("keys") {
 		job.Keys = &f.keys
+	}
+	if changed("parent") {
+		job.Parent = new(dispatcherd.JobID(f.parent))
+	}
+	if changed("unique-key") {
+		job.UniqueKey = &f.uniqueKey
+	}
+	if changed("unique-for") {
+		job.UniqueFor = new(contract.Duration(f.uniqueFor))
 	}
 	if changed("run-at") {
 		at, err := parseWhen(f.runAt, time.Now())

@@ -37,7 +37,7 @@ func (a commands) listCommand() *cobra.Command {
 			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.list(cmd, jobs, filter) })
 		},
 	}
-	f.register(cmd, "pending, running, done, failed or cancelled")
+	f.register(cmd, "waiting, pending, running, done, failed or cancelled")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "jobs per page")
 	cmd.Flags().Int64Var(&before, "before", 0, "continue before this job")

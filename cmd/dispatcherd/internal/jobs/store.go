@@ -27,7 +27,7 @@ import (
 )
 
 // store are the jobs as the commands use them: the table, or the API of a dispatcher. The
-// methods are those of [claim.Jobs].
+// methods are those of [claim.Jobs] and [joblines.Job].
 type store interface {
 	List(ctx context.Context, f contract.Filter) (contract.Page, error)
 	Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
@@ -35,6 +35,7 @@ type store interface {
 	Retry(ctx context.Context, id dispatcherd.JobID) error
 	Change(ctx context.Context, op contract.Operation, f contract.Filter, count int) (contract.Bulk, error)
 	Insert(ctx context.Context, n claim.New) (dispatcherd.JobID, error)
+	InsertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error)
 	InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]) (int64, error)
 }
 
@@ -45,6 +46,11 @@ func (a commands) withStore(ctx context.Context, at *ask.Dispatcher, do func(sto
 
 // table are the jobs as the table has them.
 type table struct{ claim.Jobs }
+
+// InsertUnique implements store.
+func (t table) InsertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error) {
+	return job.InsertUnique(ctx, t.DB)
+}
 
 // InsertMany implements store. created_at and the default of run_at are read in one transaction.
 func (t table) InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]) (count int64, err error) {
@@ -97,6 +103,13 @@ func (r remote) Insert(ctx context.Context, n claim.New) (dispatcherd.JobID, err
 	var inserted api.Inserted
 	err := r.at.Call(ctx, http.MethodPost, "/v1/jobs", joblines.Of(n), &inserted)
 	return inserted.ID, err
+}
+
+// InsertUnique implements store.
+func (r remote) InsertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error) {
+	var answer api.Inserted
+	err = r.at.Call(ctx, http.MethodPost, "/v1/jobs", job, &answer)
+	return answer.ID, !answer.Existing, err
 }
 
 // InsertMany implements store. The request ends without the end of its body after an error of

@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -109,6 +110,8 @@ var reasonTexts = map[string]string{
 	api.ReasonKeyPaused:       "the capacity of a key is 0",
 	api.ReasonKeyCost:         "it costs more than the limit of a key",
 	api.ReasonKeyElsewhere:    "another dispatcher is the controller, which admits jobs with keys",
+	api.ReasonDependencies:    "it waits for other jobs",
+	api.ReasonUnsealed:        "its batch is not sealed, so members may follow",
 	api.ReasonHeld:            "the controller has not admitted it",
 	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
@@ -132,12 +135,35 @@ func reasonText(why *api.Why, reason string) string {
 		return text
 	case reason == api.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
+	case reason == api.ReasonUnsealed:
+		return fmt.Sprintf("%s: 'dispatcherd batch seal %d' or seal_batch(%d) in SQL", reasonTexts[reason], why.Job, why.Job)
+	case reason == api.ReasonDependencies && why.WaitsFor != nil && why.WaitsFor.Left != nil:
+		return dependenciesText(why.WaitsFor)
 	case strings.HasPrefix(reason, "Key") && why.KeyWait != nil:
 		return keyText(reason, why.KeyWait)
 	case reason == api.ReasonHeld && why.KeyWait != nil && why.KeyWait.Detail != "":
 		return why.KeyWait.Detail
 	}
 	return reasonTexts[reason]
+}
+
+// dependenciesText says for how many jobs a job waits, and for which ones first.
+func dependenciesText(d *contract.Dependencies) string {
+	what := "dependencies"
+	if d.Batch {
+		what = "members"
+	}
+	text := fmt.Sprintf("%d of its %s have not ended", *d.Left, what)
+	if *d.Left == 1 {
+		text = fmt.Sprintf("one of its %s has not ended", what)
+	}
+	for i, j := range d.First {
+		text += map[bool]string{true: ": ", false: ", "}[i == 0] + strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " ")
+	}
+	if len(d.First) < *d.Left {
+		text += ", …"
+	}
+	return text
 }
 
 // moment formats a time, and how far it is in the future.

@@ -1,10 +1,12 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -44,4 +46,33 @@ func (s *Store) Progress(ctx context.Context, items []Progress) error {
 		})
 		return n, err
 	})
+}
+
+// spawnSQL inserts children of an attempt: $1 parent, $2 attempt, $3 jobs, $4 detached. The
+// function locks the row of the parent, so the end of the attempt waits for this statement.
+const spawnSQL = `SELECT dispatcherd.insert_children($1::bigint, $2::int, $3::text::jsonb, $4::boolean)`
+
+// Spawn inserts children of a running job. It tries once: a repetition after an unknown
+// outcome could insert the children twice.
+func (s *Store) Spawn(ctx context.Context, r contract.SpawnRequest) contract.SpawnResult {
+	var ids []int64
+	err := s.spawn.do(ctx, OpSpawn, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		err := conn.QueryRow(ctx, spawnSQL, int64(r.Parent), int32(r.Attempt), string(r.Jobs), r.Detached).Scan(&ids)
+		return len(ids), err
+	})
+	switch e := serverError(err); verdictOf(err) {
+	case contract.OK:
+		result := contract.SpawnResult{IDs: make([]dispatcherd.JobID, len(ids))}
+		for i, id := range ids {
+			result.IDs[i] = dispatcherd.JobID(id)
+		}
+		return result
+	case contract.Unknown:
+		return contract.SpawnResult{Rule: dispatcherd.RuleOutcomeIsKnown, Reason: "the answer of Postgres was lost: the children may exist"}
+	default:
+		if e == nil || e.ConstraintName == "" {
+			return contract.SpawnResult{Rule: dispatcherd.RuleDatabaseAnswers, Reason: "Postgres did not insert the children: try again later"}
+		}
+		return contract.SpawnResult{Rule: e.ConstraintName, Reason: cmp.Or(contract.Rule(e.ConstraintName, e.Detail), e.Message)}
+	}
 }

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"context"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// fakeFlows are the batch 17, whose callback is a pdf, the sealed batch 18 without a callback, and the flow 20 with a pdf and a
+// payroll.
+type fakeFlows struct{}
+
+func (*fake) Flows() flowapi.Tables { return fakeFlows{} }
+
+func (f fakeFlows) As(string) flowapi.Table { return f }
+
+func (fakeFlows) Types(_ context.Context, ids []int64) ([]string, error) {
+	if slices.Contains(ids, 9) {
+		return []string{"payroll"}, nil
+	}
+	return nil, nil
+}
+
+func (f fakeFlows) List(ctx context.Context, filter contract.BatchFilter) (list []contract.Batch, err error) {
+	for _, id := range []dispatcherd.JobID{20, 18, 17} {
+		b, _ := f.Get(ctx, id)
+		if (filter.Kind == "" || filter.Kind == b.Kind) && (filter.Before == 0 || id < filter.Before) && len(list) < filter.Limit {
+			list = append(list, b)
+		}
+	}
+	return list, nil
+}
+
+func (fakeFlows) Get(_ context.Context, id dispatcherd.JobID) (b contract.Batch, err error) {
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	b = contract.Batch{ID: id, Kind: contract.BatchKind, State: contract.BatchOpen, OpenedAt: at}
+	switch id {
+	case 17:
+		b.Callback, b.RunWhen, b.CallbackType, b.CallbackStatus = true, contract.RunWhenEnded, "pdf", "waiting"
+	case 18:
+		b.Name, b.State, b.SealedAt, b.Open, b.Done, b.CancelledBy = "nightly", contract.BatchCancelled, &at, new(2), 1, "anna"
+	case 20:
+		b.Kind, b.State, b.SealedAt, b.EndedAt, b.Open = contract.FlowKind, contract.BatchEnded, &at, &at, new(0)
+	default:
+		err = problem.NotFound.Of("no batch has that id")
+	}
+	return b, err
+}
+
+func (f fakeFlows) Flow(ctx context.Context, id dispatcherd.JobID) (flow contract.Flow, err error) {
+	if flow.Batch, err = f.Get(ctx, id); err == nil && id != 20 {
+		err = problem.NotFound.Of("it is no flow")
+	}
+	at := flow.OpenedAt
+	flow.Nodes = []contract.Node{
+		{ID: 21, Name: "load", Type: "pdf", Status: "failed", RunWhen: contract.RunWhenDone, After: []dispatcherd.JobID{}, ReadyAt: &at, StartedAt: &at, FinishedAt: &at, Error: "torn"},
+		{ID: 22, Name: "sum", Type: "payroll", Status: "cancelled", RunWhen: contract.RunWhenDone, TakesResults: true, After: []dispatcherd.JobID{21}, Dependencies: 1},
+	}
+	return flow, err
+}
+
+func (fakeFlows) Open(_ context.Context, b contract.NewBatch) (dispatcherd.JobID, error) {
+	if b.RunWhen == "never" {
+		return 0, problem.InvalidRequest.Of("run_when must be done, ended or failed")
+	}
+	return 17, nil
+}
+
+func (f fakeFlows) Seal(_ context.Context, id dispatcherd.JobID) (contract.Sealed, error) {
+	if id == 18 {
+		return contract.Sealed{}, problem.Conflict.Of("it was cancelled")
+	}
+	return contract.Sealed{Open: 1, Done: 2}, nil
+}
+
+func (fakeFlows) InsertFlow(_ context.Context, document []byte) (contract.InsertedFlow, error) {
+	if strings.Contains(string(document), "cycle") {
+		return contract.InsertedFlow{}, problem.InvalidRequest.Of(`flow: node "a": depends on itself`)
+	}
+	return contract.InsertedFlow{ID: 20, Nodes: map[string]dispatcherd.JobID{"load": 21}}, nil
+}
+
+func (fakeFlows) Cancel(_ context.Context, id dispatcherd.JobID) (contract.CancelledTree, error) {
+	return contract.CancelledTree{Cancelled: 2, Running: int(20 - id)}, nil
+}
+
+func (fakeFlows) Retry(context.Context, dispatcherd.JobID) (int, error)  { return 2, nil }
+func (fakeFlows) Repair(context.Context, dispatcherd.JobID) (int, error) { return 0, nil }
+
+// respond returns the status and the body of an answer.
+func respond(h *Handler, method, path, body string) (status int, text string) {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return rec.Code, rec.Body.String()
+}
+
+// Members of a batch may have any type, so only a caller of all types cancels or retries them. The types of the nodes of a flow
+// are known, and those of the jobs whose results it takes.
+func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	h.Permit = func(_ workerproto.Peer, typ string) string {
+		if typ == "payroll" {
+			return "not payroll"
+		}
+		return ""
+	}
+	h.PermitAll = func(workerproto.Peer) string { return "not all types" }
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"GET", "/v1/batches", "", 200},
+		{"GET", "/v1/batches/17", "", 200},
+		{"POST", "/v1/batches/17/seal", "", 200},
+		{"DELETE", "/v1/batches/17", "", 403},
+		{"POST", "/v1/batches/17/retry", "", 403},
+		{"POST", "/v1/batches/17/repair", "", 200},
+		{"GET", "/v1/batches/20", "", 200},
+		{"GET", "/v1/flows/20", "", 403},
+		{"DELETE", "/v1/batches/20", "", 403},
+		{"POST", "/v1/batches/20/retry", "", 403},
+		{"POST", "/v1/batches", `{"callback":{"type":"pdf"}}`, 201},
+		{"POST", "/v1/batches", `{"callback":{"type":"payroll"}}`, 403},
+		{"POST", "/v1/batches", `{"callback":{"type":"pdf","type":"payroll"}}`, 403},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf","after":[8]}]}`, 201},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf"},{"name":"b","type":"payroll"}]}`, 403},
+		{"POST", "/v1/flows", `{"callback":{"type":"payroll"},"nodes":[{"name":"a","type":"pdf"}]}`, 403},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf","after":[8,9]}]}`, 403},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf","after":[0.9e1]}]}`, 400},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf","after":9}]}`, 400},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf","type":5}]}`, 400},
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf"}],"nodes":[{"name":"a","type":"payroll"}]}`, 403},
+	} {
+		status, text := respond(h, c.method, c.path, c.body)
+		require.Equal(t, c.status, status, "%s %s %s: %s", c.method, c.path, c.body, text)
+	}
+}
+
+func TestErrorOfAFlowNamesTheNode(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	_, text := respond(h, "POST", "/v1/flows", `{"name":"cycle","nodes":[]}`)
+	require.Contains(t, text, `"detail":"flow: node \"a\": depends on itself"`)
+}
+
+func TestPageOfBatchesContinuesBeforeItsLastID(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	_, text := respond(h, "GET", "/v1/batches?limit=2", "")
+	require.Contains(t, text, `"next_before":18`)
+	_, text = respond(h, "GET", "/v1/batches?limit=2&before=18&kind=batch&state=open", "")
+	require.NotContains(t, text, "next_before")
+	require.Contains(t, text, `"id":17`)
+}
+
+// A caller learns the id of the job that has its unique key.
+func TestInsertOfATakenUniqueKeyAnswersWithTheJobThatHasIt(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	status, text := respond(h, "POST", "/v1/jobs", `{"type":"pdf","unique_key":"taken"}`)
+	require.Equal(t, 200, status)
+	require.JSONEq(t, `{"id":17,"existing":true}`, text)
+	status, text = respond(h, "POST", "/v1/jobs", `{"type":"pdf","unique_key":"free"}`)
+	require.Equal(t, 201, status)
+	require.NotContains(t, text, "existing")
+}

@@ -1,0 +1,149 @@
+package joins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// DB executes the statements: a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
+type DB interface {
+	// QueryRow runs a statement that returns one row.
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Joins provides the operations of producers and operators on batches and flows. Its errors are *RefusedErrors, or those
+// of DB.
+type Joins struct {
+	DB DB
+	By string // who cancels, as the tables record it; "" = the role of the session
+}
+
+// Kinds of a RefusedError.
+var (
+	ErrNotFound = errors.New("no such batch, flow or job")
+	ErrInvalid  = errors.New("invalid value")
+	ErrConflict = errors.New("the state forbids it")
+)
+
+// RefusedError says why Postgres refuses an operation. It is one of the errors above.
+type RefusedError struct {
+	Rule    string // the name of the constraint; "" = a rule of Postgres
+	Node    string // of a flow; "" = the flow, or another operation
+	message string
+	kind    error
+}
+
+// Error is the sentence of Postgres, which names the node and the rule.
+func (e *RefusedError) Error() string { return e.message }
+
+// Unwrap returns the kind.
+func (e *RefusedError) Unwrap() error { return e.kind }
+
+// ofState are the constraints that forbid an operation because of the state of other rows.
+var ofState = map[string]bool{contract.OpenBatchRule: true, contract.UniqueKeyIndex: true, "parent_is_running": true, "children_are_at_most_10000": true}
+
+// raised is the routine of Postgres in an error that a PL/pgSQL function raises. Such an error is a sentence for users.
+const raised = "exec_stmt_raise"
+
+// refused converts the errors of the functions.
+func refused(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	e := &RefusedError{Rule: pg.ConstraintName, Node: pg.ColumnName, message: pg.Message}
+	switch {
+	case pg.Code == "P0002":
+		e.kind = ErrNotFound
+	case ofState[pg.ConstraintName]:
+		e.kind = ErrConflict
+	case pg.ConstraintName != "" || strings.HasPrefix(pg.Code, "22"):
+		e.kind = ErrInvalid
+	default:
+		return err
+	}
+	if rule := contract.Rule(pg.ConstraintName, pg.Detail); rule != "" && pg.Routine != raised {
+		e.message = rule
+	}
+	return e
+}
+
+// CheckJSON returns an error that says where a text is not JSON. Postgres does not say it.
+func CheckJSON(what string, text []byte) error {
+	var syntax *json.SyntaxError
+	var value json.RawMessage
+	if err := json.Unmarshal(text, &value); errors.As(err, &syntax) {
+		return &RefusedError{message: fmt.Sprintf("%s: it is not JSON (byte %d): %v", what, syntax.Offset, syntax), kind: ErrInvalid}
+	}
+	return nil
+}
+
+// Open opens a batch and returns its id, which is also that of its callback.
+func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.JobID, err error) {
+	var callback *string
+	if b.Callback != nil {
+		if err := CheckJSON("callback", b.Callback); err != nil {
+			return 0, err
+		}
+		callback = new(string(b.Callback))
+	}
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.open_batch($1::text::jsonb, coalesce(nullif($2::text, ''), 'done'), nullif($3::text, ''), nullif($4::bigint, 0))`,
+		callback, b.RunWhen, b.Name, int64(b.Parent)).Scan(&id)
+	return id, refused(err)
+}
+
+// Seal says that a batch has all of its members. It may be repeated.
+func (j Joins) Seal(ctx context.Context, id dispatcherd.JobID) (s contract.Sealed, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT open, done, failed, cancelled, fired FROM dispatcherd.seal_batch($1)`, int64(id)).Scan(&s.Open, &s.Done, &s.Failed, &s.Cancelled, &s.Fired)
+	return s, refused(err)
+}
+
+// InsertFlow inserts the flow that a JSON document describes, as a whole or not at all.
+func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.InsertedFlow, err error) {
+	if err := CheckJSON("flow", document); err != nil {
+		return f, err
+	}
+	var text []byte
+	if err = j.DB.QueryRow(ctx, `SELECT dispatcherd.insert_flow($1::text::jsonb)::text`, string(document)).Scan(&text); err != nil {
+		return f, refused(err)
+	}
+	return f, json.Unmarshal(text, &f)
+}
+
+// InsertUnique inserts a job, described by a JSON object without a unique key, unless another one has the key: a
+// pending or running job, or one that was inserted with the key less than its time to keep ago. id is that of the job that has
+// the key. A time to keep of 0 means only while the job is pending or running.
+func (j Joins) InsertUnique(ctx context.Context, job []byte, key string, keep time.Duration) (id dispatcherd.JobID, inserted bool, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT id, inserted FROM dispatcherd.insert_unique($1::text::jsonb, $2, nullif($3::bigint, 0) * interval '1 microsecond')`,
+		string(job), key, keep.Microseconds()).Scan(&id, &inserted)
+	return id, inserted, refused(err)
+}
+
+// Cancel cancels a batch, flow or job and everything below it. A batch takes no further members then.
+func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.CancelledTree, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT cancelled, running FROM dispatcherd.cancel_tree($1, nullif($2::text, ''))`, int64(id), j.By).Scan(&c.Cancelled, &c.Running)
+	return c, refused(err)
+}
+
+// Retry runs the failed and cancelled members or nodes again, and the callback after them. It returns their number.
+func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (n int, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_tree($1)`, int64(id)).Scan(&n)
+	return n, refused(err)
+}
+
+// Repair counts the jobs of a batch or flow that have not ended, or of all of them for id 0. It returns how many counters were
+// wrong. Daemons do this, too.
+func (j Joins) Repair(ctx context.Context, id dispatcherd.JobID) (n int, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.repair_flows(nullif($1::bigint, 0))`, int64(id)).Scan(&n)
+	return n, refused(err)
+}

@@ -1,0 +1,203 @@
+package joins
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// newJoins returns the operations on a new database, and a function that executes a statement.
+func newJoins(t *testing.T) (j Joins, exec func(sql string, args ...any)) {
+	t.Helper()
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), pgtest.New(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return Joins{DB: conn}, func(sql string, args ...any) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+}
+
+func TestBatchesAreListedByKindAndState(t *testing.T) {
+	j, exec := newJoins(t)
+	ctx := t.Context()
+	open, err := j.Open(ctx, contract.NewBatch{Name: "nightly", Callback: []byte(`{"type": "report"}`), RunWhen: contract.RunWhenEnded})
+	require.NoError(t, err)
+	sealed, err := j.Open(ctx, contract.NewBatch{})
+	require.NoError(t, err)
+	exec(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', $1)`, int64(sealed))
+	_, err = j.Seal(ctx, sealed)
+	require.NoError(t, err)
+	ended, err := j.Open(ctx, contract.NewBatch{})
+	require.NoError(t, err)
+	s, err := j.Seal(ctx, ended)
+	require.NoError(t, err)
+	require.Equal(t, contract.Sealed{Fired: true}, s, "a batch without members")
+	cancelled, err := j.Open(ctx, contract.NewBatch{})
+	require.NoError(t, err)
+	_, err = Joins{DB: j.DB, By: "anna"}.Cancel(ctx, cancelled)
+	require.NoError(t, err)
+	flow, err := j.InsertFlow(ctx, []byte(`{"nodes": [{"name": "a", "type": "x"}]}`))
+	require.NoError(t, err)
+
+	listed := func(f contract.BatchFilter) (ids []dispatcherd.JobID) {
+		list, err := j.List(ctx, f)
+		require.NoError(t, err)
+		for i := range list {
+			ids = append(ids, list[i].ID)
+		}
+		return ids
+	}
+	require.Equal(t, []dispatcherd.JobID{flow.ID, cancelled, ended, sealed, open}, listed(contract.BatchFilter{}))
+	require.Equal(t, []dispatcherd.JobID{flow.ID}, listed(contract.BatchFilter{Kind: contract.FlowKind}))
+	require.Equal(t, []dispatcherd.JobID{ended, sealed}, listed(contract.BatchFilter{Before: cancelled, Limit: 2}))
+	for state, id := range map[string]dispatcherd.JobID{contract.BatchOpen: open, contract.BatchSealed: sealed, contract.BatchEnded: ended, contract.BatchCancelled: cancelled} {
+		require.Equal(t, []dispatcherd.JobID{id}, listed(contract.BatchFilter{Kind: contract.BatchKind, State: state}), state)
+	}
+
+	b, err := j.Get(ctx, open)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), b.OpenedAt, time.Hour)
+	require.Equal(t, contract.Batch{ID: open, Kind: contract.BatchKind, Name: "nightly", State: contract.BatchOpen, Callback: true, RunWhen: contract.RunWhenEnded,
+		CallbackType: "report", CallbackStatus: dispatcherd.Waiting, OpenedAt: b.OpenedAt}, b)
+	b, err = j.Get(ctx, cancelled)
+	require.NoError(t, err)
+	require.Equal(t, "anna", b.CancelledBy)
+	_, err = j.Get(ctx, 1_000_000)
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = j.Flow(ctx, open)
+	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorContains(t, err, "is the id of a batch, not of a flow")
+}
+
+func TestFlowIsReadWithTheStatesOfItsNodes(t *testing.T) {
+	j, exec := newJoins(t)
+	ctx := t.Context()
+	exec(`INSERT INTO dispatcherd.jobs (id, type, status, finished_at) VALUES (nextval('dispatcherd.job_ids'), 'old', 'done', now())`)
+	inserted, err := j.InsertFlow(ctx, []byte(`{"name": "f", "nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "y"},
+		{"name": "c", "type": "z", "after": ["a", 1], "run_when": "ended", "takes_results": true}]}`))
+	require.NoError(t, err)
+	a, b, c := inserted.Nodes["a"], inserted.Nodes["b"], inserted.Nodes["c"]
+	exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, int64(b))
+	f, err := j.Flow(ctx, inserted.ID)
+	require.NoError(t, err)
+	require.Equal(t, "f", f.Name)
+	require.Len(t, f.Nodes, 3)
+	require.Equal(t, contract.Node{ID: a, Name: "a", Type: "x", Status: dispatcherd.Pending, RunWhen: contract.RunWhenDone, After: []dispatcherd.JobID{}, ReadyAt: f.Nodes[0].ReadyAt}, f.Nodes[0])
+	require.NotNil(t, f.Nodes[0].ReadyAt)
+	require.Empty(t, f.Nodes[1].Status, "its row was deleted")
+	require.Equal(t, dispatcherd.Waiting, f.Nodes[2].Status)
+	require.ElementsMatch(t, []dispatcherd.JobID{1, a}, f.Nodes[2].After)
+	require.Equal(t, 2, f.Nodes[2].Dependencies)
+	require.True(t, f.Nodes[2].TakesResults)
+
+	types, err := j.Types(ctx, []int64{1, int64(a), int64(b), int64(c)})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"old", "x", "z"}, types)
+}
+
+func TestWaitingJobNamesWhatItWaitsFor(t *testing.T) {
+	j, exec := newJoins(t)
+	ctx := t.Context()
+	batch, err := j.Open(ctx, contract.NewBatch{Callback: []byte(`{"type": "report"}`)})
+	require.NoError(t, err)
+	exec(`INSERT INTO dispatcherd.jobs (type, parent) SELECT 'pdf', $1 FROM generate_series(1, 12)`, int64(batch))
+	d, err := j.Waits(ctx, batch)
+	require.NoError(t, err)
+	require.True(t, d.Batch)
+	require.Nil(t, d.Left, "it is not sealed")
+	require.Len(t, d.First, 10)
+	_, err = j.Seal(ctx, batch)
+	require.NoError(t, err)
+	d, err = j.Waits(ctx, batch)
+	require.NoError(t, err)
+	require.Equal(t, 12, *d.Left)
+
+	inserted, err := j.InsertFlow(ctx, []byte(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "y", "after": ["a"]}]}`))
+	require.NoError(t, err)
+	d, err = j.Waits(ctx, inserted.Nodes["b"])
+	require.NoError(t, err)
+	require.Equal(t, &contract.Dependencies{Flow: inserted.ID, Left: new(1), First: []contract.Dependency{{ID: inserted.Nodes["a"], Name: "a", Type: "x", Status: dispatcherd.Pending}}}, d)
+	d, err = j.Waits(ctx, 1_000_000)
+	require.NoError(t, err)
+	require.Nil(t, d)
+}
+
+// The error is the sentence of Postgres, with the node and the rule.
+func TestErrorsAreThoseOfTheFunctions(t *testing.T) {
+	j, _ := newJoins(t)
+	ctx := t.Context()
+	flow := func(document string) error {
+		_, err := j.InsertFlow(ctx, []byte(document))
+		return err
+	}
+	seal := func(id dispatcherd.JobID) error {
+		_, err := j.Seal(ctx, id)
+		return err
+	}
+	sealed, err := j.Open(ctx, contract.NewBatch{})
+	require.NoError(t, err)
+	require.NoError(t, seal(sealed))
+	member := func(parent dispatcherd.JobID, callback string) error {
+		_, err := j.Open(ctx, contract.NewBatch{Parent: parent, Callback: []byte(callback)})
+		return err
+	}
+	for _, c := range []struct {
+		err              error
+		kind             error
+		rule, node, says string
+	}{
+		{flow(`{"nodes": [{"name": "a", "type": "x", "after": ["a"]}]}`), ErrInvalid, "node_depends_on_earlier_nodes", "a", `flow: node "a": it depends on itself`},
+		{flow(`{"nodes": []}`), ErrInvalid, "flow_has_1_to_10000_nodes", "", "flow: nodes must be"},
+		{flow(`{"nodes": [{"name": "a", "type": "x", "priority": 11}]}`), ErrInvalid, "priority_is_0_to_10", "a", `flow: node "a": `},
+		{flow(`{"nodes": [}`), ErrInvalid, "", "", "flow: it is not JSON (byte 12): invalid character '}'"},
+		{seal(1_000_000), ErrNotFound, "batch_exists", "", "1000000"},
+		{member(0, `{"type": "x"`), ErrInvalid, "", "", "callback: it is not JSON (byte 12): unexpected end"},
+		{member(0, `{"type": "x", "color": "red"}`), ErrInvalid, "job_has_known_members", "", `"color" is unknown`},
+		{member(0, `{"type": "x", "priority": 11}`), ErrInvalid, "priority_is_0_to_10", "", "priority must be 0 to 10"},
+		{member(sealed, `{"type": "x"}`), ErrConflict, "batch_is_open", "", "is sealed"},
+	} {
+		require.ErrorIs(t, c.err, c.kind, c.says)
+		require.ErrorContains(t, c.err, c.says)
+		var refused *RefusedError
+		require.ErrorAs(t, c.err, &refused)
+		require.Equal(t, c.rule, refused.Rule, c.says)
+		if c.rule != "" && c.kind == ErrInvalid {
+			require.Contains(t, refused.Node, c.node)
+		}
+	}
+}
+
+func TestFailedMembersRunAgain(t *testing.T) {
+	j, exec := newJoins(t)
+	ctx := t.Context()
+	batch, err := j.Open(ctx, contract.NewBatch{Callback: []byte(`{"type": "report"}`)})
+	require.NoError(t, err)
+	exec(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', $1)`, int64(batch))
+	_, err = j.Seal(ctx, batch)
+	require.NoError(t, err)
+	c, err := j.Cancel(ctx, batch)
+	require.NoError(t, err)
+	require.Zero(t, c.Running)
+	require.Positive(t, c.Cancelled)
+	exec(`SELECT dispatcherd.settle(1000)`)
+	n, err := j.Retry(ctx, batch)
+	require.NoError(t, err)
+	require.Equal(t, 2, n, "the member and the callback")
+	n, err = j.Repair(ctx, batch)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	_, err = j.Retry(ctx, 1_000_000)
+	require.ErrorIs(t, err, ErrNotFound)
+}

@@ -1,0 +1,106 @@
+package joins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// MaxListed bounds the batches of one List.
+const MaxListed = 1000
+
+// Columns have the names of the members of contract.Batch, Node and Dependency: each statement returns one JSON document.
+const (
+	state        = `CASE WHEN b.cancelled_by IS NOT NULL THEN 'cancelled' WHEN b.ended_at IS NOT NULL THEN 'ended' WHEN b.sealed_at IS NULL THEN 'open' ELSE 'sealed' END`
+	batchColumns = `b.id, b.kind, b.name, ` + state + ` AS state, b.callback, CASE WHEN b.callback THEN b.run_when END AS run_when,
+	b.opened_at, b.sealed_at, b.ended_at, b.open, coalesce(b.done, 0) AS done, coalesce(b.failed, 0) AS failed, coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by`
+
+	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]')::text FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
+	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3) ORDER BY b.id DESC LIMIT $4) l`
+
+	getSQL = `SELECT row_to_json(l)::text FROM (SELECT ` + batchColumns + `, j.type AS callback_type, j.status AS callback_status
+	FROM dispatcherd.batches b LEFT JOIN dispatcherd.jobs j ON j.id = b.id AND b.callback WHERE b.id = $1) l`
+
+	// LIMIT 1 finds each row by its id, whatever the statistics are.
+	nodesSQL = `SELECT coalesce(json_agg(l ORDER BY l.place), '[]')::text FROM (
+	SELECT n.id, n.place, n.name, j.type, j.status, n.run_when, n.takes_results, coalesce(n.depends_on[1:100], '{}') AS after,
+		coalesce(cardinality(n.depends_on), 0) AS dependencies, coalesce(n.open, 0) AS open, n.ready_at, j.started_at, j.finished_at, j.error
+	FROM dispatcherd.nodes n LEFT JOIN LATERAL (
+		SELECT j.type, j.status, j.started_at, j.finished_at, left(j.errors -> -1 ->> 'error', 200) AS error FROM dispatcherd.jobs j WHERE j.id = n.id LIMIT 1
+	) j ON true WHERE n.flow = $1) l`
+
+	typesSQL = `SELECT coalesce(json_agg(DISTINCT j.type), '[]')::text FROM unnest($1::bigint[]) i (id) CROSS JOIN LATERAL (
+	SELECT j.type FROM dispatcherd.jobs j WHERE j.id = i.id LIMIT 1) j`
+
+	waitsSQL = `SELECT row_to_json(l)::text FROM (
+	SELECT false AS batch, n.flow, n.open AS left, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
+		SELECT j.id, m.name, j.type, j.status FROM unnest(n.depends_on) d (id) JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
+		LEFT JOIN dispatcherd.nodes m ON m.id = d.id AND m.flow = n.flow WHERE j.status IN ('waiting', 'pending', 'running') ORDER BY j.id LIMIT 10) f) AS first
+	FROM dispatcherd.nodes n WHERE n.id = $1
+	UNION ALL
+	SELECT true, NULL, b.open, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
+		SELECT j.id, m.name, j.type, j.status FROM dispatcherd.jobs j LEFT JOIN dispatcherd.nodes m ON m.id = j.id
+		WHERE j.parent = b.id AND j.status IN ('waiting', 'pending', 'running') LIMIT 10) f)
+	FROM dispatcherd.batches b WHERE b.id = $1 AND b.ended_at IS NULL ORDER BY batch DESC LIMIT 1) l`
+)
+
+// read decodes the JSON document of a statement.
+func (j Joins) read(ctx context.Context, into any, sql string, args ...any) error {
+	var text []byte
+	if err := j.DB.QueryRow(ctx, sql, args...).Scan(&text); err != nil {
+		return refused(err)
+	}
+	return json.Unmarshal(text, into)
+}
+
+// List returns a page of batches and flows, the newest first.
+func (j Joins) List(ctx context.Context, f contract.BatchFilter) (list []contract.Batch, err error) {
+	if f.Limit <= 0 || f.Limit > MaxListed {
+		f.Limit = MaxListed
+	}
+	err = j.read(ctx, &list, listSQL, f.Kind, f.State, int64(f.Before), f.Limit)
+	return list, err
+}
+
+// Get returns a batch or flow.
+func (j Joins) Get(ctx context.Context, id dispatcherd.JobID) (b contract.Batch, err error) {
+	err = j.read(ctx, &b, getSQL, int64(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = &RefusedError{message: fmt.Sprintf("no batch or flow has the id %d", id), kind: ErrNotFound}
+	}
+	return b, err
+}
+
+// Flow returns a flow with its nodes.
+func (j Joins) Flow(ctx context.Context, id dispatcherd.JobID) (f contract.Flow, err error) {
+	if f.Batch, err = j.Get(ctx, id); err != nil {
+		return f, err
+	}
+	if f.Kind != contract.FlowKind {
+		return f, &RefusedError{message: fmt.Sprintf("%d is the id of a %s, not of a flow", id, f.Kind), kind: ErrNotFound}
+	}
+	err = j.read(ctx, &f.Nodes, nodesSQL, int64(id))
+	return f, err
+}
+
+// Types returns the types of jobs, in no order, without those that do not exist.
+func (j Joins) Types(ctx context.Context, ids []int64) (types []string, err error) {
+	err = j.read(ctx, &types, typesSQL, ids)
+	return types, err
+}
+
+// Waits returns what a waiting job waits for, or nil.
+func (j Joins) Waits(ctx context.Context, id dispatcherd.JobID) (*contract.Dependencies, error) {
+	var d contract.Dependencies
+	err := j.read(ctx, &d, waitsSQL, int64(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &d, err
+}

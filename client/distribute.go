@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Distribution is a task for all workers of a dispatcher that offer a type: each of them
+// gets one chunk of the items. Article 2 calls it a room task.
+type Distribution struct {
+	Type string
+	// Items are divided into contiguous chunks whose sizes differ by at most 1. The payload
+	// of a chunk is an array of items.
+	Items []any
+	// Chunks are payloads, instead of Items. Workers or slots get them in turn; at most 1,000.
+	Chunks   []any
+	PerSlot  bool // a chunk for each slot instead of for each worker
+	Priority dispatcherd.Priority
+	// Timeout is how long to wait for the answers, rounded to milliseconds; 0 = the dispatcher's
+	// default.
+	Timeout time.Duration
+}
+
+// Chunk is the answer of one chunk of a Distribution.
+type Chunk struct {
+	OK     bool            `json:"ok"`
+	Result json.RawMessage `json:"result,omitempty"` // with OK
+	Error  string          `json:"error,omitempty"`  // without OK
+	Code   string          `json:"code,omitempty"`   // without OK: the name of a problem, as in docs/api.md
+	Worker string          `json:"worker"`
+	Items  int             `json:"items,omitempty"` // number of items in it; 0 for one of Chunks
+}
+
+type wireDistribution struct {
+	Type     string               `json:"type"`
+	Items    []any                `json:"items,omitempty"`
+	Chunks   []any                `json:"chunks,omitempty"`
+	Per      string               `json:"per,omitempty"`
+	Priority dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout  string               `json:"timeout,omitempty"`
+	Durable  bool                 `json:"durable,omitempty"`
+}
+
+// Distribute divides the items over the workers of this dispatcher that offer the type, waits
+// for all answers, and returns them in the order of the chunks. A chunk that fails is not
+// retried and is no error of Distribute. If no worker offers the type, the error is a *Problem
+// of type [TypeNoSlot]. If ctx ends, all chunks are cancelled. The answer has at most 16 MiB.
+func (c *Client) Distribute(ctx context.Context, d Distribution) (chunks []Chunk, err error) {
+	return chunks, c.distribute(ctx, &d, false, &chunks)
+}
+
+// DistributeDurable inserts the chunks as jobs of a batch, one for each slot of all dispatchers
+// that supports the type, and returns the id of the batch and the number of chunks. Any worker
+// runs them, with retries. PerSlot is ignored.
+func (c *Client) DistributeDurable(ctx context.Context, d Distribution) (batch dispatcherd.JobID, chunks int, err error) {
+	var answer struct {
+		Batch  dispatcherd.JobID `json:"batch"`
+		Chunks int               `json:"chunks"`
+	}
+	d.PerSlot = true
+	err = c.distribute(ctx, &d, true, &answer)
+	return answer.Batch, answer.Chunks, err
+}
+
+// distribute sends a distribution and decodes the answer. It uses HTTP on any socket.
+func (c *Client) distribute(ctx context.Context, d *Distribution, durable bool, answer any) error {
+	wire := wireDistribution{
+		Type: d.Type, Items: jsonValues(d.Items), Chunks: jsonValues(d.Chunks), Priority: d.Priority, Timeout: spanText(d.Timeout), Durable: durable,
+	}
+	if d.PerSlot {
+		wire.Per = "slot"
+	}
+	body, err := json.Marshal(wire)
+	if err != nil {
+		return fmt.Errorf("the items of the distribution: %w", err)
+	}
+	res, err := c.send(ctx, http.MethodPost, "/v1/fanouts", body, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }() // the body was read
+	return json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(answer)
+}
+
+// jsonValues is jsonValue for a list.
+func jsonValues(list []any) []any {
+	values := make([]any, len(list))
+	for i := range list {
+		values[i] = jsonValue(list[i])
+	}
+	return values
+}

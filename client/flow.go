@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// InsertedFlow names the rows of a new flow: its id, and the ids of its nodes by name.
+type InsertedFlow = contract.InsertedFlow
+
+// Flow is a graph of jobs, its nodes. A node runs when its dependencies have ended. The zero Flow has no nodes.
+type Flow struct {
+	Name     string // at most 128 bytes; need not be unique
+	Callback *Job   // runs once, after all nodes have ended, as that of a [Batch]; nil = none
+	RunWhen  string // of the callback
+
+	nodes []*Node
+}
+
+// Node is a job of a flow.
+type Node struct {
+	name         string // unique in the flow
+	job          Job
+	after        []any // names of earlier nodes, and ids of existing jobs
+	runWhen      string
+	takesResults bool
+}
+
+// Add adds a node. Its name, of 1 to 128 bytes, is unique in the flow. The job has no Parent, UniqueKey and UniqueFor.
+func (f *Flow) Add(name string, j Job) *Node {
+	n := &Node{name: name, job: j}
+	f.nodes = append(f.nodes, n)
+	return n
+}
+
+// After adds dependencies: nodes that were added to the flow earlier.
+func (n *Node) After(nodes ...*Node) *Node {
+	for _, d := range nodes {
+		n.after = append(n.after, d.name)
+	}
+	return n
+}
+
+// AfterJobs adds jobs of the table as dependencies. They may have ended.
+func (n *Node) AfterJobs(ids ...dispatcherd.JobID) *Node {
+	for _, id := range ids {
+		n.after = append(n.after, id)
+	}
+	return n
+}
+
+// RunWhen says when the node runs. Otherwise it is cancelled, and so are the nodes after it that need it.
+func (n *Node) RunWhen(when string) *Node {
+	n.runWhen = when
+	return n
+}
+
+// TakesResults adds "inputs" to the payload, which must be an object: the results of the dependencies by name, at most 100 and
+// together 1 MB.
+func (n *Node) TakesResults() *Node {
+	n.takesResults = true
+	return n
+}
+
+// object is a job as the functions of the schema take it.
+type object struct {
+	Type        string          `json:"type"`
+	Payload     json.RawMessage `json:"payload"`
+	Priority    any             `json:"priority"`
+	MaxAttempts any             `json:"max_attempts"`
+	TimeoutMS   any             `json:"timeout_ms,omitempty"`
+	RunAt       *time.Time      `json:"run_at,omitempty"`
+	Keys        string          `json:"keys,omitempty"`
+}
+
+type callbackObject struct {
+	object
+
+	RunWhen string `json:"run_when,omitempty"`
+}
+
+type nodeObject struct {
+	object
+
+	Name         string `json:"name"`
+	After        []any  `json:"after,omitempty"`
+	RunWhen      string `json:"run_when,omitempty"`
+	TakesResults bool   `json:"takes_results,omitempty"`
+}
+
+// columns returns the values of the job without parent and unique key.
+func (j *Job) columns() (o object, err error) {
+	row, payload, err := j.row()
+	o = object{Type: j.Type, Payload: payload, Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], Keys: j.Keys}
+	if !j.RunAt.IsZero() {
+		o.RunAt = &j.RunAt
+	}
+	return o, err
+}
+
+func (j *Job) object() ([]byte, error) {
+	o, err := j.columns()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(o)
+}
+
+var errMember = errors.New("a job of a flow has no Parent, UniqueKey and UniqueFor")
+
+// ofFlow is columns for a job of a flow.
+func (j *Job) ofFlow(name string) (object, error) {
+	o, err := j.columns()
+	if j.Parent != 0 || j.UniqueKey != "" || j.UniqueFor != 0 {
+		err = errMember
+	}
+	return o, about(name, err)
+}
+
+// MarshalJSON returns the document of the flow, which the SQL function insert_flow, the API and the command line take.
+func (f *Flow) MarshalJSON() ([]byte, error) {
+	var err error
+	var document struct {
+		Name     string          `json:"name,omitempty"`
+		Callback *callbackObject `json:"callback,omitempty"`
+		Nodes    []nodeObject    `json:"nodes"`
+	}
+	document.Name, document.Nodes = f.Name, make([]nodeObject, len(f.nodes))
+	if f.Callback != nil {
+		document.Callback = &callbackObject{RunWhen: f.RunWhen}
+		if document.Callback.object, err = f.Callback.ofFlow("callback"); err != nil {
+			return nil, err
+		}
+	}
+	for i, n := range f.nodes {
+		o, err := n.job.ofFlow("node " + n.name)
+		if err != nil {
+			return nil, err
+		}
+		document.Nodes[i] = nodeObject{object: o, Name: n.name, After: n.after, RunWhen: n.runWhen, TakesResults: n.takesResults}
+	}
+	return json.Marshal(document)
+}
+
+// Insert inserts the flow as a whole, or nothing if one of its nodes breaks a rule; the error names the node and the rule. In a
+// transaction, the flow exists if and only if the caller commits. Use [SQLTx] for database/sql.
+func (f *Flow) Insert(ctx context.Context, db Querier) (InsertedFlow, error) {
+	document, err := f.MarshalJSON()
+	if err != nil {
+		return InsertedFlow{}, about("inserting a flow", err)
+	}
+	inserted, err := joins.Joins{DB: db}.InsertFlow(ctx, document)
+	return inserted, about("inserting a flow", err)
+}

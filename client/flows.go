@@ -1,0 +1,114 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Types of batches and flows over HTTP.
+type (
+	// BatchFilter selects a page of batches, the newest first.
+	BatchFilter = contract.BatchFilter
+	// FlowState is a flow with its nodes.
+	FlowState = contract.Flow
+	// NewBatch describes a batch to open; its callback is a JSON object.
+	NewBatch = contract.NewBatch
+)
+
+// Flows provides the operations on batches and flows, over HTTP. Programs with a database use [OpenBatch] and [Flow.Insert]. The
+// error is a *Problem, of type TypeNotFound if there is no such batch or flow, and TypeConflict if its state forbids the operation.
+type Flows struct{ c *Client }
+
+// Flows returns the operations on batches and flows.
+func (c *Client) Flows() Flows { return Flows{c} }
+
+func batchPath(id dispatcherd.JobID, rest string) string {
+	return fmt.Sprintf("/v1/batches/%d%s", id, rest)
+}
+
+// List returns batches and flows, the newest first. The limit is at most 1,000.
+func (f Flows) List(ctx context.Context, filter BatchFilter) ([]BatchState, error) {
+	query := url.Values{"limit": {strconv.Itoa(filter.Limit)}}
+	for name, value := range map[string]string{"kind": filter.Kind, "state": filter.State} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if filter.Before > 0 {
+		query.Set("before", strconv.FormatInt(int64(filter.Before), 10))
+	}
+	var page struct {
+		Batches []BatchState `json:"batches"`
+	}
+	_, err := f.c.exchange(ctx, http.MethodGet, "/v1/batches?"+query.Encode(), nil, &page)
+	return page.Batches, err
+}
+
+// Get returns a batch or flow.
+func (f Flows) Get(ctx context.Context, id dispatcherd.JobID) (b BatchState, err error) {
+	_, err = f.c.exchange(ctx, http.MethodGet, batchPath(id, ""), nil, &b)
+	return b, err
+}
+
+// Flow returns a flow with its nodes.
+func (f Flows) Flow(ctx context.Context, id dispatcherd.JobID) (state FlowState, err error) {
+	_, err = f.c.exchange(ctx, http.MethodGet, fmt.Sprintf("/v1/flows/%d", id), nil, &state)
+	return state, err
+}
+
+// Open opens a batch. Members are jobs with its id as parent.
+func (f Flows) Open(ctx context.Context, b NewBatch) (dispatcherd.JobID, error) {
+	body := struct {
+		Callback json.RawMessage   `json:"callback,omitempty"`
+		RunWhen  string            `json:"run_when,omitempty"`
+		Name     string            `json:"name,omitempty"`
+		Parent   dispatcherd.JobID `json:"parent,omitempty"`
+	}{b.Callback, b.RunWhen, b.Name, b.Parent}
+	var opened struct{ ID dispatcherd.JobID }
+	_, err := f.c.exchange(ctx, http.MethodPost, "/v1/batches", body, &opened)
+	return opened.ID, err
+}
+
+// Seal says that a batch has all of its members. It may be repeated.
+func (f Flows) Seal(ctx context.Context, id dispatcherd.JobID) (s Sealed, err error) {
+	_, err = f.c.exchange(ctx, http.MethodPost, batchPath(id, "/seal"), nil, &s)
+	return s, err
+}
+
+// InsertFlow inserts the flow of a JSON document, such as that of a [Flow], as a whole or not at all.
+func (f Flows) InsertFlow(ctx context.Context, document []byte) (inserted InsertedFlow, err error) {
+	_, err = f.c.exchange(ctx, http.MethodPost, "/v1/flows", json.RawMessage(document), &inserted)
+	return inserted, err
+}
+
+// Cancel cancels a batch or flow and everything below it.
+func (f Flows) Cancel(ctx context.Context, id dispatcherd.JobID) (c CancelledTree, err error) {
+	_, err = f.c.exchange(ctx, http.MethodDelete, batchPath(id, ""), nil, &c)
+	return c, err
+}
+
+// changed is the answer that counts what was changed.
+type changed struct {
+	Changed int `json:"changed"`
+}
+
+// Retry runs the failed and cancelled members or nodes again, and returns their number.
+func (f Flows) Retry(ctx context.Context, id dispatcherd.JobID) (int, error) {
+	var c changed
+	_, err := f.c.exchange(ctx, http.MethodPost, batchPath(id, "/retry"), nil, &c)
+	return c.Changed, err
+}
+
+// Repair counts the jobs of a batch or flow that have not ended again. It returns how many counters were wrong.
+func (f Flows) Repair(ctx context.Context, id dispatcherd.JobID) (int, error) {
+	var c changed
+	_, err := f.c.exchange(ctx, http.MethodPost, batchPath(id, "/repair"), nil, &c)
+	return c.Changed, err
+}

@@ -1,0 +1,103 @@
+package flows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+)
+
+const openLong = `Opens a batch and prints its id (docs/flows.md). Members are jobs with this id as parent ("job insert --parent"). When the
+batch is sealed and all members have ended, its callback runs: a job with the same id.`
+
+func (a commands) openCommand() *cobra.Command {
+	var b contract.NewBatch
+	var callback string
+	var parent int64
+	cmd := &cobra.Command{
+		Use: "open", SuggestFor: []string{"create", "new"}, Short: "Open a batch and print its id", Long: openLong, Args: settings.NoArguments,
+		Example: `  dispatcherd batch open
+  dispatcherd batch open --name nightly --callback '{"type": "report"}' --run-when ended`,
+	}
+	cmd.Flags().StringVar(&callback, "callback", "", `JSON of the job that runs after all members; "type" is required`)
+	cmd.Flags().StringVar(&b.RunWhen, "run-when", contract.RunWhenDone, "when the callback runs: done, ended or failed")
+	cmd.Flags().StringVar(&b.Name, "name", "", "name, not unique")
+	cmd.Flags().Int64Var(&parent, "parent", 0, "open batch of which the callback is a member")
+	settings.OnlyOnCommandLine(cmd.Flags(), "callback", "run-when", "name", "parent")
+	settings.Between(cmd.Flags(), "1", settings.LargestID, "parent")
+	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, _ []string) error {
+		if cmd.Flags().Changed("callback") {
+			b.Callback = []byte(callback)
+			if err := joins.CheckJSON("callback", b.Callback); err != nil {
+				return err
+			}
+		}
+		b.Parent = dispatcherd.JobID(parent)
+		id, err := t.Open(ctx, b)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("batch", flowapi.Opened{ID: id}, fmt.Sprint(id))
+	})
+}
+
+func (a commands) sealCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use: "seal", SuggestFor: []string{"close"}, Short: "Say that the batch has all of its members", Example: "  dispatcherd batch seal 17",
+	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		s, err := t.Seal(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("sealed", s, fmt.Sprintf("batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled))
+	})
+}
+
+func (a commands) showBatchCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use: "show", SuggestFor: []string{"get", "status"}, Short: "Print all facts about a batch", Example: "  dispatcherd batch show 17",
+	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		b, err := t.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintFacts("batch", b, func(add func(fact, format string, args ...any)) { addBatch(add, &b) })
+	})
+}
+
+// addBatch adds the facts about a batch or flow.
+func addBatch(add func(fact, format string, args ...any), b *contract.Batch) {
+	name := ""
+	if b.Name != "" {
+		name = " " + b.Name
+	}
+	add(b.Kind, "%d%s", b.ID, name)
+	state := b.State
+	if b.CancelledBy != "" {
+		state += " by " + b.CancelledBy
+	}
+	add("state", "%s", state)
+	add("members", "%s open, %d done, %d failed, %d cancelled", openText(b), b.Done, b.Failed, b.Cancelled)
+	add("opened at", "%s", stamp(b.OpenedAt))
+	if b.SealedAt != nil && b.Kind != contract.FlowKind {
+		add("sealed at", "%s", stamp(*b.SealedAt))
+	}
+	if b.EndedAt != nil {
+		add("ended at", "%s (%s)", stamp(*b.EndedAt), lasted(b))
+	}
+	switch {
+	case !b.Callback:
+	case b.CallbackType == "":
+		add("callback", "its row was deleted")
+	default:
+		add("callback", "job %d %s, %s, runs when %s", b.ID, b.CallbackType, b.CallbackStatus, map[string]string{
+			contract.RunWhenDone: "all are done", contract.RunWhenEnded: "all have ended", contract.RunWhenFailed: "one has failed or was cancelled",
+		}[b.RunWhen])
+	}
+}

@@ -1,0 +1,157 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+)
+
+const insertLong = `Inserts the flow of a JSON document (docs/flows.md) and prints its id:
+
+  {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"], "takes_results": true}]}
+
+A node also has the fields of "job insert" except parent and unique_key. One invalid node rejects the flow.`
+
+func (a commands) insertCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "insert FILE | -", SuggestFor: []string{"add", "create", "submit", "run"}, Short: "Insert the flow of a JSON document", Long: insertLong,
+		Example: "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%q needs one file", cmd.CommandPath())
+			}
+			return nil
+		},
+	}
+	cmd = a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, args []string) error {
+		document, err := a.read(args[0])
+		if err == nil {
+			err = joins.CheckJSON("flow", document)
+		}
+		if err != nil {
+			return err
+		}
+		inserted, err := t.InsertFlow(ctx, document)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("flow", inserted, fmt.Sprint(inserted.ID))
+	})
+	cmd.ValidArgsFunction = nil // files
+	return cmd
+}
+
+// maxDocument bounds a document in bytes.
+const maxDocument = 64 << 20
+
+// read reads a file, or standard input for "-".
+func (a commands) read(name string) ([]byte, error) {
+	in := a.In
+	if name != "-" {
+		f, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
+		}
+		if err != nil {
+			return nil, exit.Errorf(exit.Usage, "opening the file: %w", err)
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxDocument+1))
+	switch {
+	case err != nil:
+		return nil, exit.Errorf(exit.Usage, "reading %s: %w", name, err)
+	case len(text) > maxDocument:
+		return nil, exit.Errorf(exit.Usage, "%s has more than %d bytes", name, maxDocument)
+	}
+	return text, nil
+}
+
+func (a commands) repairCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use: "repair", SuggestFor: []string{"fix", "recount"}, Short: "Count the jobs that have not ended again, after rows were deleted by hand",
+		Long: "Counts the jobs that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.", Example: "  dispatcherd flow repair 17",
+	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		n, err := t.Repair(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("repaired", flowapi.Changed{Changed: n}, fmt.Sprintf("flow %d: %s wrong", id, console.Counted(int64(n), "counter")))
+	})
+}
+
+func (a commands) showFlowCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use: "show", SuggestFor: []string{"get", "status", "graph"}, Short: "Draw the graph of a flow with states and durations",
+		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is a list of nodes with their dependencies.
+TIME is that of the last attempt, or since when a node could run.`,
+		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
+	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		f, err := t.Flow(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.show(&f, time.Now())
+	})
+}
+
+func (a commands) show(f *contract.Flow, now time.Time) error {
+	if a.Format.JSON {
+		return a.PrintJSON("flow", f)
+	}
+	if err := a.PrintFacts("flow", f, func(add func(fact, format string, args ...any)) { addBatch(add, &f.Batch) }); err != nil {
+		return err
+	}
+	names := map[dispatcherd.JobID]string{}
+	for i := range f.Nodes {
+		names[f.Nodes[i].ID] = f.Nodes[i].Name
+	}
+	lines, drawn := draw(f.Nodes)
+	rows := make([][]string, len(lines))
+	for i, l := range lines {
+		if l.node == nil {
+			rows[i] = []string{l.graph, " ", " ", " ", " ", " "}
+			continue
+		}
+		n := l.node
+		rows[i] = []string{l.graph + n.Name, fmt.Sprint(n.ID), n.Type, statusText(n), timeText(n, now), noteText(n, names, drawn)}
+	}
+	return a.PrintRows("nodes", f.Nodes, []string{"node", "id", "type", "status", "time", "note"}, rows)
+}
+
+// statusText is the status of a node's job.
+func statusText(n *contract.Node) string {
+	if n.Status == "" {
+		return "deleted"
+	}
+	return string(n.Status)
+}
+
+// timeText says how long the last attempt took, or since when a node could run.
+func timeText(n *contract.Node, now time.Time) string {
+	switch {
+	case n.Status == dispatcherd.Running && n.StartedAt != nil:
+		return span(now.Sub(*n.StartedAt))
+	case n.FinishedAt != nil && n.StartedAt != nil:
+		return span(n.FinishedAt.Sub(*n.StartedAt))
+	case n.Status == dispatcherd.Pending && n.ReadyAt != nil:
+		return span(now.Sub(*n.ReadyAt))
+	}
+	return ""
+}
+
+// maxNoted bounds the dependencies in a note.
+const maxNoted = 5

@@ -1,0 +1,210 @@
+// Package flows contains the commands about batches and flows.
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+)
+
+// BatchCommand is the group of commands about batches.
+func BatchCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation, contract.BatchKind}
+	return settings.Group("batch", "Open, seal, show, cancel or retry batches of jobs",
+		a.listCommand(), a.showBatchCommand(), a.openCommand(), a.sealCommand(), a.cancelCommand(), a.retryCommand())
+}
+
+// FlowCommand is the group of commands about flows.
+func FlowCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation, contract.FlowKind}
+	return settings.Group("flow", "Insert, show, cancel, retry or repair graphs of jobs",
+		a.insertCommand(), a.listCommand(), a.showFlowCommand(), a.cancelCommand(), a.retryCommand(), a.repairCommand())
+}
+
+// commands holds the invocation that the commands use, and the kind of object of their group.
+type commands struct {
+	*settings.Invocation
+
+	kind string
+}
+
+// patience bounds a command over the API.
+const patience = time.Minute
+
+// onFlows completes a command that uses the tables, or the API if no database is configured.
+func (a commands) onFlows(cmd *cobra.Command, do func(ctx context.Context, t flowapi.Table, args []string) error) *cobra.Command {
+	var at ask.Dispatcher
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return do(cmd.Context(), joins.Joins{DB: pool}, args)
+		}, func() error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			c, err := at.Client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			err = do(ctx, c.Flows(), args)
+			if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, joins.ErrInvalid) { // an input that is not JSON
+				return err
+			}
+			return explained(at.Explain(err), err)
+		})
+	}
+	a.APIFlags(cmd.Flags(), &at)
+	return cmd
+}
+
+// explained returns an error with the sentence of Postgres alone, as with a database.
+func explained(coded, err error) error {
+	code := exit.CodeOf(context.Background(), coded)
+	if p, ok := errors.AsType[*client.Problem](err); ok && slices.Contains([]int{exit.Usage, exit.NotFound, exit.Conflict}, code) && p.Type != client.TypeForbidden {
+		return exit.Errorf(code, "%s", p.Detail)
+	}
+	return coded
+}
+
+// onID completes a command about the batch or flow that its argument names.
+func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error) *cobra.Command {
+	cmd.Use += " ID"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%q needs the id of one %s", cmd.CommandPath(), a.kind)
+		}
+		return nil
+	}
+	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, args []string) error {
+		id, err := strconv.ParseInt(args[0], 10, 64)
+		if err != nil || id < 1 {
+			return exit.Errorf(exit.Usage, "%q is not the id of a %s: ids are numbers from 1", args[0], a.kind)
+		}
+		return do(ctx, t, dispatcherd.JobID(id))
+	})
+}
+
+func (a commands) listCommand() *cobra.Command {
+	f := contract.BatchFilter{Kind: a.kind, Limit: 100}
+	var before int64
+	cmd := &cobra.Command{
+		Use: "list", SuggestFor: []string{"ls"}, Short: "List, the newest first", Args: settings.NoArguments,
+		Example: fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind),
+	}
+	cmd.Flags().IntVar(&f.Limit, "limit", f.Limit, "rows per page")
+	cmd.Flags().Int64Var(&before, "before", 0, "continue before this id")
+	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
+	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before", "state")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(joins.MaxListed), "limit")
+	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, _ []string) error {
+		if f.State != "" && !slices.Contains(contract.BatchStates, f.State) {
+			return exit.Errorf(exit.Usage, "--state %q is none of %s", f.State, strings.Join(contract.BatchStates, ", "))
+		}
+		f.Before = dispatcherd.JobID(before)
+		return a.list(ctx, t, f)
+	})
+}
+
+func (a commands) list(ctx context.Context, t flowapi.Table, f contract.BatchFilter) error {
+	list, err := t.List(ctx, f)
+	if err != nil {
+		return err
+	}
+	rows := make([][]string, len(list))
+	for i := range list {
+		b := &list[i]
+		rows[i] = []string{fmt.Sprint(b.ID), b.Name, b.State, openText(b), fmt.Sprint(b.Done), fmt.Sprint(b.Failed), fmt.Sprint(b.Cancelled), stamp(b.OpenedAt), lasted(b)}
+	}
+	name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
+	if err := a.PrintRows(name, list, []string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"}, rows); err != nil {
+		return err
+	}
+	if len(list) == f.Limit {
+		a.Say("There may be more: --before %d shows the next page.", list[f.Limit-1].ID)
+	}
+	return nil
+}
+
+// openText is the number of members that have not ended, which is known after the seal.
+func openText(b *contract.Batch) string {
+	if b.Open == nil {
+		return "?"
+	}
+	return strconv.Itoa(*b.Open)
+}
+
+// lasted is the time from the opening to the end, "" before.
+func lasted(b *contract.Batch) string {
+	if b.EndedAt == nil {
+		return ""
+	}
+	return span(b.EndedAt.Sub(b.OpenedAt))
+}
+
+// span formats a duration for a table.
+func span(d time.Duration) string {
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// stamp formats a time for a table, in UTC.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+func (a commands) cancelCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use: "cancel", SuggestFor: []string{"delete", "stop", "abort"}, Short: "Cancel its jobs, their children and the callback",
+		Example: fmt.Sprintf("  dispatcherd %s cancel 17", a.kind),
+	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		c, err := t.Cancel(ctx, id)
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, console.Counted(int64(c.Cancelled), "job"))
+		if c.Running > 0 {
+			text += fmt.Sprintf(", the workers of %s are asked to stop", console.Counted(int64(c.Running), "running job"))
+		}
+		return a.PrintLine("cancelled", c, text)
+	})
+}
+
+func (a commands) retryCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use: "retry", SuggestFor: []string{"rerun", "restart"}, Short: "Run failed and cancelled jobs again, and the callback after them",
+		Example: fmt.Sprintf("  dispatcherd %s retry 17", a.kind),
+	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		n, err := t.Retry(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("retried", flowapi.Changed{Changed: n}, fmt.Sprintf("%s %d: %s again", a.kind, id, verb(n, "runs", "run")))
+	})
+}
+
+// verb counts jobs that do something.
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return "1 job " + one
+	}
+	return fmt.Sprintf("%d jobs %s", n, many)
+}

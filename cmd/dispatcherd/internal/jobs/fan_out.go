@@ -1,0 +1,114 @@
+package jobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+const fanOutLong = `Divides the items of a JSON array into a chunk for each worker of the dispatcher that offers the type, and prints the
+answers in order. Nothing is retried. The exit code is 1 if a chunk failed, 5 if no worker offers the type. An interrupt
+cancels all chunks. --durable prints the id of a batch (docs/flows.md).`
+
+// FanOutCommand distributes items over workers.
+func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
+	a := commands{invocation}
+	var at ask.Dispatcher
+	var priority int8
+	var timeout time.Duration
+	var per string
+	var durable bool
+	cmd := &cobra.Command{
+		Use: "fanout TYPE FILE", SuggestFor: []string{"distribute", "scatter"}, Short: "Distribute items over all workers of a type", Long: fanOutLong,
+		Example: `  dispatcherd fanout thumbnails items.json
+  seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("%q needs a type and a file with a JSON array; - is standard input", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if per != "worker" && per != "slot" {
+				return exit.Errorf(exit.Usage, "--per %q is neither worker nor slot", per)
+			}
+			text, err := a.readPayload(args[1])
+			if err != nil {
+				return err
+			}
+			var items []json.RawMessage
+			if err := json.Unmarshal(text, &items); err != nil {
+				return exit.Errorf(exit.Usage, "%s contains no JSON array", args[1])
+			}
+			d := client.Distribution{Type: args[0], PerSlot: per == "slot", Priority: dispatcherd.Priority(priority), Timeout: timeout}
+			for _, item := range items {
+				d.Items = append(d.Items, item)
+			}
+			return a.fanOut(cmd, &at, d, durable)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&per, "per", "worker", "worker or slot: what gets one chunk each")
+	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
+	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the answers (default: the dispatcher's, 30s)")
+	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
+	settings.OnlyOnCommandLine(flags, "per", "priority", "timeout", "durable")
+	settings.Between(flags, "0", "10", "priority")
+	settings.Between(flags, "1ms", "1h", "timeout")
+	a.APIFlags(flags, &at)
+	cmd.ValidArgsFunction = a.completeTypes(&at)
+	return cmd
+}
+
+// fanOut distributes the items and prints the answers.
+func (a commands) fanOut(cmd *cobra.Command, at *ask.Dispatcher, d client.Distribution, durable bool) error {
+	c, err := at.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if durable {
+		batch, chunks, err := c.DistributeDurable(cmd.Context(), d)
+		if err != nil {
+			return a.suggestType(cmd.Context(), at, d.Type, at.Explain(err), err)
+		}
+		return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
+	}
+	chunks, err := c.Distribute(cmd.Context(), d)
+	if err != nil {
+		return a.suggestType(cmd.Context(), at, d.Type, at.Explain(err), err)
+	}
+	failed := 0
+	for i := range chunks {
+		if !chunks[i].OK {
+			failed++
+		}
+	}
+	if err := a.printChunks(chunks); err != nil || failed == 0 {
+		return err
+	}
+	return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
+}
+
+// printChunks prints the answers in order.
+func (a commands) printChunks(chunks []client.Chunk) error {
+	rows := make([][]string, len(chunks))
+	for i := range chunks {
+		c := &chunks[i]
+		state, answer := "done", string(c.Result)
+		if !c.OK {
+			state, answer = c.Code, c.Error
+		}
+		rows[i] = []string{c.Worker, strconv.Itoa(c.Items), state, answer}
+	}
+	return a.PrintRows("chunks", chunks, []string{"worker", "items", "state", "answer"}, rows)
+}

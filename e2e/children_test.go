@@ -1,0 +1,319 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/worker"
+)
+
+// family is a worker whose jobs insert children. Its handlers wait for the test.
+type family struct {
+	t       *testing.T
+	spawned chan []dispatcherd.JobID // results of Spawn
+	refused chan error
+	ended   chan dispatcherd.JobID // jobs whose context ended
+	proceed chan error             // what the next handler returns
+}
+
+// member says what a job does: insert children, then wait for the end of its context or for
+// family.proceed.
+type member struct {
+	Children []worker.Child `json:"children,omitempty"`
+	Detached bool           `json:"detached,omitempty"`
+	Silent   bool           `json:"silent,omitempty"` // it does not return when its context has ended
+}
+
+func (w *world) family(socket string, slots int, types ...string) *family {
+	w.t.Helper()
+	f := &family{t: w.t, spawned: make(chan []dispatcherd.JobID, 1000), refused: make(chan error, 1000), ended: make(chan dispatcherd.JobID, 1000), proceed: make(chan error, 1000)}
+	p := worker.New(worker.Options{Socket: socket, Name: "family"})
+	for _, typ := range types {
+		p.Handle(typ, f.handle)
+	}
+	p.Slots(slots, types...)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	w.t.Cleanup(func() {
+		close(f.proceed)
+		cancel()
+		<-ended // the daemon may have ended before
+	})
+	return f
+}
+
+func (f *family) handle(ctx context.Context, job *worker.Job) (any, error) {
+	var m member
+	if err := job.Decode(&m); err != nil {
+		return nil, err
+	}
+	if len(m.Children) > 0 {
+		spawn := job.Spawn
+		if m.Detached {
+			spawn = job.SpawnDetached
+		}
+		ids, err := spawn(ctx, m.Children...)
+		if err != nil {
+			f.refused <- err
+			return nil, worker.Permanent(err)
+		}
+		f.spawned <- ids
+	}
+	done := ctx.Done()
+	for {
+		select {
+		case err := <-f.proceed:
+			return nil, err
+		case <-done:
+			f.ended <- job.ID
+			if !m.Silent {
+				return nil, ctx.Err()
+			}
+			done = nil
+		}
+	}
+}
+
+// insertMember inserts a job of a family.
+func (w *world) insertMember(typ string, m member) dispatcherd.JobID {
+	w.t.Helper()
+	payload, err := json.Marshal(m)
+	require.NoError(w.t, err)
+	id, err := w.jobs.Insert(w.t.Context(), claim.New{Type: typ, Payload: payload})
+	require.NoError(w.t, err)
+	return id
+}
+
+// orphans counts live children whose parent has ended.
+func (w *world) orphans() int {
+	return w.number(`SELECT count(*) FROM dispatcherd.jobs_live c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE p.status IN ('done', 'failed', 'cancelled')`)
+}
+
+// Article 4, structured concurrency: children end with their parent, however it ends.
+func TestChildrenEndWithTheirParentUnlessTheyAreDetached(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.start(w.config("a")), w.start(w.config("b"))
+	parents := w.family(a.cfg.WorkerSocket, 1, "parent")
+	children := w.family(b.cfg.WorkerSocket, 1, "child")
+	a.awaitSlots(1)
+	b.awaitSlots(1)
+	two := []worker.Child{{Type: "child"}, {Type: "child"}} // one runs on the other host, one waits
+	for status, end := range map[dispatcherd.Status]func(dispatcherd.JobID){
+		dispatcherd.Done:   func(dispatcherd.JobID) { parents.proceed <- nil },
+		dispatcherd.Failed: func(dispatcherd.JobID) { parents.proceed <- worker.Permanent(errors.New("torn")) },
+		dispatcherd.Cancelled: func(id dispatcherd.JobID) {
+			_, err := w.jobs.Cancel(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, id, receive(t, parents.ended, "the parent is cancelled"))
+		},
+	} {
+		parent := w.insertMember("parent", member{Children: two})
+		ids := receive(t, parents.spawned, "the children are inserted")
+		require.Len(t, ids, 2)
+		b.awaitState("busy", ids[0])
+		end(parent)
+		w.await(parent, status)
+		require.Equal(t, ids[0], receive(t, children.ended, "the child that runs is cancelled"))
+		for _, id := range ids {
+			require.Zero(t, w.await(id, dispatcherd.Cancelled).Failures)
+		}
+	}
+	require.Zero(t, w.orphans())
+	b.awaitSlots(1)
+
+	parent := w.insertMember("parent", member{Children: two, Detached: true})
+	ids := receive(t, parents.spawned, "the children are inserted")
+	b.awaitState("busy", ids[0])
+	parents.proceed <- nil
+	w.await(parent, dispatcherd.Done)
+	children.proceed <- nil
+	w.await(ids[0], dispatcherd.Done)
+	children.proceed <- nil
+	w.await(ids[1], dispatcherd.Done)
+}
+
+// A retry is no end of the parent.
+func TestChildrenOutliveARetryOfTheirParent(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	parents := w.family(h.cfg.WorkerSocket, 1, "parent")
+	parent := w.insertMember("parent", member{Children: []worker.Child{{Type: "child", UniqueKey: "once"}}})
+	first := receive(t, parents.spawned, "the child is inserted")
+	parents.proceed <- errors.New("again")
+	refusal, ok := errors.AsType[*worker.SpawnError](receive(t, parents.refused, "the second attempt inserts a child with the same key"))
+	require.True(t, ok)
+	require.Equal(t, "jobs_live_unique_key", refusal.Rule)
+	w.await(parent, dispatcherd.Failed)
+	w.await(first[0], dispatcherd.Cancelled)
+}
+
+// Attack 5: a parent is quarantined.
+func TestChildOfAQuarantinedParentIsCancelled(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	parent := w.insertMember("parent", member{})
+	raw := helloRaw(t, h.cfg.WorkerSocket, "parent")
+	job := raw.expect("job")
+	raw.say(`{"op":"spawn","job":%d,"attempt":%d,"session":"%s","request":7,"jobs":[{"type":"child"}]}`, job.Job, job.Attempt, raw.nonce)
+	raw.expect("spawned")
+	child := dispatcherd.JobID(w.number(`SELECT id FROM dispatcherd.jobs WHERE parent = $1`, parent))
+	for range h.cfg.Core.Limits.Crashes - 1 {
+		require.NoError(t, raw.conn.Close())
+		require.Equal(t, dispatcherd.Pending, w.get(child).Status)
+		raw = helloRaw(t, h.cfg.WorkerSocket, "parent")
+		raw.expect("job")
+	}
+	require.NoError(t, raw.conn.Close())
+	failed := w.await(parent, dispatcherd.Failed)
+	require.Contains(t, string(failed.Errors), "quarantined")
+	w.await(child, dispatcherd.Cancelled)
+}
+
+// Attack 4: a parent is cancelled while its spawns commit. Each child is refused or cancelled.
+func TestNoChildIsLeftBehindByACancelDuringSpawn(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	const slots = 4
+	p := worker.New(worker.Options{Socket: h.cfg.WorkerSocket, Name: "spawner"})
+	p.Handle("parent", func(ctx context.Context, job *worker.Job) (any, error) {
+		for {
+			if _, err := job.Spawn(context.WithoutCancel(ctx), worker.Child{Type: "child"}, worker.Child{Type: "child"}); err != nil {
+				return nil, worker.Permanent(err)
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	})
+	p.Handle("child", func(context.Context, *worker.Job) (any, error) { return nil, nil })
+	p.Slots(slots, "parent")
+	p.Slots(slots, "child")
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	const parents = 40
+	for range parents {
+		id := w.insertMember("parent", member{})
+		eventually(t, func() bool {
+			return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1`, id) > 2
+		}, func() string { return "some children" })
+		_, err := w.jobs.Cancel(t.Context(), id)
+		require.NoError(t, err)
+		eventually(t, func() bool { return w.get(id).Status.Final() }, func() string { return "the end of the parent" })
+	}
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM dispatcherd.jobs_live WHERE parent IS NOT NULL`)+w.number(`SELECT count(*) FROM dispatcherd.ends`) == 0
+	}, func() string { return fmt.Sprintf("no live child; there are %d orphans", w.orphans()) })
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE c.created_at > p.finished_at`), "a child was inserted after the end of its parent")
+}
+
+// Article 4, cancellation with teardown of children: a cancel reaches all generations on all
+// hosts at once. The root and the child do not end, so the grandchild is not cancelled because
+// of their end.
+func TestCancelReachesTheWholeTreeAtOnce(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.start(w.config("a")), w.start(w.config("b"))
+	odd := w.family(a.cfg.WorkerSocket, 2, "root", "grandchild")
+	even := w.family(b.cfg.WorkerSocket, 1, "child")
+	grandchild, err := json.Marshal(member{})
+	require.NoError(t, err)
+	child, err := json.Marshal(member{Children: []worker.Child{{Type: "grandchild", Payload: json.RawMessage(grandchild)}}, Silent: true})
+	require.NoError(t, err)
+	for _, cancel := range []func(id dispatcherd.JobID){
+		func(id dispatcherd.JobID) { // over HTTP, at a host that does not run the root
+			require.Equal(t, http.StatusAccepted, b.caller().ask(http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), "").StatusCode)
+		},
+		func(id dispatcherd.JobID) {
+			require.Equal(t, exit.OK, b.onAPI("", "job", "cancel", fmt.Sprint(id)).code)
+		},
+	} {
+		root := w.insertMember("root", member{Children: []worker.Child{{Type: "child", Payload: json.RawMessage(child)}}, Silent: true})
+		middle := receive(t, odd.spawned, "the child is inserted")[0]
+		last := receive(t, even.spawned, "the grandchild is inserted")[0]
+		a.awaitState("busy", last)
+		cancel(root)
+		require.ElementsMatch(t, []dispatcherd.JobID{root, last}, []dispatcherd.JobID{receive(t, odd.ended, "two jobs are told"), receive(t, odd.ended, "two jobs are told")})
+		require.Equal(t, middle, receive(t, even.ended, "the child is told"))
+		odd.proceed <- errors.New("told")
+		even.proceed <- errors.New("told")
+		for _, id := range []dispatcherd.JobID{root, middle, last} {
+			w.await(id, dispatcherd.Cancelled)
+		}
+	}
+}
+
+// With --allow-api a worker may insert children of the types only that its user may use as a
+// caller.
+func TestWorkerNeedsTheRightsOfACallerForItsChildren(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	require.NoError(t, cfg.AllowAPI.Set(fmt.Sprintf("pdf=%d;payroll=%d", os.Getuid(), stranger)))
+	h := w.start(cfg)
+	parents := w.family(h.cfg.WorkerSocket, 1, "pdf")
+	parent := w.insertMember("pdf", member{Children: []worker.Child{{Type: "pdf"}, {Type: "payroll"}}})
+	refusal, ok := errors.AsType[*worker.SpawnError](receive(t, parents.refused, "the spawn is refused"))
+	require.True(t, ok)
+	require.Equal(t, dispatcherd.RuleTypeIsPermitted, refusal.Rule)
+	require.Contains(t, refusal.Reason, `may not use jobs of type "payroll"`)
+	w.await(parent, dispatcherd.Failed)
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent IS NOT NULL OR type = 'payroll'`))
+	w.insertMember("pdf", member{Children: []worker.Child{{Type: "pdf"}}})
+	receive(t, parents.spawned, "the permitted child is inserted")
+}
+
+// Postgres checks each child. One bad child refuses all.
+func TestBadChildRefusesTheWholeSpawn(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	parents := w.family(h.cfg.WorkerSocket, 1, "parent")
+	for rule, children := range map[string][]worker.Child{
+		"children_are_1_to_1000": make([]worker.Child, 1001),
+		"priority_is_0_to_10":    {{Type: "child"}, {Type: "child", Priority: 11}},
+		"keys_are_1_to_4_words":  {{Type: "child", Keys: strings.Repeat("k ", 5)}},
+	} {
+		parent := w.insertMember("parent", member{Children: children})
+		refusal, ok := errors.AsType[*worker.SpawnError](receive(t, parents.refused, "the spawn is refused"))
+		require.True(t, ok)
+		require.Equal(t, rule, refusal.Rule, refusal.Reason)
+		w.await(parent, dispatcherd.Failed)
+	}
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE type = 'child'`))
+	requireMetric(t, h.cfg, `dispatcherd_jobs_total{event="spawn_refused"} 3`)
+}
+
+// A durable fan-out is a batch, whose jobs any host runs.
+func TestDurableFanOutRunsOnAllHosts(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.start(w.config("a")), w.start(w.config("b"))
+	serveCalls(t, a.cfg.WorkerSocket, 1, "pdf")
+	serveCalls(t, b.cfg.WorkerSocket, 2, "pdf")
+	a.awaitSlots(1)
+	b.awaitSlots(2)
+	var batch struct{ Batch, Chunks int }
+	eventually(t, func() bool { // the slots of the other host are known after its next heartbeat
+		r := receive(t, a.caller().fanOut(t.Context(), `{"type":"pdf","items":[1,2,3,4,5,6],"durable":true}`), "the answer arrives")
+		require.Equal(t, http.StatusAccepted, r.StatusCode, r.body)
+		require.NoError(t, json.Unmarshal([]byte(r.body), &batch))
+		return batch.Chunks == 3
+	}, func() string { return fmt.Sprintf("three chunks; there are %d", batch.Chunks) })
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM dispatcherd.batches WHERE id = $1 AND ended_at IS NOT NULL AND done = 3`, batch.Batch) == 1
+	}, func() string { return "the end of the batch" })
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1 AND payload::text = '[5, 6]' AND status = 'done'`, batch.Batch))
+}

@@ -1,0 +1,128 @@
+package contract
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Values of Batch.Kind.
+const (
+	BatchKind    = "batch"
+	FlowKind     = "flow"
+	ChildrenKind = "children" // of a running job
+)
+
+// Values of Batch.State.
+const (
+	BatchOpen      = "open"   // producers may add members
+	BatchSealed    = "sealed" // it has all of its members, and not all of them have ended
+	BatchEnded     = "ended"
+	BatchCancelled = "cancelled"
+)
+
+// BatchStates lists the values of Batch.State.
+var BatchStates = []string{BatchOpen, BatchSealed, BatchEnded, BatchCancelled}
+
+// Values of run_when: when a callback or a node of a flow runs. Otherwise it is cancelled.
+const (
+	RunWhenDone   = "done"   // all members or dependencies are done
+	RunWhenEnded  = "ended"  // always
+	RunWhenFailed = "failed" // one of them has failed or was cancelled
+)
+
+// Batch is a row of the table batches: a batch, a flow, or the children of a job.
+type Batch struct {
+	ID             dispatcherd.JobID  `json:"id"` // also that of the callback
+	Kind           string             `json:"kind"`
+	Name           string             `json:"name,omitempty"`
+	State          string             `json:"state"`
+	Callback       bool               `json:"callback"` // a job with the same id runs, or is cancelled, when all members have ended
+	RunWhen        string             `json:"run_when,omitempty"`
+	CallbackType   string             `json:"callback_type,omitempty"`   // not in lists
+	CallbackStatus dispatcherd.Status `json:"callback_status,omitempty"` // not in lists; absent: there is none, or its row was deleted
+	OpenedAt       time.Time          `json:"opened_at"`
+	SealedAt       *time.Time         `json:"sealed_at,omitempty"`
+	EndedAt        *time.Time         `json:"ended_at,omitempty"` // when its callback became pending or was cancelled
+	Open           *int               `json:"open,omitempty"`     // members that have not ended; absent while the batch is open
+	Done           int                `json:"done"`
+	Failed         int                `json:"failed"`
+	Cancelled      int                `json:"cancelled"`
+	CancelledBy    string             `json:"cancelled_by,omitempty"`
+}
+
+// BatchFilter selects a page of batches, the newest first.
+type BatchFilter struct {
+	Kind, State string            // "" = any
+	Before      dispatcherd.JobID // only smaller ids; 0 = from the newest
+	Limit       int
+}
+
+// NewBatch describes a batch to open.
+type NewBatch struct {
+	Callback []byte            // a JSON object as for insert_member; nil = none
+	RunWhen  string            // "" = done
+	Name     string            // "" = none
+	Parent   dispatcherd.JobID // an open batch of which the callback is a member; 0 = none
+}
+
+// Sealed is the state of a batch after its seal.
+type Sealed struct {
+	Open      int  `json:"open"`
+	Done      int  `json:"done"`
+	Failed    int  `json:"failed"`
+	Cancelled int  `json:"cancelled"`
+	Fired     bool `json:"fired"` // all members have ended
+}
+
+// Flow is a flow with its nodes, in the order of its document.
+type Flow struct {
+	Batch
+
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is a row of the table nodes, with the state of its job.
+type Node struct {
+	ID           dispatcherd.JobID   `json:"id"`
+	Name         string              `json:"name"`
+	Type         string              `json:"type,omitempty"`
+	Status       dispatcherd.Status  `json:"status,omitempty"` // absent: its row was deleted
+	RunWhen      string              `json:"run_when"`
+	TakesResults bool                `json:"takes_results,omitempty"`
+	After        []dispatcherd.JobID `json:"after"`        // its dependencies, the first 100
+	Dependencies int                 `json:"dependencies"` // their number
+	Open         int                 `json:"open"`         // of them, those that have not ended
+	ReadyAt      *time.Time          `json:"ready_at,omitempty"`
+	StartedAt    *time.Time          `json:"started_at,omitempty"`
+	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
+	Error        string              `json:"error,omitempty"` // the latest one, the first 200 characters
+}
+
+// InsertedFlow names the rows of a new flow.
+type InsertedFlow struct {
+	ID    dispatcherd.JobID            `json:"id"`
+	Nodes map[string]dispatcherd.JobID `json:"nodes"` // by name
+}
+
+// CancelledTree is what the cancellation of a batch, flow or job changed.
+type CancelledTree struct {
+	Cancelled int `json:"cancelled"` // jobs that ended at once
+	Running   int `json:"running"`   // jobs whose workers are asked to stop
+}
+
+// Dependencies says what a waiting job waits for.
+type Dependencies struct {
+	Batch bool              `json:"batch"`          // the job is the callback of a batch or flow; otherwise a node
+	Flow  dispatcherd.JobID `json:"flow,omitempty"` // of the node
+	Left  *int              `json:"left,omitempty"` // members or dependencies that have not ended; absent for an open batch
+	First []Dependency      `json:"first"`          // of them, at most 10
+}
+
+// Dependency is a job that has not ended.
+type Dependency struct {
+	ID     dispatcherd.JobID  `json:"id"`
+	Name   string             `json:"name,omitempty"` // of a node
+	Type   string             `json:"type"`
+	Status dispatcherd.Status `json:"status"`
+}

@@ -1,0 +1,59 @@
+package backend
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+)
+
+// Offerings implements ondemand.Backend.
+func (b *Backend) Offerings(typ string) (list []ondemand.Offering) {
+	slots, _ := actor.ListSlots(actor.SlotQuery{Type: typ}, b.Loop)
+	bySession := map[dispatcherd.SessionID]*ondemand.Offering{}
+	for i := range slots {
+		s := &slots[i]
+		if s.Draining {
+			continue
+		}
+		if bySession[s.Session] == nil {
+			bySession[s.Session] = &ondemand.Offering{Session: s.Session, Worker: s.Worker}
+		}
+		bySession[s.Session].Slots++
+	}
+	for _, o := range bySession { // order-free: sorted below
+		list = append(list, *o)
+	}
+	slices.SortFunc(list, func(a, b ondemand.Offering) int { return cmp.Compare(a.Session, b.Session) })
+	return list
+}
+
+// ClusterSlots implements api.Backend.
+func (b *Backend) ClusterSlots(typ string) (n int) {
+	b.Loop.Ask(func(c *actor.Core) { n = c.ClusterCapacity(typ) })
+	return n
+}
+
+// InsertBatch implements api.Backend.
+func (b *Backend) InsertBatch(ctx context.Context, f *ondemand.FanOut, timeout time.Duration, payloads []json.RawMessage) (dispatcherd.JobID, error) {
+	for i, p := range payloads {
+		if err := jsontext.CheckPayload(p); err != nil {
+			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("chunk %d cannot be sent to a worker: %w", i+1, err)}
+		}
+	}
+	id, err := within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) {
+		return b.jobs().InsertBatch(ctx, claim.New{Type: f.Type, Priority: f.Priority, Timeout: timeout}, payloads)
+	})
+	if err == nil {
+		b.Loop.Notify()
+	}
+	return id, err
+}

@@ -1,0 +1,182 @@
+// Package settlement counts the ends of jobs for which other jobs wait.
+//
+// One goroutine sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat that has found
+// records of ends, for example those of a dispatcher that was killed. So each end is counted within a heartbeat.
+package settlement
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim/flows"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Times of the goroutine.
+const (
+	retryPause   = 500 * time.Millisecond // after a statement that failed
+	blockedPause = 2 * time.Millisecond   // after a settlement that met a locked batch; doubled each time
+	blockedMost  = time.Second
+	repairEvery  = 12 * time.Hour
+	expireEvery  = 10 * time.Minute
+)
+
+// Table sends the statements; see flows.Settler.
+type Table interface {
+	// CountEnds counts ends.
+	CountEnds(ctx context.Context) (flows.Counted, error)
+	// Repair compares all counters with the rows.
+	Repair(ctx context.Context) (wrong int, err error)
+	// Expire deletes a portion of what has ended long ago.
+	Expire(ctx context.Context, keep time.Duration) (more bool, err error)
+}
+
+// Config configures a Settlement.
+type Config struct {
+	Table Table
+	Keep  time.Duration // how long ended batches and flows are kept
+	Log   *zap.Logger
+}
+
+// Settlement owns the goroutine.
+type Settlement struct {
+	Config
+
+	wake chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	counted map[dispatcherd.JobID]struct{} // jobs that run here and whose ends are recorded
+
+	pause    time.Duration // after a settlement that met a locked batch
+	failing  bool
+	repairAt time.Time
+	expireAt time.Time
+}
+
+// New returns a Settlement that waits.
+func New(c Config) *Settlement {
+	now := time.Now()
+	return &Settlement{Config: c, wake: make(chan struct{}, 1), counted: map[dispatcherd.JobID]struct{}{}, repairAt: now.Add(repairEvery), expireAt: now.Add(expireEvery)}
+}
+
+// Notified says that there may be ends to count.
+func (s *Settlement) Notified() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Claimed notes the rows that a claim took.
+func (s *Settlement) Claimed(rows []contract.Won) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range rows {
+		if rows[i].Counted {
+			s.counted[rows[i].ID] = struct{}{}
+		}
+	}
+}
+
+// Watched notes a job that runs here and has inserted children.
+func (s *Settlement) Watched(job dispatcherd.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted[job] = struct{}{}
+}
+
+// Finished takes the result of a finish. Jobs that other jobs began to wait for after the claim, and adopted jobs, are not
+// noted: heartbeats find their ends.
+func (s *Settlement) Finished(request *contract.FinishRequest, result *contract.FinishResult) {
+	if result.Verdict != contract.OK {
+		return
+	}
+	found := false
+	s.mu.Lock()
+	if len(s.counted) > 0 {
+		for i := range request.Items {
+			id := request.Items[i].ID
+			if _, counted := s.counted[id]; counted {
+				found = true
+				delete(s.counted, id)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if found {
+		s.Notified()
+	}
+}
+
+// Run counts ends until ctx is done.
+func (s *Settlement) Run(ctx context.Context) {
+	timer := time.NewTimer(expireEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		wait, err := s.work(ctx)
+		if err != nil {
+			wait = retryPause
+		}
+		if err != nil && !s.failing && ctx.Err() == nil {
+			s.Log.Warn("flows: a statement failed; it is repeated", zap.Error(err))
+		}
+		s.failing = err != nil
+		timer.Reset(wait)
+	}
+}
+
+// work does what is due, and returns how long nothing is to be done without a notification.
+func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
+	blocked := false
+	for more := true; more; {
+		r, err := s.Table.CountEnds(ctx)
+		if err != nil {
+			return 0, err
+		}
+		more, blocked = r.More, r.Blocked
+	}
+	if s.pause = min(2*s.pause, blockedMost); !blocked {
+		s.pause = 0
+	} else if s.pause == 0 {
+		s.pause = blockedPause
+	}
+	now := time.Now()
+	if !now.Before(s.repairAt) {
+		if err := s.repair(ctx); err != nil {
+			return 0, err
+		}
+		s.repairAt = now.Add(repairEvery)
+	}
+	if !now.Before(s.expireAt) {
+		for more := true; more; {
+			if more, err = s.Table.Expire(ctx, s.Keep); err != nil {
+				return 0, err
+			}
+		}
+		s.expireAt = now.Add(expireEvery)
+	}
+	wait = min(s.repairAt.Sub(now), s.expireAt.Sub(now))
+	if blocked {
+		wait = min(wait, s.pause)
+	}
+	return wait, nil
+}
+
+// repair corrects counters.
+func (s *Settlement) repair(ctx context.Context) error {
+	wrong, err := s.Table.Repair(ctx)
+	if err == nil && wrong > 0 {
+		s.Log.Warn("flows: counters of open jobs were wrong and are corrected: rows of jobs were deleted or changed by hand", zap.Int("counters", wrong))
+	}
+	return err
+}

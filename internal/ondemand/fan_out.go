@@ -1,0 +1,167 @@
+package ondemand
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/problem"
+)
+
+// MaxChunks bounds the chunks of a fan-out.
+const MaxChunks = 1000
+
+// FanOut is a task for all workers of this dispatcher that offer a type (article 2, "room
+// task"). Each chunk is one request, which only its worker may run, once.
+type FanOut struct {
+	Type     string
+	User     string // whose share of the bounds the requests take
+	Priority dispatcherd.Priority
+	Timeout  *time.Duration // how long the caller waits; nil = the default
+	PerSlot  bool           // a chunk for each slot instead of for each worker
+	// Items are divided into as many contiguous chunks as there are workers or slots. The
+	// sizes of the chunks differ by at most 1. The payload of a chunk is an array of items.
+	Items []json.RawMessage
+	// Chunks are the payloads of the requests, instead of Items. Workers or slots get them in
+	// turn.
+	Chunks []json.RawMessage
+}
+
+// Offering is a session of a worker that offers a type.
+type Offering struct {
+	Session dispatcherd.SessionID
+	Worker  string
+	Slots   int // that support the type and take jobs; at least 1
+}
+
+// Chunk is a part of a fan-out and its answer.
+type Chunk struct {
+	Offering
+
+	Payload []byte
+	Items   int // number of items in it; 0 for a chunk that the caller has made
+	Answer  Answer
+}
+
+// Divide returns the sizes of n chunks of items, which differ by at most 1. It omits empty
+// chunks.
+func Divide(items, n int) []int {
+	sizes := make([]int, min(items, n))
+	for i := range sizes {
+		sizes[i] = items / n
+		if i < items%n {
+			sizes[i]++
+		}
+	}
+	return sizes
+}
+
+// Divide returns the payloads of the chunks for n workers or slots, and the number of items in each.
+func (f *FanOut) Divide(n int) []Chunk {
+	if f.Items == nil {
+		chunks := make([]Chunk, len(f.Chunks))
+		for i, payload := range f.Chunks {
+			chunks[i].Payload = payload
+		}
+		return chunks
+	}
+	sizes, at := Divide(len(f.Items), n), 0
+	chunks := make([]Chunk, len(sizes))
+	for i, size := range sizes {
+		items := make([][]byte, size)
+		for k := range items {
+			items[k] = f.Items[at+k]
+		}
+		chunks[i] = Chunk{Items: size, Payload: append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')}
+		at += size
+	}
+	return chunks
+}
+
+// CheckFanOut returns the first option that is not allowed, as a problem.
+func (s *Service) CheckFanOut(f *FanOut) error {
+	if err := s.Check(&Options{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout}); err != nil {
+		return err
+	}
+	switch {
+	case (f.Items == nil) == (f.Chunks == nil):
+		return problem.InvalidRequest.Of("give items, which the dispatcher divides, or chunks")
+	case len(f.Items)+len(f.Chunks) == 0:
+		return problem.InvalidRequest.Of("there is nothing to distribute: give at least one item or chunk")
+	case len(f.Chunks) > MaxChunks:
+		return problem.InvalidRequest.Of(fmt.Sprintf("there are %d chunks, at most %d are allowed", len(f.Chunks), MaxChunks))
+	}
+	return nil
+}
+
+// chunkCaller is the caller of one chunk. It passes the answer on with the number of the chunk.
+type chunkCaller struct {
+	AnswerOnly
+
+	number  int
+	answers chan<- chunkAnswer // has room for all answers
+}
+
+type chunkAnswer struct {
+	number int
+	answer Answer
+}
+
+// Answered implements Caller.
+func (c *chunkCaller) Answered(a Answer) { c.answers <- chunkAnswer{c.number, a} }
+
+// FanOut distributes a checked fan-out and waits for all answers. It does not retry. If ctx
+// ends first, it cancels all requests and returns the problem CallerGone. If no worker
+// offers the type, it returns the problem NoSlot.
+func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
+	places := places(s.backend.Offerings(f.Type), f.PerSlot)
+	if len(places) == 0 {
+		return nil, problem.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
+	}
+	chunks := f.Divide(min(len(places), MaxChunks))
+	request := s.request(&Options{Type: f.Type, User: f.User, Priority: f.Priority, Timeout: f.Timeout})
+	answers := make(chan chunkAnswer, len(chunks))
+	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]*chunkCaller, len(chunks))
+	for i := range chunks {
+		c := &chunks[i]
+		c.Offering = places[i%len(places)]
+		request.Payload, request.Session = c.Payload, c.Session
+		callers[i] = &chunkCaller{number: i, answers: answers}
+		var err error
+		if ids[i], err = s.backend.Submit(ctx, request, callers[i]); err != nil {
+			answers <- chunkAnswer{i, Answer{Kind: Failed, Reason: Explain(err).Detail}}
+		}
+	}
+	for range chunks {
+		select {
+		case a := <-answers:
+			chunks[a.number].Answer, ids[a.number] = a.answer, 0
+		case <-ctx.Done():
+			for i, id := range ids {
+				if id != 0 {
+					s.backend.Abandon(id, callers[i])
+				}
+			}
+			return nil, problem.CallerGone.Of("")
+		}
+	}
+	return chunks, nil
+}
+
+// places returns the offerings as often as they get a chunk: once for each worker, or for
+// each of its slots.
+func places(offerings []Offering, perSlot bool) (list []Offering) {
+	for _, o := range offerings {
+		n := 1
+		if perSlot {
+			n = o.Slots
+		}
+		for range n {
+			list = append(list, o)
+		}
+	}
+	return list
+}
