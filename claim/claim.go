@@ -275,13 +275,22 @@ func sendable(payload []byte) (_ []byte, unfit string) {
 // others vary.
 var wonSizes = [...]int{8, 4, 2, 2, 2}
 
+// mayBeNull reports whether columns that may be NULL have their sizes; 0 = any but empty.
+func mayBeNull(v [][]byte, sizes ...int) bool {
+	for i, size := range sizes {
+		if v[i] != nil && (len(v[i]) != size && size > 0 || len(v[i]) == 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // wonOf reads a row without its payload. For a new column of fixed size that is never
 // NULL, insert its size into wonSizes. For any other one, insert a check after those of v[n]
 // to v[n+5] and increase n+6. The payload is the last column.
 func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	n := len(wonSizes)
-	if len(v) != n+6 || v[n] != nil && len(v[n]) != 4 || v[n+1] != nil && len(v[n+1]) < 1 || v[n+2] != nil && len(v[n+2]) != 4 ||
-		v[n+3] != nil && len(v[n+3]) != 8 || v[n+4] != nil && len(v[n+4]) != 1 || v[n+5] != nil && len(v[n+5]) < 1 {
+	if len(v) != n+6 || !mayBeNull(v[n:], 4, 0, 4, 8, 1, 0) {
 		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+6)
 	}
 	for i, size := range wonSizes {

@@ -276,14 +276,16 @@ func (s *Store) countKeyed(ctx context.Context, tx pgx.Tx, from contract.Pending
 		t          contract.PendingType
 		steps, age int64
 	)
-	add := func() error {
+	add := func() {
 		t.Keyed = time.Duration(age) * time.Millisecond
 		types = append(types, t)
-		return nil
 	}
 	if from.Classes == 0 {
 		rows, _ := tx.Query(ctx, countReturnedSQL, pgx.QueryExecModeExec, contract.PendingLimit+1)
-		if _, err := pgx.ForEachRow(rows, []any{&t.Type, &t.Rows, &age}, add); err != nil {
+		if _, err := pgx.ForEachRow(rows, []any{&t.Type, &t.Rows, &age}, func() error {
+			add()
+			return nil
+		}); err != nil {
 			return nil, next, err
 		}
 	}
@@ -291,7 +293,8 @@ func (s *Store) countKeyed(ctx context.Context, tx pgx.Tx, from contract.Pending
 	next = from
 	_, err = pgx.ForEachRow(rows, []any{&next.Keys, &t.Type, &next.Priority, &t.Rows, &steps, &age}, func() error {
 		next.Classes++
-		return add()
+		add()
+		return nil
 	})
 	if next.Type = t.Type; steps < s.countSteps {
 		next = contract.PendingCursor{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -31,7 +30,7 @@ func ExampleSchedules_Set() {
 	defer leave()
 	c, err := client.New(client.Options{URL: url}) // or Socket: "/run/dispatcherd/api.sock"
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer c.Close()
 	nightly := client.NewSchedule()
@@ -54,7 +53,7 @@ func ExampleLimits_Set() {
 	defer leave()
 	c, err := client.New(client.Options{URL: url})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer c.Close()
 	tenants := client.NewLimit("tenant:*")
@@ -70,12 +69,12 @@ func ExampleKeys_Show() {
 	defer leave()
 	c, err := client.New(client.Options{URL: url})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer c.Close()
 	key, err := c.Keys().Show(context.Background(), "tenant:42")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for _, job := range key.Jobs {
 		fmt.Println(job.ID, job.Type, "cost", job.Cost, "fence", job.Fence)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func flowRecipe(t *testing.T, title, edit string, types ...string) *world {
 	w := newWorld(t)
 	for _, block := range recipeIn(t, "flows.md", title) {
 		if open := gset.FindStringSubmatch(block); open != nil {
-			block = strings.ReplaceAll(strings.Replace(block, open[0], "", 1), ":batch", fmt.Sprint(w.number(open[1])))
+			block = strings.ReplaceAll(strings.Replace(block, open[0], "", 1), ":batch", strconv.Itoa(w.number(open[1])))
 		}
 		w.exec(block)
 	}

@@ -110,7 +110,7 @@ func compareWithStdlib(t *testing.T, line []byte, frame frame, err *Error) {
 	case *Spawned:
 		var ids []dispatcherd.JobID
 		require.NoError(t, unmarshal(members["ids"], &ids))
-		require.Equal(t, len(ids), len(f.IDs))
+		require.Len(t, f.IDs, len(ids))
 		for i := range ids {
 			require.Equal(t, ids[i], f.IDs[i])
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,10 +46,11 @@ func TestInvalidFlowsAreRefused(t *testing.T) {
 	node := func(more string) string {
 		return `{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x"` + more + `}]}`
 	}
-	deps := `"x"`
+	names := []string{`"x"`}
 	for i := range 100 {
-		deps += fmt.Sprintf(`, "%d"`, i)
+		names = append(names, strconv.Quote(strconv.Itoa(i)))
 	}
+	deps := strings.Join(names, ", ")
 	for document, rule := range map[string][2]string{
 		`{"nodes": [{"name": "a", "type": "x", "after": ["b"]}, {"name": "b", "type": "x", "after": ["a"]}]}`: {"node_depends_on_earlier_nodes", "a"},
 		node(`, "after": ["b"]`):                                              {"node_depends_on_earlier_nodes", "b"},
@@ -86,10 +89,11 @@ func TestInvalidFlowsAreRefused(t *testing.T) {
 			require.Contains(t, e.Message, `node "`+rule[1]+`"`)
 		}
 	}
-	many := `{"name": "n0", "type": "x"}`
-	for i := range 10_000 {
-		many += fmt.Sprintf(`, {"name": "m%d", "type": "x"}`, i)
+	nodes := make([]string, 10_001)
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf(`{"name": "n%d", "type": "x"}`, i)
 	}
+	many := strings.Join(nodes, ", ")
 	e := w.refused(`SELECT dispatcherd.insert_flow($1)`, `{"nodes": [`+many+`]}`)
 	require.Equal(t, "flow_has_1_to_10000_nodes", e.ConstraintName)
 	require.Contains(t, e.Message, "10001")
@@ -154,7 +158,7 @@ func TestFailureCancelsAChain(t *testing.T) {
 	}
 	chain := []node{{Name: "0", Type: "x"}}
 	for i := 1; i < length; i++ {
-		chain = append(chain, node{fmt.Sprint(i), "x", []string{fmt.Sprint(i - 1)}})
+		chain = append(chain, node{strconv.Itoa(i), "x", []string{strconv.Itoa(i - 1)}})
 	}
 	document, err := json.Marshal(map[string]any{"nodes": chain, "callback": map[string]any{"type": "end", "run_when": "failed"}})
 	require.NoError(t, err)

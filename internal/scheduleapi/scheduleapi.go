@@ -21,7 +21,7 @@ import (
 
 // Table provides the operations on schedules. The errors are problems, or errors that the host
 // turns into problems.
-type Table interface {
+type Table interface { //nolint:interfacebloat // one method for each operation
 	// List returns schedules without payloads, in the order of their names, after a name.
 	List(ctx context.Context, after string, limit int) ([]contract.Schedule, error)
 	// Get returns a schedule.

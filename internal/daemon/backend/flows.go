@@ -36,8 +36,7 @@ type flowTable struct {
 
 func withinJoins[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	result, err := within(ctx, do)
-	var refused *joins.RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*joins.RefusedError](err); ok {
 		kind := problem.InvalidRequest
 		switch {
 		case errors.Is(refused, joins.ErrNotFound):

@@ -141,7 +141,7 @@ func branchLine(above, below []dispatcherd.JobID, at int, joined []int) string {
 		switch {
 		case !joins && up && down: // not joined
 			text.WriteString("│")
-		case !joins && !(left && right):
+		case !joins && (!left || !right):
 			text.WriteString(" ")
 		default:
 			text.WriteString(corners[[4]bool{up, down, left, right}])

@@ -132,7 +132,7 @@ func (a commands) list(ctx context.Context, t flowapi.Table, f contract.BatchFil
 	rows := make([][]string, len(list))
 	for i := range list {
 		b := &list[i]
-		rows[i] = []string{fmt.Sprint(b.ID), b.Name, b.State, openText(b), fmt.Sprint(b.Done), fmt.Sprint(b.Failed), fmt.Sprint(b.Cancelled), stamp(b.OpenedAt), lasted(b)}
+		rows[i] = []string{fmt.Sprint(b.ID), b.Name, b.State, openText(b), strconv.Itoa(b.Done), strconv.Itoa(b.Failed), strconv.Itoa(b.Cancelled), stamp(b.OpenedAt), lasted(b)}
 	}
 	name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
 	if err := a.PrintRows(name, list, []string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"}, rows); err != nil {

@@ -23,7 +23,7 @@ func keyText(reason string, k *api.KeyWait) string {
 	case api.ReasonKeyOrder:
 		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
 		if k.RetryAt != nil {
-			text += fmt.Sprintf(" while it waits for its retry (on_retry=wait), until %s", moment(*k.RetryAt))
+			text += " while it waits for its retry (on_retry=wait), until " + moment(*k.RetryAt)
 		}
 	case api.ReasonKeyRate:
 		text = fmt.Sprintf("the window of key %s has no room", k.Key)

@@ -157,13 +157,17 @@ func dependenciesText(d *contract.Dependencies) string {
 	if *d.Left == 1 {
 		text = fmt.Sprintf("one of its %s has not ended", what)
 	}
-	for i, j := range d.First {
-		text += map[bool]string{true: ": ", false: ", "}[i == 0] + strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " ")
+	first := make([]string, 0, len(d.First)+1)
+	for _, j := range d.First {
+		first = append(first, strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " "))
 	}
 	if len(d.First) < *d.Left {
-		text += ", …"
+		first = append(first, "…")
 	}
-	return text
+	if len(first) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(first, ", ")
 }
 
 // moment formats a time, and how far it is in the future.

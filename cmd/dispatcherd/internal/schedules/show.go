@@ -124,7 +124,7 @@ func (a commands) show(ctx context.Context, s scheduleapi.Table, name string) er
 }
 
 func addSchedule(add func(fact, format string, args ...any), v *shown) {
-	failures := fmt.Sprintf("at most %s", console.Counted(int64(v.MaxAttempts), "failure"))
+	failures := "at most " + console.Counted(int64(v.MaxAttempts), "failure")
 	if v.Kind == contract.StartupWorker {
 		failures = "one attempt"
 	}
