@@ -67,16 +67,16 @@ func CopyRow(row []any, columns []string) ([]any, error) {
 // InsertSQL returns the statement that inserts a row, and its values: the former columns, and the later ones that have a value. runAt is
 // the expression of run_at, with $6.
 func InsertSQL(row []any, runAt string) (sql string, values []any) {
-	columns, places := slices.Clone(Columns[:FormerColumns]), "$1, $2::text::jsonb, $3, $4, $5, "+runAt
+	columns, places := slices.Clone(Columns[:FormerColumns]), []string{"$1, $2::text::jsonb, $3, $4, $5", runAt}
 	values = row[:FormerColumns:FormerColumns]
 	for i, value := range row[FormerColumns:] {
 		if value != nil {
 			values = append(values, value)
 			columns = append(columns, Columns[FormerColumns+i])
-			places += fmt.Sprintf(", $%d", len(values))
+			places = append(places, fmt.Sprintf("$%d", len(values)))
 		}
 	}
-	return "INSERT INTO dispatcherd.jobs (" + strings.Join(columns, ", ") + ") VALUES (" + places + ") RETURNING id", values
+	return "INSERT INTO dispatcherd.jobs (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ") RETURNING id", values
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.
