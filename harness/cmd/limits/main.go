@@ -16,6 +16,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
 	"github.com/dispatcherd/dispatcherd/harness/internal/limits"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
@@ -85,7 +86,7 @@ func run(ctx context.Context, o options) (all results, err error) {
 
 // runAlone runs a part with a server of its own.
 func runAlone(ctx context.Context, o options, part string) (r results, err error) {
-	settings := limits.Settings
+	settings := rate.Settings
 	if part == "faults" {
 		settings = nil // a recovery shall be short
 	}
@@ -100,7 +101,9 @@ func runAlone(ctx context.Context, o options, part string) (r results, err error
 func runPart(ctx context.Context, env *stage.Environment, o options, part string) (r results, err error) {
 	switch part {
 	case "plain":
-		r.figures, err = limits.Plain(ctx, env.Root, o.base, o.short)
+		var jobs, copied float64
+		jobs, copied, err = rate.Plain(ctx, env.Root, o.base, "migrations/sql/00030_limits.sql", o.short)
+		r.figures = figure.Figures{figure.AtLeast("keyless", jobs, 0.97), figure.AtLeast("copy", copied, 0.95)}
 	case "keyed":
 		if r.figures, err = limits.Keyed(ctx, env, "keyed", 1, o.jobs, 0.9); err != nil {
 			return r, err

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
@@ -20,23 +21,23 @@ const (
 // Blocked measures the rate of jobs without keys beside many jobs of one key that wait, as a share of the rate without those.
 // Then it raises the capacity of the key and measures until it is used.
 func Blocked(ctx context.Context, env *stage.Environment, blocked, n int) (figures, details figure.Figures, err error) {
-	if err := warm(ctx, env); err != nil {
+	if err := rate.Warm(ctx, env); err != nil {
 		return nil, nil, err
 	}
-	o := plainly("blocked", 1, 4, 250)
+	o := rate.Setup("blocked", 1, 4, 250)
 	o.Types = []string{"work", "slow"}
 	o.Offers = append(o.Offers, stage.Offer{Slots: raised/4 + 1, Types: o.Types[1:]})
 	beside, err := env.Start(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, beside)) }()
+	defer func() { err = errors.Join(err, beside.Close(ctx)) }()
 	o.Name = "unblocked"
 	alone, err := env.Start(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, alone)) }()
+	defer func() { err = errors.Join(err, alone.Close(ctx)) }()
 	if err := beside.Exec(ctx, `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('blocked', 1)`,
 		fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'slow', '{"ms": %d}', 'blocked' FROM generate_series(1, %d)`, slowJob.Milliseconds(), blocked),
 		`ANALYZE`); err != nil {
@@ -45,11 +46,11 @@ func Blocked(ctx context.Context, env *stage.Environment, blocked, n int) (figur
 	if _, err := until(ctx, beside, 1); err != nil {
 		return nil, nil, err
 	}
-	ratio, err := compare("blocked1m", func(with bool) (float64, error) {
+	ratio, err := rate.Compare("blocked1m", func(with bool) (float64, error) {
 		if with {
-			return drain(ctx, beside, n, `NULL`)
+			return rate.Jobs{N: n}.Drain(ctx, beside)
 		}
-		return drain(ctx, alone, n, `NULL`)
+		return rate.Jobs{N: n}.Drain(ctx, alone)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -80,7 +81,7 @@ func until(ctx context.Context, st *stage.Stage, n int) (took time.Duration, err
 		if running > n {
 			return took, fmt.Errorf("%d jobs run, and the capacity is %d", running, n)
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := stage.Pause(ctx, 10*time.Millisecond); err != nil {
 			return took, err
 		}
 	}

@@ -10,23 +10,24 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/counter"
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
 // Count lets eight worker processes of two daemons add to one file, protected by a serial key alone, while one of them
 // is killed every second. It returns the difference of the number in the file from the number of jobs.
 func Count(ctx context.Context, env *stage.Environment, n int) (f figure.Figures, err error) {
-	st, err := env.Start(ctx, plainly("count", 2, 4, 2, "--max-crashes", "30000"))
+	st, err := env.Start(ctx, rate.Setup("count", 2, 4, 2, "--max-crashes", "30000"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, st)) }()
+	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	file := filepath.Join(env.Dir(), "count", "number")
 	killing, stop := context.WithCancel(ctx)
 	kills := 0
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		for ; pause(killing, time.Second) == nil; kills++ {
+		for ; stage.Pause(killing, time.Second) == nil; kills++ {
 			st.Workers[kills%len(st.Workers)].Kill()
 		}
 	})

@@ -122,7 +122,7 @@ func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verd
 	if err != nil {
 		return v, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, st)) }()
+	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	if err := st.Exec(ctx, faultLimits); err != nil {
 		return v, err
 	}
@@ -132,7 +132,7 @@ func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verd
 		defer stop()
 		st.Producer.Produce(producing, n, 0)
 	})
-	kills, killed := killInTurn(producing, ctx, st)
+	kills, killed := st.KillInTurn(producing, ctx, killPeriod)
 	stop()
 	produced.Wait()
 	if killed != nil {
@@ -149,37 +149,4 @@ func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verd
 	v.kills = kills
 	v.failed, err = st.Number(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE status IN ('failed', 'cancelled')`)
 	return v, err
-}
-
-// killInTurn kills until producing is done.
-func killInTurn(producing, ctx context.Context, st *stage.Stage) (kills int, err error) {
-	for i := 0; pause(producing, killPeriod) == nil; i++ {
-		switch i % 3 {
-		case 0:
-			st.Daemons[i/3%len(st.Daemons)].Kill()
-		case 1:
-			st.Workers[i/3%len(st.Workers)].Kill()
-		default:
-			if err := st.Postgres.Restart(ctx, stage.KillNine, 0); err != nil {
-				return kills, fmt.Errorf("restarting Postgres: %w", err)
-			}
-		}
-		kills++
-	}
-	return kills, ctx.Err()
-}
-
-// closeStage ends the processes and removes the rows.
-func closeStage(ctx context.Context, st *stage.Stage) error {
-	st.StopAll()
-	return st.DropDatabase(context.WithoutCancel(ctx))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

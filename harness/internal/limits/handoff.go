@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
@@ -28,17 +29,17 @@ type gaps struct{ p50, p99, most, rate float64 }
 // Handoff measures the time from the end of a job of a serial key to the start of the next one: on the controller, on another
 // dispatcher, and there without notifications.
 func Handoff(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
-	local, err := handoff(ctx, env, plainly("handoff", 1, 1, 10), n)
+	local, err := handoff(ctx, env, rate.Setup("handoff", 1, 1, 10), n)
 	if err != nil {
 		return nil, nil, err
 	}
-	far := plainly("remote", 2, 1, 10)
+	far := rate.Setup("remote", 2, 1, 10)
 	far.Idle = 1
 	remote, err := handoff(ctx, env, far, n/5)
 	if err != nil {
 		return nil, nil, err
 	}
-	far = plainly("polled", 2, 1, 10, "--listen=false")
+	far = rate.Setup("polled", 2, 1, 10, "--listen=false")
 	far.Idle = 1
 	polled, err := handoff(ctx, env, far, 30)
 	return figure.Figures{
@@ -52,7 +53,7 @@ func handoff(ctx context.Context, env *stage.Environment, o stage.Setup, n int) 
 	if err != nil {
 		return g, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, st)) }()
+	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	conn, err := pgx.Connect(ctx, st.URL())
 	if err != nil {
 		return g, err
@@ -61,7 +62,7 @@ func handoff(ctx context.Context, env *stage.Environment, o stage.Setup, n int) 
 	if err := becomeController(ctx, st, conn, 0); err != nil {
 		return g, err
 	}
-	if _, err := drain(ctx, st, n, `'serial'`); err != nil {
+	if _, err := (rate.Jobs{N: n, Column: "keys", Value: `'serial'`}).Drain(ctx, st); err != nil {
 		return g, err
 	}
 	return g, conn.QueryRow(ctx, handoffSQL).Scan(&g.p50, &g.p99, &g.most, &g.rate)
@@ -81,7 +82,7 @@ func becomeController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, want
 				return err
 			}
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := stage.Pause(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -128,13 +128,3 @@ func TestDensestFindsTheWindowWithTheMostStarts(t *testing.T) {
 		t.Errorf("the end belongs to the next window, but there are %d", n)
 	}
 }
-
-func TestRatiosOfTheOtherCommit(t *testing.T) {
-	f, err := ratios("noop: rate=100 base=110 ratio=0.909 copy_ratio=0.990 spread=0.1")
-	if err != nil || f.String() != "keyless=0.909 copy=0.99" || len(f.Failures()) != 1 {
-		t.Error(f, f.Failures(), err)
-	}
-	if f, _ := ratios("noop:"); len(f.Failures()) != 2 {
-		t.Error("a missing line passes:", f)
-	}
-}

@@ -3,51 +3,39 @@ package limits
 import (
 	"slices"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
 )
 
-const (
-	stalled  = 5 * time.Second  // a key without a running job for longer, while jobs wait, has lost a permit
-	quiet    = time.Second      // a time without the start of any job that is longer is the effect of a fault
-	recovery = 15 * time.Second // at most: a controller lease of 10 s, and the start of a process
-)
+// stalled is how long no job of a key may run while jobs wait. After it, a permit is lost.
+const stalled = 5 * time.Second
 
 // leaked counts the jobs that never ended, and the times in which no job of a key ran for too long while one had been
 // waiting. Times in which no job of any key started do not count, up to the time that a recovery may take.
 func leaked(jobs []job) (n int) {
 	keys := map[string][]*job{}
-	var starts []time.Time
+	var starts []int64
 	for i := range jobs {
 		j := &jobs[i]
 		if !j.ended {
 			n++
 		}
 		for _, r := range j.runs {
-			starts = append(starts, r.from)
+			starts = append(starts, r.from.UnixMicro())
 		}
 		for _, need := range j.needs {
 			keys[need.Key] = append(keys[need.Key], j)
 		}
 	}
-	faults := pauses(starts)
+	pauses := judge.NewPauses(starts)
 	for _, list := range keys { // order-free: a sum
-		n += stalls(list, faults)
+		n += stalls(list, pauses)
 	}
 	return n
 }
 
-// pauses returns the times without any start, each shortened to the time of a recovery.
-func pauses(starts []time.Time) (list []span) {
-	slices.SortFunc(starts, time.Time.Compare)
-	for i := 1; i < len(starts); i++ {
-		if starts[i].Sub(starts[i-1]) > quiet {
-			list = append(list, span{starts[i-1], earlier(starts[i], starts[i-1].Add(recovery))})
-		}
-	}
-	return list
-}
-
 // stalls counts the times in which no job of a key ran although one waited for its first attempt.
-func stalls(jobs []*job, faults []span) (n int) {
+func stalls(jobs []*job, pauses judge.Pauses) (n int) {
 	var runs []span
 	for _, j := range jobs {
 		runs = append(runs, j.runs...)
@@ -56,7 +44,7 @@ func stalls(jobs []*job, faults []span) (n int) {
 	var idle time.Time // since then no job runs
 	for _, r := range runs {
 		if !idle.IsZero() && r.from.Sub(idle) > stalled {
-			if since, waits := firstWaiting(jobs, idle, r.from); waits && active(later(since, idle), r.from, faults) > stalled {
+			if since, waits := firstWaiting(jobs, idle, r.from); waits && pauses.Active(later(since, idle).UnixMicro(), r.from.UnixMicro()) > stalled.Microseconds() {
 				n++
 			}
 		}
@@ -81,24 +69,6 @@ func firstWaiting(jobs []*job, from, to time.Time) (since time.Time, found bool)
 		}
 	}
 	return since, found
-}
-
-// active is the time between two instants without pauses.
-func active(from, to time.Time, faults []span) time.Duration {
-	d := to.Sub(from)
-	for _, f := range faults {
-		if both := earlier(to, f.to).Sub(later(from, f.from)); both > 0 {
-			d -= both
-		}
-	}
-	return d
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func later(a, b time.Time) time.Time {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
@@ -21,11 +22,11 @@ const (
 // Rate measures the starts of a key with 10 per second over three daemons, five of which are killed: every second time
 // the controller.
 func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f figure.Figures, err error) {
-	st, err := env.Start(ctx, plainly("rate", 3, 1, 20, "--lease", "10s", "--max-crashes", "30000"))
+	st, err := env.Start(ctx, rate.Setup("rate", 3, 1, 20, "--lease", "10s", "--max-crashes", "30000"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, st)) }()
+	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	conn, err := pgx.Connect(ctx, st.URL())
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f f
 		return nil, err
 	}
 	for i := range rateKills {
-		if err := pause(ctx, lasts/(rateKills+1)); err != nil {
+		if err := stage.Pause(ctx, lasts/(rateKills+1)); err != nil {
 			return nil, err
 		}
 		at, err := controller(ctx, st, conn)
@@ -50,7 +51,7 @@ func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f f
 	if left, err := st.AwaitDrained(ctx, lasts); err != nil {
 		return nil, err
 	} else if left > 0 {
-		return nil, errStuck
+		return nil, rate.ErrStuck
 	}
 	jobs, err := read(ctx, st.URL())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
@@ -21,13 +22,13 @@ const (
 // Takeover kills the controller, which has no slots, and measures until the next job of a serial key starts: with a successor on
 // the same host, and without one. The lease is 10 s.
 func Takeover(ctx context.Context, env *stage.Environment) (figures, details figure.Figures, err error) {
-	o := plainly("takeover", 2, 1, 10, "--lease", "10s")
+	o := rate.Setup("takeover", 2, 1, 10, "--lease", "10s")
 	o.Idle = 1
 	st, err := env.Start(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, closeStage(ctx, st)) }()
+	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	near, err := takeover(ctx, st, 5*time.Second, func(d *stage.Daemon) { d.Kill() })
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +52,7 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', jsonb_build_object('ms', $1::int), 'serial' FROM generate_series(1, $2)`, takeoverJob.Milliseconds(), n); err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, 2*time.Second); err != nil {
+	if err := stage.Pause(ctx, 2*time.Second); err != nil {
 		return 0, err
 	}
 	var killed time.Time
@@ -59,7 +60,7 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	if err := conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&killed); err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, lasts); err != nil {
+	if err := stage.Pause(ctx, lasts); err != nil {
 		return 0, err
 	}
 	var seconds *float64

@@ -190,6 +190,12 @@ func (l *serverLog) deadlocks() int {
 	return l.count
 }
 
+// Pause waits. It returns an error if ctx ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	pause(ctx, d)
+	return ctx.Err()
+}
+
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -223,6 +223,12 @@ func (s *Stage) DropDatabase(ctx context.Context) error {
 	return s.disk.unmount(ctx, s.Postgres)
 }
 
+// Close ends all processes of the experiment and removes its database.
+func (s *Stage) Close(ctx context.Context) error {
+	s.StopAll()
+	return s.DropDatabase(context.WithoutCancel(ctx))
+}
+
 // StopAll ends all processes of the experiment.
 func (s *Stage) StopAll() {
 	s.over = history.Now()

@@ -1,0 +1,2 @@
+// Package rate measures how fast daemons that run as real processes run jobs, and compares rates.
+package rate
