@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,9 +72,20 @@ func run(o options) error {
 		}
 	}
 	for t := range strings.SplitSeq(o.types, ",") {
+		if t == history.Chunk {
+			w.Handle(t, count)
+			continue
+		}
 		w.Handle(t, func(ctx context.Context, job *worker.Job) (any, error) { return perform(ctx, log, job) })
 	}
 	return w.Run(ctx)
+}
+
+// count returns the number of items of a chunk of a fan-out.
+func count(_ context.Context, job *worker.Job) (any, error) {
+	var items []json.RawMessage
+	err := job.Decode(&items)
+	return len(items), err
 }
 
 // perform writes the start to the log, does the work, writes the end to the log,
@@ -87,7 +100,7 @@ func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error
 	}
 	e := history.Execution{Job: int64(job.ID), Attempt: int32(job.Attempt), Slot: job.Slot, Type: job.Type, N: plan.N}
 	log.Started(&e)
-	how, err := act(ctx, &plan, e.Attempt)
+	how, err := act(ctx, job, &plan)
 	log.Ended(&e, how)
 	if err != nil {
 		return nil, err
@@ -98,10 +111,16 @@ func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error
 	return history.Result{N: plan.N, Attempt: e.Attempt}, nil
 }
 
-func act(ctx context.Context, plan *history.Work, attempt int32) (history.Outcome, error) {
+func act(ctx context.Context, job *worker.Job, plan *history.Work) (history.Outcome, error) {
+	attempt := int32(job.Attempt)
 	if plan.Do == history.Die {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // the process must do nothing more before it is killed
+	}
+	if plan.Do == history.Spawn {
+		if err := spawn(ctx, job, plan); err != nil {
+			return history.Failed, err
+		}
 	}
 	if plan.Ms > 0 {
 		timer := time.NewTimer(time.Duration(plan.Ms) * time.Millisecond)
@@ -120,6 +139,23 @@ func act(ctx context.Context, plan *history.Work, attempt int32) (history.Outcom
 	}
 	return history.OK, nil
 }
+
+// spawn inserts the children of a job.
+func spawn(ctx context.Context, job *worker.Job, plan *history.Work) error {
+	child := worker.Child{Type: history.Child, Payload: plan.Child}
+	if plan.Child != nil && plan.Child.Do == history.Spawn {
+		child.Type = history.Parent
+	}
+	for left := plan.Children; left > 0; left -= mostChildren {
+		if _, err := job.Spawn(ctx, slices.Repeat([]worker.Child{child}, min(left, mostChildren))...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostChildren is the bound of one spawn.
+const mostChildren = 1000
 
 // flood opens connections as fast as possible.
 func flood(ctx context.Context, socket string) error {

@@ -17,6 +17,9 @@ type Work struct {
 	Keys string `json:"-"`
 	// File contains the number; see Count.
 	File string `json:"file,omitempty"`
+	// Children is how many jobs with the payload Child it inserts; see Spawn.
+	Children int   `json:"children,omitempty"`
+	Child    *Work `json:"child,omitempty"`
 
 	Dropped bool `json:"-"` // its caller has disconnected, so the job may be cancelled
 }
@@ -27,11 +30,12 @@ const (
 	Refuse  = "refuse" // fails permanently
 	Die     = "die"    // kills its worker
 	Count   = "count"  // adds 1 to the number in File
+	Spawn   = "spawn"  // inserts children at first, and then succeeds
 )
 
 // Wanted returns the status in which the job must end.
 func (w *Work) Wanted() string {
-	if w.Do == Succeed || w.Do == Count {
+	if w.Do == Succeed || w.Do == Count || w.Do == Spawn {
 		return "done"
 	}
 	return "failed"

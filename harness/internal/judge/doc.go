@@ -17,6 +17,11 @@
 //	key over     jobs that ran at once cost more than the capacity of a key, or one that needs all of it was not alone
 //	key order    a job got its permits before an earlier one of the same keys, type and priority
 //
+//	joined early a batch or flow node proceeded before a job for which it waited had ended, or against its rule
+//	joined lost  it never did ([Report.Joins] checks these four by the rows of Postgres alone)
+//	joined twice it did so twice, or counted ends not exactly once
+//	orphan       a child ran for longer than 10 s after the end of its parent
+//
 //	stuck        it waited, due, for longer than a bound while a slot of its type was idle ([Report.FindStuck])
 //
 //	dishonest    a caller got a wrong answer: a result that no worker reported, a timeout before the deadline,

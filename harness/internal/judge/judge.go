@@ -27,6 +27,12 @@ type Report struct {
 	KeyOver    int // starts beyond the capacity of a key
 	KeyOrder   int // starts before an earlier job of the same keys, type and priority
 
+	// Of batches, flows and parents; only after Joins.
+	JoinedEarly int // fired, or a job started, before a job for which it waited had ended
+	JoinedLost  int // never fired, or a job never ran
+	JoinedTwice int // released twice, or ends not counted once
+	Orphans     int // children that ran on after the end of their parent
+
 	Delayed  int // starts and records that a trial found to be late; see FindDelayed
 	Excess   int // log lines and refused inserts beyond the bounds of a trial
 	Twice    int // executions that started while an earlier one of the same job ran
@@ -50,7 +56,8 @@ const findingsPerKind = 10
 
 // Violations returns the number of broken guarantees.
 func (r *Report) Violations() int {
-	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest + r.TickTwice + r.TickLost + r.KeyOver + r.KeyOrder
+	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest + r.TickTwice + r.TickLost + r.KeyOver + r.KeyOrder +
+		r.JoinedEarly + r.JoinedLost + r.JoinedTwice + r.Orphans
 }
 
 func (r *Report) find(count *int, kind string, job int64, format string, args ...any) {

@@ -102,6 +102,9 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
+// API is the path of the socket of the daemon's API.
+func (d *Daemon) API() string { return d.apiSocket }
+
 // State returns the daemon's dispatcherd_state gauges.
 func (d *Daemon) State(ctx context.Context) (map[string]int, error) {
 	return d.metrics(ctx, `dispatcherd_state{what="`)

@@ -56,7 +56,7 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 		if p.rate > 0 {
 			left = int64(p.rate / ticksPerSecond)
 		}
-		switch full, err := p.full(ctx, conn); {
+		switch full, err := full(ctx, conn); {
 		case err != nil:
 			_ = conn.Close(ctx) // the connection is already broken
 		case full:
@@ -70,7 +70,8 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 	}
 }
 
-func (p *Producer) full(ctx context.Context, conn *pgx.Conn) (bool, error) {
+// full reports whether so many jobs wait or run that producers pause.
+func full(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var waiting int
 	err := conn.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live LIMIT $1) few`, fullBacklog).Scan(&waiting)
 	return waiting >= fullBacklog, err

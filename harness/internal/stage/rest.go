@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		left, err = s.Number(context.WithoutCancel(ctx), `SELECT count(*) FROM dispatcherd.jobs_live`)
+		left, err = s.Number(context.WithoutCancel(ctx), `SELECT (SELECT count(*) FROM dispatcherd.jobs_live) + (SELECT count(*) FROM dispatcherd.jobs_waiting)`)
 		if err != nil || left == 0 || ctx.Err() != nil {
 			return left, err
 		}
@@ -92,12 +93,25 @@ func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 func (s *Stage) History(ctx context.Context) (*history.History, error) {
 	h := &history.History{Batches: s.Producer.log, Calls: s.calls, Over: s.over}
 	h.Batches = append(h.Batches, rowsOf(s.calls)...)
+	var err error
+	if h.Processes, err = s.Processes(); err != nil {
+		return nil, err
+	}
+	for i := range h.Processes { // jobs of structures are judged by their rows
+		p := &h.Processes[i]
+		p.Runs = slices.DeleteFunc(p.Runs, func(e history.Execution) bool { return history.IsStructured(e.Type) })
+	}
+	return h, s.readPostgres(ctx, h)
+}
+
+// Processes reads the logs of the workers. Call it after StopAll.
+func (s *Stage) Processes() (all []history.Process, err error) {
 	for _, w := range s.Workers {
 		lives, err := w.read()
 		if err != nil {
 			return nil, err
 		}
-		h.Processes = append(h.Processes, lives...)
+		all = append(all, lives...)
 	}
-	return h, s.readPostgres(ctx, h)
+	return all, nil
 }

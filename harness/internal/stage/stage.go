@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -121,9 +122,12 @@ type Setup struct {
 	Schedules int
 	Capacity  map[string]int // limits of keys
 	Plain     bool           // no record of changes and executions: the triggers and logs cost time
+	Logs      bool           // a record of executions although Plain
 	Direct    bool           // no fault proxies: they cost time
 	Idle      int            // how many daemons, the first ones, have no workers
-	Disk      int            // size in megabytes of the disk of the database; 0 = unlimited; needs root
+	// Structures is the number of further slots of each worker, for jobs of batches, flows and parents.
+	Structures int
+	Disk       int // size in megabytes of the disk of the database; 0 = unlimited; needs root
 }
 
 // Stage is the set of processes of one experiment.
@@ -135,9 +139,11 @@ type Stage struct {
 	database string
 	dir      string
 	types    []string
-	plain    bool
+	logs     bool // of the workers
 	disk     *disk
-	over     int64 // when StopAll was called
+	// structures says that there are jobs of structures.
+	structures bool
+	over       int64 // when StopAll was called
 
 	callsMu sync.Mutex
 	calls   []history.Call
@@ -146,7 +152,7 @@ type Stage struct {
 // Start creates an empty database and starts daemons and workers. It returns when
 // every slot is registered.
 func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) {
-	s := &Stage{Environment: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types, plain: o.Plain}
+	s := &Stage{Environment: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types, logs: o.Logs || !o.Plain}
 	defer func() {
 		if err != nil {
 			s.StopAll()
@@ -166,6 +172,13 @@ func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) 
 		if err = s.Postgres.Exec(ctx, s.database, auditSQL); err != nil {
 			return nil, err
 		}
+	}
+	if o.Structures > 0 {
+		if err = s.Exec(ctx, releasedSQL); err != nil {
+			return nil, err
+		}
+		s.structures, s.types = true, append(slices.Clip(s.types), history.Structured...)
+		o.Offers = append(slices.Clip(o.Offers), Offer{Slots: o.Structures, Types: history.Structured})
 	}
 	if err = s.insertSchedules(ctx, o.Schedules); err != nil {
 		return nil, err
