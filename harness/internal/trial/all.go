@@ -11,7 +11,7 @@ func All() []*Trial {
 		&workerKill, &dispatcherKill, &takeover, &takeoverPair, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
 		&readOnly, &fullDisk, &terminated, &failover, &outages, &notifyOff, &blind, &poison, &rolling,
 		&callers, &manyDispatchers, &halfOpen, &bounds, &databaseClock, &clockAhead, &restore, &clockJumps,
-		&rowLocks, &unreadableRows, &largeBatches, &operatorUpdates, &connectionFlood, &queueFlood, &ticks, &keys,
+		&rowLocks, &unreadableRows, &largeBatches, &operatorUpdates, &connectionFlood, &queueFlood, &ticks, &keys, &flows,
 	}
 }
 

@@ -94,7 +94,7 @@ func Controls() []*Control {
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
-	}, slices.Concat(rowControls(), floodControls(), tickControls(), keyControls())...)
+	}, slices.Concat(rowControls(), floodControls(), tickControls(), keyControls(), flowControls())...)
 }
 
 func named(t Trial, name, about string, cuts ...Cut) Trial {
@@ -111,8 +111,10 @@ func RunControl(ctx context.Context, env *stage.Environment, c *Control, seed ui
 	}
 	r := o.Report
 	caught = c.Found(r) > 0 && len(o.Failures) > 0
-	line = fmt.Sprintf("chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d took=%v",
-		c.Trial.Name, caught, r.Lost, r.Unexpected, r.Stale, r.Illegal, r.Disorder, r.Stuck, r.Twice, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder, round(time.Since(begun)))
+	line = fmt.Sprintf("chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
+		" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d took=%v",
+		c.Trial.Name, caught, r.Lost, r.Unexpected, r.Stale, r.Illegal, r.Disorder, r.Stuck, r.Twice, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder,
+		r.JoinedEarly, r.JoinedLost, r.JoinedTwice, r.Orphans, round(time.Since(begun)))
 	return line, caught, nil
 }
 

@@ -88,9 +88,14 @@ func tickControls() []*Control {
 // withoutText returns statements that remove conditions from a function. Each must occur once.
 func withoutText(function string, conditions ...string) (statements []string) {
 	for _, c := range conditions {
-		statements = append(statements, fmt.Sprintf(`DO $do$ DECLARE old text := pg_get_functiondef('dispatcherd.%s'::regproc); BEGIN
-			ASSERT length(old) - length(replace(old, $c$%s$c$, '')) = length($c$%[2]s$c$), 'the function has changed, so the control must follow';
-			EXECUTE replace(old, $c$%[2]s$c$, ''); END $do$`, function, c))
+		statements = append(statements, withText(function, c, ""))
 	}
 	return statements
+}
+
+// withText returns a statement that replaces a text of a function, which must occur once.
+func withText(function, before, after string) string {
+	return fmt.Sprintf(`DO $do$ DECLARE old text := pg_get_functiondef('dispatcherd.%s'::regproc); BEGIN
+		ASSERT length(old) - length(replace(old, $c$%s$c$, '')) = length($c$%[2]s$c$), 'the function has changed, so the control must follow';
+		EXECUTE replace(old, $c$%[2]s$c$, $c$%[3]s$c$); END $do$`, function, before, after)
 }

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"context"
 	"io"
 	"testing"
 
@@ -10,25 +11,32 @@ import (
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
-// If a migration changes the conditions that a control removes, the control must be changed as well.
-func TestControlOfTicksLetsAnOccasionHaveTwo(t *testing.T) {
+// migrated returns a connection to an empty database with the current schema.
+func migrated(t *testing.T) *pgx.Conn {
+	t.Helper()
 	ctx := t.Context()
 	server, err := devpg.Start(ctx, devpg.Options{Log: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	if err := server.CreateDatabase(ctx, "ticks"); err != nil {
+	if err := server.CreateDatabase(ctx, "controls"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Up(ctx, server.URL("ticks")); err != nil {
+	if _, err := migrations.Up(ctx, server.URL("controls")); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := pgx.Connect(ctx, server.URL("ticks"))
+	conn, err := pgx.Connect(ctx, server.URL("controls"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(ctx)
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
+	return conn
+}
+
+// If a migration changes the conditions that a control removes, the control must be changed as well.
+func TestControlOfTicksLetsAnOccasionHaveTwo(t *testing.T) {
+	ctx, conn := t.Context(), migrated(t)
 	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ('s', 'cron', '* * * * *', 'tick', 'allow_all')`); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 5, 16 and 110 minutes. Starts, drains and controls
+// trials together last at least 5, 17 and 120 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota
@@ -71,6 +71,8 @@ type Scene struct {
 	returns   []int64 // when Postgres answered again after an outage
 
 	affected map[int64]bool // jobs whose rows were locked or damaged
+
+	structures *history.Structures // after the faults
 }
 
 // Note adds a figure to the trial's line.
@@ -136,6 +138,9 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 	if err != nil {
 		return nil, err
 	}
+	if s.structures, err = s.EndStructures(ctx, cmp.Or(t.Drain, time.Minute)); err != nil {
+		return nil, err
+	}
 	rest := time.Now()
 	left, err := s.AwaitDrained(ctx, cmp.Or(t.Drain, time.Minute))
 	if err != nil {
@@ -176,6 +181,7 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 	r := o.Report
 	r.FindStuck(o.History, e.patience)
 	r.TickTwice, r.TickLost = e.tickTwice, e.tickLost
+	r.Joins(s.structures)
 	if e.deadlocks > 0 {
 		o.Failures = append(o.Failures, fmt.Sprintf("%d deadlocks", e.deadlocks))
 	}
@@ -193,9 +199,11 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
 	}
 	o.Line = fmt.Sprintf("chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
-		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d %s drain=%v",
+		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
+		" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d %s drain=%v",
 		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, e.leaked, e.deadlocks, r.Overlaps, r.Illegal, r.Disorder,
-		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder, strings.Join(s.figures, " "), round(e.drained))
+		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder,
+		r.JoinedEarly, r.JoinedLost, r.JoinedTwice, r.Orphans, strings.Join(s.figures, " "), round(e.drained))
 }
 
 // act produces jobs and injects faults at the same time.
