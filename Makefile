@@ -15,6 +15,7 @@ COUNT     ?= 6
 CHAOS     ?= normal
 SCHEDULES ?= full
 LIMITS    ?= full
+FLOWS     ?= full
 BASE      ?=
 
 COMMA := ,
@@ -181,6 +182,10 @@ schedules: deps ## Measure schedules while controllers are killed, in a burst, i
 .PHONY: limits
 limits: deps ## Measure keys and limits: cost, kills, hand-off, deep queues, rates, takeovers (LIMITS=full|short BASE=COMMIT)
 	cd harness && go run ./cmd/limits $(if $(filter short,$(LIMITS)),-short) $(if $(BASE),-base '$(BASE)')
+
+.PHONY: flows
+flows: deps ## Measure batches, flows, children, fan-outs and unique jobs: cost, latency, kills (FLOWS=full|short BASE=COMMIT)
+	cd harness && go run ./cmd/flows $(if $(filter short,$(FLOWS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered
