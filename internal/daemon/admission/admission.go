@@ -170,6 +170,9 @@ type reads struct {
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
 	told    bool // of jobs with keys, which were not read since
+
+	undecided bool // further jobs may have room
+
 	confirm []limits.Start
 	reread  []limits.Waiting // jobs that could not be admitted
 	endedAt time.Time        // when the last job with keys ended, of which nothing is decided yet
@@ -417,6 +420,9 @@ func (c *Controller) pause(now time.Time) time.Duration {
 			return idlePause
 		}
 		return max(s.retryAt.Sub(now), time.Millisecond)
+	}
+	if s.undecided {
+		return 0
 	}
 	wait := min(s.expireAt.Sub(now), idlePause)
 	if c.busy() {

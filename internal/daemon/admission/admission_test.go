@@ -448,6 +448,40 @@ func TestEditedLimitApplies(t *testing.T) {
 	})
 }
 
+// Each admitted job starts at once, so that further ones always have room. A pause applies nevertheless, and questions are answered.
+func TestPauseAppliesWhileJobsStartAtOnce(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited})
+		w.pass(1)
+		w.Announce = func(rows []contract.RowNotification) {
+			for i := range rows {
+				w.begin(int64(rows[i].Key.ID))
+			}
+			if w.calls("admit") == 3 {
+				w.setLimit(permits.Limit{Key: "k"})
+			}
+		}
+		w.update(func() {
+			w.fault = func(operation string) (f fault) {
+				if operation == "admit" {
+					f.delay = 10 * time.Millisecond
+				}
+				return f
+			}
+		})
+		ids := w.insert(k, 3000)
+		w.heard()
+		require.True(t, w.Ask(w.t.Context(), func(*permits.Book) {}))
+		require.LessOrEqual(t, w.calls("admit"), 2*decideMost)
+		w.pass(5)
+		require.LessOrEqual(t, w.calls("admit"), 2*decideMost)
+		require.NotEqual(t, ids, w.holders())
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited})
+		w.pass(10)
+		require.Equal(t, ids, w.holders())
+	})
+}
+
 // Attack 17: a rate of one per hour, and takeovers. The record of a start is neither lost nor counted twice, whether it
 // was confirmed before, or the job still runs.
 func TestTakeoverForgetsNoStart(t *testing.T) {

@@ -200,9 +200,13 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// decide admits jobs until no further one has room.
+// decideMost bounds the decisions of a step. Jobs that start at once always make room for further ones.
+const decideMost = 8
+
+// decide admits jobs until no further one has room. After some decisions, the next step continues, so that edited limits and
+// permits are read and questions are answered meanwhile.
 func (c *Controller) decide(ctx context.Context) error {
-	for {
+	for range decideMost {
 		c.book.Advance(c.now())
 		if err := c.refill(ctx); err != nil {
 			return err
@@ -213,6 +217,7 @@ func (c *Controller) decide(ctx context.Context) error {
 			c.state.endedAt = time.Time{}
 		}
 		if len(list) == 0 {
+			c.state.undecided = false
 			return nil
 		}
 		if err := c.admit(ctx, list); err != nil {
@@ -220,6 +225,8 @@ func (c *Controller) decide(ctx context.Context) error {
 		}
 		c.takeReports()
 	}
+	c.state.undecided = true
+	return nil
 }
 
 // refill reads further jobs of classes.
