@@ -39,6 +39,7 @@ type Book struct {
 	timers  heap[*class, byWake]  // classes that become due or old
 	windows heap[*part, byExpiry] // with starts in their windows
 	refills heap[*class, byRead]  // classes of which further jobs must be read
+	aside   heap[*class, byLast]  // classes that take no part and may be forgotten
 	slots   permitList            // that have not started
 	kept    int                   // known jobs of a class
 	retries int                   // classes of jobs that keep their precedence
@@ -70,7 +71,7 @@ func (b *Book) Add(name Class, j Job) bool {
 	if b.known(name, j) {
 		return true
 	}
-	c := b.accept(name)
+	c := b.accept(name, j)
 	if c == nil {
 		return false
 	}
@@ -84,7 +85,7 @@ func (b *Book) Arrived(name Class, first Job, count int) bool {
 	if count == 1 {
 		return b.Add(name, first)
 	}
-	c := b.accept(name)
+	c := b.accept(name, first)
 	switch {
 	case c == nil:
 		return false
@@ -118,16 +119,29 @@ func (b *Book) known(name Class, j Job) bool {
 	return b.classes[name] != nil
 }
 
-// accept returns the class of a job that arrives, or nil if there are too many.
-func (b *Book) accept(name Class) *class {
+// accept returns the class of a job that arrives, or nil if there are too many. A class that takes part replaces one that
+// does not.
+func (b *Book) accept(name Class, j Job) *class {
 	name.Retry = 0
 	if c := b.classes[name]; c != nil {
 		return c
 	}
-	if len(b.classes) >= b.config.MaxClasses {
+	if len(b.classes)-b.retries < b.config.MaxClasses {
+		return b.class(name)
+	}
+	last, ok := b.aside.min()
+	if !ok || j.RunAt > b.now {
 		return nil
 	}
-	return b.class(name)
+	c := b.class(name)
+	if !b.possible(c) {
+		b.forget(c)
+		return nil
+	}
+	b.unfile(last)
+	b.refills.remove(last)
+	b.forget(last)
+	return c
 }
 
 // class returns a class, which is new if it has no jobs.

@@ -1,6 +1,7 @@
 package permits
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,4 +31,63 @@ func TestJobInTwoClassesGetsItsPermitsOnce(t *testing.T) {
 	w.end(1)
 	w.Add(Class{Keys: "k*2", Type: "a"}, Job{2, 2})
 	w.admits(2)
+}
+
+// fullWorld returns a world whose book knows two classes. It is full of such that take no part.
+func fullWorld(t *testing.T, aside func(i int64) (Class, Job)) *world {
+	w := newWorld(t, Limit{Key: "paused:*"}, Limit{Key: "s", Capacity: 1, OnRetry: Wait})
+	w.config.MaxClasses = 2
+	w.SetTypes(map[string]Type{"a": {Most: 9}})
+	w.Returned(Class{Keys: "s", Type: "a"}, Job{w.now + 3_600_000_000, 200}, 1) // it counts beside the bound
+	for i := range int64(2) {
+		name, j := aside(i)
+		require.True(t, w.Add(name, j))
+	}
+	name, j := aside(2)
+	require.False(t, w.Add(name, j))
+	return w
+}
+
+// A full book accepts a job that may run, instead of a class that takes no part. That class is found later.
+func TestFullBookReplacesClassesThatTakeNoPart(t *testing.T) {
+	const due = 1_000_000_000
+	for name, aside := range map[string]func(i int64) (Class, Job){
+		"not due": func(i int64) (Class, Job) {
+			return Class{Keys: fmt.Sprint("k", i), Type: "a"}, Job{due + 1 + i, 100 + i}
+		},
+		"paused":       func(i int64) (Class, Job) { return Class{Keys: fmt.Sprint("paused:", i), Type: "a"}, Job{due, 100 + i} },
+		"too costly":   func(i int64) (Class, Job) { return Class{Keys: fmt.Sprintf("k%d*2", i), Type: "a"}, Job{due, 100 + i} },
+		"unknown type": func(i int64) (Class, Job) { return Class{Keys: fmt.Sprint("k", i), Type: "b"}, Job{due, 100 + i} },
+	} {
+		w := fullWorld(t, aside)
+		first := w.add("x", "a")
+		w.admits(first)
+		class, job := aside(1)
+		require.Equal(t, NotRead, w.Explain(class, job).Reason, name)
+		w.SetLimits([]Limit{{Key: "k*", Capacity: 9}, {Key: "s", Capacity: 1, OnRetry: Wait}})
+		w.SetTypes(nil)
+		w.pass(1)
+		w.admits(100)
+		require.True(t, w.Head(class, job))
+		w.admits(101)
+	}
+}
+
+// A class that takes part is not replaced, nor one whose job was withdrawn.
+func TestFullBookKeepsClassesThatTakePart(t *testing.T) {
+	w := newWorld(t)
+	w.config.MaxClasses = 2
+	stuck := w.add("k", "slow")
+	w.admits(stuck)
+	other := w.add("k", "a")
+	w.pass(1)
+	require.Len(t, w.Withdrawals(), 1)
+	w.Withdrawn(stuck, w.fences[stuck])
+	w.admits(other)
+	second := w.add("k", "a")
+	require.False(t, w.Add(Class{Keys: "x", Type: "a"}, Job{w.now, 50}))
+	w.end(other)
+	w.admits(second)
+	require.True(t, w.Head(Class{Keys: "x", Type: "a"}, Job{w.now, 50}))
+	w.admits(50)
 }

@@ -52,7 +52,7 @@ type class struct {
 	at       *key // where it waits; nil = aside
 	wakeAt   int64
 	passed   int64 // aside until then, because no slot was free
-	filed    int32 // place in at.queue
+	filed    int32 // place in at.queue, or in Book.aside
 	refill   int32 // place in Book.refills
 	timer    int32 // place in Book.timers
 	sequence int8  // number of its first key with OnRetry Wait, where it waits until its retry is admitted; 0 for ordinary classes
@@ -185,6 +185,7 @@ func (c *class) keeps(k *key) bool {
 // Orders of the heaps.
 type (
 	byHead    struct{}
+	byLast    struct{}
 	byWake    struct{}
 	byRead    struct{}
 	byOld     struct{}
@@ -193,6 +194,9 @@ type (
 
 func (byHead) before(a, b *class) bool { return a.head.before(b.head) }
 func (byHead) place(c *class) *int32   { return &c.filed }
+
+func (byLast) before(a, b *class) bool { return b.head.before(a.head) }
+func (byLast) place(c *class) *int32   { return &c.filed }
 
 func (byWake) before(a, b *class) bool {
 	return a.wakeAt < b.wakeAt || a.wakeAt == b.wakeAt && a.head.before(b.head)

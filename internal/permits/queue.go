@@ -19,6 +19,9 @@ func (b *Book) moved(c *class) {
 	}
 	c.head = c.position(c.first(), b.config.PerPriority) // nothing behind it may pass before it is read
 	if !b.active(c) {
+		if c.Retry == 0 && !c.keep { // the others were withdrawn or have precedence, which the table does not say
+			b.aside.fix(c)
+		}
 		return
 	}
 	k := c.needs[0].key
@@ -41,9 +44,9 @@ func (b *Book) moved(c *class) {
 
 func (b *Book) due(c *class) bool { return c.first().RunAt <= b.now }
 
-// active reports whether a class takes part. A job that is not due, that can never be admitted, or that found no slot
-// blocks no other. But a job that keeps its precedence blocks others also before it is due and if no slot supports its type.
-func (b *Book) active(c *class) bool {
+// possible reports whether a class can be admitted with the limits and types as they are. A job that keeps its precedence
+// blocks others also if no slot supports its type.
+func (b *Book) possible(c *class) bool {
 	c.sequence, c.scoped = 0, 0
 	for i := range c.keys() {
 		d := &c.needs[i]
@@ -57,11 +60,17 @@ func (b *Book) active(c *class) bool {
 			c.scoped++
 		}
 	}
+	return c.sequence != 0 || c.kind().limit.Capacity != 0 && (c.scoped == 0 || len(b.types[c.Type].Dispatchers) > 0)
+}
+
+// active reports whether a class takes part. A job that is not due, that can never be admitted, or that found no slot
+// blocks no other. But a job that keeps its precedence blocks others also before it is due.
+func (b *Book) active(c *class) bool {
+	if !b.possible(c) {
+		return false
+	}
 	if c.sequence != 0 {
 		return true
-	}
-	if c.kind().limit.Capacity == 0 || c.scoped > 0 && len(b.types[c.Type].Dispatchers) == 0 {
-		return false
 	}
 	if wake := max(c.passed, c.first().RunAt); wake > b.now {
 		c.wakeAt = wake
@@ -155,6 +164,7 @@ func (b *Book) file(c *class, k *key) {
 func (b *Book) unfile(c *class) {
 	b.timers.remove(c)
 	if c.at == nil {
+		b.aside.remove(c)
 		return
 	}
 	k := c.at
