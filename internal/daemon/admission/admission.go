@@ -73,7 +73,7 @@ type Config struct {
 // Times of the goroutine.
 const (
 	retryPause   = 500 * time.Millisecond // after a statement that failed
-	arrivePause  = 50 * time.Millisecond  // between two reads of arrived jobs, without a notification
+	arrivePause  = 50 * time.Millisecond  // between two reads of arrived jobs, without a notification; doubles while none arrive
 	notifyPause  = 2 * time.Millisecond   // between two reads after notifications: any session may notify
 	remotePause  = 20 * time.Millisecond  // until the permits are read after a change, while other dispatchers claim; doubles without a change
 	longPause    = time.Second            // between two reads of permits, heads and types
@@ -159,6 +159,7 @@ type reads struct {
 	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
 
 	arriveFrom, heldFrom time.Time     // after a notification, not before
+	arrivePause          time.Duration // the last pause between two reads of arrived jobs
 	heldSoon             time.Time     // after an admission, not before
 	heldPause            time.Duration // until the next read of permits, while other dispatchers claim
 
@@ -169,7 +170,7 @@ type reads struct {
 	heads   permits.Class // heads up to then were read in this round
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
-	told    bool // of jobs with keys, which were not read since
+	told    bool // of jobs with keys, which were not read since; or there may be more than were read
 
 	undecided bool // further jobs may have room
 

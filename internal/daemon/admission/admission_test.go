@@ -461,14 +461,7 @@ func TestPauseAppliesWhileJobsStartAtOnce(t *testing.T) {
 				w.setLimit(permits.Limit{Key: "k"})
 			}
 		}
-		w.update(func() {
-			w.fault = func(operation string) (f fault) {
-				if operation == "admit" {
-					f.delay = 10 * time.Millisecond
-				}
-				return f
-			}
-		})
+		w.delay("admit", 10*time.Millisecond)
 		ids := w.insert(k, 3000)
 		w.heard()
 		require.True(t, w.Ask(w.t.Context(), func(*permits.Book) {}))
@@ -562,6 +555,72 @@ func TestBurstOfArrivalsIsAdmitted(t *testing.T) {
 		w.pass(2)
 		require.Equal(t, ids, w.holders())
 		require.LessOrEqual(t, w.calls("begin"), 1)
+	})
+}
+
+// delay makes each statement of an operation take a time.
+func (f *tables) delay(operation string, d time.Duration) {
+	f.update(func() {
+		f.fault = func(op string) (f fault) {
+			if op == operation {
+				f.delay = d
+			}
+			return f
+		}
+	})
+}
+
+// Many portions of jobs or of old records are read or deleted. Between two of them, a job that ends hands on its permit.
+func TestPortionsDelayNoHandOff(t *testing.T) {
+	for operation, begin := range map[string]func(w *world){
+		"arrived": func(w *world) {
+			w.insert(permits.Class{Keys: "many", Type: "x"}, 4*arriveMost)
+			w.Notified(true)
+		},
+		"expire": func(w *world) {
+			w.update(func() { w.old = 50 })
+			w.pass(60)
+		},
+	} {
+		run(t, func(w *world) {
+			ids := w.insert(k, 2)
+			w.heard()
+			fence := w.begin(ids[0])
+			w.pass(1)
+			w.delay(operation, 500*time.Millisecond)
+			begin(w)
+			last := w.insert(permits.Class{Keys: "last", Type: "x"}, 1)
+			<-time.After(2 * notifyPause) // the first portion is being read
+			w.end(ids[0], fence, contract.Succeeded, 0)
+			<-time.After(1200 * time.Millisecond)
+			synctest.Wait()
+			require.Contains(t, w.holders(), ids[1], operation)
+			w.pass(5)
+			require.Contains(t, w.holders(), last[0], operation)
+			w.pass(30)
+			require.Zero(t, w.old)
+		})
+	}
+}
+
+// The only job is paused. It is not read all the time whether others arrive, but soon after a notification.
+func TestJobThatWaitsLongCostsFewReads(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k"})
+		w.insert(k, 1)
+		w.pass(5)
+		before := w.calls("arrived")
+		w.pass(60)
+		require.LessOrEqual(t, w.calls("arrived")-before, 180, "for each heartbeat, after a pause, and late ones")
+		ids := w.insert(permits.Class{Keys: "other", Type: "x"}, 1)
+		w.Notified(true)
+		<-time.After(notifyPause)
+		synctest.Wait()
+		require.Equal(t, ids, w.holders())
+		next := w.insert(permits.Class{Keys: "another", Type: "x"}, 1)
+		<-time.After(arrivePause)
+		synctest.Wait()
+		require.Equal(t, append(ids, next...), w.holders(), "without a notification, soon after another one")
 	})
 }
 
@@ -675,14 +734,7 @@ func TestReadsTakeATenthOfTheTime(t *testing.T) {
 		run(t, func(w *world) {
 			w.insert(k, 2)
 			w.pass(1)
-			w.update(func() {
-				w.fault = func(op string) (f fault) {
-					if op == operation {
-						f.delay = 300 * time.Millisecond
-					}
-					return f
-				}
-			})
+			w.delay(operation, 300*time.Millisecond)
 			before := w.calls(operation)
 			w.pass(300)
 			require.InDelta(t, 100, w.calls(operation)-before, 5, operation)
@@ -717,14 +769,7 @@ func TestForgedNotificationsCostFewStatements(t *testing.T) {
 			<-time.After(100 * time.Microsecond)
 		}
 		require.LessOrEqual(t, w.calls("arrived")-before, int(time.Second/notifyPause)+50)
-		w.update(func() {
-			w.fault = func(op string) (f fault) {
-				if op == "held" {
-					f.delay = time.Second
-				}
-				return f
-			}
-		})
+		w.delay("held", time.Second)
 		before = w.calls("held")
 		for range 20_000 {
 			w.Notified(true)

@@ -162,28 +162,31 @@ func (c *Controller) hold(h *limits.Held) (changed bool) {
 	return changed
 }
 
-// readArrived reads jobs that were inserted. Jobs that the book has no room for are found by readHeads later.
+// readArrived reads a portion of the jobs that were inserted. Jobs that the book has no room for are found by readHeads
+// later. While it finds none, it reads ever more rarely.
 func (c *Controller) readArrived(ctx context.Context) error {
 	s := &c.state
-	if !c.busy() || !c.due(&s.arriveAt, arrivePause) {
+	if !c.busy() || c.Now().Before(s.arriveAt) {
 		return nil
 	}
 	s.arriveFrom = c.Now().Add(notifyPause)
-	for {
-		list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
-		if err != nil {
-			return err
-		}
-		s.edited = s.edited || edited
-		for _, w := range list {
-			c.book.Add(w.Class, w.Job)
-			s.arrived = w.ID
-		}
-		if len(list) < arriveMost {
-			break
-		}
+	list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
+	if err != nil {
+		return err
 	}
-	s.told = false
+	s.edited = s.edited || edited
+	for _, w := range list {
+		c.book.Add(w.Class, w.Job)
+		s.arrived = w.ID
+	}
+	s.arrivePause = min(max(2*s.arrivePause, arrivePause), longPause)
+	if len(list) > 0 {
+		s.arrivePause = arrivePause
+	}
+	s.arriveAt = c.Now().Add(s.arrivePause)
+	if s.told = len(list) == arriveMost; s.told { // the next step reads more
+		s.arriveAt = time.Time{}
+	}
 	if s.edited {
 		return c.readLimits(ctx)
 	}

@@ -46,6 +46,7 @@ type tables struct {
 	limits     map[string]permits.Limit
 	edited     bool
 	starts     map[part]int64
+	old        int // portions of records to delete
 	types      map[string]limits.Type
 	controller int32
 	term       int64
@@ -547,7 +548,11 @@ func (s *session) Confirm(ctx context.Context, starts []limits.Start) error {
 
 // Expire implements Table.
 func (s *session) Expire(ctx context.Context) (more bool, err error) {
-	return false, s.send(ctx, "expire", func(fault) {})
+	err = s.send(ctx, "expire", func(fault) {
+		s.old = max(s.old-1, 0)
+		more = s.old > 0
+	})
+	return more, err
 }
 
 // Types implements Table.

@@ -141,7 +141,7 @@ func (c *Controller) takeReports() {
 	s := &c.state
 	s.told = s.told || keyed
 	if notified {
-		s.arriveAt = earlier(s.arriveAt, s.arriveFrom)
+		s.arriveAt, s.arrivePause = earlier(s.arriveAt, s.arriveFrom), 0
 	}
 	if notified || returned {
 		s.heldAt = earlier(s.heldAt, s.heldFrom)
@@ -346,14 +346,14 @@ func (c *Controller) confirm(ctx context.Context) error {
 	return err
 }
 
-// expire deletes old records of starts.
+// expire deletes a portion of the old records of starts.
 func (c *Controller) expire(ctx context.Context) error {
 	if !c.due(&c.state.expireAt, expirePause) {
 		return nil
 	}
-	for {
-		if more, err := c.table.Expire(ctx); err != nil || !more {
-			return err
-		}
+	more, err := c.table.Expire(ctx)
+	if more {
+		c.state.expireAt = time.Time{}
 	}
+	return err
 }
