@@ -208,6 +208,7 @@ type Start struct {
 	Per        int64 // microseconds, of the limit
 	At         int64 // microseconds: when it started; NotStarted = it is admitted
 	Ago        int64 // microseconds since the end of its part of the window; only of Starts
+	Unrecorded bool  // no Admit has recorded the cost: the key had no such rate; only of Confirm
 }
 
 // NotStarted is the time of cost that is admitted and has not started, as far as the table says.
@@ -331,28 +332,32 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64) (withdra
 }
 
 // confirmSQL moves admitted cost of keys $3 and dispatchers $4 to the ends of the parts of the windows in which it started: $5 costs,
-// $6 lengths of windows, $7 times. Without a time it has not started, and will not.
+// $6 lengths of windows, $7 times. Without a time it has not started, and will not. $8 says that the cost was not admitted as
+// such; because a former controller may have admitted it with another limit, the record may also be too small.
 const confirmSQL = `
 WITH ` + role + `, item AS MATERIALIZED (
 	SELECT s.*, date_bin(s.per / 64, timestamptz 'epoch' + s.at * interval '1 microsecond', timestamptz 'epoch') + s.per / 64 AS part
-	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[]) AS s (key, dispatcher, cost, per, at) WHERE EXISTS (SELECT FROM role)
+	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[], $8::boolean[]) AS s (key, dispatcher, cost, per, at, unrecorded)
+	WHERE EXISTS (SELECT FROM role)
 ), started AS (
 	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
 	SELECT key, dispatcher, part, sum(cost), max(part + 2 * per + interval '1 min') FROM item WHERE at > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost
 )
-UPDATE dispatcherd.key_starts k SET cost = k.cost - i.cost FROM (SELECT key, dispatcher, sum(cost) AS cost FROM item GROUP BY 1, 2) i
+UPDATE dispatcherd.key_starts k SET cost = greatest(k.cost - i.cost, 0)
+FROM (SELECT key, dispatcher, sum(cost) AS cost FROM item WHERE NOT unrecorded GROUP BY 1, 2) i
 WHERE k.key = i.key AND k.dispatcher = i.dispatcher AND k.part = 'infinity'`
 
 // Confirm records when admitted cost has started. A start at 0 has not started, and will not.
 func (c *Controller) Confirm(ctx context.Context, starts []Start) error {
 	n := len(starts)
 	keys, dispatchers, costs, pers, at := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Duration, n), make([]int64, n)
+	unrecorded := make([]bool, n)
 	for i, s := range starts {
-		keys[i], dispatchers[i], costs[i], pers[i], at[i] = s.Key, s.Dispatcher, s.Cost, time.Duration(s.Per)*time.Microsecond, s.At
+		keys[i], dispatchers[i], costs[i], pers[i], at[i], unrecorded[i] = s.Key, s.Dispatcher, s.Cost, time.Duration(s.Per)*time.Microsecond, s.At, s.Unrecorded
 	}
 	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, confirmSQL, c.Dispatcher, c.number, keys, dispatchers, costs, pers, at)
+		_, err := conn.Exec(ctx, confirmSQL, c.Dispatcher, c.number, keys, dispatchers, costs, pers, at, unrecorded)
 		return n, err
 	})
 }

@@ -307,6 +307,11 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	require.EqualValues(t, 9, sum(), "the cost of x will not start")
 	require.Equal(t, []Start{{Key: "k", Cost: 3, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
 		{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}}, starts())
+
+	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Dispatcher: 2, Cost: 9, Per: per}, {Key: "k", Cost: 2, Per: per, At: now, Unrecorded: true}}))
+	require.EqualValues(t, 10, sum(), "no record is negative")
+	require.Equal(t, []Start{{Key: "k", Cost: 5, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
+		{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}}, starts())
 }
 
 // A record is kept until its part has left each window. Cost that has not started is kept longer than any window.

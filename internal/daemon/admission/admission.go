@@ -150,8 +150,9 @@ type heldPermit struct {
 	class   permits.Class
 	fence   int64
 	started bool
-	rates   []permits.Rate
-	at      int32 // dispatcher
+	rates   []permits.Rate // by the limits as they are
+	counted []permits.Rate // as Admit recorded them
+	at      int32          // dispatcher
 }
 
 // reads states what to read when.

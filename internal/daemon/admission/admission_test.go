@@ -514,6 +514,42 @@ func TestTakeoverForgetsNoStart(t *testing.T) {
 	}
 }
 
+// A rate is set, or removed, while jobs are admitted that have not started. Their starts count from then on, and the record of
+// what is admitted contains what was admitted with a rate.
+func TestRateEditedBeforeStartsKeepsTheRecord(t *testing.T) {
+	run(t, func(w *world) {
+		rated := permits.Limit{Key: "k", Capacity: permits.Unlimited, Rate: 60, Per: time.Hour.Microseconds()}
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited})
+		w.pass(1)
+		without := w.insert(k, 50)
+		w.heard()
+		w.setLimit(rated)
+		w.pass(1)
+		with := w.insert(k, 2)
+		w.pass(1)
+		require.Equal(t, append(without, with...), w.holders())
+		record := func(started, admitted int64) {
+			t.Helper()
+			w.pass(2)
+			s, a := w.sum("k")
+			require.Equal(t, [2]int64{started, admitted}, [2]int64{s, a})
+		}
+		record(0, 2)
+		for _, id := range without {
+			w.begin(id)
+		}
+		record(50, 2)
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited})
+		w.pass(1)
+		w.begin(with[0])
+		record(50, 1)
+		w.setLimit(rated)
+		w.pass(1)
+		w.begin(with[1])
+		record(51, 0)
+	})
+}
+
 // Attack 16: the database clock is set by an hour. The permits are read again. The window holds by the clock that was not set.
 func TestClockChangesExceedNoWindow(t *testing.T) {
 	run(t, func(w *world) {

@@ -153,7 +153,8 @@ func (c *Controller) hold(h *limits.Held) (changed bool) {
 	permit.Started = h.Started && !known // readStarts counts what started before the book was made
 	c.book.Hold(permit)
 	if !known {
-		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, rates: c.book.Rates(h.Class), at: h.Dispatcher}
+		rates := c.book.Rates(h.Class)
+		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, rates: rates, counted: rates, at: h.Dispatcher}
 		c.held[h.ID] = p
 	}
 	if h.Started {

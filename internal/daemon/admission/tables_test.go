@@ -539,8 +539,8 @@ func (s *session) Confirm(ctx context.Context, starts []limits.Start) error {
 				width := max(st.Per/64, 1)
 				s.starts[part{st.Key, st.Dispatcher, (st.At/width + 1) * width}] += st.Cost
 			}
-			if p := (part{st.Key, st.Dispatcher, limits.NotStarted}); s.hasStart(p) {
-				s.starts[p] -= st.Cost
+			if p := (part{st.Key, st.Dispatcher, limits.NotStarted}); s.hasStart(p) && !st.Unrecorded {
+				s.starts[p] = max(s.starts[p]-st.Cost, 0)
 			}
 		}
 	})

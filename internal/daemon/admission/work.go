@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -99,7 +100,7 @@ func (c *Controller) readStarts(ctx context.Context) error {
 	}
 	unstarted := map[part]int64{}
 	for _, p := range c.held {
-		for _, r := range p.rates {
+		for _, r := range p.counted {
 			if !p.started {
 				unstarted[part{r.Key, at(r, p.at)}] += r.Cost
 			}
@@ -173,11 +174,20 @@ func (c *Controller) started(id, fence, micros int64) {
 	c.count(&p, micros)
 }
 
-// count records a start of keys with a rate.
+// count records a start of keys with a rate, or that what was admitted will not start if micros is 0. Limits may have been
+// edited since the admission.
 func (c *Controller) count(p *heldPermit, micros int64) {
-	for _, r := range p.rates {
-		c.state.confirm = append(c.state.confirm, limits.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros})
+	add := func(rates []permits.Rate, micros int64, unrecorded bool) {
+		for _, r := range rates {
+			c.state.confirm = append(c.state.confirm, limits.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros, Unrecorded: unrecorded})
+		}
 	}
+	if micros == 0 || slices.Equal(p.rates, p.counted) {
+		add(p.counted, micros, false)
+		return
+	}
+	add(p.counted, 0, false)
+	add(p.rates, micros, true)
 }
 
 // end tells the book that a row has ended.
@@ -252,9 +262,9 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 	var starts []limits.Start
 	for i := range list {
 		a := &list[i]
-		p := heldPermit{class: a.Class, fence: a.Fence, rates: c.book.Rates(a.Class), at: a.Dispatcher}
-		c.held[a.ID] = p
-		for _, r := range p.rates {
+		rates := c.book.Rates(a.Class)
+		c.held[a.ID] = heldPermit{class: a.Class, fence: a.Fence, rates: rates, counted: rates, at: a.Dispatcher}
+		for _, r := range rates {
 			starts = append(starts, limits.Start{Key: r.Key, Dispatcher: at(r, a.Dispatcher), Cost: r.Cost, Per: r.Per})
 		}
 	}
