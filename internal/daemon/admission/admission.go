@@ -169,6 +169,7 @@ type reads struct {
 	latter  int64         // the next value of former
 	late    int64         // ids up to then were read again in this round
 	heads   permits.Class // heads up to then were read in this round
+	listed  bool          // a round has ended
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
 	told    bool // of jobs with keys, which were not read since; or there may be more than were read

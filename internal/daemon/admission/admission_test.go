@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -737,6 +738,27 @@ func TestClassesBeyondTheBoundAreFoundLater(t *testing.T) {
 		}
 		require.Empty(t, w.rows)
 		require.Len(t, w.admitted, total)
+	})
+}
+
+// A load ends when the book is full. The other classes are read while jobs are admitted.
+func TestLoadReadsNoMoreClassesThanTheBookHasRoomFor(t *testing.T) {
+	run(t, func(w *world) {
+		w.MaxClasses = headsMost / 2
+		for i := range 3 * headsMost {
+			w.insert(permits.Class{Keys: fmt.Sprintf("k%04d", i), Type: "x"}, 1)
+		}
+		w.sent = nil
+		w.elect()
+		synctest.Wait()
+		require.Equal(t, []string{"heads", "held"}, w.sent[5:7])
+		for range 60 {
+			w.pass(1)
+			for _, id := range w.holders() {
+				w.end(id, w.begin(id), contract.Succeeded, 0)
+			}
+		}
+		require.Empty(t, w.rows)
 	})
 }
 

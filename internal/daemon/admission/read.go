@@ -241,7 +241,7 @@ func (c *Controller) readHeads(ctx context.Context) error {
 	}
 	c.state.reread = nil
 	began := c.Now()
-	more, err := c.readPortion(ctx)
+	more, _, err := c.readPortion(ctx)
 	if more {
 		c.state.headsAt = time.Time{}
 	}
@@ -249,24 +249,25 @@ func (c *Controller) readHeads(ctx context.Context) error {
 	return err
 }
 
-// readPortion reads the heads of some classes, and reports whether there are more in this round.
-func (c *Controller) readPortion(ctx context.Context) (more bool, err error) {
+// readPortion reads the heads of some classes, and reports whether there are more in this round, and whether the book has no
+// room for one of them.
+func (c *Controller) readPortion(ctx context.Context) (more, full bool, err error) {
 	s := &c.state
 	list, err := c.table.Heads(ctx, s.heads, headsMost)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	for _, w := range list {
-		if c.active.Load() {
-			c.book.Head(w.Class, w.Job)
+		if s.listed {
+			full = !c.book.Head(w.Class, w.Job) || full
 		} else { // the book may know returned jobs of the class, but not those that follow
-			c.book.Arrived(w.Class, w.Job, 2)
+			full = !c.book.Arrived(w.Class, w.Job, 2) || full
 		}
 		s.heads = w.Class
 	}
 	if len(list) < headsMost {
-		s.heads = permits.Class{}
-		return false, nil
+		s.heads, s.listed = permits.Class{}, true
+		return false, full, nil
 	}
-	return true, nil
+	return true, full, nil
 }

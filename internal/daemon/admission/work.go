@@ -76,8 +76,8 @@ func (c *Controller) load(ctx context.Context) error {
 	if err := c.readStarts(ctx); err != nil {
 		return err
 	}
-	for more := true; more; {
-		if more, err = c.readPortion(ctx); err != nil {
+	for more, full := true, false; more && !full; { // readHeads continues
+		if more, full, err = c.readPortion(ctx); err != nil {
 			return err
 		}
 	}
