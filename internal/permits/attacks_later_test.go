@@ -113,20 +113,20 @@ func TestRaisedCapacityIsReachedInOneDecision(t *testing.T) {
 	require.LessOrEqual(t, len(w.classes[class].jobs), keptJobs+keptJobs/4)
 }
 
-// Attack 20: weights are changed. Jobs are ranked anew.
+// Attack 20: weights are changed. A new book ranks the jobs anew.
 func TestChangedWeightsRankJobsAnew(t *testing.T) {
-	w := newWorld(t)
-	w.add("k", "a")
-	w.admits(1)
-	w.Add(Class{Keys: "k", Type: "a"}, Job{w.now - 10_000_000, 2})
-	w.Add(Class{Keys: "k", Type: "a", Priority: 1}, Job{w.now, 3})
-	w.SetPerPriority(1_000_000)
-	w.end(1)
-	w.admits(2)
-	w.SetPerPriority(64_000_000)
-	w.Add(Class{Keys: "k", Type: "a"}, Job{w.now - 10_000_000, 4})
-	w.end(2)
-	w.admits(3)
+	for perPriority, want := range map[int64]int64{1_000_000: 2, 64_000_000: 3} {
+		w := newWorld(t)
+		w.Book = New(Config{Patience: 30_000_000, PerPriority: perPriority}, nil)
+		w.Advance(1_000_000_000)
+		class := Class{Keys: "k", Type: "a"}
+		w.Hold(Permit{Class: class, Job: Job{1, 1}, Fence: 1, Started: true})
+		w.Arrived(class, Job{w.now - 10_000_000, 2}, 2)
+		w.Arrived(Class{Keys: "k", Type: "a", Priority: 1}, Job{w.now, 3}, 2)
+		w.admits()
+		w.Ended(1, 1)
+		w.admits(want)
+	}
 }
 
 // Attack 21: a sequence, and a takeover while a job waits for its retry.

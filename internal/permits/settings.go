@@ -88,12 +88,6 @@ func (b *Book) SetTypes(types map[string]Type) {
 	}
 }
 
-// SetPerPriority changes what a unit of priority is worth, and so the order of all jobs.
-func (b *Book) SetPerPriority(micros int64) {
-	b.config.PerPriority = micros
-	b.again(func(*class) bool { return true })
-}
-
 // supports reports whether a dispatcher has slots of a type.
 func (b *Book) supports(dispatcher int32, typ string) bool {
 	_, found := slices.BinarySearch(b.types[typ].Dispatchers, dispatcher)
