@@ -69,19 +69,19 @@ func TestBeginWaitsForStatementsInFlight(t *testing.T) {
 		}
 		admitted <- list
 	}()
-	waits := func(n int) func() bool {
+	waits := func(n int, statement string) func() bool {
 		return func() bool {
-			return one[int](w, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == n
+			return one[int](w, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'`, statement) == n
 		}
 	}
-	require.Eventually(t, waits(1), 30*time.Second, 2*time.Millisecond)
+	require.Eventually(t, waits(1, "SKIP LOCKED"), 30*time.Second, 2*time.Millisecond, "the second attempt, which has no short lock timeout")
 	began := make(chan error, 1)
 	next := w.controller(1, 1)
 	go func() {
 		_, _, err := next.Begin(context.Background())
 		began <- err
 	}()
-	require.Eventually(t, waits(2), 30*time.Second, 2*time.Millisecond, "Begin waits")
+	require.Eventually(t, waits(2, ""), 30*time.Second, 2*time.Millisecond, "Begin waits")
 	unlock()
 	require.Equal(t, ids(1), <-admitted)
 	require.NoError(t, <-began)
