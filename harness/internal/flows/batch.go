@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func Batch(ctx context.Context, env *stage.Environment, n int) (figures, details
 	if err != nil {
 		return nil, nil, err
 	}
-	members, err := beside(rate.Jobs{N: n, Column: "parent", Value: fmt.Sprint(batch), Inserted: func() error {
+	members, err := beside(rate.Jobs{N: n, Column: "parent", Value: strconv.Itoa(batch), Inserted: func() error {
 		return st.Exec(ctx, fmt.Sprintf(`SELECT dispatcherd.seal_batch(%d)`, batch))
 	}})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ func equalShares(chunks []client.Chunk) bool {
 	workers := map[string]bool{}
 	const share = fanOutItems / fanOutWorkers
 	for _, c := range chunks {
-		if !c.OK || c.Items != share || string(c.Result) != fmt.Sprint(share) {
+		if !c.OK || c.Items != share || string(c.Result) != strconv.Itoa(share) {
 			return false
 		}
 		workers[c.Worker] = true
