@@ -49,7 +49,7 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	require.Equal(t, "run", made.Outcome)
 	again, err := mine.Run(ctx, "nightly", "1", false)
 	require.NoError(t, err)
-	require.Equal(t, client.MadeTick{Outcome: "exists", Job: made.Job}, again)
+	require.Equal(t, client.MadeTick{Outcome: "exists", Job: made.Job, Earlier: "run"}, again)
 	skipped, err := mine.Run(ctx, "nightly", "2", false)
 	require.NoError(t, err)
 	require.Equal(t, "skipped", skipped.Outcome, "an outcome, not an error")

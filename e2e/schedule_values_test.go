@@ -205,7 +205,7 @@ func TestInvalidSchedulesAreRejectedAlike(t *testing.T) {
 			require.Contains(t, got.err, bad.says, face)
 			require.Contains(t, got.err, "for example", face)
 		}
-		var v client.Schedule
+		v := client.NewSchedule()
 		if json.Unmarshal([]byte(body(pairs)), &v) == nil {
 			_, err := own.Schedules().Set(t.Context(), v)
 			require.ErrorContains(t, err, bad.says)

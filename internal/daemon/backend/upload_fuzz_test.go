@@ -15,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/limitapi"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
@@ -32,6 +33,7 @@ type linesOnly struct {
 func (*linesOnly) Schedules() scheduleapi.Table { return scheduleTable{} }
 func (*linesOnly) Limits() limitapi.Limits      { return nil }
 func (*linesOnly) Keys() limitapi.Keys          { return nil }
+func (*linesOnly) Flows() flowapi.Tables        { return nil }
 
 // InsertLines implements api.Backend.
 func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, permit func(string) error, strict bool, bad func(int, error)) (int64, error) {
