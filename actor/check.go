@@ -187,3 +187,39 @@ func (c *Core) checkAlarms() error {
 	}
 	return nil
 }
+
+// checkPinned compares the queues of pinned requests with their counts and marks.
+func (c *Core) checkPinned() error {
+	pinned := make([]int32, len(c.types))
+	for _, id := range c.sessionIDs() {
+		s := c.sessions[id]
+		for _, q := range s.pinned.queues {
+			if q.first == nil {
+				return fmt.Errorf("session %d has an empty queue of pinned requests", id)
+			}
+			pinned[q.typ] += int32(q.n)
+			if err := q.checkOrder(); err != nil {
+				return fmt.Errorf("a queue of pinned requests of session %d %w", id, err)
+			}
+			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinned.dirty {
+				return fmt.Errorf("session %d has a pinned request and a free slot, and is not dirty", id)
+			}
+			if !c.offers(s, q.typ) && !s.pinned.check {
+				return fmt.Errorf("session %d has a pinned request and no slot for it", id)
+			}
+		}
+	}
+	for _, s := range c.pins.check { // of sessions that have ended
+		for _, q := range s.pinned.queues {
+			if c.sessions[s.id] != s {
+				pinned[q.typ] += int32(q.n)
+			}
+		}
+	}
+	for t, n := range pinned {
+		if have := c.types[t].pinned; have != n {
+			return fmt.Errorf("type %d has %d pinned requests, counted %d", t, n, have)
+		}
+	}
+	return nil
+}

@@ -343,3 +343,92 @@ func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 	}
 	return round
 }
+
+// keepPins calls f for the head of each queue of pinned requests for which its session has a
+// free slot. Sessions without one become clean.
+func (c *Core) keepPins(f func(head)) {
+	kept := c.pins.dirty[:0]
+	for _, s := range c.pins.dirty {
+		s.pinned.dirty = false
+		for _, q := range s.pinned.queues {
+			if _, free := c.freeSlotOf(s, q.typ); free {
+				s.pinned.dirty = true
+				if f != nil {
+					f(c.headOf(q.first))
+				}
+			}
+		}
+		if s.pinned.dirty {
+			kept = append(kept, s)
+		}
+	}
+	clear(c.pins.dirty[len(kept):])
+	c.pins.dirty = kept
+}
+
+// freeSlotOf returns the free slot of a session that supports a type and has the fewest
+// types; among equals, the one with the smallest SlotID. It visits all slots of the session.
+func (c *Core) freeSlotOf(s *session, t slotindex.TypeID) (best slotindex.Ref, found bool) {
+	best = noSlot
+	c.work += len(s.slots)
+	for _, ref := range s.slots {
+		if ref == noSlot || !c.index.IsFree(ref) || !c.index.Supports(ref, t) {
+			continue
+		}
+		n := len(c.index.TypesOf(ref))
+		if best == noSlot || n < len(c.index.TypesOf(best)) || n == len(c.index.TypesOf(best)) && c.index.SlotID(ref) < c.index.SlotID(best) {
+			best = ref
+		}
+	}
+	return best, best != noSlot
+}
+
+// hasFree reports whether a slot is free for a head.
+func (c *Core) hasFree(h *head) bool {
+	if h.pin != nil {
+		_, free := c.freeSlotOf(h.pin, h.typ)
+		return free
+	}
+	return c.index.HasFree(h.typ)
+}
+
+// take takes a free slot for a head.
+func (c *Core) take(h *head) (slotindex.Ref, bool) {
+	if h.pin == nil {
+		return c.index.Take(h.typ)
+	}
+	ref, free := c.freeSlotOf(h.pin, h.typ)
+	if free {
+		c.index.TakeSlot(ref)
+	}
+	return ref, free
+}
+
+// peek returns a slot that is free for a job.
+func (c *Core) peek(t slotindex.TypeID, j *job) (slotindex.Ref, bool) {
+	if j != nil && j.request.pin != nil {
+		return c.freeSlotOf(j.request.pin, t)
+	}
+	return c.index.Peek(t)
+}
+
+// nextHead returns the head that follows a placed one in its queues.
+func (c *Core) nextHead(h *head, open bool) (head, bool) {
+	if h.pin == nil {
+		return c.best(h.typ, open)
+	}
+	for _, q := range h.pin.pinned.queues {
+		if q.typ == h.typ && q.priority == h.priority {
+			return c.headOf(q.first), true
+		}
+	}
+	return head{}, false
+}
+
+// firstOf returns the request that a head stands for.
+func (c *Core) firstOf(h *head) *job {
+	if h.pin != nil {
+		return c.pinQueueOf(h.pin, h.typ, h.priority).first
+	}
+	return c.types[h.typ].demand[h.priority].first
+}

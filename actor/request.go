@@ -2,6 +2,7 @@ package actor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -335,4 +336,121 @@ func (q *requestQueue) remove(j *job) {
 		j.request.next.request.prev = j.request.prev
 	}
 	j.request.next, j.request.prev = nil, nil
+}
+
+// A pinned request may run in one session only, and only once: if its worker returns it or
+// is lost, it fails. It waits in a queue of this session and competes by its score, like
+// other requests. It gets the most specialised free slot of its session. It does not preempt.
+
+// pinQueue contains the waiting requests of one type and priority that are pinned to a
+// session.
+type pinQueue struct {
+	requestQueue
+
+	typ      slotindex.TypeID
+	priority dispatcherd.Priority
+}
+
+// pinnedRequests are the waiting requests that are pinned to a session.
+type pinnedRequests struct {
+	queues []*pinQueue // not empty ones
+	dirty  bool        // in pins.dirty
+	check  bool        // in pins.check
+}
+
+// pins are the sessions whose pinned requests need work.
+type pins struct {
+	dirty []*session // may have both a pinned request and a free slot for it
+	check []*session // may have lost the last slot for a pinned request
+}
+
+// rejectPinned decides whether a pinned request must be answered at once.
+func (c *Core) rejectPinned(ev *event.Requested) string {
+	s := c.sessions[ev.Session]
+	if s == nil {
+		return "the worker has disconnected"
+	}
+	if t, known := c.index.Lookup(ev.Type); !known || !c.offers(s, t) {
+		return fmt.Sprintf("no slot of worker %s supports type %q", s.worker, ev.Type)
+	}
+	return ""
+}
+
+// queueOf returns the queue of a waiting request, and makes it if necessary.
+func (c *Core) queueOf(j *job) *requestQueue {
+	if s := j.request.pin; s != nil {
+		return &c.pinQueueOf(s, j.typ, j.priority).requestQueue
+	}
+	k := c.types[j.typ]
+	if k.demand == nil {
+		k.demand = make([]requestQueue, priorities)
+	}
+	return &k.demand[j.priority]
+}
+
+func (c *Core) pinQueueOf(s *session, t slotindex.TypeID, p dispatcherd.Priority) *pinQueue {
+	for _, q := range s.pinned.queues {
+		if q.typ == t && q.priority == p {
+			return q
+		}
+	}
+	q := &pinQueue{typ: t, priority: p}
+	s.pinned.queues = append(s.pinned.queues, q)
+	return q
+}
+
+// pinsChanged follows a change of a queue of pinned requests by n.
+func (c *Core) pinsChanged(j *job, n int) {
+	s := j.request.pin
+	c.types[j.typ].pinned += int32(n)
+	s.pinned.queues = slices.DeleteFunc(s.pinned.queues, func(q *pinQueue) bool { return q.n == 0 })
+	c.touchPins(s)
+}
+
+// failPinned answers the pinned requests whose sessions have no slot for them any more,
+// until the budget is used up.
+func (c *Core) failPinned() {
+	for until := c.budget(); len(c.pins.check) > 0; c.pins.check = c.pins.check[1:] {
+		s := c.pins.check[0]
+		for at := 0; at < len(s.pinned.queues); {
+			q := s.pinned.queues[at]
+			if c.offers(s, q.typ) {
+				at++
+				continue
+			}
+			for q.first != nil {
+				if c.worked() >= until {
+					return
+				}
+				c.work += jobWork
+				c.answer(q.first, effect.AnswerFailed, nil, "the worker disconnected or removed its slots before the request started")
+			}
+		}
+		s.pinned.check = false
+	}
+	c.pins.check = nil
+}
+
+// offers reports whether a session has a slot for a type that still takes jobs.
+func (c *Core) offers(s *session, t slotindex.TypeID) bool {
+	c.work += len(s.slots)
+	return c.sessions[s.id] == s && slices.ContainsFunc(s.slots, func(ref slotindex.Ref) bool {
+		return ref != noSlot && !c.index.IsDraining(ref) && c.index.Supports(ref, t)
+	})
+}
+
+// touchPins marks a session as dirty.
+func (c *Core) touchPins(s *session) {
+	if len(s.pinned.queues) > 0 && !s.pinned.dirty {
+		s.pinned.dirty = true
+		c.pins.dirty = append(c.pins.dirty, s)
+	}
+}
+
+// checkPins notes that a session may have lost the last slot for a pinned request.
+func (c *Core) checkPins(s *session) {
+	if len(s.pinned.queues) > 0 && !s.pinned.check {
+		s.pinned.check = true
+		c.pins.check = append(c.pins.check, s)
+	}
 }
