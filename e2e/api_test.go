@@ -379,7 +379,7 @@ func TestSharedRequestRunsUntilItsLastCallerHangsUp(t *testing.T) {
 		})
 	}
 	followed := func() int64 { return followers(h) }
-	eventually(t, func() bool { return followed() == n }, func() string { return "all callers waiting for one execution" })
+	eventually(t, func() bool { return followed() == n && callee.runs.Load() == 1 }, func() string { return "all callers waiting for one execution" })
 	for i := range n / 2 {
 		hangUps[i]()
 	}

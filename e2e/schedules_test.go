@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // ticks returns the number of ticks of a schedule with an outcome.
@@ -49,9 +51,13 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 	w.start(cfg)
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`)
 	w.awaitTicks("s", "run", 1)
-	bad, err := schedules.Schedules{DB: w.db}.Get(t.Context(), "bad")
-	require.NoError(t, err)
-	require.Contains(t, bad.Error, `minute "61"`)
+	var bad contract.Schedule
+	eventually(t, func() bool {
+		var err error
+		bad, err = schedules.Schedules{DB: w.db}.Get(t.Context(), "bad")
+		require.NoError(t, err)
+		return strings.Contains(bad.Error, `minute "61"`)
+	}, func() string { return fmt.Sprintf("the error of the schedule; it is %+v", bad) })
 	w.exec(`UPDATE dispatcherd.schedules SET spec = '* * * * * *' WHERE name = 'bad'`)
 	w.awaitTicks("bad", "run", 1)
 	w.exec(`UPDATE dispatcherd.schedules SET paused = true`)

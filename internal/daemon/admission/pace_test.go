@@ -163,10 +163,10 @@ func TestLoadReadsNoMoreClassesThanTheBookHasRoomFor(t *testing.T) {
 		for i := range 3 * headsMost {
 			w.insert(permits.Class{Keys: fmt.Sprintf("k%04d", i), Type: "x"}, 1)
 		}
-		w.sent = nil
+		before := len(w.operations())
 		w.elect()
 		synctest.Wait()
-		require.Equal(t, []string{"heads", "held"}, w.sent[5:7])
+		require.Equal(t, []string{"heads", "held"}, w.operations()[before+5:before+7])
 		for range 60 {
 			w.pass(1)
 			for _, id := range w.holders() {

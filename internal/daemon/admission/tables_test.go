@@ -105,6 +105,12 @@ func (f *tables) setLimit(l permits.Limit) {
 	f.update(func() { f.limits[l.Key], f.edited = l, true })
 }
 
+// operations returns the statements that were sent, in order.
+func (f *tables) operations() (sent []string) {
+	f.update(func() { sent = slices.Clone(f.sent) })
+	return sent
+}
+
 // calls returns how many statements were sent.
 func (f *tables) calls(operations ...string) (n int) {
 	f.update(func() {
