@@ -25,6 +25,9 @@ const (
 	expireEvery  = 10 * time.Minute
 )
 
+// countedMost bounds the noted jobs. Heartbeats find the ends of others.
+const countedMost = 100_000
+
 // Table sends the statements; see flows.Settler.
 type Table interface {
 	// CountEnds counts ends.
@@ -77,7 +80,7 @@ func (s *Settlement) Claimed(rows []contract.Won) {
 	defer s.mu.Unlock()
 	for i := range rows {
 		if rows[i].Counted {
-			s.counted[rows[i].ID] = struct{}{}
+			s.note(rows[i].ID)
 		}
 	}
 }
@@ -86,7 +89,14 @@ func (s *Settlement) Claimed(rows []contract.Won) {
 func (s *Settlement) Watched(job dispatcherd.JobID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counted[job] = struct{}{}
+	s.note(job)
+}
+
+// note needs mu.
+func (s *Settlement) note(job dispatcherd.JobID) {
+	if len(s.counted) < countedMost {
+		s.counted[job] = struct{}{}
+	}
 }
 
 // Finished takes the result of a finish. Jobs that other jobs began to wait for after the claim, and adopted jobs, are not
@@ -135,17 +145,14 @@ func (s *Settlement) Run(ctx context.Context) {
 	}
 }
 
-// work does what is due, and returns how long nothing is to be done without a notification.
+// work does a portion of all that is due, and returns how long nothing is to be done without a notification. So ends are counted
+// while many rows are deleted.
 func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
-	blocked := false
-	for more := true; more; {
-		r, err := s.Table.CountEnds(ctx)
-		if err != nil {
-			return 0, err
-		}
-		more, blocked = r.More, r.Blocked
+	counted, err := s.Table.CountEnds(ctx)
+	if err != nil {
+		return 0, err
 	}
-	if s.pause = min(2*s.pause, blockedMost); !blocked {
+	if s.pause = min(2*s.pause, blockedMost); !counted.Blocked {
 		s.pause = 0
 	} else if s.pause == 0 {
 		s.pause = blockedPause
@@ -157,17 +164,21 @@ func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 		}
 		s.repairAt = now.Add(repairEvery)
 	}
+	more := false
 	if !now.Before(s.expireAt) {
-		for more := true; more; {
-			if more, err = s.Table.Expire(ctx, s.Keep); err != nil {
-				return 0, err
-			}
+		if more, err = s.Table.Expire(ctx, s.Keep); err != nil {
+			return 0, err
 		}
-		s.expireAt = now.Add(expireEvery)
+		if !more {
+			s.expireAt = now.Add(expireEvery)
+		}
 	}
 	wait = min(s.repairAt.Sub(now), s.expireAt.Sub(now))
-	if blocked {
-		wait = min(wait, s.pause)
+	switch {
+	case more || counted.More:
+		return 0, nil
+	case counted.Blocked:
+		return min(wait, s.pause), nil
 	}
 	return wait, nil
 }
