@@ -3,6 +3,7 @@ package api
 import (
 	_ "embed"
 	"net/http"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flowapi"
@@ -62,33 +63,29 @@ func (h *Handler) allRoutes(metrics http.Handler) []route {
 		}, nil},
 		{get, "/openapi.json", getOpenAPI, nil},
 	}
-	for _, r := range scheduleapi.Routes(h.backend.Schedules(), scheduleHost{h}) {
-		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
-	}
-	for _, r := range limitapi.Routes(h.backend.Limits(), h.backend.Keys(), scheduleHost{h}) {
-		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
-	}
-	for _, r := range flowapi.Routes(h.backend.Flows(), scheduleHost{h}) {
+	host := tableHost{h}
+	tables := slices.Concat(scheduleapi.Routes(h.backend.Schedules(), host), limitapi.Routes(h.backend.Limits(), h.backend.Keys(), host), flowapi.Routes(h.backend.Flows(), host))
+	for _, r := range tables {
 		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
 	}
 	return routes
 }
 
-// scheduleHost implements scheduleapi.Host, limitapi.Host and flowapi.Host.
-type scheduleHost struct{ h *Handler }
+// tableHost implements scheduleapi.Host, limitapi.Host and flowapi.Host.
+type tableHost struct{ h *Handler }
 
 // Permit implements scheduleapi.Host.
-func (s scheduleHost) Permit(r *http.Request, typ string) error { return s.h.callerOf(r).permit(typ) }
+func (s tableHost) Permit(r *http.Request, typ string) error { return s.h.callerOf(r).permit(typ) }
 
 // Permitted implements scheduleapi.Host.
-func (s scheduleHost) Permitted(r *http.Request) func(string) bool {
+func (s tableHost) Permitted(r *http.Request) func(string) bool {
 	var f contract.Filter
 	_ = s.h.restrict(&f, s.h.callerOf(r)) // fails only for the type of a filter
 	return f.Permit
 }
 
 // PermitAll implements limitapi.Host.
-func (s scheduleHost) PermitAll(r *http.Request) error {
+func (s tableHost) PermitAll(r *http.Request) error {
 	c := s.h.callerOf(r)
 	if s.h.PermitAll == nil || c.tcp {
 		return nil
@@ -102,10 +99,10 @@ func (s scheduleHost) PermitAll(r *http.Request) error {
 }
 
 // Caller implements flowapi.Host.
-func (s scheduleHost) Caller(r *http.Request) string { return callerName(r) }
+func (s tableHost) Caller(r *http.Request) string { return callerName(r) }
 
 // Body implements scheduleapi.Host.
-func (s scheduleHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
+func (s tableHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
 	if !isJSON(r) {
 		endBody(w, r, false)
 		return nil, nil, problem.UnsupportedMedia.Of("send application/json")
@@ -115,7 +112,7 @@ func (s scheduleHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func
 }
 
 // Answer implements scheduleapi.Host.
-func (s scheduleHost) Answer(w http.ResponseWriter, status int, v any) { answerJSON(w, status, v) }
+func (s tableHost) Answer(w http.ResponseWriter, status int, v any) { answerJSON(w, status, v) }
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", mediaJSON)

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/rowapi"
 )
 
 // Table provides the operations on batches and flows. The errors are problems, or errors that the host turns into problems.
@@ -47,30 +48,14 @@ type Tables interface {
 
 // Host is the API that mounts the routes.
 type Host interface {
+	rowapi.Host
 	// Permit returns a problem if the caller may not use jobs of a type.
 	Permit(r *http.Request, typ string) error
 	// PermitAll returns a problem if the caller may not use jobs of all types.
 	PermitAll(r *http.Request) error
 	// Caller names the caller.
 	Caller(r *http.Request) string
-	// Body reads a body. The caller must call release after its use, unless there is an error.
-	Body(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error)
-	// Answer sends a value as JSON.
-	Answer(w http.ResponseWriter, status int, v any)
 }
-
-// Route is one operation.
-type Route struct {
-	Method, Path string
-	Query        []string // query parameters that the route takes
-	Handle       func(http.ResponseWriter, *http.Request) error
-}
-
-// Bounds of a page.
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
 
 // handler serves the routes.
 type handler struct {
@@ -79,20 +64,20 @@ type handler struct {
 }
 
 // Routes returns the routes of batches and flows.
-func Routes(tables Tables, host Host) []Route {
+func Routes(tables Tables, host Host) []rowapi.Route {
 	h := handler{tables, host}
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
 	const one = "/v1/batches/{id}"
-	return []Route{
-		{get, "/v1/batches", []string{"kind", "state", "before", "limit"}, h.list},
-		{post, "/v1/batches", nil, h.open},
-		{get, one, nil, h.onBatch(h.get)},
-		{del, one, nil, h.onBatch(h.forAllOf(h.cancel))},
-		{post, one + "/seal", nil, h.onBatch(h.seal)},
-		{post, one + "/retry", nil, h.onBatch(h.forAllOf(h.retry))},
-		{post, one + "/repair", nil, h.onBatch(h.repair)},
-		{post, "/v1/flows", nil, h.insert},
-		{get, "/v1/flows/{id}", nil, h.onBatch(h.flow)},
+	return []rowapi.Route{
+		rowapi.On(get, "/v1/batches", []string{"kind", "state", "before", "limit"}, h.list),
+		rowapi.On(post, "/v1/batches", nil, h.open),
+		rowapi.On(get, one, nil, h.onBatch(h.get)),
+		rowapi.On(del, one, nil, h.onBatch(h.forAllOf(h.cancel))),
+		rowapi.On(post, one+"/seal", nil, h.onBatch(h.seal)),
+		rowapi.On(post, one+"/retry", nil, h.onBatch(h.forAllOf(h.retry))),
+		rowapi.On(post, one+"/repair", nil, h.onBatch(h.repair)),
+		rowapi.On(post, "/v1/flows", nil, h.insert),
+		rowapi.On(get, "/v1/flows/{id}", nil, h.onBatch(h.flow)),
 	}
 }
 
@@ -124,7 +109,7 @@ func (h handler) list(w http.ResponseWriter, r *http.Request) error {
 // filterOf reads the parameters of a page.
 func filterOf(r *http.Request) (f contract.BatchFilter, err error) {
 	q := r.URL.Query()
-	f = contract.BatchFilter{Kind: q.Get("kind"), State: q.Get("state"), Limit: defaultPage}
+	f = contract.BatchFilter{Kind: q.Get("kind"), State: q.Get("state")}
 	kinds := []string{contract.BatchKind, contract.FlowKind, contract.ChildrenKind}
 	switch {
 	case f.Kind != "" && !slices.Contains(kinds, f.Kind):
@@ -132,10 +117,8 @@ func filterOf(r *http.Request) (f contract.BatchFilter, err error) {
 	case f.State != "" && !slices.Contains(contract.BatchStates, f.State):
 		return f, invalid("state", f.State, fmt.Sprintf("one of %q", contract.BatchStates))
 	}
-	if text := q.Get("limit"); text != "" {
-		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > maxPage {
-			return f, invalid("limit", text, fmt.Sprintf("a whole number from 1 to %d", maxPage))
-		}
+	if f.Limit, err = rowapi.Number(r, "limit", rowapi.DefaultPage); err != nil {
+		return f, err
 	}
 	if text := q.Get("before"); text != "" {
 		id, err := strconv.ParseInt(text, 10, 64)

@@ -1,4 +1,4 @@
-// Package rowapi contains what the HTTP APIs of tables whose rows have names share: schedules and limits.
+// Package rowapi contains what the HTTP APIs of tables share: schedules, limits, and batches.
 package rowapi
 
 import (
