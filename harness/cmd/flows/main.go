@@ -9,10 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
 	"github.com/dispatcherd/dispatcherd/harness/internal/flows"
@@ -52,28 +50,14 @@ func main() {
 		o.parts = cmp.Or(o.parts, shortParts)
 	}
 	o.parts = cmp.Or(o.parts, "plain,"+shortParts)
-	os.Exit(measure(o))
+	os.Exit(figure.Report("flows", func(ctx context.Context) (figures, details figure.Figures, err error) {
+		all, err := run(ctx, o)
+		return all.figures, all.details, err
+	}))
 }
 
 // results are the figures of the line, and further ones.
 type results struct{ figures, details figure.Figures }
-
-// measure returns the exit code.
-func measure(o options) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	all, err := run(ctx, o)
-	fmt.Fprintln(os.Stderr, "flows: details:", all.details)
-	fmt.Fprintln(os.Stdout, "flows:", all.figures)
-	failures := slices.Concat(all.figures, all.details).Failures()
-	if err != nil {
-		failures = append(failures, err.Error())
-	}
-	for _, f := range failures {
-		fmt.Fprintln(os.Stderr, "flows:", f)
-	}
-	return min(len(failures), 1)
-}
 
 var errPart = errors.New("the parts are plain, batch, faults, cancel, dag, chain, fanout and unique")
 

@@ -8,10 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
@@ -47,28 +45,14 @@ func main() {
 	if o.short {
 		o.jobs, o.faults, o.handoff, o.blocked, o.count, o.rate = 50_000, 60_000, 2000, 100_000, 20_000, time.Minute
 	}
-	os.Exit(measure(o))
+	os.Exit(figure.Report("limits", func(ctx context.Context) (figures, details figure.Figures, err error) {
+		all, err := run(ctx, o)
+		return all.figures, all.details, err
+	}))
 }
 
 // results are the figures of the line, and further ones.
 type results struct{ figures, details figure.Figures }
-
-// measure returns the exit code.
-func measure(o options) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	all, err := run(ctx, o)
-	fmt.Fprintln(os.Stderr, "limits: details:", all.details)
-	fmt.Fprintln(os.Stdout, "limits:", all.figures)
-	failures := slices.Concat(all.figures, all.details).Failures()
-	if err != nil {
-		failures = append(failures, err.Error())
-	}
-	for _, f := range failures {
-		fmt.Fprintln(os.Stderr, "limits:", f)
-	}
-	return min(len(failures), 1)
-}
 
 var errPart = errors.New("the parts are plain, keyed, faults, handoff, blocked, rate, takeover and count")
 
@@ -118,7 +102,7 @@ func runPart(ctx context.Context, env *stage.Environment, o options, part string
 	case "blocked":
 		r.figures, r.details, err = limits.Blocked(ctx, env, o.blocked, o.jobs)
 	case "rate":
-		r.figures, err = limits.Rate(ctx, env, o.rate)
+		r.figures, r.details, err = limits.Rate(ctx, env, o.rate)
 	case "takeover":
 		r.figures, r.details, err = limits.Takeover(ctx, env)
 	case "count":

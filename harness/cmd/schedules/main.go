@@ -8,12 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
 	"github.com/dispatcherd/dispatcherd/harness/internal/schedules"
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
@@ -44,23 +43,10 @@ func main() {
 	if *short {
 		o.lasts, o.minute, o.cases, o.rounds = 45*time.Second, 15*time.Second, 100, 1
 	}
-	os.Exit(measure(o))
-}
-
-// measure returns the exit code.
-func measure(o options) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	figures, err := run(ctx, o)
-	fmt.Fprintln(os.Stdout, "schedules:", figures)
-	failures := figures.Failures()
-	if err != nil {
-		failures = append(failures, err.Error())
-	}
-	for _, f := range failures {
-		fmt.Fprintln(os.Stderr, "schedules:", f)
-	}
-	return min(len(failures), 1)
+	os.Exit(figure.Report("schedules", func(ctx context.Context) (figures, details figure.Figures, err error) {
+		figures, err = run(ctx, o)
+		return figures, nil, err
+	}))
 }
 
 var errPart = errors.New("the parts are kills, burst, plain, idle and dst")

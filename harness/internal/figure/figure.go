@@ -2,10 +2,15 @@
 package figure
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"os"
+	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Figure is a measured value and its range.
@@ -47,4 +52,24 @@ func (f Figures) Failures() (list []string) {
 		}
 	}
 	return list
+}
+
+// Report measures until an interrupt, and prints the figures as the line of a command. Details and failures go to standard error. It
+// returns the exit code.
+func Report(command string, measure func(context.Context) (figures, details Figures, err error)) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	figures, details, err := measure(ctx)
+	if len(details) > 0 {
+		fmt.Fprintln(os.Stderr, command+": details:", details)
+	}
+	fmt.Fprintln(os.Stdout, command+":", figures)
+	failures := slices.Concat(figures, details).Failures()
+	if err != nil {
+		failures = append(failures, err.Error())
+	}
+	for _, f := range failures {
+		fmt.Fprintln(os.Stderr, command+":", f)
+	}
+	return min(len(failures), 1)
 }
