@@ -333,7 +333,7 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64) (withdra
 
 // confirmSQL moves admitted cost of keys $3 and dispatchers $4 to the ends of the parts of the windows in which it started: $5 costs,
 // $6 lengths of windows, $7 times. Without a time it has not started, and will not. $8 says that the cost was not admitted as
-// such; because a former controller may have admitted it with another limit, the record may also be too small.
+// such; because a former controller may have admitted it with another limit, the record may also be too small. A record of no cost expires.
 const confirmSQL = `
 WITH ` + role + `, item AS MATERIALIZED (
 	SELECT s.*, date_bin(s.per / 64, timestamptz 'epoch' + s.at * interval '1 microsecond', timestamptz 'epoch') + s.per / 64 AS part
@@ -344,7 +344,7 @@ WITH ` + role + `, item AS MATERIALIZED (
 	SELECT key, dispatcher, part, sum(cost), max(part + 2 * per + interval '1 min') FROM item WHERE at > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost
 )
-UPDATE dispatcherd.key_starts k SET cost = greatest(k.cost - i.cost, 0)
+UPDATE dispatcherd.key_starts k SET cost = greatest(k.cost - i.cost, 0), expires = CASE WHEN k.cost > i.cost THEN k.expires ELSE now() END
 FROM (SELECT key, dispatcher, sum(cost) AS cost FROM item WHERE NOT unrecorded GROUP BY 1, 2) i
 WHERE k.key = i.key AND k.dispatcher = i.dispatcher AND k.part = 'infinity'`
 

@@ -342,13 +342,18 @@ func TestStartsAreKeptForAWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, more)
 	require.Equal(t, 2, one[int](w, `SELECT count(*) FROM dispatcherd.key_starts`))
+
+	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Cost: 1, Per: hour, At: now}}))
+	_, err = w.Expire(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, one[[]bool](w, `SELECT array_agg(part = 'infinity') FROM dispatcherd.key_starts`), "nothing is admitted that has not started")
 }
 
 func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, capacity, leaving, lost_at) OVERRIDING SYSTEM VALUE VALUES
-		(7, 'b', '1 s', gen_random_uuid(), '{"pdf": 3, "none": 0}', false, NULL), (3, 'a', '1 s', gen_random_uuid(), '{"pdf": 2, "img": 1}', false, NULL),
-		(4, 'lost', '1 s', gen_random_uuid(), '{"pdf": 9}', false, now()), (5, 'leaves', '1 s', gen_random_uuid(), '{"pdf": 9}', true, NULL)`)
+	w.exec(`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, capacity, leaving, lost_at) OVERRIDING SYSTEM VALUE VALUES
+		(7, 'b', '1 s', gen_random_uuid(), 99, '{"pdf": 3, "none": 0}', false, NULL), (3, 'a', '1 s', gen_random_uuid(), 99, '{"pdf": 2, "img": 1}', false, NULL),
+		(4, 'lost', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', false, now()), (5, 'leaves', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', true, NULL)`)
 	types, err := w.Types(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]Type{"pdf": {Slots: 5, Dispatchers: []int32{3, 7}}, "img": {Slots: 1, Dispatchers: []int32{3}}}, types)
@@ -358,7 +363,7 @@ func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {
 func TestAdmissionsAndEndsNotify(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 1)
-	w.exec(`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, armed) OVERRIDING SYSTEM VALUE VALUES (2, 'a', '1 s', gen_random_uuid(), true)`)
+	w.exec(`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, armed) OVERRIDING SYSTEM VALUE VALUES (2, 'a', '1 s', gen_random_uuid(), 99, true)`)
 	conn, err := w.db.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
