@@ -47,6 +47,27 @@ func TestLastStepWaitsForDaemonsOfFormerVersions(t *testing.T) {
 	require.GreaterOrEqual(t, one[int](t, conn, `SELECT dispatcherd.compatible_from()`), 30)
 }
 
+// A daemon of a former version that was silent during the last step, and so was declared lost, cannot join again.
+func TestNoDaemonOfAFormerVersionJoinsAfterTheLastStep(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn := connect(t, dsn)
+	_, err := migrations.Down(t.Context(), dsn, beforeKeys)
+	require.NoError(t, err)
+	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, lost_at) VALUES ('silent', '1 s', gen_random_uuid(), now())`)
+	_, err = migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	for _, statement := range []string{
+		`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation) VALUES ('silent', '1 s', gen_random_uuid())`,
+		`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, program) VALUES ('silent', '1 s', gen_random_uuid(), 36)`,
+		`UPDATE dispatcherd.dispatchers SET lost_at = NULL`,
+	} {
+		_, err = conn.Exec(t.Context(), statement)
+		require.ErrorContains(t, err, "program_is_of_schema_37_or_later", statement)
+	}
+	exec(t, conn, `UPDATE dispatcherd.dispatchers SET leaving = true`)
+	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, program) VALUES ('new', '1 s', gen_random_uuid(), 37)`)
+}
+
 // The steps can be undone one by one. Functions, indexes and rights are as before.
 func TestStepsOfKeysCanBeUndone(t *testing.T) {
 	dsn := pgtest.New(t)

@@ -351,7 +351,7 @@ func TestADispatcherThatJoinsWaitsForOthers(t *testing.T) {
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.controller FOR UPDATE`)
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, founder) OVERRIDING SYSTEM VALUE VALUES (7, 'first', '1 min', gen_random_uuid(), 7)`)
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, founder) OVERRIDING SYSTEM VALUE VALUES (7, 'first', '1 min', gen_random_uuid(), 99, 7)`)
 	require.NoError(t, err)
 	store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "second"})
 	require.NoError(t, err)

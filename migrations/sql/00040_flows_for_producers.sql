@@ -1,5 +1,5 @@
 -- Lets producers insert batches, flows and unique jobs. It refuses to run while a daemon of a former version runs, because such a
--- daemon does not record the ends of their jobs.
+-- daemon does not record the ends of their jobs. A former one that was only silent, and so was declared lost, cannot join again.
 
 -- +goose Up
 
@@ -23,6 +23,8 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
+ALTER TABLE dispatcherd.dispatchers ADD CONSTRAINT program_is_of_schema_37_or_later
+    CHECK (lost_at IS NOT NULL OR leaving OR incarnation IS NULL OR coalesce(program, 0) >= 37);
 COMMENT ON TABLE dispatcherd.jobs IS 'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, keys, parent, unique_key]).';
 
 CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 37::bigint';
@@ -31,6 +33,7 @@ CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE
 
 CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 30::bigint';
 
+ALTER TABLE dispatcherd.dispatchers DROP CONSTRAINT program_is_of_schema_37_or_later;
 COMMENT ON TABLE dispatcherd.jobs IS 'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, keys]).';
 -- +goose StatementBegin
 DO $$
