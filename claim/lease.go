@@ -73,7 +73,7 @@ SELECT EXISTS (SELECT FROM renewed),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
 	EXISTS (SELECT FROM dispatcherd.schedule_edits), (SELECT last_value FROM dispatcherd.schedule_edit_ids), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL) OR EXISTS (SELECT FROM dispatcherd.limit_edits),
-	EXISTS (SELECT FROM dispatcherd.ends) OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
+	pg_relation_size('dispatcherd.ends') > 0 OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
 	others.ids, others.beats, others.leases
 FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
 		array_agg((extract(epoch FROM d.lease) * 1000000)::bigint ORDER BY d.id) AS leases

@@ -78,6 +78,7 @@ var rights = []struct{ who, statement string }{
 	{"  OD", `DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b); PERFORM dispatcherd.repair_flows(b); END $$`},
 	{"   D", `SELECT * FROM dispatcherd.settle(10)`},
 	{"   D", `SELECT dispatcherd.expire_flows('1 day')`},
+	{"   D", `SELECT * FROM dispatcherd.repair_next(0)`},
 	{" ROD", `SELECT FROM dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques`},
 	{"    ", `UPDATE dispatcherd.batches SET sealed_at = now()`},
 	{"    ", `DELETE FROM dispatcherd.nodes`},
@@ -236,7 +237,7 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"cancel_pending", "cancel_tree", "check_parent", "expire_flows", "insert_children", "insert_flow", "insert_member", "insert_unique", "keep_partitions", "limit_run_at",
-		"make_ticks", "notify_dispatchers", "number_read_edits", "open_batch", "pause_vacuum", "record_edits", "record_limit_edit", "repair_flows", "retry_jobs", "retry_tree", "seal_batch", "settle", "start_queued"}, names)
+		"make_ticks", "notify_dispatchers", "number_read_edits", "open_batch", "pause_vacuum", "record_edits", "record_limit_edit", "repair_flows", "repair_next", "retry_jobs", "retry_tree", "seal_batch", "settle", "start_queued"}, names)
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to

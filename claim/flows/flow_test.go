@@ -156,17 +156,17 @@ func TestFailureCancelsAChain(t *testing.T) {
 		Type  string   `json:"type"`
 		After []string `json:"after,omitempty"`
 	}
-	chain := []node{{Name: "0", Type: "x"}}
+	chain := []node{{Name: "n0", Type: "x"}}
 	for i := 1; i < length; i++ {
-		chain = append(chain, node{strconv.Itoa(i), "x", []string{strconv.Itoa(i - 1)}})
+		chain = append(chain, node{fmt.Sprint("n", i), "x", []string{fmt.Sprint("n", i-1)}})
 	}
 	document, err := json.Marshal(map[string]any{"nodes": chain, "callback": map[string]any{"type": "end", "run_when": "failed"}})
 	require.NoError(t, err)
 	id, n := w.flow(string(document))
-	w.end(contract.FailedFinal, n["0"])
+	w.end(contract.FailedFinal, n["n0"])
 	w.countEnds()
 	require.Equal(t, length-1, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled' AND cancelled_by = 'flow'`))
-	require.Equal(t, fmt.Sprintf("dependency %d was cancelled", n["9998"]), w.reason(n["9999"]))
+	require.Equal(t, fmt.Sprintf("dependency %d was cancelled", n["n9998"]), w.reason(n["n9999"]))
 	require.Equal(t, "pending", w.status(id))
 	b := w.batch(id)
 	require.Equal(t, []int{0, 1, length - 1}, []int{b.Done, b.Failed, b.Cancelled})

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // Connection runs f with a connection to Postgres. f returns of how many ends it was.
@@ -34,12 +36,13 @@ func (s Settler) CountEnds(ctx context.Context) (r Counted, err error) {
 	return r, err
 }
 
-// Repair compares all counters with the rows, and returns how many were wrong.
-func (s Settler) Repair(ctx context.Context) (wrong int, err error) {
+// Repair compares the counters of the first open batch or flow with an id above previous with the rows. It returns its id, and how many
+// counters were wrong. Without one next is 0.
+func (s Settler) Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
 	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `SELECT dispatcherd.repair_flows()`).Scan(&wrong)
+		return 0, conn.QueryRow(ctx, `SELECT coalesce(next, 0), wrong FROM dispatcherd.repair_next($1)`, int64(previous)).Scan(&next, &wrong)
 	})
-	return wrong, err
+	return next, wrong, err
 }
 
 // Expire deletes a portion of the batches and flows that have ended more than keep ago, and of the unique keys whose time

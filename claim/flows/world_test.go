@@ -149,6 +149,21 @@ func (w *world) countEnds() {
 	}
 }
 
+// repair compares all counters with the rows, and returns how many were wrong.
+func (w *world) repair() (total int) {
+	w.t.Helper()
+	for id := dispatcherd.JobID(0); ; {
+		next, wrong, err := w.Repair(w.t.Context(), id)
+		require.NoError(w.t, err)
+		if next == 0 {
+			return total
+		}
+		require.Greater(w.t, next, id)
+		id = next
+		total += wrong
+	}
+}
+
 // flow inserts a flow, and returns its id and those of its nodes.
 func (w *world) flow(document string) (id int64, nodes map[string]int64) {
 	w.t.Helper()

@@ -99,14 +99,14 @@ CREATE TABLE dispatcherd.ends (
 COMMENT ON TABLE dispatcherd.ends IS 'Ends that are not counted yet. Dispatchers count and delete them at once.';
 
 -- A job is inserted into an open batch only. The lock makes the seal of the batch wait until the transaction has ended.
--- Only retried and released jobs have first_run_at.
+-- Only retried and released jobs, and children, have first_run_at.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.check_parent() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     b record;
 BEGIN
-    SELECT sealed_at, cancelled_by INTO b FROM dispatcherd.batches WHERE id = NEW.parent FOR KEY SHARE;
+    SELECT sealed_at, cancelled_by INTO b FROM dispatcherd.batches WHERE id = NEW.parent AND kind <> 'children' FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE foreign_key_violation USING CONSTRAINT = 'parent_is_a_batch', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
             MESSAGE = format('parent %s is no batch', NEW.parent), HINT = 'Use the id that open_batch returned.';
@@ -173,6 +173,18 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What counts rows after it has waited for a lock needs a new snapshot for each statement.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.require_read_committed(operation text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE active_sql_transaction USING CONSTRAINT = 'isolation_is_read_committed',
+            MESSAGE = format('%s needs the isolation level read committed; this transaction has %s', operation, current_setting('transaction_isolation')),
+            HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- Who cancels: by, or else the role of the session. A role that may not write cancelled_by names itself.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.canceller(by text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -224,7 +236,8 @@ BEGIN
     ), live AS (
         INSERT INTO dispatcherd.jobs_live (id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, watched, errors)
         SELECT id, due, coalesce(first_run_at, due), created_at, attempt, timeout_ms, priority, max_attempts, type,
-            CASE WHEN addition IS NULL THEN payload ELSE (payload || addition)::dispatcherd.payload END, keys, parent, watched, errors FROM gone
+            CASE WHEN addition IS NULL THEN payload
+                ELSE (CASE WHEN addition ? 'inputs' THEN payload - '{missing,unsuccessful}'::text[] ELSE payload END || addition)::dispatcherd.payload END, keys, parent, watched, errors FROM gone
         RETURNING id, priority, run_at, type, keys
     )
     SELECT CASE WHEN count(*) = 0 THEN NULL WHEN count(*) = 1 AND bool_and(keys IS NULL AND run_at <= clock_timestamp()) THEN
@@ -300,33 +313,41 @@ END $$;
 -- +goose StatementEnd
 
 -- Cancels the live members of batches, which the caller has locked, and everything below members that run. What is below the other ones is
--- cancelled when their ends are counted. It skips locked rows. A batch with locked rows is checked again; the others are sealed.
+-- cancelled when their ends are counted. It skips locked rows, and cancels at most 10,000 members of a level; more says that it left some. Batches
+-- with members that are left are checked again; the others are sealed.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.cancel_members(roots bigint[], by text, OUT cancelled int, OUT running int) LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.cancel_members(roots bigint[], by text, OUT cancelled int, OUT running int, OUT more boolean) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
+    most    constant int := 10000;
     parents bigint[] := roots;
     quiet   bigint[]; -- no other transaction inserts members
     idle    bigint[];
     runs    bigint[];
+    untold  bigint[]; -- those of runs without a request to cancel
 BEGIN
-    cancelled := 0; running := 0;
+    cancelled := 0; running := 0; more := false;
     WHILE parents <> '{}' LOOP
         UPDATE dispatcherd.batches SET cancelled_by = coalesce(cancelled_by, by) WHERE id = ANY (parents) AND ended_at IS NULL;
         quiet := ARRAY (SELECT id FROM dispatcherd.batches WHERE id = ANY (parents) AND ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED);
-        idle := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE parent = ANY (parents) AND status = 'pending' ORDER BY id FOR UPDATE SKIP LOCKED)
-            || ARRAY (SELECT id FROM dispatcherd.jobs_waiting WHERE parent = ANY (parents) ORDER BY id FOR UPDATE SKIP LOCKED);
+        idle := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE parent = ANY (parents) AND status = 'pending' LIMIT most FOR UPDATE SKIP LOCKED);
+        idle := idle || ARRAY (SELECT id FROM dispatcherd.jobs_waiting WHERE parent = ANY (parents) LIMIT most - cardinality(idle) FOR UPDATE SKIP LOCKED);
+        more := more OR cardinality(idle) = most;
         cancelled := cancelled + dispatcherd.end_idle(idle, 'cancelled', by, NULL);
         runs := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE parent = ANY (parents) AND status = 'running' ORDER BY id);
-        IF runs <> '{}' THEN
-            PERFORM dispatcherd.cancel_runs(runs, by);
-        END IF;
         running := running + cardinality(runs);
+        untold := ARRAY (SELECT r FROM unnest(runs) r WHERE NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = r));
+        IF untold <> '{}' THEN
+            PERFORM dispatcherd.cancel_runs(untold, by);
+        END IF;
         INSERT INTO dispatcherd.ends SELECT p, p, 'waiting' FROM unnest(parents) p
             WHERE p <> ALL (quiet) OR (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.parent = p AND j.status = 'pending' LIMIT 1) IS NOT NULL
-                OR (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.parent = p LIMIT 1) IS NOT NULL;
+                OR (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.parent = p LIMIT 1) IS NOT NULL
+                OR EXISTS (SELECT FROM unnest(untold) u JOIN dispatcherd.jobs_live j ON j.id BETWEEN u AND u
+                    WHERE j.parent = p AND NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = u));
         PERFORM dispatcherd.seal(quiet);
         parents := ARRAY (SELECT id FROM dispatcherd.batches WHERE id = ANY (runs) AND ended_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED);
+        INSERT INTO dispatcherd.ends SELECT id, id, 'waiting' FROM dispatcherd.batches WHERE id = ANY (runs) AND ended_at IS NULL AND id <> ALL (parents);
     END LOOP;
 END $$;
 -- +goose StatementEnd
@@ -342,8 +363,8 @@ BEGIN
     WITH sealed AS (
         UPDATE dispatcherd.batches b SET sealed_at = clock_timestamp(), open = m.open
         FROM (SELECT i AS id, (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.parent = i)
-                + (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.parent = i)
-                + (SELECT count(*) FROM dispatcherd.ends e WHERE e.parent = i AND e.status <> 'waiting') AS open FROM unnest(ids) i) m
+                + (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.parent = i) + coalesce(e.n, 0) AS open
+            FROM unnest(ids) i LEFT JOIN (SELECT parent, count(*) AS n FROM dispatcherd.ends WHERE parent = ANY (ids) AND status <> 'waiting' GROUP BY parent) e ON e.parent = i) m
         WHERE b.id = m.id AND b.sealed_at IS NULL RETURNING b.id, b.open
     )
     SELECT array_agg(id) INTO complete FROM sealed WHERE open = 0;
@@ -383,20 +404,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Releases or cancels nodes without open dependencies. The caller has locked their flows.
+-- Releases or cancels nodes without open dependencies, at most 500 of them with about 4 MB of inputs. It reports whether some are left; their flows
+-- are checked again. The caller has locked their flows.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.release_nodes(ids bigint[]) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.release_nodes(ids bigint[]) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     n         record;
-    places    bigint[] := '{}';
+    size      int := 0;
+    taken     bigint[] := '{}';
     runs      boolean[] := '{}';
     reasons   text[] := '{}';
     additions jsonb[] := '{}';
     locked    bigint[];
 BEGIN
     FOR n IN SELECT id, takes_results, dispatcherd.runs_when(run_when, failed + cancelled) AS run, coalesce(reason, 'no dependency failed') AS reason, NULL::jsonb AS addition
-        FROM dispatcherd.nodes WHERE id = ANY (ids) AND ready_at IS NULL
+        FROM dispatcherd.nodes WHERE id = ANY (ids) AND ready_at IS NULL LIMIT 500
     LOOP
         IF n.takes_results AND n.run THEN
             BEGIN
@@ -406,21 +429,25 @@ BEGIN
                 n.reason := 'the results of the dependencies cannot be passed on: ' || SQLERRM;
             END;
         END IF;
-        places := places || n.id;
+        taken := taken || n.id;
         runs := runs || n.run;
         reasons := reasons || n.reason;
         additions := additions || n.addition;
+        size := size + coalesce(pg_column_size(n.addition), 0);
+        EXIT WHEN size > 4000000;
     END LOOP;
-    locked := dispatcherd.proceed(places, runs, reasons, additions);
-    UPDATE dispatcherd.nodes SET ready_at = clock_timestamp() WHERE id = ANY (ids) AND id <> ALL (locked);
+    locked := dispatcherd.proceed(taken, runs, reasons, additions);
+    UPDATE dispatcherd.nodes SET ready_at = clock_timestamp() WHERE id = ANY (taken) AND id <> ALL (locked);
     INSERT INTO dispatcherd.ends SELECT id, flow, 'waiting' FROM dispatcherd.nodes WHERE id = ANY (locked);
+    INSERT INTO dispatcherd.ends SELECT DISTINCT flow, flow, 'waiting'::dispatcherd.status FROM dispatcherd.nodes WHERE id = ANY (ids) AND id <> ALL (taken) AND ready_at IS NULL;
+    RETURN FOUND;
 END $$;
 -- +goose StatementEnd
 
--- Counts the ends of dependencies, and releases the nodes that become ready. The caller has locked their flows. flows limits it to
--- nodes of these flows; NULL = all.
+-- Counts the ends of dependencies, and releases the nodes that become ready, like release_nodes. The caller has locked their flows. flows
+-- limits it to nodes of these flows; NULL = all.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.count_dependencies(jobs bigint[], statuses dispatcherd.status[], flows bigint[]) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.count_dependencies(jobs bigint[], statuses dispatcherd.status[], flows bigint[]) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     ready bigint[];
@@ -437,37 +464,44 @@ BEGIN
         FROM ended e WHERE n.id BETWEEN e.id AND e.id AND n.ready_at IS NULL RETURNING n.id, n.open
     )
     SELECT array_agg(id) INTO ready FROM counted WHERE open <= 0;
-    IF ready IS NOT NULL THEN
-        PERFORM dispatcherd.release_nodes(ready);
-    END IF;
+    RETURN ready IS NOT NULL AND dispatcherd.release_nodes(ready);
 END $$;
 -- +goose StatementEnd
 
 -- Watches the jobs outside flows on which nodes depend, and counts those that have ended. A job that was deleted counts as
--- cancelled. It skips locked rows and flows.
+-- cancelled. A job with an end that is not counted is left out: the count of that end would count it again. It skips locked rows and
+-- flows. It reports whether there is more to do at once.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.link_dependencies() RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.link_dependencies() RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_variable
 DECLARE
+    most     constant int := 10000;
     flows    bigint[];
     jobs     bigint[];
-    seen     bigint[]; -- are watched now
+    locked   bigint[]; -- live and watched now
+    linked   bigint[];
     final    bigint[];
     statuses dispatcherd.status[];
 BEGIN
-    flows := ARRAY (SELECT DISTINCT flow FROM (SELECT flow FROM dispatcherd.edges WHERE NOT linked ORDER BY flow, before LIMIT 1000) e);
-    flows := ARRAY (SELECT id FROM dispatcherd.batches WHERE id = ANY (flows) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED);
-    jobs := ARRAY (SELECT DISTINCT before FROM dispatcherd.edges WHERE NOT linked AND flow = ANY (flows));
-    seen := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE id = ANY (jobs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+    flows := ARRAY (SELECT id FROM dispatcherd.batches WHERE id IN (SELECT e.flow FROM dispatcherd.edges e WHERE NOT e.linked) LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED);
+    jobs := ARRAY (SELECT DISTINCT e.before FROM dispatcherd.edges e WHERE NOT e.linked AND e.flow = ANY (flows) LIMIT most);
+    locked := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE id = ANY (jobs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
         || ARRAY (SELECT id FROM dispatcherd.jobs_waiting WHERE id = ANY (jobs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED);
-    UPDATE dispatcherd.jobs_live SET watched = true WHERE id = ANY (seen) AND watched IS NULL;
-    UPDATE dispatcherd.jobs_waiting SET watched = true WHERE id = ANY (seen) AND watched IS NULL;
-    -- This snapshot shows the other jobs where they are now: ended, deleted, or live and locked.
-    SELECT coalesce(array_agg(d.id), '{}'), coalesce(array_agg(coalesce(j.status, 'cancelled')), '{}') INTO final, statuses
-        FROM unnest(jobs) AS d (id) LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
-        WHERE d.id <> ALL (seen) AND (j.id IS NULL OR j.status IN ('done', 'failed', 'cancelled'));
-    UPDATE dispatcherd.edges SET linked = true WHERE NOT linked AND flow = ANY (flows) AND before = ANY (seen || final);
-    PERFORM dispatcherd.count_dependencies(final, statuses, flows);
+    UPDATE dispatcherd.jobs_live SET watched = true WHERE id = ANY (locked) AND watched IS NULL;
+    UPDATE dispatcherd.jobs_waiting SET watched = true WHERE id = ANY (locked) AND watched IS NULL;
+    -- This snapshot shows the other jobs where they are now: ended, deleted, or live and locked; and each end that is not counted.
+    WITH uncounted AS MATERIALIZED (
+        SELECT coalesce(array_agg(job_id), '{}') AS ids FROM dispatcherd.ends WHERE status <> 'waiting' AND job_id = ANY (jobs)
+    ), known AS (
+        SELECT d.id, CASE WHEN d.id <> ALL (locked) THEN coalesce(j.status, 'cancelled') END AS final
+        FROM uncounted u, unnest(jobs) AS d (id) LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
+        WHERE (d.id = ANY (locked) OR j.id IS NULL OR j.status IN ('done', 'failed', 'cancelled')) AND d.id <> ALL (u.ids)
+    )
+    SELECT array_agg(k.id), coalesce(array_agg(k.id) FILTER (WHERE k.final IS NOT NULL), '{}'), coalesce(array_agg(k.final) FILTER (WHERE k.final IS NOT NULL), '{}')
+        INTO linked, final, statuses FROM known k;
+    UPDATE dispatcherd.edges e SET linked = true WHERE NOT e.linked AND e.flow = ANY (flows) AND e.before = ANY (linked);
+    RETURN dispatcherd.count_dependencies(final, statuses, flows) OR cardinality(jobs) = most AND linked IS NOT NULL;
 END $$;
 -- +goose StatementEnd
 
@@ -479,7 +513,8 @@ SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan S
 #variable_conflict use_variable
 DECLARE
     until    timestamptz := clock_timestamp() + interval '200 ms';
-    again    boolean := true; -- batches are checked again once in each call
+    again    boolean := true; -- batches are checked again once in each call, and if a part of them was left
+    rest     boolean;
     busy     bigint[] := '{}'; -- batches that other transactions have locked
     stuck    bigint[] := '{}'; -- watched jobs whose ends change them
     parents  bigint[];
@@ -499,9 +534,6 @@ DECLARE
     complete bigint[];
 BEGIN
     settled := 0; more := false;
-    IF EXISTS (SELECT FROM dispatcherd.edges e WHERE NOT e.linked) THEN
-        PERFORM dispatcherd.link_dependencies();
-    END IF;
     LOOP
         SELECT coalesce(array_agg(DISTINCT e.parent) FILTER (WHERE e.parent IS NOT NULL), '{}'), coalesce(array_agg(e.job_id) FILTER (WHERE e.watched), '{}'), count(*)
             INTO parents, watched, n FROM (
@@ -541,43 +573,45 @@ BEGIN
         UPDATE dispatcherd.batches b SET open = b.open - i.done - i.failed - i.cancelled, done = b.done + i.done, failed = b.failed + i.failed,
             cancelled = b.cancelled + i.cancelled, reason = coalesce(b.reason, i.reason)
             FROM unnest(changed, dones, fails, stops, reasons) AS i (id, done, failed, cancelled, reason) WHERE b.id BETWEEN i.id AND i.id;
-        IF ended IS NOT NULL THEN
-            PERFORM dispatcherd.count_dependencies(ended, statuses, NULL);
-        END IF;
+        rest := ended IS NOT NULL AND dispatcherd.count_dependencies(ended, statuses, NULL);
         IF checks IS NOT NULL OR ended && mine THEN
-            PERFORM dispatcherd.check_again(checks, ended);
+            rest := dispatcherd.check_again(checks, ended) OR rest;
         END IF;
         complete := ARRAY (SELECT b.id FROM dispatcherd.batches b WHERE b.id = ANY (changed || checks) AND b.sealed_at IS NOT NULL AND b.open <= 0 AND b.ended_at IS NULL);
         IF complete <> '{}' THEN
             PERFORM dispatcherd.fire(complete);
         END IF;
-        again := false;
+        again := rest;
         IF clock_timestamp() > until THEN
             more := true;
             EXIT;
         END IF;
     END LOOP;
+    IF EXISTS (SELECT FROM dispatcherd.edges e WHERE NOT e.linked) THEN -- after the counts, so that few ends are uncounted
+        more := dispatcherd.link_dependencies() OR more;
+    END IF;
     blocked := busy <> '{}';
 END $$;
 -- +goose StatementEnd
 
--- Continues what met a locked row in batches checks, and cancels the members of batches whose jobs have ended. The caller has locked them.
+-- Continues what was left in batches checks, and cancels the members of batches whose jobs have ended and are not live again. It reports
+-- whether there is more to do at once. The caller has locked them.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.check_again(checks bigint[], ended bigint[]) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.check_again(checks bigint[], ended bigint[]) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     b     record;
+    rest  boolean := false;
     ready bigint[];
 BEGIN
-    FOR b IN SELECT id, coalesce(cancelled_by, 'parent') AS who FROM dispatcherd.batches
-        WHERE id = ANY (ended || checks) AND ended_at IS NULL AND (cancelled_by IS NOT NULL OR id = ANY (ended)) ORDER BY id
+    FOR b IN SELECT x.id, coalesce(x.cancelled_by, c.requested_by, 'parent') AS who FROM dispatcherd.batches x LEFT JOIN dispatcherd.cancels c ON c.job_id = x.id
+        WHERE x.id = ANY (ended || checks) AND x.ended_at IS NULL AND (x.cancelled_by IS NOT NULL OR c.job_id IS NOT NULL OR x.id = ANY (ended)
+            AND (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = x.id) IS NULL AND (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.id = x.id) IS NULL) ORDER BY x.id
     LOOP
-        PERFORM dispatcherd.cancel_members(ARRAY[b.id], b.who);
+        rest := (SELECT more FROM dispatcherd.cancel_members(ARRAY[b.id], b.who)) OR rest;
     END LOOP;
     ready := ARRAY (SELECT id FROM dispatcherd.nodes WHERE flow = ANY (checks) AND open <= 0 AND ready_at IS NULL);
-    IF ready <> '{}' THEN
-        PERFORM dispatcherd.release_nodes(ready);
-    END IF;
+    RETURN ready <> '{}' AND dispatcherd.release_nodes(ready) OR rest;
 END $$;
 -- +goose StatementEnd
 
@@ -610,13 +644,16 @@ END $$;
 -- +goose StatementEnd
 
 -- As before. A job counts again in its batch if that has not ended; otherwise it is detached. It also counts again for nodes that wait
--- for other jobs. A job whose unique key another live job has is not retried.
+-- for other jobs. Of jobs with one unique key the newest is retried, unless another live job has the key. A job that waited for other jobs
+-- and never ran is not retried: retry_tree makes it wait again.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dispatcherd.retry_jobs(ids bigint[]) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     n        int;
-    jobs     bigint[] := ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') AND (j.parent IS NOT NULL OR j.watched));
+    jobs     bigint[] := ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled')
+        AND (j.parent IS NOT NULL OR j.watched OR dispatcherd.has_dependants(j.id)));
+    newest   bigint[];
     parents  bigint[];
     statuses dispatcherd.status[];
 BEGIN
@@ -624,15 +661,17 @@ BEGIN
         PERFORM dispatcherd.lock_batches(jobs);
     END IF;
     PERFORM FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') ORDER BY j.id FOR UPDATE;
+    newest := ARRAY (SELECT max(j.id) FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled')
+        AND NOT (j.attempt = 0 AND dispatcherd.has_dependencies(j.id)) GROUP BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.id END);
     WITH gone AS (
-        DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled')
+        DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (newest) AND j.status IN ('failed', 'cancelled')
             AND (j.unique_key IS NULL OR (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) IS NULL) RETURNING *
     ), settled AS (
         DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
     ), pending AS (
         INSERT INTO dispatcherd.jobs (id, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, unique_key, watched, errors)
         SELECT id, coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
-            CASE WHEN dispatcherd.counts(parent) THEN parent END, unique_key, watched, errors FROM gone
+            CASE WHEN dispatcherd.counts(parent) THEN parent END, unique_key, CASE WHEN dispatcherd.has_dependants(id) THEN true ELSE watched END, errors FROM gone
     )
     SELECT count(*), array_agg(g.id), array_agg(g.parent), array_agg(g.status) INTO n, jobs, parents, statuses FROM gone g;
     IF n > 0 THEN
@@ -642,13 +681,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Whether nodes depend on a job.
+CREATE FUNCTION dispatcherd.has_dependants(job bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
+    'SELECT EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = job)';
+
+-- Whether a job waits, or has waited, for other jobs: it is a node with dependencies or a callback.
+CREATE FUNCTION dispatcherd.has_dependencies(job bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
+    'SELECT EXISTS (SELECT FROM dispatcherd.nodes n WHERE n.id = job AND n.depends_on <> ''{}'') OR EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = job AND b.callback)';
+
 -- Whether a batch counts jobs that are retried.
 CREATE FUNCTION dispatcherd.counts(batch bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
     'SELECT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = batch AND b.ended_at IS NULL AND b.cancelled_by IS NULL)';
 
 REVOKE ALL ON FUNCTION dispatcherd.check_parent, dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when, dispatcherd.fire,
     dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies, dispatcherd.link_dependencies,
-    dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts FROM PUBLIC;
+    dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
+    dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies FROM PUBLIC;
 
 -- +goose StatementBegin
 DO $$
@@ -656,7 +704,8 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dispatcherd_dispatcher') THEN
         GRANT EXECUTE ON FUNCTION dispatcherd.cancel_runs, dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when,
             dispatcherd.fire, dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies,
-            dispatcherd.link_dependencies, dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts TO dispatcherd_dispatcher;
+            dispatcherd.link_dependencies, dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
+            dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies TO dispatcherd_dispatcher;
         GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.jobs_waiting TO dispatcherd_dispatcher;
         GRANT SELECT ON dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques TO dispatcherd_dispatcher;
         GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
@@ -746,7 +795,8 @@ END $$;
 -- +goose StatementEnd
 DROP FUNCTION dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when, dispatcherd.fire,
     dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies, dispatcherd.link_dependencies,
-    dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts;
+    dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
+    dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies;
 DROP TRIGGER check_parent ON dispatcherd.jobs_live;
 DROP TABLE dispatcherd.jobs_waiting, dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.ends, dispatcherd.uniques;
 DROP FUNCTION dispatcherd.check_parent;

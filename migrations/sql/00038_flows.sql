@@ -17,17 +17,18 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Inserts jobs that are JSON objects: job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. No run_at is in the past.
+-- Inserts jobs that are JSON objects: job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent, which checked says need not
+-- be checked. No run_at is in the past.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint, checked boolean DEFAULT false) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-    INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, max_attempts, timeout_ms, keys, unique_key, parent, watched)
-    SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), greatest(r.run_at, clock_timestamp()), coalesce(r.max_attempts, 5),
+    INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, keys, unique_key, parent, watched)
+    SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), d.due, CASE WHEN checked THEN d.due END, coalesce(r.max_attempts, 5),
         r.timeout_ms, r.keys, r.unique_key, parent, watched[r.place]
     FROM ROWS FROM (jsonb_to_recordset(jobs) AS (type text, payload jsonb, priority smallint, run_at timestamptz, max_attempts smallint, timeout_ms int, keys text, unique_key text))
-        WITH ORDINALITY AS r (type, payload, priority, run_at, max_attempts, timeout_ms, keys, unique_key, place);
+        WITH ORDINALITY AS r (type, payload, priority, run_at, max_attempts, timeout_ms, keys, unique_key, place) CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
 END $$;
 -- +goose StatementEnd
 
@@ -81,7 +82,8 @@ END $$;
 CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM FROM dispatcherd.batches b WHERE b.id = batch FOR UPDATE; -- waits for transactions that insert members
+    PERFORM dispatcherd.require_read_committed('seal_batch');
+    PERFORM FROM dispatcherd.batches b WHERE b.id = batch AND b.kind <> 'children' FOR UPDATE; -- waits for transactions that insert members
     IF NOT FOUND THEN
         RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
     END IF;
@@ -91,7 +93,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Cancels a job, batch or flow, and everything below it.
+-- Cancels a job, batch or flow, and everything below it: of each level 10,000 jobs at once, and the others when dispatchers settle.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.cancel_tree(job bigint, by text DEFAULT NULL, OUT cancelled int, OUT running int) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -100,6 +102,7 @@ DECLARE
     batch boolean;
     below record;
 BEGIN
+    PERFORM dispatcherd.require_read_committed('cancel_tree');
     PERFORM FROM dispatcherd.batches b WHERE b.id = job FOR NO KEY UPDATE;
     batch := FOUND;
     IF NOT batch AND NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job) THEN
@@ -130,6 +133,8 @@ BEGIN
         RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the job: ' || problem;
     ELSIF octet_length(unique_key) NOT BETWEEN 1 AND 512 OR unique_key IS NULL THEN
         RAISE check_violation USING CONSTRAINT = 'unique_key_is_1_to_512_bytes', MESSAGE = 'the unique key must have 1 to 512 bytes';
+    ELSIF for_time <= '0' THEN
+        RAISE check_violation USING CONSTRAINT = 'for_time_is_positive', MESSAGE = format('for_time is %s, must be longer than 0, or NULL', for_time);
     END IF;
     inserted := false;
     FOR round IN 1..10 LOOP -- the job that has the key may end between two statements
@@ -185,15 +190,18 @@ BEGIN
         RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running', MESSAGE = format('attempt %s of job %s does not run, or is being cancelled', attempt, parent);
     END IF;
     IF NOT detached THEN
+        IF EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = parent AND b.kind <> 'children') THEN
+            RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'callback_has_no_children', MESSAGE = format('job %s is the callback of a batch or flow: its children must be detached', parent);
+        END IF;
         UPDATE dispatcherd.jobs_live j SET watched = true WHERE j.id = parent AND j.watched IS NULL;
-        INSERT INTO dispatcherd.batches AS b (id, kind) VALUES (parent, 'children')
-            ON CONFLICT (id) DO UPDATE SET sealed_at = NULL, ended_at = NULL, open = NULL WHERE b.sealed_at IS NOT NULL AND b.cancelled_by IS NULL;
+        INSERT INTO dispatcherd.batches AS b (id, kind) VALUES (parent, 'children') -- a row that is cancelled is that of a run before a retry
+            ON CONFLICT (id) DO UPDATE SET sealed_at = NULL, ended_at = NULL, open = NULL, cancelled_by = NULL WHERE b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL;
         IF n + (SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live j WHERE j.parent = insert_children.parent LIMIT 10000) c) > 10000 THEN
             RAISE program_limit_exceeded USING CONSTRAINT = 'children_are_at_most_10000', MESSAGE = format('job %s has more than 10000 open children', parent);
         END IF;
     END IF;
     ids := ARRAY (SELECT nextval('dispatcherd.job_ids') FROM generate_series(1, n));
-    PERFORM dispatcherd.insert_jobs(jobs, ids, array_fill('pending'::dispatcherd.status, ARRAY[n]), NULL, CASE WHEN NOT detached THEN parent END);
+    PERFORM dispatcherd.insert_jobs(jobs, ids, array_fill('pending'::dispatcherd.status, ARRAY[n]), NULL, CASE WHEN NOT detached THEN parent END, NOT detached);
     RETURN ids;
 END $$;
 -- +goose StatementEnd
@@ -211,6 +219,9 @@ BEGIN
     ELSIF jsonb_typeof(node -> 'name') IS DISTINCT FROM 'string' OR octet_length(node ->> 'name') NOT BETWEEN 1 AND 128 THEN
         rule := 'node_name_is_1_to_128_bytes';
         why := 'name must be a text of 1 to 128 bytes';
+    ELSIF node ->> 'name' ~ '^[0-9]+$' THEN
+        rule := 'node_name_is_no_number';
+        why := 'name must not be a number, because numbers are ids of jobs';
     ELSIF coalesce(node ->> 'run_when', 'done') NOT IN ('done', 'ended', 'failed') THEN
         rule := 'run_when_is_done_ended_or_failed';
         why := format('run_when is "%s", must be done, ended or failed', node ->> 'run_when');
@@ -389,31 +400,33 @@ BEGIN
         DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ids)
     )
     INSERT INTO dispatcherd.jobs_waiting (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, watched, errors)
-    SELECT id, 'waiting', coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, watched, errors FROM gone;
+    SELECT id, 'waiting', coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent,
+        CASE WHEN dispatcherd.has_dependants(id) THEN true ELSE watched END, errors FROM gone;
 END $$;
 -- +goose StatementEnd
 
--- Whether the end of a dependency of a flow is not counted yet: it has not ended, is not linked, or its end is recorded only.
--- +goose StatementBegin
-CREATE FUNCTION dispatcherd.is_open(dependency bigint, flow bigint, status dispatcherd.status) RETURNS boolean LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(status IN ('waiting', 'pending', 'running'), false) OR EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = dependency AND g.flow = is_open.flow AND NOT g.linked)
-        OR EXISTS (SELECT FROM dispatcherd.ends e WHERE e.job_id = dependency AND e.status <> 'waiting')
+-- The dependencies of a flow: whether each is linked and live, and how many of its ends are not counted.
+CREATE FUNCTION dispatcherd.dependencies(flow bigint) RETURNS TABLE (id bigint, status dispatcherd.status, linked boolean, live int, ends bigint) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
+    SELECT a.id, j.status, g.linked, coalesce(j.status IN ('waiting', 'pending', 'running'), false)::int, coalesce(e.n, 0)
+    FROM (SELECT DISTINCT x.id FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = dependencies.flow) a
+    JOIN dispatcherd.edges g ON g.before BETWEEN a.id AND a.id AND g.flow = dependencies.flow
+    LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN a.id AND a.id
+    LEFT JOIN (SELECT r.job_id, count(*) AS n FROM dispatcherd.ends r WHERE r.status <> 'waiting' AND r.watched GROUP BY r.job_id) e ON e.job_id = a.id
 $$;
--- +goose StatementEnd
 
 -- Retries the failed and cancelled jobs below a batch or flow, and its callback. Nodes wait again for the dependencies that run
 -- again. It returns how many jobs it has retried.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.retry_tree(job bigint) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
 DECLARE
-    b        dispatcherd.batches;
-    again    bigint[];
-    statuses dispatcherd.status[];
-    nodes    bigint[];
-    callback bigint[];
+    b         dispatcherd.batches;
+    uncounted boolean;
+    callback  bigint[];
+    n         int;
 BEGIN
+    PERFORM dispatcherd.require_read_committed('retry_tree');
     SELECT * INTO b FROM dispatcherd.batches WHERE id = job FOR NO KEY UPDATE;
     IF NOT FOUND OR b.kind = 'children' THEN
         IF NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job) THEN
@@ -422,89 +435,147 @@ BEGIN
         RETURN dispatcherd.retry_jobs(ARRAY[job]);
     END IF;
     FOR round IN 1..100 LOOP
-        EXIT WHEN NOT EXISTS (SELECT FROM dispatcherd.ends e WHERE e.parent = job AND e.status <> 'waiting');
+        uncounted := EXISTS (SELECT FROM dispatcherd.ends e WHERE e.status <> 'waiting'
+            AND (e.parent = job OR e.job_id = job OR EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = e.job_id AND g.flow = job)));
+        EXIT WHEN NOT uncounted;
         PERFORM dispatcherd.settle(10000);
     END LOOP;
-    SELECT coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.status), '{}') INTO again, statuses FROM dispatcherd.jobs j
-        WHERE j.parent = job AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at;
+    IF uncounted THEN
+        RAISE lock_not_available USING CONSTRAINT = 'ends_are_counted', MESSAGE = format('the ends of the jobs of %s %s are being counted; try again', b.kind, job);
+    ELSIF EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = job) THEN
+        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'callback_has_ended',
+            MESSAGE = format('the callback of %s %s is pending or running: retry after its end, or cancel it', b.kind, job);
+    END IF;
     callback := ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = job AND j.status IN ('failed', 'cancelled'));
     UPDATE dispatcherd.batches SET ended_at = NULL, cancelled_by = NULL WHERE id = job;
-    PERFORM dispatcherd.wait_again(again || callback);
-    PERFORM dispatcherd.count_retries(again, array_fill(job, ARRAY[cardinality(again)]), statuses);
-    UPDATE dispatcherd.nodes d SET ready_at = NULL, reason = x.reason, open = x.open, failed = x.failed, cancelled = x.cancelled, done = cardinality(d.depends_on) - x.open - x.failed - x.cancelled
-        FROM (SELECT i.id, count(*) FILTER (WHERE c.open) AS open, count(*) FILTER (WHERE c.status = 'failed' AND NOT c.open) AS failed, count(*) FILTER (WHERE c.status = 'cancelled' AND NOT c.open) AS cancelled,
-                min('dependency ' || c.id || CASE c.status WHEN 'failed' THEN ' failed' ELSE ' was cancelled' END) FILTER (WHERE c.status IN ('failed', 'cancelled') AND NOT c.open) AS reason
-            FROM unnest(again) AS i (id) JOIN dispatcherd.nodes n ON n.id BETWEEN i.id AND i.id LEFT JOIN LATERAL (
-                SELECT a.id, j.status, dispatcherd.is_open(a.id, n.flow, j.status) AS open FROM unnest(n.depends_on) AS a (id) LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN a.id AND a.id
-            ) c ON true GROUP BY i.id) x
-        WHERE d.id BETWEEN x.id AND x.id;
+    PERFORM dispatcherd.wait_again(callback);
     IF b.kind = 'flow' THEN
-        nodes := ARRAY (SELECT d.id FROM dispatcherd.nodes d WHERE d.flow = job AND d.ready_at IS NULL AND d.open <= 0);
-        PERFORM dispatcherd.release_nodes(nodes) WHERE nodes <> '{}';
+        n := dispatcherd.retry_nodes(job);
     ELSE
-        PERFORM dispatcherd.proceed(again, array_fill(true, ARRAY[cardinality(again)]), NULL, NULL);
+        n := dispatcherd.retry_jobs(ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.parent = job AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at));
     END IF;
     PERFORM dispatcherd.fire(ARRAY[job]) WHERE EXISTS (SELECT FROM dispatcherd.batches WHERE id = job AND open <= 0);
     PERFORM dispatcherd.notify_ends();
-    RETURN cardinality(again || callback);
+    RETURN n + cardinality(callback);
 END $$;
 -- +goose StatementEnd
 
--- Counts the open members and dependencies of batches that have not ended from the rows, and returns how many were wrong: job is a
--- batch or flow, or NULL for all. What was deleted without an end counts as cancelled. It skips batches that other transactions have locked.
+-- Retries the failed and cancelled nodes of a flow, which the caller has locked, and all of whose ends are counted.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.retry_nodes(flow bigint) RETURNS int LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
+#variable_conflict use_variable
+DECLARE
+    again    bigint[];
+    statuses dispatcherd.status[];
+    ready    bigint[];
+BEGIN
+    SELECT coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.status), '{}') INTO again, statuses FROM dispatcherd.nodes d
+        JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') WHERE d.flow = flow;
+    PERFORM dispatcherd.wait_again(again);
+    PERFORM dispatcherd.count_retries(again, array_fill(flow, ARRAY[cardinality(again)]), statuses);
+    UPDATE dispatcherd.nodes d SET ready_at = NULL, reason = x.reason, open = x.open, failed = x.failed, cancelled = x.cancelled, done = cardinality(d.depends_on) - x.open - x.failed - x.cancelled
+        FROM (SELECT i.id, count(*) FILTER (WHERE c.open) AS open, count(*) FILTER (WHERE c.status = 'failed' AND NOT c.open) AS failed, count(*) FILTER (WHERE c.status = 'cancelled' AND NOT c.open) AS cancelled,
+                min('dependency ' || c.id || CASE c.status WHEN 'failed' THEN ' failed' ELSE ' was cancelled' END) FILTER (WHERE c.status IN ('failed', 'cancelled') AND NOT c.open) AS reason
+            FROM unnest(again) AS i (id) JOIN dispatcherd.nodes n ON n.id BETWEEN i.id AND i.id LEFT JOIN LATERAL unnest(n.depends_on) AS a (id) ON true
+            LEFT JOIN (SELECT s.id, s.status, s.live = 1 OR NOT s.linked AS open FROM dispatcherd.dependencies(flow) s) c ON c.id = a.id GROUP BY i.id) x
+        WHERE d.id BETWEEN x.id AND x.id;
+    ready := ARRAY (SELECT d.id FROM dispatcherd.nodes d WHERE d.flow = flow AND d.ready_at IS NULL AND d.open <= 0);
+    PERFORM dispatcherd.release_nodes(ready) WHERE ready <> '{}';
+    RETURN cardinality(again);
+END $$;
+-- +goose StatementEnd
+
+-- Counts the open members and dependencies of a batch, which the caller has locked, from the rows, and returns how many counters were wrong.
+-- What was deleted without an end counts as cancelled. A job that is live again, and whose former end is not counted, counts twice.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.repair_batch(batch bigint) RETURNS int LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
+#variable_conflict use_variable
+DECLARE
+    nodes bigint[];
+    now   int;
+    wrong boolean;
+BEGIN
+    WITH dependency AS MATERIALIZED (
+        SELECT s.id, CASE WHEN s.linked THEN s.live + s.ends ELSE 1 END AS open FROM dispatcherd.dependencies(batch) s
+    ), counted AS (
+        SELECT d.id, coalesce(sum(s.open), 0) AS open FROM dispatcherd.nodes d LEFT JOIN LATERAL unnest(d.depends_on) AS a (id) ON true LEFT JOIN dependency s ON s.id = a.id
+        WHERE d.flow = batch AND d.ready_at IS NULL GROUP BY d.id
+    ), changed AS (
+        UPDATE dispatcherd.nodes d SET open = c.open, cancelled = greatest(cardinality(d.depends_on) - c.open - d.done - d.failed, 0), reason = coalesce(d.reason, 'a dependency was deleted')
+        FROM counted c WHERE d.id = c.id AND d.open <> c.open RETURNING d.id
+    )
+    SELECT coalesce(array_agg(c.id), '{}') INTO nodes FROM changed c;
+    now := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.parent = batch) + (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.parent = batch)
+        + (SELECT count(*) FROM dispatcherd.ends e WHERE e.parent = batch AND e.status <> 'waiting');
+    UPDATE dispatcherd.batches b SET open = now, cancelled = b.cancelled + greatest(b.open - now, 0), reason = coalesce(b.reason, 'a member was deleted') WHERE b.id = batch AND b.open <> now;
+    wrong := FOUND;
+    INSERT INTO dispatcherd.ends SELECT batch, batch, 'waiting' WHERE nodes <> '{}' OR now = 0;
+    RETURN cardinality(nodes) + wrong::int;
+END $$;
+-- +goose StatementEnd
+
+-- Repairs the counters of a batch or flow that has not ended, or of all of them for NULL, and returns how many were wrong. It skips those that
+-- other transactions have locked.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.repair_flows(job bigint DEFAULT NULL) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     b     record;
     total int := 0;
-    nodes bigint[];
-    now   int;
 BEGIN
+    PERFORM dispatcherd.require_read_committed('repair_flows');
     IF job IS NOT NULL AND NOT EXISTS (SELECT FROM dispatcherd.batches WHERE id = job) THEN
         RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch or flow %s', job);
     END IF;
-    FOR b IN SELECT id, kind, open FROM dispatcherd.batches WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND (job IS NULL OR id = job) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED LOOP
-        WITH counted AS (
-            SELECT d.id, (SELECT count(*) FROM unnest(d.depends_on) AS a (id) LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN a.id AND a.id WHERE dispatcherd.is_open(a.id, d.flow, j.status)) AS open
-            FROM dispatcherd.nodes d WHERE d.flow = b.id AND d.ready_at IS NULL
-        ), changed AS (
-            UPDATE dispatcherd.nodes d SET open = c.open, cancelled = greatest(cardinality(d.depends_on) - c.open - d.done - d.failed, 0), reason = coalesce(d.reason, 'a dependency was deleted')
-            FROM counted c WHERE d.id = c.id AND d.open <> c.open RETURNING d.id
-        )
-        SELECT coalesce(array_agg(id), '{}') INTO nodes FROM changed;
-        SELECT (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.parent = b.id) + (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.parent = b.id)
-            + (SELECT count(*) FROM dispatcherd.ends e WHERE e.parent = b.id AND e.status <> 'waiting') INTO now;
-        UPDATE dispatcherd.batches SET open = now, cancelled = cancelled + greatest(open - now, 0), reason = coalesce(reason, 'a member was deleted') WHERE id = b.id AND open <> now;
-        total := total + cardinality(nodes) + (b.open <> now)::int;
-        INSERT INTO dispatcherd.ends SELECT b.id, b.id, 'waiting' WHERE nodes <> '{}' OR now = 0;
+    FOR b IN SELECT id FROM dispatcherd.batches WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND (job IS NULL OR id = job) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED LOOP
+        total := total + dispatcherd.repair_batch(b.id);
     END LOOP;
     PERFORM dispatcherd.notify_ends() WHERE total > 0;
     RETURN total;
 END $$;
 -- +goose StatementEnd
 
--- Deletes batches and flows that ended more than keep ago, and expired unique keys, in portions. more says that there is more to delete.
+-- Repairs the counters of the first batch or flow with an id above previous that has not ended and is not locked: next; NULL = there is none.
+-- +goose StatementBegin
+CREATE FUNCTION dispatcherd.repair_next(previous bigint, OUT next bigint, OUT wrong int) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    next := (SELECT id FROM dispatcherd.batches WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND id > previous ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
+    wrong := CASE WHEN next IS NULL THEN 0 ELSE dispatcherd.repair_batch(next) END;
+END $$;
+-- +goose StatementEnd
+
+-- Deletes batches and flows that ended more than keep ago, and expired unique keys, in portions: up to 100 of them with 10,000 nodes, or one flow. more
+-- says that there is more to delete.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.expire_flows(keep interval, OUT more boolean) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    old  bigint[] := ARRAY (SELECT id FROM dispatcherd.batches WHERE ended_at < now() - keep ORDER BY ended_at LIMIT 100 FOR UPDATE SKIP LOCKED);
-    keys text[] := ARRAY (SELECT key FROM dispatcherd.uniques WHERE until < now() ORDER BY until LIMIT 10000 FOR UPDATE SKIP LOCKED);
+    found int;
+    old   bigint[];
+    keys  text[] := ARRAY (SELECT key FROM dispatcherd.uniques WHERE until < now() ORDER BY until LIMIT 10000 FOR UPDATE SKIP LOCKED);
 BEGIN
+    WITH oldest AS MATERIALIZED (
+        SELECT id, ended_at, CASE kind WHEN 'flow' THEN done + failed + cancelled ELSE 0 END AS nodes FROM dispatcherd.batches
+        WHERE ended_at < now() - keep ORDER BY ended_at LIMIT 100 FOR UPDATE SKIP LOCKED
+    )
+    SELECT count(*), coalesce(array_agg(o.id) FILTER (WHERE o.before < 10000), '{}') INTO found, old
+        FROM (SELECT id, sum(nodes) OVER (ORDER BY ended_at, id) - nodes AS before FROM oldest) o;
     DELETE FROM dispatcherd.edges g USING (SELECT DISTINCT d.flow, a.id FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS a (id) WHERE d.flow = ANY (old)) e
         WHERE g.before BETWEEN e.id AND e.id AND g.flow = e.flow;
     DELETE FROM dispatcherd.nodes WHERE flow = ANY (old);
     DELETE FROM dispatcherd.batches WHERE id = ANY (old);
     DELETE FROM dispatcherd.uniques WHERE key = ANY (keys);
-    more := cardinality(old) = 100 OR cardinality(keys) = 10000;
+    more := found = 100 OR found > cardinality(old) OR cardinality(keys) = 10000;
 END $$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION dispatcherd.job_problem, dispatcherd.insert_jobs, dispatcherd.open_batch, dispatcherd.insert_member, dispatcherd.notify_ends, dispatcherd.seal_batch,
     dispatcherd.cancel_tree, dispatcherd.insert_unique, dispatcherd.insert_children, dispatcherd.node_problem, dispatcherd.reject_flow, dispatcherd.check_flow,
-    dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.insert_flow, dispatcherd.wait_again, dispatcherd.is_open, dispatcherd.retry_tree,
-    dispatcherd.repair_flows, dispatcherd.expire_flows FROM PUBLIC;
+    dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.insert_flow, dispatcherd.wait_again, dispatcherd.dependencies, dispatcherd.retry_tree, dispatcherd.retry_nodes,
+    dispatcherd.repair_batch, dispatcherd.repair_flows, dispatcherd.repair_next, dispatcherd.expire_flows FROM PUBLIC;
 
 -- +goose StatementBegin
 DO $$
@@ -512,8 +583,8 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dispatcherd_dispatcher') THEN
         GRANT EXECUTE ON FUNCTION dispatcherd.job_problem, dispatcherd.insert_jobs, dispatcherd.open_batch, dispatcherd.insert_member, dispatcherd.notify_ends, dispatcherd.seal_batch,
             dispatcherd.cancel_tree, dispatcherd.insert_unique, dispatcherd.insert_children, dispatcherd.node_problem, dispatcherd.reject_flow, dispatcherd.check_flow,
-            dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.insert_flow, dispatcherd.wait_again, dispatcherd.is_open, dispatcherd.retry_tree,
-            dispatcherd.repair_flows, dispatcherd.expire_flows TO dispatcherd_dispatcher;
+            dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.insert_flow, dispatcherd.wait_again, dispatcherd.dependencies, dispatcherd.retry_tree, dispatcherd.retry_nodes,
+            dispatcherd.repair_batch, dispatcherd.repair_flows, dispatcherd.repair_next, dispatcherd.expire_flows TO dispatcherd_dispatcher;
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -526,5 +597,5 @@ CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE
 
 DROP FUNCTION dispatcherd.job_problem, dispatcherd.insert_jobs, dispatcherd.open_batch, dispatcherd.insert_member, dispatcherd.notify_ends, dispatcherd.seal_batch,
     dispatcherd.cancel_tree, dispatcherd.insert_unique, dispatcherd.insert_children, dispatcherd.node_problem, dispatcherd.reject_flow, dispatcherd.check_flow,
-    dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.insert_flow, dispatcherd.wait_again, dispatcherd.is_open, dispatcherd.retry_tree,
-    dispatcherd.repair_flows, dispatcherd.expire_flows;
+    dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.insert_flow, dispatcherd.wait_again, dispatcherd.dependencies, dispatcherd.retry_tree, dispatcherd.retry_nodes,
+    dispatcherd.repair_batch, dispatcherd.repair_flows, dispatcherd.repair_next, dispatcherd.expire_flows;

@@ -1,11 +1,13 @@
 // Package settlement counts the ends of jobs for which other jobs wait.
 //
-// One goroutine sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat that has found
-// records of ends, for example those of a dispatcher that was killed. So each end is counted within a heartbeat.
+// One goroutine sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat if there
+// may be records of ends, for example those of a dispatcher that was killed. So an end is counted within a heartbeat, unless another
+// transaction has locked its batch.
 package settlement
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -22,7 +24,7 @@ const (
 	blockedPause = 2 * time.Millisecond   // after a settlement that met a locked batch; doubled each time
 	blockedMost  = time.Second
 	repairEvery  = 12 * time.Hour
-	expireEvery  = 10 * time.Minute
+	expireEvery  = 10 * time.Minute // also after a start until the first repair, and after a repair that failed
 )
 
 // countedMost bounds the noted jobs. Heartbeats find the ends of others.
@@ -32,8 +34,8 @@ const countedMost = 100_000
 type Table interface {
 	// CountEnds counts ends.
 	CountEnds(ctx context.Context) (flows.Counted, error)
-	// Repair compares all counters with the rows.
-	Repair(ctx context.Context) (wrong int, err error)
+	// Repair compares the counters of the next batch or flow with the rows.
+	Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error)
 	// Expire deletes a portion of what has ended long ago.
 	Expire(ctx context.Context, keep time.Duration) (more bool, err error)
 }
@@ -57,13 +59,14 @@ type Settlement struct {
 	pause    time.Duration // after a settlement that met a locked batch
 	failing  bool
 	repairAt time.Time
+	repaired dispatcherd.JobID // the last batch of the repair that is under way
 	expireAt time.Time
 }
 
 // New returns a Settlement that waits.
 func New(c Config) *Settlement {
 	now := time.Now()
-	return &Settlement{Config: c, wake: make(chan struct{}, 1), counted: map[dispatcherd.JobID]struct{}{}, repairAt: now.Add(repairEvery), expireAt: now.Add(expireEvery)}
+	return &Settlement{Config: c, wake: make(chan struct{}, 1), counted: map[dispatcherd.JobID]struct{}{}, repairAt: now.Add(expireEvery), expireAt: now.Add(expireEvery)}
 }
 
 // Notified says that there may be ends to count.
@@ -158,24 +161,14 @@ func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 		s.pause = blockedPause
 	}
 	now := time.Now()
-	if !now.Before(s.repairAt) {
-		if err := s.repair(ctx); err != nil {
-			return 0, err
-		}
-		s.repairAt = now.Add(repairEvery)
-	}
-	more := false
-	if !now.Before(s.expireAt) {
-		if more, err = s.Table.Expire(ctx, s.Keep); err != nil {
-			return 0, err
-		}
-		if !more {
-			s.expireAt = now.Add(expireEvery)
-		}
+	moreRepairs, failedRepair := s.repair(ctx, now)
+	moreOld, failedExpiry := s.expire(ctx, now)
+	if err := errors.Join(failedRepair, failedExpiry); err != nil {
+		return 0, err
 	}
 	wait = min(s.repairAt.Sub(now), s.expireAt.Sub(now))
 	switch {
-	case more || counted.More:
+	case counted.More || moreRepairs || moreOld:
 		return 0, nil
 	case counted.Blocked:
 		return min(wait, s.pause), nil
@@ -183,11 +176,33 @@ func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// repair corrects counters.
-func (s *Settlement) repair(ctx context.Context) error {
-	wrong, err := s.Table.Repair(ctx)
-	if err == nil && wrong > 0 {
-		s.Log.Warn("flows: counters of open jobs were wrong and are corrected: rows of jobs were deleted or changed by hand", zap.Int("counters", wrong))
+// repair corrects the counters of the next batch if a repair is due. more says that there may be further ones.
+func (s *Settlement) repair(ctx context.Context, now time.Time) (more bool, err error) {
+	if now.Before(s.repairAt) {
+		return false, nil
 	}
-	return err
+	next, wrong, err := s.Table.Repair(ctx, s.repaired)
+	switch {
+	case err != nil:
+		s.repairAt = now.Add(expireEvery)
+	case next == 0:
+		s.repairAt, s.repaired = now.Add(repairEvery), 0
+	default:
+		s.repaired = next
+	}
+	if wrong > 0 {
+		s.Log.Warn("flows: counters of an open job were wrong and are corrected: rows of jobs were deleted or changed by hand", zap.Int64("job", int64(next)), zap.Int("counters", wrong))
+	}
+	return err == nil && next > 0, err
+}
+
+// expire deletes a portion of what has ended long ago if that is due.
+func (s *Settlement) expire(ctx context.Context, now time.Time) (more bool, err error) {
+	if now.Before(s.expireAt) {
+		return false, nil
+	}
+	if more, err = s.Table.Expire(ctx, s.Keep); !more {
+		s.expireAt = now.Add(expireEvery)
+	}
+	return more, err
 }

@@ -3,6 +3,8 @@ package settlement
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,6 +34,9 @@ type state struct {
 	blocked bool
 	err     error
 	wrong   int
+	batches dispatcherd.JobID // that are open, with the ids from 1
+
+	unrepairable error
 	sent    []string
 }
 
@@ -46,11 +51,17 @@ func (f *table) CountEnds(context.Context) (flows.Counted, error) {
 	return flows.Counted{More: f.ends > 0, Blocked: f.blocked}, nil
 }
 
-func (f *table) Repair(context.Context) (int, error) {
+func (f *table) Repair(_ context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sent = append(f.sent, "repair")
-	return f.wrong, nil
+	f.sent = append(f.sent, fmt.Sprint("repair ", previous))
+	if f.unrepairable != nil {
+		return 0, 0, f.unrepairable
+	}
+	if previous >= f.batches {
+		return 0, 0, nil
+	}
+	return previous + 1, f.wrong, nil
 }
 
 func (f *table) Expire(context.Context, time.Duration) (bool, error) {
@@ -118,7 +129,7 @@ func TestDeletionDoesNotDelayEnds(t *testing.T) {
 	run(t, func(t *testing.T, _ *Settlement, f *table, _ *observer.ObservedLogs) {
 		f.set(func(s *state) { s.old = 3 })
 		after(expireEvery)
-		require.Equal(t, []string{"count", "expire", "count", "expire", "count", "expire"}, f.taken())
+		require.Equal(t, []string{"count", "repair 0", "expire", "count", "expire", "count", "expire"}, f.taken())
 	})
 }
 
@@ -159,14 +170,37 @@ func TestFailedStatementIsRepeatedAndLoggedOnce(t *testing.T) {
 	})
 }
 
+// A statement compares one batch.
 func TestCountersAreComparedTwiceADay(t *testing.T) {
 	run(t, func(t *testing.T, _ *Settlement, f *table, log *observer.ObservedLogs) {
-		f.set(func(s *state) { s.wrong = 2 })
-		after(repairEvery - time.Second)
-		require.NotContains(t, f.taken(), "repair")
-		after(time.Second)
-		require.Contains(t, f.taken(), "repair")
+		repairs := func() (list []string) {
+			for _, sent := range f.taken() {
+				if strings.HasPrefix(sent, "repair") {
+					list = append(list, sent)
+				}
+			}
+			return list
+		}
+		f.set(func(s *state) { s.wrong, s.batches = 2, 2 })
+		all := []string{"repair 0", "repair 1", "repair 2"}
+		after(expireEvery)
+		require.Equal(t, all, repairs(), "soon after the start")
 		require.Equal(t, int64(2), log.All()[0].ContextMap()["counters"])
+		after(repairEvery - time.Second)
+		require.Empty(t, repairs())
+		after(time.Second)
+		require.Equal(t, all, repairs())
+	})
+}
+
+// A comparison that fails again and again, for example because it takes too long, delays neither ends nor deletions.
+func TestRepairThatFailsDelaysNothingElse(t *testing.T) {
+	run(t, func(t *testing.T, s *Settlement, f *table, _ *observer.ObservedLogs) {
+		f.set(func(s *state) { s.unrepairable, s.old = errTable, 2 })
+		after(expireEvery + retryPause)
+		require.Equal(t, []string{"count", "repair 0", "expire", "count", "expire"}, f.taken())
+		after(expireEvery)
+		require.Contains(t, f.taken(), "repair 0")
 	})
 }
 
