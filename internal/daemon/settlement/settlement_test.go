@@ -37,7 +37,7 @@ type state struct {
 	batches dispatcherd.JobID // that are open, with the ids from 1
 
 	unrepairable error
-	sent    []string
+	sent         []string
 }
 
 func (f *table) CountEnds(context.Context) (flows.Counted, error) {
