@@ -203,6 +203,11 @@ func (b *builder) insertFlow(ctx context.Context) (n int, err error) {
 	}
 	if b.former != 0 && b.one(4) {
 		nodes[0].After = []any{b.former}
+		for i := range nodes[1:] {
+			if b.one(3) {
+				nodes[1+i].After = append(nodes[1+i].After, b.former)
+			}
+		}
 	}
 	var flow int64
 	err = b.conn.QueryRow(ctx, `SELECT (dispatcherd.insert_flow($1) ->> 'id')::bigint`, map[string]any{
