@@ -452,35 +452,6 @@ type head struct {
 	bound    bool     // the head is the upper bound of a lane whose next row is not known
 }
 
-// before reports whether h ranks before o. The job with the higher score ranks
-// first; among equals, the older job, then the job with the smaller id without
-// its sign, then the request.
-func (h *head) before(o *head) bool { return o.after(h.score, h.arrival, h.number, h.mode) }
-
-// after reports whether h ranks after a job with these values.
-func (h *head) after(score scoring.Milli, arrival, number int64, mode dispatcherd.Mode) bool {
-	if h.score != score {
-		return h.score < score
-	}
-	if h.arrival != arrival {
-		return h.arrival > arrival
-	}
-	if h.number != number {
-		return h.number > number
-	}
-	return h.mode < mode
-}
-
-func compareHeads(a, b head) int {
-	switch {
-	case a.before(&b):
-		return -1
-	case b.before(&a):
-		return 1
-	}
-	return 0
-}
-
 // headHeap is a binary heap of heads. The top is the head to be placed next.
 type headHeap []head
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -208,6 +209,19 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 	}
 }
 
+// headOf returns the head for a job in hand, for comparisons.
+func (c *Core) headOf(j *job) head {
+	age := c.ageMS(j)
+	h := head{
+		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
+		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
+	}
+	if j.mode == dispatcherd.OnDemand {
+		h.number = -h.number
+	}
+	return h
+}
+
 // placeCandidate handles the first candidate of a lane. It reserves the most
 // specialised free slot for the candidate and adds the candidate to the next claim.
 func (c *Core) placeCandidate(h head) {
@@ -266,6 +280,35 @@ func (c *Core) assign(j *job, ref slotindex.Ref) {
 	c.stats.Placed++
 	c.work += jobWork
 	c.logPlacement(j)
+}
+
+// before reports whether h ranks before o. The job with the higher score ranks
+// first; among equals, the older job, then the job with the smaller id without
+// its sign, then the request.
+func (h *head) before(o *head) bool { return o.after(h.score, h.arrival, h.number, h.mode) }
+
+// after reports whether h ranks after a job with these values.
+func (h *head) after(score scoring.Milli, arrival, number int64, mode dispatcherd.Mode) bool {
+	if h.score != score {
+		return h.score < score
+	}
+	if h.arrival != arrival {
+		return h.arrival > arrival
+	}
+	if h.number != number {
+		return h.number > number
+	}
+	return h.mode < mode
+}
+
+func compareHeads(a, b head) int {
+	switch {
+	case a.before(&b):
+		return -1
+	case b.before(&a):
+		return 1
+	}
+	return 0
 }
 
 func (h headHeap) init() {

@@ -8,19 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// headOf returns the head for a job in hand, for comparisons.
-func (c *Core) headOf(j *job) head {
-	age := c.ageMS(j)
-	h := head{
-		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
-		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
-	}
-	if j.mode == dispatcherd.OnDemand {
-		h.number = -h.number
-	}
-	return h
-}
-
 // A request may arrive while every compatible slot is taken. The request may then
 // preempt a queued job with a lower score whose slot is only reserved. Such a
 // slot runs nothing until Postgres has answered the claim. Without preemption, a
