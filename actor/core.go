@@ -155,6 +155,10 @@ const noSlot slotindex.Ref = -1
 // notSent is the value of job.sentAt before the attempt starts.
 const notSent timing.Instant = -timing.Never
 
+// order is what all jobs in hand do after an event that concerns all of them: Disowned,
+// Drained, HandedOver and Interrupted.
+type order func(*Core, *job)
+
 // job is a job in hand. A row that waits in Postgres is not a job in hand: the
 // backlog only has its key in a lane.
 type job struct {
@@ -251,6 +255,28 @@ type session struct {
 	pinned       pinnedRequests
 }
 
+// pinQueue contains the waiting requests of one type and priority that are pinned to a
+// session.
+type pinQueue struct {
+	requestQueue
+
+	typ      slotindex.TypeID
+	priority dispatcherd.Priority
+}
+
+// pinnedRequests are the waiting requests that are pinned to a session.
+type pinnedRequests struct {
+	queues []*pinQueue // not empty ones
+	dirty  bool        // in pins.dirty
+	check  bool        // in pins.check
+}
+
+// pins are the sessions whose pinned requests need work.
+type pins struct {
+	dirty []*session // may have both a pinned request and a free slot for it
+	check []*session // may have lost the last slot for a pinned request
+}
+
 // lostJob is a job on a slot whose session has ended.
 type lostJob struct {
 	slot      slotindex.Ref
@@ -297,14 +323,6 @@ func (c *Core) touch(t slotindex.TypeID) {
 		c.isDirty.Set(t, true)
 		c.dirty = append(c.dirty, t)
 	}
-}
-
-// touchWaiting marks the types of a slot for which jobs wait as dirty. It does not
-// visit each type of the slot.
-func (c *Core) touchWaiting(ref slotindex.Ref) {
-	c.index.EachSupported(ref, c.requesting, c.isDirty, c.touch)
-	c.index.EachSupported(ref, c.backlog.WaitingTypes(), c.isDirty, c.touch)
-	c.touchPins(c.slots.At(ref).session)
 }
 
 // hold makes a type known. The type stays known until letGo forgets it.

@@ -48,10 +48,6 @@ func (c *Core) forget(j *job) {
 	c.letGo(lane.Type)
 }
 
-// order is what all jobs in hand do after an event that concerns all of them: Disowned,
-// Drained, HandedOver and Interrupted.
-type order func(*Core, *job)
-
 // orderAll lets all jobs in hand execute an order: in this step as many as
 // Limits.StepWork allows, the others in the next steps, one millisecond apart.
 func (c *Core) orderAll(do order) {

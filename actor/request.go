@@ -342,28 +342,6 @@ func (q *requestQueue) remove(j *job) {
 // is lost, it fails. It waits in a queue of this session and competes by its score, like
 // other requests. It gets the most specialised free slot of its session. It does not preempt.
 
-// pinQueue contains the waiting requests of one type and priority that are pinned to a
-// session.
-type pinQueue struct {
-	requestQueue
-
-	typ      slotindex.TypeID
-	priority dispatcherd.Priority
-}
-
-// pinnedRequests are the waiting requests that are pinned to a session.
-type pinnedRequests struct {
-	queues []*pinQueue // not empty ones
-	dirty  bool        // in pins.dirty
-	check  bool        // in pins.check
-}
-
-// pins are the sessions whose pinned requests need work.
-type pins struct {
-	dirty []*session // may have both a pinned request and a free slot for it
-	check []*session // may have lost the last slot for a pinned request
-}
-
 // rejectPinned decides whether a pinned request must be answered at once.
 func (c *Core) rejectPinned(ev *event.Requested) string {
 	s := c.sessions[ev.Session]

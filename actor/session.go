@@ -146,6 +146,14 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 	c.touchWaiting(ref)
 }
 
+// touchWaiting marks the types of a slot for which jobs wait as dirty. It does not
+// visit each type of the slot.
+func (c *Core) touchWaiting(ref slotindex.Ref) {
+	c.index.EachSupported(ref, c.requesting, c.isDirty, c.touch)
+	c.index.EachSupported(ref, c.backlog.WaitingTypes(), c.isDirty, c.touch)
+	c.touchPins(c.slots.At(ref).session)
+}
+
 // addTaken registers a slot that is not free.
 func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	ref := c.index.AddTaken(d.ID, d.Types)
