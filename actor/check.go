@@ -191,8 +191,7 @@ func (c *Core) checkAlarms() error {
 // checkPinned compares the queues of pinned requests with their counts and marks.
 func (c *Core) checkPinned() error {
 	pinned := make([]int32, len(c.types))
-	for _, id := range c.sessionIDs() {
-		s := c.sessions[id]
+	for id, s := range c.sessions { // order-free: any difference is an error
 		for _, q := range s.pinned.queues {
 			if q.first == nil {
 				return fmt.Errorf("session %d has an empty queue of pinned requests", id)

@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -59,14 +58,6 @@ func (c *Core) notResumed(j *job) {
 func (c *Core) leave(j *job) {
 	c.stats.Left++
 	c.move(j, jobstate.OnLeave)
-}
-
-// rejectSession informs the worker why its session must end although the worker is
-// alive. The caller of rejectSession may be iterating over slots and jobs, so the
-// session is disconnected at the end of the event.
-func (c *Core) rejectSession(s *session, notice effect.Effect) {
-	c.emit(notice)
-	c.rejected = append(c.rejected, s.id)
 }
 
 // disconnectRejected disconnects the sessions that were rejected in this step. It

@@ -1,9 +1,6 @@
 package actor
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
@@ -88,14 +85,4 @@ func (c *Core) interruptRequest(j *job) {
 // tellToEnd tells a worker to stop a job, because the dispatcher stops.
 func (c *Core) tellToEnd(j *job) {
 	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
-}
-
-// sessionIDs returns the ids of the open sessions in ascending order.
-func (c *Core) sessionIDs() []dispatcherd.SessionID {
-	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
-	for id := range c.sessions { // order-free: sorted below
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, cmp.Compare)
-	return ids
 }

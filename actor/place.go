@@ -409,23 +409,6 @@ func (c *Core) keepPins(f func(head)) {
 	c.pins.dirty = kept
 }
 
-// freeSlotOf returns the free slot of a session that supports a type and has the fewest
-// types; among equals, the one with the smallest SlotID. It visits all slots of the session.
-func (c *Core) freeSlotOf(s *session, t slotindex.TypeID) (best slotindex.Ref, found bool) {
-	best = noSlot
-	c.work += len(s.slots)
-	for _, ref := range s.slots {
-		if ref == noSlot || !c.index.IsFree(ref) || !c.index.Supports(ref, t) {
-			continue
-		}
-		n := len(c.index.TypesOf(ref))
-		if best == noSlot || n < len(c.index.TypesOf(best)) || n == len(c.index.TypesOf(best)) && c.index.SlotID(ref) < c.index.SlotID(best) {
-			best = ref
-		}
-	}
-	return best, best != noSlot
-}
-
 // hasFree reports whether a slot is free for a head.
 func (c *Core) hasFree(h *head) bool {
 	if h.pin != nil {

@@ -417,6 +417,23 @@ func (c *Core) offers(s *session, t slotindex.TypeID) bool {
 	})
 }
 
+// freeSlotOf returns the free slot of a session that supports a type and has the fewest
+// types; among equals, the one with the smallest SlotID. It visits all slots of the session.
+func (c *Core) freeSlotOf(s *session, t slotindex.TypeID) (best slotindex.Ref, found bool) {
+	best = noSlot
+	c.work += len(s.slots)
+	for _, ref := range s.slots {
+		if ref == noSlot || !c.index.IsFree(ref) || !c.index.Supports(ref, t) {
+			continue
+		}
+		n := len(c.index.TypesOf(ref))
+		if best == noSlot || n < len(c.index.TypesOf(best)) || n == len(c.index.TypesOf(best)) && c.index.SlotID(ref) < c.index.SlotID(best) {
+			best = ref
+		}
+	}
+	return best, best != noSlot
+}
+
 // touchPins marks a session as dirty.
 func (c *Core) touchPins(s *session) {
 	if len(s.pinned.queues) > 0 && !s.pinned.dirty {

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -60,6 +61,14 @@ func (c *Core) endSession(s *session, disconnected bool) {
 		}
 	}
 	c.sweep()
+}
+
+// rejectSession informs the worker why its session must end although the worker is
+// alive. The caller of rejectSession may be iterating over slots and jobs, so the
+// session is disconnected at the end of the event.
+func (c *Core) rejectSession(s *session, notice effect.Effect) {
+	c.emit(notice)
+	c.rejected = append(c.rejected, s.id)
 }
 
 // register adds slots of a session.
@@ -317,4 +326,14 @@ func (c *Core) compactSlots(s *session) {
 	for i, ref := range s.slots {
 		c.slots.At(ref).at = int32(i)
 	}
+}
+
+// sessionIDs returns the ids of the open sessions in ascending order.
+func (c *Core) sessionIDs() []dispatcherd.SessionID {
+	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
+	for id := range c.sessions { // order-free: sorted below
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, cmp.Compare)
+	return ids
 }
