@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // find returns the claim that an answer belongs to. It returns nil if the claim was
@@ -205,16 +204,6 @@ func (c *Core) countPauses() {
 	c.claims.pausing = c.claims.pausing[:0]
 }
 
-// asideReason returns why a row is set aside; "" = it is not. known says that the row is of
-// type t.
-func (c *Core) asideReason(id dispatcherd.JobID, t slotindex.TypeID, known bool) string {
-	reason, aside := c.claims.aside.Reason(id, c.now)
-	if !aside && known && c.isPaused(t) {
-		return "Postgres has just refused to claim other jobs of the type"
-	}
-	return reason
-}
-
 // pausesEnd returns the end of the first pause of a type that has a waiting job and a free
 // slot, or Never.
 func (c *Core) pausesEnd() timing.Instant {
@@ -281,9 +270,6 @@ func (c *Core) setDeadlines(sentAt timing.Instant, rows []contract.Won) {
 		}
 	}
 }
-
-// isLate reports whether the deadline of a durable request has passed.
-func (c *Core) isLate(j *job) bool { return j.row.deadline != 0 && c.now >= j.row.deadline }
 
 // isUnwanted reports whether a row that is won must not run here.
 func (c *Core) isUnwanted(j *job) bool { return c.draining || j.stop == cancelled || c.isLate(j) }

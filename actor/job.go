@@ -182,6 +182,9 @@ func (j *job) claimInFlight() bool {
 // isSuspect reports whether one more crash quarantines a job.
 func (c *Core) isSuspect(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.Crashes }
 
+// isLate reports whether the deadline of a durable request has passed.
+func (c *Core) isLate(j *job) bool { return j.row.deadline != 0 && c.now >= j.row.deadline }
+
 // limit returns the timeout of an attempt: the timeout of the row, or else the
 // timeout of the type; 0 = none. Requests have deadlines instead.
 func (c *Core) limit(j *job, own time.Duration) time.Duration {

@@ -387,6 +387,16 @@ func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 	return round
 }
 
+// asideReason returns why a row is set aside; "" = it is not. known says that the row is of
+// type t.
+func (c *Core) asideReason(id dispatcherd.JobID, t slotindex.TypeID, known bool) string {
+	reason, aside := c.claims.aside.Reason(id, c.now)
+	if !aside && known && c.isPaused(t) {
+		return "Postgres has just refused to claim other jobs of the type"
+	}
+	return reason
+}
+
 // keepPins calls f for the head of each queue of pinned requests for which its session has a
 // free slot. Sessions without one become clean.
 func (c *Core) keepPins(f func(head)) {
