@@ -12,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/held"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/actor/orders"
+	"github.com/dispatcherd/dispatcherd/actor/spawns"
 	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -67,7 +68,7 @@ type Core struct {
 	claims claimQueue
 	adopts adoptQueue
 	ends   finishQueue
-	spawns spawnQueue
+	spawns spawns.Queue
 	pins   pins
 	reads  []*contract.FetchRequest // scratch of flushReads
 

@@ -2,34 +2,12 @@ package actor
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
-
-// spawnQueue contains the requests of workers to insert children. A request is sent to
-// Postgres at most once, because a repetition could insert the children twice.
-type spawnQueue struct {
-	waiting  []*contract.SpawnRequest // in order of arrival
-	inFlight []*contract.SpawnRequest
-}
-
-func (q *spawnQueue) open() int { return len(q.waiting) + len(q.inFlight) }
-
-// openOf returns the number of requests of a session. The limits bound the search.
-func (q *spawnQueue) openOf(id dispatcherd.SessionID) (n int) {
-	for _, list := range [...][]*contract.SpawnRequest{q.waiting, q.inFlight} {
-		for _, r := range list {
-			if r.Session == id {
-				n++
-			}
-		}
-	}
-	return n
-}
 
 func (c *Core) handleSpawn(ev event.Event) {
 	switch ev := ev.(type) {
@@ -43,19 +21,19 @@ func (c *Core) handleSpawn(ev event.Event) {
 // handleSpawnRequested queues a request of a session that runs the parent. The statement
 // checks again whether the attempt runs, because the attempt may end meanwhile.
 func (c *Core) handleSpawnRequested(ev event.SpawnRequested) {
-	r, q := ev.Request, &c.spawns
+	r := ev.Request
 	j := c.jobs.Get(r.Parent)
 	switch {
 	case r.Parent.OnDemand():
 		c.refuseSpawn(r, dispatcherd.RuleParentIsARow, fmt.Sprintf("job %d is a request in memory: only rows have children, such as durable requests", r.Parent))
 	case j == nil || j.attempt != r.Attempt || !j.state.Executing() || j.sentTo != r.Session:
 		c.refuseSpawn(r, dispatcherd.RuleParentIsRunning, fmt.Sprintf("attempt %d of job %d does not run in this session", r.Attempt, r.Parent))
-	case q.openOf(r.Session) >= dispatcherd.MaxOpenSpawns:
+	case c.spawns.Of(r.Session) >= dispatcherd.MaxOpenSpawns:
 		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns, fmt.Sprintf("%d spawns of this session have no answer: wait for one", dispatcherd.MaxOpenSpawns))
-	case q.open() >= c.cfg.Limits.OpenSpawns:
+	case c.spawns.Len() >= c.cfg.Limits.OpenSpawns:
 		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns, fmt.Sprintf("%d spawns of this dispatcher have no answer: try again later", c.cfg.Limits.OpenSpawns))
 	default:
-		q.waiting = append(q.waiting, r)
+		c.spawns.Add(r)
 	}
 }
 
@@ -75,21 +53,18 @@ func (c *Core) answerSpawn(r *contract.SpawnRequest, result contract.SpawnResult
 }
 
 func (c *Core) handleSpawned(ev event.Spawned) {
-	c.spawns.inFlight = slices.DeleteFunc(c.spawns.inFlight, func(r *contract.SpawnRequest) bool { return r == ev.Request })
+	c.spawns.Remove(ev.Request)
 	c.answerSpawn(ev.Request, ev.Result)
 }
 
 // flushSpawns sends the requests that may be sent. It drops those whose session has ended,
 // because their worker would not learn of the children.
 func (c *Core) flushSpawns() {
-	q := &c.spawns
-	for len(q.waiting) > 0 && len(q.inFlight) < c.cfg.Limits.Spawns {
-		r := q.waiting[0]
-		q.waiting = slices.Delete(q.waiting, 0, 1)
+	for r := c.spawns.Next(c.cfg.Limits.Spawns); r != nil; r = c.spawns.Next(c.cfg.Limits.Spawns) {
 		if c.sessions[r.Session] == nil {
+			c.spawns.Remove(r)
 			continue
 		}
-		q.inFlight = append(q.inFlight, r)
 		c.emit(&effect.Spawn{Request: r})
 	}
 }

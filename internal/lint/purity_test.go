@@ -11,7 +11,7 @@ import (
 )
 
 // purePackages make decisions and have no side effects.
-var purePackages = []string{"actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "actor/held", "actor/jobstate", "actor/orders", "actor/waits", "backlog", "internal/cron", "internal/idtable", "internal/permits", "internal/schedule", "internal/segarray", "internal/timing", "scoring", "slotindex"}
+var purePackages = []string{"actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "actor/held", "actor/jobstate", "actor/orders", "actor/spawns", "actor/waits", "backlog", "internal/cron", "internal/idtable", "internal/permits", "internal/schedule", "internal/segarray", "internal/timing", "scoring", "slotindex"}
 
 // isPure reports whether the file belongs to a pure package and is not a test.
 func isPure(s source) bool { return !s.test() && slices.Contains(purePackages, s.dir()) }
