@@ -140,6 +140,23 @@ func (c *Core) capacity(t slotindex.TypeID) int {
 	return c.index.Capacity(t) + int(c.types[t].otherSlots)
 }
 
+// ageMS returns the age that counts for the score, in milliseconds. For non-local
+// rows it is shorter by the penalty. The age may be negative while clocks disagree.
+func (c *Core) ageMS(j *job) int64 {
+	if j.mode == dispatcherd.OnDemand {
+		return int64(c.now - j.request.arrival)
+	}
+	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.row.nonLocal)
+}
+
+// penaltyMS is the penalty of the rows of a lane in milliseconds.
+func (c *Core) penaltyMS(nonLocal bool) int64 {
+	if nonLocal {
+		return c.cfg.Penalty.Milliseconds()
+	}
+	return 0
+}
+
 // jobWork is the work for one job, relative to the work for one type of a slot.
 const jobWork = 10
 
@@ -291,8 +308,6 @@ type sessionEnd struct {
 	disconnected bool // this dispatcher ended the session for a reason outside the job
 	suspects     int
 }
-
-const priorities = int(dispatcherd.MaxPriority) + 1
 
 // typeState is what the Core knows about a type, in addition to slots and pending
 // rows.
@@ -476,13 +491,6 @@ type headHeap []head
 
 // alarmHeap orders jobs by deadline, then id. Each job knows its position.
 type alarmHeap []*job
-
-func (h alarmHeap) first() timing.Instant {
-	if len(h) == 0 {
-		return timing.Never
-	}
-	return h[0].deadline
-}
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 

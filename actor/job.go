@@ -234,6 +234,13 @@ func (c *Core) disarm(j *job) {
 	}
 }
 
+func (h alarmHeap) first() timing.Instant {
+	if len(h) == 0 {
+		return timing.Never
+	}
+	return h[0].deadline
+}
+
 func (h alarmHeap) less(i, j int) bool {
 	if h[i].deadline != h[j].deadline {
 		return h[i].deadline < h[j].deadline
@@ -268,23 +275,6 @@ func (h alarmHeap) down(i int) {
 		h.swap(i, child)
 		i = child
 	}
-}
-
-// ageMS returns the age that counts for the score, in milliseconds. For non-local
-// rows it is shorter by the penalty. The age may be negative while clocks disagree.
-func (c *Core) ageMS(j *job) int64 {
-	if j.mode == dispatcherd.OnDemand {
-		return int64(c.now - j.request.arrival)
-	}
-	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.row.nonLocal)
-}
-
-// penaltyMS is the penalty of the rows of a lane in milliseconds.
-func (c *Core) penaltyMS(nonLocal bool) int64 {
-	if nonLocal {
-		return c.cfg.Penalty.Milliseconds()
-	}
-	return 0
 }
 
 // freeSlot separates a job from its slot. A draining slot is removed. Any other

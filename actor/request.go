@@ -354,6 +354,8 @@ func (c *Core) rejectPinned(ev *event.Requested) string {
 	return ""
 }
 
+const priorities = int(dispatcherd.MaxPriority) + 1
+
 // queueOf returns the queue of a waiting request, and makes it if necessary.
 func (c *Core) queueOf(j *job) *requestQueue {
 	if s := j.request.pin; s != nil {
