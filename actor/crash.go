@@ -45,10 +45,7 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	j.crashes++
 	c.stats.Crashed++
 	switch {
-	case j.state == jobstate.Abandoned:
-		c.logEnd(j, 0, effect.AnswerFailed)
-		c.move(j, jobstate.OnAnswer)
-	case j.request.pin != nil:
+	case j.state == jobstate.Abandoned, j.request.pin != nil:
 		c.answer(j, effect.AnswerFailed, nil, "the worker died or disconnected while it ran the request")
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
 		c.stats.Quarantine++

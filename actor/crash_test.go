@@ -4,8 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // Two jobs each crash their worker after one minute. They are retried after
@@ -22,4 +28,17 @@ func TestJobsThatCrashTogetherAreQuarantinedInTheEnd(t *testing.T) {
 		out.WriteString(w.command("kill "+worker, nil))
 	}
 	require.Equal(t, 2, strings.Count(out.String(), "quarantined:"), "%s", out.String())
+}
+
+// The caller was told that the request is late, so the decision log says the same.
+func TestRequestWhoseWorkerDiesAfterItsDeadlineEndsAsLate(t *testing.T) {
+	c := New(config.Default())
+	c.Step(0, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, event.Requested{Job: -1, Type: "pdf", Deadline: time.Second}, nil)
+	require.Equal(t, effect.AnswerLate, one[*effect.Answer](t, c.Step(1010, event.Tick{}, nil)).Kind)
+	require.Empty(t, decisionsOf(c, DecisionEnded), "the worker still runs it")
+	require.Empty(t, c.Step(1020, event.Unregistered{Session: 1}, nil), "the caller has its answer")
+	ended := decisionsOf(c, DecisionEnded)
+	require.Len(t, ended, 1)
+	require.Equal(t, effect.AnswerLate, ended[0].Answer)
 }
