@@ -17,8 +17,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// fakeFlows are the batch 17, whose callback is a pdf, the sealed batch 18 without a callback, and the flow 20 with a pdf and a
-// payroll.
+// fakeFlows are the batch 17, whose callback is a pdf, the sealed batch 18 without a callback, the ended batch 19 with one, the flow
+// 20 with a pdf and a payroll, the flow 24 with a callback and the same nodes, and the flow 25 with a callback and a pdf.
 type fakeFlows struct{}
 
 func (*fake) Flows() flowapi.Tables { return fakeFlows{} }
@@ -26,7 +26,7 @@ func (*fake) Flows() flowapi.Tables { return fakeFlows{} }
 func (f fakeFlows) As(string) flowapi.Table { return f }
 
 func (fakeFlows) Types(_ context.Context, ids []int64) ([]string, error) {
-	if slices.Contains(ids, 9) {
+	if slices.ContainsFunc(ids, func(id int64) bool { return id == 9 || id == 90 }) {
 		return []string{"payroll"}, nil
 	}
 	return nil, nil
@@ -50,6 +50,10 @@ func (fakeFlows) Get(_ context.Context, id dispatcherd.JobID) (b contract.Batch,
 		b.Callback, b.RunWhen, b.CallbackType, b.CallbackStatus = true, contract.RunWhenEnded, "pdf", "waiting"
 	case 18:
 		b.Name, b.State, b.SealedAt, b.Open, b.Done, b.CancelledBy = "nightly", contract.BatchCancelled, &at, new(2), 1, "anna"
+	case 19:
+		b.Callback, b.CallbackType, b.EndedAt = true, "pdf", &at
+	case 24, 25:
+		b.Kind, b.State, b.Callback, b.CallbackType = contract.FlowKind, contract.BatchSealed, true, "pdf"
 	case 20:
 		b.Kind, b.State, b.SealedAt, b.EndedAt, b.Open = contract.FlowKind, contract.BatchEnded, &at, &at, new(0)
 	default:
@@ -59,13 +63,16 @@ func (fakeFlows) Get(_ context.Context, id dispatcherd.JobID) (b contract.Batch,
 }
 
 func (f fakeFlows) Flow(ctx context.Context, id dispatcherd.JobID) (flow contract.Flow, err error) {
-	if flow.Batch, err = f.Get(ctx, id); err == nil && id != 20 {
+	if flow.Batch, err = f.Get(ctx, id); err == nil && flow.Kind != contract.FlowKind {
 		err = problem.NotFound.Of("it is no flow")
 	}
 	at := flow.OpenedAt
 	flow.Nodes = []contract.Node{
 		{ID: 21, Name: "load", Type: "pdf", Status: "failed", RunWhen: contract.RunWhenDone, After: []dispatcherd.JobID{}, ReadyAt: &at, StartedAt: &at, FinishedAt: &at, Error: "torn"},
 		{ID: 22, Name: "sum", Type: "payroll", Status: "cancelled", RunWhen: contract.RunWhenDone, TakesResults: true, After: []dispatcherd.JobID{21}, Dependencies: 1},
+	}
+	if id == 25 {
+		flow.Nodes = flow.Nodes[:1]
 	}
 	return flow, err
 }
@@ -105,10 +112,9 @@ func respond(h *Handler, method, path, body string) (status int, text string) {
 	return rec.Code, rec.Body.String()
 }
 
-// Members of a batch may have any type, so only a caller of all types cancels or retries them. The types of the nodes of a flow
-// are known, and those of the jobs whose results it takes.
-func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
-	h, _, _ := testHandler(t, nil)
+// withoutPayroll is an API whose callers may use all types but payroll.
+func withoutPayroll(t *testing.T) (*Handler, *fake) {
+	h, f, _ := testHandler(t, nil)
 	h.Permit = func(_ workerproto.Peer, typ string) string {
 		if typ == "payroll" {
 			return "not payroll"
@@ -116,6 +122,13 @@ func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
 		return ""
 	}
 	h.PermitAll = func(workerproto.Peer) string { return "not all types" }
+	return h, f
+}
+
+// Members of a batch may have any type, so only a caller of all types cancels or retries them. The types of the nodes of a flow
+// are known, and those of the jobs whose results it takes.
+func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
+	h, _ := withoutPayroll(t)
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -133,6 +146,14 @@ func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
 		{"POST", "/v1/batches", `{"callback":{"type":"pdf"}}`, 201},
 		{"POST", "/v1/batches", `{"callback":{"type":"payroll"}}`, 403},
 		{"POST", "/v1/batches", `{"callback":{"type":"pdf","type":"payroll"}}`, 403},
+		{"POST", "/v1/batches", `{"parent":8}`, 201},
+		{"POST", "/v1/batches", `{"callback":{"type":"pdf"},"parent":90}`, 403},
+		{"DELETE", "/v1/jobs/7", "", 202},
+		{"DELETE", "/v1/jobs/17", "", 403},
+		{"DELETE", "/v1/jobs/18", "", 202}, // its batch has no callback
+		{"DELETE", "/v1/jobs/19", "", 202},
+		{"DELETE", "/v1/jobs/24", "", 403},
+		{"DELETE", "/v1/jobs/25", "", 202},
 		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf","after":[8]}]}`, 201},
 		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf"},{"name":"b","type":"payroll"}]}`, 403},
 		{"POST", "/v1/flows", `{"callback":{"type":"payroll"},"nodes":[{"name":"a","type":"pdf"}]}`, 403},
@@ -145,6 +166,20 @@ func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
 		status, text := respond(h, c.method, c.path, c.body)
 		require.Equal(t, c.status, status, "%s %s %s: %s", c.method, c.path, c.body, text)
 	}
+}
+
+// A waiting job may be the callback of a batch, with which members of any type are cancelled.
+func TestOnlyCallersOfAllTypesCancelWaitingJobsByAFilter(t *testing.T) {
+	h, f := withoutPayroll(t)
+	status, text := respond(h, "POST", "/v1/cancel?type=pdf&status=pending,waiting", "")
+	require.Equal(t, 403, status, text)
+	require.Contains(t, text, "not all types")
+	status, _ = respond(h, "POST", "/v1/cancel?type=pdf", "")
+	require.Equal(t, 200, status)
+	require.Equal(t, []dispatcherd.Status{dispatcherd.Pending, dispatcherd.Running}, f.filter.Statuses)
+	h.PermitAll = func(workerproto.Peer) string { return "" }
+	_, _ = respond(h, "POST", "/v1/cancel?type=pdf", "")
+	require.Equal(t, contract.CancelJobs.Statuses(), f.filter.Statuses)
 }
 
 func TestErrorOfAFlowNamesTheNode(t *testing.T) {

@@ -202,6 +202,9 @@ func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	if err := h.permitRow(r, id); err != nil {
 		return err
 	}
+	if err := h.permitMembers(r, id); err != nil {
+		return err
+	}
 	status, err := h.backend.Cancel(r.Context(), id, callerName(r))
 	if err != nil {
 		return err

@@ -56,8 +56,8 @@ func (h *Handler) bulk(op contract.Operation) func(http.ResponseWriter, *http.Re
 		if err != nil {
 			return err
 		}
-		if err := op.Narrow(&f); err != nil {
-			return problem.InvalidRequest.Of(err.Error())
+		if err := h.narrow(r, op, &f); err != nil {
+			return err
 		}
 		count := -1
 		if text := r.URL.Query().Get("count"); text != "" {

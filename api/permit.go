@@ -3,9 +3,11 @@ package api
 import (
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flowapi"
 	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -74,4 +76,31 @@ func (h *Handler) permittedRow(r *http.Request, id dispatcherd.JobID) (contract.
 		err = h.callerOf(r).permit(job.Type)
 	}
 	return job, err
+}
+
+// permitMembers returns a problem if a caller may not cancel the members of the batch or flow whose callback a job is: they are
+// cancelled with it.
+func (h *Handler) permitMembers(r *http.Request, id dispatcherd.JobID) error {
+	if h.Permit == nil || id.OnDemand() {
+		return nil
+	}
+	return flowapi.PermitCancel(r, h.backend.Flows(), tableHost{h}, id)
+}
+
+// narrow completes the filter of an operation. Waiting jobs may be callbacks, with which members of any type are cancelled. So only
+// a caller of all types cancels them by a filter.
+func (h *Handler) narrow(r *http.Request, op contract.Operation, f *contract.Filter) error {
+	named := slices.Contains(f.Statuses, dispatcherd.Waiting)
+	if err := op.Narrow(f); err != nil {
+		return problem.InvalidRequest.Of(err.Error())
+	}
+	if h.Permit == nil || !slices.Contains(f.Statuses, dispatcherd.Waiting) {
+		return nil
+	}
+	err := tableHost{h}.PermitAll(r)
+	if err != nil && !named {
+		f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s dispatcherd.Status) bool { return s == dispatcherd.Waiting })
+		return nil
+	}
+	return err
 }

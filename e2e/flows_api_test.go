@@ -55,6 +55,13 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	} {
 		require.Equal(t, client.TypeForbidden, problemType(t, err))
 	}
+	_, err = other.Open(ctx, client.NewBatch{Callback: []byte(`{"type": "pdf"}`), Parent: batch})
+	require.Equal(t, client.TypeForbidden, problemType(t, err), "it would delay the callback")
+	open, err := other.Open(ctx, client.NewBatch{Callback: []byte(`{"type": "pdf"}`)})
+	require.NoError(t, err)
+	callback := fmt.Sprintf("/v1/jobs/%d", open)
+	require.Equal(t, http.StatusForbidden, otherHTTP.ask("DELETE", callback, "").StatusCode, "it would cancel members of all types")
+	require.Equal(t, http.StatusOK, h.caller().ask("DELETE", callback, "").StatusCode)
 	sealed, err := mine.Seal(ctx, batch)
 	require.NoError(t, err)
 	require.Equal(t, client.Sealed{Open: 4}, sealed)

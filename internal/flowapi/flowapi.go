@@ -4,6 +4,7 @@ package flowapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -156,17 +157,44 @@ func (h handler) onBatch(handle func(http.ResponseWriter, *http.Request, *contra
 // any type.
 func (h handler) forAllOf(handle func(http.ResponseWriter, *http.Request, *contract.Batch) error) func(http.ResponseWriter, *http.Request, *contract.Batch) error {
 	return func(w http.ResponseWriter, r *http.Request, b *contract.Batch) error {
-		var err error
-		if b.Kind == contract.FlowKind {
-			_, err = h.permittedFlow(r, b.ID)
-		} else {
-			err = h.host.PermitAll(r)
-		}
-		if err != nil {
+		if err := h.permitMembers(r, b); err != nil {
 			return err
 		}
 		return handle(w, r, b)
 	}
+}
+
+func (h handler) permitMembers(r *http.Request, b *contract.Batch) error {
+	if b.Kind != contract.FlowKind {
+		return h.host.PermitAll(r)
+	}
+	_, err := h.permittedFlow(r, b.ID)
+	return err
+}
+
+// PermitCancel returns a problem if a caller may not cancel the members that end with a job: those of a batch or flow whose callback
+// it is. After the end of the batch it has none.
+func PermitCancel(r *http.Request, tables Tables, host Host, job dispatcherd.JobID) error {
+	h := handler{tables, host}
+	b, err := h.table(r).Get(r.Context(), job)
+	switch p, ok := errors.AsType[*problem.Problem](err); {
+	case ok && p.Name() == problem.NotFound.Name:
+		return nil
+	case err != nil || !b.Callback || b.EndedAt != nil:
+		return err
+	}
+	return h.permitMembers(r, &b)
+}
+
+// PermitParent returns the error of permit for the callback of a batch, whose run a member delays.
+func PermitParent(ctx context.Context, tables Tables, batch dispatcherd.JobID, permit func(typ string) error) error {
+	types, err := tables.Types(ctx, []int64{int64(batch)})
+	for _, typ := range types {
+		if err == nil {
+			err = permit(typ)
+		}
+	}
+	return err
 }
 
 // permittedFlow reads a flow. It returns a problem if the caller may not use the type of a node.
@@ -288,6 +316,12 @@ func (h handler) open(w http.ResponseWriter, r *http.Request) error {
 			err = h.permit(r, []string{job.Type})
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if b.Parent != 0 {
+		permit := func(typ string) error { return h.host.Permit(r, typ) }
+		if err := PermitParent(r.Context(), h.tables, b.Parent, permit); err != nil {
 			return err
 		}
 	}

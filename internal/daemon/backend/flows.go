@@ -120,13 +120,7 @@ func (b *Backend) insertUnique(ctx context.Context, job *joblines.Job) (id dispa
 
 // permitParent returns the error of permit for the callback of a batch, whose run a member delays.
 func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit func(string) error) error {
-	types, err := flowTables{b}.Types(ctx, []int64{int64(id)})
-	for _, typ := range types {
-		if err == nil {
-			err = permit(typ)
-		}
-	}
-	return err
+	return flowapi.PermitParent(ctx, flowTables{b}, id, permit)
 }
 
 // whyWaiting explains a job that waits for others.
