@@ -237,7 +237,7 @@ func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1, Result: []byte(`"größer"`)}))
 	config, err := pgx.ParseConfig(dsn)
 	require.NoError(t, err)
-	claim.Encode(config)
+	claim.Prepare(config)
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })

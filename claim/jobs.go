@@ -38,25 +38,34 @@ type Jobs struct {
 	By string // who cancels jobs, as the table records it; "" = the role of the session
 }
 
-// Encode makes the connections of a pool exchange text as UTF-8, the encoding of Go
-// and JSON. By default Postgres uses the encoding of the database or of the role.
-func Encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
+// Prepare makes the connections of a pool exchange text as UTF-8, the encoding of Go
+// and JSON, and execute transactions at the isolation level read committed, which
+// seal_batch, cancel_tree, retry_tree and repair_flows need. By default Postgres uses the
+// encoding and the isolation level of the database or of the role.
+func Prepare(config *pgx.ConnConfig) {
+	encode(config)
+	after(config, readCommitted)
+}
+
+const readCommitted = `SET default_transaction_isolation = 'read committed'`
+
+func encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
 
 // Pin makes the connections of a pool find rows by id through the index, independent
 // of the statistics. Without Pin a session could plan a statement while the table is
 // nearly empty, keep this plan, and later scan the complete table for one row. Use
 // Pin for long-lived connections that execute only the methods of Jobs about single
 // rows. [Jobs.Counts] and [Jobs.History] are faster without Pin. Pin includes
-// [Encode].
+// [Prepare].
 //
 // Pin overrides the isolation level and the lock timeout of the role or database. A
 // stricter isolation level would report irrelevant conflicts. A shorter lock timeout
 // would end ordinary waits: even a commit with a notification waits for the previous
 // such commit.
 func Pin(config *pgx.ConnConfig) {
-	Encode(config)
+	encode(config)
 	after(config, fmt.Sprintf("SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; "+
-		"SET default_transaction_isolation = 'read committed'; SET lock_timeout = %d", DefaultTimeout.Milliseconds()*4/5))
+		readCommitted+"; SET lock_timeout = %d", DefaultTimeout.Milliseconds()*4/5))
 }
 
 // DefaultMaxAttempts is the table's default for max_attempts.

@@ -75,7 +75,7 @@ func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, a.badDatabase(err)
 	}
 	config.MaxConns = 2 // commands run one statement at a time
-	claim.Encode(config.ConnConfig)
+	claim.Prepare(config.ConnConfig)
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
