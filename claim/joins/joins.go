@@ -50,7 +50,20 @@ func (e *RefusedError) Error() string { return e.message }
 func (e *RefusedError) Unwrap() error { return e.kind }
 
 // ofState are the constraints that forbid an operation because of the state of other rows.
-var ofState = map[string]bool{contract.OpenBatchRule: true, contract.UniqueKeyIndex: true, "parent_is_running": true, "children_are_at_most_10000": true}
+var ofState = map[string]bool{
+	contract.OpenBatchRule: true, contract.UniqueKeyIndex: true, isolationRule: true, "callback_has_ended": true, "callback_has_no_children": true,
+	"parent_is_running": true, "children_are_at_most_10000": true,
+}
+
+// isolationRule is the constraint of functions that must see what other transactions commit while they wait for locks.
+const isolationRule = "isolation_is_read_committed"
+
+// readCommitted says what to do in a transaction of another level.
+const readCommitted = ": begin the transaction at this level (pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, sql.TxOptions{Isolation: sql.LevelReadCommitted}), " +
+	"or, without a transaction, set default_transaction_isolation of the connections"
+
+// lockNotAvailable is the SQLSTATE of a row that another transaction has locked.
+const lockNotAvailable = "55P03"
 
 // raised is the routine of Postgres in an error that a PL/pgSQL function raises. Such an error is a sentence for users.
 const raised = "exec_stmt_raise"
@@ -65,7 +78,7 @@ func refused(err error) error {
 	switch {
 	case pg.Code == "P0002":
 		e.kind = ErrNotFound
-	case ofState[pg.ConstraintName]:
+	case ofState[pg.ConstraintName], pg.Code == lockNotAvailable && pg.Routine == raised: // otherwise the lock timeout of the session has passed
 		e.kind = ErrConflict
 	case pg.ConstraintName != "" || strings.HasPrefix(pg.Code, "22"):
 		e.kind = ErrInvalid
@@ -74,6 +87,9 @@ func refused(err error) error {
 	}
 	if rule := contract.Rule(pg.ConstraintName, pg.Detail); rule != "" && pg.Routine != raised {
 		e.message = rule
+	}
+	if pg.ConstraintName == isolationRule {
+		e.message += readCommitted
 	}
 	return e
 }

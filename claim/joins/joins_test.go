@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -178,6 +179,57 @@ func TestErrorsAreThoseOfTheFunctions(t *testing.T) {
 			require.Contains(t, refused.Node, c.node)
 		}
 	}
+}
+
+// Seal, Cancel, Retry and Repair count rows after they have waited for locks.
+func TestOtherIsolationLevelsAreRefusedWithWhatToDo(t *testing.T) {
+	j, _ := newJoins(t)
+	ctx := t.Context()
+	batch, err := j.Open(ctx, contract.NewBatch{})
+	require.NoError(t, err)
+	for name, do := range map[string]func(Joins) error{
+		"seal_batch":   func(j Joins) error { _, err := j.Seal(ctx, batch); return err },
+		"cancel_tree":  func(j Joins) error { _, err := j.Cancel(ctx, batch); return err },
+		"retry_tree":   func(j Joins) error { _, err := j.Retry(ctx, batch); return err },
+		"repair_flows": func(j Joins) error { _, err := j.Repair(ctx, batch); return err },
+	} {
+		for level, refused := range map[pgx.TxIsoLevel]bool{pgx.ReadCommitted: false, pgx.RepeatableRead: true, pgx.Serializable: true} {
+			tx, err := j.DB.(*pgx.Conn).BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+			require.NoError(t, err)
+			err = do(Joins{DB: tx})
+			require.NoError(t, tx.Rollback(ctx))
+			if !refused {
+				require.NoError(t, err, name)
+				continue
+			}
+			require.ErrorIs(t, err, ErrConflict, name)
+			require.ErrorContains(t, err, name+" needs the isolation level read committed")
+			require.ErrorContains(t, err, "pgx.TxOptions{IsoLevel: pgx.ReadCommitted}")
+		}
+	}
+}
+
+// The state of other rows or of the transaction forbids the operation, so another attempt may succeed.
+func TestErrorsOfTheStateAreConflicts(t *testing.T) {
+	j, _ := newJoins(t)
+	raise := func(condition, using string) error {
+		return refused(j.DB.QueryRow(t.Context(), `DO $$ BEGIN RAISE `+condition+` USING `+using+`; END $$`).Scan())
+	}
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{raise("active_sql_transaction", `CONSTRAINT = 'isolation_is_read_committed', MESSAGE = 'seal_batch needs the isolation level read committed, this transaction has repeatable read'`),
+			"this transaction has repeatable read: begin the transaction at this level (pgx.TxOptions{IsoLevel: pgx.ReadCommitted}"},
+		{raise("object_not_in_prerequisite_state", `CONSTRAINT = 'callback_has_ended', MESSAGE = 'the callback of batch 1 is running: retry after its end, or cancel it'`), "the callback of batch 1 is running"},
+		{raise("object_not_in_prerequisite_state", `CONSTRAINT = 'callback_has_no_children', MESSAGE = 'job 1 is the callback of a batch or flow: its children must be detached'`), "must be detached"},
+		{raise("lock_not_available", `MESSAGE = 'other transactions have locked batch 1; try again'`), "try again"},
+	} {
+		require.ErrorIs(t, c.err, ErrConflict, c.says)
+		require.ErrorContains(t, c.err, c.says)
+	}
+	var refusal *RefusedError
+	require.NotErrorAs(t, refused(&pgconn.PgError{Code: lockNotAvailable, Routine: "ProcessInterrupts"}), &refusal, "the lock timeout of the session")
 }
 
 func TestFailedMembersRunAgain(t *testing.T) {
