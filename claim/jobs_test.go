@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -160,6 +161,29 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = jobs.Cancel(t.Context(), 5)
 	require.EqualError(t, err, "job 5 is cancelled: only waiting, pending and running jobs can be cancelled")
+}
+
+func TestRefusedRetrySaysWhatForbidsIt(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	jobs := claim.Jobs{DB: db}
+	const retired = `INSERT INTO dispatcherd.jobs (type, unique_key, status, finished_at) VALUES ('pdf', 'sync "7"', 'failed', now()) RETURNING id::bigint`
+	taken := dispatcherd.JobID(one[int64](t, db, retired))
+	holder := one[int64](t, db, `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'sync "7"') RETURNING id::bigint`)
+	batch := one[int64](t, db, `SELECT dispatcherd.open_batch('{"type": "pdf"}')`)
+	flow := one[int64](t, db, `SELECT (dispatcherd.insert_flow('{"callback": {"type": "pdf"}, "nodes": [{"name": "a", "type": "pdf"}, {"name": "b", "type": "pdf", "after": ["a"]}]}') ->> 'id')::bigint`)
+	node := one[int64](t, db, `SELECT id FROM dispatcherd.nodes WHERE name = 'b'`)
+	for _, id := range []int64{batch, flow, node} {
+		exec(t, db, `SELECT dispatcherd.cancel_pending($1)`, id)
+	}
+	require.EqualError(t, jobs.Retry(t.Context(), taken), fmt.Sprintf(`job %d is failed: job %d has its unique key "sync \"7\""`, taken, holder))
+	for id, says := range map[int64]string{
+		batch: fmt.Sprintf("retry batch %d", batch), flow: fmt.Sprintf("retry flow %d", flow), node: fmt.Sprintf("retry flow %d", flow),
+	} {
+		require.EqualError(t, jobs.Retry(t.Context(), dispatcherd.JobID(id)), fmt.Sprintf("job %d is cancelled: it never ran, because it waits for other jobs: %s", id, says))
+	}
+	exec(t, db, `DELETE FROM dispatcherd.jobs WHERE id = $1`, holder)
+	require.NoError(t, jobs.Retry(t.Context(), taken))
 }
 
 // A request to cancel applies to one execution. If that execution was cancelled

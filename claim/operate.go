@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,22 +16,56 @@ import (
 type StatusError struct {
 	ID     dispatcherd.JobID
 	Status dispatcherd.Status
-	Want   string // the statuses that allow the operation, as a sentence
+	Want   string // the statuses that allow the operation, or what else forbids it, as a sentence
 }
 
-// Error names the job, its status and the statuses that allow the operation.
+// Error names the job, its status and what allows or forbids the operation.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("job %d is %s: %s", e.ID, e.Status, e.Want)
 }
 
 // Retry makes a failed or cancelled job pending again. The job is due now and has
-// no failures and no crashes. It returns a *StatusError for any other status.
+// no failures and no crashes. It returns a *StatusError for any other status, if another job
+// has its unique key, and if it never ran because it waits for other jobs.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	var n int
 	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, id).Scan(&n); err != nil || n == 1 {
 		return err
 	}
-	return j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
+	err := j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
+	if refused, ok := errors.AsType[*StatusError](err); ok && slices.Contains(contract.RetryJobs.Statuses(), refused.Status) {
+		refused.Want, err = j.whyNotRetried(ctx, id)
+		return cmp.Or(err, error(refused))
+	}
+	return err
+}
+
+// whyNotRetriedSQL returns the unique key of job $1 and the job that has it; and the kind and id of the batch or flow that must be
+// retried instead, because the job is its callback or waits for other nodes.
+const whyNotRetriedSQL = `
+SELECT coalesce(j.unique_key, ''), coalesce(l.id, 0)::bigint, coalesce(b.kind, ''), coalesce(b.id, 0)
+FROM dispatcherd.jobs j
+LEFT JOIN dispatcherd.jobs_live l ON l.unique_key = j.unique_key
+LEFT JOIN dispatcherd.nodes n ON n.id = j.id AND n.depends_on <> '{}'
+LEFT JOIN dispatcherd.batches b ON b.id = coalesce(n.flow, j.id) AND (n.flow IS NOT NULL OR b.callback) AND j.attempt = 0
+WHERE j.id = $1 LIMIT 1`
+
+// whyNotRetried says why a failed or cancelled job is not retried.
+func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, error) {
+	var key, kind string
+	var holder, batch dispatcherd.JobID
+	err := j.DB.QueryRow(ctx, whyNotRetriedSQL, id).Scan(&key, &holder, &kind, &batch)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", fmt.Errorf("job %d: %w", id, ErrNotFound)
+	case err != nil:
+		return "", err
+	case batch != 0:
+		return fmt.Sprintf("it never ran, because it waits for other jobs: retry %s %d", kind, batch), nil
+	case holder != 0:
+		return fmt.Sprintf("job %d has its unique key %q", holder, key), nil
+	}
+	return "it changed while it was to be retried: try again", nil
 }
 
 // askSQL records requests for the dispatchers that run the jobs $1, and who asks ($3). It does not lock the
