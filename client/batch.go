@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 
@@ -30,7 +31,7 @@ const (
 // BatchOptions describe a batch to open.
 type BatchOptions struct {
 	Name     string            // at most 128 bytes; need not be unique
-	Callback *Job              // runs once, after all members have ended; its payload must be an object, which gets "batch" with their numbers; nil = none
+	Callback *Job              // runs once, after all members have ended; its payload must be an object, which gets "batch" with their numbers; it has no Parent, UniqueKey and UniqueFor; nil = none
 	RunWhen  string            // of the callback
 	Parent   dispatcherd.JobID // an open batch whose member the callback is; 0 = none
 }
@@ -39,16 +40,19 @@ type BatchOptions struct {
 // and all of them have ended, its callback runs, exactly once.
 //
 // A Batch is a durable barrier (article 4, "Barrier"): the members may run on all hosts. Any program may use a batch by
-// its id, each method inside a transaction if needed.
+// its id, each method inside a transaction if needed. Seal, Cancel and Retry need the isolation level read committed.
 type Batch struct{ ID dispatcherd.JobID }
 
 // OpenBatch opens a batch. The id of its callback is that of the batch.
 func OpenBatch(ctx context.Context, db Querier, o BatchOptions) (Batch, error) {
 	b := contract.NewBatch{RunWhen: o.RunWhen, Name: o.Name, Parent: o.Parent}
 	if o.Callback != nil {
-		var err error
-		if b.Callback, err = o.Callback.object(); err != nil {
-			return Batch{}, fmt.Errorf("the callback of a batch: %w", err)
+		callback, err := o.Callback.member("the callback of a batch")
+		if err == nil {
+			b.Callback, err = json.Marshal(callback)
+		}
+		if err != nil {
+			return Batch{}, err
 		}
 	}
 	id, err := joins.Joins{DB: db}.Open(ctx, b)

@@ -112,10 +112,10 @@ func (j *Job) object() ([]byte, error) {
 	return json.Marshal(o)
 }
 
-var errMember = errors.New("a job of a flow has no Parent, UniqueKey and UniqueFor")
+var errMember = errors.New("a node and a callback have no Parent, UniqueKey and UniqueFor")
 
-// ofFlow is columns for a job of a flow.
-func (j *Job) ofFlow(name string) (object, error) {
+// member is columns for a node or a callback.
+func (j *Job) member(name string) (object, error) {
 	o, err := j.columns()
 	if j.Parent != 0 || j.UniqueKey != "" || j.UniqueFor != 0 {
 		err = errMember
@@ -134,12 +134,12 @@ func (f *Flow) MarshalJSON() ([]byte, error) {
 	document.Name, document.Nodes = f.Name, make([]nodeObject, len(f.nodes))
 	if f.Callback != nil {
 		document.Callback = &callbackObject{RunWhen: f.RunWhen}
-		if document.Callback.object, err = f.Callback.ofFlow("callback"); err != nil {
+		if document.Callback.object, err = f.Callback.member("callback"); err != nil {
 			return nil, err
 		}
 	}
 	for i, n := range f.nodes {
-		o, err := n.job.ofFlow("node " + n.name)
+		o, err := n.job.member("node " + n.name)
 		if err != nil {
 			return nil, err
 		}

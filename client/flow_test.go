@@ -56,6 +56,14 @@ func TestDocumentOfAFlow(t *testing.T) {
 	}
 }
 
+func TestCallbackOfABatchIsNoMemberAndHasNoUniqueKey(t *testing.T) {
+	for _, j := range []Job{{Type: "x", Parent: 1}, {Type: "x", UniqueKey: "k"}, {Type: "x", UniqueFor: time.Hour}} {
+		_, err := OpenBatch(t.Context(), nil, BatchOptions{Callback: &j})
+		require.ErrorIs(t, err, errMember)
+		require.ErrorContains(t, err, "the callback of a batch: ")
+	}
+}
+
 // A flow exists if and only if the transaction of its producer commits, as a job does.
 func TestFlowIsInsertedInTheTransactionOfTheProducer(t *testing.T) {
 	conn, url := database(t)
