@@ -138,8 +138,11 @@ func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.Inse
 
 // InsertUnique inserts a job, described by a JSON object without a unique key, unless another one has the key: a
 // pending or running job, or one that was inserted with the key less than its time to keep ago. id is that of the job that has
-// the key. A time to keep of 0 means only while the job is pending or running.
+// the key. A time to keep of 0 means only while the job is pending or running; others are at least 1 µs.
 func (j Joins) InsertUnique(ctx context.Context, job []byte, key string, keep time.Duration) (id dispatcherd.JobID, inserted bool, err error) {
+	if keep < 0 || keep > 0 && keep < time.Microsecond {
+		return 0, false, &RefusedError{Rule: "for_time_is_positive", message: fmt.Sprintf("the time to keep the unique key is %v: it must be 0, or at least 1µs", keep), kind: ErrInvalid}
+	}
 	err = j.DB.QueryRow(ctx, `SELECT id, inserted FROM dispatcherd.insert_unique($1::text::jsonb, $2, nullif($3::bigint, 0) * interval '1 microsecond')`,
 		string(job), key, keep.Microseconds()).Scan(&id, &inserted)
 	return id, inserted, refused(err)

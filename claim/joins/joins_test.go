@@ -2,6 +2,7 @@ package joins
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -178,6 +179,20 @@ func TestErrorsAreThoseOfTheFunctions(t *testing.T) {
 		if c.rule != "" && errors.Is(c.kind, ErrInvalid) {
 			require.Contains(t, refused.Node, c.node)
 		}
+	}
+}
+
+func TestTimeToKeepAUniqueKeyIsAtLeastOneMicrosecond(t *testing.T) {
+	j, _ := newJoins(t)
+	for _, keep := range []time.Duration{-time.Hour, -1, 1, 999} {
+		_, _, err := j.InsertUnique(t.Context(), []byte(`{"type": "x"}`), "k", keep)
+		require.ErrorIs(t, err, ErrInvalid, keep)
+		require.EqualError(t, err, fmt.Sprintf("the time to keep the unique key is %v: it must be 0, or at least 1µs", keep))
+	}
+	for _, keep := range []time.Duration{time.Microsecond, 0} {
+		_, inserted, err := j.InsertUnique(t.Context(), []byte(`{"type": "x"}`), keep.String(), keep)
+		require.NoError(t, err)
+		require.True(t, inserted)
 	}
 }
 
