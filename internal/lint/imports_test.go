@@ -46,11 +46,11 @@ var mayImport = map[string][]string{
 	"internal/problem":  {""},
 
 	"claim/limits": {"claim", "internal/contract", "internal/limit", "internal/permits"},
-	"claim/flows":  {},
+	"claim/flows":  {""},
 
 	"claim/joins": {"", "internal/contract"},
 
-	"internal/flowapi": {"", "internal/contract", "internal/jsontext", "internal/problem"},
+	"internal/flowapi": {"", "internal/contract", "internal/jsontext", "internal/problem", "internal/rowapi"},
 
 	"internal/limit":    {"internal/contract", "internal/permits"},
 	"internal/limitapi": {"internal/contract", "internal/limit", "internal/problem", "internal/rowapi"},
