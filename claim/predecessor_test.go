@@ -87,6 +87,45 @@ func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T)
 	})
 }
 
+// A dispatcher is killed again and again, before its lease ends. Each process holds the jobs of its predecessor, and those of earlier ones
+// for half as long as before, so that some process lives long enough to release them.
+func TestHoldsOfEarlierPredecessorsAreHalved(t *testing.T) {
+	t.Parallel()
+	contractSuite(t, func(t *testing.T, w world) {
+		identity := func(n byte) claim.Identity {
+			return claim.Identity{Incarnation: claim.Incarnation{15: n}, Lock: predecessorIdentity.Lock}
+		}
+		other := joined(t, w)
+		var ids []int32
+		var got [][]time.Duration
+		for n := range byte(7) {
+			s := w.open(t, identity(n+1))
+			if n > 0 {
+				found, err := s.DeclareLost(t.Context(), identity(n), 10*time.Second)
+				require.NoError(t, err)
+				require.True(t, found)
+			}
+			id, err := s.Join(t.Context())
+			require.NoError(t, err)
+			ids = append(ids, id)
+			res, err := other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+			require.NoError(t, err)
+			var leases []time.Duration
+			for _, id := range ids[:n] {
+				for _, h := range res.Others {
+					if h.ID == id {
+						leases = append(leases, h.Lease)
+					}
+				}
+			}
+			got = append(got, leases)
+		}
+		const s = time.Second
+		require.Equal(t, []time.Duration{s, 5 * s / 4, 5 * s / 2, 5 * s, 10 * s}, got[5], "of the oldest first")
+		require.Equal(t, []time.Duration{s, s, 5 * s / 4, 5 * s / 2, 5 * s, 10 * s}, got[6])
+	})
+}
+
 func TestLivingDispatcherIsNotDeclaredLost(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {

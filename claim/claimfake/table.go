@@ -305,6 +305,9 @@ func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Dur
 	found := false
 	for _, id := range t.present {
 		d := t.dispatcher(id)
+		if d.replaced && !d.lost && d.identity.Lock == predecessor.Lock && d.identity != predecessor {
+			d.lease = min(d.lease, max(d.lease/2, time.Second.Microseconds()))
+		}
 		if d.identity != predecessor || d.lost || d.leaving || d.replaced {
 			continue
 		}
