@@ -96,7 +96,7 @@ func perform(ctx context.Context, log *history.Log, job *worker.Job) (any, error
 		return nil, err
 	}
 	if plan.Do == history.Count {
-		return nil, counter.Add(plan.File, int64(job.ID), job.Fence)
+		return nil, counter.Add(plan.File, int64(job.ID), job.Fence, plan.Times)
 	}
 	e := history.Execution{Job: int64(job.ID), Attempt: int32(job.Attempt), Slot: job.Slot, Type: job.Type, N: plan.N}
 	log.Started(&e)

@@ -1,4 +1,4 @@
-// Package counter adds 1 to the number in a file, as a job that a mutex protects. It locks nothing: two
+// Package counter adds to the number in a file, as jobs that a mutex protects. It locks nothing: two
 // jobs that run at once lose an addition, and the number is too small.
 package counter
 
@@ -12,13 +12,15 @@ import (
 
 // kept is how many of the last jobs a file names. A job that was killed after it had counted runs again
 // before so many others have run.
-const kept = 2000
+const kept = 500
 
 // State is the content of a file.
 type State struct {
-	Fence int64   `json:"fence"` // of the last job
-	Value int64   `json:"value"`
-	Jobs  []int64 `json:"jobs"` // the last jobs that have counted
+	Fence   int64         `json:"fence"` // of the last job
+	Job     int64         `json:"job"`   // the last one
+	Value   int64         `json:"value"`
+	Partial map[int64]int `json:"partial"` // additions of the jobs that have not made all of theirs
+	Jobs    []int64       `json:"jobs"`    // the last jobs that have made all of theirs
 }
 
 // Read reads a file. If it does not exist, the number is 0.
@@ -36,22 +38,43 @@ func Read(file string) (s State, err error) {
 // ErrFence says that a job with a larger fence has counted. The mutex never lets it happen to a job that runs.
 var ErrFence = errors.New("a job with a larger fence has counted")
 
-// Add adds 1, unless an earlier attempt of the job has done so. The fence, the number and the job are written
-// in one step, so an attempt that is killed has counted or not.
-func Add(file string, job, fence int64) error {
-	s, err := Read(file)
-	if err != nil {
-		return err
+// Add adds 1 some times, each time from the content of the file. It leaves out the additions of earlier attempts of the job.
+func Add(file string, job, fence int64, times int) error {
+	for more := true; more; {
+		s, err := Read(file)
+		if err == nil {
+			more, err = s.add(job, fence, times)
+		}
+		if err == nil {
+			err = write(file, fmt.Sprint(file, ".", job, ".", fence), &s)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if fence <= s.Fence {
-		return fmt.Errorf("job %d with fence %d: %w: %d", job, fence, ErrFence, s.Fence)
+	return nil
+}
+
+// add adds 1, unless the job has made all of its additions, and reports whether further ones are left. The fence, the number and the job are
+// written in one step, so an attempt that is killed has counted or not.
+func (s *State) add(job, fence int64, times int) (more bool, err error) {
+	if fence < s.Fence || fence == s.Fence && s.Job != job {
+		return false, fmt.Errorf("job %d with fence %d: %w: %d", job, fence, ErrFence, s.Fence)
 	}
+	s.Fence, s.Job = fence, job
 	if slices.Contains(s.Jobs, job) {
-		return nil
+		return false, nil
 	}
-	s.Fence, s.Value = fence, s.Value+1
+	if s.Partial == nil {
+		s.Partial = map[int64]int{}
+	}
+	s.Value++
+	if s.Partial[job]++; s.Partial[job] < times {
+		return true, nil
+	}
+	delete(s.Partial, job)
 	s.Jobs = append(s.Jobs[max(0, len(s.Jobs)-kept+1):], job)
-	return write(file, fmt.Sprint(file, ".", job, ".", fence), &s)
+	return false, nil
 }
 
 // write replaces the file. Its former content remains until the new one is complete.

@@ -15,8 +15,9 @@ type Work struct {
 	Fill string `json:"fill,omitempty"`
 	Type string `json:"-"`
 	Keys string `json:"-"`
-	// File contains the number; see Count.
-	File string `json:"file,omitempty"`
+	// File contains the number to which it adds 1, Times times; see Count.
+	File  string `json:"file,omitempty"`
+	Times int    `json:"times,omitempty"`
 	// Children is how many jobs with the payload Child it inserts; see Spawn.
 	Children int   `json:"children,omitempty"`
 	Child    *Work `json:"child,omitempty"`
@@ -29,7 +30,7 @@ const (
 	Succeed = ""
 	Refuse  = "refuse" // fails permanently
 	Die     = "die"    // kills its worker
-	Count   = "count"  // adds 1 to the number in File
+	Count   = "count"  // adds to the number in File
 	Spawn   = "spawn"  // inserts children at first, and then succeeds
 )
 

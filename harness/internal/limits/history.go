@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -105,8 +106,14 @@ func (j *job) addRuns(started, finished *time.Time, errs []byte) error {
 
 // unknown counts the attempts of which the rows do not say when they ran.
 func unknown(jobs []job) (n int) {
+	const shown = 20
 	for i := range jobs {
-		n += jobs[i].attempts - len(jobs[i].runs)
+		j := &jobs[i]
+		if more := j.attempts - len(j.runs); more > 0 {
+			if n += more; n <= shown {
+				fmt.Fprintf(os.Stderr, "limits: job %d: its row shows %d of %d attempts: %v\n", j.id, len(j.runs), j.attempts, j.runs)
+			}
+		}
 	}
 	return n
 }

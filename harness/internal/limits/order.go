@@ -2,6 +2,8 @@ package limits
 
 import (
 	"cmp"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -33,7 +35,11 @@ func order(jobs []job) int {
 		}
 		list = append(list, k)
 	}
-	return len(judge.KeyOrder(list)) + fences(jobs)
+	passed := judge.KeyOrder(list)
+	for i, why := range passed { // order-free: messages
+		fmt.Fprintf(os.Stderr, "limits: job %d of %s: %s\n", list[i].Job, list[i].Class, why)
+	}
+	return len(passed) + fences(jobs)
 }
 
 // serial reports whether the jobs of a group run one after the other.
