@@ -134,6 +134,20 @@ func TestDependencyMayHaveEndedAlready(t *testing.T) {
 	require.Equal(t, "node_depends_on_existing_jobs", e.ConstraintName)
 }
 
+// The end of a dependency is recorded and not counted yet when a further flow is inserted. It is counted once.
+func TestRecordedEndOfADependencyIsCountedOnce(t *testing.T) {
+	w := newWorld(t)
+	_, first := w.flow(`{"nodes": [{"name": "x", "type": "x"}, {"name": "next", "type": "x", "after": ["x"]}]}`)
+	w.end(contract.Succeeded, first["x"])
+	_, second := w.flow(fmt.Sprintf(`{"nodes": [{"name": "y", "type": "x"}, {"name": "n", "type": "x", "after": ["y", %d]}]}`, first["x"]))
+	w.countEnds()
+	require.Equal(t, "pending", w.status(first["next"]))
+	require.Equal(t, "waiting", w.status(second["n"]), "y has not ended")
+	w.end(contract.Succeeded, second["y"])
+	w.countEnds()
+	require.Equal(t, "pending", w.status(second["n"]))
+}
+
 // A producer that keeps its transaction open locks no job on which its flow depends.
 func TestInsertOfAFlowLocksNoOtherJob(t *testing.T) {
 	w := newWorld(t)
