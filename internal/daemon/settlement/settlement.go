@@ -43,8 +43,9 @@ type Table interface {
 // Config configures a Settlement.
 type Config struct {
 	Table Table
-	Keep  time.Duration // how long ended batches and flows are kept
-	Log   *zap.Logger
+	Keep  time.Duration    // how long ended batches and flows are kept
+	Log   *zap.Logger      // nil = none
+	Now   func() time.Time // nil = time.Now
 }
 
 // Settlement owns the goroutine.
@@ -65,7 +66,13 @@ type Settlement struct {
 
 // New returns a Settlement that waits.
 func New(c Config) *Settlement {
-	now := time.Now()
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	now := c.Now()
 	return &Settlement{Config: c, wake: make(chan struct{}, 1), counted: map[dispatcherd.JobID]struct{}{}, repairAt: now.Add(expireEvery), expireAt: now.Add(expireEvery)}
 }
 
@@ -136,16 +143,31 @@ func (s *Settlement) Run(ctx context.Context) {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		wait, err := s.work(ctx)
-		if err != nil {
-			wait = retryPause
-		}
-		if err != nil && !s.failing && ctx.Err() == nil {
-			s.Log.Warn("flows: a statement failed; it is repeated", zap.Error(err))
-		}
-		s.failing = err != nil
-		timer.Reset(wait)
+		timer.Reset(s.Step(ctx))
 	}
+}
+
+// Woken reports whether Run would do its next step without a pause. A caller without Run asks before each step.
+func (s *Settlement) Woken() bool {
+	select {
+	case <-s.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// Step does what is due, and returns the pause until the next step, which a notification ends.
+func (s *Settlement) Step(ctx context.Context) time.Duration {
+	wait, err := s.work(ctx)
+	if err != nil {
+		wait = retryPause
+	}
+	if err != nil && !s.failing && ctx.Err() == nil {
+		s.Log.Warn("flows: a statement failed; it is repeated", zap.Error(err))
+	}
+	s.failing = err != nil
+	return wait
 }
 
 // work does a portion of all that is due, and returns how long nothing is to be done without a notification. So ends are counted
@@ -160,7 +182,7 @@ func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 	} else if s.pause == 0 {
 		s.pause = blockedPause
 	}
-	now := time.Now()
+	now := s.Now()
 	moreRepairs, failedRepair := s.repair(ctx, now)
 	moreOld, failedExpiry := s.expire(ctx, now)
 	if err := errors.Join(failedRepair, failedExpiry); err != nil {
