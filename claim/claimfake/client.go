@@ -119,6 +119,16 @@ func (c *Client) Run(f func(t *Table, now int64) error) *Statement {
 	})
 }
 
+// CountEnds returns the statement of flows.Settler.CountEnds.
+func (c *Client) CountEnds() *Statement { return c.statement((*Statement).beginSettlement) }
+
+// Spawn returns the statement of claim.Store.Spawn. It calls children before its commit.
+func (c *Client) Spawn(r *contract.SpawnRequest, children func() []Row) *Statement {
+	s := c.statement((*Statement).beginSpawn)
+	s.spawn = spawn{r.Parent, r.Attempt, children}
+	return s
+}
+
 // Leave returns the statement of claim.Store.Leave.
 func (c *Client) Leave() *Statement { return c.statement((*Statement).beginLeave) }
 

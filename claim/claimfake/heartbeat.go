@@ -123,6 +123,7 @@ func (s *Statement) takeRole(now int64) {
 	t := s.table
 	c := &t.controller
 	s.Heartbeat.Clock = time.UnixMicro(now)
+	s.Heartbeat.Ends = t.uncounted() && t.Skip&CheckEnds == 0
 	s.Heartbeat.Keyed = t.edited || slices.ContainsFunc(t.keyed, (*Row).waits)
 	if s.Heartbeat.LeaseLost {
 		return

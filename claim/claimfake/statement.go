@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/flows"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
@@ -38,6 +39,8 @@ type Statement struct {
 	Heartbeat contract.HeartbeatResult
 	Joined    int32 // id of the new run
 	Released  int   // rows that it made pending
+	Counted   flows.Counted
+	Spawned   contract.SpawnResult
 	Err       error // of Client.Run
 
 	table *Table
@@ -56,6 +59,8 @@ type Statement struct {
 	holds      func(dispatcherd.JobID, int64) bool // of a heartbeat: whether its client runs a row
 	hold       int64
 	begin      dispatcher // of a Join
+	spawn      spawn
+	readEnds   []endRecord // of a settlement without CheckCounted: the ends that it read
 	subscribed bool
 	resolves   bool // it reads what an earlier claim took
 
@@ -68,6 +73,7 @@ type Statement struct {
 	picked    []int // positions of items that passed the first check
 	applied   []bool
 	locked    []*Row
+	batches   []*batch    // that it has locked
 	unheld    []unheldRow // of a heartbeat
 	shares    bool
 	exclusive bool
@@ -167,13 +173,16 @@ func (s *Statement) lock(r *Row) bool {
 
 // unlock releases all locks.
 func (s *Statement) unlock() {
-	if len(s.locked) == 0 && !s.shares && !s.exclusive {
+	if len(s.locked)+len(s.batches) == 0 && !s.shares && !s.exclusive {
 		return
 	}
 	for _, r := range s.locked {
 		r.lock = nil
 	}
-	s.locked = s.locked[:0]
+	for _, b := range s.batches {
+		b.lock = nil
+	}
+	s.locked, s.batches = s.locked[:0], s.batches[:0]
 	d := s.table.dispatcher(s.me)
 	if s.shares {
 		d.shares--
@@ -224,7 +233,7 @@ func (s *Statement) setGate(int64) State {
 // won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
 	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Fence: max(r.Fence, 0)}
+		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Fence: max(r.Fence, 0), Counted: r.counted()}
 }
 
 // read adds the payload to what is said about a row, or the reason why there is none.

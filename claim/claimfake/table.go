@@ -7,6 +7,8 @@
 //     so that other statements come between them, as under READ COMMITTED.
 //   - Client is one dispatcher's view of a Table. It creates statements.
 //   - Controller sends the statements of limits.Controller. There are no rates.
+//   - Join is a row that waits for others. A settlement counts the ends as the SQL functions do. Nothing
+//     is retried, repaired or expired, and results are not passed on.
 //   - Store is a Client with a lock and a clock, for tests that use a claim.Store.
 //
 // Time is the database clock in microseconds since the Unix epoch.
@@ -40,7 +42,9 @@ type Row struct {
 	Token       int64                // of its claim or adoption
 	Session     contract.Fingerprint // the session for which the running attempt was claimed or adopted
 	Timeout     time.Duration
-	Deadline    int64 // of a durable request; 0 = none
+	Deadline    int64             // of a durable request; 0 = none
+	Parent      dispatcherd.JobID // 0 = NULL
+	Watched     bool              // other rows depend on its end
 	Keys        string
 	Fence       int64 // 0 = NULL
 	AdmittedTo  int32 // 0 = NULL
@@ -64,7 +68,7 @@ func (r *Row) Key() contract.Key { return contract.Key{RunAt: r.RunAt, ID: r.ID}
 func (r *Row) Locked() bool { return r.lock != nil }
 
 // Check is a set of checks of the statements.
-type Check uint16
+type Check uint32
 
 // The checks. A run that skips one of them is a negative control: it must fail.
 const (
@@ -81,10 +85,18 @@ const (
 	CheckDeadline                      // a claim says how much time is left until the deadline
 	CheckPermit                        // of a claim: a row with keys has a positive fence
 	CheckNumber                        // of statements of a Controller: the number of the last Begin
+	CheckRecord                        // the end of a job that fails is recorded for the jobs that wait for it
+	CheckCounted                       // a settlement counts no end that another one has counted
+	CheckRecorded                      // a seal counts the ends that are recorded and not counted
+	CheckLinked                        // a dependency on a job outside of the flow is not counted while the end of the job is recorded
+	CheckRunWhen                       // a waiting job whose run_when does not apply is cancelled
+	CheckChildren                      // the end of a job cancels its children
+	CheckParent                        // of an insertion of children: their parent runs
+	CheckEnds                          // heartbeats find recorded ends
 )
 
 // Observer receives what statements do. Statements call Claims, Adopts, Finishes, Releases,
-// Admits and HandsOver before they change the table, and the other methods after the change.
+// Admits, Fires and HandsOver before they change the table, and the other methods after the change.
 //
 //nolint:interfacebloat // one method for each kind of change
 type Observer interface {
@@ -108,6 +120,9 @@ type Observer interface {
 	// Admits says that a row with keys gets its permits.
 	Admits(r *Row, fence int64)
 
+	// Fires says that a waiting row becomes pending, or is cancelled, because no job is open for which it has waited.
+	Fires(r *Row, runs bool)
+
 	// Pending says that a row became pending or got its permits.
 	Pending(r *Row)
 	// Ended says that a row has got its final status.
@@ -130,6 +145,7 @@ func (silent) Renews(int32)                                   {}
 func (silent) DeclaresLost(int32)                             {}
 func (silent) HandsOver(int32)                                {}
 func (silent) Admits(*Row, int64)                             {}
+func (silent) Fires(*Row, bool)                               {}
 func (silent) Pending(*Row)                                   {}
 func (silent) Ended(*Row)                                     {}
 func (silent) Notified()                                      {}
@@ -179,6 +195,7 @@ type Table struct {
 	lastJob     dispatcherd.JobID
 	commits     uint64 // number of the last commit
 	keyed       []*Row // pending and running rows with keys, by id
+	joins       joins
 	limits      []permits.Limit
 	edited      bool // the limits were edited since a Controller read them
 	controller  struct {
@@ -192,7 +209,8 @@ func NewTable(o Observer) *Table {
 	if o == nil {
 		o = silent{}
 	}
-	return &Table{observer: o, rows: map[dispatcherd.JobID]*Row{}, lanes: map[laneName]*lane{}, none: dispatcher{lost: true}}
+	return &Table{observer: o, rows: map[dispatcherd.JobID]*Row{}, lanes: map[laneName]*lane{}, none: dispatcher{lost: true},
+		joins: joins{batches: map[dispatcherd.JobID]*batch{}, edges: map[dispatcherd.JobID][]*node{}}}
 }
 
 func (t *Table) dispatcher(id int32) *dispatcher {
@@ -202,7 +220,7 @@ func (t *Table) dispatcher(id int32) *dispatcher {
 	return t.dispatchers[id-1]
 }
 
-// Insert adds a pending row. A zero ID, RunAt, MaxAttempts or Payload gets the table's
+// Insert adds a pending row, or one that waits for others if its status is Waiting. A zero ID, RunAt, MaxAttempts or Payload gets the table's
 // default. It panics on an id that exists.
 func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 	if r.ID == 0 {
@@ -222,9 +240,14 @@ func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 		r.Payload = []byte("{}")
 	}
 	t.rows[r.ID] = &r
-	t.addKeyed(&r)
+	if b := t.joins.batches[r.Parent]; b != nil {
+		b.members = append(b.members, r.ID)
+	}
 	t.commits++
-	t.enqueue(&r)
+	if r.Status != dispatcherd.Waiting {
+		t.addKeyed(&r)
+		t.enqueue(&r)
+	}
 	return r.ID
 }
 
@@ -245,7 +268,7 @@ func (t *Table) Subscribed(except int32) bool {
 	return slices.ContainsFunc(t.present, func(id int32) bool { return id != except && t.dispatcher(id).subscribed })
 }
 
-// Cancel cancels a pending row at once. For a running row it records a request to cancel.
+// Cancel cancels a pending or waiting row at once. For a running row it records a request to cancel.
 // It returns the status of the row after the call, or "" if there is no such row.
 func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 	r := t.rows[id]
@@ -254,6 +277,8 @@ func (t *Table) Cancel(id dispatcherd.JobID) dispatcherd.Status {
 		return ""
 	case r.Status == dispatcherd.Pending:
 		t.dequeue(r)
+		t.close(r, dispatcherd.Cancelled)
+	case r.Status == dispatcherd.Waiting:
 		t.close(r, dispatcherd.Cancelled)
 	case r.Status == dispatcherd.Running && !slices.Contains(t.cancels, id):
 		t.cancels = append(t.cancels, id)
@@ -390,6 +415,7 @@ func (t *Table) dequeue(r *Row) {
 func (t *Table) close(r *Row, s dispatcherd.Status) {
 	r.Status, r.AdmittedTo = s, 0
 	t.removeKeyed(r)
+	t.recordEnd(r)
 	t.observer.Ended(r)
 }
 

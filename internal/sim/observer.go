@@ -97,6 +97,9 @@ func (w observer) Admits(r *claimfake.Row, fence int64) {
 	w.judge.admitted(w.world, r)
 }
 
+// Fires implements claimfake.Observer.
+func (w observer) Fires(*claimfake.Row, bool) {}
+
 // Pending implements claimfake.Observer.
 func (w observer) Pending(r *claimfake.Row) { w.job(r.ID).visible = w.now }
 
