@@ -2,8 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"slices"
 	"time"
 
@@ -14,21 +12,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 )
 
-// admitter runs the admission of jobs with keys of one incarnation of a host. Its steps run in a coroutine, which
-// each statement suspends until its answer. A nil admitter does nothing.
+// admitter runs the admission of jobs with keys of one incarnation of a host. A nil admitter does nothing.
 type admitter struct {
 	*admission.Controller
-
-	host     *host
-	ctx      context.Context
-	cancel   context.CancelFunc
-	next     func() (struct{}, bool) // continues the coroutine
-	stop     func()
-	yield    func(struct{}) bool
-	number   int32      // of the planned step
-	asks     bool       // a statement is in flight
-	reported bool       // something was reported meanwhile
-	answer   *statement // the last one that was answered
+	routine
 }
 
 // keyPatience is the patience of jobs with several keys.
@@ -39,78 +26,25 @@ func (c *keyed) admitter(h *host) *admitter {
 	if c.share == 0 {
 		return nil
 	}
-	a := &admitter{host: h}
-	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a := &admitter{}
 	a.Controller = admission.New(admission.Config{
 		Table: a.table, Dispatcher: h.client.Dispatcher, Announce: a.announce, Patience: keyPatience.duration(), PerPriority: weights.PerPriority(),
 		Now: func() time.Time { return time.Unix(0, 0).Add(h.time()) },
 	})
-	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
-		a.yield = yield
-		for a.ctx.Err() == nil {
-			a.reported = false
-			pause := a.Step(a.ctx)
-			if a.reported {
-				pause = 0
-			}
-			a.planStep(moment(pause.Microseconds()))
-			if !yield(struct{}{}) {
-				return
-			}
-		}
-	})
+	a.begin(h, opKeys, hostAdmits, a.Step)
 	return a
 }
 
-func (a *admitter) planStep(after moment) {
-	a.number++
-	a.host.plan(hostAdmits, a.host.world.now+after, a.number)
-}
-
-// step does a planned step, unless it has been replaced.
-func (a *admitter) step(number int32) {
-	if a != nil && number == a.number && !a.asks {
-		a.next()
-	}
-}
-
-// wake makes the next step begin at once.
-func (a *admitter) wake() {
-	a.reported = true
-	if !a.asks {
-		a.planStep(0)
-	}
-}
-
-// end is the end of the process.
-func (a *admitter) end() {
-	if a != nil {
-		a.cancel()
-		a.stop()
-	}
-}
-
-var errNoAnswer = errors.New("the statement was refused, or its outcome is unknown")
-
-// do sends a statement and suspends the coroutine until its answer.
+// do sends a statement that executes f.
 func (a *admitter) do(ctx context.Context, f func(*claimfake.Table, int64) error) error {
-	i, s := a.host.world.statement(opKeys, a.host)
-	s.keys = f
-	a.asks = true
-	a.host.submit(i, s)
-	if !a.yield(struct{}{}) {
-		return ctx.Err()
-	}
-	a.asks = false
-	if a.answer.verdict != contract.OK {
-		return errNoAnswer
-	}
-	return a.answer.tx.Err
+	return a.routine.do(ctx, func(s *statement) { s.keys = f })
 }
 
-func (a *admitter) answered(s *statement) {
-	a.answer = s
-	a.next()
+// exit is the end of the process.
+func (a *admitter) exit() {
+	if a != nil {
+		a.end()
+	}
 }
 
 func (a *admitter) table(term int64) admission.Table {

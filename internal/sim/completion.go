@@ -22,6 +22,7 @@ func (w *world) sample() {
 			w.violate("job %d runs under lost dispatcher %d, and no claim of this dispatcher lists it", id, run)
 		}
 	}
+	w.judge.joins.checkOrphans(w)
 	for _, h := range w.hosts {
 		if h.core != nil {
 			w.checkIdleSlots(h)
@@ -106,6 +107,7 @@ const maxHealing = 4 * 60 * second
 // complete reports whether everything has ended. It is a violation if that
 // takes too long or if the final state is wrong.
 func (w *world) complete() bool {
+	w.judge.joins.checkOrphans(w)
 	if w.open > 0 || !w.idle() {
 		w.expireCallers()
 		if w.now-max(w.healedAt, w.progress) > maxHealing {

@@ -33,6 +33,7 @@ const (
 	frameDrain                    // worker: removes all slots
 	frameResult                   // worker
 	frameReport                   // worker: partial output
+	frameSpawn                    // worker: inserts children
 	frameJob                      // dispatcher
 	frameCancel                   // dispatcher
 	frameStale                    // dispatcher
@@ -216,6 +217,8 @@ func (w *world) decode(c *conn, f *frame) workerproto.WorkerFrame {
 		return &workerproto.Partial{Execution: execution}
 	case f.kind == frameReport:
 		return &workerproto.Progress{Execution: execution}
+	case f.kind == frameSpawn:
+		return &workerproto.Spawn{Execution: execution, Request: 1}
 	case f.kind != frameResult:
 		return nil
 	case f.ok:

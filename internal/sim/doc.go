@@ -8,8 +8,9 @@
 // Each dispatcher is a real actor.Core with the limits of production, in the shell
 // of production: package internal/shell routes its effects, sends heartbeats, joins
 // again, keeps the lease, and decides the stages of a stop. Jobs with keys are admitted by
-// the real admission.Controller, whose steps run in a coroutine. The simulator replaces
-// the outer layer of the daemon: connections to Postgres, sockets and timers.
+// the real admission.Controller, and ends are counted by the real settlement.Settlement. The steps of
+// both run in coroutines. The simulator replaces the outer layer of the daemon: connections
+// to Postgres, sockets and timers.
 //
 // # What is simulated
 //
@@ -20,14 +21,15 @@
 //     claims and finishes are in flight. Leases use the database clock.
 //   - NOTIFY: a notification may be lost, late or duplicated.
 //   - Workers: they add and remove slots, execute jobs, answer once, twice or
-//     late, drain, crash, and are suspended. Connections break at both ends at
+//     late, insert children, drain, crash, and are suspended. Connections break at both ends at
 //     different times, but lose no frame in the middle.
 //   - Detached executions: workers keep them for the resume window, reconnect
 //     soon, late or to another dispatcher, and offer to resume them. Offers
 //     include executions whose report was possibly lost, and sometimes invalid
 //     ones. Dispatchers that stop hand their running jobs over.
 //   - Producers, whose inserts commit out of order, and callers, who have
-//     deadlines and disconnect.
+//     deadlines and disconnect. Some producers insert flows, or batches in several
+//     transactions. Nodes also depend on jobs outside of their flow.
 //   - Rows: some payloads are large or unreadable. Postgres refuses to claim some
 //     rows for a while. Other programs lock rows and change type and priority.
 //   - Clocks: on each host and in the database they run fast or slow, and jump.
@@ -42,6 +44,8 @@
 //     the fence of a key with capacity 1 grows.
 //   - At each admission: it is the first of its class, and passes no job that waits for
 //     its retry at a key with OnRetry Wait.
+//   - At each release of a waiting job: it is the first one, its batch is sealed, all jobs for which
+//     it waited have ended, and its run_when applies.
 //   - At each refusal: the dispatcher reports the row and claims it only after a pause.
 //   - At each send: the payload is complete and readable.
 //   - At each end: the attempt is the current one, and a job recorded as done
@@ -57,7 +61,8 @@
 //   - Every CheckEvery steps: actor.Core.Check.
 //   - At samples: no slot stays free while a job waits whose type it supports;
 //     no core spins; a claim lists each running row of a lost dispatcher; no
-//     placement overtakes a job beyond the overtaking window.
+//     placement overtakes a job beyond the overtaking window; no job waits for long
+//     after the end of its parent.
 //   - At the end, without further faults: every job is final, every request is
 //     answered, and every slot is registered and free.
 //

@@ -66,6 +66,9 @@ func (k *worker) execute(c *conn, f *frame) {
 	if w.random.chance(50) {
 		w.write(c, &c.up, frame{kind: frameReport, job: f.job, attempt: f.attempt, ok: w.random.below(2) == 0})
 	}
+	if f.job > 0 && w.spawns() {
+		w.write(c, &c.up, frame{kind: frameSpawn, job: f.job, attempt: f.attempt})
+	}
 }
 
 // take returns an unused record.

@@ -24,6 +24,7 @@ type host struct {
 	up           bool
 	stopped      bool
 	stop         *shell.Stop   // after SIGTERM; nil = it runs
+	since        moment        // since when it runs without interruption
 	terminatedAt time.Duration // when SIGTERM arrived, by its clock
 	departures   int           // statements by which it gave up its lease
 	fenced       bool          // it could not prove its lease at some time of this incarnation
@@ -34,6 +35,7 @@ type host struct {
 	client     *claimfake.Client
 	pgConns    [pgConns][]int32 // statements by kind of connection; the first width of them are in flight
 	admission  *admitter        // nil = there are no jobs with keys, or it has not joined
+	settlement *settler         // nil = there are no batches and flows, or it has not joined
 	ports      shell.Ports
 	lease      shell.Lease
 	joinBegun  time.Duration // when the first Join was sent
@@ -109,7 +111,8 @@ func (h *host) joined() {
 	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), w.scale.timeout.duration(), h.joinBegun)
 	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
-	h.admission = w.keys.admitter(h)
+	h.admission, h.settlement = w.keys.admitter(h), w.joins.settler(h)
+	h.since = w.now
 	h.alarmAt = timing.Never
 	h.step(event.Tick{})
 	h.plan(hostHeartbeat, w.now, h.heartbeats)
@@ -164,6 +167,8 @@ func (h *host) do(t *task) {
 		h.closeSession(w.conns[t.arg])
 	case hostAdmits:
 		h.admission.step(t.arg)
+	case hostSettles:
+		h.settlement.step(t.arg)
 	case hostHandshakeTimeout:
 		h.abortHandshake(w.conns[t.arg])
 	}
@@ -300,6 +305,10 @@ func (h *host) report(s *statement) {
 		h.departed(s)
 	case opKeys:
 		h.admission.answered(s)
+	case opSettle:
+		h.settlement.answered(s)
+	case opSpawn:
+		h.reportSpawn(s)
 	}
 }
 
@@ -316,6 +325,7 @@ func (h *host) reportClaim(s *statement) {
 		h.claimed.Result.Unclaimable = s.tx.Claimed.Unclaimable
 	}
 	h.admission.claimed(h.claimed.Result.Won, h.claimed.Result.Loading)
+	h.settlement.claimed(h.claimed.Result.Won, h.claimed.Result.Loading)
 	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
 	h.step(&h.claimed)
 	if h.claimed.Result.Verdict != contract.Unknown {
@@ -353,6 +363,7 @@ func (h *host) reportFinish(s *statement) {
 		result.Stale = slices.Compact(result.Stale)
 	}
 	h.admission.finished(s.finish, &result)
+	h.settlement.finished(s.finish, &result)
 	h.ended.Request = s.finish
 	h.ended.Result = result
 	h.step(&h.ended)

@@ -25,6 +25,7 @@ type judge struct {
 	handOvers map[int32]bool       // runs that have handed over
 	leases    map[int32]moment     // end of the lease or of the window of a hand-over, by run
 	keys      keyJudge
+	joins     joinJudge
 	freeSince [maxHosts][maxTypes]moment // since when every sample saw a free slot of a type; 0 = none free
 }
 

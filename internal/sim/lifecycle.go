@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -16,8 +17,9 @@ func (h *host) crash() {
 	h.incarnation++
 	h.up, h.stopped, h.core, h.stop = false, false, nil, nil
 	h.inbox = h.inbox[:0]
-	h.admission.end()
-	h.admission = nil
+	h.admission.exit()
+	h.settlement.exit()
+	h.admission, h.settlement = nil, nil
 	for l := range h.pgConns {
 		w.abandon(h.pgConns[l])
 		h.pgConns[l] = h.pgConns[l][:0]
@@ -52,7 +54,7 @@ func (h *host) resume() {
 	if !h.stopped {
 		return
 	}
-	h.stopped = false
+	h.stopped, h.since = false, w.now
 	if w.has(Clocks) && w.wrongHostClocks() && w.random.below(2) == 0 { // a monotonic clock does not advance while its machine is suspended
 		h.jumpClock(-w.random.below(int64(second)))
 	}
@@ -107,6 +109,9 @@ func (h *host) advanceStop() {
 // departing reports whether the loop has ended, and heartbeats with it. Answers of
 // statements are dropped.
 func (h *host) departing() bool { return h.stop != nil && h.stop.Stage() == shell.Leaving }
+
+// works reports whether the process runs and does not stop.
+func (h *host) works() bool { return h.core != nil && !h.stopped && h.stop == nil }
 
 // closeAll closes all connections.
 func (h *host) closeAll() {
@@ -169,4 +174,44 @@ func (h *host) closeSilent(c *conn) {
 	h.world.closeHostEnd(c)
 	h.conns = slices.DeleteFunc(h.conns, func(o int32) bool { return o == c.number })
 	h.unregister(c)
+}
+
+// heartbeat sends a heartbeat.
+func (h *host) heartbeat() {
+	h.heartbeats++ // makes a planned heartbeat void
+	h.beating, h.adopted, h.beatBegun = true, false, h.time()
+	i, s := h.world.statement(opHeartbeat, h)
+	s.heartbeat = h.lease.BeginHeartbeat(h.time(), h.core, actor.Capacities(h.core))
+	h.submit(i, s)
+}
+
+// heartbeatDone handles the answer to a heartbeat.
+func (h *host) heartbeatDone(s *statement) {
+	if s.verdict == contract.OK {
+		h.admission.heartbeat(h, &s.tx.Heartbeat)
+		h.settlement.heartbeat(&s.tx.Heartbeat)
+		h.deliver(h.lease.HeartbeatAnswered(h.time(), s.tx.Heartbeat)...)
+		if s.tx.Heartbeat.LeaseLost {
+			h.world.stats.Rejoined++
+			h.submit(h.world.statement(opJoin, h))
+			return
+		}
+	}
+	h.planHeartbeat(s.verdict != contract.OK)
+}
+
+// planHeartbeat plans the next heartbeat after one or a Join has ended.
+func (h *host) planHeartbeat(failed bool) {
+	h.beating = false
+	if h.adopted {
+		h.heartbeat()
+		return
+	}
+	h.plan(hostHeartbeat, h.world.now+moment(h.lease.Pause(failed).Microseconds()), h.heartbeats)
+}
+
+// guard checks whether the lease can still be proved.
+func (h *host) guard() {
+	h.deliver(h.lease.Guard(h.time()))
+	h.plan(hostGuard, h.world.now+moment(shell.GuardInterval(h.world.scale.lease.duration()).Microseconds()), 0)
 }

@@ -15,8 +15,9 @@ type job struct {
 	succeeded dispatcherd.Attempt  // newest attempt that succeeded on a worker
 	typ       uint8                // of the newest attempt
 	ranBy     int16                // worker that started the newest attempt
+	ended     moment               // when it got its final status
 	overtaken moment               // when a later job of its class was first admitted before it
-	moved     bool                 // an operator changed its type or priority
+	moved     bool                 // an operator changed its type or priority, or it has waited for other jobs
 	refused   bool                 // Postgres refused to claim it once
 	lock      *claimfake.Statement // of another program
 }
@@ -45,6 +46,9 @@ var skips = map[Break]claimfake.Check{
 	WithoutAttempt: claimfake.CheckAttempt, WithoutGeneration: claimfake.CheckGeneration,
 	WithoutMembership: claimfake.CheckMembership, WithoutHold: claimfake.CheckHold, WithoutDeadline: claimfake.CheckDeadline,
 	WithoutPermit: claimfake.CheckPermit, WithoutNumber: claimfake.CheckNumber,
+	WithoutRecord: claimfake.CheckRecord, WithoutCounted: claimfake.CheckCounted, WithoutRecorded: claimfake.CheckRecorded,
+	WithoutLinked: claimfake.CheckLinked, WithoutRunWhen: claimfake.CheckRunWhen, WithoutChildren: claimfake.CheckChildren,
+	WithoutParent: claimfake.CheckParent, WithoutEnds: claimfake.CheckEnds,
 }
 
 // observer passes the changes of the table to the judge. It implements claimfake.Observer.
@@ -54,6 +58,7 @@ type observer struct{ *world }
 func (w observer) Claims(s *claimfake.Statement, r *claimfake.Row) {
 	w.judge.claimed(w.world, r, s)
 	w.judge.claimedKeys(w.world, r)
+	w.judge.joins.checkWait(w.world, r, true)
 	w.job(r.ID).typ = uint8(typeNumber(r.Type))
 }
 
@@ -98,7 +103,10 @@ func (w observer) Admits(r *claimfake.Row, fence int64) {
 }
 
 // Fires implements claimfake.Observer.
-func (w observer) Fires(*claimfake.Row, bool) {}
+func (w observer) Fires(r *claimfake.Row, runs bool) {
+	w.job(r.ID).moved = true
+	w.judge.joins.fires(w.world, r, runs)
+}
 
 // Pending implements claimfake.Observer.
 func (w observer) Pending(r *claimfake.Row) { w.job(r.ID).visible = w.now }
@@ -106,7 +114,7 @@ func (w observer) Pending(r *claimfake.Row) { w.job(r.ID).visible = w.now }
 // Ended implements claimfake.Observer.
 func (w observer) Ended(r *claimfake.Row) {
 	w.open--
-	w.progress = w.now
+	w.progress, w.job(r.ID).ended = w.now, w.now
 	switch r.Status {
 	case dispatcherd.Done:
 		w.stats.Done++

@@ -27,6 +27,7 @@ const (
 	HandOver                       // SIGTERM of dispatchers that hand their running jobs over to the next one
 	Rows                           // rows with large or unreadable payloads, rows that Postgres refuses to claim, rows that are locked or change their lane
 	Keys                           // jobs with keys
+	Joins                          // batches, flows and children
 	Nothing     Faults = 0
 	All         Faults = 1<<(iota-1) - 1
 )
@@ -60,12 +61,21 @@ const (
 	WithoutPermit            // a claim does not require that a job with keys has its permits
 	WithoutNumber            // statements of earlier books admit jobs
 	WithoutHeld              // a new book does not know which jobs have permits
+	WithoutRecord            // the end of a job that fails is not recorded for the jobs that wait for it
+	WithoutCounted           // a settlement counts the ends that it has read, although another one has counted them
+	WithoutRecorded          // a seal does not count ends that are recorded and not counted
+	WithoutLinked            // a dependency outside of the flow is counted while its end is recorded
+	WithoutRunWhen           // a waiting job runs whatever its run_when says
+	WithoutChildren          // the end of a job does not cancel its children
+	WithoutParent            // children are inserted although their parent does not run
+	WithoutEnds              // heartbeats do not find recorded ends
 )
 
 var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
 	"without return", "without epoch", "without takeover", "without release", "without end",
 	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace", "without deadline",
-	"without permit", "without number", "without held"}
+	"without permit", "without number", "without held",
+	"without record", "without counted", "without recorded", "without linked", "without run_when", "without children", "without parent", "without ends"}
 
 // String returns the name of the safeguard.
 func (b Break) String() string { return breakNames[b] }
@@ -158,6 +168,8 @@ type Stats struct {
 	Reoffered                                  int // ends that were reported and offered again
 	Busy                                       int // rows that an adoption found locked or changed
 	Keyed, Admitted, Terms                     int // jobs with keys that were claimed; admissions; terms of controllers
+	Fired, Children, Refused                   int // waiting rows that were released or cancelled; children; members that a cancelled batch refused
+	EndsCounted                                int // ends that settlements counted
 	Expired, LateAdoptions                     int // executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had returned
 }
 
@@ -187,5 +199,7 @@ func (s *Stats) Add(o Stats) {
 	s.BackfillScans += o.BackfillScans
 	s.Busy += o.Busy
 	s.Keyed, s.Admitted, s.Terms = s.Keyed+o.Keyed, s.Admitted+o.Admitted, s.Terms+o.Terms
+	s.Fired, s.Children, s.Refused = s.Fired+o.Fired, s.Children+o.Children, s.Refused+o.Refused
+	s.EndsCounted += o.EndsCounted
 	s.Expired, s.LateAdoptions = s.Expired+o.Expired, s.LateAdoptions+o.LateAdoptions
 }

@@ -57,8 +57,12 @@ func (h statementPort) Finish(r *contract.FinishRequest) {
 	h.submit(i, s)
 }
 
-// Spawn implements shell.Statements. Simulated workers insert no children.
-func (statementPort) Spawn(*contract.SpawnRequest) {}
+// Spawn implements shell.Statements.
+func (h statementPort) Spawn(r *contract.SpawnRequest) {
+	i, s := h.world.statement(opSpawn, h.host)
+	s.spawn = r
+	h.submit(i, s)
+}
 
 // SetGate implements shell.Statements.
 func (h statementPort) SetGate(subscribed bool) {

@@ -9,13 +9,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 )
 
-// A batch is an insert that has not committed. Its ids are drawn when the
-// insert starts. run_at is the time of that start, unless the producer chose
-// another time.
-type batch struct {
-	first    dispatcherd.JobID
-	count    int
-	notifies bool
+// An insertion is a transaction that has not committed. Its ids are drawn when it
+// starts. run_at is the time of that start, unless the producer chose another time.
+type insertion struct {
+	first     dispatcherd.JobID
+	count     int
+	notifies  bool
+	structure *structure // that it inserts, or nil
+	batch     *structure // of which it inserts members, or nil
 }
 
 // produce inserts some jobs.
@@ -28,18 +29,25 @@ func (w *world) produce() {
 	if d.chance(w.scale.bulk) {
 		n = int(d.between(5, 45))
 	}
-	b := batch{first: dispatcherd.JobID(len(w.jobs) + 1), count: n, notifies: w.table.Subscribed(0)}
+	b := insertion{first: dispatcherd.JobID(len(w.jobs) + 1), count: n}
 	for range n {
 		w.jobs = append(w.jobs, w.newJob())
 	}
 	w.open += n
-	w.batches = append(w.batches, b)
-	commit := w.now + d.span(50, 500)
+	w.planCommit(b, 0)
+	w.plan(task{at: w.now + 1 + d.span(0, 4*w.scale.insertGap), kind: producerTurn})
+}
+
+// planCommit plans the commit of an insertion that starts now and lasts at least for a while.
+func (w *world) planCommit(b insertion, least moment) {
+	d := &w.random
+	b.notifies = w.table.Subscribed(0)
+	w.insertions = append(w.insertions, b)
+	commit := w.now + least + d.span(50, 500)
 	if w.has(Late) && d.chance(500) {
 		commit = w.now + d.span(0, 2*second)
 	}
-	w.plan(task{at: commit, kind: producerCommit, arg: int32(len(w.batches) - 1)})
-	w.plan(task{at: w.now + 1 + d.span(0, 4*w.scale.insertGap), kind: producerTurn})
+	w.plan(task{at: commit, kind: producerCommit, arg: int32(len(w.insertions) - 1)})
 }
 
 func (w *world) newJob() job {
@@ -68,27 +76,36 @@ func (w *world) newJob() job {
 	return job{insert: r, typ: typ}
 }
 
-// commitBatch makes an insert visible. While the server is unavailable, the
+// commit makes an insertion visible. While the server is unavailable, the
 // producer retries.
-func (w *world) commitBatch(i int32) {
+func (w *world) commit(i int32) {
 	if w.postgres.down || w.postgres.cut {
 		w.plan(task{at: w.now + second/10, kind: producerCommit, arg: i})
 		return
 	}
-	b := &w.batches[i]
+	b := w.insertions[i]
+	switch {
+	case b.structure != nil:
+		w.commitStructure(b.structure)
+	case b.batch == nil || w.commitMembers(&b):
+		w.insert(&b)
+	}
+	switch {
+	case !b.notifies && !w.table.Subscribed(0):
+	case b.count == 1 && b.structure == nil && w.job(b.first).insert.Keys == "" && w.job(b.first).insert.RunAt <= w.dbNow():
+		w.notifyRow(rowInserted - int32(b.first-1))
+	default:
+		w.notify()
+	}
+}
+
+func (w *world) insert(b *insertion) {
 	for n := range b.count {
 		j := w.job(b.first + dispatcherd.JobID(n))
 		id := w.table.Insert(w.dbNow(), j.insert)
 		if w.table.Row(id).Unclaimable != nil {
 			w.refuse(id)
 		}
-	}
-	switch {
-	case !b.notifies && !w.table.Subscribed(0):
-	case b.count == 1 && w.job(b.first).insert.Keys == "" && w.job(b.first).insert.RunAt <= w.dbNow():
-		w.notifyRow(rowInserted - int32(b.first-1))
-	default:
-		w.notify()
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 	hostCloseSession                     // close a session that the core ended; arg: connection
 	hostHandshakeTimeout                 // deciding the resume offers takes too long; arg: connection
 	hostAdmits                           // the admission of jobs with keys does its next step; arg: number of the step
+	hostSettles                          // the settlement does its next step; arg: number of the step
 	lastOfHost
 
 	hostStart     // a dead dispatcher starts again
@@ -56,7 +57,9 @@ const (
 	statementAt   // a statement arrives at the server or continues there; arg: statement
 	statementLate // a statement reaches the time limit of the server; arg: statement
 	producerTurn
-	producerCommit // arg: batch
+	producerCommit // arg: insertion
+	producerJoin   // a producer begins a batch or inserts a flow
+	producerSeal   // a producer seals a batch; arg: job
 	producerCancel
 	faultTurn
 	postgresUp

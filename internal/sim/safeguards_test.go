@@ -41,6 +41,14 @@ var controls = []control{
 	{options: Options{Break: WithoutPermit, Faults: Keys | Kill | Crash, Every: true, Dispatchers: 3}, seeds: 20, violation: "key over"},
 	{options: Options{Break: WithoutNumber, Faults: Keys | Unknown | Stop, Every: true, Dispatchers: 3, Steps: 40_000}, seeds: 60, violation: "key o", change: busyKeys},
 	{options: Options{Break: WithoutHeld, Faults: Keys | Crash, Every: true, Dispatchers: 3}, seeds: 10, violation: "key o"},
+	{options: Options{Break: WithoutRecord, Faults: Joins, Every: true, Steps: 20_000}, seeds: 20, violation: "is lost|wrong outcome"},
+	{options: Options{Break: WithoutCounted, Faults: Joins | Unknown | Slow, Every: true, Dispatchers: 3, Steps: 20_000}, seeds: 40, violation: "joined early"},
+	{options: Options{Break: WithoutRecorded, Faults: Joins | Slow | Unknown | Stop, Every: true, Steps: 20_000}, seeds: 20, violation: "joined early"},
+	{options: Options{Break: WithoutLinked, Faults: Joins, Every: true, Steps: 20_000}, seeds: 40, violation: "joined early"},
+	{options: Options{Break: WithoutRunWhen, Faults: Joins, Every: true, Steps: 20_000}, seeds: 10, violation: "wrong outcome"},
+	{options: Options{Break: WithoutChildren, Faults: Joins, Every: true, Steps: 20_000}, seeds: 20, violation: "orphan"},
+	{options: Options{Break: WithoutParent, Faults: Joins, Every: true, Steps: 20_000}, seeds: 20, violation: "orphan"},
+	{options: Options{Break: WithoutEnds, Faults: Joins | Crash | Resume, Every: true, Steps: 10_000}, seeds: 60, violation: "is lost|orphan", change: rareJoins},
 }
 
 // changingHosts makes workers change their dispatcher often, so that several
@@ -54,6 +62,9 @@ func changingHosts(w *world) {
 func busyKeys(w *world) {
 	w.keys.share, w.scale.jobMax = 8000, 4*millisecond
 }
+
+// rareJoins makes most nodes depend on jobs outside of their flow, and flows so rare that often no other end causes a settlement.
+func rareJoins(w *world) { w.joins.rate, w.joins.outside, w.joins.spawning = 200, 8000, 0 }
 
 // run runs one of the worlds.
 func (c *control) run(o Options) Result {

@@ -24,13 +24,15 @@ const (
 	opBackfill
 	opLoad
 	opKeys
+	opSettle
+	opSpawn
 )
 
 // pgConnOf maps an operation to its kind of connection. The statements of a connection
 // run one after another.
-var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5, opLoad: 6, opKeys: 7}
+var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5, opLoad: 6, opKeys: 7, opSettle: 8, opSpawn: 9}
 
-const pgConns = 8
+const pgConns = 10
 
 // postgres is the state of the server, beside the table.
 type postgres struct {
@@ -66,6 +68,7 @@ type statement struct {
 	load       *contract.LoadRequest
 	finish     *contract.FinishRequest
 	adopt      *contract.AdoptRequest
+	spawn      *contract.SpawnRequest
 	keys       func(*claimfake.Table, int64) error
 	heartbeat  contract.HeartbeatRequest
 	subscribed bool
@@ -139,6 +142,11 @@ func (h *host) begin(s *statement) *claimfake.Statement {
 		return c.HandOver(h.world.detach.window.duration())
 	case opKeys:
 		return c.Run(s.keys)
+	case opSettle:
+		return c.CountEnds()
+	case opSpawn:
+		parent := s.spawn.Parent
+		return c.Spawn(s.spawn, func() []claimfake.Row { return h.world.children(parent) })
 	}
 	return c.Fetch(s.fetch)
 }
@@ -277,6 +285,8 @@ func (w *world) committed(s *statement) {
 		w.stats.Busy += len(s.tx.Adopted.Busy)
 	case opHeartbeat:
 		w.stats.TakenOver += s.tx.Released
+	case opSettle:
+		w.stats.EndsCounted += s.tx.Counted.Ends
 	case opJoin:
 		w.runs = append(w.runs, s.host)
 		w.judge.leased(s.tx.Joined, w.now+w.scale.lease)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -21,6 +22,7 @@ type world struct {
 	detach detachment
 	rows   hardRows
 	keys   keyed
+	joins  joined
 	random random
 	now    moment
 	queue  queue
@@ -41,7 +43,7 @@ type world struct {
 	runs       []int16 // hosts of the runs of dispatchers, by run - 1
 	open       int     // rows that are not final, uncommitted ones included
 	statements statements
-	batches    []batch
+	insertions []insertion
 	judge      judge
 
 	healing         bool // no new faults and no new jobs; every job must end
@@ -101,6 +103,7 @@ func newWorld(opt Options) *world {
 	w.pickDetachment()
 	w.pickRows()
 	w.pickKeys()
+	w.pickJoins()
 	slots := 0
 	for i := range hosts {
 		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
@@ -259,9 +262,10 @@ func (w *world) run() Result {
 		w.next()
 	}
 	for _, h := range w.hosts {
-		h.admission.end()
+		h.admission.exit()
+		h.settlement.exit()
 	}
-	w.stats.Jobs = len(w.jobs)
+	w.stats.Jobs = len(w.jobs) - w.stats.Refused
 	return Result{
 		Events: w.events, Elapsed: w.now.duration(), Hash: w.hash, Stats: w.stats, Violation: w.broken,
 	}
@@ -300,7 +304,11 @@ func (w *world) do(t *task) {
 	case producerTurn:
 		w.produce()
 	case producerCommit:
-		w.commitBatch(t.arg)
+		w.commit(t.arg)
+	case producerJoin:
+		w.produceStructure()
+	case producerSeal:
+		w.sealBatch(dispatcherd.JobID(t.arg))
 	case producerCancel:
 		w.cancelSome()
 	case faultTurn:
@@ -324,4 +332,33 @@ func (w *world) do(t *task) {
 	default:
 		w.workers[t.who].do(t)
 	}
+}
+
+// random is the only source of randomness of a world. PCG is fully specified
+// and the functions use integer arithmetic only, so a seed gives the same world
+// on every platform.
+type random struct{ pcg rand.PCG }
+
+// below returns a number from 0 to n-1, n ≥ 1.
+func (d *random) below(n int64) int64 {
+	high, _ := bits.Mul64(d.pcg.Uint64(), uint64(n))
+	return int64(high)
+}
+
+// between returns a number from a to b, both included.
+func (d *random) between(a, b int64) int64 { return a + d.below(b-a+1) }
+
+// chance reports true with a probability of n in 10,000.
+func (d *random) chance(n int64) bool { return n > 0 && d.below(10_000) < n }
+
+// span returns a moment from a to b. It is the product of two draws, so short
+// ones are more frequent.
+func (d *random) span(a, b moment) moment {
+	return a + moment(d.below(d.below(int64(b-a)+1)+1))
+}
+
+// mix adds a number to a hash.
+func mix(h, v uint64) uint64 {
+	high, low := bits.Mul64(h^v^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	return high ^ low
 }

@@ -99,6 +99,7 @@ func TestWorlds(t *testing.T) {
 		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
 		"resumed executions": sum.Resumed, "executions given up": sum.Expired, "rows handed over": sum.HandedOver,
 		"rows handed over and not adopted": sum.NotAdopted, "loaded payloads": sum.Loaded, "rows set aside": sum.SetAside,
+		"waiting jobs": sum.Fired, "counted ends": sum.EndsCounted, "children": sum.Children, "refused members": sum.Refused,
 		"jobs with keys": sum.Keyed, "controllers": sum.Terms, "locked rows": sum.RowsLocked, "rows with another lane": sum.RowsMoved,
 	} {
 		require.Positive(t, n, "%s: did not occur in these worlds", what)
@@ -122,7 +123,7 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ Keys, All &^ (Keys | Rows), All &^ (Keys | Rows | detachFaults)} { // old seeds found defects before these faults existed
+		for _, o.Faults = range []Faults{All, All &^ Joins, All &^ (Joins | Keys), All &^ (Joins | Keys | Rows), All &^ (Joins | Keys | Rows | detachFaults)} { // old seeds found defects before these faults existed
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}
