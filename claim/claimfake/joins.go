@@ -140,7 +140,9 @@ func (t *Table) recordEnd(r *Row) {
 
 // checkAgain makes a later settlement check a batch, which has rows that others have locked.
 func (t *Table) checkAgain(b *batch) {
-	t.joins.ends = append(t.joins.ends, endRecord{b.id, b.id, dispatcherd.Waiting, false})
+	if check := (endRecord{b.id, b.id, dispatcherd.Waiting, false}); !slices.Contains(t.joins.ends, check) {
+		t.joins.ends = append(t.joins.ends, check)
+	}
 }
 
 // seal counts the open members of a batch. Each of them is a live row, or the record of an end.

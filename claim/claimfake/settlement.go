@@ -7,6 +7,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
+// Counted is the result of Client.CountEnds.
+type Counted struct {
+	Ends    int  // that were counted
+	Blocked bool // ends were left out, because another transaction has locked their batch
+}
+
 // beginSettlement follows flows.Settler.CountEnds. It locks the batches that the recorded ends change. The next phase counts
 // the ends. Both leave out what others have locked.
 func (s *Statement) beginSettlement(int64) State {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/flows"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
@@ -39,7 +38,7 @@ type Statement struct {
 	Heartbeat contract.HeartbeatResult
 	Joined    int32 // id of the new run
 	Released  int   // rows that it made pending
-	Counted   flows.Counted
+	Counted   Counted
 	Spawned   contract.SpawnResult
 	Err       error // of Client.Run
 

@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"migrations":        {"internal/dsn"},
 	"claim":             {"internal/permits", "", "actor/aside", "migrations", "internal/contract", "internal/dsn", "internal/jsontext", "internal/timing"},
 	"claim/schedules":   {"claim", "internal/contract", "internal/schedule"},
-	"claim/claimfake":   {"", "claim", "claim/flows", "claim/limits", "internal/contract", "internal/jsontext", "internal/permits"},
+	"claim/claimfake":   {"", "claim", "claim/limits", "internal/contract", "internal/jsontext", "internal/permits"},
 	"api":               {"internal/flowapi", "internal/limitapi", "internal/permits", "", "internal/contract", "internal/jsontext", "internal/ondemand", "internal/problem", "internal/quota", "internal/scheduleapi", "workerproto"},
 	"client":            {"claim/joins", "internal/permits", "", "internal/contract", "internal/jsontext", "internal/problem", "workerproto"},
 	"internal/ondemand": {"internal/permits", "", "internal/problem", "internal/quota"},

@@ -33,7 +33,8 @@ func (s *settler) CountEnds(ctx context.Context) (flows.Counted, error) {
 	if err := s.do(ctx, func(*statement) {}); err != nil {
 		return flows.Counted{}, err
 	}
-	return s.answer.tx.Counted, nil
+	counted := s.answer.tx.Counted
+	return flows.Counted{Ends: counted.Ends, Blocked: counted.Blocked}, nil
 }
 
 // Repair implements settlement.Table. No row is changed by hand.
