@@ -187,6 +187,24 @@ func TestMostJobsNeedKeys(t *testing.T) {
 	require.Greater(t, sum.Terms, 30)
 }
 
+// Producers insert a flow or batch for each other insert, and many executions insert children. Jobs are often cancelled, and
+// rows are locked.
+func TestMostJobsWaitForOthers(t *testing.T) {
+	var sum Stats
+	for seed := range uint64(30) {
+		faults := []Faults{All, All &^ Keys, Joins | Crash | Stop | Unknown | Slow | Unreachable | Kill | Late | Rows, Joins | Unknown | Notify | Resume | HandOver}
+		o := Options{Seed: 9_000 + seed, Faults: faults[seed%4], Every: true, Steps: 20_000}
+		w := newWorld(o)
+		w.joins.rate, w.joins.outside, w.joins.spawning, w.scale.cancelGap = 1, 3000, 1500, second/50
+		r := w.run()
+		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
+		sum.Add(r.Stats)
+	}
+	require.Greater(t, sum.Fired, 20_000)
+	require.Greater(t, sum.Children, 1_000)
+	require.Greater(t, sum.Refused, 100)
+}
+
 // Transactions commit up to two seconds after they drew their ids. Most jobs need one of few keys, so that many of a class wait. No
 // later job passes one that was committed two seconds ago.
 func TestJobsThatAreCommittedLateKeepTheirOrder(t *testing.T) {
