@@ -61,7 +61,8 @@ func (w *world) produceStructure() {
 	w.planCommit(insertion{first: s.callback.ID, count: 1 + len(s.nodes), structure: s}, 0)
 }
 
-// draw returns a new row of a batch or flow, or a child. They have neither deadline nor, because they may wait, a refusal.
+// draw returns a new row of a batch or flow, or a child. It is no durable request. Postgres does not refuse to claim it, because the
+// checks measure a refusal from the insertion, and the row may wait for others first.
 func (w *world) draw(parent dispatcherd.JobID) claimfake.Row {
 	j := w.newJob()
 	j.insert.Parent, j.insert.Deadline, j.insert.Unclaimable = parent, 0, nil
