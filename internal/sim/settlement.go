@@ -38,7 +38,9 @@ func (s *settler) CountEnds(ctx context.Context) (flows.Counted, error) {
 }
 
 // Repair implements settlement.Table. No row is changed by hand.
-func (s *settler) Repair(context.Context) (wrong int, err error) { return 0, nil }
+func (s *settler) Repair(context.Context, dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
+	return 0, 0, nil
+}
 
 // Expire implements settlement.Table. Ended batches are kept.
 func (s *settler) Expire(context.Context, time.Duration) (more bool, err error) { return false, nil }

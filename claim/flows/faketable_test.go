@@ -53,7 +53,7 @@ func (m *model) insertFlow() {
 		for e := range n {
 			if m.random.IntN(3) == 0 {
 				after[n] = append(after[n], e)
-				names = append(names, fmt.Sprintf(`"%d"`, e))
+				names = append(names, fmt.Sprintf(`"n%d"`, e))
 			}
 		}
 		if len(m.ids) > 0 && m.random.IntN(3) == 0 {
@@ -65,12 +65,12 @@ func (m *model) insertFlow() {
 			j.RunWhen = claimfake.RunWhen(m.random.IntN(3))
 		}
 		nodes = append(nodes, j)
-		texts = append(texts, fmt.Sprintf(`{"name": "%d", "type": "x", "run_when": "%s", "after": [%s]}`, n, runWhens[j.RunWhen], strings.Join(names, ", ")))
+		texts = append(texts, fmt.Sprintf(`{"name": "n%d", "type": "x", "run_when": "%s", "after": [%s]}`, n, runWhens[j.RunWhen], strings.Join(names, ", ")))
 	}
 	when := claimfake.RunWhen(m.random.IntN(3))
 	id, byName := m.flow(fmt.Sprintf(`{"callback": {"type": "x", "run_when": "%s"}, "nodes": [%s]}`, runWhens[when], strings.Join(texts, ", ")))
 	for n := range nodes {
-		nodes[n].Row = m.row(byName[fmt.Sprint(n)])
+		nodes[n].Row = m.row(byName[fmt.Sprint("n", n)])
 		for _, e := range after[n] {
 			nodes[n].After = append(nodes[n].After, nodes[e].ID)
 		}
@@ -111,7 +111,7 @@ func (m *model) end() {
 		m.token++
 		claimed := m.do(m.client.Claim(&contract.ClaimRequest{IDs: []dispatcherd.JobID{won[0].ID}, Sessions: make([]contract.Fingerprint, 1), Token: [16]byte{m.token, 1}}))
 		require.Equal(m.t, won[0].Counted, claimed.Claimed.Won[0].Counted)
-		if m.random.IntN(4) == 0 {
+		if m.random.IntN(4) == 0 && !get[bool](m.world, `SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1 AND kind <> 'children')`, id) {
 			m.spawn(won[0])
 		}
 		outcome := []contract.Outcome{contract.Succeeded, contract.Succeeded, contract.FailedFinal, contract.Cancelled}[m.random.IntN(4)]
