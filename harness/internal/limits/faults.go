@@ -69,13 +69,13 @@ func Faults(ctx context.Context, env *stage.Environment, n int) (figures, detail
 	return figure.Figures{figure.None("over", float64(sum.over)), figure.None("order", float64(sum.order)), figure.None("leaked", float64(sum.leaked))},
 		figure.Figures{
 			figure.AtLeast("jobs", float64(sum.jobs), float64(n)), figure.AtLeast("least_kills", float64(least), 1), figure.AtLeast("runs_again", float64(sum.again), 1),
-			figure.None("unknown_runs", float64(sum.unknown)), figure.None("failed", float64(sum.failed)),
+			figure.AtLeast("unstarted", float64(sum.unstarted), 0), figure.None("failed", float64(sum.failed)),
 		}, nil
 }
 
 // verdict is what the rows of a stage say.
 type verdict struct {
-	over, order, leaked, jobs, again, unknown, failed, kills int
+	over, order, leaked, jobs, again, unstarted, failed, kills int
 }
 
 func (v *verdict) add(o verdict) {
@@ -84,14 +84,14 @@ func (v *verdict) add(o verdict) {
 	v.leaked += o.leaked
 	v.jobs += o.jobs
 	v.again += o.again
-	v.unknown += o.unknown
+	v.unstarted += o.unstarted
 	v.failed += o.failed
 	v.kills += o.kills
 }
 
 // judged applies the judges to all jobs.
 func judged(jobs []job) verdict {
-	v := verdict{over: over(jobs), order: order(jobs), leaked: leaked(jobs), jobs: len(jobs), unknown: unknown(jobs)}
+	v := verdict{over: over(jobs), order: order(jobs), leaked: leaked(jobs), jobs: len(jobs), unstarted: unstarted(jobs)}
 	for i := range jobs {
 		v.again += max(jobs[i].attempts-1, 0)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -104,16 +103,10 @@ func (j *job) addRuns(started, finished *time.Time, errs []byte) error {
 	return nil
 }
 
-// unknown counts the attempts of which the rows do not say when they ran.
-func unknown(jobs []job) (n int) {
-	const shown = 20
+// unstarted counts the attempts that rows do not show: a dispatcher claimed the job, and gave it back before a worker started it.
+func unstarted(jobs []job) (n int) {
 	for i := range jobs {
-		j := &jobs[i]
-		if more := j.attempts - len(j.runs); more > 0 {
-			if n += more; n <= shown {
-				fmt.Fprintf(os.Stderr, "limits: job %d: its row shows %d of %d attempts: %v\n", j.id, len(j.runs), j.attempts, j.runs)
-			}
-		}
+		n += jobs[i].attempts - len(jobs[i].runs)
 	}
 	return n
 }

@@ -75,7 +75,7 @@ func TestHistoryContainsAllAttempts(t *testing.T) {
 	if !jobs[1].due.Equal(second(0)) {
 		t.Errorf("the second job was first due at %v", jobs[1].due)
 	}
-	if n := unknown(jobs); n != 1 {
-		t.Errorf("%d attempts are unknown, want the first one of the third job", n)
+	if n := unstarted(jobs); n != 1 {
+		t.Errorf("%d attempts never started, want the first one of the third job", n)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // order counts the jobs that were admitted before an earlier job of their group, and the jobs with a fence that is
 // not larger than that of an earlier run of their serial key. One session inserts the jobs, so a job of a group with an earlier
-// due time was committed before. Only first attempts count: a job that was returned may have been passed before.
+// due time was committed before. Only first attempts count: a job that was returned may have been passed before. So jobs with attempts that
+// never started do not count.
 // Jobs of a key with room for several are admitted in order, and then start on any dispatcher, so there the fences
 // say the order, as far as they are known; a serial group has the order of the first starts.
 func order(jobs []job) int {
@@ -26,7 +27,7 @@ func order(jobs []job) int {
 		k := judge.KeyJob{Job: j.id, Class: j.group, RunAt: int64(i), Begun: int64(i + 1), Committed: int64(i + 1), Admitted: judge.Forever}
 		first := firstStart(j)
 		switch {
-		case !serial(j) && j.attempts != 1:
+		case !serial(j) && j.attempts != 1, j.attempts != len(j.runs):
 			continue
 		case !serial(j):
 			k.Admitted = j.fence
