@@ -444,8 +444,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Counts the ends of dependencies, and releases the nodes that become ready, like release_nodes. The caller has locked their flows. flows
--- limits it to nodes of these flows; NULL = all.
+-- Counts the ends of dependencies, and releases the nodes that become ready, like release_nodes. The caller has locked their flows. The end of
+-- jobs[i] counts in flow flows[i]; NULL = in all that are linked.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.count_dependencies(jobs bigint[], statuses dispatcherd.status[], flows bigint[]) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -456,8 +456,8 @@ BEGIN
         SELECT a.id, count(*) AS n, count(*) FILTER (WHERE e.status = 'done') AS done, count(*) FILTER (WHERE e.status = 'failed') AS failed,
             count(*) FILTER (WHERE e.status = 'cancelled') AS cancelled,
             coalesce('dependency ' || min(e.id) FILTER (WHERE e.status = 'failed') || ' failed', 'dependency ' || min(e.id) FILTER (WHERE e.status = 'cancelled') || ' was cancelled') AS reason
-        FROM unnest(jobs, statuses) AS e (id, status)
-        JOIN dispatcherd.edges g ON g.before BETWEEN e.id AND e.id AND g.linked AND (flows IS NULL OR g.flow = ANY (flows)) CROSS JOIN unnest(g.after) AS a (id) GROUP BY a.id
+        FROM unnest(jobs, statuses, flows) AS e (id, status, flow)
+        JOIN dispatcherd.edges g ON g.before BETWEEN e.id AND e.id AND g.linked AND (e.flow IS NULL OR g.flow = e.flow) CROSS JOIN unnest(g.after) AS a (id) GROUP BY a.id
     ), counted AS (
         UPDATE dispatcherd.nodes n SET open = n.open - e.n, done = n.done + e.done, failed = n.failed + e.failed, cancelled = n.cancelled + e.cancelled,
             reason = coalesce(n.reason, e.reason)
@@ -480,9 +480,10 @@ DECLARE
     flows    bigint[];
     jobs     bigint[];
     locked   bigint[]; -- live and watched now
-    linked   bigint[];
+    n        int;
     final    bigint[];
     statuses dispatcherd.status[];
+    its      bigint[]; -- the flow of each of final
 BEGIN
     flows := ARRAY (SELECT id FROM dispatcherd.batches WHERE id IN (SELECT e.flow FROM dispatcherd.edges e WHERE NOT e.linked) LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED);
     jobs := ARRAY (SELECT DISTINCT e.before FROM dispatcherd.edges e WHERE NOT e.linked AND e.flow = ANY (flows) LIMIT most);
@@ -493,15 +494,16 @@ BEGIN
     -- This snapshot shows the other jobs where they are now: ended, deleted, or live and locked; and each end that is not counted.
     WITH uncounted AS MATERIALIZED (
         SELECT coalesce(array_agg(job_id), '{}') AS ids FROM dispatcherd.ends WHERE status <> 'waiting' AND job_id = ANY (jobs)
-    ), known AS (
+    ), known AS MATERIALIZED (
         SELECT d.id, CASE WHEN d.id <> ALL (locked) THEN coalesce(j.status, 'cancelled') END AS final
         FROM uncounted u, unnest(jobs) AS d (id) LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
         WHERE (d.id = ANY (locked) OR j.id IS NULL OR j.status IN ('done', 'failed', 'cancelled')) AND d.id <> ALL (u.ids)
+    ), linked AS (
+        UPDATE dispatcherd.edges e SET linked = true FROM known k WHERE e.before BETWEEN k.id AND k.id AND e.flow = ANY (flows) AND NOT e.linked RETURNING k.id, k.final, e.flow
     )
-    SELECT array_agg(k.id), coalesce(array_agg(k.id) FILTER (WHERE k.final IS NOT NULL), '{}'), coalesce(array_agg(k.final) FILTER (WHERE k.final IS NOT NULL), '{}')
-        INTO linked, final, statuses FROM known k;
-    UPDATE dispatcherd.edges e SET linked = true WHERE NOT e.linked AND e.flow = ANY (flows) AND e.before = ANY (linked);
-    RETURN dispatcherd.count_dependencies(final, statuses, flows) OR cardinality(jobs) = most AND linked IS NOT NULL;
+    SELECT count(*), array_agg(l.id) FILTER (WHERE l.final IS NOT NULL), array_agg(l.final) FILTER (WHERE l.final IS NOT NULL), array_agg(l.flow) FILTER (WHERE l.final IS NOT NULL)
+        INTO n, final, statuses, its FROM linked l;
+    RETURN dispatcherd.count_dependencies(final, statuses, its) OR cardinality(jobs) = most AND n > 0;
 END $$;
 -- +goose StatementEnd
 
@@ -581,7 +583,7 @@ BEGIN
         IF complete <> '{}' THEN
             PERFORM dispatcherd.fire(complete);
         END IF;
-        again := rest;
+        again := rest OR again AND checks IS NULL; -- a portion may have contained no batch to be checked
         IF clock_timestamp() > until THEN
             more := true;
             EXIT;
@@ -615,14 +617,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks the batches that count the ends of jobs.
+-- Locks the batches that count the ends of jobs, or will when they are linked.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.lock_batches(jobs bigint[]) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     PERFORM FROM dispatcherd.batches b WHERE b.id IN (
         SELECT j.parent FROM dispatcherd.jobs j WHERE j.id = ANY (jobs)
-        UNION SELECT g.flow FROM dispatcherd.edges g WHERE g.before = ANY (jobs) AND g.linked) ORDER BY b.id FOR NO KEY UPDATE;
+        UNION SELECT g.flow FROM dispatcherd.edges g WHERE g.before = ANY (jobs)) ORDER BY b.id FOR NO KEY UPDATE;
 END $$;
 -- +goose StatementEnd
 

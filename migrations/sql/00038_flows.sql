@@ -389,7 +389,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes ended jobs wait again.
+-- Makes ended jobs wait again. A job whose batch has ended is detached.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.wait_again(ids bigint[]) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -400,8 +400,8 @@ BEGIN
         DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ids)
     )
     INSERT INTO dispatcherd.jobs_waiting (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, watched, errors)
-    SELECT id, 'waiting', coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent,
-        CASE WHEN dispatcherd.has_dependants(id) THEN true ELSE watched END, errors FROM gone;
+    SELECT id, 'waiting', coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
+        CASE WHEN dispatcherd.counts(parent) THEN parent END, CASE WHEN dispatcherd.has_dependants(id) THEN true ELSE watched END, errors FROM gone;
 END $$;
 -- +goose StatementEnd
 
@@ -427,6 +427,7 @@ DECLARE
     n         int;
 BEGIN
     PERFORM dispatcherd.require_read_committed('retry_tree');
+    PERFORM dispatcherd.lock_batches(ARRAY[job]); -- those that count the end of the callback
     SELECT * INTO b FROM dispatcherd.batches WHERE id = job FOR NO KEY UPDATE;
     IF NOT FOUND OR b.kind = 'children' THEN
         IF NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job) THEN
@@ -448,6 +449,7 @@ BEGIN
     END IF;
     callback := ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = job AND j.status IN ('failed', 'cancelled'));
     UPDATE dispatcherd.batches SET ended_at = NULL, cancelled_by = NULL WHERE id = job;
+    PERFORM dispatcherd.count_retries(ARRAY[j.id::bigint], ARRAY[j.parent], ARRAY[j.status]) FROM dispatcherd.jobs j WHERE j.id = ANY (callback);
     PERFORM dispatcherd.wait_again(callback);
     IF b.kind = 'flow' THEN
         n := dispatcherd.retry_nodes(job);
@@ -471,7 +473,7 @@ DECLARE
     ready    bigint[];
 BEGIN
     SELECT coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.status), '{}') INTO again, statuses FROM dispatcherd.nodes d
-        JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') WHERE d.flow = flow;
+        JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') AND j.parent = flow WHERE d.flow = flow;
     PERFORM dispatcherd.wait_again(again);
     PERFORM dispatcherd.count_retries(again, array_fill(flow, ARRAY[cardinality(again)]), statuses);
     UPDATE dispatcherd.nodes d SET ready_at = NULL, reason = x.reason, open = x.open, failed = x.failed, cancelled = x.cancelled, done = cardinality(d.depends_on) - x.open - x.failed - x.cancelled
