@@ -44,7 +44,18 @@ func newWorld(t *testing.T) *world {
 	_, err = w.store.Join(t.Context())
 	require.NoError(t, err)
 	w.Settler = Settler{Do: w.store.CountEnds}
+	t.Cleanup(w.noCounterIsNegative)
 	return w
+}
+
+// noCounterIsNegative looks at the counters of all batches and nodes.
+func (w *world) noCounterIsNegative() {
+	var wrong []string
+	err := w.db.QueryRow(context.Background(), `SELECT array_agg(w) FROM (
+		SELECT 'batch ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) AS w FROM dispatcherd.batches WHERE least(open, done, failed, cancelled) < 0
+		UNION ALL SELECT 'node ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) FROM dispatcherd.nodes WHERE least(open, done, failed, cancelled) < 0) w`).Scan(&wrong)
+	require.NoError(w.t, err)
+	require.Empty(w.t, wrong, "counters open, done, failed, cancelled")
 }
 
 func (w *world) exec(sql string, args ...any) {
