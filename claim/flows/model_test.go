@@ -144,6 +144,7 @@ func (m memory) note(old, now state) {
 		switch owner := m.owner[id]; {
 		case j.Parent != 0:
 			m.owner[id] = j.Parent
+			delete(m.left, id)
 		case owner != 0 && m.left[id] == "":
 			m.left[id] = old.Jobs[id].Status
 		}
