@@ -1,0 +1,104 @@
+package flows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// asked says whether a request to cancel a job exists.
+func (w *world) asked(id int64) bool {
+	w.t.Helper()
+	return get[bool](w, `SELECT EXISTS (SELECT FROM dispatcherd.cancels WHERE job_id = $1)`, id)
+}
+
+// A member of a cancelled batch runs and has children. Another transaction has locked the row of the children. After its end, the next settlement
+// cancels the children, although the member does not end.
+func TestCancellationReachesChildrenThatWereLocked(t *testing.T) {
+	w := newWorld(t)
+	batch := w.open("ended")
+	member := w.members(batch, 1)[0]
+	won := w.claim(member)
+	child, running := w.spawn(won[0]), w.spawn(won[0])
+	w.claim(running)
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE`, member)
+	require.NoError(t, err)
+	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
+	require.True(t, w.asked(member))
+	w.countEnds()
+	require.Equal(t, "pending", w.status(child), "it is locked")
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.countEnds()
+	require.Equal(t, "running", w.status(member))
+	require.Equal(t, "cancelled", w.status(child))
+	require.True(t, w.asked(running))
+}
+
+// As before, for a job that is no member: it has got a request to cancel, and its children were locked at that time.
+func TestCancellationOfAParentReachesChildrenThatWereLocked(t *testing.T) {
+	w := newWorld(t)
+	parent := w.insert()
+	won := w.claim(parent)
+	child := w.spawn(won[0])
+	middle := w.claim(child)
+	last := w.spawn(middle[0])
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE`, child)
+	require.NoError(t, err)
+	w.exec(`SELECT dispatcherd.cancel_tree($1)`, parent)
+	w.countEnds()
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.countEnds()
+	require.True(t, w.asked(parent))
+	require.True(t, w.asked(child))
+	require.Equal(t, "cancelled", w.status(last))
+}
+
+// The request to cancel a running member cannot be written, because another transaction writes one and is rolled back. A later settlement writes it.
+func TestRunningMemberIsAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	batch := w.open("ended")
+	members := w.members(batch, 2)
+	won := w.claim(members...)
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `INSERT INTO dispatcherd.cancels (job_id, requested_by) VALUES ($1, 'me')`, members[0])
+	require.NoError(t, err)
+	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
+	require.True(t, w.asked(members[1]))
+	w.countEnds()
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.False(t, w.asked(members[0]))
+	w.countEnds()
+	require.True(t, w.asked(members[0]))
+	w.finish(won, contract.Cancelled, "")
+	w.countEnds()
+	require.Equal(t, "cancelled", w.status(batch))
+}
+
+// A dependency failed and runs again before its first end is counted. Its counter is 2: the end that is recorded, and the next one. A
+// repair between them changes nothing, and repairs a counter that is wrong.
+func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
+	w := newWorld(t)
+	job, v := w.insert(), w.insert()
+	x := w.after(job, v)
+	w.countEnds()
+	w.end(contract.FailedFinal, job)
+	require.Equal(t, 1, w.retry(job))
+	require.Equal(t, 3, w.left(x), "two ends of the job, and one of the other")
+	require.Zero(t, w.repair())
+	require.Zero(t, get[int](w, `SELECT dispatcherd.repair_flows()`))
+	w.exec(`UPDATE dispatcherd.nodes SET open = 7 WHERE id = $1`, x)
+	require.Equal(t, 1, w.repair())
+	require.Equal(t, 3, w.left(x))
+	w.countEnds()
+	require.Equal(t, 2, w.left(x))
+	w.end(contract.Succeeded, job)
+	w.countEnds()
+	require.Equal(t, "waiting", w.status(x))
+	w.end(contract.Succeeded, v)
+	w.countEnds()
+	require.Equal(t, "pending", w.status(x))
+}
