@@ -27,12 +27,12 @@ func TestFunctionsThatCountNeedReadCommitted(t *testing.T) {
 			tx, err := w.db.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), call, batch)
+			require.NoError(t, tx.Rollback(t.Context()))
 			var e *pgconn.PgError
 			require.ErrorAs(t, err, &e, function)
 			require.Equal(t, "25001 isolation_is_read_committed", e.Code+" "+e.ConstraintName)
 			require.Contains(t, e.Message, function+" needs the isolation level read committed")
 			require.Contains(t, e.Message, "this transaction has "+string(level))
-			require.NoError(t, tx.Rollback(t.Context()))
 		}
 	}
 	require.False(t, w.batch(batch).Sealed)
