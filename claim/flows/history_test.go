@@ -156,20 +156,25 @@ func (h *history) document() string {
 func (h *history) step(leaves []string) {
 	live := func(j *jobRow) bool { return !ended(j.Status) }
 	var op operation
-	switch h.rng.IntN(23) {
+	switch h.rng.IntN(24) {
 	case 0:
 		op = operation{name: "insert", sql: `INSERT INTO dispatcherd.jobs (type) VALUES ('x')`}
 	case 1, 2:
 		op = operation{name: "flow", sql: `SELECT dispatcherd.insert_flow($1)`, args: []any{h.document()}}
 	case 3:
-		op = operation{name: "open", sql: `SELECT dispatcherd.open_batch(CASE WHEN $1 THEN '{"type": "c"}'::jsonb END, $2)`, args: []any{h.rng.IntN(4) > 0, runWhens[h.rng.IntN(3)]}}
+		var outer any
+		if b := h.join(unsealed); b != 0 && h.rng.IntN(3) == 0 {
+			outer = b
+		}
+		op = operation{name: "open", sql: `SELECT dispatcherd.open_batch(CASE WHEN $1 THEN '{"type": "c"}'::jsonb END, $2, parent => $3)`,
+			args: []any{outer != nil || h.rng.IntN(4) > 0, runWhens[h.rng.IntN(3)], outer}, refusal: []string{"batch_is_open"}}
 	case 4:
-		if b := h.join(func(b *joinRow) bool { return !b.Sealed }); b != 0 {
+		if b := h.join(unsealed); b != 0 {
 			op = operation{name: "member", args: []any{b}, refusal: []string{"batch_is_open"}}
 			op.sql = `SELECT dispatcherd.insert_member($1, '{"type": "x"}') FROM generate_series(1, ` + strconv.Itoa(1+h.rng.IntN(3)) + `)`
 		}
 	case 5:
-		if b := h.join(func(b *joinRow) bool { return !b.Sealed }); b != 0 {
+		if b := h.join(unsealed); b != 0 {
 			op = operation{name: "seal", sql: `SELECT dispatcherd.seal_batch($1)`, args: []any{b}}
 		}
 	case 6, 7, 8:
@@ -183,7 +188,7 @@ func (h *history) step(leaves []string) {
 		ids := h.pick(1+h.rng.IntN(3), func(j *jobRow) bool { return ended(j.Status) })
 		op = operation{name: "retry", sql: `SELECT dispatcherd.retry_jobs($1)`, args: []any{ids}, targets: ids}
 	case 16:
-		if b := h.join(func(*joinRow) bool { return true }); b != 0 {
+		if b := h.join(func(b *joinRow) bool { return b.Kind != "children" }); b != 0 {
 			op = operation{name: "retry tree", sql: `SELECT dispatcherd.retry_tree($1)`, args: []any{b}, targets: []int64{b}, tree: b, refusal: []string{"callback_has_ended"}}
 		}
 	case 17:
@@ -195,10 +200,12 @@ func (h *history) step(leaves []string) {
 	case 20:
 		op = h.lock()
 	case 21:
-		if b := h.join(func(b *joinRow) bool { return !b.Sealed }); b != 0 {
+		if b := h.join(unsealed); b != 0 {
 			op = operation{name: "member", sql: `INSERT INTO dispatcherd.jobs (type, parent) VALUES ('x', $1)`, args: []any{b}, refusal: []string{"batch_is_open"}}
 		}
 	case 22:
+		op = h.spawnSome()
+	case 23:
 		if h.rng.IntN(3) == 0 {
 			h.quiet()
 		} else {
@@ -208,6 +215,18 @@ func (h *history) step(leaves []string) {
 	if op.sql != "" && !slices.Contains(leaves, op.name) {
 		h.do(op)
 	}
+}
+
+// unsealed says whether a batch takes members.
+func unsealed(b *joinRow) bool { return !b.Sealed && b.Kind == "batch" }
+
+// spawnSome inserts children of a running job.
+func (h *history) spawnSome() (op operation) {
+	for _, id := range h.free(h.pick(1, func(j *jobRow) bool { return j.Status == "running" })) {
+		op = operation{name: "spawn", sql: `SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}, {"type": "x"}]')`, args: []any{id, h.now.Jobs[id].Attempt},
+			refusal: []string{"parent_is_running", "callback_has_no_children"}}
+	}
+	return op
 }
 
 // lock is a transaction that locks rows, as producers, operators and dispatchers do.
@@ -308,7 +327,12 @@ func (h *history) finishSome() {
 		return
 	}
 	o := []contract.Outcome{contract.Succeeded, contract.Succeeded, contract.Succeeded, contract.FailedFinal, contract.FailedFinal, contract.Cancelled}[h.rng.IntN(6)]
-	h.say("end %v: %v", ids, o)
+	h.endAll("end", o, ids)
+}
+
+// endAll ends running jobs.
+func (h *history) endAll(name string, o contract.Outcome, ids []int64) {
+	h.say("%s %v: %v", name, ids, o)
 	var r contract.FinishRequest
 	for _, id := range ids {
 		f := contract.Finish{ID: dispatcherd.JobID(id), Attempt: dispatcherd.Attempt(h.now.Jobs[id].Attempt), Outcome: o}
@@ -398,6 +422,10 @@ func (h *history) early(op operation, id int64, runs bool) string {
 func (h *history) quiet() {
 	h.close(0)
 	h.close(1)
+	h.endAll("end asked parents", contract.Cancelled, h.pick(20, func(j *jobRow) bool { // whether their children are cancelled before their end depends on locks
+		b := h.now.Joins[j.ID]
+		return j.Status == "running" && j.Asked && b != nil && b.By == ""
+	}))
 	h.say("settle until nothing changes")
 	statuses, over := h.settled(h.now)
 	for round := 0; ; round++ {
@@ -423,8 +451,8 @@ func (h *history) quiet() {
 // drain seals all batches, and runs all jobs until none is left.
 func (h *history) drain() {
 	h.quiet()
-	for h.join(func(b *joinRow) bool { return !b.Sealed }) != 0 {
-		h.exec(`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL ORDER BY id`)
+	for h.join(unsealed) != 0 {
+		h.exec(`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND kind = 'batch' ORDER BY id`)
 		h.changed(operation{name: "seal"})
 	}
 	for h.quiet(); len(h.pick(1, func(j *jobRow) bool { return !ended(j.Status) })) > 0; h.quiet() {

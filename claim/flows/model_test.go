@@ -105,19 +105,11 @@ func (s state) dependencies(n *nodeRow) (c tally) {
 	return c
 }
 
-// waits says whether a job waits for others before its first run.
-func (s state) waits(id int64) bool {
-	if n := s.Nodes[id]; n != nil {
-		return len(n.After) > 0
-	}
-	return s.Joins[id] != nil && s.Joins[id].Callback
-}
-
 // memory is what the rows do not say any more.
 type memory struct {
 	owner  map[int64]int64  // the batch or flow in which a job was inserted
 	left   map[int64]string // the end that counted of a member that was retried too late
-	doomed map[int64]bool   // batches whose callback ended before them: their members are cancelled
+	doomed map[int64]bool   // batches whose callback or parent ended before them: their members are cancelled
 }
 
 // ends counts the ends of the members of a batch.
@@ -176,15 +168,19 @@ func (m memory) settled(s state) (statuses map[int64]string, over map[int64]bool
 	for changed := true; changed; {
 		changed = false
 		for _, id := range slices.Sorted(maps.Keys(next.Jobs)) {
-			if j := next.Jobs[id]; j.Parent != 0 && dead[j.Parent] && (j.Status == "waiting" || j.Status == "pending") {
+			j := next.Jobs[id]
+			if below := s.Joins[id] != nil && !over[id] && !dead[id]; dead[j.Parent] && !ended(j.Status) && below {
+				dead[id], changed = true, true
+			}
+			if dead[j.Parent] && (j.Status == "waiting" || j.Status == "pending") {
 				j.Status, changed = "cancelled", true
 			}
 			n := s.Nodes[id]
-			if n == nil || next.Jobs[id].Status != "waiting" {
+			if n == nil || j.Status != "waiting" {
 				continue
 			}
 			if c := next.dependencies(n); c.Open == 0 {
-				next.Jobs[id].Status, changed = outcome(c.runs(n.RunWhen)), true
+				j.Status, changed = outcome(c.runs(n.RunWhen)), true
 			}
 		}
 		for id, b := range s.Joins {

@@ -166,13 +166,13 @@ func TestRetryLeavesOutJobsThatWaitForOthers(t *testing.T) {
 	w.exec(`SELECT dispatcherd.cancel_pending($1)`, n["c"])
 	w.end(contract.FailedFinal, n["a"], member[0])
 	w.countEnds()
-	for _, id := range []int64{n["b"], flow, batch} {
+	instead := map[int64]string{n["b"]: fmt.Sprint("flow ", flow), flow: fmt.Sprint("flow ", flow), batch: fmt.Sprint("batch ", batch)}
+	for id := range instead {
 		require.Equal(t, "cancelled", w.status(id))
 		require.Zero(t, w.retry(id))
 		require.Equal(t, "cancelled", w.status(id))
 		err := claim.Jobs{DB: w.db}.Retry(t.Context(), dispatcherd.JobID(id))
-		require.ErrorContains(t, err, "flow retry")
-		require.ErrorContains(t, err, "batch retry")
+		require.ErrorContains(t, err, "it never ran, because it waits for other jobs: retry "+instead[id])
 	}
 	require.Equal(t, 1, w.retry(n["b"], n["c"], flow), "c")
 	require.Equal(t, "pending", w.status(n["c"]))
@@ -227,6 +227,47 @@ func TestFlowEndsAfterTheRetryOfANodeThatHadLeftIt(t *testing.T) {
 		b := w.batch(flow)
 		require.Equal(t, []int{2, 0, 0}, []int{b.Done, b.Failed, b.Cancelled})
 		require.True(t, b.Ended)
+	}
+}
+
+// The callback of a batch is a member of another batch. The retry of the inner batch makes its callback wait again, so the outer batch waits for it, too. If
+// the outer batch has ended, the callback no longer belongs to it.
+func TestRetriedCallbackCountsAgainInTheOuterBatch(t *testing.T) {
+	w := newWorld(t)
+	for _, over := range []bool{false, true} {
+		outer := w.open("ended")
+		inner := get[int64](w, `SELECT dispatcherd.open_batch('{"type": "inner"}', 'ended', parent => $1)`, outer)
+		other, member := w.members(outer, 1), w.members(inner, 1)
+		w.seal(inner)
+		w.seal(outer)
+		for _, job := range []int64{member[0], inner} {
+			w.end(contract.FailedFinal, job)
+			w.countEnds()
+		}
+		if over {
+			w.end(contract.Succeeded, other...)
+			w.countEnds()
+		}
+		before := w.batch(outer)
+		require.Equal(t, over, before.Ended)
+		require.Equal(t, 2, w.retryTree(inner))
+		if !over {
+			require.Equal(t, 2, *w.batch(outer).Open)
+		}
+		for _, job := range []int64{member[0], inner} {
+			w.end(contract.Succeeded, job)
+			w.countEnds()
+		}
+		if over {
+			require.Equal(t, before, w.batch(outer))
+			continue
+		}
+		require.Equal(t, "waiting", w.status(outer), "a member is pending")
+		require.Equal(t, 1, *w.batch(outer).Open)
+		w.end(contract.Succeeded, other...)
+		w.countEnds()
+		require.Equal(t, "pending", w.status(outer))
+		require.Equal(t, []int{2, 0}, []int{w.batch(outer).Done, w.batch(outer).Failed})
 	}
 }
 
