@@ -55,7 +55,7 @@ func TestRandomHistoriesEndAsTheNaiveModelSays(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("HISTORIES"), 10, 64); err == nil {
 		histories = n
 	}
-	for kind, leaves := range map[string][]string{
+	for kind, without := range map[string][]string{
 		"without retries and cancellations": {"retry", "retry tree", "cancel", "cancel tree"},
 		"with retries":                      {"cancel", "cancel tree"},
 		"with cancellations":                {"retry", "retry tree"},
@@ -65,7 +65,7 @@ func TestRandomHistoriesEndAsTheNaiveModelSays(t *testing.T) {
 			t.Run(fmt.Sprint(kind, " ", seed), func(t *testing.T) {
 				h := newHistory(t, seed)
 				for range 250 {
-					h.step(leaves)
+					h.step(without)
 				}
 				h.drain()
 			})
@@ -124,8 +124,6 @@ func (h *history) join(fits func(*joinRow) bool) int64 {
 	return ids[h.rng.IntN(len(ids))]
 }
 
-var runWhens = []string{"done", "ended", "failed"}
-
 // document returns a random flow whose nodes depend on each other and on other jobs.
 func (h *history) document() string {
 	var nodes []string
@@ -152,8 +150,8 @@ func (h *history) document() string {
 	return `{` + callback + `"nodes": [` + strings.Join(nodes, ", ") + `]}`
 }
 
-// step does one operation. It leaves out some kinds of them.
-func (h *history) step(leaves []string) {
+// step does one operation. It does not do those that are named in without.
+func (h *history) step(without []string) {
 	live := func(j *jobRow) bool { return !ended(j.Status) }
 	var op operation
 	switch h.rng.IntN(24) {
@@ -207,12 +205,12 @@ func (h *history) step(leaves []string) {
 		op = h.spawnSome()
 	case 23:
 		if h.rng.IntN(3) == 0 {
-			h.quiet()
+			h.compare()
 		} else {
 			h.close(h.rng.IntN(2))
 		}
 	}
-	if op.sql != "" && !slices.Contains(leaves, op.name) {
+	if op.sql != "" && !slices.Contains(without, op.name) {
 		h.do(op)
 	}
 }
@@ -418,8 +416,8 @@ func (h *history) early(op operation, id int64, runs bool) string {
 	return ""
 }
 
-// quiet ends all transactions, counts all ends, and compares the tables with the model.
-func (h *history) quiet() {
+// compare ends all transactions, counts all ends, and compares the tables with the model.
+func (h *history) compare() {
 	h.close(0)
 	h.close(1)
 	h.endAll("end asked parents", contract.Cancelled, h.pick(20, func(j *jobRow) bool { // whether their children are cancelled before their end depends on locks
@@ -427,7 +425,7 @@ func (h *history) quiet() {
 		return j.Status == "running" && j.Asked && b != nil && b.By == ""
 	}))
 	h.say("settle until nothing changes")
-	statuses, over := h.settled(h.now)
+	statuses, over := h.afterCounts(h.now)
 	for round := 0; ; round++ {
 		h.countEnds()
 		if get[int](h.world, `SELECT (SELECT count(*) FROM dispatcherd.ends) + (SELECT count(*) FROM dispatcherd.edges WHERE NOT linked)`) == 0 {
@@ -450,12 +448,12 @@ func (h *history) quiet() {
 
 // drain seals all batches, and runs all jobs until none is left.
 func (h *history) drain() {
-	h.quiet()
+	h.compare()
 	for h.join(unsealed) != 0 {
 		h.exec(`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND kind = 'batch' ORDER BY id`)
 		h.changed(operation{name: "seal"})
 	}
-	for h.quiet(); len(h.pick(1, func(j *jobRow) bool { return !ended(j.Status) })) > 0; h.quiet() {
+	for h.compare(); len(h.pick(1, func(j *jobRow) bool { return !ended(j.Status) })) > 0; h.compare() {
 		h.claimSome()
 		h.finishSome()
 	}

@@ -152,8 +152,8 @@ func (m memory) note(old, now state) {
 	}
 }
 
-// settled returns the statuses of jobs after all ends are counted, and the batches that have ended.
-func (m memory) settled(s state) (statuses map[int64]string, over map[int64]bool) {
+// afterCounts returns the statuses of jobs after all ends are counted, and the batches that have ended.
+func (m memory) afterCounts(s state) (statuses map[int64]string, over map[int64]bool) {
 	next := state{map[int64]*jobRow{}, s.Nodes, s.Joins}
 	for id, j := range s.Jobs {
 		row := *j

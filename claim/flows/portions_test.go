@@ -16,7 +16,7 @@ func fan(t *testing.T, size int, takesResults bool) string {
 	t.Helper()
 	nodes := []map[string]any{{"name": "root", "type": "x"}}
 	for i := range size {
-		nodes = append(nodes, map[string]any{"name": "n" + strconv.Itoa(i), "type": "leaf", "after": []string{"root"}, "takes_results": takesResults})
+		nodes = append(nodes, map[string]any{"name": "n" + strconv.Itoa(i), "type": "dependant", "after": []string{"root"}, "takes_results": takesResults})
 	}
 	document, err := json.Marshal(map[string]any{"nodes": nodes})
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestNodesWithLargeInputsAreReleasedInPortions(t *testing.T) {
 	w.exec(`UPDATE dispatcherd.jobs SET result = ('"' || repeat('r', 900000) || '"')::json WHERE id = $1`, n["root"])
 	w.watchReleases()
 	w.countEnds()
-	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs_live WHERE type = 'leaf' AND length(payload -> 'inputs' ->> 'root') = 900000`))
+	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs_live WHERE type = 'dependant' AND length(payload -> 'inputs' ->> 'root') = 900000`))
 	most, total := w.largest(flow)
 	require.LessOrEqual(t, most, 5)
 	require.Equal(t, size, total, "each once")
@@ -64,7 +64,7 @@ func TestManyNodesAreReleasedInPortions(t *testing.T) {
 		flow, n := w.flow(fan(t, size, false))
 		w.end(outcome, n["root"])
 		w.countEnds()
-		require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1 AND status::text = $2 AND type = 'leaf'`, flow, status))
+		require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1 AND status::text = $2 AND type = 'dependant'`, flow, status))
 		most, total := w.largest(flow)
 		require.LessOrEqual(t, most, 500)
 		require.Equal(t, size, total, "each once")

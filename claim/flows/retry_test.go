@@ -155,9 +155,9 @@ func TestRetriedBatchKeepsUniqueKeys(t *testing.T) {
 	require.True(t, b.Ended)
 }
 
-// Nodes and callbacks that never ran wait for others. A retry of the job alone would run them too early, so it leaves them out. Retries of
+// Nodes and callbacks that never ran wait for others. A retry of the job alone would run them too early, so they are left out. Retries of
 // the flow or batch run them. A node without dependencies waits for none.
-func TestRetryLeavesOutJobsThatWaitForOthers(t *testing.T) {
+func TestJobsThatWaitForOthersAreNotRetriedAlone(t *testing.T) {
 	w := newWorld(t)
 	flow, n := w.flow(`{"callback": {"type": "c"}, "nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}, {"name": "c", "type": "x"}]}`)
 	batch := w.open("done")

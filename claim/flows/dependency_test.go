@@ -130,11 +130,11 @@ func TestRetriedDependencyIsAwaited(t *testing.T) {
 	require.Equal(t, "2 0", get[string](w, `SELECT concat_ws(' ', done, failed) FROM dispatcherd.nodes WHERE id = $1`, x))
 }
 
-// The retry comes before the flow is linked, or while the transaction that links it is open. It waits for this transaction. Otherwise
+// The retry comes before the end is counted, or while the transaction that counts its end is open. It waits for this transaction. Otherwise
 // the transaction would count an end of a job that is pending again.
-func TestRetryOfADependencyWaitsForItsLink(t *testing.T) {
+func TestRetryOfADependencyWaitsForTheCountOfItsEnd(t *testing.T) {
 	w := newWorld(t)
-	for _, linked := range []bool{false, true} {
+	for _, counting := range []bool{false, true} {
 		job, v := w.insert(), w.insert()
 		w.end(contract.FailedFinal, job)
 		x := w.after(job, v)
@@ -143,7 +143,7 @@ func TestRetryOfADependencyWaitsForItsLink(t *testing.T) {
 			_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, job)
 			retried <- err
 		}
-		if linked {
+		if counting {
 			settlement := w.begin()
 			_, err := settlement.Exec(t.Context(), `SELECT dispatcherd.settle(5000)`)
 			require.NoError(t, err)
