@@ -99,14 +99,14 @@ CREATE TABLE dispatcherd.ends (
 COMMENT ON TABLE dispatcherd.ends IS 'Ends that are not counted yet. Dispatchers count and delete them at once.';
 
 -- A job is inserted into an open batch only. The lock makes the seal of the batch wait until the transaction has ended.
--- Only retried and released jobs, and children, have first_run_at.
+-- Only retried and released jobs, and children, have first_run_at. A flow that is not sealed is inserted by this transaction.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.check_parent() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     b record;
 BEGIN
-    SELECT sealed_at, cancelled_by INTO b FROM dispatcherd.batches WHERE id = NEW.parent AND kind <> 'children' FOR KEY SHARE;
+    SELECT sealed_at, cancelled_by INTO b FROM dispatcherd.batches WHERE id = NEW.parent AND (kind = 'batch' OR kind = 'flow' AND sealed_at IS NULL) FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE foreign_key_violation USING CONSTRAINT = 'parent_is_a_batch', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
             MESSAGE = format('parent %s is no batch', NEW.parent), HINT = 'Use the id that open_batch returned.';

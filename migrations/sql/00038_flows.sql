@@ -389,9 +389,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes ended jobs wait again. A job whose batch has ended is detached.
+-- Makes ended jobs wait again. They belong to batch, or for NULL to their own batch unless it has ended.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.wait_again(ids bigint[]) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.wait_again(ids bigint[], batch bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     WITH gone AS (
@@ -401,7 +401,7 @@ BEGIN
     )
     INSERT INTO dispatcherd.jobs_waiting (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, watched, errors)
     SELECT id, 'waiting', coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
-        CASE WHEN dispatcherd.counts(parent) THEN parent END, CASE WHEN dispatcherd.has_dependants(id) THEN true ELSE watched END, errors FROM gone;
+        coalesce(batch, CASE WHEN dispatcherd.counts(parent) THEN parent END), CASE WHEN dispatcherd.has_dependants(id) THEN true ELSE watched END, errors FROM gone;
 END $$;
 -- +goose StatementEnd
 
@@ -462,7 +462,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Retries the failed and cancelled nodes of a flow, which the caller has locked, and all of whose ends are counted.
+-- Retries the failed and cancelled nodes of a flow, which the caller has locked, and all of whose ends are counted. A node that was retried alone,
+-- after the end of the flow, belongs to the flow again, which had counted an earlier end of it.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.retry_nodes(flow bigint) RETURNS int LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
@@ -473,9 +474,12 @@ DECLARE
     ready    bigint[];
 BEGIN
     SELECT coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.status), '{}') INTO again, statuses FROM dispatcherd.nodes d
-        JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') AND j.parent = flow WHERE d.flow = flow;
-    PERFORM dispatcherd.wait_again(again);
-    PERFORM dispatcherd.count_retries(again, array_fill(flow, ARRAY[cardinality(again)]), statuses);
+        JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') WHERE d.flow = flow;
+    PERFORM dispatcherd.wait_again(again, flow);
+    PERFORM dispatcherd.count_retries(again, NULL, statuses);
+    UPDATE dispatcherd.batches b SET open = b.open + cardinality(again), failed = r.failed, cancelled = r.rest - r.failed, reason = CASE WHEN r.rest > 0 THEN b.reason END
+        FROM (SELECT x.failed + x.cancelled - cardinality(again) AS rest, least(x.failed, x.failed + x.cancelled - cardinality(again)) AS failed FROM dispatcherd.batches x WHERE x.id = flow) r
+        WHERE b.id = flow;
     UPDATE dispatcherd.nodes d SET ready_at = NULL, reason = x.reason, open = x.open, failed = x.failed, cancelled = x.cancelled, done = cardinality(d.depends_on) - x.open - x.failed - x.cancelled
         FROM (SELECT i.id, count(*) FILTER (WHERE c.open) AS open, count(*) FILTER (WHERE c.status = 'failed' AND NOT c.open) AS failed, count(*) FILTER (WHERE c.status = 'cancelled' AND NOT c.open) AS cancelled,
                 min('dependency ' || c.id || CASE c.status WHEN 'failed' THEN ' failed' ELSE ' was cancelled' END) FILTER (WHERE c.status IN ('failed', 'cancelled') AND NOT c.open) AS reason
