@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func (m *model) insertFlow() {
 		if len(m.ids) > 0 && m.random.IntN(3) == 0 {
 			id := m.ids[m.random.IntN(len(m.ids))]
 			j.After = append(j.After, dispatcherd.JobID(id))
-			names = append(names, fmt.Sprint(id))
+			names = append(names, strconv.FormatInt(id, 10))
 		}
 		if len(names) > 0 {
 			j.RunWhen = claimfake.RunWhen(m.random.IntN(3))

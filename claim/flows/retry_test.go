@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestRetryIsRefusedWhileTheCallbackIsLive(t *testing.T) {
 			require.Equal(t, status, w.status(id))
 			e := w.refused(`SELECT dispatcherd.retry_tree($1)`, id)
 			require.Equal(t, "callback_has_ended", e.ConstraintName)
-			require.Contains(t, e.Message, fmt.Sprint(id))
+			require.Contains(t, e.Message, strconv.FormatInt(id, 10))
 			require.Equal(t, "failed", w.status(failed))
 		}
 		refused("pending")
@@ -292,7 +293,7 @@ func TestRetriedParentInsertsChildren(t *testing.T) {
 		child := w.spawn(won[0])
 		w.countEnds()
 		require.Equal(t, "pending", w.status(child), counted)
-		require.Equal(t, "", get[string](w, `SELECT concat(cancelled_by, sealed_at, ended_at, open) FROM dispatcherd.batches WHERE id = $1`, parent), counted)
+		require.Empty(t, get[string](w, `SELECT concat(cancelled_by, sealed_at, ended_at, open) FROM dispatcherd.batches WHERE id = $1`, parent), counted)
 		w.finish(won, contract.Succeeded, "")
 		w.countEnds()
 		require.Equal(t, "cancelled", w.status(child), counted)

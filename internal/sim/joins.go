@@ -95,12 +95,7 @@ func (w *world) drawNodes(s *structure) {
 
 // mayDependOn reports whether a node may depend on a job: an earlier node of its flow, or one that exists.
 func (w *world) mayDependOn(n *claimfake.Join, id dispatcherd.JobID) bool {
-	for _, o := range n.After {
-		if o == id {
-			return false
-		}
-	}
-	return id > n.Parent || id < n.Parent && w.table.Row(id) != nil
+	return !slices.Contains(n.After, id) && (id > n.Parent || id < n.Parent && w.table.Row(id) != nil)
 }
 
 // commitStructure makes a flow visible, or opens a batch, whose members follow in transactions of their own.
