@@ -102,3 +102,33 @@ func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
 	w.countEnds()
 	require.Equal(t, "pending", w.status(x))
 }
+
+// A child is claimed while its parent is cancelled: its claim is under way when the pending children are cancelled, and commits before the running ones
+// are checked. It is asked to cancel, too.
+func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	parent := w.insert()
+	won := w.claim(parent)
+	runs, claimed := w.spawn(won[0]), w.spawn(won[0])
+	w.claim(runs)
+	w.exec(`CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$`)
+	w.exec(`CREATE TRIGGER pause AFTER INSERT ON dispatcherd.cancels FOR EACH ROW WHEN (NEW.requested_by = 'me') EXECUTE FUNCTION public.pause()`)
+	claim, pause := w.begin(), w.begin()
+	_, err := claim.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET status = 'running', attempt = 1, dispatcher = $1, token = 5, started_at = now() WHERE id = $2`, w.store.Dispatcher(), claimed)
+	require.NoError(t, err)
+	_, err = pause.Exec(t.Context(), `SELECT pg_advisory_xact_lock(7)`)
+	require.NoError(t, err)
+	w.exec(`INSERT INTO dispatcherd.cancels (job_id, requested_by) VALUES ($1, 'another')`, parent)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.cancel_tree($1, 'me')`, parent)
+		done <- err
+	}()
+	w.awaitLock()
+	require.NoError(t, claim.Commit(t.Context()))
+	require.NoError(t, pause.Commit(t.Context()))
+	require.NoError(t, <-done)
+	require.True(t, w.asked(runs))
+	w.countEnds()
+	require.True(t, w.asked(claimed))
+}

@@ -343,8 +343,8 @@ BEGIN
         INSERT INTO dispatcherd.ends SELECT p, p, 'waiting' FROM unnest(parents) p
             WHERE p <> ALL (quiet) OR (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.parent = p AND j.status = 'pending' LIMIT 1) IS NOT NULL
                 OR (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.parent = p LIMIT 1) IS NOT NULL
-                OR EXISTS (SELECT FROM unnest(untold) u JOIN dispatcherd.jobs_live j ON j.id BETWEEN u AND u
-                    WHERE j.parent = p AND NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = u));
+                OR EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.parent = p AND j.status = 'running' -- also one that was claimed meanwhile
+                    AND NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = j.id));
         PERFORM dispatcherd.seal(quiet);
         parents := ARRAY (SELECT id FROM dispatcherd.batches WHERE id = ANY (runs) AND ended_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED);
         INSERT INTO dispatcherd.ends SELECT id, id, 'waiting' FROM dispatcherd.batches WHERE id = ANY (runs) AND ended_at IS NULL AND id <> ALL (parents);
