@@ -180,7 +180,7 @@ func TestRefusedRetrySaysWhatForbidsIt(t *testing.T) {
 	for id, says := range map[int64]string{
 		batch: fmt.Sprintf("retry batch %d", batch), flow: fmt.Sprintf("retry flow %d", flow), node: fmt.Sprintf("retry flow %d", flow),
 	} {
-		require.EqualError(t, jobs.Retry(t.Context(), dispatcherd.JobID(id)), fmt.Sprintf("job %d is cancelled: it never ran, because it waits for other jobs: %s", id, says))
+		require.EqualError(t, jobs.Retry(t.Context(), dispatcherd.JobID(id)), fmt.Sprintf("job %d is cancelled: it must wait for other jobs: %s", id, says))
 	}
 	exec(t, db, `DELETE FROM dispatcherd.jobs WHERE id = $1`, holder)
 	require.NoError(t, jobs.Retry(t.Context(), taken))

@@ -26,7 +26,7 @@ func (e *StatusError) Error() string {
 
 // Retry makes a failed or cancelled job pending again. The job is due now and has
 // no failures and no crashes. It returns a *StatusError for any other status, if another job
-// has its unique key, and if it never ran because it waits for other jobs.
+// has its unique key, and if it must wait for other jobs.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	var n int
 	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, id).Scan(&n); err != nil || n == 1 {
@@ -47,7 +47,8 @@ SELECT coalesce(j.unique_key, ''), coalesce(l.id, 0)::bigint, coalesce(b.kind, '
 FROM dispatcherd.jobs j
 LEFT JOIN dispatcherd.jobs_live l ON l.unique_key = j.unique_key
 LEFT JOIN dispatcherd.nodes n ON n.id = j.id AND n.depends_on <> '{}'
-LEFT JOIN dispatcherd.batches b ON b.id = coalesce(n.flow, j.id) AND (n.flow IS NOT NULL OR b.callback) AND j.attempt = 0
+LEFT JOIN dispatcherd.batches b ON b.id = coalesce(n.flow, j.id) AND (n.flow IS NOT NULL OR b.callback)
+	AND (j.attempt = 0 OR CASE WHEN n.flow IS NULL THEN b.ended_at ELSE n.ready_at END IS NULL)
 WHERE j.id = $1 LIMIT 1`
 
 // whyNotRetried says why a failed or cancelled job is not retried.
@@ -61,7 +62,7 @@ func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, 
 	case err != nil:
 		return "", err
 	case batch != 0:
-		return fmt.Sprintf("it never ran, because it waits for other jobs: retry %s %d", kind, batch), nil
+		return fmt.Sprintf("it must wait for other jobs: retry %s %d", kind, batch), nil
 	case holder != 0:
 		return fmt.Sprintf("job %d has its unique key %q", holder, key), nil
 	}

@@ -104,6 +104,9 @@ func TestHoldsOfEarlierPredecessorsAreHalved(t *testing.T) {
 				found, err := s.DeclareLost(t.Context(), identity(n), 10*time.Second)
 				require.NoError(t, err)
 				require.True(t, found)
+				found, err = s.DeclareLost(t.Context(), identity(n), 10*time.Second)
+				require.NoError(t, err)
+				require.False(t, found, "the answer of the first call was lost")
 			}
 			id, err := s.Join(t.Context())
 			require.NoError(t, err)
@@ -121,8 +124,8 @@ func TestHoldsOfEarlierPredecessorsAreHalved(t *testing.T) {
 			got = append(got, leases)
 		}
 		const s = time.Second
-		require.Equal(t, []time.Duration{s, 5 * s / 4, 5 * s / 2, 5 * s, 10 * s}, got[5], "of the oldest first")
-		require.Equal(t, []time.Duration{s, s, 5 * s / 4, 5 * s / 2, 5 * s, 10 * s}, got[6])
+		require.Equal(t, []time.Duration{2 * s, 2 * s, 5 * s / 2, 5 * s, 10 * s}, got[5], "of the oldest first")
+		require.Equal(t, []time.Duration{2 * s, 2 * s, 2 * s, 5 * s / 2, 5 * s, 10 * s}, got[6])
 	})
 }
 

@@ -54,7 +54,7 @@ BEGIN
             GRANT EXECUTE ON FUNCTION dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when,
                 dispatcherd.fire, dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies,
                 dispatcherd.link_dependencies, dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
-                dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies,
+                dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.must_wait,
                 dispatcherd.job_problem, dispatcherd.insert_jobs, dispatcherd.notify_ends, dispatcherd.insert_children, dispatcherd.node_problem,
                 dispatcherd.reject_flow, dispatcherd.check_flow, dispatcherd.reject_dependency, dispatcherd.insert_nodes, dispatcherd.wait_again, dispatcherd.dependencies, dispatcherd.retry_nodes,
                 dispatcherd.repair_batch, dispatcherd.repair_next, dispatcherd.expire_flows TO dispatcherd_dispatcher;

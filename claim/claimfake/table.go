@@ -328,10 +328,11 @@ func (t *Table) HandOver(now int64, dispatcher int32, hold time.Duration) {
 // DeclareLost does the same as claim.Store.DeclareLost.
 func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Duration) bool {
 	found := false
+	var earlier []*dispatcher
 	for _, id := range t.present {
 		d := t.dispatcher(id)
-		if d.replaced && !d.lost && d.identity.Lock == predecessor.Lock && d.identity != predecessor {
-			d.lease = min(d.lease, max(d.lease/2, time.Second.Microseconds()))
+		if d.replaced && !d.lost && d.identity.Lock == predecessor.Lock {
+			earlier = append(earlier, d)
 		}
 		if d.identity != predecessor || d.lost || d.leaving || d.replaced {
 			continue
@@ -340,6 +341,11 @@ func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Dur
 		d.epoch++
 		if d.lost = hold <= 0; hold > 0 {
 			d.lease = hold.Microseconds()
+		}
+	}
+	if found {
+		for _, d := range earlier {
+			d.lease = min(d.lease, max(d.lease/2, 2*time.Second.Microseconds()))
 		}
 	}
 	return found

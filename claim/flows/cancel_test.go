@@ -2,6 +2,7 @@ package flows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -111,7 +112,8 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	won := w.claim(parent)
 	runs, claimed := w.spawn(won[0]), w.spawn(won[0])
 	w.claim(runs)
-	w.exec(`CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$`)
+	w.exec(`CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_advisory_xact_lock(8); LOOP EXIT WHEN pg_try_advisory_xact_lock_shared(7); END LOOP; RETURN NULL; END $$`)
 	w.exec(`CREATE TRIGGER pause AFTER INSERT ON dispatcherd.cancels FOR EACH ROW WHEN (NEW.requested_by = 'me') EXECUTE FUNCTION public.pause()`)
 	claim, pause := w.begin(), w.begin()
 	_, err := claim.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET status = 'running', attempt = 1, dispatcher = $1, token = 5, started_at = now() WHERE id = $2`, w.store.Dispatcher(), claimed)
@@ -124,7 +126,9 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 		_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.cancel_tree($1, 'me')`, parent)
 		done <- err
 	}()
-	w.awaitLock()
+	require.Eventually(t, func() bool {
+		return get[bool](w, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 8)`)
+	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, claim.Commit(t.Context()))
 	require.NoError(t, pause.Commit(t.Context()))
 	require.NoError(t, <-done)

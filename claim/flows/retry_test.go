@@ -96,11 +96,12 @@ func TestRetryCountsTheEndOfTheCallbackFirst(t *testing.T) {
 func TestRetryIsRefusedWhileEndsCannotBeCounted(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")
-	members := w.members(batch, 2)
+	members := w.members(batch, 3)
 	w.seal(batch)
 	w.after(members[0])
 	w.countEnds()
-	w.end(contract.FailedFinal, members[0])
+	w.end(contract.Succeeded, members[0])
+	w.end(contract.FailedFinal, members[1])
 	tx := w.begin()
 	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE kind = 'flow' FOR UPDATE`)
 	require.NoError(t, err)
@@ -108,7 +109,7 @@ func TestRetryIsRefusedWhileEndsCannotBeCounted(t *testing.T) {
 	require.Equal(t, "55P03", e.Code)
 	require.Contains(t, e.Message, "try again")
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Equal(t, "failed", w.status(members[0]))
+	require.Equal(t, "failed", w.status(members[1]))
 	require.Equal(t, 1, w.retryTree(batch))
 	require.Equal(t, 2, *w.batch(batch).Open)
 }
@@ -173,7 +174,7 @@ func TestJobsThatWaitForOthersAreNotRetriedAlone(t *testing.T) {
 		require.Zero(t, w.retry(id))
 		require.Equal(t, "cancelled", w.status(id))
 		err := claim.Jobs{DB: w.db}.Retry(t.Context(), dispatcherd.JobID(id))
-		require.ErrorContains(t, err, "it never ran, because it waits for other jobs: retry "+instead[id])
+		require.ErrorContains(t, err, "it must wait for other jobs: retry "+instead[id])
 	}
 	require.Equal(t, 1, w.retry(n["b"], n["c"], flow), "c")
 	require.Equal(t, "pending", w.status(n["c"]))

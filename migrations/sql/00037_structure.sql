@@ -237,7 +237,7 @@ BEGIN
         INSERT INTO dispatcherd.jobs_live (id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys, parent, watched, errors)
         SELECT id, due, coalesce(first_run_at, due), created_at, attempt, timeout_ms, priority, max_attempts, type,
             CASE WHEN addition IS NULL THEN payload
-                ELSE (CASE WHEN addition ? 'inputs' THEN payload - '{missing,unsuccessful}'::text[] ELSE payload END || addition)::dispatcherd.payload END, keys, parent, watched, errors FROM gone
+                ELSE (CASE WHEN payload ? 'inputs' THEN payload - '{missing,unsuccessful}'::text[] ELSE payload END || addition)::dispatcherd.payload END, keys, parent, watched, errors FROM gone
         RETURNING id, priority, run_at, type, keys
     )
     SELECT CASE WHEN count(*) = 0 THEN NULL WHEN count(*) = 1 AND bool_and(keys IS NULL AND run_at <= clock_timestamp()) THEN
@@ -404,8 +404,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Releases or cancels nodes without open dependencies, at most 500 of them with about 4 MB of inputs. It reports whether some are left; their flows
--- are checked again. The caller has locked their flows.
+-- Releases or cancels nodes without open dependencies, at most 500 of them with about 4 MB of inputs. It reports whether others can be released at
+-- once; the flows of all that are left are checked again. The caller has locked their flows.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.release_nodes(ids bigint[]) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -440,7 +440,7 @@ BEGIN
     UPDATE dispatcherd.nodes SET ready_at = clock_timestamp() WHERE id = ANY (taken) AND id <> ALL (locked);
     INSERT INTO dispatcherd.ends SELECT id, flow, 'waiting' FROM dispatcherd.nodes WHERE id = ANY (locked);
     INSERT INTO dispatcherd.ends SELECT DISTINCT flow, flow, 'waiting'::dispatcherd.status FROM dispatcherd.nodes WHERE id = ANY (ids) AND id <> ALL (taken) AND ready_at IS NULL;
-    RETURN FOUND;
+    RETURN FOUND AND cardinality(locked) < cardinality(taken);
 END $$;
 -- +goose StatementEnd
 
@@ -473,7 +473,7 @@ END $$;
 -- flows. It reports whether there is more to do at once.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.link_dependencies() RETURNS boolean LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
 #variable_conflict use_variable
 DECLARE
     most     constant int := 10000;
@@ -492,12 +492,11 @@ BEGIN
     UPDATE dispatcherd.jobs_live SET watched = true WHERE id = ANY (locked) AND watched IS NULL;
     UPDATE dispatcherd.jobs_waiting SET watched = true WHERE id = ANY (locked) AND watched IS NULL;
     -- This snapshot shows the other jobs where they are now: ended, deleted, or live and locked; and each end that is not counted.
-    WITH uncounted AS MATERIALIZED (
-        SELECT coalesce(array_agg(job_id), '{}') AS ids FROM dispatcherd.ends WHERE status <> 'waiting' AND job_id = ANY (jobs)
-    ), known AS MATERIALIZED (
-        SELECT d.id, CASE WHEN d.id <> ALL (locked) THEN coalesce(j.status, 'cancelled') END AS final
-        FROM uncounted u, unnest(jobs) AS d (id) LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
-        WHERE (d.id = ANY (locked) OR j.id IS NULL OR j.status IN ('done', 'failed', 'cancelled')) AND d.id <> ALL (u.ids)
+    WITH known AS MATERIALIZED (
+        SELECT d.id, CASE WHEN l.id IS NULL THEN coalesce(j.status, 'cancelled') END AS final
+        FROM unnest(jobs) AS d (id) LEFT JOIN unnest(locked) AS l (id) ON l.id = d.id LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
+        LEFT JOIN (SELECT DISTINCT e.job_id FROM dispatcherd.ends e WHERE e.status <> 'waiting') u ON u.job_id = d.id
+        WHERE (l.id IS NOT NULL OR j.id IS NULL OR j.status IN ('done', 'failed', 'cancelled')) AND u.job_id IS NULL
     ), linked AS (
         UPDATE dispatcherd.edges e SET linked = true FROM known k WHERE e.before BETWEEN k.id AND k.id AND e.flow = ANY (flows) AND NOT e.linked RETURNING k.id, k.final, e.flow
     )
@@ -606,24 +605,24 @@ DECLARE
     rest  boolean := false;
     ready bigint[];
 BEGIN
-    FOR b IN SELECT x.id, coalesce(x.cancelled_by, c.requested_by, 'parent') AS who FROM dispatcherd.batches x LEFT JOIN dispatcherd.cancels c ON c.job_id = x.id
+    FOR b IN SELECT array_agg(x.id) AS ids, coalesce(x.cancelled_by, c.requested_by, 'parent') AS who FROM dispatcherd.batches x LEFT JOIN dispatcherd.cancels c ON c.job_id = x.id
         WHERE x.id = ANY (ended || checks) AND x.ended_at IS NULL AND (x.cancelled_by IS NOT NULL OR c.job_id IS NOT NULL OR x.id = ANY (ended)
-            AND (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = x.id) IS NULL AND (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.id = x.id) IS NULL) ORDER BY x.id
+            AND (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = x.id) IS NULL AND (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.id = x.id) IS NULL) GROUP BY 2
     LOOP
-        rest := (SELECT more FROM dispatcherd.cancel_members(ARRAY[b.id], b.who)) OR rest;
+        rest := (SELECT more FROM dispatcherd.cancel_members(b.ids, b.who)) OR rest;
     END LOOP;
     ready := ARRAY (SELECT id FROM dispatcherd.nodes WHERE flow = ANY (checks) AND open <= 0 AND ready_at IS NULL);
     RETURN ready <> '{}' AND dispatcherd.release_nodes(ready) OR rest;
 END $$;
 -- +goose StatementEnd
 
--- Locks the batches that count the ends of jobs, or will when they are linked.
+-- Locks the batches that count the ends of jobs, or will when they are linked, and those whose callbacks or parents the jobs are.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.lock_batches(jobs bigint[]) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     PERFORM FROM dispatcherd.batches b WHERE b.id IN (
-        SELECT j.parent FROM dispatcherd.jobs j WHERE j.id = ANY (jobs)
+        SELECT unnest(jobs) UNION SELECT j.parent FROM dispatcherd.jobs j WHERE j.id = ANY (jobs)
         UNION SELECT g.flow FROM dispatcherd.edges g WHERE g.before = ANY (jobs)) ORDER BY b.id FOR NO KEY UPDATE;
 END $$;
 -- +goose StatementEnd
@@ -646,8 +645,8 @@ END $$;
 -- +goose StatementEnd
 
 -- As before. A job counts again in its batch if that has not ended; otherwise it is detached. It also counts again for nodes that wait
--- for other jobs. Of jobs with one unique key the newest is retried, unless another live job has the key. A job that waited for other jobs
--- and never ran is not retried: retry_tree makes it wait again.
+-- for other jobs. Of jobs with one unique key the newest is retried, unless another live job has the key. A job that must wait for other
+-- jobs is not retried: retry_tree makes it wait again.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dispatcherd.retry_jobs(ids bigint[]) RETURNS int LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -664,7 +663,7 @@ BEGIN
     END IF;
     PERFORM FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') ORDER BY j.id FOR UPDATE;
     newest := ARRAY (SELECT max(j.id) FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled')
-        AND NOT (j.attempt = 0 AND dispatcherd.has_dependencies(j.id)) GROUP BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.id END);
+        AND NOT dispatcherd.must_wait(j.id, j.attempt) GROUP BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.id END);
     WITH gone AS (
         DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (newest) AND j.status IN ('failed', 'cancelled')
             AND (j.unique_key IS NULL OR (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) IS NULL) RETURNING *
@@ -683,13 +682,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Whether nodes depend on a job.
-CREATE FUNCTION dispatcherd.has_dependants(job bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
-    'SELECT EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = job)';
+-- Whether nodes depend on a job. It and must_wait have no SET, so that they are inlined.
+CREATE FUNCTION dispatcherd.has_dependants(job bigint) RETURNS boolean LANGUAGE sql STABLE AS
+    'SELECT EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before OPERATOR(pg_catalog.=) job)';
 
--- Whether a job waits, or has waited, for other jobs: it is a node with dependencies or a callback.
-CREATE FUNCTION dispatcherd.has_dependencies(job bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
-    'SELECT EXISTS (SELECT FROM dispatcherd.nodes n WHERE n.id = job AND n.depends_on <> ''{}'') OR EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = job AND b.callback)';
+-- Whether a job that has ended must wait for other jobs before it runs again: it is a node with dependencies or a callback, and was never
+-- released, or was made to wait again.
+CREATE FUNCTION dispatcherd.must_wait(job bigint, attempt int) RETURNS boolean LANGUAGE sql STABLE AS
+    'SELECT EXISTS (SELECT FROM dispatcherd.nodes n WHERE n.id OPERATOR(pg_catalog.=) job AND n.depends_on OPERATOR(pg_catalog.<>) ''{}'' AND (attempt OPERATOR(pg_catalog.=) 0 OR n.ready_at IS NULL))
+        OR EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id OPERATOR(pg_catalog.=) job AND b.callback AND (attempt OPERATOR(pg_catalog.=) 0 OR b.ended_at IS NULL))';
 
 -- Whether a batch counts jobs that are retried.
 CREATE FUNCTION dispatcherd.counts(batch bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
@@ -698,7 +699,7 @@ CREATE FUNCTION dispatcherd.counts(batch bigint) RETURNS boolean LANGUAGE sql ST
 REVOKE ALL ON FUNCTION dispatcherd.check_parent, dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when, dispatcherd.fire,
     dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies, dispatcherd.link_dependencies,
     dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
-    dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies FROM PUBLIC;
+    dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.must_wait FROM PUBLIC;
 
 -- +goose StatementBegin
 DO $$
@@ -707,7 +708,7 @@ BEGIN
         GRANT EXECUTE ON FUNCTION dispatcherd.cancel_runs, dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when,
             dispatcherd.fire, dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies,
             dispatcherd.link_dependencies, dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
-            dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies TO dispatcherd_dispatcher;
+            dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.must_wait TO dispatcherd_dispatcher;
         GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.jobs_waiting TO dispatcherd_dispatcher;
         GRANT SELECT ON dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques TO dispatcherd_dispatcher;
         GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
@@ -798,7 +799,7 @@ END $$;
 DROP FUNCTION dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when, dispatcherd.fire,
     dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies, dispatcherd.link_dependencies,
     dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
-    dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.has_dependencies;
+    dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.must_wait;
 DROP TRIGGER check_parent ON dispatcherd.jobs_live;
 DROP TABLE dispatcherd.jobs_waiting, dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.ends, dispatcherd.uniques;
 DROP FUNCTION dispatcherd.check_parent;

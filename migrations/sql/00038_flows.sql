@@ -196,6 +196,9 @@ BEGIN
         UPDATE dispatcherd.jobs_live j SET watched = true WHERE j.id = parent AND j.watched IS NULL;
         INSERT INTO dispatcherd.batches AS b (id, kind) VALUES (parent, 'children') -- a row that is cancelled is that of a run before a retry
             ON CONFLICT (id) DO UPDATE SET sealed_at = NULL, ended_at = NULL, open = NULL, cancelled_by = NULL WHERE b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL;
+        IF EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = parent) THEN -- the row was locked by a cancellation
+            RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running', MESSAGE = format('job %s is being cancelled', parent);
+        END IF;
         IF n + (SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live j WHERE j.parent = insert_children.parent LIMIT 10000) c) > 10000 THEN
             RAISE program_limit_exceeded USING CONSTRAINT = 'children_are_at_most_10000', MESSAGE = format('job %s has more than 10000 open children', parent);
         END IF;
@@ -405,14 +408,18 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The dependencies of a flow: whether each is linked and live, and how many of its ends are not counted.
-CREATE FUNCTION dispatcherd.dependencies(flow bigint) RETURNS TABLE (id bigint, status dispatcherd.status, linked boolean, live int, ends bigint) LANGUAGE sql STABLE
+-- What the dependencies of a flow count in its nodes, from the rows: open, failed and cancelled ends. An end that is recorded only counts as open, and once
+-- less for its status: its count adds that. So a dependency that is live again before its former end is counted is open twice.
+CREATE FUNCTION dispatcherd.dependencies(flow bigint) RETURNS TABLE (id bigint, open int, failed int, cancelled int) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
-    SELECT a.id, j.status, g.linked, coalesce(j.status IN ('waiting', 'pending', 'running'), false)::int, coalesce(e.n, 0)
+    SELECT a.id, CASE WHEN g.linked THEN coalesce(j.status IN ('waiting', 'pending', 'running'), false)::int + coalesce(e.n, 0) ELSE 1 END,
+        CASE WHEN g.linked THEN coalesce(j.status = 'failed', false)::int - coalesce(e.failed, 0) ELSE 0 END,
+        CASE WHEN g.linked THEN coalesce(j.status = 'cancelled', false)::int - coalesce(e.cancelled, 0) ELSE 0 END
     FROM (SELECT DISTINCT x.id FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = dependencies.flow) a
     JOIN dispatcherd.edges g ON g.before BETWEEN a.id AND a.id AND g.flow = dependencies.flow
     LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN a.id AND a.id
-    LEFT JOIN (SELECT r.job_id, count(*) AS n FROM dispatcherd.ends r WHERE r.status <> 'waiting' AND r.watched GROUP BY r.job_id) e ON e.job_id = a.id
+    LEFT JOIN (SELECT r.job_id, count(*)::int AS n, (count(*) FILTER (WHERE r.status = 'failed'))::int AS failed, (count(*) FILTER (WHERE r.status = 'cancelled'))::int AS cancelled
+        FROM dispatcherd.ends r WHERE r.status <> 'waiting' AND r.watched GROUP BY r.job_id) e ON e.job_id = a.id
 $$;
 
 -- Retries the failed and cancelled jobs below a batch or flow, and its callback. Nodes wait again for the dependencies that run
@@ -422,22 +429,27 @@ CREATE FUNCTION dispatcherd.retry_tree(job bigint) RETURNS int LANGUAGE plpgsql 
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
 DECLARE
     b         dispatcherd.batches;
+    bad       bigint[]; -- failed and cancelled members or nodes
     uncounted boolean;
     callback  bigint[];
     n         int;
 BEGIN
     PERFORM dispatcherd.require_read_committed('retry_tree');
-    PERFORM dispatcherd.lock_batches(ARRAY[job]); -- those that count the end of the callback
-    SELECT * INTO b FROM dispatcherd.batches WHERE id = job FOR NO KEY UPDATE;
+    SELECT * INTO b FROM dispatcherd.batches WHERE id = job;
     IF NOT FOUND OR b.kind = 'children' THEN
         IF NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job) THEN
             RAISE no_data_found USING CONSTRAINT = 'job_exists', MESSAGE = format('no job, batch or flow %s', job);
         END IF;
         RETURN dispatcherd.retry_jobs(ARRAY[job]);
     END IF;
+    IF b.kind = 'flow' THEN
+        bad := ARRAY (SELECT j.id FROM dispatcherd.nodes d JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') WHERE d.flow = job);
+    ELSE
+        bad := ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.parent = job AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at);
+    END IF;
+    PERFORM dispatcherd.lock_batches(bad || job);
     FOR round IN 1..100 LOOP
-        uncounted := EXISTS (SELECT FROM dispatcherd.ends e WHERE e.status <> 'waiting'
-            AND (e.parent = job OR e.job_id = job OR EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = e.job_id AND g.flow = job)));
+        uncounted := EXISTS (SELECT FROM dispatcherd.ends e WHERE e.status <> 'waiting' AND (e.parent = job OR e.job_id = job));
         EXIT WHEN NOT uncounted;
         PERFORM dispatcherd.settle(10000);
     END LOOP;
@@ -448,24 +460,23 @@ BEGIN
             MESSAGE = format('the callback of %s %s is pending or running: retry after its end, or cancel it', b.kind, job);
     END IF;
     callback := ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = job AND j.status IN ('failed', 'cancelled'));
+    IF bad || callback = '{}' THEN
+        RETURN 0;
+    END IF;
     UPDATE dispatcherd.batches SET ended_at = NULL, cancelled_by = NULL WHERE id = job;
     PERFORM dispatcherd.count_retries(ARRAY[j.id::bigint], ARRAY[j.parent], ARRAY[j.status]) FROM dispatcherd.jobs j WHERE j.id = ANY (callback);
     PERFORM dispatcherd.wait_again(callback);
-    IF b.kind = 'flow' THEN
-        n := dispatcherd.retry_nodes(job);
-    ELSE
-        n := dispatcherd.retry_jobs(ARRAY (SELECT j.id FROM dispatcherd.jobs j WHERE j.parent = job AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at));
-    END IF;
+    n := CASE b.kind WHEN 'flow' THEN dispatcherd.retry_nodes(job, bad) ELSE dispatcherd.retry_jobs(bad) END;
     PERFORM dispatcherd.fire(ARRAY[job]) WHERE EXISTS (SELECT FROM dispatcherd.batches WHERE id = job AND open <= 0);
     PERFORM dispatcherd.notify_ends();
     RETURN n + cardinality(callback);
 END $$;
 -- +goose StatementEnd
 
--- Retries the failed and cancelled nodes of a flow, which the caller has locked, and all of whose ends are counted. A node that was retried alone,
--- after the end of the flow, belongs to the flow again, which had counted an earlier end of it.
+-- Retries those of nodes bad of a flow that have failed or were cancelled. The caller has locked the flow, and those that depend on the nodes. Nodes that were
+-- retried alone after the end of the flow belong to it again. So the counters of the flow come from the rows; what was deleted counts as done.
 -- +goose StatementBegin
-CREATE FUNCTION dispatcherd.retry_nodes(flow bigint) RETURNS int LANGUAGE plpgsql
+CREATE FUNCTION dispatcherd.retry_nodes(flow bigint, bad bigint[]) RETURNS int LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
 #variable_conflict use_variable
 DECLARE
@@ -473,18 +484,25 @@ DECLARE
     statuses dispatcherd.status[];
     ready    bigint[];
 BEGIN
-    SELECT coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.status), '{}') INTO again, statuses FROM dispatcherd.nodes d
-        JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id AND j.status IN ('failed', 'cancelled') WHERE d.flow = flow;
+    SELECT coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.status), '{}') INTO again, statuses
+        FROM unnest(bad) AS i (id) JOIN dispatcherd.jobs j ON j.id BETWEEN i.id AND i.id AND j.status IN ('failed', 'cancelled');
     PERFORM dispatcherd.wait_again(again, flow);
     PERFORM dispatcherd.count_retries(again, NULL, statuses);
-    UPDATE dispatcherd.batches b SET open = b.open + cardinality(again), failed = r.failed, cancelled = r.rest - r.failed, reason = CASE WHEN r.rest > 0 THEN b.reason END
-        FROM (SELECT x.failed + x.cancelled - cardinality(again) AS rest, least(x.failed, x.failed + x.cancelled - cardinality(again)) AS failed FROM dispatcherd.batches x WHERE x.id = flow) r
+    UPDATE dispatcherd.jobs_live j SET parent = flow FROM dispatcherd.nodes d WHERE d.flow = flow AND j.id BETWEEN d.id AND d.id AND j.parent IS NULL;
+    UPDATE dispatcherd.batches b SET open = r.open, failed = r.failed, cancelled = r.cancelled, done = r.nodes - r.open - r.failed - r.cancelled,
+        reason = CASE WHEN r.failed + r.cancelled > 0 THEN b.reason END
+        FROM (SELECT count(*) AS nodes, count(*) FILTER (WHERE j.status IN ('waiting', 'pending', 'running')) + coalesce(min(e.n), 0) AS open,
+                count(*) FILTER (WHERE j.status = 'failed') - coalesce(min(e.failed), 0) AS failed, count(*) FILTER (WHERE j.status = 'cancelled') - coalesce(min(e.cancelled), 0) AS cancelled
+            FROM dispatcherd.nodes d LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id CROSS JOIN (
+                SELECT count(*) AS n, count(*) FILTER (WHERE x.status = 'failed') AS failed, count(*) FILTER (WHERE x.status = 'cancelled') AS cancelled
+                FROM dispatcherd.ends x WHERE x.parent = flow AND x.status <> 'waiting') e
+            WHERE d.flow = flow) r
         WHERE b.id = flow;
     UPDATE dispatcherd.nodes d SET ready_at = NULL, reason = x.reason, open = x.open, failed = x.failed, cancelled = x.cancelled, done = cardinality(d.depends_on) - x.open - x.failed - x.cancelled
-        FROM (SELECT i.id, count(*) FILTER (WHERE c.open) AS open, count(*) FILTER (WHERE c.status = 'failed' AND NOT c.open) AS failed, count(*) FILTER (WHERE c.status = 'cancelled' AND NOT c.open) AS cancelled,
-                min('dependency ' || c.id || CASE c.status WHEN 'failed' THEN ' failed' ELSE ' was cancelled' END) FILTER (WHERE c.status IN ('failed', 'cancelled') AND NOT c.open) AS reason
+        FROM (SELECT i.id, coalesce(sum(c.open), 0) AS open, coalesce(sum(c.failed), 0) AS failed, coalesce(sum(c.cancelled), 0) AS cancelled,
+                min('dependency ' || c.id || CASE WHEN c.failed > 0 THEN ' failed' ELSE ' was cancelled' END) FILTER (WHERE c.failed + c.cancelled > 0) AS reason
             FROM unnest(again) AS i (id) JOIN dispatcherd.nodes n ON n.id BETWEEN i.id AND i.id LEFT JOIN LATERAL unnest(n.depends_on) AS a (id) ON true
-            LEFT JOIN (SELECT s.id, s.status, s.live = 1 OR NOT s.linked AS open FROM dispatcherd.dependencies(flow) s) c ON c.id = a.id GROUP BY i.id) x
+            LEFT JOIN (SELECT * FROM dispatcherd.dependencies(flow)) c ON c.id = a.id GROUP BY i.id) x
         WHERE d.id BETWEEN x.id AND x.id;
     ready := ARRAY (SELECT d.id FROM dispatcherd.nodes d WHERE d.flow = flow AND d.ready_at IS NULL AND d.open <= 0);
     PERFORM dispatcherd.release_nodes(ready) WHERE ready <> '{}';
@@ -493,7 +511,7 @@ END $$;
 -- +goose StatementEnd
 
 -- Counts the open members and dependencies of a batch, which the caller has locked, from the rows, and returns how many counters were wrong.
--- What was deleted without an end counts as cancelled. A job that is live again, and whose former end is not counted, counts twice.
+-- What was deleted without an end counts as cancelled.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.repair_batch(batch bigint) RETURNS int LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
@@ -504,18 +522,18 @@ DECLARE
     wrong boolean;
 BEGIN
     WITH dependency AS MATERIALIZED (
-        SELECT s.id, CASE WHEN s.linked THEN s.live + s.ends ELSE 1 END AS open FROM dispatcherd.dependencies(batch) s
+        SELECT s.id, s.open FROM dispatcherd.dependencies(batch) s
     ), counted AS (
         SELECT d.id, coalesce(sum(s.open), 0) AS open FROM dispatcherd.nodes d LEFT JOIN LATERAL unnest(d.depends_on) AS a (id) ON true LEFT JOIN dependency s ON s.id = a.id
         WHERE d.flow = batch AND d.ready_at IS NULL GROUP BY d.id
     ), changed AS (
-        UPDATE dispatcherd.nodes d SET open = c.open, cancelled = greatest(cardinality(d.depends_on) - c.open - d.done - d.failed, 0), reason = coalesce(d.reason, 'a dependency was deleted')
+        UPDATE dispatcherd.nodes d SET open = c.open, cancelled = greatest(cardinality(d.depends_on) - c.open - d.done - d.failed, 0), reason = coalesce(d.reason, CASE WHEN c.open < d.open THEN 'a dependency was deleted' END)
         FROM counted c WHERE d.id = c.id AND d.open <> c.open RETURNING d.id
     )
     SELECT coalesce(array_agg(c.id), '{}') INTO nodes FROM changed c;
     now := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.parent = batch) + (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.parent = batch)
         + (SELECT count(*) FROM dispatcherd.ends e WHERE e.parent = batch AND e.status <> 'waiting');
-    UPDATE dispatcherd.batches b SET open = now, cancelled = b.cancelled + greatest(b.open - now, 0), reason = coalesce(b.reason, 'a member was deleted') WHERE b.id = batch AND b.open <> now;
+    UPDATE dispatcherd.batches b SET open = now, cancelled = b.cancelled + greatest(b.open - now, 0), reason = coalesce(b.reason, CASE WHEN now < b.open THEN 'a member was deleted' END) WHERE b.id = batch AND b.open <> now;
     wrong := FOUND;
     INSERT INTO dispatcherd.ends SELECT batch, batch, 'waiting' WHERE nodes <> '{}' OR now = 0;
     RETURN cardinality(nodes) + wrong::int;
@@ -553,7 +571,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Deletes batches and flows that ended more than keep ago, and expired unique keys, in portions: up to 100 of them with 10,000 nodes, or one flow. more
+-- Deletes batches and flows that ended more than keep ago, and expired unique keys, in portions: up to 100 of them, and flows until they have 10,000 nodes. more
 -- says that there is more to delete.
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.expire_flows(keep interval, OUT more boolean) LANGUAGE plpgsql SECURITY DEFINER
