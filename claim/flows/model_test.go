@@ -142,6 +142,9 @@ func (m memory) note(old, now state) {
 		}
 	}
 	for id, b := range now.Joins {
+		if was := old.Joins[id]; was != nil && b.Kind == "flow" && (was.Ended && !b.Ended || was.By != "" && b.By == "") {
+			maps.DeleteFunc(m.left, func(node int64, _ string) bool { return m.owner[node] == id }) // all nodes belong to the flow again
+		}
 		callback := now.Jobs[id]
 		switch {
 		case b.Ended || b.By != "":
