@@ -173,7 +173,7 @@ func (h *history) step(without []string) {
 		}
 	case 5:
 		if b := h.join(unsealed); b != 0 {
-			op = operation{name: "seal", sql: `SELECT dispatcherd.seal_batch($1)`, args: []any{b}}
+			op = operation{name: "seal", sql: `SELECT dispatcherd.seal_batch($1)`, args: []any{b}, refusal: []string{"batch_is_open"}}
 		}
 	case 6, 7, 8:
 		h.claimSome()
@@ -450,7 +450,7 @@ func (h *history) compare() {
 func (h *history) drain() {
 	h.compare()
 	for h.join(unsealed) != 0 {
-		h.exec(`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND kind = 'batch' ORDER BY id`)
+		h.exec(`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id`)
 		h.changed(operation{name: "seal"})
 	}
 	for h.compare(); len(h.pick(1, func(j *jobRow) bool { return !ended(j.Status) })) > 0; h.compare() {

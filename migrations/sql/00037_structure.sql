@@ -114,7 +114,7 @@ BEGIN
     IF b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL THEN
         RAISE check_violation USING CONSTRAINT = 'batch_is_open', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
             MESSAGE = format('batch %s is %s', NEW.parent, CASE WHEN b.cancelled_by IS NULL THEN 'sealed' ELSE 'cancelled' END),
-            HINT = 'Insert all members before seal_batch.';
+            HINT = CASE WHEN b.cancelled_by IS NULL THEN 'Insert all members before seal_batch.' ELSE 'Open another batch.' END;
     END IF;
     RETURN NULL;
 END $$;

@@ -13,7 +13,19 @@ BEGIN
         RETURN 'a job must be a JSON object';
     END IF;
     unknown := (SELECT min(k) FROM jsonb_object_keys(job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,keys}'::text[]) k);
-    RETURN CASE WHEN unknown IS NOT NULL THEN format('"%s" is unknown', unknown) WHEN job ->> 'type' IS NULL THEN 'type is missing' END;
+    RETURN CASE
+        WHEN unknown IS NOT NULL THEN format('"%s" is unknown', unknown)
+        WHEN job ->> 'type' IS NULL THEN 'type is missing'
+        WHEN jsonb_typeof(job -> 'type') <> 'string' THEN format('type is %s, must be a text', left((job -> 'type')::text, 64))
+        WHEN jsonb_typeof(job -> 'keys') NOT IN ('string', 'null') THEN format('keys is %s, must be a text of words, for example "tenant:42 stripe*3"', left((job -> 'keys')::text, 64))
+        WHEN jsonb_typeof(job -> 'unique_key') NOT IN ('string', 'null') THEN format('unique_key is %s, must be a text', left((job -> 'unique_key')::text, 64))
+        WHEN jsonb_typeof(job -> 'run_at') NOT IN ('string', 'null') THEN format('run_at is %s, must be a text, for example "2026-01-31T08:00:00Z"', left((job -> 'run_at')::text, 64))
+        WHEN (job -> 'priority')::text !~ '^(-?[0-9]{1,4}|null)$' THEN format('priority is %s, must be a whole number from 0 to 10', left((job -> 'priority')::text, 64))
+        WHEN (job -> 'max_attempts')::text !~ '^(-?[0-9]{1,5}|null)$' OR (job ->> 'max_attempts')::int > 32767
+            THEN format('max_attempts is %s, must be a whole number from 1 to 32767', left((job -> 'max_attempts')::text, 64))
+        WHEN (job -> 'timeout_ms')::text !~ '^(-?[0-9]{1,10}|null)$' OR (job ->> 'timeout_ms')::bigint > 2147483647
+            THEN format('timeout_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'timeout_ms')::text, 64))
+    END;
 END $$;
 -- +goose StatementEnd
 
@@ -63,7 +75,7 @@ BEGIN
     IF problem IS NOT NULL THEN
         RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the member: ' || problem;
     ELSIF batch IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL';
+        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
     END IF;
     PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[id], '{pending}', NULL, batch);
     RETURN id;
@@ -81,11 +93,20 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    what record;
 BEGIN
     PERFORM dispatcherd.require_read_committed('seal_batch');
-    PERFORM FROM dispatcherd.batches b WHERE b.id = batch AND b.kind <> 'children' FOR UPDATE; -- waits for transactions that insert members
+    IF batch IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
+    END IF;
+    SELECT b.kind, b.cancelled_by INTO what FROM dispatcherd.batches b WHERE b.id = batch AND b.kind <> 'children' FOR UPDATE; -- waits for transactions that insert members
     IF NOT FOUND THEN
         RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
+    ELSIF what.kind = 'flow' THEN
+        RAISE wrong_object_type USING CONSTRAINT = 'flow_is_not_sealed', MESSAGE = format('%s is a flow, which is inserted with all of its nodes: only batches are sealed', batch);
+    ELSIF what.cancelled_by IS NOT NULL THEN
+        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'batch_is_open', MESSAGE = format('batch %s is cancelled', batch);
     END IF;
     PERFORM dispatcherd.seal(ARRAY[batch]);
     PERFORM dispatcherd.notify_ends();
@@ -221,7 +242,7 @@ BEGIN
         rule := 'node_has_known_members';
     ELSIF jsonb_typeof(node -> 'name') IS DISTINCT FROM 'string' OR octet_length(node ->> 'name') NOT BETWEEN 1 AND 128 THEN
         rule := 'node_name_is_1_to_128_bytes';
-        why := 'name must be a text of 1 to 128 bytes';
+        why := CASE WHEN node ? 'name' THEN format('name is %s, must be a text of 1 to 128 bytes', left((node -> 'name')::text, 64)) ELSE 'name is missing' END;
     ELSIF node ->> 'name' ~ '^[0-9]+$' THEN
         rule := 'node_name_is_no_number';
         why := 'name must not be a number, because numbers are ids of jobs';
@@ -269,8 +290,8 @@ BEGIN
     ELSIF jsonb_typeof(flow -> 'nodes') IS DISTINCT FROM 'array' OR jsonb_array_length(flow -> 'nodes') NOT BETWEEN 1 AND 10000 THEN
         PERFORM dispatcherd.reject_flow(NULL, 'flow_has_1_to_10000_nodes', 'nodes must be an array of 1 to 10000 nodes'
             || CASE WHEN jsonb_typeof(flow -> 'nodes') = 'array' THEN format(', and has %s', jsonb_array_length(flow -> 'nodes')) ELSE '' END);
-    ELSIF octet_length(flow ->> 'name') NOT BETWEEN 1 AND 128 THEN
-        PERFORM dispatcherd.reject_flow(NULL, 'name_is_1_to_128_bytes', 'name must have 1 to 128 bytes');
+    ELSIF jsonb_typeof(flow -> 'name') NOT IN ('string', 'null') OR octet_length(flow ->> 'name') NOT BETWEEN 1 AND 128 THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'name_is_1_to_128_bytes', format('name is %s, must be a text of 1 to 128 bytes', left((flow -> 'name')::text, 64)));
     ELSIF dispatcherd.job_problem(flow -> 'callback', '{run_when}') IS NOT NULL AND flow ? 'callback' THEN
         PERFORM dispatcherd.reject_flow(NULL, 'flow_has_known_members', 'the callback: ' || dispatcherd.job_problem(flow -> 'callback', '{run_when}'));
     ELSIF jsonb_typeof(flow -> 'callback' -> 'payload') <> 'object' THEN
@@ -376,7 +397,8 @@ BEGIN
     SELECT d.name, e.before INTO bad FROM dispatcherd.edges e JOIN dispatcherd.nodes d ON d.id = e.after[1]
         WHERE e.flow = batch AND NOT e.linked AND (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = e.before LIMIT 1) IS NULL ORDER BY d.place LIMIT 1;
     IF FOUND THEN
-        PERFORM dispatcherd.reject_flow(bad.name, 'node_depends_on_existing_jobs', format('job %s does not exist', bad.before));
+        PERFORM dispatcherd.reject_flow(bad.name, 'node_depends_on_existing_jobs', coalesce((SELECT format('%s is a %s without a callback, so it is no job', b.id, b.kind)
+            FROM dispatcherd.batches b WHERE b.id = bad.before AND NOT b.callback AND b.kind <> 'children'), format('job %s does not exist', bad.before)));
     END IF;
     PERFORM dispatcherd.insert_nodes(batch, nodes, ids);
     IF flow ? 'callback' THEN

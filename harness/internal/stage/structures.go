@@ -270,7 +270,7 @@ func (b *builder) insertParents(ctx context.Context) (n int, err error) {
 // sealAll seals the batches that lost connections have left open. It waits for Postgres.
 func (s *Stage) sealAll(ctx context.Context) (err error) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; pause(ctx, 100*time.Millisecond) {
-		if err = s.Exec(ctx, `SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND kind = 'batch' ORDER BY id DESC`); err == nil {
+		if err = s.Exec(ctx, `SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id DESC`); err == nil {
 			return nil
 		}
 	}
