@@ -116,3 +116,18 @@ func TestInvalidKeysAreRejectedWithTheWordAndTheRule(t *testing.T) {
 		require.ErrorContains(t, err, "keys", "%q", keys)
 	}
 }
+
+// The controller and the programs count per in seconds. A comparison of intervals takes a year for 360 days, so it would accept limits that no
+// program can edit.
+func TestWindowOfALimitIsBoundedInSeconds(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	const insert = `INSERT INTO dispatcherd.limits (key, rate, per) VALUES ($1::text, 1, $1::text::interval)`
+	for _, per := range []string{"1 year 2 days", "-1 year 361 days"} {
+		_, err := conn.Exec(t.Context(), insert, per)
+		require.ErrorContains(t, err, "per_is_10_milliseconds_to_31622400_seconds", per)
+	}
+	for _, per := range []string{"366 days", "1 year", "12 months", "10 ms"} {
+		_, err := conn.Exec(t.Context(), insert, per)
+		require.NoError(t, err, per)
+	}
+}

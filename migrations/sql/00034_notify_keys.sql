@@ -1,5 +1,6 @@
 -- An insert notifies the controller of jobs with keys, which it would otherwise learn from its next heartbeat while it
--- knows of none. As before, only the last row of the first statement of a transaction is read.
+-- knows of none. As before, only the last row of the first statement of a transaction is read. The length of per is bounded in
+-- seconds, as the controller and the programs count it: a comparison of intervals takes a year for 360 days.
 
 -- +goose Up
 
@@ -34,11 +35,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+ALTER TABLE dispatcherd.limits ADD CONSTRAINT per_is_10_milliseconds_to_31622400_seconds CHECK (extract(epoch FROM per) BETWEEN 0.01 AND 31622400) NOT VALID;
+
 CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 30::bigint';
 
 -- +goose Down
 
 CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 30::bigint';
+
+ALTER TABLE dispatcherd.limits DROP CONSTRAINT per_is_10_milliseconds_to_31622400_seconds;
 
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dispatcherd.notify_dispatchers() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
