@@ -108,13 +108,25 @@ func encodeChildren(children []Child) ([]byte, error) {
 		}
 		wire[i] = wireChild{
 			Type: c.Type, Payload: payload, Priority: c.Priority, MaxAttempts: c.MaxAttempts,
-			TimeoutMS: int64((c.Timeout + time.Millisecond - 1) / time.Millisecond), Keys: c.Keys, UniqueKey: c.UniqueKey,
+			TimeoutMS: c.milliseconds(), Keys: c.Keys, UniqueKey: c.UniqueKey,
 		}
 		if !c.RunAt.IsZero() {
 			wire[i].RunAt = &c.RunAt
 		}
 	}
 	return encode(wire)
+}
+
+// milliseconds rounds the timeout away from 0, which is none: Postgres refuses a negative one.
+func (c *Child) milliseconds() int64 {
+	ms := int64(c.Timeout / time.Millisecond)
+	switch part := c.Timeout % time.Millisecond; {
+	case part > 0:
+		ms++
+	case part < 0:
+		ms--
+	}
+	return ms
 }
 
 // spawns are the spawns of a worker that have no answer.
