@@ -23,6 +23,8 @@ var rightsOf = []struct{ command, role string }{
 	{"dispatcherd job insert", "dispatcherd_producer"},
 	{"dispatcherd job", "dispatcherd_operator"},
 	{"dispatcherd schedule", "dispatcherd_operator"},
+	{"dispatcherd limit", "dispatcherd_operator"},
+	{"dispatcherd key", "dispatcherd_operator"},
 	{"dispatcherd batch open", "dispatcherd_producer"},
 	{"dispatcherd batch seal", "dispatcherd_producer"},
 	{"dispatcherd batch", "dispatcherd_operator"},

@@ -12,6 +12,8 @@ func TestErrorNamesTheLeastSufficientRole(t *testing.T) {
 		"dispatcherd job insert":   "dispatcherd_producer",
 		"dispatcherd job cancel":   "dispatcherd_operator",
 		"dispatcherd trace export": "dispatcherd_reader",
+		"dispatcherd limit set":    "dispatcherd_operator",
+		"dispatcherd key list":     "dispatcherd_operator",
 		"dispatcherd serve":        "dispatcherd_dispatcher",
 		"dispatcherd migrate up":   "use the owner of the schema",
 	} {
