@@ -59,7 +59,7 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 	return ""
 }
 
-// permitLimits returns why the user of a caller may not read keys or edit limits, or "".
+// permitLimits returns why the user of a caller may not use what concerns jobs of all types, or "".
 func (d *Daemon) permitLimits(p workerproto.Peer) string {
 	objection := d.cfg.AllowAPI.LimitsObjection(p)
 	if objection != "" {
