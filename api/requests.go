@@ -89,6 +89,15 @@ func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondema
 	}
 }
 
+// withoutKey rejects an Idempotency-Key, which the request would ignore.
+func withoutKey(w http.ResponseWriter, r *http.Request) error {
+	if len(r.Header.Values("Idempotency-Key")) == 0 {
+		return nil
+	}
+	endBody(w, r, false)
+	return problem.InvalidRequest.Of(r.Method + " " + r.URL.Path + " takes no Idempotency-Key; POST /v1/requests takes a key")
+}
+
 // keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, which is most likely
 // an unset variable of the caller: without a key, a repeated request would run twice.
 func keyOf(r *http.Request) (string, error) {
@@ -256,6 +265,9 @@ type FanOutBatch struct {
 
 // postFanOut distributes items over the workers of a type.
 func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
+	if err := withoutKey(w, r); err != nil {
+		return err
+	}
 	if !isJSON(r) {
 		endBody(w, r, false)
 		return problem.UnsupportedMedia.Of("send application/json")

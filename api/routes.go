@@ -103,6 +103,9 @@ func (s tableHost) Caller(r *http.Request) string { return callerName(r) }
 
 // Body implements scheduleapi.Host.
 func (s tableHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
+	if err := withoutKey(w, r); err != nil {
+		return nil, nil, err
+	}
 	if !isJSON(r) {
 		endBody(w, r, false)
 		return nil, nil, problem.UnsupportedMedia.Of("send application/json")
