@@ -102,7 +102,10 @@ func (fakeFlows) Cancel(_ context.Context, id dispatcherd.JobID) (contract.Cance
 	return contract.CancelledTree{Cancelled: 2, Running: int(20 - id)}, nil
 }
 
-func (fakeFlows) Retry(context.Context, dispatcherd.JobID) (int, error)  { return 2, nil }
+func (fakeFlows) Retry(context.Context, dispatcherd.JobID) (contract.RetriedTree, error) {
+	return contract.RetriedTree{Changed: 2, Skipped: 1}, nil
+}
+
 func (fakeFlows) Repair(context.Context, dispatcherd.JobID) (int, error) { return 0, nil }
 
 // respond returns the status and the body of an answer.
@@ -166,6 +169,35 @@ func TestBatchesAndFlowsAreForCallersOfTheirTypes(t *testing.T) {
 		status, text := respond(h, c.method, c.path, c.body)
 		require.Equal(t, c.status, status, "%s %s %s: %s", c.method, c.path, c.body, text)
 	}
+}
+
+// These requests are no operations that a key makes safe to repeat. Ignoring the key could insert the jobs twice.
+func TestOnlyRequestsTakeAnIdempotencyKey(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/v1/flows", `{"nodes":[{"name":"a","type":"pdf"}]}`},
+		{"POST", "/v1/batches", `{}`},
+		{"POST", "/v1/fanouts", `{"type":"pdf","items":[1]}`},
+		{"PUT", "/v1/limits/k", `{"capacity":2}`},
+		{"PUT", "/v1/schedules/s", `{"cron":"* * * * *","type":"pdf"}`},
+	} {
+		rec := httptest.NewRecorder()
+		r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(rec, r)
+		require.Equal(t, 400, rec.Code, "%s: %s", c.path, rec.Body)
+		require.Contains(t, rec.Body.String(), c.path+" takes no Idempotency-Key; POST /v1/requests takes a key")
+	}
+}
+
+func TestNameOfABatchIsNotEmpty(t *testing.T) {
+	h, _, _ := testHandler(t, nil)
+	status, text := respond(h, "POST", "/v1/batches", `{"name":""}`)
+	require.Equal(t, 400, status)
+	require.Contains(t, text, "it must have 1 to 128 bytes, or be left out")
+	status, _ = respond(h, "POST", "/v1/batches", `{"name":"n"}`)
+	require.Equal(t, 201, status)
 }
 
 // A waiting job may be the callback of a batch, with which members of any type are cancelled.

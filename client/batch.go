@@ -19,6 +19,8 @@ type (
 	Sealed = contract.Sealed
 	// CancelledTree is what a cancellation changed.
 	CancelledTree = contract.CancelledTree
+	// RetriedTree is what a retry changed.
+	RetriedTree = contract.RetriedTree
 )
 
 // Values of RunWhen: when a callback or a node of a flow runs. Otherwise it is cancelled.
@@ -103,11 +105,10 @@ func (b Batch) Cancel(ctx context.Context, db Querier) (CancelledTree, error) {
 	return c, b.about("cancelling", err)
 }
 
-// Retry runs the failed and cancelled members again, and the callback after them. It returns their number, and needs the role
-// dispatcherd_operator.
-func (b Batch) Retry(ctx context.Context, db Querier) (int, error) {
-	n, err := joins.Joins{DB: db}.Retry(ctx, b.ID)
-	return n, b.about("retrying", err)
+// Retry runs the failed and cancelled members again, and the callback after them. It needs the role dispatcherd_operator.
+func (b Batch) Retry(ctx context.Context, db Querier) (RetriedTree, error) {
+	r, err := joins.Joins{DB: db}.Retry(ctx, b.ID)
+	return r, b.about("retrying", err)
 }
 
 // Status reads the state of the batch. It needs the role dispatcherd_operator.

@@ -30,6 +30,7 @@ type Node struct {
 	after        []any // names of earlier nodes, and ids of existing jobs
 	runWhen      string
 	takesResults bool
+	bad          error // of After
 }
 
 // Add adds a node. Its name, of 1 to 128 bytes, is unique in the flow. The job has no Parent, UniqueKey and UniqueFor.
@@ -39,9 +40,15 @@ func (f *Flow) Add(name string, j Job) *Node {
 	return n
 }
 
+var errNoNode = errors.New("After got a nil node")
+
 // After adds dependencies: nodes that were added to the flow earlier.
 func (n *Node) After(nodes ...*Node) *Node {
 	for _, d := range nodes {
+		if d == nil {
+			n.bad = errNoNode
+			continue
+		}
 		n.after = append(n.after, d.name)
 	}
 	return n
@@ -140,6 +147,9 @@ func (f *Flow) MarshalJSON() ([]byte, error) {
 	}
 	for i, n := range f.nodes {
 		o, err := n.job.member("node " + n.name)
+		if err == nil {
+			err = about("node "+n.name, n.bad)
+		}
 		if err != nil {
 			return nil, err
 		}

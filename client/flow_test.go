@@ -56,6 +56,13 @@ func TestDocumentOfAFlow(t *testing.T) {
 	}
 }
 
+func TestNilNodeIsAnErrorOfTheInsert(t *testing.T) {
+	var f Flow
+	f.Add("sum", Job{Type: "x"}).After(nil)
+	_, err := f.Insert(t.Context(), nil)
+	require.EqualError(t, err, "inserting a flow: node sum: After got a nil node")
+}
+
 func TestCallbackOfABatchIsNoMemberAndHasNoUniqueKey(t *testing.T) {
 	for _, j := range []Job{{Type: "x", Parent: 1}, {Type: "x", UniqueKey: "k"}, {Type: "x", UniqueFor: time.Hour}} {
 		_, err := OpenBatch(t.Context(), nil, BatchOptions{Callback: &j})

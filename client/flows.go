@@ -94,21 +94,17 @@ func (f Flows) Cancel(ctx context.Context, id dispatcherd.JobID) (c CancelledTre
 	return c, err
 }
 
-// changed is the answer that counts what was changed.
-type changed struct {
-	Changed int `json:"changed"`
-}
-
-// Retry runs the failed and cancelled members or nodes again, and returns their number.
-func (f Flows) Retry(ctx context.Context, id dispatcherd.JobID) (int, error) {
-	var c changed
-	_, err := f.c.exchange(ctx, http.MethodPost, batchPath(id, "/retry"), nil, &c)
-	return c.Changed, err
+// Retry runs the failed and cancelled members or nodes again.
+func (f Flows) Retry(ctx context.Context, id dispatcherd.JobID) (r RetriedTree, err error) {
+	_, err = f.c.exchange(ctx, http.MethodPost, batchPath(id, "/retry"), nil, &r)
+	return r, err
 }
 
 // Repair counts the jobs of a batch or flow that have not ended again. It returns how many counters were wrong.
 func (f Flows) Repair(ctx context.Context, id dispatcherd.JobID) (int, error) {
-	var c changed
+	var c struct {
+		Changed int `json:"changed"`
+	}
 	_, err := f.c.exchange(ctx, http.MethodPost, batchPath(id, "/repair"), nil, &c)
 	return c.Changed, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (e *RefusedError) Unwrap() error { return e.kind }
 // ofState are the constraints that forbid an operation because of the state of other rows.
 var ofState = map[string]bool{
 	contract.OpenBatchRule: true, contract.UniqueKeyIndex: true, isolationRule: true, "callback_has_ended": true, "callback_has_no_children": true,
-	"parent_is_running": true, "children_are_at_most_10000": true,
+	"parent_is_running": true, "children_are_at_most_10000": true, "flow_is_not_sealed": true,
 }
 
 // isolationRule is the constraint of functions that must see what other transactions commit while they wait for locks.
@@ -74,7 +75,7 @@ func refused(err error) error {
 	if !ok {
 		return err
 	}
-	e := &RefusedError{Rule: pg.ConstraintName, Node: pg.ColumnName, message: pg.Message}
+	e := &RefusedError{Rule: pg.ConstraintName, Node: pg.ColumnName, message: plain(pg.Message)}
 	switch {
 	case pg.Code == "P0002":
 		e.kind = ErrNotFound
@@ -94,6 +95,22 @@ func refused(err error) error {
 	return e
 }
 
+// rawRule and rawTime find texts of Postgres itself, which the functions pass on.
+var (
+	rawRule = regexp.MustCompile(`(?:value for domain [\w.]+|new row for relation "\w+") violates check constraint "(\w+)"`)
+	rawTime = regexp.MustCompile(`(?:invalid input syntax for type timestamp with time zone|date/time field value out of range): (".*")`)
+)
+
+// plain replaces texts of Postgres about columns by the texts of their rules.
+func plain(message string) string {
+	if found := rawRule.FindStringSubmatchIndex(message); found != nil {
+		if rule := contract.Rule(message[found[2]:found[3]], ""); rule != "" {
+			return message[:found[0]] + rule + message[found[1]:]
+		}
+	}
+	return rawTime.ReplaceAllString(message, `run_at is $1, must be a time, for example "2026-01-31T08:00:00Z"`)
+}
+
 // CheckJSON returns an error that says where a text is not JSON. Postgres does not say it.
 func CheckJSON(what string, text []byte) error {
 	var syntax *json.SyntaxError
@@ -108,7 +125,11 @@ func CheckJSON(what string, text []byte) error {
 func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.JobID, err error) {
 	var callback *string
 	if b.Callback != nil {
-		if err := CheckJSON("callback", b.Callback); err != nil {
+		err := CheckJSON("callback", b.Callback)
+		if err == nil {
+			err = checkRepeated(b.Callback, jobFields, RefusedError{Rule: "job_has_known_members", message: "the callback: "})
+		}
+		if err != nil {
 			return 0, err
 		}
 		callback = new(string(b.Callback))
@@ -126,7 +147,11 @@ func (j Joins) Seal(ctx context.Context, id dispatcherd.JobID) (s contract.Seale
 
 // InsertFlow inserts the flow that a JSON document describes, as a whole or not at all.
 func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.InsertedFlow, err error) {
-	if err := CheckJSON("flow", document); err != nil {
+	err = CheckJSON("flow", document)
+	if err == nil {
+		err = checkDocument(document)
+	}
+	if err != nil {
 		return f, err
 	}
 	var text []byte
@@ -148,16 +173,17 @@ func (j Joins) InsertUnique(ctx context.Context, job []byte, key string, keep ti
 	return id, inserted, refused(err)
 }
 
-// Cancel cancels a batch, flow or job and everything below it. A batch takes no further members then.
+// Cancel cancels a batch or flow and everything below it. A batch takes no further members then.
 func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.CancelledTree, err error) {
+	b, err := j.Get(ctx, id)
+	if err != nil {
+		return c, err
+	}
 	err = j.DB.QueryRow(ctx, `SELECT cancelled, running FROM dispatcherd.cancel_tree($1, nullif($2::text, ''))`, int64(id), j.By).Scan(&c.Cancelled, &c.Running)
+	if err == nil && b.EndedAt != nil && c == (contract.CancelledTree{}) { // otherwise its callback was pending or running
+		err = &RefusedError{Rule: "batch_has_not_ended", message: fmt.Sprintf("%s %d has ended", b.Kind, id), kind: ErrConflict}
+	}
 	return c, refused(err)
-}
-
-// Retry runs the failed and cancelled members or nodes again, and the callback after them. It returns their number.
-func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (n int, err error) {
-	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_tree($1)`, int64(id)).Scan(&n)
-	return n, refused(err)
 }
 
 // Repair counts the jobs of a batch or flow that have not ended, or of all of them for id 0. It returns how many counters were

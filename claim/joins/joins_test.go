@@ -163,7 +163,17 @@ func TestErrorsAreThoseOfTheFunctions(t *testing.T) {
 	}{
 		{flow(`{"nodes": [{"name": "a", "type": "x", "after": ["a"]}]}`), ErrInvalid, "node_depends_on_earlier_nodes", "a", `flow: node "a": it depends on itself`},
 		{flow(`{"nodes": []}`), ErrInvalid, "flow_has_1_to_10000_nodes", "", "flow: nodes must be"},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "priority": 11}]}`), ErrInvalid, "priority_is_0_to_10", "a", `flow: node "a": `},
+		{flow(`{"nodes": [{"name": "a", "type": "x", "priority": 11}]}`), ErrInvalid, "priority_is_0_to_10", "a", `flow: node "a": priority must be 0 to 10`},
+		{flow(`{"nodes": [{"name": "a", "type": "x", "timeout_ms": 0}]}`), ErrInvalid, "timeout_ms_is_positive", "a", `flow: node "a": timeout_ms must be at least 1`},
+		{flow(`{"callback": {"type": "x", "priority": 11}, "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "callback_is_a_job", "", "flow: the callback: priority must be 0 to 10"},
+		{flow(`{"nodes": [{"name": "a", "type": "x", "run_at": "soon"}]}`), ErrInvalid, "node_is_a_job", "a", `flow: node "a": run_at is "soon", must be a time, for example`},
+		{flow(`{"nodes": [{"name": "a", "type": "x", "type": "y"}]}`), ErrInvalid, "node_has_known_members", "a", `flow: node "a": type is given twice`},
+		{flow(`{"nodes": [{"type": "x", "type": "y"}]}`), ErrInvalid, "node_has_known_members", "1", `flow: node "1": type is given twice`},
+		{flow(`{"callback": {"type": "x", "\u0074ype": "y"}, "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "flow_has_known_members", "", "flow: the callback: there is no field"},
+		{flow(`{"name": "a", "name": "b", "nodes": []}`), ErrInvalid, "flow_has_known_members", "", "flow: name is given twice"},
+		{flow(`{"name": "", "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "name_is_1_to_128_bytes", "", `flow: name is "", must be a text of 1 to 128 bytes`},
+		{flow(fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x", "after": [%d]}]}`, sealed)), ErrInvalid, "node_depends_on_existing_jobs", "a", fmt.Sprintf("%d is a batch without a callback, so it is no job", sealed)},
+		{member(0, `{"type": "x", "type": "y"}`), ErrInvalid, "job_has_known_members", "", "the callback: type is given twice"},
 		{flow(`{"nodes": [}`), ErrInvalid, "", "", "flow: it is not JSON (byte 12): invalid character '}'"},
 		{seal(1_000_000), ErrNotFound, "batch_exists", "", "1000000"},
 		{member(0, `{"type": "x"`), ErrInvalid, "", "", "callback: it is not JSON (byte 12): unexpected end"},
@@ -260,12 +270,148 @@ func TestFailedMembersRunAgain(t *testing.T) {
 	require.Zero(t, c.Running)
 	require.Positive(t, c.Cancelled)
 	exec(`SELECT dispatcherd.settle(1000)`)
-	n, err := j.Retry(ctx, batch)
+	r, err := j.Retry(ctx, batch)
 	require.NoError(t, err)
-	require.Equal(t, 2, n, "the member and the callback")
-	n, err = j.Repair(ctx, batch)
+	require.Equal(t, contract.RetriedTree{Changed: 2}, r, "the member and the callback")
+	n, err := j.Repair(ctx, batch)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	_, err = j.Retry(ctx, 1_000_000)
 	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// A batch, a flow and a plain job have ids of one sequence. Each operation says what the id is, and why the state forbids it.
+func TestOperationsAreRefusedForOtherJobsAndStates(t *testing.T) {
+	j, exec := newJoins(t)
+	ctx := t.Context()
+	exec(`INSERT INTO dispatcherd.jobs (type) VALUES ('x')`)
+	const plain = 1
+	flow, err := j.InsertFlow(ctx, []byte(`{"nodes": [{"name": "a", "type": "x"}]}`))
+	require.NoError(t, err)
+	cancelled, err := j.Open(ctx, contract.NewBatch{})
+	require.NoError(t, err)
+	_, err = j.Cancel(ctx, cancelled)
+	require.NoError(t, err)
+	ended, err := j.Open(ctx, contract.NewBatch{Callback: []byte(`{"type": "x"}`)})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = j.Seal(ctx, ended)
+		require.NoError(t, err, "a seal may be repeated")
+	}
+	c, err := j.Cancel(ctx, ended)
+	require.NoError(t, err)
+	require.Equal(t, contract.CancelledTree{Cancelled: 1}, c, "its callback was pending")
+
+	seal := func(id dispatcherd.JobID) error { _, err := j.Seal(ctx, id); return err }
+	cancel := func(id dispatcherd.JobID) error { _, err := j.Cancel(ctx, id); return err }
+	retry := func(id dispatcherd.JobID) error { _, err := j.Retry(ctx, id); return err }
+	repair := func(id dispatcherd.JobID) error { _, err := j.Repair(ctx, id); return err }
+	for _, c := range []struct {
+		err, kind error
+		says      string
+	}{
+		{cancel(plain), ErrNotFound, "no batch or flow has the id 1"},
+		{retry(plain), ErrNotFound, "no batch or flow has the id 1"},
+		{repair(plain), ErrNotFound, "no batch or flow 1"},
+		{seal(plain), ErrNotFound, "no batch 1"},
+		{seal(flow.ID), ErrConflict, fmt.Sprintf("%d is a flow, which is inserted with all of its nodes: only batches are sealed", flow.ID)},
+		{seal(cancelled), ErrConflict, fmt.Sprintf("batch %d is cancelled", cancelled)},
+		{cancel(cancelled), ErrConflict, fmt.Sprintf("batch %d has ended", cancelled)},
+		{cancel(ended), ErrConflict, fmt.Sprintf("batch %d has ended", ended)},
+	} {
+		require.EqualError(t, c.err, c.says)
+		require.ErrorIs(t, c.err, c.kind, c.says)
+	}
+	var n int
+	require.NoError(t, j.DB.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE id = 1 AND status = 'pending'`).Scan(&n))
+	require.Equal(t, 1, n, "the plain job is not cancelled")
+}
+
+// A failed member is not retried while another job has its unique key.
+func TestRetryCountsMembersWhoseUniqueKeysAreTaken(t *testing.T) {
+	j, exec := newJoins(t)
+	ctx := t.Context()
+	batch, err := j.Open(ctx, contract.NewBatch{Callback: []byte(`{"type": "report"}`)})
+	require.NoError(t, err)
+	member := func(key string) {
+		exec(`INSERT INTO dispatcherd.jobs (type, parent, unique_key) VALUES ('x', $1, $2)`, int64(batch), key)
+	}
+	fail := func() {
+		exec(`UPDATE dispatcherd.jobs SET status = 'failed', finished_at = now() WHERE parent = $1 AND status = 'pending'`, int64(batch))
+	}
+	for _, key := range []string{"a", "twice"} {
+		member(key)
+		fail()
+	}
+	member("twice")
+	_, err = j.Seal(ctx, batch)
+	require.NoError(t, err)
+	fail()
+	exec(`INSERT INTO dispatcherd.ends SELECT id, parent, status FROM dispatcherd.jobs WHERE parent = $1`, int64(batch))
+	exec(`UPDATE dispatcherd.batches SET open = 3 WHERE id = $1`, int64(batch))
+	exec(`SELECT dispatcherd.settle(1000)`)
+	exec(`INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('x', 'a')`)
+	r, err := j.Retry(ctx, batch)
+	require.NoError(t, err)
+	require.Equal(t, contract.RetriedTree{Changed: 2, Skipped: 2}, r, "one of the two members with the key twice, and the callback")
+	exec(`DELETE FROM dispatcherd.jobs WHERE parent = $1 AND unique_key = 'twice'`, int64(batch))
+	_, err = j.Retry(ctx, batch)
+	var holder int64
+	require.NoError(t, j.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.jobs WHERE unique_key = 'a' AND parent IS NULL`).Scan(&holder))
+	require.ErrorIs(t, err, ErrConflict)
+	require.EqualError(t, err, fmt.Sprintf("batch %d: other jobs have the unique keys of all failed and cancelled members, for example job %d", batch, holder))
+}
+
+// jsonb would keep an array as a text that looks like one. The error names the member, its value and the form.
+func TestMembersOfJobsHaveTheirTypes(t *testing.T) {
+	j, _ := newJoins(t)
+	ctx := t.Context()
+	for member, says := range map[string]string{
+		`"keys": ["x"]`:              `keys is ["x"], must be a text of words, for example "tenant:42 stripe*3"`,
+		`"type": 5`:                  `type is 5, must be a text`,
+		`"type": null`:               `type is missing`,
+		`"priority": "3"`:            `priority is "3", must be a whole number from 0 to 10`,
+		`"priority": 1.5`:            `priority is 1.5, must be a whole number from 0 to 10`,
+		`"priority": 70000`:          `priority is 70000, must be a whole number from 0 to 10`,
+		`"max_attempts": 40000`:      `max_attempts is 40000, must be a whole number from 1 to 32767`,
+		`"max_attempts": true`:       `max_attempts is true, must be a whole number from 1 to 32767`,
+		`"timeout_ms": 3000000000`:   `timeout_ms is 3000000000, must be a whole number from 1 to 2147483647`,
+		`"timeout_ms": "1"`:          `timeout_ms is "1", must be a whole number from 1 to 2147483647`,
+		`"run_at": 1767225600`:       `run_at is 1767225600, must be a text, for example "2026-01-31T08:00:00Z"`,
+		`"name": ["a"]`:              `name is ["a"], must be a text of 1 to 128 bytes`,
+		`"name": null, "payload": 1`: `name is null, must be a text of 1 to 128 bytes`,
+	} {
+		node := `{"name": "a", "type": "x", ` + member + `}`
+		if member[:6] == `"name"` {
+			node = `{"type": "x", ` + member + `}`
+		} else if member[:6] == `"type"` {
+			node = `{"name": "a", ` + member + `}`
+		}
+		_, err := j.InsertFlow(ctx, []byte(`{"nodes": [`+node+`]}`))
+		require.ErrorIs(t, err, ErrInvalid, member)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, `flow: node "`)
+		if member[:6] != `"name"` {
+			_, err = j.Open(ctx, contract.NewBatch{Callback: []byte(node[:1] + node[1+len(`"name": "a", `):])})
+			require.EqualError(t, err, "the callback: "+says)
+		}
+	}
+	for _, name := range []string{`5`, `["x"]`, `""`} {
+		_, err := j.InsertFlow(ctx, []byte(`{"name": `+name+`, "nodes": [{"name": "a", "type": "x"}]}`))
+		require.EqualError(t, err, "flow: name is "+name+", must be a text of 1 to 128 bytes")
+	}
+	_, err := j.InsertFlow(ctx, []byte(`{"name": null, "nodes": [{"name": "a", "type": "x", "priority": null, "keys": null, "run_at": null, "timeout_ms": null, "max_attempts": null}]}`))
+	require.NoError(t, err, "null is the default")
+	require.ErrorContains(t, refused(j.DB.QueryRow(ctx, `SELECT dispatcherd.seal_batch(NULL)`).Scan()), "batch is NULL, must be the id that open_batch returned")
+}
+
+func TestHintForACancelledBatchIsToOpenAnother(t *testing.T) {
+	j, _ := newJoins(t)
+	batch, err := j.Open(t.Context(), contract.NewBatch{})
+	require.NoError(t, err)
+	_, err = j.Cancel(t.Context(), batch)
+	require.NoError(t, err)
+	pg, ok := errors.AsType[*pgconn.PgError](j.DB.QueryRow(t.Context(), `INSERT INTO dispatcherd.jobs (type, parent) VALUES ('x', $1) RETURNING id`, int64(batch)).Scan(new(int64)))
+	require.True(t, ok)
+	require.Equal(t, "Open another batch.", pg.Hint)
 }

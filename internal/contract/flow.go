@@ -111,6 +111,12 @@ type CancelledTree struct {
 	Running   int `json:"running"`   // jobs whose workers are asked to stop
 }
 
+// RetriedTree is what the retry of a batch or flow changed.
+type RetriedTree struct {
+	Changed int `json:"changed"`           // jobs that run again
+	Skipped int `json:"skipped,omitempty"` // members that do not, because another job has their unique key
+}
+
 // Dependencies says what a waiting job waits for.
 type Dependencies struct {
 	Batch bool              `json:"batch"`          // the job is the callback of a batch or flow; otherwise a node

@@ -33,8 +33,8 @@ type Table interface {
 	InsertFlow(ctx context.Context, document []byte) (contract.InsertedFlow, error)
 	// Cancel cancels a batch or flow and everything below it.
 	Cancel(ctx context.Context, id dispatcherd.JobID) (contract.CancelledTree, error)
-	// Retry runs failed and cancelled members or nodes again, and returns their number.
-	Retry(ctx context.Context, id dispatcherd.JobID) (int, error)
+	// Retry runs failed and cancelled members or nodes again.
+	Retry(ctx context.Context, id dispatcherd.JobID) (contract.RetriedTree, error)
 	// Repair counts the jobs that have not ended again, and returns how many counters were wrong.
 	Repair(ctx context.Context, id dispatcherd.JobID) (int, error)
 }
@@ -259,21 +259,22 @@ func (h handler) seal(w http.ResponseWriter, r *http.Request, b *contract.Batch)
 	return nil
 }
 
-// Changed answers a retry: the jobs that run again; and a repair: the counters that were wrong.
+// Changed answers a repair: the counters that were wrong.
 type Changed struct {
 	Changed int `json:"changed"`
 }
 
 func (h handler) retry(w http.ResponseWriter, r *http.Request, b *contract.Batch) error {
-	return h.changed(w, r, b, Table.Retry)
+	retried, err := h.table(r).Retry(r.Context(), b.ID)
+	if err != nil {
+		return err
+	}
+	h.host.Answer(w, http.StatusOK, retried)
+	return nil
 }
 
 func (h handler) repair(w http.ResponseWriter, r *http.Request, b *contract.Batch) error {
-	return h.changed(w, r, b, Table.Repair)
-}
-
-func (h handler) changed(w http.ResponseWriter, r *http.Request, b *contract.Batch, change func(Table, context.Context, dispatcherd.JobID) (int, error)) error {
-	n, err := change(h.table(r), r.Context(), b.ID)
+	n, err := h.table(r).Repair(r.Context(), b.ID)
 	if err != nil {
 		return err
 	}
@@ -298,7 +299,7 @@ func (h handler) open(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		Callback json.RawMessage   `json:"callback"`
 		RunWhen  string            `json:"run_when"`
-		Name     string            `json:"name"`
+		Name     *string           `json:"name"`
 		Parent   dispatcherd.JobID `json:"parent"`
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -309,6 +310,12 @@ func (h handler) open(w http.ResponseWriter, r *http.Request) error {
 	}
 	if string(b.Callback) == "null" {
 		b.Callback = nil
+	}
+	var name string
+	if b.Name != nil {
+		if name = *b.Name; name == "" { // otherwise Postgres checks it
+			return problem.InvalidRequest.Of(`name is "": it must have 1 to 128 bytes, or be left out`)
+		}
 	}
 	if b.Callback != nil {
 		job, err := jobOf("the callback", b.Callback)
@@ -325,7 +332,7 @@ func (h handler) open(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	id, err := h.table(r).Open(r.Context(), contract.NewBatch{Callback: b.Callback, RunWhen: b.RunWhen, Name: b.Name, Parent: b.Parent})
+	id, err := h.table(r).Open(r.Context(), contract.NewBatch{Callback: b.Callback, RunWhen: b.RunWhen, Name: name, Parent: b.Parent})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package jsontext
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,12 @@ const maxNames = 64
 // The object must be valid JSON or null, so the caller decodes it first. A
 // name with an escape is rejected. The error contains no value and can be
 // shown to a caller.
-func CheckNames(object []byte, names []string) error {
+func CheckNames(object []byte, names []string) error { return checkNames(object, names, true) }
+
+// CheckRepeated is CheckNames, except that it accepts other members without an escape in their names.
+func CheckRepeated(object []byte, names []string) error { return checkNames(object, names, false) }
+
+func checkNames(object []byte, names []string, all bool) error {
 	var given [maxNames]bool // by index in names
 	s := NewScanner(object)
 	for more := s.Begin('{'); more; more = s.More('}') {
@@ -27,6 +33,8 @@ func CheckNames(object []byte, names []string) error {
 		}
 		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
 		switch {
+		case i < 0 && !all && !bytes.ContainsRune(name, '\\'):
+			continue
 		case i < 0:
 			return fmt.Errorf("there is no field %q; the fields are %s", Excerpt(string(name)), strings.Join(names, ", "))
 		case given[i]:

@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"claim/limits": {"claim", "internal/contract", "internal/limit", "internal/permits"},
 	"claim/flows":  {""},
 
-	"claim/joins": {"", "internal/contract"},
+	"claim/joins": {"", "internal/contract", "internal/jsontext"},
 
 	"internal/flowapi": {"", "internal/contract", "internal/jsontext", "internal/problem", "internal/rowapi"},
 

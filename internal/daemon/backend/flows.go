@@ -94,12 +94,12 @@ func (f flowTable) Cancel(ctx context.Context, id dispatcherd.JobID) (contract.C
 }
 
 // Retry implements flowapi.Table.
-func (f flowTable) Retry(ctx context.Context, id dispatcherd.JobID) (int, error) {
-	n, err := on(ctx, id, f.joins.Retry)
+func (f flowTable) Retry(ctx context.Context, id dispatcherd.JobID) (contract.RetriedTree, error) {
+	retried, err := on(ctx, id, f.joins.Retry)
 	if err == nil {
 		f.b.Loop.Notify()
 	}
-	return n, err
+	return retried, err
 }
 
 // Repair implements flowapi.Table.

@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/flowapi"
 )
 
@@ -37,6 +38,9 @@ func (a commands) openCommand() *cobra.Command {
 			if err := joins.CheckJSON("callback", b.Callback); err != nil {
 				return err
 			}
+		}
+		if cmd.Flags().Changed("name") && b.Name == "" {
+			return exit.Errorf(exit.Usage, `--name is "": it must have 1 to 128 bytes, or be left out`)
 		}
 		b.Parent = dispatcherd.JobID(parent)
 		id, err := t.Open(ctx, b)

@@ -83,13 +83,17 @@ func (a commands) read(name string) ([]byte, error) {
 func (a commands) repairCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use: "repair", SuggestFor: []string{"fix", "recount"}, Short: "Count the jobs that have not ended again, after rows were deleted by hand",
-		Long: "Counts the jobs that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.", Example: "  dispatcherd flow repair 17",
+		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.", Example: "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		b, err := t.Get(ctx, id)
+		if err != nil {
+			return err
+		}
 		n, err := t.Repair(ctx, id)
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("repaired", flowapi.Changed{Changed: n}, fmt.Sprintf("flow %d: %s wrong", id, console.Counted(int64(n), "counter")))
+		return a.PrintLine("repaired", flowapi.Changed{Changed: n}, fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")))
 	})
 }
 

@@ -176,6 +176,9 @@ func (a commands) cancelCommand() *cobra.Command {
 		Use: "cancel", SuggestFor: []string{"delete", "stop", "abort"}, Short: "Cancel its jobs, their children and the callback",
 		Example: fmt.Sprintf("  dispatcherd %s cancel 17", a.kind),
 	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+		if err := a.checkKind(ctx, t, id, "cancel"); err != nil {
+			return err
+		}
 		c, err := t.Cancel(ctx, id)
 		if err != nil {
 			return err
@@ -193,12 +196,31 @@ func (a commands) retryCommand() *cobra.Command {
 		Use: "retry", SuggestFor: []string{"rerun", "restart"}, Short: "Run failed and cancelled jobs again, and the callback after them",
 		Example: fmt.Sprintf("  dispatcherd %s retry 17", a.kind),
 	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
-		n, err := t.Retry(ctx, id)
+		if err := a.checkKind(ctx, t, id, "retry"); err != nil {
+			return err
+		}
+		r, err := t.Retry(ctx, id)
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("retried", flowapi.Changed{Changed: n}, fmt.Sprintf("%s %d: %s again", a.kind, id, verb(n, "runs", "run")))
+		text := fmt.Sprintf("%s %d: %s again", a.kind, id, verb(r.Changed, "runs", "run"))
+		if r.Skipped > 0 {
+			text += fmt.Sprintf(", %s not, because other jobs have their unique keys", verb(r.Skipped, "does", "do"))
+		}
+		return a.PrintLine("retried", r, text)
 	})
+}
+
+// checkKind returns an error unless an id is that of a batch or flow as the command group says.
+func (a commands) checkKind(ctx context.Context, t flowapi.Table, id dispatcherd.JobID, command string) error {
+	b, err := t.Get(ctx, id)
+	switch {
+	case err != nil || b.Kind == a.kind:
+		return err
+	case b.Kind == contract.ChildrenKind:
+		return exit.Errorf(exit.NotFound, "%d is the id of a job with children, not of a %s: use 'dispatcherd job %s %d'", id, a.kind, command, id)
+	}
+	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, b.Kind, a.kind, b.Kind, command, id)
 }
 
 // verb counts jobs that do something.

@@ -1,0 +1,61 @@
+package joins
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+)
+
+// Members of the objects of a document. Postgres rejects others, but of a repeated member it takes the last one.
+var (
+	flowFields     = []string{"name", "callback", "nodes"}
+	jobFields      = []string{"type", "payload", "priority", "run_at", "max_attempts", "timeout_ms", "keys"}
+	callbackFields = append(slices.Clone(jobFields), "run_when")
+	nodeFields     = append(slices.Clone(callbackFields), "name", "after", "takes_results")
+)
+
+// checkRepeated returns refusal, with the reason, if an object has a member twice.
+func checkRepeated(object []byte, fields []string, refusal RefusedError) error {
+	err := jsontext.CheckRepeated(object, fields)
+	if err == nil {
+		return nil
+	}
+	refusal.message += err.Error()
+	refusal.kind = ErrInvalid
+	return &refusal
+}
+
+// checkDocument returns an error if an object of a flow has a member twice.
+func checkDocument(document []byte) error {
+	var flow struct {
+		Callback json.RawMessage   `json:"callback"`
+		Nodes    []json.RawMessage `json:"nodes"`
+	}
+	if json.Unmarshal(document, &flow) != nil {
+		return nil // Postgres names the value of another type
+	}
+	err := checkRepeated(document, flowFields, RefusedError{Rule: "flow_has_known_members", message: "flow: "})
+	if err == nil && flow.Callback != nil {
+		err = checkRepeated(flow.Callback, callbackFields, RefusedError{Rule: "flow_has_known_members", message: "flow: the callback: "})
+	}
+	for i := 0; err == nil && i < len(flow.Nodes); i++ {
+		err = checkNode(i, flow.Nodes[i])
+	}
+	return err
+}
+
+func checkNode(place int, node []byte) error {
+	err := jsontext.CheckRepeated(node, nodeFields)
+	if err == nil {
+		return nil
+	}
+	var named struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(node, &named) != nil || named.Name == "" {
+		named.Name = fmt.Sprint(place + 1)
+	}
+	return &RefusedError{Rule: "node_has_known_members", Node: named.Name, message: fmt.Sprintf("flow: node %q: %v", named.Name, err), kind: ErrInvalid}
+}
