@@ -115,7 +115,7 @@ func (j Jobs) refuse(ctx context.Context, id dispatcherd.JobID, want string) err
 	var status string
 	err := j.DB.QueryRow(ctx, `SELECT status::text FROM dispatcherd.jobs WHERE id = $1`, id).Scan(&status)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("job %d: %w", id, ErrNotFound)
+		return j.notFound(ctx, id)
 	}
 	if err != nil {
 		return err

@@ -20,6 +20,30 @@ const jobColumns = `id, type, status::text, priority, run_at, first_run_at, crea
 // ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")
 
+// NoCallbackError says that an id is that of a batch or flow without a callback. It is also an ErrNotFound.
+type NoCallbackError struct {
+	ID   dispatcherd.JobID
+	Kind string // batch or flow
+}
+
+// Error names the command that shows the batch or flow.
+func (e *NoCallbackError) Error() string {
+	return fmt.Sprintf("%d is a %s without a callback, so it is no job: 'dispatcherd %s show %d'", e.ID, e.Kind, e.Kind, e.ID)
+}
+
+// Unwrap returns ErrNotFound.
+func (*NoCallbackError) Unwrap() error { return ErrNotFound }
+
+// notFound says that no job has an id.
+func (j Jobs) notFound(ctx context.Context, id dispatcherd.JobID) error {
+	var kind string
+	err := j.DB.QueryRow(ctx, `SELECT kind FROM dispatcherd.batches WHERE id = $1 AND NOT callback AND kind <> 'children'`, id).Scan(&kind)
+	if err != nil { // also a role without rights
+		return fmt.Errorf("job %d: %w", id, ErrNotFound)
+	}
+	return &NoCallbackError{id, kind}
+}
+
 // query runs a statement. If it fails, the first read of the rows returns the error.
 func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 	rows, _ := j.DB.Query(ctx, sql, args...)
@@ -34,7 +58,7 @@ func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, erro
 		FROM dispatcherd.jobs WHERE id = $1`, id, loadText)
 	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = fmt.Errorf("job %d: %w", id, ErrNotFound)
+		err = j.notFound(ctx, id)
 	}
 	return job, err
 }

@@ -91,10 +91,10 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, c.Running)
 	w.await(batch, dispatcherd.Cancelled)
-	n, err := mine.Retry(ctx, batch)
+	retried, err := mine.Retry(ctx, batch)
 	require.NoError(t, err)
-	require.Equal(t, 5, n)
-	n, err = mine.Repair(ctx, inserted.ID)
+	require.Equal(t, client.RetriedTree{Changed: 5}, retried)
+	n, err := mine.Repair(ctx, inserted.ID)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	_, err = mine.Get(ctx, 1_000_000)
@@ -112,7 +112,7 @@ func TestFlowCommandsNeedNoDatabase(t *testing.T) {
 	require.Equal(t, unique.out, h.onAPI("", "job", "insert", "--type", "unknown", "--unique-key", "k", "--unique-for", "1h").out)
 	for line, code := range map[string]int{
 		"batch list": exit.OK, "batch list --state open -o jsonl": exit.OK, "batch show 1": exit.OK, "batch show 1 -o json": exit.OK, "batch show 99": exit.NotFound,
-		"batch seal 1": exit.OK, "batch seal 99": exit.NotFound, "batch cancel 99": exit.NotFound, "flow list": exit.OK, "flow show 1": exit.NotFound, "flow repair 3": exit.OK,
+		"batch seal 1": exit.OK, "batch seal 99": exit.NotFound, "batch cancel 99": exit.NotFound, "batch cancel 2": exit.NotFound, "flow cancel 1": exit.NotFound, "batch retry 3": exit.NotFound, "job get 3": exit.NotFound, "job why 3": exit.NotFound, "job cancel 3": exit.NotFound, "flow list": exit.OK, "flow show 1": exit.NotFound, "flow repair 3": exit.OK,
 		"flow insert none.json": exit.NotFound, "batch open --run-when never": exit.Usage, "job insert --type x --parent 99": exit.Usage,
 	} {
 		remote := h.onAPI("", strings.Fields(line)...)
@@ -123,6 +123,9 @@ func TestFlowCommandsNeedNoDatabase(t *testing.T) {
 	}
 	require.Equal(t, exit.Conflict, h.onAPI("", "job", "insert", "--type", "x", "--parent", "1").code, "it is sealed")
 	require.Regexp(t, `○ b +5 +pdf +waiting`, h.onAPI("", "flow", "show", "3").out)
+	for _, command := range []string{"get", "why", "wait", "cancel", "retry"} {
+		require.Contains(t, h.onAPI("", "job", command, "3").err, "3 is a flow without a callback, so it is no job: 'dispatcherd flow show 3'", command)
+	}
 	require.Equal(t, exit.Usage, h.onAPI("{", "flow", "insert", "-").code)
 	require.Equal(t, exit.OK, h.onAPI("", "flow", "cancel", "3").code)
 	require.Equal(t, exit.OK, h.onAPI("", "flow", "retry", "3").code)

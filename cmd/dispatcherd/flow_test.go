@@ -33,6 +33,7 @@ func TestBatchesAndFlowsAreShownAndChanged(t *testing.T) {
 		return path
 	}
 	self := file("self.json", `{"nodes": [{"name": "a", "type": "x", "after": ["a"]}]}`)
+	after := file("after.json", `{"nodes": [{"name": "a", "type": "x", "after": [5]}]}`)
 	torn := file("torn.json", `{"nodes": [`)
 	good := file("good.json", `{"nodes": [{"name": "a", "type": "x"}]}`)
 	text := transcript(t, url,
@@ -58,6 +59,15 @@ func TestBatchesAndFlowsAreShownAndChanged(t *testing.T) {
 		`batch open --callback {"type":"x","color":"red"}`,
 		`batch open --callback {`,
 		`batch open --callback {"type":"x"} --run-when never`,
+		`batch open --callback {"type":"x","type":"y"}`,
+		"batch open --name=",
+		"batch cancel 1",
+		"batch seal 1",
+		"batch cancel 13",
+		"batch retry 13",
+		"batch cancel 5",
+		"batch retry 5",
+		"batch seal 5",
 		"flow list",
 		"flow show 5",
 		"flow show 1",
@@ -67,6 +77,14 @@ func TestBatchesAndFlowsAreShownAndChanged(t *testing.T) {
 		"flow insert none.json",
 		"flow insert",
 		"flow repair 5",
+		"flow repair 13",
+		"flow cancel 2",
+		"flow cancel 13",
+		"flow retry 2",
+		"job get 5",
+		"job cancel 2",
+		"job wait 2",
+		"flow insert "+after,
 		"flow cancel 99",
 		"flow retry 99",
 	)

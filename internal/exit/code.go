@@ -139,8 +139,9 @@ const WhatBecameOfIt = "it was never inserted, or it was removed (--keep-done an
 // Explain returns the message of an error, with the next step where it is known.
 func Explain(err error) string {
 	var coded *Error
+	var noCallback *claim.NoCallbackError
 	switch {
-	case errors.As(err, &coded):
+	case errors.As(err, &coded), errors.As(err, &noCallback):
 		return err.Error() // the message already says what to do
 	case noSchema(err):
 		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"

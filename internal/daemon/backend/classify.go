@@ -28,7 +28,10 @@ const lockNotAvailable = "55P03"
 func classify(err error) error {
 	var status *claim.StatusError
 	var refused *pgconn.PgError
+	var noCallback *claim.NoCallbackError
 	switch {
+	case errors.As(err, &noCallback):
+		return problem.NotFound.Of(noCallback.Error())
 	case errors.Is(err, claim.ErrNotFound):
 		return api.ErrNotFound
 	case errors.As(err, &status):

@@ -158,7 +158,7 @@ func (a commands) eachJob(cmd *cobra.Command, at *ask.Dispatcher, args []string,
 			status, err := c.one(cmd, of, id)
 			if errors.Is(err, claim.ErrNotFound) && id.OnDemand() {
 				err = noSuchJob(int64(id))
-			} else if errors.Is(err, claim.ErrNotFound) { // printed on a line of its own
+			} else if errors.Is(err, claim.ErrNotFound) && !noCallback(err) { // printed on a line of its own
 				err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
 			}
 			if err != nil {

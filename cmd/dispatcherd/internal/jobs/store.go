@@ -138,10 +138,16 @@ func jobPath(id dispatcherd.JobID) string { return fmt.Sprintf("/v1/jobs/%d", id
 
 // about returns the error of claim.Jobs if a dispatcher has no such job.
 func about(id dispatcherd.JobID, err error) error {
-	if coded, ok := errors.AsType[*exit.Error](err); ok && coded.Code == exit.NotFound {
-		return fmt.Errorf("job %d: %w", id, claim.ErrNotFound)
+	coded, ok := errors.AsType[*exit.Error](err)
+	if !ok || coded.Code != exit.NotFound {
+		return err
 	}
-	return err
+	for _, kind := range []string{contract.BatchKind, contract.FlowKind} {
+		if e := (&claim.NoCallbackError{ID: id, Kind: kind}); strings.Contains(err.Error(), e.Error()) {
+			return e
+		}
+	}
+	return fmt.Errorf("job %d: %w", id, claim.ErrNotFound)
 }
 
 // queryOf returns a filter as query parameters.

@@ -35,8 +35,7 @@ prints the placement from the decision log. Requests have negative ids ("job req
 			}
 			var why api.Why
 			err = at.JSON(cmd.Context(), fmt.Sprintf("/v1/jobs/%d/why", id), &why)
-			var coded *exit.Error
-			if errors.As(err, &coded) && coded.Code == exit.NotFound {
+			if err = about(dispatcherd.JobID(id), err); errors.Is(err, claim.ErrNotFound) && !noCallback(err) {
 				return noSuchJob(id)
 			}
 			if err != nil {
@@ -48,6 +47,12 @@ prints the placement from the decision log. Requests have negative ids ("job req
 	a.APIFlags(cmd.Flags(), &at)
 	cmd.ValidArgsFunction = a.completeIDs(&at)
 	return cmd
+}
+
+// noCallback reports whether an id is that of a batch or flow without a callback.
+func noCallback(err error) bool {
+	_, ok := errors.AsType[*claim.NoCallbackError](err)
+	return ok
 }
 
 // noSuchJob says that the job does not exist, and what may have happened to it.
