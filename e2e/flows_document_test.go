@@ -48,13 +48,8 @@ func TestRecipeCallbackAfterAllJobs(t *testing.T) {
 	require.EqualValues(t, 1, report.Attempt)
 }
 
-func TestNodesOfAChainRunInTurn(t *testing.T) {
-	w := newWorld(t)
-	w.exec(`SELECT dispatcherd.insert_flow('{"nodes": [{"name": "fetch", "type": "fetch"}, {"name": "parse", "type": "parse", "after": ["fetch"]},
-		{"name": "store", "type": "store", "after": ["parse"]}]}')`)
-	c := w.config("a")
-	w.start(c)
-	w.worker("a", c.WorkerSocket, scriptSlots{N: 4, Types: []string{"fetch", "parse", "store"}})
+func TestRecipeChain(t *testing.T) {
+	w := flowRecipe(t, "A chain", "", "fetch", "parse", "store")
 	w.await(w.idOf("store"), dispatcherd.Done)
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs a JOIN dispatcherd.jobs b ON a.finished_at <= b.started_at
 		WHERE (a.type, b.type) IN (('fetch', 'parse'), ('parse', 'store'))`))

@@ -121,7 +121,7 @@ func TestInvalidKeysAreRejectedWithTheWordAndTheRule(t *testing.T) {
 // program can edit.
 func TestWindowOfALimitIsBoundedInSeconds(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	const insert = `INSERT INTO dispatcherd.limits (key, rate, per) VALUES ($1::text, 1, $1::text::interval)`
+	const insert = `INSERT INTO dispatcherd.limits (key, rate, per) VALUES (replace($1::text, ' ', '-'), 1, $1::text::interval)`
 	for _, per := range []string{"1 year 2 days", "-1 year 361 days"} {
 		_, err := conn.Exec(t.Context(), insert, per)
 		require.ErrorContains(t, err, "per_is_10_milliseconds_to_31622400_seconds", per)
