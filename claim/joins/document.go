@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
@@ -33,8 +34,8 @@ func checkDocument(document []byte) error {
 		Callback json.RawMessage   `json:"callback"`
 		Nodes    []json.RawMessage `json:"nodes"`
 	}
-	if json.Unmarshal(document, &flow) != nil {
-		return nil // Postgres names the value of another type
+	if err := json.Unmarshal(document, &flow); err != nil {
+		return nil //nolint:nilerr // Postgres names the value of another type
 	}
 	err := checkRepeated(document, flowFields, RefusedError{Rule: "flow_has_known_members", message: "flow: "})
 	if err == nil && flow.Callback != nil {
@@ -55,7 +56,7 @@ func checkNode(place int, node []byte) error {
 		Name string `json:"name"`
 	}
 	if json.Unmarshal(node, &named) != nil || named.Name == "" {
-		named.Name = fmt.Sprint(place + 1)
+		named.Name = strconv.Itoa(place + 1)
 	}
 	return &RefusedError{Rule: "node_has_known_members", Node: named.Name, message: fmt.Sprintf("flow: node %q: %v", named.Name, err), kind: ErrInvalid}
 }

@@ -382,9 +382,10 @@ func TestMembersOfJobsHaveTheirTypes(t *testing.T) {
 		`"name": null, "payload": 1`: `name is null, must be a text of 1 to 128 bytes`,
 	} {
 		node := `{"name": "a", "type": "x", ` + member + `}`
-		if member[:6] == `"name"` {
+		switch member[:6] {
+		case `"name"`:
 			node = `{"type": "x", ` + member + `}`
-		} else if member[:6] == `"type"` {
+		case `"type"`:
 			node = `{"name": "a", ` + member + `}`
 		}
 		_, err := j.InsertFlow(ctx, []byte(`{"nodes": [`+node+`]}`))
