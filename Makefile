@@ -52,7 +52,7 @@ demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N repl
 .PHONY: test
 test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
 	@status=0; \
-	go test -count=1 $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
+	go test -count=1 -timeout 20m $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
 	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./e2e ./claim || status=1; \
 	go test -count=1 -race -timeout 20m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
