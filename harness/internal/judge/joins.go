@@ -9,9 +9,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/history"
 )
 
-// orphanTime is how long a child may run after the end of its parent: until a dispatcher has counted that end and the worker has stopped,
-// also if a dispatcher is killed. Pauses do not count.
-const orphanTime = 10 * time.Second
+// How long after the end of its parent a child may start, until a dispatcher has counted that end; and end, until its worker has stopped. If the
+// dispatcher of the child is killed, its successor holds the job for the worker for 10 s before it is released and cancelled, and may be killed, too.
+const (
+	orphanStarts = 10 * time.Second
+	orphanEnds   = 30 * time.Second
+)
 
 // structure is what the rows say about structures, by ids.
 type structure struct {
@@ -167,7 +170,8 @@ func (r *Report) orphans(s *structure, parent *history.Part, children []*history
 		return
 	}
 	for _, c := range children {
-		if c.Ended == 0 || s.pauses.Active(parent.Ended, max(c.Started, c.Ended)) > orphanTime.Microseconds() {
+		since := func(at int64) int64 { return s.pauses.Active(parent.Ended, max(at, parent.Ended)) }
+		if c.Ended == 0 || since(c.Started) > orphanStarts.Microseconds() || since(c.Ended) > orphanEnds.Microseconds() {
 			r.find(&r.Orphans, "orphan", c.Job, "its parent %d ended at %d; it started at %d and ended at %d (0 = not)", parent.Job, parent.Ended, c.Started, c.Ended)
 		}
 	}

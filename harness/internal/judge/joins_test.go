@@ -84,9 +84,9 @@ func TestEveryViolationOfStructuresIsReported(t *testing.T) {
 		{"a callback has two rows", [4]int{0, 0, 1}, func(h *h) { h.Jobs = append(h.Jobs, h.Jobs[0]) }},
 		{"an end is counted twice", [4]int{0, 0, 1}, func(h *h) { h.Joins[0].Done = 2 }},
 		{"an end is not counted", [4]int{0, 0, 1}, func(h *h) { h.Joins[3].Done = 0 }},
-		{"a child runs on", [4]int{0, 0, 0, 1}, func(h *h) { h.Jobs[7].Ended, h.Joins[5].Fired = 26*micros, 27*micros }},
+		{"a child runs on", [4]int{0, 0, 0, 1}, func(h *h) { h.Jobs[7].Ended, h.Joins[5].Fired = 47*micros, 48*micros }},
 		{"a child runs on while no job starts", [4]int{}, func(h *h) {
-			h.Jobs[7].Ended, h.Joins[5].Fired = 26*micros, 27*micros
+			h.Jobs[7].Ended, h.Joins[5].Fired = 47*micros, 48*micros
 			h.Jobs = slices.DeleteFunc(h.Jobs, func(p history.Part) bool { return p.Started > 16*micros && p.Started < 20*micros })
 		}},
 		{"a child starts later", [4]int{0, 0, 0, 1}, func(h *h) { h.Jobs[8].Started, h.Jobs[8].Ended, h.Joins[5].Fired = 26*micros, 27*micros, 28*micros }},
