@@ -39,7 +39,7 @@ func TestManyRefusedRowsStopNoOtherType(t *testing.T) {
 
 // The refused rows are set aside. Then jobs of their type with lower scores are claimed.
 func TestManyRefusedRowsStopNoOtherJobOfTheirType(t *testing.T) {
-	for _, refused := range []int{200, 3000} {
+	for _, refused := range []int{200, 1500} {
 		t.Run(strconv.Itoa(refused), func(t *testing.T) {
 			w, _ := refuseMany(t, refused)
 			w.exec(`INSERT INTO dispatcherd.jobs (type, priority) SELECT 'a', 3 FROM generate_series(1, 100)`)
