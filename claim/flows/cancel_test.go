@@ -96,16 +96,11 @@ func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
 	require.Equal(t, 3, w.left(x))
 	w.countEnds()
 	require.Equal(t, 2, w.left(x))
-	w.end(contract.Succeeded, job)
-	w.countEnds()
-	require.Equal(t, "waiting", w.status(x))
-	w.end(contract.Succeeded, v)
-	w.countEnds()
-	require.Equal(t, "pending", w.status(x))
+	w.endsRelease(x, job, v)
 }
 
 // A child is claimed while its parent is cancelled: its claim is under way when the pending children are cancelled, and commits before the running ones
-// are checked. It is asked to cancel, too.
+// are checked. It is asked to cancel, too. The trigger tries the lock again and again, because cancel_runs waits for no lock.
 func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	parent := w.insert()

@@ -162,12 +162,7 @@ func TestRetryOfADependencyWaitsForTheCountOfItsEnd(t *testing.T) {
 		require.NoError(t, <-retried)
 		w.countEnds()
 		require.Equal(t, 2, w.left(x))
-		w.end(contract.Succeeded, job)
-		w.countEnds()
-		require.Equal(t, "waiting", w.status(x))
-		w.end(contract.Succeeded, v)
-		w.countEnds()
-		require.Equal(t, "pending", w.status(x))
+		w.endsRelease(x, job, v)
 	}
 }
 

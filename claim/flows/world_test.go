@@ -150,6 +150,17 @@ func (w *world) end(outcome contract.Outcome, ids ...int64) {
 	require.Empty(w.t, w.finish(w.claim(ids...), outcome, "").Stale)
 }
 
+// endsRelease ends the last two dependencies of a node, which waits for both.
+func (w *world) endsRelease(node, first, second int64) {
+	w.t.Helper()
+	w.end(contract.Succeeded, first)
+	w.countEnds()
+	require.Equal(w.t, "waiting", w.status(node))
+	w.end(contract.Succeeded, second)
+	w.countEnds()
+	require.Equal(w.t, "pending", w.status(node))
+}
+
 // countEnds counts all ends.
 func (w *world) countEnds() {
 	w.t.Helper()
