@@ -222,13 +222,15 @@ func randomHistory(t *testing.T, seed uint64, change func(*tables)) (broken []st
 			}
 		}
 		h.drain()
-		h.judgeRates()
-		broken, admitted = h.broken, len(h.admitted)
 		cancel()
 		for _, a := range h.agents { // order-free: each one
 			a.stop()
 		}
 		<-time.After(10 * time.Second) // statements in flight
+		h.update(func() {
+			h.judgeRates()
+			broken, admitted = h.broken, len(h.admitted)
+		})
 	})
 	return broken, admitted
 }
@@ -257,9 +259,12 @@ func (h *history) drain() {
 		}
 	}
 	leader := h.agents[h.leader]
-	for _, r := range h.rows { // order-free: an error
-		h.breaks("row %+v is not admitted: %+v", *r, leader.book.Explain(r.Class, r.Job))
-	}
+	leader.stop() // its book is read
+	h.update(func() {
+		for _, r := range h.rows { // order-free: an error
+			h.breaks("row %+v is not admitted: %+v", *r, leader.book.Explain(r.Class, r.Job))
+		}
+	})
 }
 
 // Several dispatchers admit, claim and end jobs while statements fail, answers are lost, statements of former
