@@ -158,6 +158,7 @@ type heldPermit struct {
 // reads states what to read when.
 type reads struct {
 	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
+	ahead                                                                            bool // jobs were read that were inserted after those of the last readArrived
 
 	arriveFrom, heldFrom time.Time     // after a notification, not before
 	arrivePause          time.Duration // the last pause between two reads of arrived jobs

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -603,6 +604,35 @@ func TestJobThatIsCommittedLateKeepsItsPlace(t *testing.T) {
 			require.Zero(t, w.rows[other].fence)
 		})
 	}
+}
+
+// A transaction inserts two jobs of a key before the heads of the classes are read. The statement that reads them returns only the class of the later
+// job. The earlier one is admitted first.
+func TestHeadsThatAreReadInPortionsKeepTheOrderOfAKey(t *testing.T) {
+	run(t, func(w *world) {
+		for i := range headsMost {
+			w.setLimit(permits.Limit{Key: fmt.Sprintf("b%04d", i), Capacity: 0})
+			w.insert(permits.Class{Keys: fmt.Sprintf("b%04d", i), Type: "x"}, 1)
+		}
+		w.heard()
+		w.pass(3)
+		var earlier, later int64
+		w.update(func() {
+			w.fault = func(op string) fault {
+				if op == "heads" && earlier == 0 {
+					for _, keys := range []string{"k", "a k"} {
+						w.lastID++
+						w.rows[w.lastID] = &row{Class: permits.Class{Keys: keys, Type: "x"}, Job: permits.Job{RunAt: w.tables.now().UnixMicro(), ID: w.lastID}, since: time.Now()}
+					}
+					earlier, later = w.lastID-1, w.lastID
+				}
+				return fault{}
+			}
+		})
+		w.pass(3)
+		require.Equal(t, []int64{earlier}, w.holders())
+		require.NotZero(t, later)
+	})
 }
 
 // A transaction lasts longer than ids are read again. Its job is found when it is the first of its class.

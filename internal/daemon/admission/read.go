@@ -167,6 +167,7 @@ func (c *Controller) hold(h *limits.Held) (changed bool) {
 // later. While it finds none, it reads ever more rarely.
 func (c *Controller) readArrived(ctx context.Context) error {
 	s := &c.state
+	s.ahead = false
 	if !c.busy() || c.Now().Before(s.arriveAt) {
 		return nil
 	}
@@ -264,6 +265,7 @@ func (c *Controller) readPortion(ctx context.Context) (more, full bool, err erro
 			full = !c.book.Arrived(w.Class, w.Job, 2) || full
 		}
 		s.heads = w.Class
+		s.ahead = s.ahead || w.ID > s.arrived
 	}
 	if len(list) < headsMost {
 		s.heads, s.listed = permits.Class{}, true

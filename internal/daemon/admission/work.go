@@ -221,6 +221,12 @@ func (c *Controller) decide(ctx context.Context) error {
 		if err := c.refill(ctx); err != nil {
 			return err
 		}
+		if c.state.ahead { // the same transaction may have inserted an earlier job of another class
+			c.state.arriveAt = time.Time{}
+			if err := c.readArrived(ctx); err != nil {
+				return err
+			}
+		}
 		list := c.book.Admit(admitMost)
 		if !c.state.endedAt.IsZero() {
 			c.Metrics.decided(c.Now().Sub(c.state.endedAt))
@@ -252,6 +258,9 @@ func (c *Controller) refill(ctx context.Context) error {
 		}
 		for i := range refills {
 			c.book.Filled(refills[i], jobs[i], len(jobs[i]) == refillJobs)
+			for _, j := range jobs[i] {
+				c.state.ahead = c.state.ahead || j.ID > c.state.arrived
+			}
 		}
 	}
 }
