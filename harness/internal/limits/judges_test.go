@@ -96,6 +96,8 @@ func TestLeakedFindsIdleKeysAndJobsThatDoNotEnd(t *testing.T) {
 		{"an idle key without a waiting job", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.inserted = at(5000) }))},
 		{"an idle key whose job is not due", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.due = at(5000) }))},
 		{"a key with a lost job until its release", 0, append(others(0, 10_000), ran(1, "serial:1", 0, 5000, 7000, 7001), ran(2, "serial:1", 6000, 6010))},
+		{"an idle key with an attempt that no worker started", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.attempts++ }))},
+		{"an idle key with such an attempt for too long", 1, append(others(0, 40_000), idle[0], with(ran(2, "serial:1", 36_000, 36_010), func(j *job) { j.attempts++ }))},
 		{"an idle key for which two jobs wait", 1, append(others(0, 10_000), with(ran(3, "serial:1", 6010, 6020), func(j *job) { j.inserted = at(5000) }), idle[1], idle[0])},
 		{"an idle key whose job waits for another one", 0, append(others(0, 10_000), idle[0], ran(2, "serial:1 other:1", 6000, 6010))},
 		{"a time in which nothing starts", 0, append(append(others(0, 1000), others(5500, 7000)...), idle...)},

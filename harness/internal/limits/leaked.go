@@ -1,14 +1,20 @@
 package limits
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/judge"
 )
 
-// stalled is how long no job of a key may run while jobs wait. After it, a permit is lost.
-const stalled = 5 * time.Second
+// stalled is how long no job of a key may run while jobs wait. After it, a permit is lost. An attempt that a killed dispatcher had claimed
+// and no worker started has its permits until its row is released, at most for held.
+const (
+	stalled = 5 * time.Second
+	held    = 30 * time.Second
+)
 
 // leaked counts the jobs that never ended, and the times in which no job of a key ran for too long while one had been
 // waiting. Times in which no job of any key started do not count, up to the time that a recovery may take.
@@ -28,14 +34,14 @@ func leaked(jobs []job) (n int) {
 		}
 	}
 	pauses := judge.NewPauses(starts)
-	for _, list := range keys { // order-free: a sum
-		n += stalls(list, pauses)
+	for key, list := range keys { // order-free: a sum
+		n += stalls(key, list, pauses)
 	}
 	return n
 }
 
 // stalls counts the times in which no job of a key ran although one waited for its first attempt.
-func stalls(jobs []*job, pauses judge.Pauses) (n int) {
+func stalls(key string, jobs []*job, pauses judge.Pauses) (n int) {
 	var runs []span
 	for _, j := range jobs {
 		runs = append(runs, j.runs...)
@@ -44,7 +50,10 @@ func stalls(jobs []*job, pauses judge.Pauses) (n int) {
 	var idle time.Time // since then no job runs
 	for _, r := range runs {
 		if !idle.IsZero() && r.from.Sub(idle) > stalled {
-			if since, waits := firstWaiting(jobs, idle, r.from); waits && pauses.Active(later(since, idle).UnixMicro(), r.from.UnixMicro()) > stalled.Microseconds() {
+			since, waits := firstWaiting(jobs, idle, r.from)
+			active := time.Duration(pauses.Active(later(since, idle).UnixMicro(), r.from.UnixMicro())) * time.Microsecond
+			if waits && (active > held || active > stalled && !mayHold(jobs, idle)) {
+				fmt.Fprintf(os.Stderr, "limits: no job of key %s ran from %v for %v although one waited\n", key, idle.UTC(), r.from.Sub(idle))
 				n++
 			}
 		}
@@ -54,6 +63,17 @@ func stalls(jobs []*job, pauses judge.Pauses) (n int) {
 		idle = later(idle, r.to)
 	}
 	return n
+}
+
+// mayHold reports whether an attempt that no worker started may have had permits: that of a job which had not ended.
+func mayHold(jobs []*job, at time.Time) bool {
+	return slices.ContainsFunc(jobs, func(j *job) bool {
+		last := span{}
+		if len(j.runs) > 0 {
+			last = j.runs[len(j.runs)-1]
+		}
+		return j.attempts > len(j.runs) && !j.inserted.After(at) && (last.to.IsZero() || last.to.After(at))
+	})
 }
 
 // firstWaiting returns since when a job of the list waited that had not started before to. A job with several keys may have
