@@ -32,18 +32,22 @@ type Terms struct {
 	Age      Milli // time waited
 	Rarity   Milli // scarcity of slots for the type
 	OnDemand Milli // bonus and extra ageing of an on-demand request, 0 for a queued job
+	Brevity  Milli // for the expected duration, see Weights.Brevity
 }
 
 // Total returns the score.
-func (t Terms) Total() Milli { return t.Base + t.Age + t.Rarity + t.OnDemand }
+func (t Terms) Total() Milli { return t.Base + t.Age + t.Rarity + t.OnDemand + t.Brevity }
 
 // String returns the score and its terms in points: "5620 = base 5120 + age 0 +
-// rarity 500 + on-demand 0".
+// rarity 500 + on-demand 0". It omits a Brevity of 0.
 func (t Terms) String() string {
 	b := t.Total().append(make([]byte, 0, 96))
 	b = t.Base.append(append(b, " = base "...))
 	b = t.Age.append(append(b, " + age "...))
 	b = t.Rarity.append(append(b, " + rarity "...))
 	b = t.OnDemand.append(append(b, " + on-demand "...))
+	if t.Brevity != 0 {
+		b = t.Brevity.append(append(b, " + brevity "...))
+	}
 	return string(b)
 }

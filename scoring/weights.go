@@ -25,6 +25,9 @@ const (
 	maxSlope  = 1_000_000
 )
 
+// MaxDurationWindow is the largest Weights.DurationWindow: 30 days.
+const MaxDurationWindow = 30 * 24 * time.Hour
+
 const maxAgeMS = int64(MaxAge / time.Millisecond)
 
 // Weights are the parameters of the score. The zero value is not valid; start with
@@ -36,6 +39,7 @@ type Weights struct {
 	OnDemand       int64         // points an on-demand request starts with
 	OnDemandAgeing int64         // points per second an on-demand request gains on top of Ageing
 	OnDemandCap    time.Duration // age at which OnDemandAgeing stops; whole milliseconds, or NoCap
+	DurationWindow time.Duration // longest expected duration that counts; whole milliseconds; 0 = expected durations do not count
 }
 
 // Default returns the weights of article 1. The additional ageing of on-demand
@@ -70,6 +74,9 @@ func (w Weights) Validate() error {
 			return fmt.Errorf("weight %q is %d: set it to a whole number from %d to %d%s", c.name, c.value, c.min, c.max, c.why)
 		}
 	}
+	if d := w.DurationWindow; d < 0 || d > MaxDurationWindow || d%time.Millisecond != 0 {
+		return fmt.Errorf("weight \"duration-window\" is %v: set it to whole milliseconds from 0s to %v", d, MaxDurationWindow)
+	}
 	switch limit := w.OnDemandCap; {
 	case limit == NoCap:
 		return nil
@@ -86,7 +93,18 @@ func (w Weights) PerPriority() time.Duration {
 	return time.Duration(w.Priority) * time.Second / time.Duration(w.Ageing)
 }
 
-// Score returns the terms of a job's score. ageMS is the age of the job in
+// savedPerSecond is the number of points for each second that a job is expected to be shorter than
+// DurationWindow.
+const savedPerSecond = 64
+
+// Brevity returns the term for the expected duration of a job in milliseconds. It lies between 0 and
+// the term of a job that takes no time, and is 0 if DurationWindow is 0.
+func (w *Weights) Brevity(expectedMS int64) Milli {
+	window := w.DurationWindow.Milliseconds()
+	return Milli(savedPerSecond * (window - min(max(expectedMS, 0), window)))
+}
+
+// Score returns the terms of a job's score, without Brevity. ageMS is the age of the job in
 // milliseconds. An age below 0 counts as 0 (a clock went back), and an age above
 // MaxAge counts as MaxAge. capacity is the number of registered slots that support
 // the job's type, free or taken. A capacity below 1 counts as 1. Score allocates

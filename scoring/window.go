@@ -14,12 +14,14 @@ import (
 //
 // Proof. Let j have arrived d ≥ W before k, and let both wait. Both age at the same
 // rate, so k has Ageing·d points of age less than j. The other terms of k are at most
-// 10 units of priority, the maximum rarity bonus, the on-demand bonus, and the
-// additional ageing, which the cap limits to OnDemandAgeing·cap. Their sum is at most
+// 10 units of priority, the maximum rarity bonus, the on-demand bonus, the
+// additional ageing, which the cap limits to OnDemandAgeing·cap, and the brevity, at most
+// 64 points per second of DurationWindow. Their sum is at most
 // Ageing·W ≤ Ageing·d by the choice of W, and no term of j is negative. So the total
 // of k never exceeds the total of j, and on a tie the older job is first. The proof
-// makes only one assumption about capacities: the rarity bonus lies between 0 and its
-// maximum. So capacities may differ and change at any time.
+// makes only one assumption about capacities and expected durations: the rarity bonus and
+// the brevity lie between 0 and their maximum at each decision. So both may differ and change at any
+// time.
 //
 // Hence only jobs that arrived before j's arrival + W can run before j on the slots
 // that j could use. The number of these jobs is finite.
@@ -31,7 +33,7 @@ func (w Weights) Window() (window time.Duration, bounded bool) {
 	if limit > maxAgeMS {
 		return 0, false
 	}
-	lead := 1000*(w.Priority*int64(dispatcherd.MaxPriority)+w.OnDemand+w.Rarity) + w.OnDemandAgeing*limit
+	lead := 1000*(w.Priority*int64(dispatcherd.MaxPriority)+w.OnDemand+w.Rarity) + w.OnDemandAgeing*limit + int64(w.Brevity(0))
 	ms := ceilDiv(lead, w.Ageing)
 	if ms > maxAgeMS {
 		return 0, false
@@ -62,6 +64,7 @@ type Job struct {
 	Priority  dispatcherd.Priority
 	ArrivalMS int64 // milliseconds since any epoch both jobs share
 	Capacity  int   // capacity of its type, taken as constant
+	Brevity   Milli // likewise
 }
 
 // Overtakes returns the first instant, in milliseconds since the jobs' epoch, from
@@ -100,8 +103,8 @@ func (w Weights) Overtakes(a, b Job) (atMS int64, ok bool) {
 
 // lead returns how many points a is ahead of b at an instant.
 func (w *Weights) lead(a, b Job, atMS int64) Milli {
-	return w.Score(a.Mode, a.Priority, atMS-a.ArrivalMS, a.Capacity).Total() -
-		w.Score(b.Mode, b.Priority, atMS-b.ArrivalMS, b.Capacity).Total()
+	return w.Score(a.Mode, a.Priority, atMS-a.ArrivalMS, a.Capacity).Total() + a.Brevity -
+		w.Score(b.Mode, b.Priority, atMS-b.ArrivalMS, b.Capacity).Total() - b.Brevity
 }
 
 func (w *Weights) ahead(a, b Job, atMS int64) bool {
@@ -111,3 +114,12 @@ func (w *Weights) ahead(a, b Job, atMS int64) bool {
 
 // ceilDiv divides n ≥ 0 by d ≥ 1, rounding up.
 func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }
+
+// PassedBy returns how much later than a job another one may arrive and still pass it, if
+// the job is never expected to take longer than expectedMS. It is at most Window. The proof of
+// Window holds with the lead that is left: the brevity of the job is at least that of expectedMS.
+func (w Weights) PassedBy(expectedMS int64) (window time.Duration, bounded bool) {
+	least := w
+	least.DurationWindow = min(w.DurationWindow, time.Duration(max(expectedMS, 0))*time.Millisecond)
+	return least.Window()
+}
