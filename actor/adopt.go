@@ -277,7 +277,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j)-row.Ran.Milliseconds(), j.typ), c.now
+	j.terms, j.placedAt = c.score(j.mode, j.priority, j.class, c.ageMS(j)-row.Ran.Milliseconds(), j.typ), c.now
 }
 
 // mayHold reports whether a type is known, or a user may make another one known.
@@ -290,13 +290,14 @@ func (c *Core) mayHold(name, user string) bool {
 // timeout.
 func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j := c.newJob()
-	j.id, j.priority, j.mode = row.ID, row.Priority, dispatcherd.Queued
+	j.id, j.priority, j.class, j.mode = row.ID, row.Priority, row.Class, dispatcherd.Queued
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
 	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
 	j.row.maxAttempts, j.row.failures, j.row.fence = row.MaxAttempts, row.Failures, row.Fence
 	j.typ = c.hold(row.Type, o.user)
 	c.keep(j)
+	c.types[j.typ].durations.Start(&j.run, j.class, j.sentAt)
 	c.move(j, jobstate.OnAdopt)
 	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {
 		c.arm(j, c.now.After(max(j.timeout-row.Ran, 0)))

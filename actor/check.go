@@ -140,11 +140,12 @@ func (c *Core) checkRequests() error {
 		if !k.known {
 			continue
 		}
-		if c.requesting.Has(slotindex.TypeID(t)) != (k.requests != 0) {
+		if c.requesting.Has(slotindex.TypeID(t)) != !k.requests.Empty() {
 			return fmt.Errorf("type %d is not marked according to its requests", t)
 		}
 		for p := range k.demand {
-			if marked := k.requests&(1<<p) != 0; marked != (k.demand[p].first != nil) {
+			next, ok := k.requests.Next(p)
+			if marked := ok && next == p; marked != (k.demand[p].first != nil) {
 				return fmt.Errorf("request queue %d/%d is marked %t", t, p, marked)
 			}
 			if err := k.demand[p].checkOrder(); err != nil {

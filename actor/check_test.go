@@ -29,7 +29,7 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"reserved slots":         func(c *Core) { c.reserved++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
 		"order of a lane":        func(c *Core) { k := c.backlog.State(backlog.Lane{}).Keys; k[0], k[1] = k[1], k[0] },
-		"mark of a queue":        func(c *Core) { c.types[0].requests = 0; c.requesting.Set(0, false) },
+		"mark of a queue":        func(c *Core) { c.types[0].requests = backlog.LevelSet{}; c.requesting.Set(0, false) },
 		"mark of a type":         func(c *Core) { c.requesting.Set(0, false) },
 		"mark of a dirty type":   func(c *Core) { c.dirty = append(c.dirty, 1) },
 		"types of the slots":     func(c *Core) { c.quotas.SlotTypes.Add("", 1) },
@@ -40,7 +40,7 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"type is not dirty": func(c *Core) {
 			c.types[1].demand = make([]requestQueue, priorities)
 			c.types[1].demand[0].push(&job{id: -9})
-			c.types[1].requests = 1
+			c.types[1].requests.Put(0, true)
 			c.requesting.Set(1, true)
 		},
 		"position of an alarm": func(c *Core) { c.alarms[0].alarm = 2 },

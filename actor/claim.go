@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
-	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -290,7 +289,7 @@ func (c *Core) notWon(j *job) {
 		return
 	}
 	c.stats.Lost++
-	if c.backlog.Lost(backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.row.nonLocal}, j.row.batch) {
+	if c.backlog.Lost(j.lane(), j.row.batch) {
 		c.stats.StaleBatches++
 	}
 	c.move(j, jobstate.OnGiveUp)

@@ -192,6 +192,7 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	d.cfg.ReconnectGrace = cmp.Or(ws.duration("reconnect-grace"), d.cfg.ReconnectGrace)
 	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
+	d.cfg.Weights.DurationWindow = cmp.Or(ws.duration("duration-window"), d.cfg.Weights.DurationWindow)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
 	d.cfg.PollUnsubscribed = cmp.Or(ws.duration("poll-unsubscribed"), d.cfg.PollUnsubscribed)
 	d.cfg.CancelGrace = cmp.Or(ws.duration("cancel-grace"), d.cfg.CancelGrace)
@@ -280,12 +281,12 @@ func (w *world) cmdInsert(how words, body []string) {
 			w.table.insert(claimfake.Row{
 				ID: w.nextRow, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 				RunAt:       w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
-				MaxAttempts: int32(ws.int("tries", 3)), Timeout: ws.duration("timeout"),
+				MaxAttempts: int32(ws.int("tries", 3)), Timeout: ws.duration("timeout"), Expected: ws.duration("expected"),
 			})
 			switch r := w.table.Row(w.nextRow); {
 			case len(how.bare) == 0:
 			case how.bare[0] == "alone":
-				ev = event.Announced{Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Key: r.Key()}}
+				ev = event.Announced{Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key()}}
 			case how.bare[0] == "admitted":
 				ev = event.Admitted{Rows: []contract.RowNotification{{Type: r.Type, Priority: r.Priority, Key: r.Key()}}}
 			}
@@ -420,7 +421,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
 	w.step(event.Requested{
-		Job: id, Type: ws.args["type"], User: ws.args["user"], Session: w.at.sessions[ws.args["on"]], Priority: dispatcherd.Priority(ws.int("prio", 0)),
+		Job: id, Type: ws.args["type"], User: ws.args["user"], Session: w.at.sessions[ws.args["on"]], Priority: dispatcherd.Priority(ws.int("prio", 0)), Class: dispatcherd.ClassOf(ws.duration("expected")),
 		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
 	})
 }

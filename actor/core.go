@@ -7,6 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/held"
@@ -72,6 +73,8 @@ type Core struct {
 	pins   pins
 	reads  []*contract.FetchRequest // scratch of flushReads
 
+	durations *durations.Book // nil while expected durations do not count
+
 	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
 	shares        map[string]contract.Share // by type; read only
 
@@ -104,6 +107,7 @@ type Stats struct {
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
 	SetAside                                 uint64 // rows set aside because Postgres refused to claim them
 	Paused                                   uint64 // pauses of types after claims that only refused their rows
+	Passed                                   uint64 // placements that an older job would have preceded without expected durations
 	Moved                                    uint64 // rows released because an operator had changed their type or priority
 }
 
@@ -114,7 +118,12 @@ func New(cfg config.Config) *Core {
 		panic("actor: " + err.Error())
 	}
 	index, rng := slotindex.New(), rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1]))
+	var learned *durations.Book
+	if cfg.Weights.DurationWindow > 0 {
+		learned = durations.New(cfg.Limits.Types)
+	}
 	return &Core{
+		durations:    learned,
 		cfg:          cfg,
 		quotas:       users.New(cfg.Limits),
 		rng:          rng,
@@ -131,8 +140,18 @@ func (c *Core) Stats() Stats { return c.stats }
 func (c *Core) emit(e effect.Effect) { c.fx = append(c.fx, e) }
 
 // score computes the score of a job at this instant.
-func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, t slotindex.TypeID) scoring.Terms {
-	return c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
+func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, class dispatcherd.DurationClass, ageMS int64, t slotindex.TypeID) scoring.Terms {
+	terms := c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
+	terms.Brevity = c.brevity(t, class)
+	return terms
+}
+
+// brevity returns the term for the expected duration of the jobs of a type and class.
+func (c *Core) brevity(t slotindex.TypeID, class dispatcherd.DurationClass) scoring.Milli {
+	if c.durations == nil {
+		return 0
+	}
+	return c.cfg.Weights.Brevity(c.durations.Expected(c.types[t].durations, class, c.now))
 }
 
 // capacity returns the number of slots in the cluster that support a type.
@@ -185,6 +204,7 @@ type job struct {
 	slot        slotindex.Ref
 	attempt     dispatcherd.Attempt
 	priority    dispatcherd.Priority
+	class       dispatcherd.DurationClass
 	mode        dispatcherd.Mode
 	state       jobstate.State
 	stop        stopReason
@@ -203,6 +223,7 @@ type job struct {
 	alarm       int                  // position in the alarm heap plus one; 0 = none
 	deadline    timing.Instant
 	member      orders.Member[*job] // of the jobs in hand
+	run         durations.Run       // of an attempt that has started
 
 	row     rowData     // zero for requests
 	request requestData // zero for queued jobs
@@ -237,7 +258,7 @@ type requestData struct {
 	next, prev *job // neighbours in its queue; next also links the free list
 }
 
-// requestQueue contains the waiting on-demand requests of one type and priority in
+// requestQueue contains the waiting on-demand requests of one type, priority and duration class in
 // order of arrival. All requests of a queue age in the same way, so the order of
 // arrival is also the order of their scores.
 type requestQueue struct {
@@ -273,28 +294,6 @@ type session struct {
 	pinned       pinnedRequests
 }
 
-// pinQueue contains the waiting requests of one type and priority that are pinned to a
-// session.
-type pinQueue struct {
-	requestQueue
-
-	typ      slotindex.TypeID
-	priority dispatcherd.Priority
-}
-
-// pinnedRequests are the waiting requests that are pinned to a session.
-type pinnedRequests struct {
-	queues []*pinQueue // not empty ones
-	dirty  bool        // in pins.dirty
-	check  bool        // in pins.check
-}
-
-// pins are the sessions whose pinned requests need work.
-type pins struct {
-	dirty []*session // may have both a pinned request and a free slot for it
-	check []*session // may have lost the last slot for a pinned request
-}
-
 // lostJob is a job on a slot whose session has ended.
 type lostJob struct {
 	slot      slotindex.Ref
@@ -312,16 +311,17 @@ type sessionEnd struct {
 // typeState is what the Core knows about a type, in addition to slots and pending
 // rows.
 type typeState struct {
-	demand     []requestQueue // by priority; nil before the first request
-	requests   uint16         // bit p: demand[p] is not empty
-	urgent     bool           // a request was queued since the last pass; an urgent type is also dirty
-	limit      time.Duration  // timeout of attempts whose row has none
-	user       string         // the user that made it known
-	known      bool           // the Core holds the type in the index and in the backlog
-	reasons    typeWaits      // why its jobs waited
-	otherSlots int32          // slots of other dispatchers that support the type
-	inHand     int32          // jobs in hand
-	pinned     int32          // of these, waiting requests that are pinned
+	demand     []requestQueue   // by level, as many as were needed
+	requests   backlog.LevelSet // the queues of demand that are not empty
+	durations  *durations.Type  // nil while expected durations do not count
+	urgent     bool             // a request was queued since the last pass; an urgent type is also dirty
+	limit      time.Duration    // timeout of attempts whose row has none
+	user       string           // the user that made it known
+	known      bool             // the Core holds the type in the index and in the backlog
+	reasons    typeWaits        // why its jobs waited
+	otherSlots int32            // slots of other dispatchers that support the type
+	inHand     int32            // jobs in hand
+	pinned     int32            // of these, waiting requests that are pinned
 
 	pausedUntil timing.Instant // its rows are not placed before; see refusedPause
 }
@@ -329,7 +329,7 @@ type typeState struct {
 // waits reports whether a job of the type waits. The job is a request, or a row
 // that the backlog knows or expects.
 func (c *Core) waits(t slotindex.TypeID) bool {
-	return c.types[t].requests != 0 || c.backlog.Waiting(t) != 0
+	return !c.types[t].requests.Empty() || c.backlog.WaitingClasses(t) != 0
 }
 
 // touch marks a type as dirty: the type may have both a free slot and a waiting
@@ -363,6 +363,7 @@ func (c *Core) know(t slotindex.TypeID, name, user string) {
 	k.known = true
 	k.otherSlots = int32(c.otherCapacity[name])
 	k.limit = c.cfg.Timeouts[name]
+	k.durations = c.durations.Of(name)
 	k.reasons.appeared(c.forgot, c.now)
 	k.user = user
 	c.quotas.Types.Add(user, 1)
@@ -480,6 +481,7 @@ type head struct {
 	number   int64 // the id without its sign
 	typ      slotindex.TypeID
 	priority dispatcherd.Priority
+	class    dispatcherd.DurationClass
 	mode     dispatcherd.Mode
 	nonLocal bool     // the row belongs to another dispatcher's share
 	pin      *session // of a pinned request

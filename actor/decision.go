@@ -251,3 +251,43 @@ func (r Reason) holdsOff() bool {
 	}
 	return false
 }
+
+// reasons returns everything that prevents a waiting job from starting in the next
+// step.
+func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) []Reason {
+	var list []Reason
+	add := func(r Reason, holds bool) {
+		if holds {
+			list = append(list, r)
+		}
+	}
+	queued := a.mode == dispatcherd.Queued
+	early := queued && a.aged && a.age < 0
+	cached := false
+	if queued && a.known && !early {
+		cached = c.backlog.State(a.lane()).Contains(a.key)
+	}
+	add(ReasonBackoff, early && q.Failures > 0)
+	add(ReasonScheduled, early && q.Failures == 0)
+	add(ReasonDraining, c.draining)
+	add(ReasonSetAside, x.SetAside != "")
+	add(ReasonFenced, queued && c.disowned)
+	add(ReasonCircuitOpen, queued && c.claims.breaker.Open(c.now))
+	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
+	add(ReasonTypeUnknown, !a.known)
+	add(ReasonNoCapacity, a.known && x.Capacity == 0)
+	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
+	read := x.Capacity > 0 // no row of a type without slots is fetched, so no decision waits for a fetch
+	if queued && read && !early && !cached {
+		local := a.lane()
+		local.NonLocal = false
+		unread := c.backlog.State(local).Cursor.Less(a.key)
+		add(ReasonClaimRaceLost, !a.nonLocal && !unread)
+		add(ReasonUnread, !a.nonLocal && unread)
+		add(ReasonOtherShare, a.nonLocal)
+	}
+	add(ReasonAwaitsFetch, unknown && read)
+	add(ReasonClaimsFull, full)
+	add(ReasonOutranked, x.Competing > 0)
+	return list
+}

@@ -19,6 +19,7 @@ type Inquiry struct {
 	ID       dispatcherd.JobID
 	Type     string
 	Priority dispatcherd.Priority
+	Class    dispatcherd.DurationClass
 	RunAt    int64 // microseconds since the Unix epoch, database clock
 	Failures int32
 	Now      int64 // database clock when the row was read; it counts until a fetch has read the clock; 0 = unknown
@@ -52,6 +53,12 @@ type Explanation struct {
 	// false if there is no age cap, or if the job no longer waits.
 	Window, Closes time.Duration
 	Bounded        bool
+
+	// While expected durations count: the class of the job, how long its jobs take, and how much later than this
+	// job another one can arrive and overtake it if that does not change.
+	Class    dispatcherd.DurationClass
+	Expected time.Duration
+	PassedBy time.Duration
 
 	SetAside string // with ReasonSetAside: why Postgres refused to claim the row
 	Held     string // with ReasonUnrecordable: why Postgres did not record the end
@@ -94,13 +101,13 @@ type explainer struct {
 
 // rankPosition is how far an explainer has counted the jobs that rank before a job.
 type rankPosition struct {
-	typ      slotindex.TypeID
-	lanes    bool                 // the lanes of the type are counted
-	rows     int                  // number of their rows that rank before the job
-	priority dispatcherd.Priority // of the queue that is counted next
-	request  dispatcherd.JobID    // the request of this queue that is examined next; 0 = the first one
-	classes  int                  // classes of the type whose free slots are counted
-	free     int                  // number of these slots
+	typ     slotindex.TypeID
+	lanes   bool              // the lanes of the type are counted
+	rows    int               // number of their rows that rank before the job
+	level   int               // of the queue that is counted next
+	request dispatcherd.JobID // the request of this queue that is examined next; 0 = the first one
+	classes int               // classes of the type whose free slots are counted
+	free    int               // number of these slots
 }
 
 // asked is the job that is being explained.
@@ -146,7 +153,7 @@ func explain(e *explainer, asker Asker) Explanation {
 func (c *Core) explainPart(e *explainer) (complete bool) {
 	e.work = c.cfg.Limits.StepWork
 	a, j := c.identify(e.q)
-	a.score = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(&a)).Total()
+	a.score = c.termsOf(&a).Total()
 	waits := j == nil || j.state == jobstate.Waiting
 	switch {
 	case e.rankOnly:
@@ -182,7 +189,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 		sortSlots(x.Slots)
 	}
 	x.OtherSlots = c.otherCapacity[x.Type]
-	x.Terms = c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(a))
+	x.Terms = c.termsOf(a)
 	if j != nil && j.state != jobstate.Waiting {
 		x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Competing, x.AtLeast = 0, 0, 0, 0, 0, false
 		reason, held := c.ends.held.Reason(j.id)
@@ -196,6 +203,11 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	x.Window, x.Bounded = c.cfg.Weights.Window()
 	if a.known && c.backlog.Shared(a.typ) {
 		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
+	}
+	if a.known && c.durations != nil {
+		ms := c.durations.Expected(c.types[a.typ].durations, a.class, c.now)
+		x.Class, x.Expected = a.class, msDuration(ms)
+		x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window
 	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
@@ -215,9 +227,9 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 func (c *Core) identify(q Inquiry) (asked, *job) {
 	j := c.jobs.Get(q.ID)
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
-	a.priority, a.mode, a.number = q.Priority, dispatcherd.Queued, int64(q.ID)
+	a.priority, a.class, a.mode, a.number = q.Priority, q.Class, dispatcherd.Queued, int64(q.ID)
 	if j != nil {
-		a.typ, a.known, a.priority, a.mode = j.typ, true, j.priority, j.mode
+		a.typ, a.known, a.priority, a.class, a.mode = j.typ, true, j.priority, j.class, j.mode
 		a.key = j.row.key
 	} else {
 		a.typ, a.known = c.index.Lookup(q.Type)
@@ -227,13 +239,22 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 	} else {
 		a.age, a.aged = c.ageOfRow(q, a.key)
 		a.arrival = int64(c.now) - a.age
-		a.nonLocal = a.known && c.backlog.LaneOf(a.typ, a.priority, q.ID).NonLocal
+		a.nonLocal = a.known && c.backlog.LaneOf(a.lane(), q.ID).NonLocal
 		if j != nil {
 			a.nonLocal = j.row.nonLocal
 		}
 		a.arrival += c.penaltyMS(a.nonLocal)
 	}
 	return a, j
+}
+
+// termsOf returns the score of a.
+func (c *Core) termsOf(a *asked) scoring.Terms {
+	terms := c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(a))
+	if a.known {
+		terms.Brevity = c.brevity(a.typ, a.class)
+	}
+	return terms
 }
 
 // capacityOf returns the capacity in the cluster, for the score of a.
@@ -292,13 +313,22 @@ func (c *Core) countAhead(e *explainer, a *asked) (complete bool) {
 func (c *Core) countType(e *explainer, a *asked) (complete bool) {
 	r := &e.at
 	if !r.lanes {
-		for lanes := c.backlog.Waiting(r.typ); lanes != 0; lanes = lanes.Rest() {
-			c.countLane(e, a, lanes.First(r.typ))
+		for classes := c.backlog.WaitingClasses(r.typ); classes != 0; classes = classes.Rest() {
+			for lanes := c.backlog.Waiting(r.typ, classes.First()); lanes != 0; lanes = lanes.Rest() {
+				c.countLane(e, a, lanes.First(r.typ, classes.First()))
+			}
 		}
 		r.lanes = true
 	}
-	for ; r.priority <= dispatcherd.MaxPriority; r.priority, r.request = r.priority+1, 0 {
-		if c.types[r.typ].requests&(1<<r.priority) != 0 && !c.countQueue(e, a) {
+	for ; r.level < backlog.Levels; r.level, r.request = r.level+1, 0 {
+		level, ok := c.types[r.typ].requests.Next(r.level)
+		if !ok {
+			return true
+		}
+		if level > r.level {
+			r.level, r.request = level, 0
+		}
+		if !c.countQueue(e, a) {
 			return false
 		}
 	}
@@ -362,7 +392,7 @@ func (e *explainer) rescore(c *Core) {
 	e.ahead = slices.DeleteFunc(e.ahead, func(h head) bool { return !c.types[h.typ].known })
 	for i := range e.ahead {
 		h := &e.ahead[i]
-		h.score = c.score(h.mode, h.priority, int64(c.now)-h.arrival, h.typ).Total()
+		h.score = c.score(h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ).Total()
 	}
 	slices.SortFunc(e.ahead, compareHeads)
 }
@@ -402,7 +432,7 @@ func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
 // If the request with which it was to continue has left the queue, it ends.
 func (c *Core) countQueue(e *explainer, a *asked) (complete bool) {
 	r, n := &e.at, 0
-	q := &c.types[r.typ].demand[r.priority]
+	q := &c.types[r.typ].demand[r.level]
 	j := q.first
 	if r.request != 0 {
 		if j = c.jobs.Get(r.request); j == nil || j.state != jobstate.Waiting {
@@ -429,21 +459,21 @@ func (c *Core) countQueue(e *explainer, a *asked) (complete bool) {
 
 // lane returns the lane of a queued job.
 func (a *asked) lane() backlog.Lane {
-	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal}
+	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal, Class: a.class}
 }
 
 // rival describes a job that ranks before a, and computes when a overtakes it.
 func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
 		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
-		Terms: c.score(h.mode, h.priority, int64(c.now)-h.arrival, h.typ),
+		Terms: c.score(h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ),
 	}
 	if h.mode == dispatcherd.OnDemand {
 		r.ID = -r.ID
 	}
 	at, ok := c.cfg.Weights.Overtakes(
-		scoring.Job{Mode: a.mode, Priority: a.priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a)},
-		scoring.Job{Mode: h.mode, Priority: h.priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.typ)})
+		scoring.Job{Mode: a.mode, Priority: a.priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a), Brevity: c.termsOf(a).Brevity},
+		scoring.Job{Mode: h.mode, Priority: h.priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.typ), Brevity: c.brevity(h.typ, h.class)})
 	if ok {
 		r.Passed, r.After = true, msDuration(max(0, at-int64(c.now)))
 	}
@@ -459,42 +489,4 @@ func (c *Core) claimFull(a *asked, claimable int) bool {
 		return claimable > 0 && taken > c.claimRoom()
 	}
 	return taken >= c.claimRoom()
-}
-
-// reasons returns everything that prevents a waiting job from starting in the next
-// step.
-func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) []Reason {
-	var list []Reason
-	add := func(r Reason, holds bool) {
-		if holds {
-			list = append(list, r)
-		}
-	}
-	queued := a.mode == dispatcherd.Queued
-	early := queued && a.aged && a.age < 0
-	cached := false
-	if queued && a.known && !early {
-		cached = c.backlog.State(a.lane()).Contains(a.key)
-	}
-	add(ReasonBackoff, early && q.Failures > 0)
-	add(ReasonScheduled, early && q.Failures == 0)
-	add(ReasonDraining, c.draining)
-	add(ReasonSetAside, x.SetAside != "")
-	add(ReasonFenced, queued && c.disowned)
-	add(ReasonCircuitOpen, queued && c.claims.breaker.Open(c.now))
-	add(ReasonUnrecorded, queued && c.ends.unrecorded >= c.cfg.Limits.Unfinished)
-	add(ReasonTypeUnknown, !a.known)
-	add(ReasonNoCapacity, a.known && x.Capacity == 0)
-	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
-	read := x.Capacity > 0 // no row of a type without slots is fetched, so no decision waits for a fetch
-	if queued && read && !early && !cached {
-		unread := c.backlog.State(backlog.Lane{Type: a.typ, Priority: a.priority}).Cursor.Less(a.key)
-		add(ReasonClaimRaceLost, !a.nonLocal && !unread)
-		add(ReasonUnread, !a.nonLocal && unread)
-		add(ReasonOtherShare, a.nonLocal)
-	}
-	add(ReasonAwaitsFetch, unknown && read)
-	add(ReasonClaimsFull, full)
-	add(ReasonOutranked, x.Competing > 0)
-	return list
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -99,7 +100,7 @@ func (p *randomState) reserve() {
 // nonLocal reports whether a row belongs to another dispatcher's share.
 func (p *randomState) nonLocal(id dispatcherd.JobID, typ string) bool {
 	t, known := p.core.index.Lookup(typ)
-	return id > 0 && known && p.core.backlog.LaneOf(t, 0, id).NonLocal
+	return id > 0 && known && p.core.backlog.LaneOf(backlog.Lane{Type: t}, id).NonLocal
 }
 
 // penalty returns the penalty of a job in milliseconds.
@@ -203,7 +204,7 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		h.arrival += p.penalty(q.ID, q.Type)
 		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.capacity(t)).Total()
 		switch {
-		case q.ID < 0, p.core.backlog.State(p.core.backlog.LaneOf(t, q.Priority, q.ID)).Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
+		case q.ID < 0, p.core.backlog.State(p.core.backlog.LaneOf(backlog.Lane{Type: t, Priority: q.Priority}, q.ID)).Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
 			all = append(all, scored{h, q.ID})
 		case p.core.index.Capacity(t) > 0:
 			unread = append(unread, scored{h, q.ID})

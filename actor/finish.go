@@ -25,6 +25,11 @@ func (c *Core) end(j *job, f contract.Finish) {
 // the end is recorded.
 func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.logEnd(j, f.Outcome, 0)
+	known := c.types[j.typ].durations
+	if f.Outcome == contract.Succeeded && j.sentAt != notSent {
+		c.durations.Learn(known, j.class, int64(c.now-j.sentAt))
+	}
+	known.End(&j.run, j.class)
 	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.row.fence, len(j.payload)+len(f.Result)
 	f.Placement = c.placement(j, f.Outcome)
 	j.payload = nil
@@ -62,7 +67,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 	}
 	return &contract.Placement{
 		Worker: j.worker, Slot: j.slotID, Waited: contract.Seconds(max(0, waited)), Ran: contract.Seconds(ran), WaitedFor: j.waitedFor,
-		Score: contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity)},
+		Score: contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity), Brevity: points(j.terms.Brevity)},
 	}
 }
 
@@ -223,10 +228,10 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	case f.Outcome == contract.Released, f.Outcome == contract.Crashed:
 		c.putBack(j)
 	case f.Outcome == contract.Retry, f.Outcome == contract.Isolated:
-		c.backlog.Departed(j.typ, j.priority, j.row.key)
+		c.backlog.Departed(j.lane(), j.row.key)
 		c.backlog.Delayed(f.Delay)
 	default:
-		c.backlog.Departed(j.typ, j.priority, j.row.key)
+		c.backlog.Departed(j.lane(), j.row.key)
 	}
 	c.move(j, jobstate.OnRecorded)
 }

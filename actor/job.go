@@ -7,6 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -39,7 +40,8 @@ func (c *Core) forget(j *job) {
 	c.jobs.Remove(j.id)
 	c.orders.Remove(&j.member)
 	c.types[j.typ].inHand--
-	lane, rescan := c.backlog.LaneOf(j.typ, j.priority, j.id), j.row.rescan
+	c.types[j.typ].durations.End(&j.run, j.class)
+	lane, rescan := c.backlog.LaneOf(j.lane(), j.id), j.row.rescan
 	*j = job{request: requestData{next: c.spare}}
 	c.spare = j
 	if rescan {
@@ -137,6 +139,7 @@ func (c *Core) act(j *job, do jobstate.Actions) {
 // send sends a job to its slot.
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
+	c.types[j.typ].durations.Start(&j.run, j.class, j.sentAt)
 	s := c.slots.At(j.slot)
 	c.emit(c.memory.Send.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
@@ -171,7 +174,12 @@ func (c *Core) tellToStop(j *job, reason stopReason) {
 }
 
 // putBack returns a row that is pending again to its lane.
-func (c *Core) putBack(j *job) { c.backlog.PutBack(j.typ, j.priority, j.row.key) }
+func (c *Core) putBack(j *job) { c.backlog.PutBack(j.lane(), j.row.key) }
+
+// lane returns the lane from which a queued job was taken.
+func (j *job) lane() backlog.Lane {
+	return backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.row.nonLocal, Class: j.class}
+}
 
 // claimInFlight reports whether the claim of the job was sent and its outcome is not
 // yet known.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -225,10 +226,12 @@ func (c *Core) listTypes(list []TypeInfo, at *typePosition) (_ []TypeInfo, compl
 func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 	info := TypeInfo{Name: c.index.Name(t), Capacity: c.index.Capacity(t), Free: free}
 	oldest := int64(0)
-	for lanes := c.backlog.Waiting(t); lanes != 0; lanes = lanes.Rest() {
-		if keys := c.backlog.State(lanes.First(t)).Keys; len(keys) > 0 {
-			info.Known += len(keys)
-			oldest = max(oldest, c.backlog.AgeMS(keys[0]))
+	for classes := c.backlog.WaitingClasses(t); classes != 0; classes = classes.Rest() {
+		for lanes := c.backlog.Waiting(t, classes.First()); lanes != 0; lanes = lanes.Rest() {
+			if keys := c.backlog.State(lanes.First(t, classes.First())).Keys; len(keys) > 0 {
+				info.Known += len(keys)
+				oldest = max(oldest, c.backlog.AgeMS(keys[0]))
+			}
 		}
 	}
 	for _, q := range c.types[t].demand {
@@ -251,9 +254,9 @@ type RequestInfo struct {
 
 // requestPosition is how far a list of requests is complete.
 type requestPosition struct {
-	typ      slotindex.TypeID
-	priority dispatcherd.Priority
-	next     dispatcherd.JobID // the next request of this queue; 0 = the first one
+	typ   slotindex.TypeID
+	level int
+	next  dispatcherd.JobID // the next request of this queue; 0 = the first one
 }
 
 // ListRequests lists the waiting on-demand requests in memory by descending ids: mostly the
@@ -281,8 +284,8 @@ func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete b
 		}
 		work++
 		t := c.types[at.typ]
-		for ; t.requests>>at.priority != 0; at.priority, at.next = at.priority+1, 0 {
-			j := t.demand[at.priority].first
+		for ; at.level < len(t.demand); at.level, at.next = at.level+1, 0 {
+			j := t.demand[at.level].first
 			if at.next != 0 {
 				if j = c.jobs.Get(at.next); j != nil && j.state != jobstate.Waiting {
 					j = nil
@@ -294,7 +297,7 @@ func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete b
 					return list, false
 				}
 				work += jobWork
-				list = append(list, RequestInfo{j.id, c.index.Name(at.typ), at.priority, msDuration(int64(c.now - j.request.arrival))})
+				list = append(list, RequestInfo{j.id, c.index.Name(at.typ), j.priority, msDuration(int64(c.now - j.request.arrival))})
 			}
 		}
 	}
@@ -365,3 +368,11 @@ func (c *Core) Adopting() bool {
 
 // Draining reports whether the dispatcher is about to stop.
 func (c *Core) Draining() bool { return c.draining }
+
+// Durations returns what is known of durations.
+func (c *Core) Durations() *durations.Book { return c.durations }
+
+// ExpectedDurations returns what was learned of types, at most of most of them.
+func (c *Core) ExpectedDurations(most int) []durations.Expectation {
+	return c.durations.List(most, c.now)
+}

@@ -2,7 +2,6 @@ package actor
 
 import (
 	"math"
-	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -102,6 +101,7 @@ func (c *Core) round(open bool, end int64) int {
 		}
 		if len(c.heads) > 0 {
 			c.logRunnerUp(n, &c.heads[0])
+			c.countPassed(&h, &c.heads[0])
 		}
 	}
 	return -1
@@ -170,8 +170,8 @@ func (c *Core) claimRoom() int {
 // best returns the best head among the lanes and request queues of a type. It
 // examines at most three heads per priority.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
-	for m := c.types[t].requests; m != 0; m &= m - 1 {
-		h := c.headOf(c.types[t].demand[bits.TrailingZeros16(m)].first)
+	for level, ok := c.types[t].requests.Next(0); ok; level, ok = c.types[t].requests.Next(level + 1) {
+		h := c.headOf(c.types[t].demand[level].first)
 		if !found || h.before(&best) {
 			best, found = h, true
 		}
@@ -179,16 +179,19 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	if !queued || c.isPaused(t) {
 		return best, found
 	}
-	for lanes := c.backlog.Waiting(t); lanes != 0; lanes = lanes.Rest() {
-		lane := lanes.First(t)
-		key, bound, ok := c.backlog.Head(lane)
-		if !ok {
-			continue
-		}
-		age := c.comparedAge(lane, key)
-		if score := c.score(dispatcherd.Queued, lane.Priority, age, t).Total(); !found || best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
-			best, found = c.rowHead(lane, key), true
-			best.bound = bound
+	for classes := c.backlog.WaitingClasses(t); classes != 0; classes = classes.Rest() {
+		class := classes.First()
+		for lanes := c.backlog.Waiting(t, class); lanes != 0; lanes = lanes.Rest() {
+			lane := lanes.First(t, class)
+			key, bound, ok := c.backlog.Head(lane)
+			if !ok {
+				continue
+			}
+			age := c.comparedAge(lane, key)
+			if score := c.score(dispatcherd.Queued, lane.Priority, class, age, t).Total(); !found || best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
+				best, found = c.rowHead(lane, key), true
+				best.bound = bound
+			}
 		}
 	}
 	return best, found
@@ -203,8 +206,8 @@ func (c *Core) comparedAge(r backlog.Lane, k contract.Key) int64 {
 func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 	age := c.comparedAge(r, k)
 	return head{
-		score:   c.score(dispatcherd.Queued, r.Priority, age, r.Type).Total(),
-		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.Type, priority: r.Priority,
+		score:   c.score(dispatcherd.Queued, r.Priority, r.Class, age, r.Type).Total(),
+		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.Type, priority: r.Priority, class: r.Class,
 		mode: dispatcherd.Queued, nonLocal: r.NonLocal,
 	}
 }
@@ -213,8 +216,8 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 func (c *Core) headOf(j *job) head {
 	age := c.ageMS(j)
 	h := head{
-		score: c.score(j.mode, j.priority, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
-		typ: j.typ, priority: j.priority, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
+		score: c.score(j.mode, j.priority, j.class, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
+		typ: j.typ, priority: j.priority, class: j.class, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
 	}
 	if j.mode == dispatcherd.OnDemand {
 		h.number = -h.number
@@ -225,7 +228,7 @@ func (c *Core) headOf(j *job) head {
 // placeCandidate handles the first candidate of a lane. It reserves the most
 // specialised free slot for the candidate and adds the candidate to the next claim.
 func (c *Core) placeCandidate(h head) {
-	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal}
+	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal, Class: h.class}
 	key, batch := c.backlog.Pop(lane)
 	if c.jobs.Get(key.ID) != nil {
 		// An older attempt of the row is still being recorded, so the fetch read the lane
@@ -237,7 +240,7 @@ func (c *Core) placeCandidate(h head) {
 		return
 	}
 	j := c.newJob()
-	j.id, j.typ, j.priority, j.mode = key.ID, h.typ, h.priority, dispatcherd.Queued
+	j.id, j.typ, j.priority, j.class, j.mode = key.ID, h.typ, h.priority, h.class, dispatcherd.Queued
 	j.row = rowData{key: key, batch: batch, nonLocal: h.nonLocal}
 	ref, ok := c.index.Take(j.typ)
 	mustHave(ok)
@@ -276,7 +279,7 @@ func mustHave(ok bool) {
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots.At(ref).job = j
-	j.terms, j.placedAt = c.score(j.mode, j.priority, c.ageMS(j), j.typ), c.now
+	j.terms, j.placedAt = c.score(j.mode, j.priority, j.class, c.ageMS(j), j.typ), c.now
 	c.stats.Placed++
 	c.work += jobWork
 	c.logPlacement(j)
@@ -448,13 +451,23 @@ func (c *Core) peek(t slotindex.TypeID, j *job) (slotindex.Ref, bool) {
 	return c.index.Peek(t)
 }
 
+// countPassed counts a placed job if the next one is older and would have preceded it without expected durations.
+func (c *Core) countPassed(placed, next *head) {
+	if c.durations == nil || next.arrival >= placed.arrival {
+		return
+	}
+	if placed.score-c.brevity(placed.typ, placed.class) < next.score-c.brevity(next.typ, next.class) {
+		c.stats.Passed++
+	}
+}
+
 // nextHead returns the head that follows a placed one in its queues.
 func (c *Core) nextHead(h *head, open bool) (head, bool) {
 	if h.pin == nil {
 		return c.best(h.typ, open)
 	}
 	for _, q := range h.pin.pinned.queues {
-		if q.typ == h.typ && q.priority == h.priority {
+		if q.typ == h.typ && q.level == backlog.LevelOf(h.priority, h.class) {
 			return c.headOf(q.first), true
 		}
 	}
@@ -464,7 +477,7 @@ func (c *Core) nextHead(h *head, open bool) (head, bool) {
 // firstOf returns the request that a head stands for.
 func (c *Core) firstOf(h *head) *job {
 	if h.pin != nil {
-		return c.pinQueueOf(h.pin, h.typ, h.priority).first
+		return c.pinQueueOf(h.pin, h.typ, backlog.LevelOf(h.priority, h.class)).first
 	}
-	return c.types[h.typ].demand[h.priority].first
+	return c.types[h.typ].demand[backlog.LevelOf(h.priority, h.class)].first
 }

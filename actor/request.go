@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -21,7 +22,7 @@ func (c *Core) handleRequested(ev event.Requested) {
 		return
 	}
 	j := c.newJob()
-	j.id, j.mode, j.priority = ev.Job, dispatcherd.OnDemand, ev.Priority
+	j.id, j.mode, j.priority, j.class = ev.Job, dispatcherd.OnDemand, ev.Priority, ev.Class
 	j.payload, j.timeout = ev.Payload, ev.Deadline
 	j.request.arrival, j.request.capacityWait = c.now, ev.CapacityWait
 	if !ev.Wait {
@@ -69,7 +70,7 @@ func (c *Core) enqueued(j *job) {
 		c.pinsChanged(j, 1)
 	} else {
 		c.types[j.typ].urgent = true
-		c.requestsChanged(j.typ, j.priority)
+		c.requestsChanged(j.typ, j.level())
 	}
 	c.watch(j)
 }
@@ -82,17 +83,14 @@ func (c *Core) dequeue(j *job) {
 		c.pinsChanged(j, -1)
 		return
 	}
-	c.requestsChanged(j.typ, j.priority)
+	c.requestsChanged(j.typ, j.level())
 }
 
 // requestsChanged updates typeState.requests after a change of one request queue.
-func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
+func (c *Core) requestsChanged(t slotindex.TypeID, level int) {
 	k := c.types[t]
-	k.requests &^= 1 << p
-	if k.demand[p].first != nil {
-		k.requests |= 1 << p
-	}
-	c.requesting.Set(t, k.requests != 0)
+	k.requests.Put(level, k.demand[level].first != nil)
+	c.requesting.Set(t, !k.requests.Empty())
 	if c.waits(t) {
 		c.touch(t)
 	}
@@ -101,6 +99,7 @@ func (c *Core) requestsChanged(t slotindex.TypeID, p dispatcherd.Priority) {
 // requeue returns a request that was running to its place in the queue.
 func (c *Core) requeue(j *job) {
 	c.move(j, jobstate.OnRequeue)
+	c.types[j.typ].durations.End(&j.run, j.class)
 	j.sentAt = notSent
 	c.work += c.queueOf(j).putBack(j)
 	c.enqueued(j)
@@ -110,6 +109,7 @@ func (c *Core) requeue(j *job) {
 func (c *Core) endRequest(j *job, r *event.Result) {
 	switch {
 	case r.OK:
+		c.durations.Learn(c.types[j.typ].durations, j.class, int64(c.now-j.sentAt))
 		c.answer(j, effect.AnswerDone, r.Value, "")
 	case r.Returned && j.request.pin != nil && !c.draining:
 		c.answer(j, effect.AnswerFailed, nil, "the worker returned the request, which is not retried")
@@ -175,7 +175,7 @@ func (c *Core) watchAll(t slotindex.TypeID) {
 	for p := range k.demand {
 		k.demand[p].unwatched = k.demand[p].first
 	}
-	if k.requests != 0 {
+	if !k.requests.Empty() {
 		c.unwatched = append(c.unwatched, t)
 	}
 }
@@ -338,6 +338,28 @@ func (q *requestQueue) remove(j *job) {
 	j.request.next, j.request.prev = nil, nil
 }
 
+// pinQueue contains the waiting requests of one type, priority and duration class that are pinned to a
+// session.
+type pinQueue struct {
+	requestQueue
+
+	typ   slotindex.TypeID
+	level int
+}
+
+// pinnedRequests are the waiting requests that are pinned to a session.
+type pinnedRequests struct {
+	queues []*pinQueue // not empty ones
+	dirty  bool        // in pins.dirty
+	check  bool        // in pins.check
+}
+
+// pins are the sessions whose pinned requests need work.
+type pins struct {
+	dirty []*session // may have both a pinned request and a free slot for it
+	check []*session // may have lost the last slot for a pinned request
+}
+
 // A pinned request may run in one session only, and only once: if its worker returns it or
 // is lost, it fails. It waits in a queue of this session and competes by its score, like
 // other requests. It gets the most specialised free slot of its session. It does not preempt.
@@ -356,25 +378,28 @@ func (c *Core) rejectPinned(ev *event.Requested) string {
 
 const priorities = int(dispatcherd.MaxPriority) + 1
 
+// level returns the position of the queue of a request.
+func (j *job) level() int { return backlog.LevelOf(j.priority, j.class) }
+
 // queueOf returns the queue of a waiting request, and makes it if necessary.
 func (c *Core) queueOf(j *job) *requestQueue {
 	if s := j.request.pin; s != nil {
-		return &c.pinQueueOf(s, j.typ, j.priority).requestQueue
+		return &c.pinQueueOf(s, j.typ, j.level()).requestQueue
 	}
 	k := c.types[j.typ]
-	if k.demand == nil {
-		k.demand = make([]requestQueue, priorities)
+	for len(k.demand) <= j.level() {
+		k.demand = append(k.demand, make([]requestQueue, priorities)...)
 	}
-	return &k.demand[j.priority]
+	return &k.demand[j.level()]
 }
 
-func (c *Core) pinQueueOf(s *session, t slotindex.TypeID, p dispatcherd.Priority) *pinQueue {
+func (c *Core) pinQueueOf(s *session, t slotindex.TypeID, level int) *pinQueue {
 	for _, q := range s.pinned.queues {
-		if q.typ == t && q.priority == p {
+		if q.typ == t && q.level == level {
 			return q
 		}
 	}
-	q := &pinQueue{typ: t, priority: p}
+	q := &pinQueue{typ: t, level: level}
 	s.pinned.queues = append(s.pinned.queues, q)
 	return q
 }

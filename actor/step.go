@@ -98,8 +98,8 @@ func (c *Core) apply(ev event.Event) {
 		c.handleDisowned()
 	case event.Owned:
 		c.handleOwned()
-	case event.ClusterCapacity:
-		c.handleClusterCapacity(ev)
+	case event.ClusterCapacity, event.DurationsRead:
+		c.handleOthers(ev)
 	case event.Adopted:
 		c.handleAdopted(ev)
 	case event.Drained:
@@ -131,6 +131,16 @@ func (c *Core) NextWake() timing.Instant {
 	}
 	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.Wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.adopts.renewal.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
+}
+
+// handleOthers handles what other dispatchers have and have learned.
+func (c *Core) handleOthers(ev event.Event) {
+	switch ev := ev.(type) {
+	case event.ClusterCapacity:
+		c.handleClusterCapacity(ev)
+	case event.DurationsRead:
+		c.durations.Read(ev.Own, ev.Others)
+	}
 }
 
 func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {

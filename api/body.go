@@ -154,11 +154,12 @@ type requestBody struct {
 	WaitForWorker Span                 `json:"wait_for_worker,omitempty"`
 	Durable       bool                 `json:"durable,omitempty"`
 	Keys          *string              `json:"keys,omitempty"`
+	ExpectedMS    *int64               `json:"expected_ms,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
 // requestFields are the names of the members of requestBody.
-var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "keys", "coalesce_key"}
+var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "keys", "expected_ms", "coalesce_key"}
 
 // parseRequest reads and checks a request.
 func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
@@ -175,6 +176,9 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	o := ondemand.Options{
 		Type: q.Type, Payload: q.Payload, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), CapacityWait: time.Duration(q.WaitForWorker),
 		Durable: q.Durable, CoalesceKey: q.CoalesceKey,
+	}
+	if q.ExpectedMS != nil {
+		o.Expected = new(time.Duration(min(max(*q.ExpectedMS, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond) // Check refuses the bounds
 	}
 	if q.Keys != nil {
 		if o.Keys = *q.Keys; o.Keys == "" {

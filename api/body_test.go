@@ -22,8 +22,8 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"pdf","type":"ocr"}`:                         "type is given twice",
 		`{"type":"pdf","payload":{"payload":1},"payload":[]}`: "payload is given twice",
-		`{"Type":"pdf"}`:                                      `there is no field "Type"; the fields are type, payload, priority, timeout, wait_for_worker, durable, keys, coalesce_key`,
-		`{"type":"pdf","prio":3}`:                             `there is no field "prio"; the fields are type, payload, priority, timeout, wait_for_worker, durable, keys, coalesce_key`,
+		`{"Type":"pdf"}`:                                      `there is no field "Type"; the fields are type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
+		`{"type":"pdf","prio":3}`:                             `there is no field "prio"; the fields are type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
 		`{"type":"pdf"}}`:                                     "something follows the JSON object",
 		`{"type":"pdf"}]`:                                     "something follows the JSON object",
 		`{"type":"pdf"} x`:                                    "something follows the JSON object",

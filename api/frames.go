@@ -165,6 +165,9 @@ func optionsOf(f *workerproto.Request) ondemand.Options {
 	if f.Timeout != 0 {
 		o.Timeout = new(f.Timeout)
 	}
+	if f.Expected != 0 {
+		o.Expected = new(f.Expected)
+	}
 	return o
 }
 

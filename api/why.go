@@ -46,6 +46,7 @@ type Why struct {
 
 	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
 
+	Expected   *Expected   `json:"expected,omitempty"`   // absent without --duration-window
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
 	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
 
@@ -144,6 +145,14 @@ type Score struct {
 	Age      float64 `json:"age"`
 	Rarity   float64 `json:"rarity"`
 	OnDemand float64 `json:"on_demand"`
+	Brevity  float64 `json:"brevity,omitempty"` // for the expected duration; 0 without --duration-window
+}
+
+// Expected is how long the jobs of the type and duration class of a job take.
+type Expected struct {
+	Class    string  `json:"class,omitempty"`   // "0" to "7"; absent if the job has no expected duration
+	Duration float64 `json:"duration_seconds"`  // as this dispatcher has learned it
+	PassedBy float64 `json:"passed_by_seconds"` // a job that arrives more than this later overtakes the job only if its duration is expected to be longer meanwhile
 }
 
 // Rival is a waiting job that goes before the explained job.

@@ -87,7 +87,7 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 		if f.took > 0 {
 			b.backfillRoundEnded(true) // the last part of the round had no lane to read
 		}
-		return false
+		return f.from == 0 && f.due && b.now >= f.next && b.nextBackfill(jobs) // the next round
 	}
 	f.sentAt = b.now
 	return true
@@ -96,24 +96,26 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 // askBackfill adds the lanes of a type that are due.
 func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
 	k := b.types[t]
-	for p := range k.local {
-		l := &k.local[p]
-		if !l.backfillDue {
-			continue
+	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.local {
+			l := &g.local[p]
+			if !l.backfillDue {
+				continue
+			}
+			l.backfillDue = false
+			if !k.known || b.index.Capacity(t) == 0 {
+				continue // CapacityAppeared causes a full scan of the lanes
+			}
+			l.backfillBound = after(l.cursor)
+			// All candidates and all jobs in hand may be in the answer.
+			limit := int(l.length) + l.len() + jobs.OfType(t)
+			r := Lane{Type: t, Priority: dispatcherd.Priority(p), Class: c}
+			b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
+			b.backfill.request.Lanes = append(b.backfill.request.Lanes, contract.LaneQuery{
+				Type: b.index.Name(t), Priority: r.Priority, Class: c, Before: l.backfillBound, Limit: limit, Share: k.share,
+			})
 		}
-		l.backfillDue = false
-		if !k.known || b.index.Capacity(t) == 0 {
-			continue // CapacityAppeared causes a full scan of the lanes
-		}
-		l.backfillBound = after(l.cursor)
-		// All candidates and all jobs in hand may be in the answer.
-		limit := int(l.length) + l.len() + jobs.OfType(t)
-		r := Lane{Type: t, Priority: dispatcherd.Priority(p)}
-		b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
-		b.backfill.request.Lanes = append(b.backfill.request.Lanes, contract.LaneQuery{
-			Type: b.index.Name(t), Priority: r.Priority, Before: l.backfillBound, Limit: limit, Share: k.share,
-		})
-	}
+	})
 }
 
 // after returns the first key after k.
@@ -205,6 +207,6 @@ func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer,
 		}
 	}
 	b.cached += l.len() - before
-	b.update(r.Type, r.Priority)
+	b.update(r.Lane)
 	b.readSoon(r.Lane)
 }

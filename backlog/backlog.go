@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -61,18 +62,16 @@ type Backlog struct {
 	backfill backfill
 	nonLocal nonLocal
 	gate     gate
+	listAt   timing.Instant // while scans are slow, no fetch lists lanes before this instant
 }
 
-// typeLanes is what is known about a type. Each priority has one lane. The lanes are
-// allocated at their first use, because a slot with 4,096 new types would otherwise
-// allocate 5 MB in one step.
+// typeLanes is what is known about a type.
 type typeLanes struct {
-	local     []lane
-	nonLocal  []lane // without use while the share contains everything
+	unnamed   laneGroup                                   // of jobs without an expected duration
+	named     *[dispatcherd.DurationClasses - 1]laneGroup // nil before the first lane of another class
 	share     contract.Share
-	waiting   LaneSet
-	bounds    LaneSet        // the waiting lanes without a candidate
-	heads     *heads         // nil before the first waiting lane
+	waiting   ClassSet
+	listed    uint32         // schedule.scans when the lanes of the other classes were last listed
 	idleRead  uint32         // nonLocal.epoch at the start of the last read for idle capacity
 	lostGrace time.Duration  // grace at lostAt
 	lostAt    timing.Instant // when a claim of a non-local row was lost
@@ -81,6 +80,58 @@ type typeLanes struct {
 	scanned   uint32         // schedule.scans when the non-local lanes were last read from their beginning
 	known     bool           // between TypeAppeared and TypeGone
 	changed   bool           // in Backlog.changed
+}
+
+// laneGroup contains the lanes of one type and duration class. Each priority has one lane. The lanes are
+// allocated at their first use, because a slot with 4,096 new types would otherwise
+// allocate 5 MB in one step.
+type laneGroup struct {
+	local    []lane
+	nonLocal []lane  // without use while the share contains everything
+	used     LaneSet // by priority: the lanes that are read: of NoDuration all, of other classes those that had a row
+	waiting  LaneSet
+	bounds   LaneSet // the waiting lanes without a candidate
+	heads    *heads  // nil before the first waiting lane
+}
+
+// ClassSet is a set of duration classes: bit c is class c.
+type ClassSet uint16
+
+// First returns the smallest class of a set that is not empty.
+func (s ClassSet) First() dispatcherd.DurationClass {
+	return dispatcherd.DurationClass(bits.TrailingZeros16(uint16(s)))
+}
+
+// Rest returns the set without its first class.
+func (s ClassSet) Rest() ClassSet { return s & (s - 1) }
+
+// group returns the lanes of a class.
+func (k *typeLanes) group(c dispatcherd.DurationClass) *laneGroup {
+	if c == dispatcherd.NoDuration {
+		return &k.unnamed
+	}
+	if k.named == nil {
+		k.named = new([dispatcherd.DurationClasses - 1]laneGroup)
+	}
+	return &k.named[c-1]
+}
+
+// classes returns the classes of which a lane is in use.
+func (k *typeLanes) classes() ClassSet {
+	set := ClassSet(1)
+	for i := 0; k.named != nil && i < len(k.named); i++ {
+		if k.named[i].used != 0 {
+			set |= 2 << i
+		}
+	}
+	return set
+}
+
+// groups calls f with the lanes of each class that has some.
+func (k *typeLanes) groups(f func(dispatcherd.DurationClass, *laneGroup)) {
+	for set := k.classes(); set != 0; set = set.Rest() {
+		f(set.First(), k.group(set.First()))
+	}
 }
 
 // New returns an empty Backlog. It reads the capacity of types and the state of slots
@@ -100,19 +151,22 @@ func (b *Backlog) TypeAppeared(t slotindex.TypeID, share contract.Share) {
 	for int(t) >= len(b.types) {
 		b.types = append(b.types, &typeLanes{})
 	}
-	b.types[t].known = true
+	b.types[t].known, b.types[t].unnamed.used = true, 1<<priorities-1
 	b.SetShare(t, share)
 }
 
 // TypeGone forgets a type. Its candidates are hints only: the rows stay pending.
 func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	k := b.types[t]
-	for p := range k.local {
-		b.cached -= k.local[p].len()
-	}
+	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.local {
+			b.cached -= g.local[p].len()
+		}
+	})
 	b.dropNonLocal(t)
-	clear(k.local)
-	*k = typeLanes{local: k.local, nonLocal: k.nonLocal, heads: k.heads, changed: k.changed}
+	g := &k.unnamed
+	clear(g.local)
+	*k = typeLanes{unnamed: laneGroup{local: g.local, nonLocal: g.nonLocal, heads: g.heads}, changed: k.changed}
 	b.waiting.Set(t, false)
 }
 
@@ -120,9 +174,12 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 // got its first slot. Earlier knowledge about the lanes may be obsolete.
 func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
 	k := b.types[t]
-	for p := range k.local {
-		k.local[p].scanned = b.schedule.scans - 1
-	}
+	k.listed = b.schedule.scans - 1
+	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.local {
+			g.local[p].scanned = b.schedule.scans - 1
+		}
+	})
 	b.round.start()
 }
 

@@ -3,10 +3,8 @@ package backlog
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // laneRead is what is remembered of one lane of a read in flight.
@@ -28,6 +26,8 @@ type fetching struct {
 	sentAt  timing.Instant
 	pollAt  timing.Instant // earliest instant of the next poll for free slots
 	rows    int            // the most rows that the answer can have
+	types   int            // types of which it names the lanes
+	named   int            // the lanes that it is expected to name, and one for each type
 	scan    bool           // it reads some local lane from its beginning
 	poll    bool           // it reads some non-local lane from its beginning
 	again   bool           // it reads places that were read before
@@ -36,7 +36,7 @@ type fetching struct {
 }
 
 // outstanding reports whether a fetch is in flight.
-func (f *fetching) outstanding() bool { return len(f.lanes) > 0 }
+func (f *fetching) outstanding() bool { return len(f.lanes)+f.types > 0 }
 
 // ask adds a lane to the request.
 func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
@@ -81,7 +81,7 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	if f.request == nil {
 		f.request = &contract.FetchRequest{}
 	}
-	f.request.Lanes, f.request.SkipLocked, f.rows = f.request.Lanes[:0], b.skipLocked(), 0
+	f.request.Lanes, f.request.Classes, f.request.SkipLocked, f.rows = f.request.Lanes[:0], f.request.Classes[:0], b.skipLocked(), 0
 	round := b.roundDue()
 	b.askLow(round)
 	if round {
@@ -129,7 +129,7 @@ func (b *Backlog) askLocal(r Lane) {
 	if l.len() > 0 {
 		read.first = l.first()
 	}
-	query := contract.LaneQuery{Type: b.index.Name(r.Type), Priority: r.Priority, Limit: int(l.length), Share: b.types[r.Type].share}
+	query := contract.LaneQuery{Type: b.index.Name(r.Type), Priority: r.Priority, Class: r.Class, Limit: int(l.length), Share: b.types[r.Type].share}
 	if read.full {
 		l.scanned = s.scans
 	} else {
@@ -158,12 +158,13 @@ func (b *Backlog) beforePresent(d time.Duration) contract.Key {
 // ended and is forgotten. Without the note the row would become a candidate again.
 // Only a bounded number of rows is noted, because a missing note costs at most a lost
 // claim.
-func (b *Backlog) Departed(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
+func (b *Backlog) Departed(r Lane, k contract.Key) {
 	if f := &b.fetch; f.again && len(f.left) < b.cfg.Departures {
 		f.left = append(f.left, k)
 	}
 	bf := &b.backfill
-	if len(bf.lanes) > 0 && len(bf.left) < b.cfg.Departures && k.Less(b.lane(Lane{t, p, false}).backfillBound) {
+	r.NonLocal = false
+	if len(bf.lanes) > 0 && len(bf.left) < b.cfg.Departures && k.Less(b.lane(r).backfillBound) {
 		bf.left = append(bf.left, k)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// LaneSet is a set of lanes of one type: bit p is the local lane of priority p, bit
+// LaneSet is a set of lanes of one type and duration class: bit p is the local lane of priority p, bit
 // 16+p its non-local lane.
 type LaneSet uint32
 
@@ -22,21 +22,26 @@ const (
 // job.
 type heads [nonLocalBit + priorities]contract.Key
 
-// First returns the lane of the highest priority of a set that is not empty. t is the
-// type of the set.
-func (s LaneSet) First(t slotindex.TypeID) Lane {
+// First returns the lane of the highest priority of a set that is not empty. t and c are the
+// type and the class of the set.
+func (s LaneSet) First(t slotindex.TypeID, c dispatcherd.DurationClass) Lane {
 	i := bits.Len32(uint32(s)) - 1
 	if i >= nonLocalBit {
-		return Lane{t, dispatcherd.Priority(i - nonLocalBit), true}
+		return Lane{t, dispatcherd.Priority(i - nonLocalBit), true, c}
 	}
-	return Lane{t, dispatcherd.Priority(i), false}
+	return Lane{t, dispatcherd.Priority(i), false, c}
 }
 
 // Rest returns the set without its first lane.
 func (s LaneSet) Rest() LaneSet { return s &^ (1 << (bits.Len32(uint32(s)) - 1)) }
 
-// Waiting returns the lanes of a type that have a candidate or an upper bound.
-func (b *Backlog) Waiting(t slotindex.TypeID) LaneSet { return b.types[t].waiting }
+// WaitingClasses returns the duration classes of a type that have a waiting lane.
+func (b *Backlog) WaitingClasses(t slotindex.TypeID) ClassSet { return b.types[t].waiting }
+
+// Waiting returns the waiting lanes of a type and class: those that have a candidate or an upper bound.
+func (b *Backlog) Waiting(t slotindex.TypeID, c dispatcherd.DurationClass) LaneSet {
+	return b.types[t].group(c).waiting
+}
 
 // WaitingTypes returns the types that have a waiting lane. The map is shared and
 // must not be changed.
@@ -46,21 +51,21 @@ func (b *Backlog) WaitingTypes() slotindex.TypeMap { return b.waiting }
 // returns the upper bound, the best key that the next row can have. ok is false if
 // decisions no longer wait for the fetch of that row. Non-local lanes have no upper bound, so their unread rows delay no local job.
 func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
-	k := b.types[l.Type]
-	upperBound = k.bounds&l.bit() != 0
-	return k.heads[l.position()], upperBound, !upperBound || b.worthWaiting()
+	g := b.types[l.Type].group(l.Class)
+	upperBound = g.bounds&l.bit() != 0
+	return g.heads[l.position()], upperBound, !upperBound || b.worthWaiting()
 }
 
 // copyHead copies the head of a waiting lane into the heads of its type. After every change
 // of a lane, update or Pop calls it.
 func (b *Backlog) copyHead(r Lane) {
-	k, l := b.types[r.Type], b.lane(r)
-	if k.heads == nil {
-		k.heads = new(heads)
+	g, l := b.types[r.Type].group(r.Class), b.lane(r)
+	if g.heads == nil {
+		g.heads = new(heads)
 	}
-	k.heads[r.position()], k.bounds = l.best(), k.bounds&^r.bit()
+	g.heads[r.position()], g.bounds = l.best(), g.bounds&^r.bit()
 	if l.len() == 0 {
-		k.bounds |= r.bit()
+		g.bounds |= r.bit()
 	}
 }
 
@@ -79,11 +84,13 @@ func (b *Backlog) FetchLate() bool {
 // returns the lowest key that an unread row of these lanes can have. ok is false if
 // there is no such lane.
 func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) {
-	for p := range b.types[t].local {
-		if l := &b.types[t].local[p]; l.starved() && (!ok || l.cursor.Less(first)) {
-			first, ok = l.cursor, true
+	b.types[t].groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.local {
+			if l := &g.local[p]; l.starved() && (!ok || l.cursor.Less(first)) {
+				first, ok = l.cursor, true
+			}
 		}
-	}
+	})
 	return first, ok
 }
 
@@ -94,9 +101,8 @@ func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	key, batch = s.pop(), s.batch
 	b.cached--
 	if s.len() == 0 && (l.NonLocal || !s.more) {
-		k := b.types[l.Type]
-		k.waiting &^= l.bit()
-		b.waiting.Set(l.Type, k.waiting != 0)
+		b.types[l.Type].group(l.Class).waiting &^= l.bit()
+		b.updateType(l.Type, l.Class)
 	} else {
 		b.copyHead(l)
 	}
@@ -113,20 +119,31 @@ func (l Lane) position() int {
 	return int(l.Priority)
 }
 
-// update updates the waiting lanes after a change of the lanes of one priority.
-func (b *Backlog) update(t slotindex.TypeID, p dispatcherd.Priority) {
+// updateType updates the waiting classes after a change of the waiting lanes of one class.
+func (b *Backlog) updateType(t slotindex.TypeID, c dispatcherd.DurationClass) {
 	k := b.types[t]
-	local, remote := Lane{t, p, false}.bit(), Lane{t, p, true}.bit()
-	k.waiting &^= local | remote
-	if l := b.lane(Lane{t, p, false}); l.len() > 0 || l.starved() {
-		k.waiting |= local
-		b.copyHead(Lane{t, p, false})
-	}
-	if k.nonLocal != nil && k.nonLocal[p].len() > 0 {
-		k.waiting |= remote
-		b.copyHead(Lane{t, p, true})
+	if k.waiting &^= 1 << c; k.group(c).waiting != 0 {
+		k.waiting |= 1 << c
 	}
 	b.waiting.Set(t, k.waiting != 0)
+}
+
+// update updates the waiting lanes after a change of the local or the non-local lane.
+func (b *Backlog) update(r Lane) {
+	t, k := r.Type, b.types[r.Type]
+	local, remote := r, r
+	local.NonLocal, remote.NonLocal = false, true
+	g := k.group(r.Class)
+	g.waiting &^= local.bit() | remote.bit()
+	if l := b.lane(local); l.len() > 0 || l.starved() {
+		g.waiting |= local.bit()
+		b.copyHead(local)
+	}
+	if g.nonLocal != nil && g.nonLocal[r.Priority].len() > 0 {
+		g.waiting |= remote.bit()
+		b.copyHead(remote)
+	}
+	b.updateType(t, r.Class)
 	if k.waiting != 0 && !k.changed {
 		k.changed = true
 		b.changed = append(b.changed, t)

@@ -28,14 +28,14 @@ func (s LaneState) Contains(k contract.Key) bool {
 	return found
 }
 
-// Lanes returns the lanes of one type and priority: the local one, and the non-local
+// Lanes returns the lanes of one type, priority and class: the local one, and the non-local
 // one if there is any.
-func (b *Backlog) Lanes(t slotindex.TypeID, p dispatcherd.Priority) []Lane {
-	local := Lane{Type: t, Priority: p}
+func (b *Backlog) Lanes(t slotindex.TypeID, p dispatcherd.Priority, c dispatcherd.DurationClass) []Lane {
+	local := Lane{Type: t, Priority: p, Class: c}
 	if !b.Shared(t) {
 		return []Lane{local}
 	}
-	return []Lane{local, {t, p, true}}
+	return []Lane{local, {t, p, true, c}}
 }
 
 // Check returns an error if an invariant does not hold. It visits every candidate, so
@@ -50,11 +50,13 @@ func (b *Backlog) Check() error {
 		if b.Shared(slotindex.TypeID(t)) {
 			shared++
 		}
-		for p := range dispatcherd.MaxPriority + 1 {
-			for _, r := range b.Lanes(slotindex.TypeID(t), p) {
-				cached += b.lane(r).len()
-				if err := b.checkLane(r); err != nil {
-					return err
+		for set := k.classes(); set != 0; set = set.Rest() {
+			for p := range dispatcherd.MaxPriority + 1 {
+				for _, r := range b.Lanes(slotindex.TypeID(t), p, set.First()) {
+					cached += b.lane(r).len()
+					if err := b.checkLane(r); err != nil {
+						return err
+					}
 				}
 			}
 		}
@@ -78,15 +80,16 @@ func (b *Backlog) checkLane(r Lane) error {
 	if l.len() > 0 && l.cursor.Less(l.keys[len(l.keys)-1]) {
 		return fmt.Errorf("lane %v has a candidate after its cursor", r)
 	}
-	if b.waiting.Has(r.Type) != (b.types[r.Type].waiting != 0) {
+	g := b.types[r.Type].group(r.Class)
+	if b.waiting.Has(r.Type) != (b.types[r.Type].waiting != 0) || b.types[r.Type].waiting&(1<<r.Class) != 0 != (g.waiting != 0) {
 		return fmt.Errorf("type %d is marked as waiting %t", r.Type, b.waiting.Has(r.Type))
 	}
 	waits := l.len() > 0 || !r.NonLocal && l.starved()
-	if marked := b.types[r.Type].waiting&r.bit() != 0; marked != waits {
+	if marked := g.waiting&r.bit() != 0; marked != waits {
 		return fmt.Errorf("lane %v is marked %t with %d candidates", r, marked, l.len())
 	}
-	if k := b.types[r.Type]; waits && (k.heads[r.position()] != l.best() || (k.bounds&r.bit() != 0) != l.starved()) {
-		return fmt.Errorf("lane %v has the head %v, its copy is %v", r, l.best(), k.heads[r.position()])
+	if waits && (g.heads[r.position()] != l.best() || (g.bounds&r.bit() != 0) != l.starved()) {
+		return fmt.Errorf("lane %v has the head %v, its copy is %v", r, l.best(), g.heads[r.position()])
 	}
 	return nil
 }

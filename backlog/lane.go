@@ -12,12 +12,13 @@ import (
 // doubled if the lane has no candidate left before its next read is answered.
 const firstLength = 32
 
-// Lane names a lane: the pending rows of one type and priority inside the share, or
+// Lane names a lane: the pending rows of one type, priority and duration class inside the share, or
 // those outside.
 type Lane struct {
 	Type     slotindex.TypeID
 	Priority dispatcherd.Priority
 	NonLocal bool
+	Class    dispatcherd.DurationClass
 }
 
 // lane is the state of one lane.
@@ -146,14 +147,21 @@ func (l *lane) compact() {
 // lane returns the state of a lane. Non-local lanes exist only while the share of the
 // type does not contain everything.
 func (b *Backlog) lane(l Lane) *lane {
-	lanes := &b.types[l.Type].local
+	g := b.types[l.Type].group(l.Class)
+	lanes := &g.local
 	if l.NonLocal {
-		lanes = &b.types[l.Type].nonLocal
+		lanes = &g.nonLocal
 	}
 	if *lanes == nil {
 		*lanes = make([]lane, priorities)
 	}
 	return &(*lanes)[l.Priority]
+}
+
+// use returns the state of a lane that contains a row. From then on the lane is read.
+func (b *Backlog) use(r Lane) *lane {
+	b.types[r.Type].group(r.Class).used |= 1 << r.Priority
+	return b.lane(r)
 }
 
 // existing is like lane, but returns nil if the type has no non-local lanes any
@@ -165,9 +173,10 @@ func (b *Backlog) existing(l Lane) *lane {
 	return b.lane(l)
 }
 
-// LaneOf names the lane that contains a row by the present share.
-func (b *Backlog) LaneOf(t slotindex.TypeID, p dispatcherd.Priority, id dispatcherd.JobID) Lane {
-	return Lane{t, p, !b.types[t].share.Owns(id)}
+// LaneOf names the lane that contains a row by the present share. Of r, it uses type, priority and class.
+func (b *Backlog) LaneOf(r Lane, id dispatcherd.JobID) Lane {
+	r.NonLocal = !b.types[r.Type].share.Owns(id)
+	return r
 }
 
 // Shared reports whether the type has non-local lanes.

@@ -42,7 +42,35 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 		b.mergeLane(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit}, jobs)
 		rest = rest[n:]
 	}
-	f.lanes, f.left, f.again = f.lanes[:0], f.left[:0], false
+	if f.types > 0 {
+		b.listed(req, res)
+		b.listAt = b.now + min(scanFactor*took, maxPausePolls*millis(b.cfg.Poll))
+	}
+	f.lanes, f.left, f.again, f.types, f.named = f.lanes[:0], f.left[:0], false, 0, 0
+}
+
+// listed handles the names of lanes in an answer. The next fetch reads those that were not in use.
+func (b *Backlog) listed(req *contract.FetchRequest, res contract.FetchResult) {
+	for _, name := range req.Classes {
+		if t, ok := b.index.Lookup(name); ok && int(t) < len(b.types) && res.Verdict != contract.OK {
+			b.types[t].listed = b.schedule.scans - 1
+		}
+	}
+	for _, n := range res.Named {
+		t, ok := b.index.Lookup(req.Classes[n.Type])
+		if !ok || int(t) >= len(b.types) || !b.types[t].known {
+			continue
+		}
+		r := Lane{Type: t, Priority: n.Priority, Class: n.Class}
+		if b.types[t].group(n.Class).used&r.bit() == 0 {
+			b.use(r).more = true // decisions wait for its rows
+			b.Rescan(r)
+			b.update(r)
+			if b.Shared(t) {
+				b.readNonLocalAgain(t)
+			}
+		}
+	}
 }
 
 // rowsOf returns how many of the first rows belong to a lane of the request.
@@ -90,7 +118,7 @@ func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, job
 		b.mergeLocal(r, l, a, jobs)
 	}
 	b.cached += l.len() - before
-	b.update(r.Type, r.Priority)
+	b.update(r.Lane)
 	b.readSoon(r.Lane) // the lane may have become empty meanwhile, and the scan returned no row
 }
 

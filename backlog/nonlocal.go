@@ -163,11 +163,16 @@ func (b *Backlog) askNonLocal() {
 		if full {
 			k.scanned = b.schedule.scans
 		}
-		for p := range dispatcherd.MaxPriority + 1 {
-			r := Lane{t, p, true}
-			b.lane(r).length = int32(min(limit, b.cfg.LaneLength))
-			b.askNonLocalLane(r, full, idle)
-		}
+		k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
+			for p := range dispatcherd.MaxPriority + 1 {
+				if g.used&(1<<p) == 0 {
+					continue
+				}
+				r := Lane{t, p, true, c}
+				b.lane(r).length = int32(min(limit, b.cfg.LaneLength))
+				b.askNonLocalLane(r, full, idle)
+			}
+		})
 	}
 }
 
@@ -200,7 +205,7 @@ func (b *Backlog) askNonLocalLane(r Lane, full, idle bool) {
 		return
 	}
 	query := contract.LaneQuery{
-		Type: b.index.Name(r.Type), Priority: r.Priority, Limit: int(l.length), Share: b.types[r.Type].share, NonLocal: true,
+		Type: b.index.Name(r.Type), Priority: r.Priority, Class: r.Class, Limit: int(l.length), Share: b.types[r.Type].share, NonLocal: true,
 	}
 	if idle && !full {
 		query.After = l.rest
@@ -311,16 +316,18 @@ func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
 		b.nonLocal.types++
 		b.nonLocal.pending = true
 	}
-	for p := range k.local {
-		l := &k.local[p]
-		if l.len() > 0 || l.more {
-			b.cached -= l.len()
-			l.discard()
-		} else {
-			l.batch++
+	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.local {
+			l := &g.local[p]
+			if l.len() > 0 || l.more {
+				b.cached -= l.len()
+				l.discard()
+			} else {
+				l.batch++
+			}
+			b.update(Lane{Type: t, Priority: dispatcherd.Priority(p), Class: c})
 		}
-		b.update(t, dispatcherd.Priority(p))
-	}
+	})
 	b.CapacityAppeared(t)
 }
 
@@ -330,11 +337,13 @@ func (b *Backlog) dropNonLocal(t slotindex.TypeID) {
 	if k.share.All() {
 		return
 	}
-	for p := range k.nonLocal {
-		b.cached -= k.nonLocal[p].len()
-	}
-	clear(k.nonLocal)
-	k.waiting &= localLanes
-	b.waiting.Set(t, k.waiting != 0)
+	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.nonLocal {
+			b.cached -= g.nonLocal[p].len()
+		}
+		clear(g.nonLocal)
+		g.waiting &= localLanes
+		b.updateType(t, c)
+	})
 	b.nonLocal.types--
 }

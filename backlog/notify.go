@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -51,14 +52,14 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 // are not admitted in the order of the lane.
 func (b *Backlog) RowAdmitted(n *contract.RowNotification) {
 	if t, ok := b.index.Lookup(n.Type); ok && int(t) < len(b.types) {
-		b.PutBack(t, n.Priority, n.Key)
+		b.PutBack(Lane{Type: t, Priority: n.Priority, Class: n.Class}, n.Key)
 	}
 }
 
 // nonLocalRowNotified leaves a row to its owner. It is read OwnerGrace later if a slot is
 // free then.
 func (b *Backlog) nonLocalRowNotified(t slotindex.TypeID, n *contract.RowNotification) {
-	l := b.lane(Lane{t, n.Priority, true})
+	l := b.use(Lane{t, n.Priority, true, n.Class})
 	s := sighting{n.Key, max(b.DBNow()*1000, n.Key.RunAt)}
 	if len(l.sightings) < b.cfg.LaneLength {
 		l.see(s)
@@ -79,7 +80,8 @@ func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
 	if !b.index.HasFree(t) || !k.nothingWaits(&b.schedule) {
 		return false
 	}
-	l := b.lane(Lane{t, n.Priority, false})
+	r := Lane{t, n.Priority, false, n.Class}
+	l := b.use(r)
 	if !l.cursor.Less(n.Key) {
 		return false // a fetch was faster, and the job may have ended already; or the row was committed late
 	}
@@ -87,7 +89,7 @@ func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
 	l.newBatch()
 	l.cursor = n.Key
 	b.cached++
-	b.update(t, n.Priority)
+	b.update(r)
 	return true
 }
 
@@ -98,13 +100,13 @@ const clockTolerance = 50
 // nothingWaits reports whether no row of the type waits, according to reads that
 // are as recent as the last notification.
 func (k *typeLanes) nothingWaits(s *schedule) bool {
-	if k.waiting != 0 {
-		return false
-	}
-	for p := range k.local {
-		if l := &k.local[p]; l.reading || l.more || l.scanned != s.scans || l.epoch != s.epoch {
-			return false
+	nothing := k.waiting == 0 && k.listed == s.scans && len(k.unnamed.local) > 0
+	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
+		for p := range g.local {
+			l := &g.local[p]
+			used := g.used&(1<<p) != 0
+			nothing = nothing && (!used || !l.reading && !l.more && l.scanned == s.scans && l.epoch == s.epoch)
 		}
-	}
-	return len(k.local) > 0
+	})
+	return nothing
 }

@@ -3,24 +3,22 @@ package backlog
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // PutBack returns a row that is pending again to its lane, unless no slot supports
-// its type. If the row is after the cursor, the next read finds it.
-func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract.Key) {
-	if !b.types[t].known || b.index.Capacity(t) == 0 {
+// its type. Of r, it uses type, priority and class. If the row is after the cursor, the next read finds it.
+func (b *Backlog) PutBack(r Lane, k contract.Key) {
+	if !b.types[r.Type].known || b.index.Capacity(r.Type) == 0 {
 		return
 	}
-	r := b.LaneOf(t, p, k.ID)
+	r = b.LaneOf(r, k.ID)
 	if r.NonLocal {
-		b.lane(r).restBefore(k)
-		b.readNonLocalAgain(t)
+		b.use(r).restBefore(k)
+		b.readNonLocalAgain(r.Type)
 		return
 	}
-	l := b.lane(r)
+	l := b.use(r)
 	if l.cursor.Less(k) {
 		b.RowsMayHaveCome()
 		return
@@ -29,7 +27,7 @@ func (b *Backlog) PutBack(t slotindex.TypeID, p dispatcherd.Priority, k contract
 		b.cached++
 		l.changes++ // a full scan in flight may not have seen the row, so its answer must not replace the candidates
 	}
-	b.update(t, p)
+	b.update(r)
 }
 
 // Lost notes that the claim of a row was lost: another dispatcher has the row, or had
@@ -59,7 +57,7 @@ func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	}
 	b.cached -= l.len()
 	l.discard()
-	b.update(r.Type, r.Priority)
+	b.update(r)
 	b.Rescan(r)
 	return true
 }
@@ -84,7 +82,7 @@ func (b *Backlog) discardNonLocal(r Lane) {
 	b.cached -= l.len()
 	l.keys, l.head, l.more = l.keys[:0], 0, false
 	l.batch++
-	b.update(r.Type, r.Priority)
+	b.update(r)
 	b.readNonLocalAgain(r.Type)
 }
 

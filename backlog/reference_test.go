@@ -21,24 +21,32 @@ func (w *world) settle() {
 	}
 }
 
-// head returns the first row of a lane that is due and not in hand, according
+// heads returns the first row of each lane that is due and not in hand, according
 // to the table.
-func (w *world) head(r Lane) (first contract.Key, ok bool) {
+func (w *world) heads() map[Lane]contract.Key {
+	heads := map[Lane]contract.Key{}
 	for _, x := range w.rows {
-		if x.pending && w.typeOf(x.typ) == r.Type && x.priority == r.Priority && x.key.RunAt <= w.dbNow() &&
-			w.hands[x.key.ID] == nil && w.b.LaneOf(r.Type, r.Priority, x.key.ID) == r && (!ok || x.key.Less(first)) {
-			first, ok = x.key, true
+		lane := w.b.LaneOf(Lane{Type: w.typeOf(x.typ), Priority: x.priority, Class: x.class}, x.key.ID)
+		if first, ok := heads[lane]; x.pending && x.key.RunAt <= w.dbNow() && w.hands[x.key.ID] == nil && (!ok || x.key.Less(first)) {
+			heads[lane] = x.key
 		}
 	}
-	return first, ok
+	return heads
 }
 
 func (w *world) checkHeads() {
+	heads := w.heads()
 	for _, t := range w.types {
-		for p := range dispatcherd.MaxPriority + 1 {
-			lane := Lane{Type: t, Priority: p}
-			want, exists := w.head(lane)
-			require.Equal(w.t, exists, w.b.Waiting(t)&lane.bit() != 0, "lane %v, expected head %v", lane, want)
+		for level := range Levels {
+			p, class := dispatcherd.Priority(level%priorities), dispatcherd.DurationClass(level/priorities)
+			lane := Lane{Type: t, Priority: p, Class: class}
+			want, exists := heads[lane]
+			if waits := w.b.Waiting(t, class)&lane.bit() != 0; exists != waits {
+				require.Equal(w.t, exists, waits, "lane %v, expected head %v", lane, want)
+			}
+			if waits := w.b.Waiting(t, class) != 0; waits != (w.b.WaitingClasses(t)&(1<<class) != 0) {
+				require.Fail(w.t, "marks of classes", "lane %v", lane)
+			}
 			if exists {
 				got, bound, ok := w.b.Head(lane)
 				require.True(w.t, ok)
@@ -48,9 +56,9 @@ func (w *world) checkHeads() {
 			if !w.b.Shared(t) {
 				continue
 			}
-			for _, k := range w.b.State(Lane{t, p, true}).Keys {
+			for _, k := range w.b.State(Lane{t, p, true, class}).Keys {
 				require.True(w.t, w.rows[k.ID].pending)
-				require.True(w.t, w.b.LaneOf(t, p, k.ID).NonLocal)
+				require.True(w.t, w.b.LaneOf(lane, k.ID).NonLocal)
 				require.LessOrEqual(w.t, k.RunAt, w.dbNow()-OwnerGrace.Microseconds())
 			}
 		}
@@ -115,8 +123,10 @@ func (w *world) candidates() map[Lane][]contract.Key {
 	all := map[Lane][]contract.Key{}
 	for _, t := range w.types {
 		for p := range dispatcherd.Priority(3) {
-			r := Lane{Type: t, Priority: p}
-			all[r] = slices.Clone(w.b.State(r).Keys)
+			for class := range dispatcherd.DurationClass(dispatcherd.DurationClasses) {
+				r := Lane{Type: t, Priority: p, Class: class}
+				all[r] = slices.Clone(w.b.State(r).Keys)
+			}
 		}
 	}
 	return all
@@ -130,7 +140,7 @@ func (w *world) checkKnown(known map[Lane][]contract.Key) {
 		s := w.b.State(lane)
 		for _, k := range keys {
 			r := w.rows[k.ID]
-			if r == nil || !r.pending || r.theirs || r.key != k || w.hands[k.ID] != nil || k.RunAt > w.dbNow() || w.b.LaneOf(lane.Type, lane.Priority, k.ID) != lane {
+			if r == nil || !r.pending || r.theirs || r.key != k || w.hands[k.ID] != nil || k.RunAt > w.dbNow() || w.b.LaneOf(lane, k.ID) != lane {
 				continue
 			}
 			switch {

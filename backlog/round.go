@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -98,22 +99,49 @@ func (b *Backlog) askLow(round bool) {
 // as fit.
 func (b *Backlog) askRound() {
 	r := &b.round
-	all := len(b.types) * priorities
+	all := len(b.types) * Levels
 	r.left = min(r.left, all)
 	for r.left > 0 && b.fits(1) {
 		if r.from >= all {
 			r.from = 0
 		}
-		t, p := slotindex.TypeID(r.from/priorities), r.from%priorities
+		t, level := slotindex.TypeID(r.from/Levels), r.from%Levels
+		k, lane := b.types[t], Lane{Type: t, Priority: dispatcherd.Priority(level % priorities), Class: dispatcherd.DurationClass(level / priorities)}
 		step := 1
-		if b.types[t].known && b.index.Capacity(t) > 0 {
-			b.askLocal(Lane{Type: t, Priority: dispatcherd.Priority(p)})
-		} else {
-			step = priorities - p // skips the other lanes of the type
+		switch {
+		case !k.known || b.index.Capacity(t) == 0 || lane.Class != dispatcherd.NoDuration && k.named == nil:
+			step = Levels - level // skips the other lanes of the type
+		case k.group(lane.Class).used&lane.bit() != 0:
+			n := len(b.fetch.lanes)
+			if b.askLocal(lane); len(b.fetch.lanes) > n {
+				b.list(t)
+			}
 		}
 		r.from += step
 		r.left = max(0, r.left-step)
 	}
 }
+
+// list lets the fetch, which reads a lane of a type, name the lanes whose jobs have an expected duration, once per full scan. A lane
+// that is in use is read like the others.
+func (b *Backlog) list(t slotindex.TypeID) {
+	k := b.types[t]
+	f, lanes := &b.fetch, 1
+	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
+		if c != dispatcherd.NoDuration {
+			lanes += bits.OnesCount32(uint32(g.used))
+		}
+	})
+	if k.listed == b.schedule.scans || b.schedule.slow && b.now < b.listAt || f.named > 0 && f.named+lanes > maxNamed {
+		return
+	}
+	k.listed = b.schedule.scans
+	f.request.Classes = append(f.request.Classes, b.index.Name(t))
+	f.types++
+	f.named += lanes
+}
+
+// maxNamed bounds the lanes that a fetch is expected to name, plus one for each type: each takes about 10 µs. One type has 88.
+const maxNamed = 100
 
 func millis(d time.Duration) timing.Instant { return timing.Instant(d.Milliseconds()) }

@@ -94,7 +94,7 @@ func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 				w.at(w.now + 50)
 				w.b.SetSlow(true)
 				w.b.RowsMayHaveCome()
-				w.b.types[0].local[1].scanned = 0 // some lane is read from its cursor in between
+				w.b.types[0].unnamed.local[1].scanned = 0 // some lane is read from its cursor in between
 				w.send()
 				w.at(w.now + c.fetch)
 				for len(w.reads) > 1 {
@@ -152,7 +152,7 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 		for p := range dispatcherd.MaxPriority + 1 {
 			w.b.Rescan(Lane{Type: w.types[0], Priority: p})
 		}
-		w.b.round.from = priorities // the first lane of type b
+		w.b.round.from = Levels // the first lane of type b
 		require.Equal(t, 1, w.send())
 		names := map[string]int{}
 		for _, q := range w.reads[0].request.Lanes {
@@ -196,7 +196,7 @@ func TestUpperBoundExpires(t *testing.T) {
 	w.b.Pop(lane)
 	w.b.PollNow()
 	w.send()
-	require.NotZero(t, w.b.Waiting(w.types[0]))
+	require.NotZero(t, w.b.WaitingClasses(w.types[0]))
 	_, bound, ok := w.b.Head(lane)
 	require.True(t, bound && ok)
 	require.Equal(t, w.now+100, w.b.Wake(true))
@@ -304,8 +304,8 @@ func TestTypeGoneForgetsItsLanes(t *testing.T) {
 		w.answer(0, contract.OK)
 	}
 	require.Zero(t, w.b.Cached())
-	require.Zero(t, w.b.Waiting(w.types[0]))
-	w.b.PutBack(w.types[0], 0, contract.Key{RunAt: 1, ID: 1})
+	require.Zero(t, w.b.WaitingClasses(w.types[0]))
+	w.b.PutBack(Lane{Type: w.types[0]}, contract.Key{RunAt: 1, ID: 1})
 	require.Zero(t, w.b.Cached())
 	require.NoError(t, w.b.Check())
 }
@@ -337,13 +337,14 @@ func TestDrainEndsReading(t *testing.T) {
 
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(*Backlog){
-		"order":        func(b *Backlog) { l := &b.types[0].local[0]; l.keys[0], l.keys[1] = l.keys[1], l.keys[0] },
-		"mark":         func(b *Backlog) { b.types[0].waiting = 0 },
-		"cached":       func(b *Backlog) { b.cached++ },
-		"shared types": func(b *Backlog) { b.nonLocal.types++ },
-		"head":         func(b *Backlog) { b.types[0].heads[0].ID++ },
-		"bound":        func(b *Backlog) { b.types[0].bounds = 1 },
-		"cursor":       func(b *Backlog) { b.types[0].local[0].cursor = contract.Key{} },
+		"order":          func(b *Backlog) { l := &b.types[0].unnamed.local[0]; l.keys[0], l.keys[1] = l.keys[1], l.keys[0] },
+		"mark":           func(b *Backlog) { b.types[0].waiting = 0 },
+		"mark of a lane": func(b *Backlog) { b.types[0].unnamed.waiting = 0 },
+		"cached":         func(b *Backlog) { b.cached++ },
+		"shared types":   func(b *Backlog) { b.nonLocal.types++ },
+		"head":           func(b *Backlog) { b.types[0].unnamed.heads[0].ID++ },
+		"bound":          func(b *Backlog) { b.types[0].unnamed.bounds = 1 },
+		"cursor":         func(b *Backlog) { b.types[0].unnamed.local[0].cursor = contract.Key{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := small(t, 1, nil)

@@ -20,6 +20,7 @@ type row struct {
 	key      contract.Key
 	typ      string
 	priority dispatcherd.Priority
+	class    dispatcherd.DurationClass
 	pending  bool
 	theirs   bool // another dispatcher has taken the row, or released it while a read was in flight
 }
@@ -97,6 +98,7 @@ type world struct {
 	reads   []*read
 	latency int  // average number of steps until a read is answered
 	silent  bool // changes of the table cause no notification
+	named   bool // some rows have an expected duration
 	lost    int  // how often a popped row was not pending
 	fed     int  // rows that were popped
 }
@@ -122,7 +124,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	cfg.LostPerBatch = 1 + rng.IntN(3)
 	w := &world{
 		t: t, rng: rng, index: slotindex.New(), now: 1000, offset: 1_700_000_000_000_000,
-		rows: map[dispatcherd.JobID]*row{}, hands: hands{}, latency: 3,
+		rows: map[dispatcherd.JobID]*row{}, hands: hands{}, latency: 3, named: seed%4 > 1,
 	}
 	w.b = New(cfg, w.index, rand.New(rand.NewPCG(seed, 8)))
 	w.b.Advance(w.now)
@@ -156,7 +158,7 @@ func (w *world) fetch(req *contract.FetchRequest) contract.FetchResult {
 	for i, q := range req.Lanes {
 		var keys []contract.Key
 		for _, r := range w.rows {
-			if r.pending && r.typ == q.Type && r.priority == q.Priority && q.Share.Owns(r.key.ID) != q.NonLocal &&
+			if r.pending && r.typ == q.Type && r.priority == q.Priority && r.class == q.Class && q.Share.Owns(r.key.ID) != q.NonLocal &&
 				q.After.Less(r.key) && (q.Before == (contract.Key{}) || r.key.Less(q.Before)) {
 				keys = append(keys, r.key)
 			}
@@ -164,6 +166,12 @@ func (w *world) fetch(req *contract.FetchRequest) contract.FetchResult {
 		slices.SortFunc(keys, contract.Key.Compare)
 		for _, k := range keys[:min(len(keys), q.Limit)] {
 			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: k})
+		}
+	}
+	for _, r := range w.sortedRows() {
+		n := contract.NamedLane{Type: slices.Index(req.Classes, r.typ), Priority: r.priority, Class: r.class}
+		if r.pending && r.class != dispatcherd.NoDuration && n.Type >= 0 && !slices.Contains(res.Named, n) {
+			res.Named = append(res.Named, n)
 		}
 	}
 	return res
@@ -174,14 +182,14 @@ func (w *world) send() int {
 	requests := w.b.NextRead(w.hands, nil)
 	require.LessOrEqual(w.t, len(requests), 2)
 	for _, req := range requests {
-		require.NotEmpty(w.t, req.Lanes)
+		require.NotZero(w.t, len(req.Lanes)+len(req.Classes))
 		seen := map[contract.LaneQuery]bool{}
 		for _, q := range req.Lanes {
 			require.Positive(w.t, q.Limit)
 			require.Equal(w.t, req.Backfill, q.Before != contract.Key{}, "only a backfill scan ends before a key")
 			require.False(w.t, q.NonLocal && q.Share.All())
 			require.Positive(w.t, w.index.Capacity(w.typeOf(q.Type)), "a type without slots is not read")
-			lane := contract.LaneQuery{Type: q.Type, Priority: q.Priority, NonLocal: q.NonLocal}
+			lane := contract.LaneQuery{Type: q.Type, Priority: q.Priority, Class: q.Class, NonLocal: q.NonLocal}
 			require.False(w.t, seen[lane], "a lane is read once in a request")
 			seen[lane] = true
 		}
@@ -222,31 +230,43 @@ func (w *world) answer(i int, v contract.Verdict) {
 // insert adds rows that are up to 200 ms old or become due within 200 ms.
 func (w *world) insert() {
 	typ := typeNames[w.rng.IntN(3)]
+	class := w.class()
 	n := 1 + w.rng.IntN(4)
 	for range n {
 		w.lastID++
 		w.rows[w.lastID] = &row{
 			key: contract.Key{RunAt: w.dbNow() + int64(w.rng.IntN(400)-200)*1000, ID: w.lastID},
-			typ: typ, priority: dispatcherd.Priority(w.rng.IntN(3)), pending: true,
+			typ: typ, priority: dispatcherd.Priority(w.rng.IntN(3)), class: class, pending: true,
 		}
 	}
 	r := w.rows[w.lastID]
 	switch k := w.rng.IntN(4); {
 	case w.silent || k == 0:
 	case n == 1 && k < 3:
-		w.b.RowNotified(&contract.RowNotification{Type: r.typ, Priority: r.priority, Key: r.key}, r.key.RunAt <= w.dbNow())
+		w.b.RowNotified(&contract.RowNotification{Type: r.typ, Priority: r.priority, Class: r.class, Key: r.key}, r.key.RunAt <= w.dbNow())
 	default:
 		w.b.Notified()
 	}
+}
+
+// class returns a random class. Half of the worlds have no jobs with an expected duration.
+func (w *world) class() dispatcherd.DurationClass {
+	if !w.named || w.rng.IntN(2) == 0 {
+		return dispatcherd.NoDuration
+	}
+	return dispatcherd.DurationClass(1 + 3*w.rng.IntN(3))
 }
 
 // lanes returns the lanes that offer a candidate.
 func (w *world) lanes() (all []Lane) {
 	w.b.TakeChanged(func(slotindex.TypeID) {})
 	for _, t := range w.types {
-		for s := w.b.Waiting(t); s != 0; s = s.Rest() {
-			if _, bound, ok := w.b.Head(s.First(t)); ok && !bound {
-				all = append(all, s.First(t))
+		for set := w.b.WaitingClasses(t); set != 0; set = set.Rest() {
+			for s := w.b.Waiting(t, set.First()); s != 0; s = s.Rest() {
+				r := s.First(t, set.First())
+				if _, bound, ok := w.b.Head(r); ok && !bound {
+					all = append(all, r)
+				}
 			}
 		}
 	}
@@ -281,7 +301,7 @@ func (w *world) take() {
 func (w *world) forget(j *job) {
 	delete(w.hands, j.key.ID)
 	if j.again {
-		w.b.Rescan(w.b.LaneOf(j.lane.Type, j.lane.Priority, j.key.ID))
+		w.b.Rescan(w.b.LaneOf(j.lane, j.key.ID))
 	}
 }
 
@@ -311,15 +331,14 @@ func (w *world) end(j *job, how int) {
 
 // record tells the backlog about the end of a job.
 func (w *world) record(j *job) {
-	t, p := j.lane.Type, j.lane.Priority
 	switch j.how {
 	case done:
-		w.b.Departed(t, p, j.key)
+		w.b.Departed(j.lane, j.key)
 	case retried:
-		w.b.Departed(t, p, j.key)
+		w.b.Departed(j.lane, j.key)
 		w.b.Delayed(j.delay)
 	case released:
-		w.b.PutBack(t, p, j.key)
+		w.b.PutBack(j.lane, j.key)
 	case returned:
 		w.b.GivenBack()
 	}

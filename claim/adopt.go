@@ -96,16 +96,18 @@ func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, part []contrac
 		return nil, nil, err
 	}
 	var (
-		a            contract.Adopted
-		name         *string
-		timeout, ran int64
+		a    contract.Adopted
+		name *string
+
+		timeout, ran, expected int64 // milliseconds
 	)
-	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence, &expected}, func() error {
 		if name == nil {
 			busy = append(busy, a.ID)
 			return nil
 		}
 		a.Type, a.Timeout, a.Ran = *name, time.Duration(timeout)*time.Millisecond, time.Duration(ran)*time.Millisecond
+		a.Class = dispatcherd.ClassOf(time.Duration(expected) * time.Millisecond)
 		taken = append(taken, a)
 		return nil
 	})
@@ -143,8 +145,8 @@ WITH me AS MATERIALIZED (
 ), run AS (
 	INSERT INTO dispatcherd.schedule_runs SELECT schedule_id, job_id FROM tick
 ), job AS (
-	INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, status, dispatcher, attempt, token, started_at)
-	SELECT t.job_id, left('` + contract.StartupType + `' || s.name, 128), s.payload, s.priority, 1, s.timeout_ms, 'running', me.id, 1, $3, now()
+	INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, expected_ms, status, dispatcher, attempt, token, started_at)
+	SELECT t.job_id, left('` + contract.StartupType + `' || s.name, 128), s.payload, s.priority, 1, s.timeout_ms, s.expected_ms, 'running', me.id, 1, $3, now()
 	FROM me, tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id
 )
 SELECT s.id, t.job_id, s.type::text, convert_to(s.payload::text, 'UTF8'), coalesce(s.timeout_ms, 0)

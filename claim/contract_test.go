@@ -129,7 +129,7 @@ func realWorld(t testing.TB) world {
 		},
 		insert: func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
 			id, err := jobs.Insert(t.Context(), claim.New{Type: r.Type, Priority: r.Priority, Payload: r.Payload,
-				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout})
+				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout, Expected: r.Expected})
 			require.NoError(t, err)
 			exec(t, db, `UPDATE dispatcherd.jobs SET run_at = now() + $2::interval WHERE id = $1`, int64(id), dueIn)
 			if r.Deadline != 0 {

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	enc "encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -31,7 +32,7 @@ func (s *Store) Fetch(ctx context.Context, req contract.FetchRequest) contract.F
 	}
 	f := fetch{s: s, req: &req, lanes: lanes}
 	parts, again := f.split(false)
-	res, err := f.read(ctx, parts)
+	res, err := f.read(ctx, parts, req.Classes)
 	refused := AboutRow(err)
 	if refused {
 		res, err = f.readInParts(ctx, again)
@@ -97,15 +98,15 @@ func (f *fetch) split(all bool) (parts []lanePart, again bool) {
 	return parts, again
 }
 
-// read reads parts of lanes in one statement.
-func (f *fetch) read(ctx context.Context, parts []lanePart) (res contract.FetchResult, err error) {
+// read reads parts of lanes, and lists the lanes of types, in one statement.
+func (f *fetch) read(ctx context.Context, parts []lanePart, classes []string) (res contract.FetchResult, err error) {
 	connection, op := f.s.fetch, OpFetch
 	if f.req.Backfill {
 		connection, op = f.s.backfill, OpBackfill
 	}
 	err = connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var err error
-		res, err = readLanes(ctx, conn, parts, f.req.SkipLocked, f.s.me.Load())
+		res, err = readLanes(ctx, conn, parts, classes, f.req.SkipLocked, f.s.me.Load())
 		return len(res.Candidates), err
 	})
 	for i := range res.Candidates {
@@ -126,7 +127,7 @@ const (
 func (f *fetch) readInParts(ctx context.Context, again bool) (contract.FetchResult, error) {
 	parts, _ := f.split(true)
 	if again {
-		res, err := f.read(ctx, parts)
+		res, err := f.read(ctx, parts, f.req.Classes)
 		if err == nil {
 			f.leaveOutAgain()
 		}
@@ -152,7 +153,7 @@ func (f *fetch) readInParts(ctx context.Context, again bool) (contract.FetchResu
 			break // a later fetch reads the rest
 		}
 	}
-	return f.res, nil
+	return f.res, f.nameLanes(ctx)
 }
 
 // over reports whether the search has reached its bounds.
@@ -161,7 +162,7 @@ func (f *fetch) over() bool { return f.sent >= rangeStatements || time.Now().Aft
 // add reads parts and adds their rows to the result of the search.
 func (f *fetch) add(ctx context.Context, parts []lanePart) error {
 	f.sent++
-	res, err := f.read(ctx, parts)
+	res, err := f.read(ctx, parts, nil)
 	if err == nil {
 		f.res.DBNow = res.DBNow
 		f.res.Candidates = append(f.res.Candidates, res.Candidates...)
@@ -185,7 +186,7 @@ func (f *fetch) search(ctx context.Context, part lanePart, cause error) error {
 		if part.After, err = f.endOfRange(ctx, part); err != nil {
 			return err
 		}
-		f.leaveOut(aside.Range{Lane: contract.Lane{Type: part.Type, Priority: part.Priority}, From: from, To: part.After}, cause)
+		f.leaveOut(aside.Range{Lane: contract.Lane{Type: part.Type, Priority: part.Priority, Class: part.Class}, From: from, To: part.After}, cause)
 		if f.over() || part.Limit <= 0 {
 			return nil
 		}
@@ -241,7 +242,7 @@ func (f *fetch) try(ctx context.Context, part lanePart) (rows []contract.Candida
 		return nil, true, nil
 	}
 	f.sent++
-	res, err := f.read(ctx, []lanePart{part})
+	res, err := f.read(ctx, []lanePart{part}, nil)
 	if AboutRow(err) {
 		return nil, true, nil
 	}
@@ -284,7 +285,7 @@ func (f *fetch) leaveOutAgain() {
 	var all []aside.Range
 	a.mu.Lock()
 	for i := range f.lanes {
-		all = append(all, a.ranges.Refused(contract.Lane{Type: f.lanes[i].Type, Priority: f.lanes[i].Priority}, a.now(), a.rng)...)
+		all = append(all, a.ranges.Refused(contract.Lane{Type: f.lanes[i].Type, Priority: f.lanes[i].Priority, Class: f.lanes[i].Class}, a.now(), a.rng)...)
 	}
 	a.mu.Unlock()
 	for _, g := range all {
@@ -292,16 +293,20 @@ func (f *fetch) leaveOutAgain() {
 	}
 }
 
-func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, skipLocked bool, me int32) (contract.FetchResult, error) {
+func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, classes []string, skipLocked bool, me int32) (contract.FetchResult, error) {
 	most := 0
 	for i := range parts {
 		most += parts[i].Limit
 	}
 	res := contract.FetchResult{Candidates: make([]contract.Candidate, 0, min(most, 4096))}
-	rows := execute(ctx, conn, "fetch", encodeLanes(parts, skipLocked, me)...)
+	statement, params := "fetch", encodeLanes(parts, skipLocked, me)
+	if len(classes) > 0 || slices.ContainsFunc(parts, func(p lanePart) bool { return p.Class != dispatcherd.NoDuration }) {
+		statement, params = "fetch-named", append(params, encodeClasses(parts), texts(classes, func(t *string) string { return *t }))
+	}
+	rows := execute(ctx, conn, statement, params...)
 	var bad error
 	for rows.NextRow() {
-		if err := readLane(&res, rows.Values()); err != nil {
+		if err := readLane(&res, rows.Values(), len(classes)); err != nil {
 			bad = err
 		}
 	}
@@ -313,8 +318,8 @@ func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, skipLocked
 
 // readLane reads one row of a fetch. The row contains the number of a lane, counted
 // from 1, and the run_at and ids of its candidates. A row with number 0 contains the
-// database clock.
-func readLane(res *contract.FetchResult, v [][]byte) error {
+// database clock, and one with a negative number the lanes of one of the types whose lanes are listed.
+func readLane(res *contract.FetchResult, v [][]byte, types int) error {
 	if len(v) != 3 || len(v[0]) != 4 {
 		return fmt.Errorf("postgres sent a lane of %d columns, must be 3", len(v))
 	}
@@ -327,6 +332,8 @@ func readLane(res *contract.FetchResult, v [][]byte) error {
 	switch {
 	case err != nil:
 		return err
+	case lane < -1:
+		return addNamed(res, -lane-2, types, ids)
 	case lane < 0 && len(due) == 1:
 		res.DBNow = due[0] + postgresEpoch
 	case lane < 0:
@@ -371,4 +378,57 @@ func encodeLanes(parts []lanePart, skipLocked bool, me int32) [][]byte {
 		int8s(parts, func(l *lane) int64 { return int64(l.Before.ID) }),
 		boolean(skipLocked), int4(me),
 	}
+}
+
+// encodeClasses returns the classes of the lanes for fetchNamedSQL.
+func encodeClasses(parts []lanePart) []byte {
+	return array(oidInt2, 2, parts, func(b []byte, l *lanePart) []byte {
+		return enc.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(l.Class)-1)
+	})
+}
+
+// namedClasses is the number of classes of expected durations.
+const namedClasses = dispatcherd.DurationClasses - 1
+
+// addNamed adds the lanes of a type of the request to the result, as fetchNamedSQL lists them.
+func addNamed(res *contract.FetchResult, typ, types int, lanes []dispatcherd.JobID) error {
+	if typ >= types {
+		return fmt.Errorf("postgres listed the lanes of type %d, and %d were asked for", typ+1, types)
+	}
+	for _, n := range lanes {
+		if n < 0 || n >= namedClasses*(dispatcherd.JobID(dispatcherd.MaxPriority)+1) {
+			return fmt.Errorf("postgres listed lane %d, must be 8 × priority + class", n)
+		}
+		res.Named = append(res.Named, contract.NamedLane{
+			Type: typ, Priority: dispatcherd.Priority(n / namedClasses), Class: dispatcherd.DurationClass(n%namedClasses + 1),
+		})
+	}
+	return nil
+}
+
+// nameLanes adds the lanes of the types of the request to the result of a search for unreadable ranges. It names all lanes of a type if
+// Postgres refuses to list them or the search has reached its bounds: the reads of the lanes find out.
+func (f *fetch) nameLanes(ctx context.Context) error {
+	for i, typ := range f.req.Classes {
+		res, err := contract.FetchResult{}, error(nil)
+		unknown := f.over()
+		if !unknown {
+			f.sent++
+			res, err = f.read(ctx, nil, []string{typ})
+			unknown = AboutRow(err)
+		}
+		if unknown {
+			for n := range namedClasses * (dispatcherd.JobID(dispatcherd.MaxPriority) + 1) {
+				err = addNamed(&res, 0, 1, []dispatcherd.JobID{n})
+			}
+		}
+		if err != nil {
+			return err
+		}
+		for _, lane := range res.Named {
+			lane.Type = i
+			f.res.Named = append(f.res.Named, lane)
+		}
+	}
+	return nil
 }

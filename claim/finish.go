@@ -329,6 +329,9 @@ func appendPlacement(b []byte, p *contract.Placement) []byte {
 	number(`,"score":{"base":`, p.Score.Base)
 	number(`,"age":`, p.Score.Age)
 	number(`,"rarity":`, p.Score.Rarity)
+	if p.Score.Brevity != 0 {
+		number(`,"brevity":`, p.Score.Brevity)
+	}
 	b = append(b, '}')
 	if p.WaitedFor != "" {
 		b = append(append(append(b, `,"waited_for":"`...), p.WaitedFor...), '"')

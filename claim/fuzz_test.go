@@ -3,6 +3,7 @@ package claim
 import (
 	"testing"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/stretchr/testify/require"
 )
@@ -13,16 +14,22 @@ func list(values ...int64) []byte { return int8s(values, integer) }
 // rejected. No part of a rejected row is kept.
 func FuzzRows(f *testing.F) {
 	f.Add(int4(1), list(5, 6), list(1, 2), int8b(7), []byte("\x01{}"))
+	f.Add(int4(-2), []byte(nil), list(87, 0), int8b(7), []byte(nil))
+	f.Add(int4(-3), []byte(nil), list(88), int4(1<<20), []byte(nil))
+	f.Add(int4(-4), []byte(nil), list(1), int8b(7), []byte(nil))
 	f.Add(int4(0), list(5), []byte(nil), int8b(7), []byte(nil))
 	f.Add(int4(-1), list(), list(1), int4(1), []byte("x"))
 	f.Fuzz(func(t *testing.T, lane, due, ids, id, payload []byte) {
 		before := contract.FetchResult{Candidates: make([]contract.Candidate, 1)}
 		res := before
-		switch err := readLane(&res, [][]byte{lane, due, ids}); {
+		switch err := readLane(&res, [][]byte{lane, due, ids}, 2); {
 		case err != nil:
 			require.Len(t, res.Candidates, 1)
 		case readInt4(lane) < 1:
 			require.Equal(t, before.Candidates, res.Candidates)
+			for _, l := range res.Named {
+				require.True(t, l.Type < 2 && l.Priority.Valid() && l.Class > 0 && l.Class < dispatcherd.DurationClasses)
+			}
 		default:
 			want, err := readInt8s[int64](ids)
 			require.NoError(t, err)
@@ -30,7 +37,7 @@ func FuzzRows(f *testing.F) {
 		}
 		two := []byte{0, 3}
 		req := &contract.ClaimRequest{Lane: contract.Lane{Type: "pdf", Priority: 2}, Types: []string{"pdf"}}
-		w, err := wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, nil, nil, payload}, req)
+		w, err := wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, nil, nil, nil, payload}, req)
 		require.Equal(t, len(id) == 8 && (due == nil || len(due) > 0) && (payload == nil || len(payload) > 0), err == nil)
 		if err == nil {
 			require.Equal(t, readInt8(id), int64(w.ID))
@@ -41,19 +48,22 @@ func FuzzRows(f *testing.F) {
 			}
 			require.Equal(t, want, contract.Won{Type: w.Type, Priority: w.Priority})
 		}
-		_, err = wonOf([][]byte{id, int4(1), two, two, two, ids, due, ids, nil, nil, payload}, req)
+		_, err = wonOf([][]byte{id, int4(1), two, two, two, ids, due, ids, nil, nil, nil, payload}, req)
 		require.False(t, err == nil && ids != nil && len(ids) != 4)
-		w, err = wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, ids, nil, payload}, req)
+		w, err = wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, ids, nil, nil, payload}, req)
 		require.False(t, err == nil && ids != nil && len(ids) != 8)
 		if err == nil && ids != nil {
 			require.Equal(t, readInt8(ids), w.Fence)
 		}
-		w, err = wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, nil, ids, payload}, req)
+		w, err = wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, nil, ids, nil, payload}, req)
 		require.False(t, err == nil && ids != nil && len(ids) != 1)
 		if err == nil && ids != nil {
 			require.True(t, w.Counted)
 		}
-		require.Error(t, readLane(&res, [][]byte{lane}))
+		w, err = wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, nil, nil, ids, payload}, req)
+		require.False(t, err == nil && ids != nil && len(ids) != 4)
+		require.Less(t, w.Class, dispatcherd.DurationClass(dispatcherd.DurationClasses))
+		require.Error(t, readLane(&res, [][]byte{lane}, 2))
 	})
 }
 

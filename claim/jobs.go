@@ -79,6 +79,7 @@ type New struct {
 	RunAt       time.Time         // a past time, such as zero, means now, by the database clock
 	MaxAttempts int               // 0 = DefaultMaxAttempts
 	Timeout     time.Duration     // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
+	Expected    time.Duration     // how long an attempt probably takes; 0 = unknown; rounded up to milliseconds
 	Keys        string            // up to four words KEY, KEY*COST or KEY*all; "" = none
 	Parent      dispatcherd.JobID // an open batch whose member the job is; 0 = none
 	UniqueKey   string            // that no other pending or running job has; "" = none
@@ -111,7 +112,7 @@ var ErrRowDeleted = errors.New("the job of the idempotency key has ended and its
 // deadline. With a key $7 of request $8 it adds nothing while the key
 // belongs to a row. $9 is how long a key is kept, $10 the keys of the job. A key whose job was cancelled before its
 // deadline is free again, but not while a worker may still run the job. The row and its key are written in one transaction, and a second
-// insertion of the key waits for the first one.
+// insertion of the key waits for the first one. $11 is the expected duration.
 //
 // The statement also deletes two expired keys, so no table of keys grows without limit. It
 // skips locked ones and deletes after it has added its own key, so it cannot deadlock.
@@ -127,8 +128,8 @@ WITH expired AS (
 		OR EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = k.job AND j.status = 'cancelled' AND j.finished_at < k.deadline)
 	RETURNING job
 )
-INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline, keys)
-SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, $6, $10::text
+INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline, keys, expected_ms)
+SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, $6, $10::text, $11::int
 WHERE $7 IS NULL OR EXISTS (SELECT FROM named)
 RETURNING id`
 
@@ -147,7 +148,7 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	if err := j.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, false, err
 	}
-	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0), v[6])
+	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0), v[6], v[9])
 	if key != nil {
 		v[6], v[7], v[8] = key.Key[:], key.Request[:], key.Keep
 	}
@@ -202,8 +203,8 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 }
 
 // insertMembersSQL inserts members of a batch ($6) that differ only in their payloads ($2).
-const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent)
-	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
+const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent, expected_ms)
+	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint, $7::int FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
 
 // InsertBatch adds a sealed batch of jobs that differ only in their payloads, in one
 // transaction, and returns its id.
@@ -221,7 +222,7 @@ func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage
 		if err := tx.QueryRow(ctx, `SELECT dispatcherd.open_batch()`).Scan(&batch); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertMembersSQL, append(v[:5], int64(batch))...); err != nil {
+		if _, err := tx.Exec(ctx, insertMembersSQL, append(v[:5:5], int64(batch), v[9])...); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `SELECT dispatcherd.seal_batch($1)`, int64(batch))
@@ -232,7 +233,7 @@ func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage
 
 // values returns the values of contract.Columns.
 func (n New) values() (v []any, err error) {
-	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil}
+	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil, nil}
 	if n.MaxAttempts != 0 {
 		v[3], err = contract.AttemptsColumn(n.MaxAttempts)
 	}
@@ -247,6 +248,9 @@ func (n New) values() (v []any, err error) {
 		var more [2]any
 		more, err = contract.MembershipColumns(int64(n.Parent), n.UniqueKey)
 		copy(v[7:], more[:])
+	}
+	if n.Expected != 0 && err == nil {
+		v[9], err = contract.ExpectedColumn(n.Expected)
 	}
 	if err != nil {
 		return v, fmt.Errorf("the job was refused: %w", err)

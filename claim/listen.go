@@ -357,7 +357,7 @@ func (l *Listener) cancel(payload string) {
 	}
 }
 
-// parseNotification reads the payload "id priority run_at type", with run_at in
+// parseNotification reads the payload "id priority run_at type" or "id priority/class run_at type", with run_at in
 // microseconds since 1970. It checks every field, because any session may NOTIFY.
 func parseNotification(payload string) (a contract.RowNotification, ok bool) {
 	fields := strings.SplitN(payload, " ", 4)
@@ -365,15 +365,24 @@ func parseNotification(payload string) (a contract.RowNotification, ok bool) {
 		return a, false
 	}
 	id, err1 := strconv.ParseInt(fields[0], 10, 64)
-	priority, err2 := strconv.ParseUint(fields[1], 10, 8)
+	lane, number, named := strings.Cut(fields[1], "/")
+	priority, err2 := strconv.ParseUint(lane, 10, 8)
 	runAt, err3 := strconv.ParseInt(fields[2], 10, 64)
+	class := uint64(0)
+	if named {
+		var err error
+		class, err = strconv.ParseUint(number, 10, 8)
+		if class++; err != nil || class >= dispatcherd.DurationClasses {
+			return a, false
+		}
+	}
 	if err1 != nil || err2 != nil || err3 != nil || id <= 0 || priority > uint64(dispatcherd.MaxPriority) ||
 		runAt < 0 || runAt > math.MaxInt64/2 ||
 		dispatcherd.CheckType(fields[3]) != nil {
 		return a, false
 	}
 	return contract.RowNotification{
-		Type: fields[3], Priority: dispatcherd.Priority(priority),
+		Type: fields[3], Priority: dispatcherd.Priority(priority), Class: dispatcherd.DurationClass(class),
 		Key: contract.Key{RunAt: runAt, ID: dispatcherd.JobID(id)},
 	}, true
 }

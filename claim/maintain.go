@@ -168,26 +168,40 @@ func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error
 }
 
 // countPendingSQL counts the pending rows of the types after $1 in the order of their
-// names, at most $2 rows of each type. It skips from type to type in the index of lanes,
-// and stops after $3 steps: a row is one step, and a type is 12 steps, one per index descent. It returns
-// one row per type: the name, the rows, the steps so far, and the age of the oldest due row
+// names, at most $2 rows of each type. It skips from type to type in the indexes of lanes,
+// and stops after $3 steps: a row is one step, and a type is 12 steps, or 100 if it has rows with an expected duration, one per
+// index descent. It returns one row per type: the name, the rows, the steps so far, and the age of the oldest due row
 // in milliseconds. Types whose rows all run have 0 rows.
 const countPendingSQL = `
-WITH RECURSIVE counted (type, rows, steps) AS (
-	SELECT $1::text, 0::bigint, 0::bigint
+WITH RECURSIVE counted (type, named, rows, steps) AS (
+	SELECT $1::text, false, 0::bigint, 0::bigint
 	UNION ALL
-	SELECT next.type, pending.rows, c.steps + pending.rows + 12
+	SELECT next.type, next.named, pending.rows, c.steps + pending.rows + CASE WHEN next.named THEN 100 ELSE 12 END
 	FROM counted c
-	CROSS JOIN LATERAL (SELECT j.type::text FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` ORDER BY j.type LIMIT 1) next
+	CROSS JOIN LATERAL (
+		SELECT t.type, bool_or(t.named) AS named FROM (
+			(SELECT j.type::text, false FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` AND ` + unnamed + ` ORDER BY j.type LIMIT 1)
+			UNION ALL
+			(SELECT j.type::text, true FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` AND ` + named + ` ORDER BY j.type LIMIT 1)
+		) t (type, named) GROUP BY t.type ORDER BY t.type LIMIT 1
+	) next
 	CROSS JOIN LATERAL (SELECT count(*) FROM (
-		SELECT FROM dispatcherd.jobs_live j WHERE j.type = next.type AND j.status = 'pending' AND ` + ready + ` LIMIT $2::int
+		SELECT 1 FROM dispatcherd.jobs_live j WHERE j.type = next.type AND j.status = 'pending' AND ` + ready + ` AND ` + unnamed + `
+		UNION ALL
+		SELECT 1 FROM dispatcherd.jobs_live j WHERE next.named AND j.type = next.type AND j.status = 'pending' AND ` + ready + ` AND ` + named + `
+		LIMIT $2::int
 	) bounded) pending (rows)
 	WHERE c.steps < $3::bigint
 )
 SELECT c.type, c.rows, c.steps, coalesce(due.age, 0) FROM counted c CROSS JOIN LATERAL (
 	SELECT (extract(epoch FROM now() - min(head.run_at)) * 1000)::bigint FROM generate_series(0, 10) AS p (priority) CROSS JOIN LATERAL (
-		SELECT j.run_at FROM dispatcherd.jobs_live j
-		WHERE j.type = c.type AND j.priority = p.priority AND j.status = 'pending' AND ` + ready + ` AND j.run_at <= now() ORDER BY j.run_at LIMIT 1
+		(SELECT j.run_at FROM dispatcherd.jobs_live j WHERE j.type = c.type AND j.priority = p.priority AND j.status = 'pending' AND ` + ready + `
+			AND ` + unnamed + ` AND j.run_at <= now() ORDER BY j.run_at LIMIT 1)
+		UNION ALL
+		(SELECT first.run_at FROM generate_series(0, 7) AS d (class) CROSS JOIN LATERAL (
+			SELECT j.run_at FROM dispatcherd.jobs_live j WHERE j.type = c.type AND j.priority = p.priority AND j.status = 'pending' AND ` + ready + `
+				AND ` + named + ` AND ` + class + ` = d.class AND j.run_at <= now() ORDER BY j.run_at LIMIT 1
+		) first WHERE c.named)
 	) head
 ) due (age)
 WHERE c.steps > 0 ORDER BY c.steps`

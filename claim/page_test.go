@@ -163,6 +163,29 @@ func TestDamagedPageDoesNotStopTheOtherRows(t *testing.T) {
 	check(contract.FetchRequest{Lanes: lanes}, 40, 1, 0)
 }
 
+// The last page of a lane with an expected duration is damaged, so Postgres refuses to list the lanes of its type. All lanes of the type are
+// named, and the reads of the lanes leave out the page.
+func TestDamagedPageHidesNoLane(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	db := connect(t, server.dsn())
+	const jobs = 1000
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'a', 2, 60000 FROM generate_series(1, $1::int)`, jobs)
+	block, bad := pageOf(t, db, jobs)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT t, 3, 1 FROM unnest('{a,b}'::text[]) t, generate_series(1, 1000)`)
+	server.damagePage(db, block)
+	s := open(t, claim.Config{DSN: server.dsn()})
+	_, err := s.Join(t.Context())
+	require.NoError(t, err)
+	lane := contract.LaneQuery{Type: "a", Priority: 2, Class: 2, Limit: 2 * jobs}
+	res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{lane}, Classes: []string{"b", "a", "none"}})
+	require.Equal(t, contract.OK, res.Verdict)
+	require.InDelta(t, jobs-len(bad), len(res.Candidates), float64(len(bad)), "rows of the other lanes are on the page, too")
+	require.Equal(t, named(0, 3, 1), res.Named[0])
+	require.Len(t, res.Named, 1+11*8)
+	require.Contains(t, res.Named, named(1, 2, 2))
+}
+
 // A page with running rows of a lost dispatcher is damaged, and requests to cancel name jobs
 // on it and on other pages. The lease is renewed, and the other rows are released and cancelled.
 func TestDamagedPageDoesNotStopHeartbeats(t *testing.T) {

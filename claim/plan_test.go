@@ -88,6 +88,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = off)`)
 	want := map[string][]string{
 		"fetch":           {"Index Scan jobs_live_lanes"},
+		"fetch-named":     {"Index Scan jobs_live_expected", "Index Scan jobs_live_expected", "Index Scan jobs_live_lanes"},
 		"claim":           {"Index Scan jobs_live_id"}, // scans in id order, for all statistics
 		"claim-contended": {"Index Scan jobs_live_id", "Tid Scan"},
 		"load":            {"Index Scan jobs_live_id"},
@@ -123,6 +124,9 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		{"full, analysed empty", `INSERT INTO dispatcherd.jobs (type, priority, run_at)
 			SELECT 'type' || i % 10, i / 10 % 11, now() - i * interval '1 ms' FROM generate_series(1, $1) i`},
 		{"full, analysed", `ANALYZE dispatcherd.jobs_live`},
+		{"as many expected, analysed without", `INSERT INTO dispatcherd.jobs (type, priority, run_at, expected_ms)
+			SELECT 'type' || i % 10, i / 10 % 11, now() - i * interval '1 ms', 1 << i % 30 FROM generate_series(1, $1) i`},
+		{"as many expected, analysed", `ANALYZE dispatcherd.jobs_live`},
 		{"emptied", `DELETE FROM dispatcherd.jobs_live`},
 	} {
 		if strings.Contains(state.sql, "$1") {

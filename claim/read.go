@@ -14,7 +14,7 @@ import (
 
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
-	failures, crashes, timeout_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, dispatcher, placement, errors::text,
+	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, dispatcher, placement, errors::text,
 	coalesce(cancelled_by, CASE WHEN status = 'running' THEN (SELECT requested_by FROM dispatcherd.cancels WHERE job_id = jobs.id) END) AS cancelled`
 
 // ErrNotFound says that no row has that id.
@@ -145,11 +145,12 @@ type Past struct {
 	RunAt    time.Time // when the last attempt was due
 	Started  time.Time // start of the last attempt
 	Finished time.Time
+	Expected int64 // milliseconds, as its producer expected it; 0 = not at all
 }
 
 // historySQL reads the daily partitions of the range.
 const historySQL = `
-SELECT id, type, priority, run_at, started_at, finished_at FROM dispatcherd.jobs
+SELECT id, type, priority, run_at, started_at, finished_at, coalesce(expected_ms, 0)::bigint FROM dispatcherd.jobs
 WHERE status IN ('done', 'failed') AND finished_at >= $1 AND finished_at < $2 AND started_at IS NOT NULL
 LIMIT $3`
 

@@ -40,7 +40,8 @@ var (
 		{"patience", "sets the lock timeout of a finish that met no locked row", patienceSQL},
 	}
 	fetchStatements = statements{
-		{"fetch", "reads the heads of lanes", fetchSQL},
+		{"fetch", "reads the heads of lanes of rows without an expected duration", fetchSQL},
+		{"fetch-named", "reads the heads of all lanes, and lists those of rows with an expected duration", fetchNamedSQL},
 	}
 	adoptStatements = statements{
 		{"adopt", "takes over running rows that workers offer to resume", adoptSQL},
@@ -69,19 +70,22 @@ const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = smallColumns + `, payload`
 	// smallColumns are those of keptColumns that are never in the TOAST table.
-	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, fence, parent, unique_key, watched, started_at`
+	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms, fence, parent, unique_key, watched, started_at`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, CASE WHEN ` + counted + ` THEN true END, ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, CASE WHEN ` + counted + ` THEN true END, expected_ms, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL, fence = -abs(fence), admitted_to = NULL`
 	// counted is true for a row whose end others wait for. The statement that ends it records that; see package joins.
 	counted = `(parent IS NOT NULL OR watched)`
-	// ready is true for row j without keys and with permits: the predicate of the index of lanes.
-	ready = `(j.keys IS NULL OR j.fence > 0)`
+	// ready is true for row j without keys and with permits. With unnamed or named it is the predicate of one of the indexes of lanes.
+	ready   = `(j.keys IS NULL OR j.fence > 0)`
+	unnamed = `j.expected_ms IS NULL`
+	named   = `j.expected_ms IS NOT NULL`
+	class   = `dispatcherd.duration_class(j.expected_ms)` // of a row that is named
 	// claimable is true for a row that dispatcher $3 may claim. coalesce keeps the planner from the index of lanes.
 	claimable = `status = 'pending' AND (run_at <= now()) IS TRUE AND (keys IS NULL OR coalesce(fence, 0) > 0 AND coalesce(admitted_to, $3) = $3)`
 )
@@ -316,7 +320,7 @@ SELECT array_agg(j.id::bigint) FROM unnest($1::bigint[], $2::int[], $4::boolean[
 JOIN dispatcherd.jobs j ON ` + isItem + `
 WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NOT i.back AND j.dispatcher = $3::int END`
 
-// fetchSQL reads the heads of lanes, with one short index scan and one result row per
+// fetchSQL reads the heads of lanes of rows without an expected duration, with one short index scan and one result row per
 // lane. Row 0 is the database clock. The parameters are:
 //
 //   - $1 types, $2 priorities
@@ -332,25 +336,64 @@ WHERE CASE j.status WHEN 'running' THEN false WHEN 'pending' THEN i.back ELSE NO
 // first rows of a lane are exactly the rows with the highest scores. A backfill scan
 // ends at the key in $10 and $11. Without this end it would also read the later dead
 // index entries, which a held snapshot keeps.
-const fetchSQL = `
+const fetchSQL = fetchLanes + `)
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, outside, block, before_run_at, before_id, lane)` +
+	headOfLane + `
+		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j WHERE ` + unnamed + ofLane + endOfFetch
+
+// fetchNamedSQL does the same for all lanes: $14 are their classes, a negative number for rows without an expected duration. Row -n
+// lists the lanes of type n of $15 with an expected duration, as 8 × priority + class. It skips from lane to lane in the index, from the
+// last one on, and reads the last row of each, which is the least likely to have ended. For one lane without an expected
+// duration it takes a quarter longer than fetchSQL.
+const fetchNamedSQL = fetchLanes + `, $14::smallint[])
+	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, outside, block, before_run_at, before_id, class, lane)` +
+	headOfLane + `
+		(SELECT j.run_at, j.id FROM dispatcherd.jobs_live j WHERE l.class < 0 AND ` + unnamed + ofLane + `)
+		UNION ALL
+		(SELECT j.run_at, j.id FROM dispatcherd.jobs_live j WHERE l.class >= 0 AND ` + named + ` AND ` + class + ` = l.class` + ofLane + `)` +
+	endOfFetch + `
+UNION ALL
+SELECT -t.place::int, NULL, ARRAY (
+	WITH RECURSIVE lane (priority, class) AS (
+		SELECT 11::smallint, 0::smallint
+		UNION ALL
+		SELECT next.priority, next.class FROM lane n CROSS JOIN LATERAL (
+			SELECT j.priority::smallint AS priority, ` + class + ` AS class FROM dispatcherd.jobs_live j
+			WHERE j.type = t.type AND ` + mayRun + ` AND ` + named + ` AND (j.priority, ` + class + `) < (n.priority, n.class)
+			ORDER BY j.priority DESC, ` + class + ` DESC LIMIT 1
+		) next
+	)
+	SELECT 8 * priority::bigint + class FROM lane WHERE priority <= 10
+)
+FROM unnest($15::text[]) WITH ORDINALITY AS t (type, place)`
+
+const (
+	fetchLanes = `
 SELECT 0, ARRAY[now()], NULL::bigint[]
 UNION ALL
 SELECT lane::int, due, ids
-FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[], $10::timestamptz[], $11::bigint[])
-	WITH ORDINALITY AS l (type, priority, after_run_at, after_id, most, low, high, outside, block, before_run_at, before_id, lane)
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[], $10::timestamptz[], $11::bigint[]`
+	headOfLane = `
 CROSS JOIN LATERAL (
 	SELECT array_agg(run_at::timestamptz) AS due, array_agg(id::bigint) AS ids
-	FROM (
-		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
-		WHERE j.type = l.type AND j.priority = l.priority AND j.status = 'pending' AND ` + ready + ` AND coalesce(j.admitted_to, $13::int) = $13
+	FROM (`
+	endOfFetch = `
+	) head
+) heads
+WHERE ids IS NOT NULL`
+)
+
+// mayRun is true for row j that dispatcher $13 may claim when it is due.
+const mayRun = `j.status = 'pending' AND ` + ready + ` AND coalesce(j.admitted_to, $13::int) = $13`
+
+// ofLane selects the rows j of lane l.
+const ofLane = `
+			AND j.type = l.type AND j.priority = l.priority AND ` + mayRun + `
 			AND (j.run_at, j.id + 0) > (l.after_run_at, l.after_id)
 			AND (j.run_at, j.id + 0) < (l.before_run_at, l.before_id)
 			AND (NOT $12::boolean OR j.xmax::text = '0' OR j.xmax <> ALL (` + running + `) AND NOT dispatcherd.has_locker(j.xmax, ` + running + `))
 			AND (l.block < 0 OR ((j.id + 0 >> l.block & 65535) * 40503 & 65535 BETWEEN l.low AND l.high) <> l.outside)
-		ORDER BY j.run_at, j.id + 0 LIMIT l.most
-	) head
-) heads
-WHERE ids IS NOT NULL`
+		ORDER BY j.run_at, j.id + 0 LIMIT l.most`
 
 // running are the transactions in progress.
 const running = `ARRAY (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND granted)`
@@ -382,11 +425,11 @@ UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
 RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
 	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
-	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence
+	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence, coalesce(expected_ms, 0) AS expected
 )
-SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran, fence FROM taken
+SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran, fence, expected FROM taken
 UNION ALL
-SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
+SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
 
 // offeredRows are the rows that may be taken according to the statement's snapshot.
 // Locking a row checks the condition again. The condition on the fingerprint is the

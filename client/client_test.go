@@ -33,7 +33,7 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 
-	job := Job{Type: "pdf", Payload: map[string]int{"page": 1}, Priority: 3, MaxAttempts: 2, Timeout: 1500 * time.Microsecond, RunAt: time.Unix(1_700_000_000, 0)}
+	job := Job{Type: "pdf", Payload: map[string]int{"page": 1}, Priority: 3, MaxAttempts: 2, Timeout: 1500 * time.Microsecond, Expected: time.Minute, RunAt: time.Unix(1_700_000_000, 0)}
 	id, err := Insert(ctx, conn, job)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, id)
@@ -53,10 +53,10 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 
 	var count int
 	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
-		AND max_attempts = 2 AND timeout_ms = 2 AND run_at = to_timestamp(1700000000)`).Scan(&count))
+		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000 AND run_at = to_timestamp(1700000000)`).Scan(&count))
 	require.Equal(t, 4, count)
 	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts = 5
-		AND timeout_ms IS NULL AND run_at <= now()`).Scan(&count))
+		AND timeout_ms IS NULL AND expected_ms IS NULL AND run_at <= now()`).Scan(&count))
 	require.Equal(t, 1, count)
 }
 
@@ -73,6 +73,8 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	for _, timeout := range []time.Duration{-1, math.MaxInt64} {
 		_, err = Insert(ctx, conn, Job{Type: "pdf", Timeout: timeout})
 		require.ErrorContains(t, err, "its timeout is "+timeout.String()+", must be more than 0 and at most 596h31m23.647s")
+		_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf", Expected: timeout}}))
+		require.ErrorContains(t, err, "its expected duration is "+timeout.String()+", must be more than 0 and at most 596h31m23.647s")
 	}
 	_, err = Insert(ctx, conn, Job{Type: "pdf", MaxAttempts: -65_535})
 	require.ErrorContains(t, err, "max_attempts is -65535, must be 1 to 32767")
@@ -138,7 +140,7 @@ func TestRequestContainsAllOptions(t *testing.T) {
 	})
 	result, err := c.Do(t.Context(), Request{
 		Type: "pdf", Payload: json.RawMessage(`{"page":1}`), Priority: 4, Timeout: 1500 * time.Millisecond,
-		WaitForWorker: 2 * time.Second, Durable: true, CoalesceKey: "c", IdempotencyKey: "k",
+		WaitForWorker: 2 * time.Second, Durable: true, Expected: time.Minute, CoalesceKey: "c", IdempotencyKey: "k",
 	})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"ok":true}`, string(result))
@@ -146,7 +148,7 @@ func TestRequestContainsAllOptions(t *testing.T) {
 	require.Equal(t, "k", header.Get("Idempotency-Key"))
 	require.Equal(t, map[string]any{
 		"type": "pdf", "payload": map[string]any{"page": 1.0}, "priority": 4.0, "timeout": "1.5s", "wait_for_worker": "2s",
-		"durable": true, "coalesce_key": "c",
+		"durable": true, "expected_ms": 60000.0, "coalesce_key": "c",
 	}, got)
 }
 

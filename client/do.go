@@ -40,6 +40,8 @@ type Request struct {
 	// Keys are up to four words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key. They
 	// need Durable.
 	Keys string
+	// Expected is how long an attempt probably takes, rounded to milliseconds; 0 = unknown.
+	Expected time.Duration
 	// Callers with the same CoalesceKey, type, payload, priority, Durable and Keys share one execution.
 	CoalesceKey string
 	// Calls with the same IdempotencyKey and the same request get the same answer. The key of a
@@ -56,6 +58,7 @@ type wireRequest struct {
 	WaitForWorker string               `json:"wait_for_worker,omitempty"`
 	Durable       bool                 `json:"durable,omitempty"`
 	Keys          string               `json:"keys,omitempty"`
+	ExpectedMS    *int64               `json:"expected_ms,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
@@ -66,6 +69,9 @@ func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Res
 	wire := wireRequest{
 		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, Keys: r.Keys, CoalesceKey: r.CoalesceKey,
 		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker),
+	}
+	if r.Expected != 0 {
+		wire.ExpectedMS = new(r.Expected.Round(time.Millisecond).Milliseconds())
 	}
 	body, err := json.Marshal(wire)
 	if err != nil {

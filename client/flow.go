@@ -82,6 +82,7 @@ type object struct {
 	Priority    any             `json:"priority"`
 	MaxAttempts any             `json:"max_attempts"`
 	TimeoutMS   any             `json:"timeout_ms,omitempty"`
+	ExpectedMS  any             `json:"expected_ms,omitempty"`
 	RunAt       *time.Time      `json:"run_at,omitempty"`
 	Keys        string          `json:"keys,omitempty"`
 }
@@ -104,7 +105,7 @@ type nodeObject struct {
 // columns returns the values of the job without parent and unique key.
 func (j *Job) columns() (o object, err error) {
 	row, payload, err := j.row()
-	o = object{Type: j.Type, Payload: payload, Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], Keys: j.Keys}
+	o = object{Type: j.Type, Payload: payload, Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], ExpectedMS: row[9], Keys: j.Keys}
 	if !j.RunAt.IsZero() {
 		o.RunAt = &j.RunAt
 	}

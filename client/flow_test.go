@@ -36,13 +36,13 @@ func number(t *testing.T, db Querier, sql string, args ...any) (n int) {
 
 func TestDocumentOfAFlow(t *testing.T) {
 	f := Flow{Name: "nightly", Callback: &Job{Type: "report"}, RunWhen: RunWhenEnded}
-	load := f.Add("load", Job{Type: "load", Payload: map[string]int{"day": 1}, Priority: 3, Timeout: time.Second, Keys: "db", RunAt: time.Unix(0, 0).UTC()})
+	load := f.Add("load", Job{Type: "load", Payload: map[string]int{"day": 1}, Priority: 3, Timeout: time.Second, Expected: time.Minute, Keys: "db", RunAt: time.Unix(0, 0).UTC()})
 	sum := f.Add("sum", Job{Type: "sum", MaxAttempts: 2}).After(load).AfterJobs(17).TakesResults()
 	f.Add("alarm", Job{Type: "mail"}).After(load, sum).RunWhen(RunWhenFailed)
 	text, err := json.Marshal(&f)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
-		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
+		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000, "expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
 		{"name": "sum", "type": "sum", "payload": {}, "priority": 0, "max_attempts": 2, "after": ["load", 17], "takes_results": true},
 		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "max_attempts": 5, "after": ["load", "sum"], "run_when": "failed"}]}`, string(text))
 

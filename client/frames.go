@@ -128,11 +128,13 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	f := &workerproto.Request{
 		Type: r.Type, Priority: r.Priority, Timeout: r.Timeout.Round(time.Millisecond), CapacityWait: r.WaitForWorker.Round(time.Millisecond),
-		Durable: r.Durable, Keys: r.Keys, Key: r.IdempotencyKey, CoalesceKey: r.CoalesceKey, Events: events,
+		Durable: r.Durable, Keys: r.Keys, Expected: r.Expected.Round(time.Millisecond), Key: r.IdempotencyKey, CoalesceKey: r.CoalesceKey, Events: events,
 	}
 	switch {
 	case r.Timeout != 0 && f.Timeout < time.Millisecond:
 		return nil, problemFrom(problem.InvalidRequest.Of("timeout must be at least 1ms"))
+	case r.Expected != 0 && f.Expected < time.Millisecond:
+		return nil, problemFrom(problem.InvalidRequest.Of("expected_ms must be at least 1"))
 	case f.CapacityWait < 0:
 		return nil, problemFrom(problem.InvalidRequest.Of("wait_for_worker must not be negative"))
 	}

@@ -27,6 +27,7 @@ type Job struct {
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // the job fails for good after this many failures; 0 = 5
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
+	Expected    time.Duration // how long an attempt probably takes, within a factor of four; it never stops the job; rounded up to milliseconds, at most 596 hours; 0 = unknown
 	Keys        string        // up to four words KEY, KEY*COST or KEY*all, such as "tenant:42 stripe*3": the job runs only while it has a permit of each key
 
 	Parent    dispatcherd.JobID // an open [Batch] whose member the job is; 0 = none
@@ -40,7 +41,7 @@ const defaultMaxAttempts = 5
 // row returns the columns of a job in the order of contract.Columns. The caller inserts the payload into
 // the second column: as bytes for COPY, and as a string for a statement, because every driver and
 // protocol sends a string as text.
-func (j *Job) row() (row [9]any, payload []byte, err error) {
+func (j *Job) row() (row [10]any, payload []byte, err error) {
 	if err := dispatcherd.CheckType(j.Type); err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
@@ -53,7 +54,7 @@ func (j *Job) row() (row [9]any, payload []byte, err error) {
 			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
 		}
 	}
-	row = [9]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts)}
+	row = [10]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts)}
 	if j.MaxAttempts != 0 {
 		row[3], err = contract.AttemptsColumn(j.MaxAttempts)
 	}
@@ -68,6 +69,9 @@ func (j *Job) row() (row [9]any, payload []byte, err error) {
 		var more [2]any
 		more, err = contract.MembershipColumns(int64(j.Parent), j.UniqueKey)
 		copy(row[7:], more[:])
+	}
+	if j.Expected != 0 && err == nil {
+		row[9], err = contract.ExpectedColumn(j.Expected)
 	}
 	if err != nil {
 		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)

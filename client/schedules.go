@@ -14,7 +14,7 @@ import (
 // Types of schedules. docs/schedules.md explains them. [Schedules.Set] has an example.
 type (
 	// Schedule is a row of the table schedules. Its fields are the columns: Name, Kind, Spec, Every, TimeZone, Jitter, StartsAt,
-	// EndsAt, Once, CatchUp, CatchUpMost, Paused, Type, Payload, Priority, MaxAttempts, TimeoutMS, Keys, Overlap; read only:
+	// EndsAt, Once, CatchUp, CatchUpMost, Paused, Type, Payload, Priority, MaxAttempts, TimeoutMS, ExpectedMS, Keys, Overlap; read only:
 	// ID, Error, Version, Since, CreatedAt, Handled.
 	Schedule = contract.Schedule
 	// Tick is what became of an occasion of a schedule: Occasion, Outcome, MadeAt, PlannedAt, RunAt, Job, Missed, Reason;

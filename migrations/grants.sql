@@ -4,24 +4,24 @@
 DO $$
 DECLARE
     r text;
-    plan constant text := 'name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused, keys';
+    plan constant text := 'name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap, catch_up, catch_up_most, paused, keys, expected_ms';
 BEGIN
     FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher')
         AND NOT has_schema_privilege(oid, 'dispatcherd', 'USAGE')
     LOOP
         EXECUTE format('GRANT USAGE ON SCHEMA dispatcherd TO %I', r);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.compatible_from TO %I', r);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.compatible_from, dispatcherd.duration_class TO %I', r);
         IF r <> 'dispatcherd_reader' THEN
             EXECUTE format('GRANT USAGE ON SEQUENCE dispatcherd.job_ids TO %I', r);
             EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.insertion_time, dispatcherd.numbers_length, dispatcherd.reject_keys, dispatcherd.open_batch,
                 dispatcherd.insert_member, dispatcherd.seal_batch, dispatcherd.insert_flow, dispatcherd.insert_unique TO %I', r);
         END IF;
         IF r IN ('dispatcherd_producer', 'dispatcherd_operator') THEN
-            EXECUTE format('GRANT INSERT (type, payload, priority, run_at, max_attempts, timeout_ms, keys, parent, unique_key) ON dispatcherd.jobs TO %I', r);
+            EXECUTE format('GRANT INSERT (type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key) ON dispatcherd.jobs TO %I', r);
         END IF;
         IF r <> 'dispatcherd_producer' THEN
             EXECUTE format('GRANT SELECT ON dispatcherd.dispatchers, dispatcherd.schema_version, dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.controller,
-                dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques TO %I', r);
+                dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques, dispatcherd.durations TO %I', r);
         END IF;
         IF r IN ('dispatcherd_operator', 'dispatcherd_dispatcher') THEN
             EXECUTE format('GRANT SELECT ON dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_waiting, dispatcherd.jobs_cancelled TO %I', r);
@@ -36,9 +36,9 @@ BEGIN
             GRANT SELECT (id) ON dispatcherd.jobs TO dispatcherd_producer; -- INSERT … RETURNING id
         WHEN 'dispatcherd_reader' THEN -- no payload, no result
             GRANT SELECT (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority, max_attempts, failures, crashes, type,
-                started_at, finished_at, first_run_at, cancelled_by, placement, keys, fence, admitted_to, parent, unique_key, watched) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
+                started_at, finished_at, first_run_at, cancelled_by, placement, keys, fence, admitted_to, parent, unique_key, watched, expected_ms) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
             GRANT SELECT (id, name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, priority, max_attempts, timeout_ms, overlap,
-                catch_up, catch_up_most, paused, error, version, since, created_at, keys) ON dispatcherd.schedules TO dispatcherd_reader;
+                catch_up, catch_up_most, paused, error, version, since, created_at, keys, expected_ms) ON dispatcherd.schedules TO dispatcherd_reader;
             GRANT SELECT ON dispatcherd.limits TO dispatcherd_reader;
         WHEN 'dispatcherd_operator' THEN
             NULL;
@@ -50,6 +50,7 @@ BEGIN
             GRANT SELECT, DELETE ON dispatcherd.limit_edits TO dispatcherd_dispatcher;
             GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.key_starts TO dispatcherd_dispatcher;
             GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
+            GRANT INSERT, UPDATE, DELETE ON dispatcherd.durations TO dispatcherd_dispatcher;
             GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
             GRANT EXECUTE ON FUNCTION dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when,
                 dispatcherd.fire, dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies,

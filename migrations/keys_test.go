@@ -36,7 +36,7 @@ func TestLastStepWaitsForDaemonsOfFormerVersions(t *testing.T) {
 	require.Error(t, attempt(t, conn, "dispatcherd_producer", `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', 'k')`))
 	require.NotContains(t, one[string](t, conn, lanesOfPermit), "WHERE")
 
-	exec(t, conn, `UPDATE dispatcherd.dispatchers SET program = 32`)
+	exec(t, conn, `UPDATE dispatcherd.dispatchers SET program = 40`)
 	applied, err := migrations.Up(t.Context(), dsn)
 	var postponed *migrations.PostponedError
 	require.ErrorAs(t, err, &postponed, "the next last step waits for the end of these daemons")
@@ -58,14 +58,14 @@ func TestNoDaemonOfAFormerVersionJoinsAfterTheLastStep(t *testing.T) {
 	require.NoError(t, err)
 	for _, statement := range []string{
 		`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation) VALUES ('silent', '1 s', gen_random_uuid())`,
-		`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, program) VALUES ('silent', '1 s', gen_random_uuid(), 36)`,
+		`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, program) VALUES ('silent', '1 s', gen_random_uuid(), 40)`,
 		`UPDATE dispatcherd.dispatchers SET lost_at = NULL`,
 	} {
 		_, err = conn.Exec(t.Context(), statement)
-		require.ErrorContains(t, err, "program_is_of_schema_37_or_later", statement)
+		require.ErrorContains(t, err, "program_is_of_schema_41_or_later", statement)
 	}
 	exec(t, conn, `UPDATE dispatcherd.dispatchers SET leaving = true`)
-	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, program) VALUES ('new', '1 s', gen_random_uuid(), 37)`)
+	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, program) VALUES ('new', '1 s', gen_random_uuid(), 41)`)
 }
 
 // The steps can be undone one by one. Functions, indexes and rights are as before.

@@ -211,7 +211,7 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	writable, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Equal(t, []string{"keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "type", "unique_key"}, writable)
+	require.Equal(t, []string{"expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "type", "unique_key"}, writable)
 	rows, err = conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
 		AND NOT has_column_privilege('dispatcherd_reader', attrelid, attname, 'SELECT') ORDER BY attname`)
 	require.NoError(t, err)
@@ -247,8 +247,8 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)
 	exec(t, conn, `REVOKE USAGE ON SCHEMA dispatcherd FROM PUBLIC`)
 	for role, statements := range map[string][]string{
-		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
-		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`},
+		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type, expected_ms) VALUES ('pdf', 1)`},
+		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.duration_class(1)`},
 		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
 		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`, `SELECT dispatcherd.pause_vacuum(false)`},
 	} {

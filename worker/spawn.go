@@ -18,6 +18,7 @@ type Child struct {
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // the child fails for good after this many failures
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds; 0 = the limit of the type
+	Expected    time.Duration // how long an attempt probably takes; rounded up to milliseconds; 0 = unknown
 	Keys        string        // up to four words KEY, KEY*COST or KEY*all
 	// UniqueKey is unique among pending and running jobs. While a job has it, a spawn with the
 	// same key is refused, so that a spawn with an unknown outcome can be repeated; "" = none.
@@ -93,6 +94,7 @@ type wireChild struct {
 	RunAt       *time.Time           `json:"run_at,omitempty"`
 	MaxAttempts int                  `json:"max_attempts,omitempty"`
 	TimeoutMS   int64                `json:"timeout_ms,omitempty"`
+	ExpectedMS  int64                `json:"expected_ms,omitempty"`
 	Keys        string               `json:"keys,omitempty"`
 	UniqueKey   string               `json:"unique_key,omitempty"`
 }
@@ -108,7 +110,7 @@ func encodeChildren(children []Child) ([]byte, error) {
 		}
 		wire[i] = wireChild{
 			Type: c.Type, Payload: payload, Priority: c.Priority, MaxAttempts: c.MaxAttempts,
-			TimeoutMS: c.milliseconds(), Keys: c.Keys, UniqueKey: c.UniqueKey,
+			TimeoutMS: milliseconds(c.Timeout), ExpectedMS: milliseconds(c.Expected), Keys: c.Keys, UniqueKey: c.UniqueKey,
 		}
 		if !c.RunAt.IsZero() {
 			wire[i].RunAt = &c.RunAt
@@ -117,10 +119,10 @@ func encodeChildren(children []Child) ([]byte, error) {
 	return encode(wire)
 }
 
-// milliseconds rounds the timeout away from 0, which is none: Postgres refuses a negative one.
-func (c *Child) milliseconds() int64 {
-	ms := int64(c.Timeout / time.Millisecond)
-	switch part := c.Timeout % time.Millisecond; {
+// milliseconds rounds a duration away from 0, which is none: Postgres refuses a negative one.
+func milliseconds(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	switch part := d % time.Millisecond; {
 	case part > 0:
 		ms++
 	case part < 0:

@@ -50,14 +50,14 @@ func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	d, s, results := spawner(t, func(ctx context.Context, j *Job) ([]dispatcherd.JobID, error) {
 		return j.Spawn(ctx, Child{Type: "mail", Payload: map[string]int{"n": 1}, Timeout: -1},
-			Child{Type: "pdf", Payload: []byte(`[1]`), Priority: 3, RunAt: at, MaxAttempts: 2, Timeout: time.Microsecond, Keys: "k", UniqueKey: "u"})
+			Child{Type: "pdf", Payload: []byte(`[1]`), Priority: 3, RunAt: at, MaxAttempts: 2, Timeout: time.Microsecond, Expected: time.Minute, Keys: "k", UniqueKey: "u"})
 	})
 	require.True(t, push(s, 42, 0, "pdf", `{}`))
 	f := expect[*workerproto.Spawn](d)
 	require.Equal(t, workerproto.Execution{Job: 42, Attempt: 1, Session: s.Nonce()}, f.Execution)
 	require.False(t, f.Detached)
 	require.JSONEq(t, `[{"type":"mail","payload":{"n":1},"timeout_ms":-1},
-		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,"keys":"k","unique_key":"u"}]`, string(f.Jobs))
+		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,"expected_ms":60000,"keys":"k","unique_key":"u"}]`, string(f.Jobs))
 	require.True(t, s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request + 1, IDs: []dispatcherd.JobID{1}}), "of no request: ignored")
 	require.True(t, s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request, IDs: []dispatcherd.JobID{43, 44}}))
 	require.Equal(t, spawning{ids: []dispatcherd.JobID{43, 44}}, awaitSpawning(t, results))

@@ -20,6 +20,7 @@ type Request struct {
 	Key          string        // idempotency key; "" = none
 	CoalesceKey  string        // equal requests with the same key share one execution; "" = none
 	Keys         string        // with Durable: keys whose permits the job needs, as in the table; "" = none
+	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
 	Events       bool          // send Queued, Started, RequestProgress, RequestPartial and Gap
 }
 
@@ -27,7 +28,7 @@ func (*Request) fromCaller() {}
 
 // Size returns an upper bound of the frame's length in bytes.
 func (m *Request) Size() int {
-	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)+len(m.Keys)) + 256
+	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)+len(m.Keys)) + 288
 }
 
 func (m *Request) members(c *codec) {
@@ -41,6 +42,7 @@ func (m *Request) members(c *codec) {
 	c.text("idempotency_key", &m.Key, unbounded, optional)
 	c.text("coalesce_key", &m.CoalesceKey, unbounded, optional)
 	c.text("keys", &m.Keys, unbounded, optional)
+	c.millis("expected_ms", &m.Expected, optional)
 	c.boolean("events", &m.Events, false, optional)
 	c.raw("payload", &m.Payload, optional)
 }

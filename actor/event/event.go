@@ -118,6 +118,7 @@ type Requested struct {
 	Type     string
 	User     string // whose share of the bounds the request takes
 	Priority dispatcherd.Priority
+	Class    dispatcherd.DurationClass // of the duration that the caller expects
 	Payload  []byte
 	// Session is the only session that may run the request, once; 0 = any session, and
 	// after the loss of a worker another one.
@@ -219,6 +220,13 @@ type ClusterCapacity struct {
 	Shares   map[string]contract.Share // shares of this dispatcher; without an entry, the share of a type is everything
 }
 
+// DurationsRead contains what dispatchers have learned of durations. What the predecessor of this dispatcher learned counts until
+// this dispatcher learns something of the same type and class.
+type DurationsRead struct {
+	Own    []contract.Durations // of the predecessor; only once
+	Others []contract.Durations // the sums of the other dispatchers
+}
+
 // Adopted answers an Adopt effect.
 type Adopted struct {
 	Request *contract.AdoptRequest
@@ -271,6 +279,7 @@ func (GateSet) isEvent()         {}
 func (Disowned) isEvent()        {}
 func (Owned) isEvent()           {}
 func (ClusterCapacity) isEvent() {}
+func (DurationsRead) isEvent()   {}
 func (Adopted) isEvent()         {}
 func (Drained) isEvent()         {}
 func (Interrupted) isEvent()     {}

@@ -194,8 +194,8 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 }
 
 // Admit does the same as limits.Controller.Admit, for all dispatchers at once.
-func (c *Controller) Admit(ctx context.Context, list []permits.Admission, _ []limits.Start) (admitted map[int64]bool, err error) {
-	admitted = make(map[int64]bool, len(list))
+func (c *Controller) Admit(ctx context.Context, list []permits.Admission, _ []limits.Start) (admitted map[int64]dispatcherd.DurationClass, err error) {
+	admitted = make(map[int64]dispatcherd.DurationClass, len(list))
 	err = c.changes(ctx, func(t *Table) {
 		t.commits++
 		for i := range list {
@@ -207,7 +207,7 @@ func (c *Controller) Admit(ctx context.Context, list []permits.Admission, _ []li
 			t.observer.Admits(r, list[0].Fence)
 			r.Fence, r.AdmittedTo = list[0].Fence, a.Dispatcher
 			t.list(r)
-			admitted[a.ID] = true
+			admitted[a.ID] = r.lane().Class
 		}
 		if len(admitted) > 0 && t.Subscribed(c.Dispatcher) {
 			t.observer.Notified()

@@ -7,19 +7,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-type laneName struct {
-	typ      string
-	priority dispatcherd.Priority
-}
-
-// lane holds the keys of the pending rows of one type and priority in order.
+// lane holds the keys of the pending rows of one type, priority and class in order.
 type lane struct {
 	keys []contract.Key
 	head int
 }
 
-func (t *Table) lane(typ string, p dispatcherd.Priority) *lane {
-	name := laneName{typ, p}
+func (t *Table) lane(name contract.Lane) *lane {
 	l := t.lanes[name]
 	if l == nil {
 		l = &lane{}
@@ -29,9 +23,21 @@ func (t *Table) lane(typ string, p dispatcherd.Priority) *lane {
 }
 
 // Pending returns the keys of the pending rows of a lane in order, for reading.
-func (t *Table) Pending(typ string, p dispatcherd.Priority) []contract.Key {
-	l := t.lane(typ, p)
+func (t *Table) Pending(name contract.Lane) []contract.Key {
+	l := t.lane(name)
 	return l.keys[l.head:]
+}
+
+// named returns the lanes of a type with an expected duration that contain a row which may reports.
+func (t *Table) named(typ string, may func(dispatcherd.JobID) bool) (lanes []contract.NamedLane) {
+	for p := dispatcherd.MaxPriority; p >= dispatcherd.MinPriority; p-- {
+		for c := dispatcherd.DurationClass(dispatcherd.DurationClasses - 1); c > dispatcherd.NoDuration; c-- {
+			if l := t.lanes[contract.Lane{Type: typ, Priority: p, Class: c}]; l != nil && slices.ContainsFunc(l.keys[l.head:], func(k contract.Key) bool { return may(k.ID) }) {
+				lanes = append(lanes, contract.NamedLane{Priority: p, Class: c})
+			}
+		}
+	}
+	return lanes
 }
 
 // find returns the position in keys of the first key that is not before k.

@@ -206,8 +206,14 @@ func (s *Statement) read(int64) State {
 	s.Fetched = contract.FetchResult{DBNow: s.began}
 	for i := range s.fetch.Lanes {
 		q := &s.fetch.Lanes[i]
-		for _, k := range s.table.lane(q.Type, q.Priority).read(q, s.fetch.Backfill, s.mayFetch) {
+		for _, k := range s.table.lane(contract.Lane{Type: q.Type, Priority: q.Priority, Class: q.Class}).read(q, s.fetch.Backfill, s.mayFetch) {
 			s.Fetched.Candidates = append(s.Fetched.Candidates, contract.Candidate{Lane: i, Key: k})
+		}
+	}
+	for i, typ := range s.fetch.Classes {
+		for _, lane := range s.table.named(typ, func(id dispatcherd.JobID) bool { return s.table.rows[id].admits(s.me) }) {
+			lane.Type = i
+			s.Fetched.Named = append(s.Fetched.Named, lane)
 		}
 	}
 	return s.done(contract.OK)
@@ -231,7 +237,7 @@ func (s *Statement) setGate(int64) State {
 
 // won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
-	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Class: r.lane().Class, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Fence: max(r.Fence, 0), Counted: r.counted()}
 }
 

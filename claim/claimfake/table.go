@@ -32,6 +32,7 @@ type Row struct {
 	ID          dispatcherd.JobID
 	Type        string
 	Priority    dispatcherd.Priority
+	Expected    time.Duration // 0 = NULL
 	RunAt       int64
 	Status      dispatcherd.Status
 	Attempt     dispatcherd.Attempt
@@ -63,6 +64,11 @@ type Row struct {
 
 // Key is the position of the row in its lane.
 func (r *Row) Key() contract.Key { return contract.Key{RunAt: r.RunAt, ID: r.ID} }
+
+// lane is the lane of the row while it is pending.
+func (r *Row) lane() contract.Lane {
+	return contract.Lane{Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected)}
+}
 
 // Locked reports whether a statement holds the lock of the row.
 func (r *Row) Locked() bool { return r.lock != nil }
@@ -187,7 +193,7 @@ type Table struct {
 
 	observer    Observer
 	rows        map[dispatcherd.JobID]*Row
-	lanes       map[laneName]*lane
+	lanes       map[contract.Lane]*lane
 	dispatchers []*dispatcher // by id - 1
 	none        dispatcher    // stands for dispatchers that do not exist
 	present     []int32       // ids that were not swept, ascending
@@ -209,7 +215,7 @@ func NewTable(o Observer) *Table {
 	if o == nil {
 		o = silent{}
 	}
-	return &Table{observer: o, rows: map[dispatcherd.JobID]*Row{}, lanes: map[laneName]*lane{}, none: dispatcher{lost: true},
+	return &Table{observer: o, rows: map[dispatcherd.JobID]*Row{}, lanes: map[contract.Lane]*lane{}, none: dispatcher{lost: true},
 		joins: joins{batches: map[dispatcherd.JobID]*batch{}, edges: map[dispatcherd.JobID][]*node{}}}
 }
 
@@ -405,7 +411,7 @@ func (t *Table) enqueue(r *Row) {
 func (t *Table) list(r *Row) {
 	r.since = t.commits
 	if r.permitted() {
-		t.lane(r.Type, r.Priority).add(r.Key())
+		t.lane(r.lane()).add(r.Key())
 	}
 	t.observer.Pending(r)
 }
@@ -413,7 +419,7 @@ func (t *Table) list(r *Row) {
 // dequeue removes a pending row from its lane. The caller sets the new status or fence.
 func (t *Table) dequeue(r *Row) {
 	if r.permitted() {
-		t.lane(r.Type, r.Priority).remove(r.Key())
+		t.lane(r.lane()).remove(r.Key())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -219,7 +220,7 @@ const NotStarted = math.MaxInt64
 const admitSQL = `
 WITH ` + role + `, admitted AS (
 	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0)
-	WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` RETURNING j.id::bigint AS id
+	WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
 )` + countSQL
 
 // admitFreeSQL does the same and leaves out locked rows. It takes a quarter more time.
@@ -227,7 +228,7 @@ const admitFreeSQL = `
 WITH ` + role + `, free AS MATERIALIZED (
 	SELECT j.ctid FROM dispatcherd.jobs_live j WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), admitted AS (
-	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
+	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
 )` + countSQL
 
 const (
@@ -243,13 +244,13 @@ const (
 	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM admitted LIMIT 1) a
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $1) AND dispatcherd.may_notify()
 )
-SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT count(*) FROM notified)`
+SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(expected) FROM admitted), (SELECT count(*) FROM notified)`
 )
 
-// Admit writes the fences of the rows of one decision, and returns the ids of those that got them. The others are gone, or locked by
+// Admit writes the fences of the rows of one decision, and returns the ids of those that got them, with their duration classes. The others are gone, or locked by
 // another session. starts are what all of them may start. It returns ErrNotController if it changed nothing.
-func (c *Controller) Admit(ctx context.Context, list []permits.Admission, starts []Start) (admitted map[int64]bool, err error) {
-	admitted = make(map[int64]bool, len(list))
+func (c *Controller) Admit(ctx context.Context, list []permits.Admission, starts []Start) (admitted map[int64]dispatcherd.DurationClass, err error) {
+	admitted = make(map[int64]dispatcherd.DurationClass, len(list))
 	groups := map[int32][]int64{} // by dispatcher
 	for i := range list {
 		groups[list[i].Dispatcher] = append(groups[list[i].Dispatcher], list[i].ID)
@@ -265,7 +266,7 @@ func (c *Controller) Admit(ctx context.Context, list []permits.Admission, starts
 }
 
 // admit writes the fence of rows and adds them to admitted.
-func (c *Controller) admit(ctx context.Context, admitted map[int64]bool, fence int64, dispatcher int32, ids []int64, starts []Start) error {
+func (c *Controller) admit(ctx context.Context, admitted map[int64]dispatcherd.DurationClass, fence int64, dispatcher int32, ids []int64, starts []Start) error {
 	m := len(starts)
 	startKeys, at, costs, pers := make([]string, m), make([]int32, m), make([]int64, m), make([]time.Duration, m)
 	for i, s := range starts {
@@ -273,9 +274,10 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]bool, fence i
 	}
 	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var found []int64
+		var expected []int32 // milliseconds
 		var is bool
 		args := []any{c.Dispatcher, c.number, ids, fence, dispatcher, startKeys, at, costs, pers}
-		scan := func(row pgx.Row) error { return row.Scan(&is, &found, nil) }
+		scan := func(row pgx.Row) error { return row.Scan(&is, &found, &expected, nil) }
 		var batch pgx.Batch // one transaction
 		batch.Queue(impatient)
 		batch.Queue(admitSQL, args...).QueryRow(scan)
@@ -287,8 +289,8 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]bool, fence i
 		if err == nil && !is {
 			err = ErrNotController
 		}
-		for _, id := range found {
-			admitted[id] = true
+		for i, id := range found {
+			admitted[id] = dispatcherd.ClassOf(time.Duration(expected[i]) * time.Millisecond)
 		}
 		return len(found), err
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
@@ -61,7 +62,7 @@ func TestBeginWaitsForStatementsInFlight(t *testing.T) {
 	unlock := w.lock(`INSERT INTO dispatcherd.key_starts VALUES ('k', 0, 'infinity', 1, now())`) // the admission waits for the same row
 	defer unlock()
 	former := *w.Controller
-	admitted := make(chan map[int64]bool, 1)
+	admitted := make(chan map[int64]dispatcherd.DurationClass, 1)
 	go func() {
 		list, err := former.Admit(context.Background(), []permits.Admission{admission(rows[0], 10, 0)}, []Start{{Key: "k", Cost: 1, Per: 1e6}})
 		if err != nil {
@@ -83,7 +84,7 @@ func TestBeginWaitsForStatementsInFlight(t *testing.T) {
 	}()
 	require.Eventually(t, waits(2, ""), 30*time.Second, 2*time.Millisecond, "Begin waits")
 	unlock()
-	require.Equal(t, ids(1), <-admitted)
+	require.Equal(t, ids(1), idsOf(<-admitted))
 	require.NoError(t, <-began)
 	held, err := next.Held(t.Context())
 	require.NoError(t, err)
@@ -123,7 +124,7 @@ func TestAdmitTakesWaitingAndReturnedRowsOnly(t *testing.T) {
 	c := w.impatient()
 	admitted, err := c.Admit(t.Context(), list, nil)
 	require.NoError(t, err)
-	require.Equal(t, ids(2, 4, 5, 9), admitted)
+	require.Equal(t, ids(2, 4, 5, 9), idsOf(admitted))
 	for id, fence := range map[int64]int64{1: 10, 2: 20, 3: 0, 4: 20, 5: 20, 8: 0, 9: 20} {
 		require.Equal(t, fence, w.fence(id), "row %d", id)
 	}
@@ -137,7 +138,7 @@ func TestAdmissionNamesTheOnlyDispatcher(t *testing.T) {
 	rows := w.insert("k", 1, 2)
 	admitted, err := w.Admit(t.Context(), []permits.Admission{admission(rows[0], 10, 7), admission(rows[1], 10, 0)}, nil)
 	require.NoError(t, err)
-	require.Equal(t, ids(1, 2), admitted)
+	require.Equal(t, ids(1, 2), idsOf(admitted))
 	require.Equal(t, []int32{7, 0}, one[[]int32](w, `SELECT array_agg(coalesce(admitted_to, 0) ORDER BY id) FROM dispatcherd.jobs_live`))
 }
 

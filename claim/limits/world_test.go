@@ -4,12 +4,14 @@ import (
 	"context"
 	"maps"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
@@ -116,7 +118,7 @@ func (w *world) admit(c *Controller, first int64, rows ...Waiting) map[int64]boo
 	for i, r := range rows {
 		admitted, err := c.Admit(w.t.Context(), []permits.Admission{admission(r, first+int64(i), 0)}, nil)
 		require.NoError(w.t, err)
-		maps.Copy(all, admitted)
+		maps.Copy(all, idsOf(admitted))
 	}
 	return all
 }
@@ -149,6 +151,11 @@ func (w *world) lock(sql string, args ...any) (unlock func()) {
 }
 
 // ids returns a set.
+// idsOf returns the ids of admitted rows.
+func idsOf(admitted map[int64]dispatcherd.DurationClass) map[int64]bool {
+	return ids(slices.Collect(maps.Keys(admitted))...) // order-free: a set
+}
+
 func ids(list ...int64) map[int64]bool {
 	set := map[int64]bool{}
 	for _, id := range list {

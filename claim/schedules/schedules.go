@@ -39,7 +39,7 @@ type Schedules struct {
 const columns = planColumns + `, s.payload::text AS payload, ` + jobColumns
 
 // jobColumns are those of them that are not in planColumns, without the payload.
-const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, coalesce(s.keys, '') AS keys, s.overlap, s.created_at,
+const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, coalesce(s.keys, '') AS keys, s.overlap, s.created_at,
 	CASE WHEN s.kind = 'cron' THEN ` + handled + ` END AS handled`
 
 // MaxListed bounds the schedules of one List.
@@ -86,9 +86,9 @@ func named(name string, err error) error {
 // settable are the columns that Set writes besides the name, and their values.
 const (
 	settable = `kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, overlap,
-	catch_up, catch_up_most, paused, keys`
+	catch_up, catch_up_most, paused, keys, expected_ms`
 	setValues = `$2, nullif($3, ''), nullif($4::bigint, 0) * interval '1 microsecond', $5, $6::bigint * interval '1 microsecond', $7, $8,
-	nullif($9, ''), $10, $11::text::jsonb, $12, $13, $14, $15, $16::bigint * interval '1 microsecond', $17, $18, nullif($20, '')`
+	nullif($9, ''), $10, $11::text::jsonb, $12, $13, $14, $15, $16::bigint * interval '1 microsecond', $17, $18, nullif($20, ''), $21`
 )
 
 // setSQL inserts a schedule, or changes the one with its name unless $19 forbids it. editSQL changes the schedule if it
@@ -117,7 +117,7 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 		return false, named(v.Name, err)
 	}
 	err = s.DB.QueryRow(ctx, sql, v.Name, v.Kind, v.Spec, micros(v.Every), v.TimeZone, micros(v.Jitter), v.StartsAt, v.EndsAt, v.Once,
-		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused, v.Version, v.Keys).Scan(&created)
+		v.Type, string(v.Payload), v.Priority, v.MaxAttempts, v.TimeoutMS, v.Overlap, micros(v.CatchUp), v.CatchUpMost, v.Paused, v.Version, v.Keys, v.ExpectedMS).Scan(&created)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrEdited
 	}

@@ -36,7 +36,7 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	require.Equal(t, got, same, "a change of nothing is no edit")
 	from := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	timeout := 500
-	s.Priority, s.StartsAt, s.TimeoutMS, s.Jitter = 7, &from, &timeout, contract.Duration(time.Second)
+	s.Priority, s.StartsAt, s.TimeoutMS, s.ExpectedMS, s.Jitter = 7, &from, &timeout, &timeout, contract.Duration(time.Second)
 	_, err = w.Set(t.Context(), s)
 	require.NoError(t, err)
 	got, err = w.Get(t.Context(), "i")
@@ -44,6 +44,7 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	require.Equal(t, int64(2), got.Version)
 	require.True(t, got.Since.After(same.Since), "the plan was edited")
 	require.True(t, from.Equal(*got.StartsAt))
+	require.Equal(t, 500, *got.ExpectedMS)
 	w.cron("c", nil)
 	list, err := w.List(t.Context(), "", 0)
 	require.NoError(t, err)

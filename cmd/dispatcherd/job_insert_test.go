@@ -28,7 +28,7 @@ func query(t *testing.T, url, sql string, args ...any) []string {
 	return texts
 }
 
-const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, coalesce(timeout_ms::text, 'none'),
+const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, coalesce(timeout_ms::text, 'none'), coalesce(expected_ms::text, 'none'),
 	CASE WHEN run_at - created_at BETWEEN '0' AND interval '1 minute' THEN 'now' ELSE to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END)
 	FROM dispatcherd.jobs ORDER BY id`
 
@@ -39,29 +39,29 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	id, err := strconv.Atoi(strings.TrimSpace(first.out))
 	require.NoError(t, err, "the output is the id and nothing else")
 
-	second := onDatabase(t, url, ` {"page": 2} `, "job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s -o json")
+	second := onDatabase(t, url, ` {"page": 2} `, "job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s --expected 20m -o json")
 	require.Equal(t, exit.OK, second.code, second.err)
 	require.JSONEq(t, fmt.Sprintf(`{"schema_version": 1, "inserted": {"count": 1, "ids": [%d]}}`, id+1), second.out)
 
 	require.Equal(t, []string{
-		"pdf 0 {} 5 none now",
-		`excel 7 {"page": 2} 2 90000 2030-01-31 07:00`,
+		"pdf 0 {} 5 none none now",
+		`excel 7 {"page": 2} 2 90000 1200000 2030-01-31 07:00`,
 	}, query(t, url, wholeJob))
 }
 
 func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 	url := pgtest.New(t)
 	got := onDatabase(t, url, `{"type":"pdf"}
-{"type":"pdf","priority":null,"payload":{"a":1},"timeout_ms":5}
+{"type":"pdf","priority":null,"payload":{"a":1},"timeout_ms":5,"expected_ms":7}
 
 {"type":"excel","priority":10,"run_at":"2030-01-31T08:00:00Z","max_attempts":1}
 `, "job insert -")
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "3 jobs inserted\n", got.out)
 	require.Equal(t, []string{
-		"pdf 0 {} 5 none now",
-		`pdf 0 {"a": 1} 5 5 now`,
-		"excel 10 {} 1 none 2030-01-31 08:00",
+		"pdf 0 {} 5 none none now",
+		`pdf 0 {"a": 1} 5 5 7 now`,
+		"excel 10 {} 1 none none 2030-01-31 08:00",
 	}, query(t, url, wholeJob), "ids follow the lines, so that equal jobs run in the order of the file")
 }
 

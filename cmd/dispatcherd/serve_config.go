@@ -13,6 +13,8 @@ const (
 	// pingsPerTimeout is how many pings a silent worker gets before it counts as dead,
 	// so that one lost ping does not end a session.
 	pingsPerTimeout = 3
+	// frameSlack is the room in a frame of a worker beside the largest payload.
+	frameSlack = 32 << 10
 )
 
 // config checks settings that depend on one another, and completes them.
@@ -27,6 +29,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	cfg.Core.Resume = cfg.Workers.Resume
 	cfg.Heartbeat = shell.Interval(cfg.Lease)
 	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
+	cfg.Workers.MaxFrame = max(cfg.Workers.MaxFrame, cfg.API.MaxPayload+frameSlack)
 	cfg.Keep.Cancelled = cfg.Keep.Done
 	if err := cfg.Core.Validate(); err != nil {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)

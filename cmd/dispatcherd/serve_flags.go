@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -69,6 +70,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	w := &c.Weights
 	flags.Var(settings.Weights(w), "weights", "points of a priority unit, a waiting second (1–1000000), a type (divided by its capacity), a request, "+
 		"and additionally a request's second (0–1000000); other weights 0–1000000000; omitted keys keep defaults")
+	flags.DurationVar(&w.DurationWindow, "duration-window", 0, "expected duration from which a job gains nothing: shorter jobs go first by 64 points per second; 0 = off, 1h is a good value")
 	flags.Var(settings.Cap(&w.OnDemandCap), "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")
@@ -78,6 +80,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time for running jobs to end when the dispatcher stops")
 	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume, "time for which jobs of workers without a dispatcher continue; 0 = none")
 	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace, "time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
+	settings.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	settings.Between(flags, "1ms", "24h", "retry-base", "retry-max")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // the column is a smallint
 	settings.Between(flags, "1ms", settings.Longest, "cancel-grace")
@@ -90,12 +93,10 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 
 func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&f.cfg.Core.Limits.Requests, "max-requests", f.cfg.Core.Limits.Requests, "on-demand requests that may wait")
-	flags.IntVar(&f.cfg.API.MaxPayload, "max-payload", f.cfg.API.MaxPayload, "bytes of the body of one request or job")
-	flags.IntVar(&f.cfg.Workers.MaxFrame, "max-frame", f.cfg.Workers.MaxFrame, "bytes of a frame of the worker protocol")
+	flags.IntVar(&f.cfg.API.MaxPayload, "max-payload", f.cfg.API.MaxPayload, "bytes of the body of one request or job; frames of workers are longer by at least 32 KiB")
 	flags.IntVar(&f.cfg.Memory, "memory-bytes", resources.DefaultMemory, "soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence")
 	settings.Between(flags, "1", settings.MostHeld, "max-requests")
 	settings.Between(flags, "1", settings.MostInMessage, "max-payload")
-	settings.Between(flags, strconv.Itoa(workerproto.MinFrame), settings.MostInMessage, "max-frame")
 	settings.Between(flags, "0", settings.MostBytes, "memory-bytes")
 }
 

@@ -71,6 +71,23 @@ func TestPoliciesAreComparedSideBySide(t *testing.T) {
 	require.Equal(t, 360, parsed.Simulations[0].Report.Done)
 }
 
+func TestAdviceComparesExpectedDurations(t *testing.T) {
+	dir := generatedDay(t)
+	got := invocation{args: []string{"trace", "advise", dir}}.runs(t)
+	require.Equal(t, exit.OK, got.code, got.err)
+	for _, word := range []string{"longest", "off", "no expected durations", "right within a factor of four", "15839 s"} {
+		require.Contains(t, got.out, word)
+	}
+	got = invocation{args: []string{"trace", "advise", dir, "--duration-window", "10m", "-o", "json"}}.runs(t)
+	require.Equal(t, exit.OK, got.code, got.err)
+	var parsed struct{ Advice trace.Advice }
+	require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
+	require.Len(t, parsed.Advice.Runs, 3)
+	require.NotEmpty(t, parsed.Advice.Recommendation)
+	got = invocation{args: []string{"trace", "simulate", dir, "--duration-window", "10m", "--weights", "default"}}.runs(t)
+	require.Equal(t, exit.OK, got.code, got.err)
+}
+
 func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 	dir := generatedDay(t)
 	bad := t.TempDir()
@@ -91,6 +108,8 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"simulate " + dir + " --weights on-demand-cap=1", exit.Usage, "give a duration such as 256s, or none"},
 		{"simulate " + dir + " --weights default --weights article --compare x.csv", exit.Usage, "take one --weights, got 2"},
 		{"simulate " + dir + " --compare /does/not/exist.csv", exit.Usage, "load schedule"},
+		{"advise " + dir + " --duration-window 2000h", exit.Usage, "duration-window"},
+		{"advise one two", exit.Usage, "at most 1 arg"},
 		{"generate " + bad + " --agents 3", exit.Usage, `--agents is "3": must be at least 27`},
 	} {
 		got := invocation{args: append([]string{"trace"}, strings.Fields(c.line)...)}.runs(t)

@@ -22,10 +22,11 @@ type ClaimRequest struct {
 	Types    []string            // the distinct types of those jobs, sorted: the table may be sharded by type
 }
 
-// Lane is a type with a priority. The zero Lane is none.
+// Lane is a type with a priority and a duration class. The zero Lane is none.
 type Lane struct {
 	Type     string
 	Priority dispatcherd.Priority
+	Class    dispatcherd.DurationClass // not set in a claim
 }
 
 // Won is one row that a claim took.
@@ -33,6 +34,7 @@ type Won struct {
 	ID          dispatcherd.JobID
 	Type        string               // of the row now; an operator may have changed it since the fetch
 	Priority    dispatcherd.Priority // likewise
+	Class       dispatcherd.DurationClass
 	Attempt     dispatcherd.Attempt
 	MaxAttempts int32         // number of failures after which the job fails permanently, ≥ 1
 	Failures    int32         // failed attempts so far

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // MaxTimeout is the longest timeout of an attempt that a row can hold.
@@ -28,9 +30,17 @@ func TimeoutColumn(d time.Duration) (int32, error) {
 	return int32((d-1)/time.Millisecond + 1), nil
 }
 
+// ExpectedColumn returns the value of the column expected_ms: milliseconds, rounded up.
+func ExpectedColumn(d time.Duration) (int32, error) {
+	if d <= 0 || d > dispatcherd.MaxExpected {
+		return 0, fmt.Errorf("its expected duration is %v, must be more than 0 and at most %v, or left out", d, dispatcherd.MaxExpected)
+	}
+	return int32((d-1)/time.Millisecond + 1), nil
+}
+
 // Columns are the columns of a job that producers write, in the order of the values of an insert. The first
 // FormerColumns are in the schema of every version; later ones may be absent, or the role may lack their rights.
-var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key"}
+var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms"}
 
 // FormerColumns is the number of the columns that every schema has.
 const FormerColumns = 6
@@ -107,6 +117,7 @@ const (
 
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{
+	"expected_ms_is_1_to_2147483647":              "expected_ms must be at least 1, or left out",
 	"keys_are_1_to_4_words":                       "keys must be 1 to 4 words KEY, KEY*COST or KEY*all, for example 'tenant:42 stripe*3'", // permits.Parse names the word
 	"max_attempts_is_at_least_1":                  "max_attempts must be at least 1",
 	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it", // the other limits: jsontext.CheckPayload

@@ -25,10 +25,11 @@ func (k Key) Compare(l Key) int {
 	return cmp.Or(cmp.Compare(k.RunAt, l.RunAt), cmp.Compare(k.ID, l.ID))
 }
 
-// LaneQuery asks for the pending jobs of one type and one priority.
+// LaneQuery asks for the pending jobs of one type, priority and duration class.
 type LaneQuery struct {
 	Type     string
 	Priority dispatcherd.Priority
+	Class    dispatcherd.DurationClass
 	After    Key // only rows after it; the zero Key reads from the beginning
 	Before   Key // only rows before it; used by requests with Backfill only
 	Limit    int // at most this many rows, ≥ 1
@@ -40,8 +41,9 @@ type LaneQuery struct {
 // lane occurs twice. The local and the non-local rows of a lane count as two lanes.
 type FetchRequest struct {
 	Lanes      []LaneQuery
-	Backfill   bool // a backfill scan: it may take long and has a connection of its own
-	SkipLocked bool // leave out the rows that another transaction has locked
+	Classes    []string // types of which the answer names the lanes of jobs with an expected duration
+	Backfill   bool     // a backfill scan: it may take long and has a connection of its own
+	SkipLocked bool     // leave out the rows that another transaction has locked
 }
 
 // Candidate is one pending row.
@@ -58,4 +60,13 @@ type FetchResult struct {
 	Verdict    Verdict // OK or Refused; a read never has an unknown outcome
 	DBNow      int64   // the database clock at the snapshot, microseconds since the Unix epoch
 	Candidates []Candidate
+	Named      []NamedLane // of req.Classes, in the order of the types
+}
+
+// NamedLane is a lane of jobs with an expected duration that contains a pending row, due or not. If Postgres refuses to list the
+// lanes of a type, all of its possible lanes are named.
+type NamedLane struct {
+	Type     int // index into FetchRequest.Classes
+	Priority dispatcherd.Priority
+	Class    dispatcherd.DurationClass
 }

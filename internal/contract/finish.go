@@ -64,9 +64,10 @@ type Placement struct {
 
 // ScoreTerms are the terms of a row's score in points when its slot was chosen.
 type ScoreTerms struct {
-	Base   float64 `json:"base"`
-	Age    float64 `json:"age"`
-	Rarity float64 `json:"rarity"`
+	Base    float64 `json:"base"`
+	Age     float64 `json:"age"`
+	Rarity  float64 `json:"rarity"`
+	Brevity float64 `json:"brevity,omitempty"`
 }
 
 // FinishRequest ends many attempts in one statement. The items are independent: a

@@ -8,5 +8,6 @@ import "github.com/dispatcherd/dispatcherd"
 type RowNotification struct {
 	Type     string
 	Priority dispatcherd.Priority
+	Class    dispatcherd.DurationClass
 	Key      Key
 }

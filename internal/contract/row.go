@@ -23,7 +23,8 @@ type Job struct {
 	MaxAttempts int                  `json:"max_attempts"`
 	Failures    int                  `json:"failures"`
 	Crashes     int                  `json:"crashes"`
-	TimeoutMS   *int                 `json:"timeout_ms,omitempty"` // timeout of one attempt
+	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`  // timeout of one attempt
+	ExpectedMS  *int                 `json:"expected_ms,omitempty"` // how long an attempt probably takes
 	Keys        *string              `json:"keys,omitempty"`
 	Fence       *int64               `json:"fence,omitempty"` // of a job with keys that has its permits, or had them last; nil while it waits for them
 	Dispatcher  *int                 `json:"dispatcher,omitempty"`

@@ -94,6 +94,7 @@ type Schedule struct {
 	Priority    dispatcherd.Priority `json:"priority"`
 	MaxAttempts int                  `json:"max_attempts"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`
+	ExpectedMS  *int                 `json:"expected_ms,omitempty"`
 	Keys        string               `json:"keys,omitempty"`
 	Overlap     string               `json:"overlap"`
 	CreatedAt   time.Time            `json:"created_at"`

@@ -23,6 +23,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/claim/flows"
 	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
@@ -274,6 +275,9 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.heartbeats.guard(leased) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
+	if d.cfg.Core.Weights.DurationWindow > 0 {
+		d.background.Go(func() { shareDurations(ctx, d.loop, durations.Table{DB: d.api.pool, Name: d.cfg.Name}, d.log) })
+	}
 	d.background.Go(func() { d.controller.Run(ctx) })
 	d.background.Go(func() { d.admission.Run(ctx) })
 	d.background.Go(func() { d.settlement.Run(ctx) })

@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
@@ -139,5 +140,38 @@ func (h *heartbeats) guard(ctx context.Context) {
 				h.loop.Order(ev)
 			}
 		}
+	}
+}
+
+// sharePause is the time between two exchanges of learned durations.
+const sharePause = 10 * time.Second
+
+// shareDurations tells the other dispatchers from time to time which durations the Core has learned, and the Core what they have
+// learned. While the Core learns nothing, it sends no statement. A failed exchange is not repeated: the next one contains
+// what was learned meanwhile, and all durations are estimates.
+func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, log *zap.Logger) {
+	first := true
+	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		var learned []contract.Durations
+		loop.Ask(func(c *actor.Core) { learned = c.Durations().Changed() })
+		if !first && len(learned) == 0 {
+			continue
+		}
+		own, others, err := table.Share(ctx, learned)
+		if err != nil {
+			log.Debug("learned durations were not exchanged", zap.Error(err))
+			continue
+		}
+		if !first {
+			own = nil
+		}
+		first = false
+		loop.Order(event.DurationsRead{Own: own, Others: others})
 	}
 }

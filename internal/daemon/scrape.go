@@ -9,6 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/aside"
+	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -62,6 +63,7 @@ var (
 	jobsKnownDesc   = gaugeDesc("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.", "type", "mode")
 	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", "type")
 	windowShareDesc = gaugeDesc("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.", "type")
+	expectedDesc    = gaugeDesc("dispatcherd_expected_duration_seconds", "Learned duration of the jobs of a type and duration class; without a class, of those without an expected duration.", "type", "class")
 	fullScanDesc    = gaugeDesc("dispatcherd_full_scan_seconds", "Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.")
 	fullScanAgeDesc = gaugeDesc("dispatcherd_full_scan_age_seconds", "Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.")
 	notifiedDesc    = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
@@ -87,9 +89,15 @@ var (
 	buildDesc          = gaugeDesc("dispatcherd_build_info", "1; the label describes the program.", "version")
 	logOverwrittenDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
 
+	passedDesc    = counterDesc("dispatcherd_jobs_passed_total", "Placements that the next, older job would have preceded without expected durations.")
+	misjudgedDesc = counterDesc("dispatcherd_expected_duration_errors_total", "Jobs with an expected duration that were done, by true duration divided by the middle of the class.", "ratio")
+
 	requestsDesc      = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
 	requestsEndedDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests by end.", "kind", "end")
 )
+
+// expectedTypes bounds the types of dispatcherd_expected_duration_seconds.
+const expectedTypes = 100
 
 // scrapeLoop reads the Core.
 func (d *Daemon) scrapeLoop(emit emit) {
@@ -97,8 +105,14 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		stats     actor.Stats
 		gauges    actor.Gauges
 		took, age time.Duration
+		misjudged [5]uint64
+		expected  []durations.Expectation
 	)
-	if !d.loop.Ask(func(c *actor.Core) { stats, gauges = c.Stats(), c.Gauges(); took, age = c.LastScan() }) {
+	if !d.loop.Ask(func(c *actor.Core) {
+		stats, gauges, misjudged = c.Stats(), c.Gauges(), c.Durations().Misjudged()
+		expected = c.ExpectedDurations(expectedTypes)
+		took, age = c.LastScan()
+	}) {
 		return
 	}
 	load := d.loop.Load()
@@ -118,6 +132,15 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
 	} {
 		emit(jobEventsDesc, float64(n), event)
+	}
+	if d.cfg.Core.Weights.DurationWindow > 0 {
+		emit(passedDesc, float64(stats.Passed))
+		for i, n := range misjudged {
+			emit(misjudgedDesc, float64(n), [...]string{"less_than_1/16", "less_than_1/4", "within_4", "up_to_16", "more_than_16"}[i])
+		}
+		for i := range expected {
+			emit(expectedDesc, expected[i].Duration.Seconds(), expected[i].Type, expected[i].Class.String())
+		}
 	}
 	for what, n := range map[string]int{
 		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions, "types": gauges.Types, "requests_waiting": gauges.Requests,

@@ -209,7 +209,7 @@ func (w *workers) Send(e *effect.Send) {
 		return
 	}
 	ev := event.Released{Session: e.Session, Results: []event.Result{{
-		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-frame",
+		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-payload",
 	}}}
 	go w.loop.Release(ev) // the caller is the loop, which must not block on its own channel
 }

@@ -41,6 +41,7 @@ type Score struct {
 	Age      float64 `json:"age,omitempty"`
 	Rarity   float64 `json:"rarity,omitempty"`
 	OnDemand float64 `json:"on_demand,omitempty"`
+	Brevity  float64 `json:"brevity,omitempty"`
 }
 
 // RunnerUp is the best job that was considered after the one that was placed.
@@ -66,7 +67,7 @@ func (e *Entry) Line() Line {
 	switch e.Kind {
 	case actor.DecisionPlaced:
 		t := e.Terms
-		l.Score = &Score{Points(t.Total()), Points(t.Base), Points(t.Age), Points(t.Rarity), Points(t.OnDemand)}
+		l.Score = &Score{Points(t.Total()), Points(t.Base), Points(t.Age), Points(t.Rarity), Points(t.OnDemand), Points(t.Brevity)}
 		l.Attempt, l.Slot, l.Worker, l.Capacity, l.SlotTypes = int(e.Attempt), int64(e.Slot), e.Worker, e.Capacity, e.SlotTypes
 		l.Waited = seconds(e.Waited)
 		if r := e.RunnerUp; r.Type != "" {

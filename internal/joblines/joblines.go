@@ -21,7 +21,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
 
-var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms", "keys", "parent", "unique_key", "unique_for"}
+var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms", "expected_ms", "keys", "parent", "unique_key", "unique_for"}
 
 // MaxLine bounds one line of a command's input, in bytes. For the input of
 // callers, --max-payload of the dispatcher applies instead.
@@ -41,9 +41,10 @@ type Job struct {
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	RunAt       *time.Time           `json:"run_at,omitempty"`
 	MaxAttempts *int16               `json:"max_attempts,omitempty"`
-	TimeoutMS   *int32               `json:"timeout_ms,omitempty"` // limit of one attempt in milliseconds
-	Keys        *string              `json:"keys,omitempty"`       // an empty text is invalid, as in the table
-	Parent      *dispatcherd.JobID   `json:"parent,omitempty"`     // the open batch whose member the job is
+	TimeoutMS   *int32               `json:"timeout_ms,omitempty"`  // limit of one attempt in milliseconds
+	ExpectedMS  *int32               `json:"expected_ms,omitempty"` // how long an attempt probably takes
+	Keys        *string              `json:"keys,omitempty"`        // an empty text is invalid, as in the table
+	Parent      *dispatcherd.JobID   `json:"parent,omitempty"`      // the open batch whose member the job is
 	UniqueKey   *string              `json:"unique_key,omitempty"`
 	UniqueFor   *contract.Duration   `json:"unique_for,omitempty"` // of a single job: the unique key stays taken for so long
 }
@@ -108,6 +109,8 @@ func (j *Job) Check() error {
 		return fmt.Errorf("max_attempts %d is less than 1", *j.MaxAttempts)
 	case j.TimeoutMS != nil && *j.TimeoutMS < 1:
 		return fmt.Errorf("timeout_ms %d is less than 1", *j.TimeoutMS)
+	case j.ExpectedMS != nil && *j.ExpectedMS < 1:
+		return fmt.Errorf("expected_ms %d is less than 1", *j.ExpectedMS)
 	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
 		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
 	}
@@ -168,6 +171,9 @@ func (j *Job) Row() claim.New {
 	if j.TimeoutMS != nil {
 		n.Timeout = time.Duration(*j.TimeoutMS) * time.Millisecond
 	}
+	if j.ExpectedMS != nil {
+		n.Expected = time.Duration(*j.ExpectedMS) * time.Millisecond
+	}
 	if j.Keys != nil {
 		n.Keys = *j.Keys
 	}
@@ -193,6 +199,9 @@ func Of(n claim.New) Job {
 	if n.Timeout != 0 {
 		limit := int32(n.Timeout / time.Millisecond)
 		j.TimeoutMS = &limit
+	}
+	if n.Expected != 0 {
+		j.ExpectedMS = new(int32(n.Expected / time.Millisecond))
 	}
 	if n.Keys != "" {
 		j.Keys = &n.Keys

@@ -23,12 +23,13 @@ var mayImport = map[string][]string{
 	"internal/quota":    {},
 	"internal/logtail":  {"", "internal/contract", "internal/quota"},
 	"backlog":           {"", "slotindex", "internal/contract", "internal/timing"},
-	"actor":             {"", "actor/aside", "actor/config", "actor/effect", "actor/event", "actor/held", "actor/jobstate", "actor/orders", "actor/spawns", "actor/users", "actor/waits", "backlog", "scoring", "slotindex", "internal/contract", "internal/idtable", "internal/quota", "internal/segarray", "internal/timing"},
+	"actor":             {"", "actor/aside", "actor/config", "actor/durations", "actor/effect", "actor/event", "actor/held", "actor/jobstate", "actor/orders", "actor/spawns", "actor/users", "actor/waits", "backlog", "scoring", "slotindex", "internal/contract", "internal/idtable", "internal/quota", "internal/segarray", "internal/timing"},
 	"actor/aside":       {"", "internal/contract", "internal/timing"},
 	"actor/config":      {"backlog", "scoring", "internal/timing"},
 	"actor/effect":      {"", "scoring", "internal/contract", "internal/timing"},
 	"actor/event":       {"", "internal/contract"},
 	"actor/held":        {"", "internal/contract", "internal/timing"},
+	"actor/durations":   {"", "internal/contract", "internal/timing", "scoring"},
 	"actor/orders":      {},
 	"actor/spawns":      {"", "internal/contract"},
 	"actor/waits":       {"internal/timing"},
@@ -45,8 +46,10 @@ var mayImport = map[string][]string{
 	"internal/ondemand": {"internal/permits", "", "internal/problem", "internal/quota"},
 	"internal/problem":  {""},
 
-	"claim/limits": {"claim", "internal/contract", "internal/limit", "internal/permits"},
+	"claim/limits": {"", "claim", "internal/contract", "internal/limit", "internal/permits"},
 	"claim/flows":  {""},
+
+	"claim/durations": {"", "internal/contract"},
 
 	"claim/joins": {"", "internal/contract", "internal/jsontext"},
 
@@ -73,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
 	"internal/joblines":   {"internal/permits", "", "claim", "claim/joins", "internal/contract", "internal/jsontext"},
 	"internal/schedule":   {"internal/permits", "", "internal/contract", "internal/cron", "internal/jsontext"},
-	"internal/daemon": {"internal/daemon/admission", "internal/daemon/settlement", "claim/flows", "claim/limits", "internal/permits", "", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
+	"internal/daemon": {"actor/durations", "claim/durations", "internal/daemon/admission", "internal/daemon/settlement", "claim/flows", "claim/limits", "internal/permits", "", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
 		"internal/decisionlog", "internal/dsn", "internal/exit", "internal/hostlock", "internal/jobmetrics", "internal/logtail", "internal/ondemand", "internal/resources", "internal/shell", "internal/timing", "migrations", "workerproto"},
 	"internal/daemon/admission":  {"", "claim/limits", "internal/contract", "internal/permits", "internal/timing"},
 	"internal/daemon/settlement": {"", "claim/flows", "internal/contract"},

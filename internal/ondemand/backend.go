@@ -62,6 +62,7 @@ type Request struct {
 	CapacityWait time.Duration // how long to wait for a slot, also if the last slot is removed; 0 = the dispatcher's default
 	Durable      bool          // insert a row into Postgres instead of keeping the request in memory
 	Keys         string        // for Durable: of the row; "" = none
+	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
 	Due          time.Time     // for Durable: no attempt starts later
 	Key          string        // for Durable: if a row has this key, it is used, and none is inserted; "" = none
 	Mark         [32]byte      // for Key: hash of the request

@@ -19,6 +19,7 @@ type Options struct {
 	CapacityWait time.Duration  // how long the caller waits while no slot supports the type
 	Durable      bool           // write a row to Postgres first
 	Keys         string         // for Durable: keys whose permits the job needs; "" = none
+	Expected     *time.Duration // how long an attempt probably takes; nil = unknown
 	CoalesceKey  string         // callers with the same key and request share one execution
 	Key          string         // idempotency key: the same key and request get the same answer
 	User         string         // whose share of the bounds it takes; each user has its own idempotency keys
@@ -49,6 +50,8 @@ func (s *Service) Check(o *Options) error {
 		reason = fmt.Sprintf("priority %d is outside %d..%d", o.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
 	case o.Timeout != nil && (*o.Timeout < time.Millisecond || *o.Timeout > s.limits.MaxTimeout):
 		reason = fmt.Sprintf("timeout must lie between 1ms and %v", s.limits.MaxTimeout)
+	case o.Expected != nil && (*o.Expected < time.Millisecond || *o.Expected > dispatcherd.MaxExpected):
+		reason = fmt.Sprintf("expected_ms is %d, must be a whole number from 1 to %d, or left out", o.Expected.Milliseconds(), dispatcherd.MaxExpected.Milliseconds())
 	case o.CapacityWait < 0 || o.CapacityWait > s.limits.MaxTimeout:
 		reason = fmt.Sprintf("wait_for_worker must lie between 0 and %v", s.limits.MaxTimeout)
 	case len(o.CoalesceKey) > MaxKey:
@@ -73,6 +76,9 @@ func (s *Service) request(o *Options) Request {
 	}
 	if o.Timeout != nil {
 		r.Deadline = *o.Timeout
+	}
+	if o.Expected != nil {
+		r.Expected = *o.Expected
 	}
 	return r
 }

@@ -20,6 +20,7 @@ var columns = []struct{ name, rule, example string }{
 	{"ends_at", "a time from 1970 to 2199", `"2030-12-31T00:00:00Z"`}, {"once", "start, version or ever", `"start"`},
 	{"type", "a text of 1 to 128 bytes", `"pdf"`}, {"payload", "JSON", examplePayload}, {"priority", "a whole number from 0 to 10", `5`},
 	{"max_attempts", "a whole number from 1 to 32767", `5`}, {"timeout_ms", "a whole number from 1 to 2147483647", `60000`},
+	{"expected_ms", "a whole number from 1 to 2147483647", `60000`},
 	{"keys", "1 to 4 words KEY, KEY*COST or KEY*all", `"tenant:42 stripe*3"`},
 	{"overlap", "skip, queue_one, queue_all, cancel_other or allow_all", `"skip"`}, {"catch_up", "a duration from 0s to 8784h", `"1h"`},
 	{"catch_up_most", "a whole number from 0 to 10000", `1`}, {"paused", "true or false", `true`},
@@ -63,7 +64,7 @@ func AssignText(s *contract.Schedule, column, text string) error {
 	value := json.RawMessage(text)
 	switch column {
 	case "payload":
-	case "priority", "max_attempts", "timeout_ms", "catch_up_most", "paused":
+	case "priority", "max_attempts", "timeout_ms", "expected_ms", "catch_up_most", "paused":
 		if !json.Valid(value) {
 			value = quoted(text)
 		}
@@ -80,7 +81,7 @@ func defaultOf(column string) json.RawMessage {
 		return value
 	}
 	switch column {
-	case "starts_at", "ends_at", "timeout_ms":
+	case "starts_at", "ends_at", "timeout_ms", "expected_ms":
 		return json.RawMessage("null")
 	case "every", "jitter":
 		return quoted("0s")

@@ -359,6 +359,7 @@ func TestInvalidValuesAreExplained(t *testing.T) {
 		`priority 11: must be`:         func(s *contract.Schedule) { s.Priority = 11 },
 		`max_attempts 0: must be`:      func(s *contract.Schedule) { s.MaxAttempts = 0 },
 		`timeout_ms 0: must be`:        func(s *contract.Schedule) { s.TimeoutMS = &zero },
+		`expected_ms 0: must be`:       func(s *contract.Schedule) { s.ExpectedMS = &zero },
 		`kind "daily": must be`:        func(s *contract.Schedule) { s.Kind, s.Spec = "daily", "" },
 		`spec: cron expression "x"`:    func(s *contract.Schedule) { s.Spec = "x" },
 		`spec "0 2 * * *": only`:       func(s *contract.Schedule) { s.Kind = contract.Interval },

@@ -110,6 +110,9 @@ func Check(s *contract.Schedule) error {
 	if s.TimeoutMS != nil && (*s.TimeoutMS < 1 || *s.TimeoutMS > math.MaxInt32) {
 		return fmt.Errorf("timeout_ms %d: must be from 1 to %d, for example 60000", *s.TimeoutMS, math.MaxInt32)
 	}
+	if s.ExpectedMS != nil && (*s.ExpectedMS < 1 || *s.ExpectedMS > math.MaxInt32) {
+		return fmt.Errorf("expected_ms %d: must be from 1 to %d, for example 60000", *s.ExpectedMS, math.MaxInt32)
+	}
 	if len(s.Payload) == 0 {
 		return CheckPlan(&s.SchedulePlan)
 	}

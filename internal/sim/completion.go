@@ -59,8 +59,8 @@ func (w *world) checkIdleSlots(h *host) {
 }
 
 func (w *world) checkWaiting(h *host, t int) {
-	for _, p := range w.scale.priorities {
-		for _, k := range w.table.Pending(w.typeNames[t], p) {
+	for _, lane := range w.lanes(t) {
+		for _, k := range w.table.Pending(lane) {
 			j := w.job(k.ID)
 			if k.RunAt+int64(slack) > w.dbNow() {
 				break

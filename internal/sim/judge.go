@@ -248,15 +248,15 @@ func (j *judge) window(w *world, h *host, e *effect.Send, arrival int64) {
 	if set < 0 {
 		return
 	}
-	bound, _ := weights.SharedWindow(scoring.Penalty)
+	bound, _ := w.weights().SharedWindow(scoring.Penalty)
 	latest := arrival - bound.Microseconds() - int64(slack)
 	known := h.known()
 	for t := range w.scale.types {
 		if w.setMasks[set]&(1<<t) == 0 {
 			continue
 		}
-		for _, p := range w.scale.priorities {
-			keys := w.table.Pending(w.typeNames[t], p)
+		for _, lane := range w.lanes(t) {
+			keys := w.table.Pending(lane)
 			w.stats.Windows++
 			if len(keys) == 0 || keys[0].RunAt >= latest {
 				continue

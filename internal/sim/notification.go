@@ -53,7 +53,7 @@ func (h *host) notified(notification int32) {
 		id := dispatcherd.JobID(rowInserted - notification + 1)
 		r := &w.job(id).insert
 		h.deliver(shell.JobsNotified(&contract.RowNotification{
-			Type: r.Type, Priority: r.Priority, Key: r.Key(),
+			Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key(),
 		}))
 	case notification == listenerLost:
 		h.deliver(shell.ListenerState(false))

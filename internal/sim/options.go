@@ -28,6 +28,7 @@ const (
 	Rows                           // rows with large or unreadable payloads, rows that Postgres refuses to claim, rows that are locked or change their lane
 	Keys                           // jobs with keys
 	Joins                          // batches, flows and children
+	Expected                       // jobs and requests with expected durations, which count
 	Nothing     Faults = 0
 	All         Faults = 1<<(iota-1) - 1
 )

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // An insertion is a transaction that has not committed. Its ids are drawn when it
@@ -55,7 +58,7 @@ func (w *world) newJob() job {
 	typ := uint8(d.below(int64(w.scale.types)))
 	r := claimfake.Row{
 		ID: dispatcherd.JobID(len(w.jobs) + 1), RunAt: w.dbNow(), Type: w.typeNames[typ], MaxAttempts: int32(d.between(1, 4)),
-		Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
+		Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))], Expected: w.expects(),
 	}
 	switch {
 	case d.chance(w.scale.future):
@@ -172,7 +175,7 @@ func (h *host) request() {
 	id := dispatcherd.JobID(-len(h.calls.all))
 	ev := event.Requested{
 		Job: id, Type: w.typeNames[c.typ], Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
-		Wait: d.below(3) == 0,
+		Class: dispatcherd.ClassOf(w.expects()), Wait: d.below(3) == 0,
 	}
 	if d.below(3) == 0 {
 		ev.Deadline = d.span(millisecond, 2*second).duration()
@@ -226,4 +229,50 @@ func (h *host) answer(e *effect.Answer) {
 	c.state = callAnswered
 	h.calls.open--
 	w.stats.Answered++
+}
+
+// durationWindow is the duration window of worlds with expected durations. Executions take from milliseconds to seconds.
+const durationWindow = time.Second
+
+// expected are the expected durations of such worlds: none, and of four classes.
+var expected = [...]time.Duration{0, time.Millisecond, 20 * time.Second, 5 * time.Minute, 20 * time.Hour}
+
+// weights returns the weights of all dispatchers.
+func (w *world) weights() scoring.Weights {
+	own := weights
+	if w.faults&Expected != 0 {
+		own.DurationWindow = durationWindow
+	}
+	return own
+}
+
+// pickExpected decides whether jobs have expected durations. They have a random source of their own, so that existing seeds
+// keep their worlds.
+func (w *world) pickExpected() {
+	w.durations.pcg = *rand.NewPCG(w.opt.Seed, 0x65787065)
+	if !w.opt.Every && w.durations.below(2) == 0 {
+		w.faults &^= Expected
+	}
+}
+
+// expects returns the expected duration of a new job.
+func (w *world) expects() time.Duration {
+	if w.faults&Expected == 0 {
+		return 0
+	}
+	return expected[w.durations.below(int64(len(expected)))]
+}
+
+// lanes returns the lanes of a type.
+func (w *world) lanes(typ int) (lanes []contract.Lane) {
+	classes := expected[:1]
+	if w.faults&Expected != 0 {
+		classes = expected[:]
+	}
+	for _, p := range w.scale.priorities {
+		for _, e := range classes {
+			lanes = append(lanes, contract.Lane{Type: w.typeNames[typ], Priority: p, Class: dispatcherd.ClassOf(e)})
+		}
+	}
+	return lanes
 }

@@ -16,18 +16,19 @@ const maxTypes = 8
 // A world is one simulated cluster: the table, hosts with one dispatcher each,
 // workers, producers, callers, and the random source.
 type world struct {
-	opt    Options
-	faults Faults // faults that may occur in this world
-	scale  scale
-	detach detachment
-	rows   hardRows
-	keys   keyed
-	joins  joined
-	random random
-	now    moment
-	queue  queue
-	events int
-	hash   uint64
+	opt       Options
+	durations random // of expected durations
+	faults    Faults // faults that may occur in this world
+	scale     scale
+	detach    detachment
+	rows      hardRows
+	keys      keyed
+	joins     joined
+	random    random
+	now       moment
+	queue     queue
+	events    int
+	hash      uint64
 	// exactHostClocks limits the fault Clocks to the database clock.
 	exactHostClocks bool
 	stats           Stats
@@ -104,6 +105,7 @@ func newWorld(opt Options) *world {
 	w.pickRows()
 	w.pickKeys()
 	w.pickJoins()
+	w.pickExpected()
 	slots := 0
 	for i := range hosts {
 		w.hosts = append(w.hosts, &host{world: w, id: int16(i)})
@@ -219,7 +221,7 @@ func (w *world) violate(format string, args ...any) {
 // with short times, because a world lasts seconds to minutes.
 func (w *world) config(h *host) config.Config {
 	cfg := config.Default()
-	cfg.Weights = weights
+	cfg.Weights = w.weights()
 	cfg.Retry = timing.Backoff{Base: 20 * millisecond.duration(), Max: second.duration()}
 	cfg.RetryStatement = timing.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}
 	cfg.Poll = (second / 2).duration()

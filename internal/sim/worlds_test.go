@@ -123,7 +123,7 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ Joins, All &^ (Joins | Keys), All &^ (Joins | Keys | Rows), All &^ (Joins | Keys | Rows | detachFaults)} { // old seeds found defects before these faults existed
+		for _, o.Faults = range []Faults{All, All &^ Expected, All &^ (Expected | Joins), All &^ (Expected | Joins | Keys), All &^ (Expected | Joins | Keys | Rows), All &^ (Expected | Joins | Keys | Rows | detachFaults)} { // old seeds found defects before these faults existed
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}

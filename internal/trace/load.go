@@ -20,10 +20,12 @@ const (
 )
 
 var (
-	jobColumns   = []string{"job_id", "arrival_seconds", "type", "priority", "mode", "duration_seconds"}
-	slotColumns  = []string{"slot_id", "worker", "types"}
-	eventColumns = []string{"seconds", "slot_id", "event"}
-	planColumns  = []string{"job_id", "start_ms", "slot_id"}
+	jobColumns = []string{"job_id", "arrival_seconds", "type", "priority", "mode", "duration_seconds"}
+	// expectedColumn follows jobColumns if some job has an expected duration.
+	expectedColumn = "expected_seconds"
+	slotColumns    = []string{"slot_id", "worker", "types"}
+	eventColumns   = []string{"seconds", "slot_id", "event"}
+	planColumns    = []string{"job_id", "start_ms", "slot_id"}
 )
 
 // Load reads a trace from a folder: jobs.csv, slots.csv and, if slots go
@@ -114,6 +116,9 @@ func loadJobs(t *Trace, path string) error {
 			Mode:       dispatcherd.Mode(r.choice(4, dispatcherd.Queued.String(), dispatcherd.OnDemand.String())),
 			DurationMS: r.seconds(5),
 		}
+		if len(r.fields) > len(jobColumns) && r.fields[6] != "" {
+			j.ExpectedMS = r.seconds(6)
+		}
 		switch {
 		case seen[j.ID]:
 			r.reject(0, "an id that no earlier line has")
@@ -124,7 +129,7 @@ func loadJobs(t *Trace, path string) error {
 		}
 		seen[j.ID] = true
 		t.Jobs = append(t.Jobs, j)
-	})
+	}, expectedColumn)
 }
 
 // LoadSchedule reads a schedule with the columns job_id, start_ms and

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -17,6 +18,7 @@ type memoryTable struct {
 type tableLane struct {
 	typ      string
 	priority dispatcherd.Priority
+	class    dispatcherd.DurationClass
 }
 
 type tableRow struct {
@@ -24,14 +26,23 @@ type tableRow struct {
 	key contract.Key
 }
 
-func newMemoryTable() *memoryTable {
-	return &memoryTable{lanes: map[tableLane][]contract.Key{}, where: map[dispatcherd.JobID]tableRow{}}
+// newMemoryTable returns a table that names all lanes of a trace from the start, so that no job waits for a full scan.
+func newMemoryTable(t *Trace) *memoryTable {
+	m := &memoryTable{lanes: map[tableLane][]contract.Key{}, where: map[dispatcherd.JobID]tableRow{}}
+	for i := range t.Jobs {
+		if j := &t.Jobs[i]; j.Mode == dispatcherd.Queued {
+			m.lanes[j.lane()] = nil
+		}
+	}
+	return m
 }
+
+// lane returns the lane of a queued job.
+func (j *Job) lane() tableLane { return tableLane{j.Type, j.Priority, j.class()} }
 
 // insert adds a pending row. The rows of a lane must be inserted in ascending
 // order.
-func (m *memoryTable) insert(typ string, p dispatcherd.Priority, k contract.Key) {
-	l := tableLane{typ, p}
+func (m *memoryTable) insert(l tableLane, k contract.Key) {
 	m.lanes[l] = append(m.lanes[l], k)
 	m.where[k.ID] = tableRow{l, k}
 }
@@ -45,7 +56,7 @@ func position(keys []contract.Key, k contract.Key) int {
 func (m *memoryTable) fetch(r *contract.FetchRequest, dbNow int64) contract.FetchResult {
 	res := contract.FetchResult{DBNow: dbNow}
 	for i, lane := range r.Lanes {
-		keys := m.lanes[tableLane{lane.Type, lane.Priority}]
+		keys := m.lanes[tableLane{lane.Type, lane.Priority, lane.Class}]
 		next := lane.After
 		next.ID++ // the first key that is after it
 		keys = keys[position(keys, next):]
@@ -56,6 +67,14 @@ func (m *memoryTable) fetch(r *contract.FetchRequest, dbNow int64) contract.Fetc
 			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: k})
 		}
 	}
+	for l := range m.lanes { // order-free: sorted below
+		if i := slices.Index(r.Classes, l.typ); i >= 0 && l.class != dispatcherd.NoDuration {
+			res.Named = append(res.Named, contract.NamedLane{Type: i, Priority: l.priority, Class: l.class})
+		}
+	}
+	slices.SortFunc(res.Named, func(a, b contract.NamedLane) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Class, b.Class))
+	})
 	return res
 }
 
@@ -70,7 +89,7 @@ func (m *memoryTable) claim(r *contract.ClaimRequest) contract.ClaimResult {
 		i := position(keys, row.key)
 		m.lanes[row.tableLane] = slices.Delete(keys, i, i+1)
 		delete(m.where, id)
-		res.Won = append(res.Won, contract.Won{ID: id, Type: row.typ, Priority: row.priority, Attempt: 1, MaxAttempts: 1})
+		res.Won = append(res.Won, contract.Won{ID: id, Type: row.typ, Priority: row.priority, Class: row.class, Attempt: 1, MaxAttempts: 1})
 	}
 	return res
 }

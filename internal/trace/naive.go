@@ -1,9 +1,11 @@
 package trace
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -13,7 +15,7 @@ import (
 // shares only the formula of the score with them, and it is simple rather than
 // fast. The schedule is ordered by job. It omits jobs that never start.
 func Naive(t *Trace, w scoring.Weights) []Placement {
-	n := &naive{trace: t, weights: w, slots: make([]naiveSlot, len(t.Slots))}
+	n := &naive{trace: t, weights: w, slots: make([]naiveSlot, len(t.Slots)), estimates: map[naiveLane]*naiveEstimate{}}
 	for i, s := range t.Slots {
 		n.slots[i] = naiveSlot{Slot: s, busyUntil: never}
 	}
@@ -51,6 +53,22 @@ type naive struct {
 	slots   []naiveSlot
 	waiting []Job
 	placed  []Placement
+
+	estimates map[naiveLane]*naiveEstimate
+	all       scoring.Estimate // of all types
+}
+
+// naiveLane is a type with a duration class.
+type naiveLane struct {
+	typ   string
+	class dispatcherd.DurationClass
+}
+
+// naiveEstimate is what is known of the durations of a type and class.
+type naiveEstimate struct {
+	scoring.Estimate
+
+	starts []int64 // of the running jobs, ascending
 }
 
 // naiveSlot is online or offline, and busy or free. These states are
@@ -60,6 +78,8 @@ type naiveSlot struct {
 	Slot
 	online    bool
 	busyUntil int64 // never: it is free
+	job       int   // index of the job on it
+	since     int64
 }
 
 func (s *naiveSlot) supports(typ string) bool { return slices.Contains(s.Types, typ) }
@@ -78,11 +98,54 @@ func (n *naive) nextCompletion() int64 {
 }
 
 func (n *naive) complete(at int64) {
+	var ended []*naiveSlot
 	for i := range n.slots {
-		if n.slots[i].busyUntil == at {
-			n.slots[i].busyUntil = never
+		if s := &n.slots[i]; s.busyUntil == at {
+			s.busyUntil = never
+			ended = append(ended, s)
 		}
 	}
+	slices.SortFunc(ended, func(a, b *naiveSlot) int { return cmp.Compare(a.job, b.job) })
+	for _, s := range ended {
+		e := n.estimate(&n.trace.Jobs[s.job])
+		e.starts = slices.Delete(e.starts, slices.Index(e.starts, s.since), slices.Index(e.starts, s.since)+1)
+		e.Observe(at - s.since)
+		n.all.Observe(at - s.since)
+	}
+}
+
+func (n *naive) estimate(j *Job) *naiveEstimate {
+	lane := naiveLane{j.Type, j.class()}
+	if n.estimates[lane] == nil {
+		n.estimates[lane] = &naiveEstimate{}
+	}
+	return n.estimates[lane]
+}
+
+// expected returns how many milliseconds a job takes: the decayed geometric mean of its type and class, in which
+// jobs count that have been running for longer than it. If none has ended, it is that of the class itself, or
+// of all jobs of the type, or of all jobs.
+func (n *naive) expected(at int64, j *Job) int64 {
+	var prior int64
+	if j.class() != dispatcherd.NoDuration {
+		prior = scoring.Prior(j.class())
+	} else {
+		var typ scoring.Estimate
+		for lane, e := range n.estimates {
+			if lane.typ == j.Type {
+				typ = typ.Plus(e.Estimate)
+			}
+		}
+		prior = typ.Mean(n.all.Mean(scoring.FirstPrior))
+	}
+	e := n.estimate(j)
+	known := e.Estimate
+	for i, start := range e.starts {
+		if i < 64 && at-start > scoring.Expected(e.Mean(prior)) {
+			known.Observe(at - start)
+		}
+	}
+	return scoring.Expected(known.Mean(prior))
 }
 
 // placeBest starts the eligible job with the highest score, and reports
@@ -95,6 +158,9 @@ func (n *naive) placeBest(at int64) bool {
 			continue
 		}
 		score := n.weights.Score(job.Mode, job.Priority, at-job.ArrivalMS, capacity).Total()
+		if n.weights.DurationWindow > 0 {
+			score += n.weights.Brevity(n.expected(at, &n.waiting[i]))
+		}
 		if best < 0 || score > bestScore || score == bestScore && older(job, n.waiting[best]) {
 			best, bestSlot, bestScore = i, slot, score
 		}
@@ -104,7 +170,10 @@ func (n *naive) placeBest(at int64) bool {
 	}
 	job := n.waiting[best]
 	n.waiting = slices.Delete(n.waiting, best, best+1)
-	bestSlot.busyUntil = at + job.DurationMS
+	bestSlot.busyUntil, bestSlot.since = at+job.DurationMS, at
+	bestSlot.job = slices.IndexFunc(n.trace.Jobs, func(j Job) bool { return j.ID == job.ID })
+	e := n.estimate(&job)
+	e.starts = append(e.starts, at)
 	n.placed = append(n.placed, Placement{Job: job.ID, StartMS: at, Slot: bestSlot.ID})
 	return true
 }

@@ -51,6 +51,7 @@ type WaitGroup struct {
 	Mean  float64 `json:"mean_seconds"`
 	P50   float64 `json:"p50_seconds"`
 	P95   float64 `json:"p95_seconds"`
+	P99   float64 `json:"p99_seconds"`
 	Max   float64 `json:"max_seconds"`
 }
 
@@ -70,12 +71,7 @@ type ClassReport struct {
 // Watch. A job that has neither executed nor failed counts as lost, even if
 // findings does not count it.
 func Summarize(t *Trace, done []Execution, failed int, findings Findings) Report {
-	first := make(map[int64]Execution, len(done))
-	for _, e := range done {
-		if before, ok := first[e.Job]; !ok || e.StartMS < before.StartMS {
-			first[e.Job] = e
-		}
-	}
+	first := firsts(done)
 	findings.Lost = max(findings.Lost, len(t.Jobs)-len(first)-failed)
 	r := Report{Trace: t.Name, Jobs: len(t.Jobs), Done: len(first), Failed: failed, Findings: findings}
 	r.Groups = waits(t, first)
@@ -86,6 +82,17 @@ func Summarize(t *Trace, done []Execution, failed int, findings Findings) Report
 	r.Makespan = seconds(end - t.Jobs[0].ArrivalMS)
 	r.Classes = classes(t, done, end)
 	return r
+}
+
+// firsts returns the first execution of each job.
+func firsts(done []Execution) map[int64]Execution {
+	first := make(map[int64]Execution, len(done))
+	for _, e := range done {
+		if before, ok := first[e.Job]; !ok || e.StartMS < before.StartMS {
+			first[e.Job] = e
+		}
+	}
+	return first
 }
 
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
@@ -136,7 +143,7 @@ func waitGroup(by, value string, ms []int64) WaitGroup {
 	}
 	return WaitGroup{By: by, Value: value, Jobs: len(ms),
 		Mean: seconds(sum) / float64(len(ms)),
-		P50:  seconds(percentile(ms, 50)), P95: seconds(percentile(ms, 95)), Max: seconds(ms[len(ms)-1])}
+		P50:  seconds(percentile(ms, 50)), P95: seconds(percentile(ms, 95)), P99: seconds(percentile(ms, 99)), Max: seconds(ms[len(ms)-1])}
 }
 
 // percentile returns the nearest rank: the smallest value that is not smaller

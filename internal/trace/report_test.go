@@ -42,13 +42,13 @@ func TestReportOfASmallTraceIsExact(t *testing.T) {
 	require.Equal(t, Report{
 		Trace: "small", Jobs: 4, Done: 4, Makespan: 64,
 		Groups: []WaitGroup{
-			{By: "all", Jobs: 4, Mean: 4.5, P50: 0, P95: 10, Max: 10},
-			{By: "mode", Value: "queued", Jobs: 3, Mean: 10.0 / 3, P50: 0, P95: 10, Max: 10},
-			{By: "mode", Value: "on_demand", Jobs: 1, Mean: 8, P50: 8, P95: 8, Max: 8},
-			{By: "priority", Value: "5", Jobs: 2, Mean: 4, P50: 0, P95: 8, Max: 8},
-			{By: "priority", Value: "0", Jobs: 2, Mean: 5, P50: 0, P95: 10, Max: 10},
-			{By: "capacity", Value: "0", Jobs: 1, Mean: 10, P50: 10, P95: 10, Max: 10},
-			{By: "capacity", Value: "1", Jobs: 3, Mean: 8.0 / 3, P50: 0, P95: 8, Max: 8},
+			{By: "all", Jobs: 4, Mean: 4.5, P50: 0, P95: 10, P99: 10, Max: 10},
+			{By: "mode", Value: "queued", Jobs: 3, Mean: 10.0 / 3, P50: 0, P95: 10, P99: 10, Max: 10},
+			{By: "mode", Value: "on_demand", Jobs: 1, Mean: 8, P50: 8, P95: 8, P99: 8, Max: 8},
+			{By: "priority", Value: "5", Jobs: 2, Mean: 4, P50: 0, P95: 8, P99: 8, Max: 8},
+			{By: "priority", Value: "0", Jobs: 2, Mean: 5, P50: 0, P95: 10, P99: 10, Max: 10},
+			{By: "capacity", Value: "0", Jobs: 1, Mean: 10, P50: 10, P95: 10, P99: 10, Max: 10},
+			{By: "capacity", Value: "1", Jobs: 3, Mean: 8.0 / 3, P50: 0, P95: 8, P99: 8, Max: 8},
 		},
 		Classes: []ClassReport{
 			{Types: []string{"pdf"}, Slots: 1, Jobs: 1, OnLine: 65, Busy: 20, Utilisation: 20.0 / 65},

@@ -96,9 +96,9 @@ func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 	cfg.Limits.SlotTypes, cfg.Limits.StepWork = math.MaxInt32, math.MaxInt32 // every decision of an instant is made in one step
 	cfg.Limits.Types = max(cfg.Limits.Types, quota.For(size+len(t.Types())))
 	cfg.Limits.Requests = max(cfg.Limits.Requests, quota.For(size))
-	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(), slots: newSlotMap(t)}
+	s := &simulation{trace: t, core: actor.New(cfg), audit: audit, table: newMemoryTable(t), slots: newSlotMap(t)}
 	s.at = -1 // the core's instants are one ahead of the trace, see now
-	s.batch = s.slots.placeholders()
+	s.batch = append(s.slots.placeholders(), s.slots.placeholderDurations())
 	s.hold()
 	return s
 }
@@ -148,10 +148,10 @@ func (s *simulation) arrivals(jobs []Job) {
 		id := s.jobID(s.arrived)
 		s.arrived++
 		if j.Mode == dispatcherd.OnDemand {
-			s.tell(event.Requested{Job: id, Type: j.Type, Priority: j.Priority, Wait: true})
+			s.tell(event.Requested{Job: id, Type: j.Type, Priority: j.Priority, Class: j.class(), Wait: true})
 			continue
 		}
-		s.table.insert(j.Type, j.Priority, contract.Key{RunAt: int64(s.now()) * 1000, ID: id})
+		s.table.insert(j.lane(), contract.Key{RunAt: int64(s.now()) * 1000, ID: id})
 		notify = true
 	}
 	if notify {

@@ -96,6 +96,12 @@ func randomTrace(r *rand.Rand) *Trace {
 			Priority: dispatcherd.Priority(r.IntN(11)), Mode: dispatcherd.Mode(r.IntN(2)), DurationMS: int64(1+r.IntN(10)) * 500,
 		})
 	}
+	if r.IntN(2) == 0 { // durations of all classes, and expected ones that have nothing to do with them
+		for i := range tr.Jobs {
+			tr.Jobs[i].DurationMS = 1 + r.Int64N(5000)
+			tr.Jobs[i].ExpectedMS = int64(r.IntN(2)) << r.IntN(30)
+		}
+	}
 	tr.sort()
 	return tr
 }
@@ -111,6 +117,9 @@ func randomWeights(r *rand.Rand) scoring.Weights {
 	case 2: // the cap is reached often
 		w.OnDemandCap = time.Duration(r.IntN(6)) * time.Second
 		w.OnDemandAgeing, w.Priority = 500, 100
+	}
+	if r.IntN(2) == 0 {
+		w.DurationWindow = time.Duration(1+r.IntN(1000)) << r.IntN(16) * time.Millisecond
 	}
 	return w
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // slotMap maps the slots of a trace to slots of a core.
@@ -92,6 +93,14 @@ func (s *slotMap) placeholders() []event.Event {
 	return evs
 }
 
+// placeholderDurations lets the core expect that placeholders take no time, so that no job has a higher score.
+func (s *slotMap) placeholderDurations() (known event.DurationsRead) {
+	for n := range s.count {
+		known.Others = append(known.Others, contract.Durations{Type: ownType(n + 1), N: 1 << 20})
+	}
+	return known
+}
+
 // register brings a slot online.
 func (s *slotMap) register(i int) []event.Event {
 	traceSlot := &s.slots[i]
@@ -129,7 +138,8 @@ func (s *slotMap) release(i int) event.Event {
 	traceSlot := &s.slots[i]
 	var results []event.Result
 	for _, g := range traceSlot.occupants {
-		results = append(results, event.Result{Job: g.job, Attempt: g.attempt, OK: true})
+		placeholder := g.job < 0 && int(-g.job) <= s.count // nothing is learned from it
+		results = append(results, event.Result{Job: g.job, Attempt: g.attempt, OK: !placeholder, Error: "no job"})
 	}
 	traceSlot.busy, traceSlot.occupants = false, traceSlot.occupants[:0]
 	return event.Released{Session: traceSlot.session, Results: results}

@@ -69,10 +69,10 @@ func (r *row) choice(i int, words ...string) int {
 	return n
 }
 
-// readTable reads a CSV file whose first line is exactly the given columns and
+// readTable reads a CSV file whose first line is exactly the given columns, and perhaps one that is optional, and
 // calls visit for each further line. It stops at the first error, which
 // contains its position.
-func readTable(path string, columns []string, visit func(*row)) error {
+func readTable(path string, columns []string, visit func(*row), optional ...string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -89,6 +89,9 @@ func readTable(path string, columns []string, visit func(*row)) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if all := slices.Concat(columns, optional); slices.Equal(first, all) {
+		columns = all
 	}
 	if !slices.Equal(first, columns) {
 		return fmt.Errorf("%s line 1 is %q, it must be %s", path, shorten(strings.Join(first, ","), 200), header)

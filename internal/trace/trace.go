@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -24,6 +25,12 @@ type Job struct {
 	Priority   dispatcherd.Priority
 	Mode       dispatcherd.Mode
 	DurationMS int64 // duration on any slot in milliseconds, ≥ 1
+	ExpectedMS int64 // as its producer expects it; 0 = not at all
+}
+
+// class returns the duration class of a job.
+func (j *Job) class() dispatcherd.DurationClass {
+	return dispatcherd.ClassOf(time.Duration(j.ExpectedMS) * time.Millisecond)
 }
 
 // Slot is a slot of the trace. If the trace has Events, the slot is offline at the

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,7 @@ func (t *Trace) Write(dir string) error {
 	}
 	err := errors.Join(
 		writeTable(filepath.Join(dir, slotsFile), slotColumns, t.writeSlots),
-		writeTable(filepath.Join(dir, jobsFile), jobColumns, t.writeJobs))
+		writeTable(filepath.Join(dir, jobsFile), t.jobColumns(), t.writeJobs))
 	events := filepath.Join(dir, eventsFile)
 	if len(t.Events) > 0 {
 		err = errors.Join(err, writeTable(events, eventColumns, t.writeEvents))
@@ -44,10 +45,31 @@ func (t *Trace) writeSlots(w io.Writer) {
 	}
 }
 
+// jobColumns returns the columns of jobs.csv.
+func (t *Trace) jobColumns() []string {
+	if t.hinted() {
+		return append(slices.Clone(jobColumns), expectedColumn)
+	}
+	return jobColumns
+}
+
+// hinted reports whether some job has an expected duration.
+func (t *Trace) hinted() bool {
+	return slices.ContainsFunc(t.Jobs, func(j Job) bool { return j.ExpectedMS > 0 })
+}
+
 func (t *Trace) writeJobs(w io.Writer) {
+	hinted := t.hinted()
 	for _, j := range t.Jobs {
-		fmt.Fprintf(w, "%d,%s,%s,%d,%s,%s\n",
+		fmt.Fprintf(w, "%d,%s,%s,%d,%s,%s",
 			j.ID, formatSeconds(j.ArrivalMS), quote(j.Type), j.Priority, j.Mode, formatSeconds(j.DurationMS))
+		switch {
+		case j.ExpectedMS > 0:
+			fmt.Fprintf(w, ",%s", formatSeconds(j.ExpectedMS))
+		case hinted:
+			fmt.Fprint(w, ",")
+		}
+		fmt.Fprintln(w)
 	}
 }
 

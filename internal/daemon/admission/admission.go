@@ -39,7 +39,7 @@ type Table interface { //nolint:interfacebloat // one method for each statement
 	// Refill reads further jobs of classes.
 	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
 	// Admit writes fences.
-	Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (admitted map[int64]bool, err error)
+	Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (admitted map[int64]dispatcherd.DurationClass, err error)
 	// Withdraw makes pending rows with fences wait again.
 	Withdraw(ctx context.Context, ids, fences []int64) (withdrawn map[int64]bool, err error)
 	// Starts reads the starts of keys with a rate.

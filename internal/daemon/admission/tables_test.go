@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/permits"
 )
@@ -456,9 +457,9 @@ func (s *session) Refill(ctx context.Context, refills []permits.Refill, most int
 }
 
 // Admit implements Table.
-func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (admitted map[int64]bool, err error) {
+func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (admitted map[int64]dispatcherd.DurationClass, err error) {
 	is := false
-	admitted = map[int64]bool{}
+	admitted = map[int64]dispatcherd.DurationClass{}
 	err = s.send(ctx, "admit", func(f fault) {
 		if is = s.role(); !is {
 			return
@@ -482,7 +483,7 @@ func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []
 				waited = append(waited, a.ID)
 			}
 			r.fence, r.dispatcher = a.Fence, a.Dispatcher
-			admitted[a.ID] = true
+			admitted[a.ID] = dispatcherd.NoDuration
 			ids = append(ids, a.ID)
 		}
 		s.admitted = append(s.admitted, ids...)

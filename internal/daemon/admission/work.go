@@ -284,10 +284,10 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 	rows := make([]contract.RowNotification, 0, len(list))
 	for i := range list {
 		a := &list[i]
-		if !admitted[a.ID] {
+		if class, ok := admitted[a.ID]; !ok {
 			c.notAdmitted(a)
 		} else if a.Dispatcher == 0 || a.Dispatcher == me {
-			rows = append(rows, contract.RowNotification{Type: a.Type, Priority: dispatcherd.Priority(a.Priority), Key: contract.Key{RunAt: a.RunAt, ID: dispatcherd.JobID(a.ID)}})
+			rows = append(rows, contract.RowNotification{Type: a.Type, Priority: dispatcherd.Priority(a.Priority), Class: class, Key: contract.Key{RunAt: a.RunAt, ID: dispatcherd.JobID(a.ID)}})
 		}
 	}
 	if len(admitted) > 0 {

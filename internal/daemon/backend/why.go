@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -95,7 +96,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 		}
 	}
 	x := b.explain(actor.Inquiry{
-		ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures), Now: job.ReadAt.UnixMicro(),
+		ID: id, Type: job.Type, Priority: job.Priority, Class: classOf(job), RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures), Now: job.ReadAt.UnixMicro(),
 	})
 	why := whyView(&x)
 	b.addDecisions(&why, id, job.Attempt)
@@ -132,7 +133,7 @@ func addRecord(why *api.Why, job *contract.Job) {
 	s := p.Score
 	why.Placement = &api.Placement{
 		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited,
-		Score: api.Score{Total: s.Base + s.Age + s.Rarity, Base: s.Base, Age: s.Age, Rarity: s.Rarity},
+		Score: api.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
 	}
 	if p.WaitedFor != "" {
 		why.Placement.WaitedFor = []string{p.WaitedFor}
@@ -171,6 +172,14 @@ func (b *Backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
 	return why, nil
 }
 
+// classOf returns the duration class of a job.
+func classOf(job *contract.Job) dispatcherd.DurationClass {
+	if job.ExpectedMS == nil {
+		return dispatcherd.NoDuration
+	}
+	return dispatcherd.ClassOf(time.Duration(*job.ExpectedMS) * time.Millisecond)
+}
+
 func (b *Backend) explain(q actor.Inquiry) actor.Explanation {
 	b.Loop.Order(event.Tick{}) // updates the ages
 	return actor.Explain(q, b.Loop)
@@ -200,6 +209,9 @@ func whyView(x *actor.Explanation) api.Why {
 	if x.Bounded {
 		why.Overtaking = &api.Overtaking{Window: contract.Seconds(x.Window), Closes: contract.Seconds(x.Closes)}
 	}
+	if x.Expected > 0 {
+		why.Expected = &api.Expected{Class: x.Class.String(), Duration: contract.Seconds(x.Expected), PassedBy: contract.Seconds(x.PassedBy)}
+	}
 	return why
 }
 
@@ -207,7 +219,7 @@ func whyView(x *actor.Explanation) api.Why {
 func scoreView(t scoring.Terms) api.Score {
 	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	return api.Score{
-		Total: points(t.Total()), Base: points(t.Base), Age: points(t.Age), Rarity: points(t.Rarity), OnDemand: points(t.OnDemand),
+		Total: points(t.Total()), Base: points(t.Base), Age: points(t.Age), Rarity: points(t.Rarity), OnDemand: points(t.OnDemand), Brevity: points(t.Brevity),
 	}
 }
 

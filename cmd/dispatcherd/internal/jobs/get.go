@@ -62,6 +62,9 @@ func addJob(add func(fact, format string, args ...any), job *contract.Job) {
 	if job.TimeoutMS != nil {
 		add("timeout", "%v", time.Duration(*job.TimeoutMS)*time.Millisecond)
 	}
+	if job.ExpectedMS != nil {
+		add("expected", "%v", time.Duration(*job.ExpectedMS)*time.Millisecond)
+	}
 	if job.Keys != nil {
 		add("keys", "%s", *job.Keys)
 	}
@@ -105,7 +108,11 @@ func addPlacement(add func(fact, format string, args ...any), p *contract.Placem
 	add("waited", "%v%s", spanOf(p.Waited), waitedFor)
 	add("ran", "%v", spanOf(p.Ran))
 	s := p.Score
-	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f", s.Base+s.Age+s.Rarity, s.Base, s.Age, s.Rarity)
+	brevity := ""
+	if s.Brevity != 0 {
+		brevity = fmt.Sprintf(" + brevity %.0f", s.Brevity)
+	}
+	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity)
 }
 
 // cancelFact names the fact of who cancels a job.

@@ -32,8 +32,8 @@ from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, keys, parent, unique_key, each at most
-once. One bad line, or a unique_key that another job has, rejects the whole stream; --skip-bad omits only the bad lines.
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, each
+at most once. One bad line, or a unique_key that another job has, rejects the whole stream; --skip-bad omits only the bad lines.
 If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
 
 // insertFlags are the flags of `job insert`.
@@ -43,7 +43,7 @@ type insertFlags struct {
 	payload, payloadFile string
 	runAt                string
 	maxAttempts          int16
-	timeout              time.Duration
+	timeout, expected    time.Duration
 	keys                 string
 	parent               int64
 	uniqueKey            string
@@ -52,7 +52,7 @@ type insertFlags struct {
 }
 
 // oneJobFlags describe a single job and are not allowed with a stream.
-var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout", "keys", "parent", "unique-key", "unique-for"}
+var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout", "expected", "keys", "parent", "unique-key", "unique-for"}
 
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
@@ -88,6 +88,7 @@ func (a commands) insertCommand() *cobra.Command {
 	flags.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
 	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
+	flags.DurationVar(&f.expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&f.keys, "keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
 	flags.Int64Var(&f.parent, "parent", 0, "open batch whose member the job is")
 	flags.StringVar(&f.uniqueKey, "unique-key", "", "insert nothing if a pending or running job has this key")
@@ -98,7 +99,7 @@ func (a commands) insertCommand() *cobra.Command {
 	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
-	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout")
+	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout", "expected")
 	settings.Between(flags, "1", settings.LargestID, "parent")
 	settings.Between(flags, "1s", settings.Longest, "unique-for")
 	return cmd
@@ -153,6 +154,9 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job,
 	if changed("timeout") {
 		job.TimeoutMS = new(int32)
 		*job.TimeoutMS = int32(f.timeout.Milliseconds())
+	}
+	if changed("expected") {
+		job.ExpectedMS = new(int32(f.expected.Milliseconds()))
 	}
 	if changed("keys") {
 		job.Keys = &f.keys

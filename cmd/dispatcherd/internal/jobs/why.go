@@ -277,6 +277,9 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 	for i := range why.Ahead {
 		line("", "%s", rivalText(&why.Ahead[i], why.Mode))
 	}
+	if e := why.Expected; e != nil {
+		line("expected", "%s", expectedText(e))
+	}
 	if o := why.Overtaking; o != nil {
 		line("overtaking", "%s", overtakingText(o))
 	}
@@ -332,7 +335,19 @@ func runnerUpText(r *api.RunnerUp) string {
 }
 
 func scoreText(s *api.Score) string {
-	return fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand)
+	text := fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand)
+	if s.Brevity != 0 {
+		text += fmt.Sprintf(" + brevity %.0f", s.Brevity)
+	}
+	return text
+}
+
+func expectedText(e *api.Expected) string {
+	class := "no expected duration is given; jobs like it take"
+	if e.Class != "" {
+		class = "jobs of duration class " + e.Class + " take"
+	}
+	return fmt.Sprintf("%s %v; a job that arrives more than %v later cannot overtake it unless that grows", class, spanOf(e.Duration), spanOf(e.PassedBy))
 }
 
 func slotsText(why *api.Why) string {

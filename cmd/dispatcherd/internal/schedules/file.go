@@ -36,6 +36,7 @@ type columns struct {
 	Priority    any `json:"priority,omitempty"      toml:"priority"`
 	MaxAttempts any `json:"max_attempts,omitempty"  toml:"max_attempts"`
 	TimeoutMS   any `json:"timeout_ms,omitempty"    toml:"timeout_ms"`
+	ExpectedMS  any `json:"expected_ms,omitempty"   toml:"expected_ms"`
 	Keys        any `json:"keys,omitempty"          toml:"keys"`
 	Overlap     any `json:"overlap,omitempty"       toml:"overlap"`
 	CatchUp     any `json:"catch_up,omitempty"      toml:"catch_up"`

@@ -138,6 +138,9 @@ func addSchedule(add func(fact, format string, args ...any), v *shown) {
 	if v.TimeoutMS != nil {
 		add("timeout", "%v", time.Duration(*v.TimeoutMS)*time.Millisecond)
 	}
+	if v.ExpectedMS != nil {
+		add("expected", "%v", time.Duration(*v.ExpectedMS)*time.Millisecond)
+	}
 	if v.Keys != "" {
 		add("keys", "%s", v.Keys)
 	}

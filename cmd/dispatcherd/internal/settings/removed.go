@@ -41,6 +41,7 @@ var removed = []removedSetting{
 	{name: "max-body-bytes", constant: "67108864", reason: "it bounds memory; --memory-bytes is the setting for that"},
 	{name: "max-connections", constant: "16384", reason: "the limit of open files bounds the connections of workers"},
 	{name: "max-events", constant: "256", reason: "a slow reader of a stream is told how many events it missed"},
+	{name: "max-frame", instead: "max-payload", reason: "a frame is as long as the largest payload requires, and at least 1 MiB"},
 	{name: "max-keys", constant: "20000", reason: "it bounds memory; --memory-bytes is the setting for that"},
 	{name: "max-request-timeout", constant: "1h", reason: "work that takes longer belongs into the queue"},
 	{name: "max-run-bytes", constant: "67108864", reason: "it bounds memory; --memory-bytes is the setting for that"},

@@ -52,16 +52,21 @@ host, or from another trace. On-demand requests without rows are not included.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.exportTrace(cmd.Context(), &f, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.since, "since", f.since, "start of the period, before now")
-	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
-	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more nothing is written")
-	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
+	f.periodFlags(flags)
 	a.APISocketFlag(flags, &f.socket)
 	forceFlag(flags, &f.force)
+	return cmd
+}
+
+// periodFlags are the flags that choose jobs and slots.
+func (f *exportFlags) periodFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.since, "since", f.since, "start of the period, before now")
+	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
+	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more the command fails")
+	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
 	settings.OnlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
 	settings.Between(flags, "1", strconv.Itoa(maxExported), "limit")
 	settings.Between(flags, "0s", settings.Longest, "since", "until")
-	return cmd
 }
 
 // forceFlag lets a command replace a trace.
@@ -106,42 +111,53 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 	if err := mayWriteTrace(dir, f.force); err != nil {
 		return err
 	}
-	if f.since <= f.until {
-		return exit.Errorf(exit.Usage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
-	}
-	t := &trace.Trace{}
-	var err error
-	if t.Slots, t.Events, err = f.slotsFor(ctx); err != nil {
-		return err
-	}
-	pool, err := a.Connect(ctx)
+	t, omitted, err := a.past(ctx, f)
 	if err != nil {
 		return err
-	}
-	defer pool.Close()
-	now := time.Now()
-	past, err := claim.Jobs{DB: pool}.History(ctx, now.Add(-f.since), now.Add(-f.until), f.limit+1)
-	if err != nil {
-		return err
-	}
-	if len(past) > f.limit {
-		return exit.Errorf(exit.Conflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
-	}
-	left := fillTrace(t, past)
-	if len(t.Jobs) == 0 {
-		return f.noJobs(int64(len(past)), left)
-	}
-	if err := t.Check(); err != nil {
-		return exit.Errorf(exit.NotFound, "these jobs are not a valid trace: %w", err)
 	}
 	if err := writeTrace(t, dir); err != nil {
 		return err
 	}
 	a.Say("%s for %s written to %s", console.Counted(int64(len(t.Jobs)), "job"), console.Counted(int64(len(t.Slots)), "slot"), dir)
-	if len(left) > 0 {
-		a.Say("%s omitted because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
+	if omitted != "" {
+		a.Say("%s", omitted)
 	}
 	return nil
+}
+
+// past reads the jobs that ended in a period as a trace. omitted says which jobs have no slot.
+func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omitted string, err error) {
+	if f.since <= f.until {
+		return nil, "", exit.Errorf(exit.Usage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
+	}
+	t = &trace.Trace{}
+	if t.Slots, t.Events, err = f.slotsFor(ctx); err != nil {
+		return nil, "", err
+	}
+	pool, err := a.Connect(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer pool.Close()
+	now := time.Now()
+	past, err := claim.Jobs{DB: pool}.History(ctx, now.Add(-f.since), now.Add(-f.until), f.limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(past) > f.limit {
+		return nil, "", exit.Errorf(exit.Conflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
+	}
+	left := fillTrace(t, past)
+	if len(t.Jobs) == 0 {
+		return nil, "", f.noJobs(int64(len(past)), left)
+	}
+	if err := t.Check(); err != nil {
+		return nil, "", exit.Errorf(exit.NotFound, "these jobs are not a valid trace: %w", err)
+	}
+	if len(left) > 0 {
+		omitted = fmt.Sprintf("%s omitted because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
+	}
+	return t, omitted, nil
 }
 
 // noJobs explains why there is nothing to export: no job ended, or no slot supports the types
@@ -205,7 +221,7 @@ func fillTrace(t *trace.Trace, past []claim.Past) (left []string) {
 		}
 		t.Jobs = append(t.Jobs, trace.Job{
 			ID: int64(p.ID), Type: p.Type, Priority: p.Priority, Mode: dispatcherd.Queued,
-			ArrivalMS: p.RunAt.Sub(first).Milliseconds(), DurationMS: max(p.Finished.Sub(p.Started).Milliseconds(), 1),
+			ArrivalMS: p.RunAt.Sub(first).Milliseconds(), DurationMS: max(p.Finished.Sub(p.Started).Milliseconds(), 1), ExpectedMS: p.Expected,
 		})
 	}
 	return slices.Sorted(maps.Keys(unsupported))

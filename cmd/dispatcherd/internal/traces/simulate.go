@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +15,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
+	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // simulateFlags are the flags of one simulation.
 type simulateFlags struct {
 	weights  []string
+	window   time.Duration
 	compare  string
 	schedule scheduleOutput
 }
@@ -69,9 +72,11 @@ its jobs wait, side by side for several --weights.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.simulateTrace(args[0], f) },
 	}
 	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
+	cmd.Flags().DurationVar(&f.window, "duration-window", 0, "expected duration from which a job gains nothing; 0 = expected durations do not count")
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` to compare with; a difference exits with 1")
 	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
-	settings.OnlyOnCommandLine(cmd.Flags(), "weights", "compare", "output")
+	settings.OnlyOnCommandLine(cmd.Flags(), "weights", "duration-window", "compare", "output")
+	settings.Between(cmd.Flags(), "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
 
@@ -109,6 +114,7 @@ func (a commands) simulateTrace(dir string, f simulateFlags) error {
 		if err != nil {
 			return err
 		}
+		w.weights.DurationWindow = f.window.Truncate(time.Millisecond)
 		policies = append(policies, w)
 	}
 	if len(policies) > 1 && (f.schedule.path != "" || f.compare != "") {

@@ -20,7 +20,7 @@ import (
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	return settings.Group("trace", "Simulate, generate and replay recorded workloads",
-		a.simulateCommand(), a.replayCommand(), a.demoCommand(), a.generateCommand(), a.exportCommand(), a.workerCommand())
+		a.simulateCommand(), a.adviseCommand(), a.replayCommand(), a.demoCommand(), a.generateCommand(), a.exportCommand(), a.workerCommand())
 }
 
 // commands holds the invocation that the commands use.

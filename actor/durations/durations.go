@@ -1,0 +1,245 @@
+// Package durations learns how long the jobs of each type and duration class take. It is pure. An estimate is one number
+// per type and class at any instant, so it does not change the order within a lane.
+package durations
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Book is what is known of all durations. A nil Book learns nothing.
+type Book struct {
+	types     map[string]*Type
+	most      int              // types
+	all       scoring.Estimate // of all types
+	misjudged [5]uint64
+}
+
+// Type is what is known of the durations of one type, by class. A nil Type learns nothing.
+type Type [dispatcherd.DurationClasses]class
+
+// class is what is known of the durations of one type and class.
+type class struct {
+	own    scoring.Estimate // of attempts that ended here
+	others scoring.Estimate // of those at other dispatchers
+	sent   bool             // Changed has returned own
+
+	// The running attempts in order of their starts.
+	first, last *Run
+
+	at       timing.Instant // instant of expected; -1 = it must be computed
+	expected int64          // milliseconds
+}
+
+// Run is a running attempt. The zero value is none.
+type Run struct {
+	on         bool
+	since      timing.Instant
+	prev, next *Run // its neighbours in the class
+}
+
+// lateRuns is the number of running attempts that an estimate considers. More would hardly
+// change it, because it decays.
+const lateRuns = 64
+
+// New returns a Book that remembers at most so many types.
+func New(most int) *Book { return &Book{types: map[string]*Type{}, most: most} }
+
+// Of returns what is known of a type. It is remembered while no slot supports the type. At the bound, what is learned is not
+// remembered.
+func (b *Book) Of(name string) *Type {
+	if b == nil {
+		return nil
+	}
+	t := b.types[name]
+	if t == nil {
+		t = new(Type)
+		for i := range t {
+			t[i].at, t[i].sent = -1, true
+		}
+		if len(b.types) < b.most {
+			b.types[name] = t
+		}
+	}
+	return t
+}
+
+// Expected returns how many milliseconds a job of a type and class takes. A running attempt that is
+// older counts as if it ended now.
+func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant) int64 {
+	d := &t[c]
+	if d.at == now {
+		return d.expected
+	}
+	known, prior := d.own.Plus(d.others), b.prior(t, c)
+	before := scoring.Expected(known.Mean(prior))
+	for r, n := d.first, 0; r != nil && n < lateRuns && int64(now-r.since) > before; r, n = r.next, n+1 {
+		known.Observe(int64(now - r.since))
+	}
+	d.at, d.expected = now, scoring.Expected(known.Mean(prior))
+	return d.expected
+}
+
+// prior returns the logarithm that is expected of a class of which nothing is known: the middle of the class. Of jobs without an
+// expected duration it is what is known of all jobs of the type, or else of all types.
+func (b *Book) prior(t *Type, c dispatcherd.DurationClass) int64 {
+	if c != dispatcherd.NoDuration {
+		return scoring.Prior(c)
+	}
+	var all scoring.Estimate
+	for i := range t {
+		all = all.Plus(t[i].own).Plus(t[i].others)
+	}
+	return all.Mean(b.all.Mean(scoring.FirstPrior))
+}
+
+// Learn adds the duration of an attempt that succeeded, in milliseconds.
+func (b *Book) Learn(t *Type, c dispatcherd.DurationClass, ms int64) {
+	if b == nil {
+		return
+	}
+	if c != dispatcherd.NoDuration {
+		b.misjudged[misjudged(ms, c)]++
+	}
+	d := &t[c]
+	d.own.Observe(ms)
+	d.at, d.sent = -1, false
+	b.all.Observe(ms)
+}
+
+// Misjudged counts the attempts with an expected duration that succeeded: those that took less than a sixteenth of the middle of
+// their class, less than a quarter, at most four times as long, at most sixteen times as long, and longer.
+func (b *Book) Misjudged() (n [5]uint64) {
+	if b != nil {
+		n = b.misjudged
+	}
+	return n
+}
+
+// misjudged returns the position of an attempt in Misjudged.
+func misjudged(ms int64, c dispatcherd.DurationClass) int {
+	at, middle := 0, int64(1)<<c.Octave()
+	for _, bound := range [...]int64{middle / 16, middle / 4, 4*middle + 1, 16*middle + 1} {
+		if ms >= bound {
+			at++
+		}
+	}
+	return at
+}
+
+// Start adds a running attempt, unless it is there.
+func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) {
+	if t == nil || r.on {
+		return
+	}
+	d := &t[c]
+	before := d.last
+	for before != nil && before.since > since { // an adopted attempt
+		before = before.prev
+	}
+	next := d.first
+	if before != nil {
+		next = before.next
+	}
+	*r = Run{on: true, since: since, prev: before, next: next}
+	d.link(before, r)
+	d.linkBack(next, r)
+	d.at = -1
+}
+
+// End removes a running attempt, if it is there.
+func (t *Type) End(r *Run, c dispatcherd.DurationClass) {
+	if t == nil || !r.on {
+		return
+	}
+	d := &t[c]
+	d.link(r.prev, r.next)
+	d.linkBack(r.next, r.prev)
+	*r = Run{}
+	d.at = -1
+}
+
+// link makes next follow a run, or the first one for nil.
+func (d *class) link(r, next *Run) {
+	if r == nil {
+		d.first = next
+	} else {
+		r.next = next
+	}
+}
+
+// linkBack makes prev precede a run, or the last one for nil.
+func (d *class) linkBack(r, prev *Run) {
+	if r == nil {
+		d.last = prev
+	} else {
+		r.prev = prev
+	}
+}
+
+// Changed returns what was learned here since the last call, ordered by type and class.
+func (b *Book) Changed() (list []contract.Durations) {
+	for _, name := range b.names() {
+		for i := range b.types[name] {
+			if d := &b.types[name][i]; !d.sent {
+				d.sent = true
+				list = append(list, contract.Durations{Type: name, Class: dispatcherd.DurationClass(i), N: d.own.N, S: d.own.S})
+			}
+		}
+	}
+	return list
+}
+
+func (b *Book) names() []string {
+	if b == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(b.types)) // order-free: they are sorted
+}
+
+// Read adds what the predecessor of this dispatcher has learned, unless this one has learned something of the same type and class, and
+// replaces what the others have learned.
+func (b *Book) Read(own, others []contract.Durations) {
+	if b == nil {
+		return
+	}
+	for _, r := range own {
+		d, e := &b.Of(r.Type)[r.Class], scoring.Estimate{N: r.N, S: r.S}
+		if d.own == (scoring.Estimate{}) {
+			d.own, d.at = e, -1
+			b.all = b.all.Plus(e)
+		}
+	}
+	for _, r := range others {
+		d := &b.Of(r.Type)[r.Class]
+		d.others, d.at = scoring.Estimate{N: r.N, S: r.S}, -1
+	}
+}
+
+// Expectation is how long the jobs of a type and duration class take.
+type Expectation struct {
+	Type     string
+	Class    dispatcherd.DurationClass
+	Duration time.Duration
+}
+
+// List returns what was learned of types, at most of most of them, in the order of their names.
+func (b *Book) List(most int, now timing.Instant) (list []Expectation) {
+	names := b.names()
+	for _, name := range names[:min(most, len(names))] {
+		t := b.types[name]
+		for i := range t {
+			if t[i].own.N+t[i].others.N > 0 {
+				c := dispatcherd.DurationClass(i)
+				list = append(list, Expectation{name, c, time.Duration(b.Expected(t, c, now)) * time.Millisecond})
+			}
+		}
+	}
+	return list
+}

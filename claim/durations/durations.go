@@ -1,0 +1,74 @@
+// Package durations stores what dispatchers have learned of the durations of jobs, in the table durations.
+package durations
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Table is the table of one dispatcher. The rows of a dispatcher have its name, so that its successor finds them.
+type Table struct {
+	DB   *pgxpool.Pool
+	Name string // of this dispatcher
+}
+
+// durationRows bounds the rows that are read, and durationsAge is how long the rows of a dispatcher count that learns
+// nothing more.
+const (
+	durationRows = 36_864 // 4,096 types with nine classes
+	durationsAge = "7 days"
+)
+
+const (
+	saveDurationsSQL = `INSERT INTO dispatcherd.durations AS d (dispatcher, type, class, n, s)
+		SELECT $1, type, class, n, s FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) AS r (type, class, n, s)
+		ON CONFLICT (dispatcher, type, class) DO UPDATE SET n = excluded.n, s = excluded.s, learned_at = now()`
+	readDurationsSQL = `SELECT type, class, dispatcher = $1 AS own, sum(n)::bigint, sum(s)::bigint FROM dispatcherd.durations
+		WHERE learned_at > now() - interval '` + durationsAge + `' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $2`
+	expireDurationsSQL = `DELETE FROM dispatcherd.durations WHERE learned_at <= now() - interval '` + durationsAge + `'`
+)
+
+// Share writes what this dispatcher has learned, and reads what all have. own are the rows under the name of this
+// dispatcher, others the sums of all others.
+func (d Table) Share(ctx context.Context, learned []contract.Durations) (own, others []contract.Durations, err error) {
+	types, classes := make([]string, len(learned)), make([]int16, len(learned))
+	ns, sums := make([]int64, len(learned)), make([]int64, len(learned))
+	for i, l := range learned {
+		types[i], classes[i], ns[i], sums[i] = l.Type, int16(l.Class)-1, l.N, l.S
+	}
+	if len(learned) > 0 {
+		if _, err := d.DB.Exec(ctx, saveDurationsSQL, d.Name, types, classes, ns, sums); err != nil {
+			return nil, nil, fmt.Errorf("write the learned durations: %w", err)
+		}
+		if _, err := d.DB.Exec(ctx, expireDurationsSQL); err != nil {
+			return nil, nil, fmt.Errorf("delete old learned durations: %w", err)
+		}
+	}
+	rows, err := d.DB.Query(ctx, readDurationsSQL, d.Name, durationRows)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the learned durations: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			r     contract.Durations
+			class int16
+			mine  bool
+		)
+		if err := rows.Scan(&r.Type, &class, &mine, &r.N, &r.S); err != nil {
+			return nil, nil, fmt.Errorf("read the learned durations: %w", err)
+		}
+		r.Class = dispatcherd.DurationClass(class + 1)
+		if mine {
+			own = append(own, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return own, others, rows.Err()
+}

@@ -1,0 +1,69 @@
+package traces
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/trace"
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// recommendedWindow is the default of trace advise.
+const recommendedWindow = time.Hour
+
+func (a commands) adviseCommand() *cobra.Command {
+	f := exportFlags{since: 7 * 24 * time.Hour, limit: 1_000_000}
+	window := recommendedWindow
+	cmd := &cobra.Command{
+		Use: "advise [DIR]", Short: "Say whether expected durations shorten the waits of your jobs",
+		Long: `Replays the jobs of the last --since (as trace export reads them), or the trace in DIR, in simulated time with and without
+--duration-window, and prints how long they wait: with the expected durations of the jobs as given, with none, and with such that are right within a factor of four.`,
+		Example: "  dispatcherd trace advise\n  dispatcherd trace advise /tmp/day --duration-window 24h    # made by: dispatcherd trace generate /tmp/day",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.advise(cmd.Context(), &f, args, window)
+		},
+	}
+	flags := cmd.Flags()
+	f.periodFlags(flags)
+	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing")
+	a.APISocketFlag(flags, &f.socket)
+	settings.OnlyOnCommandLine(flags, "duration-window")
+	settings.Between(flags, "1ms", scoring.MaxDurationWindow.String(), "duration-window")
+	return cmd
+}
+
+func (a commands) advise(ctx context.Context, f *exportFlags, args []string, window time.Duration) error {
+	var t *trace.Trace
+	var err error
+	if len(args) == 1 {
+		t, err = loadTrace(args[0])
+	} else {
+		t, _, err = a.past(ctx, f)
+	}
+	if err != nil {
+		return err
+	}
+	advice, err := trace.Advise(t, scoring.Default(), window.Truncate(time.Millisecond))
+	if err != nil {
+		return err
+	}
+	if a.Format.JSON {
+		return a.PrintJSON("advice", advice)
+	}
+	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "mean\tp95\tp99\tlongest\tW\t  expected durations")
+	for _, r := range advice.Runs {
+		fmt.Fprintf(table, "%.1f s\t%.1f s\t%.1f s\t%.1f s\t%.0f s\t  %s\n", r.Mean, r.P95, r.P99, r.Max, r.Window, r.Rule)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Out, "\n%s\n", advice.Recommendation)
+	return err
+}
