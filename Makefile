@@ -16,6 +16,7 @@ CHAOS     ?= normal
 SCHEDULES ?= full
 LIMITS    ?= full
 FLOWS     ?= full
+DURATIONS ?= full
 BASE      ?=
 
 COMMA := ,
@@ -23,13 +24,13 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/cron/... ./internal/idtable ./internal/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/held ./actor/orders ./actor/spawns ./actor/waits
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/cron/... ./internal/idtable ./internal/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/durations ./actor/held ./actor/orders ./actor/spawns ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that are shorter with it.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort|TestCallersHangingUpAtAnyPointLeakNothing
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/cron ./internal/idtable ./internal/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/aside ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
+PURE       := ./scoring ./slotindex ./internal/cron ./internal/idtable ./internal/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/aside ./actor/durations ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
 COVERAGE   := 95
 
 .PHONY: help
@@ -186,6 +187,10 @@ limits: deps ## Measure keys and limits: cost, kills, hand-off, deep queues, rat
 .PHONY: flows
 flows: deps ## Measure batches, flows, children, fan-outs and unique jobs: cost, latency, kills (FLOWS=full|short BASE=COMMIT)
 	cd harness && go run ./cmd/flows $(if $(filter short,$(FLOWS)),-short) $(if $(BASE),-base '$(BASE)')
+
+.PHONY: durations
+durations: deps ## Measure expected durations: waits of recorded traces, overtaking, fetches (DURATIONS=full|short)
+	cd harness && go run ./cmd/durations $(if $(filter short,$(DURATIONS)),-short)
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered
