@@ -123,13 +123,16 @@ func TestPanicOfAGroupReachesTheCallerOfWait(t *testing.T) {
 	for _, early := range []error{nil, errors.New("early")} {
 		torn := errors.New("torn")
 		g := NewGroup(t.Context(), 2)
+		both := make(chan struct{})
 		g.Go(func(ctx context.Context) error {
+			<-both // an early error would keep the other function from starting
 			if early == nil {
 				<-ctx.Done() // the panic ends it
 			}
 			return early
 		})
 		g.Go(func(ctx context.Context) error {
+			close(both)
 			if early != nil {
 				<-ctx.Done()
 			}
