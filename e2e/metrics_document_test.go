@@ -38,7 +38,7 @@ func metricLine(name, kind string, labels []string) string {
 func TestMetricsMatchTheDocument(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.CountPending = 20 * time.Millisecond
+	cfg.CountPending, cfg.Core.Weights.DurationWindow = 20*time.Millisecond, time.Hour
 	h := w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "x")
 	job := w.insert("x", work{})

@@ -18,7 +18,7 @@ import (
 const DefaultEntries = 1 << 16
 
 // EntrySize is the memory of one entry in bytes.
-const EntrySize = 184
+const EntrySize = 192
 
 // chunk is how many entries are allocated, or read under the lock, at once.
 const chunk = 1 << 10
