@@ -18,20 +18,25 @@ func TestShortJobsGoFirst(t *testing.T) {
 	cfg := w.config("d")
 	cfg.Core.Weights.DurationWindow = time.Hour
 	h := w.start(cfg)
-	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
-	expect := func(expected time.Duration, p work) dispatcherd.JobID {
-		return w.insertNew(claim.New{Type: "pdf", Expected: expected}, p)
+	r := helloRaw(t, cfg.WorkerSocket, "pdf")
+	done := func() (id dispatcherd.JobID) {
+		job := r.expect("job").Job
+		r.say(`{"op":"done","job":%d,"attempt":1,"session":"%s"}`, job, r.nonce)
+		return job
 	}
-	first := expect(0, work{Do: "nap", Nap: "5s"})
+	expect := func(expected time.Duration) dispatcherd.JobID {
+		return w.insertNew(claim.New{Type: "pdf", Expected: expected}, work{})
+	}
+	first := expect(0)
 	w.await(first, dispatcherd.Running)
-	long, short := expect(50*time.Minute, work{}), expect(time.Second, work{})
+	long, short := expect(50*time.Minute), expect(time.Second)
+	eventually(t, func() bool { return h.samples()[`dispatcherd_jobs_known{mode="queued",type="pdf"}`] == 2 }, func() string { return "both jobs" })
 	text := w.why(h, long)
 	require.Regexp(t, `expected +jobs of duration class 4 take 3[45]m`, text)
 	require.Contains(t, text, " + brevity ")
-	ended, later := w.await(short, dispatcherd.Done), w.await(long, dispatcherd.Done)
-	require.True(t, ended.StartedAt.Before(*later.StartedAt), "the short job starts at %v, the long one at %v", ended.StartedAt, later.StartedAt)
-	require.Equal(t, 1000, *ended.ExpectedMS)
+	require.Equal(t, []dispatcherd.JobID{first, short, long}, []dispatcherd.JobID{done(), done(), done()})
+	w.await(long, dispatcherd.Done)
+	require.Equal(t, 1000, *w.await(short, dispatcherd.Done).ExpectedMS)
 	metrics := h.caller().ask(http.MethodGet, "/metrics", "").body
 	require.Contains(t, metrics, `dispatcherd_expected_duration_seconds{class="0",type="pdf"}`)
 	require.Contains(t, metrics, `dispatcherd_expected_duration_errors_total{ratio="less_than_1/16"} 2`)
