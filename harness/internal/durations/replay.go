@@ -123,16 +123,16 @@ func Replays(dir string, replicas uint64) (figures, details figure.Figures, err 
 	hint, hintJanuary := run(openb33, hinted(0), window), run(january, hinted(0), window)
 	some, all := run(openb33, hinted(100), window), run(openb33, hinted(1000), window)
 	return figure.Figures{
-		figure.AtMost("openb33_hint", hint.mean/bestOpenb33, 1.5), figure.AtMost("openb33_nohint", none.mean/off.mean, 1.03),
-		figure.AtMost("january_hint", hintJanuary.mean/bestJanuary, 1.2),
-		figure.AtMost("liars10", some.mean/hint.mean, 1.15), figure.AtMost("liars100", all.mean/off.mean, 1.05),
-		figure.None("w_exceeded", float64(exceeded)),
-	}, figure.Figures{
-		figure.AtMost("openb33_hint_p99", hint.p99/off.p99, 1), figure.AtMost("january_hint_p99", hintJanuary.p99/offJanuary.p99, 1),
-		figure.AtMost("openb33_nohint_p99", none.p99/off.p99, 1.1),
-		figure.AtMost("january_nohint", noneJanuary.mean/offJanuary.mean, 1.03), figure.AtMost("january_nohint_p99", noneJanuary.p99/offJanuary.p99, 1.1),
-		figure.AtLeast("openb33_off_s", off.mean, 0), figure.AtLeast("january_off_s", offJanuary.mean, 0),
-	}, err
+			figure.AtMost("openb33_hint", hint.mean/bestOpenb33, 1.5), figure.AtMost("openb33_nohint", none.mean/off.mean, 1.03),
+			figure.AtMost("january_hint", hintJanuary.mean/bestJanuary, 1.2),
+			figure.AtMost("liars10", some.mean/hint.mean, 1.15), figure.AtMost("liars100", all.mean/off.mean, 1.05),
+			figure.None("w_exceeded", float64(exceeded)),
+		}, figure.Figures{
+			figure.AtMost("openb33_hint_p99", hint.p99/off.p99, 1), figure.AtMost("january_hint_p99", hintJanuary.p99/offJanuary.p99, 1),
+			figure.AtMost("openb33_nohint_p99", none.p99/off.p99, 1.1),
+			figure.AtMost("january_nohint", noneJanuary.mean/offJanuary.mean, 1.03), figure.AtMost("january_nohint_p99", noneJanuary.p99/offJanuary.p99, 1.1),
+			figure.AtLeast("openb33_off_s", off.mean, 0), figure.AtLeast("january_off_s", offJanuary.mean, 0),
+		}, err
 }
 
 // Random counts the jobs that are passed by more than W in n random workloads with drifting, bimodal and adversarial durations.
