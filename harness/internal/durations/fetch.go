@@ -44,14 +44,14 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 		return nil, nil, err
 	}
 	d := st.Daemons[0]
-	if err := ended(ctx, st, running/10); err != nil {
+	if err := claimed(ctx, st, running/10); err != nil {
 		return nil, nil, err
 	}
 	before, err := d.Times(ctx, "fetch")
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := ended(ctx, st, running); err != nil {
+	if err := claimed(ctx, st, running); err != nil {
 		return nil, nil, err
 	}
 	after, err := d.Times(ctx, "fetch")
@@ -63,11 +63,11 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 		figure.Figures{figure.AtLeast("fetches", float64(n), 100), figure.AtLeast("fetch_ms_p50", 1000*after.Minus(before).Quantile(0.5), math.Inf(-1))}, nil
 }
 
-// ended waits until n jobs have ended.
-func ended(ctx context.Context, st *stage.Stage, n int) error {
+// claimed waits until n jobs have been claimed.
+func claimed(ctx context.Context, st *stage.Stage, n int) error {
 	for {
 		events, err := st.Daemons[0].Events(ctx)
-		if err != nil || events["done"] >= n {
+		if err != nil || events["won"] >= n {
 			return err
 		}
 		select {
