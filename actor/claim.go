@@ -47,7 +47,6 @@ func (c *Core) flushClaims() {
 	cl := &c.claims
 	cl.full = false
 	if cl.breaker.Open(c.now) {
-		c.giveUpUnsent()
 		return
 	}
 	for _, r := range cl.unresolved {
@@ -143,7 +142,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		return
 	case v == contract.Refused:
 		if !ev.Result.OldEpoch && len(ev.Result.Unclaimable) == 0 {
-			c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
+			c.claimFailed()
 		}
 		c.setAside(ev.Result.Unclaimable)
 		for _, id := range ev.Request.IDs {
@@ -215,12 +214,19 @@ func (c *Core) pausesEnd() timing.Instant {
 	return end
 }
 
+// claimFailed lets no claim be sent for a while. The slots that are reserved for the next claim are free before this step places
+// other jobs.
+func (c *Core) claimFailed() {
+	c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
+	c.giveUpUnsent()
+}
+
 // claimUnknown keeps the jobs of a claim with an unknown outcome. Their slots become
 // free. A Resolve decides about the jobs.
 func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	c.stats.Unknown++
 	f.unknown = true
-	c.claims.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
+	c.claimFailed()
 	c.claims.unresolved = append(c.claims.unresolved, r)
 	for _, id := range r.IDs {
 		if j := c.jobs.Get(id); j.claimInFlight() {
