@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -36,9 +35,9 @@ type Jobs interface {
 	// Insert adds one job, described by a JSON object as in docs/api.md, unless another job has its unique key. id is that of the
 	// job with this key. It returns the error of permit for its type, or for that of the callback of the batch.
 	Insert(ctx context.Context, object []byte, permit func(typ string) error) (id dispatcherd.JobID, inserted bool, err error)
-	// InsertBatch adds a sealed batch of jobs, one for each payload, and returns its id.
-	// timeout is the limit of an attempt; 0 = that of the type.
-	InsertBatch(ctx context.Context, f *ondemand.FanOut, timeout time.Duration, payloads []json.RawMessage) (dispatcherd.JobID, error)
+	// InsertBatch adds a sealed batch of jobs, one for each payload, and returns its id. The timeout of f is the limit
+	// of an attempt; nil = that of the type.
+	InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
 	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
 	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted

@@ -178,7 +178,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 		Durable: q.Durable, CoalesceKey: q.CoalesceKey,
 	}
 	if q.ExpectedMS != nil {
-		o.Expected = new(time.Duration(min(max(*q.ExpectedMS, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond) // Check refuses the bounds
+		o.Expected = new(expected(*q.ExpectedMS))
 	}
 	if q.Keys != nil {
 		if o.Keys = *q.Keys; o.Keys == "" {
@@ -194,19 +194,25 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	return o, err
 }
 
+// expected returns an expected duration. Check refuses what lies outside the bounds.
+func expected(ms int64) time.Duration {
+	return time.Duration(min(max(ms, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond
+}
+
 // fanOutBody is the body of POST /v1/fanouts.
 type fanOutBody struct {
-	Type     string               `json:"type"`
-	Items    []json.RawMessage    `json:"items,omitempty"`
-	Chunks   []json.RawMessage    `json:"chunks,omitempty"`
-	Per      string               `json:"per,omitempty"`
-	Priority dispatcherd.Priority `json:"priority,omitempty"`
-	Timeout  *Span                `json:"timeout,omitempty"`
-	Durable  bool                 `json:"durable,omitempty"`
+	Type       string               `json:"type"`
+	Items      []json.RawMessage    `json:"items,omitempty"`
+	Chunks     []json.RawMessage    `json:"chunks,omitempty"`
+	Per        string               `json:"per,omitempty"`
+	Priority   dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout    *Span                `json:"timeout,omitempty"`
+	ExpectedMS *int64               `json:"expected_ms,omitempty"`
+	Durable    bool                 `json:"durable,omitempty"`
 }
 
 // fanOutFields are the names of the members of fanOutBody.
-var fanOutFields = []string{"type", "items", "chunks", "per", "priority", "timeout", "durable"}
+var fanOutFields = []string{"type", "items", "chunks", "per", "priority", "timeout", "expected_ms", "durable"}
 
 // parseFanOut reads and checks a fan-out.
 func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err error) {
@@ -221,6 +227,9 @@ func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err
 		return f, false, problem.InvalidRequest.Of(err.Error())
 	}
 	f = ondemand.FanOut{Type: q.Type, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), PerSlot: q.Per == "slot"}
+	if q.ExpectedMS != nil {
+		f.Expected = new(expected(*q.ExpectedMS))
+	}
 	switch {
 	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
 		return f, false, problem.InvalidRequest.Of(`per must be "worker" or "slot"`)

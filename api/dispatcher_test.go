@@ -34,7 +34,7 @@ type fake struct {
 	noCapacity bool            // no slot supports the type of any waiting request
 
 	batch        []json.RawMessage // of the latest durable fan-out
-	batchTimeout time.Duration
+	distribution ondemand.FanOut   // of the batch
 }
 
 func newFake() *fake {
@@ -132,10 +132,10 @@ func (*fake) ClusterSlots(typ string) int {
 }
 
 // InsertBatch implements Backend.
-func (f *fake) InsertBatch(_ context.Context, _ *ondemand.FanOut, timeout time.Duration, payloads []json.RawMessage) (dispatcherd.JobID, error) {
+func (f *fake) InsertBatch(_ context.Context, d *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.batch, f.batchTimeout = payloads, timeout
+	f.batch, f.distribution = payloads, *d
 	return 17, f.refusal
 }
 

@@ -310,11 +310,7 @@ func (h *Handler) fanOutBatch(w http.ResponseWriter, r *http.Request, f *ondeman
 	for i := range chunks {
 		payloads[i] = chunks[i].Payload
 	}
-	var timeout time.Duration
-	if f.Timeout != nil {
-		timeout = *f.Timeout
-	}
-	id, err := h.backend.InsertBatch(r.Context(), f, timeout, payloads)
+	id, err := h.backend.InsertBatch(r.Context(), f, payloads)
 	if err != nil {
 		return err
 	}

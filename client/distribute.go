@@ -25,6 +25,8 @@ type Distribution struct {
 	// Timeout is how long to wait for the answers, rounded to milliseconds; 0 = the dispatcher's
 	// default.
 	Timeout time.Duration
+	// Expected is how long an attempt of a chunk probably takes, rounded to milliseconds; 0 = unknown.
+	Expected time.Duration
 }
 
 // Chunk is the answer of one chunk of a Distribution.
@@ -38,13 +40,14 @@ type Chunk struct {
 }
 
 type wireDistribution struct {
-	Type     string               `json:"type"`
-	Items    []any                `json:"items,omitempty"`
-	Chunks   []any                `json:"chunks,omitempty"`
-	Per      string               `json:"per,omitempty"`
-	Priority dispatcherd.Priority `json:"priority,omitempty"`
-	Timeout  string               `json:"timeout,omitempty"`
-	Durable  bool                 `json:"durable,omitempty"`
+	Type       string               `json:"type"`
+	Items      []any                `json:"items,omitempty"`
+	Chunks     []any                `json:"chunks,omitempty"`
+	Per        string               `json:"per,omitempty"`
+	Priority   dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout    string               `json:"timeout,omitempty"`
+	ExpectedMS *int64               `json:"expected_ms,omitempty"`
+	Durable    bool                 `json:"durable,omitempty"`
 }
 
 // Distribute divides the items over the workers of this dispatcher that offer the type, waits
@@ -72,6 +75,7 @@ func (c *Client) DistributeDurable(ctx context.Context, d Distribution) (batch d
 func (c *Client) distribute(ctx context.Context, d *Distribution, durable bool, answer any) error {
 	wire := wireDistribution{
 		Type: d.Type, Items: jsonValues(d.Items), Chunks: jsonValues(d.Chunks), Priority: d.Priority, Timeout: spanText(d.Timeout), Durable: durable,
+		ExpectedMS: expectedMS(d.Expected),
 	}
 	if d.PerSlot {
 		wire.Per = "slot"

@@ -62,16 +62,21 @@ type wireRequest struct {
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 }
 
+// expectedMS returns an expected duration in milliseconds, or nil if it is unknown.
+func expectedMS(d time.Duration) *int64 {
+	if d == 0 {
+		return nil
+	}
+	return new(d.Round(time.Millisecond).Milliseconds())
+}
+
 // post sends a request over HTTP. net/http would repeat a POST with an Idempotency-Key when a
 // reused connection ends, and the job of the first one could run, too. net/http compares the
 // canonical name of the header only, and dispatchers accept any case.
 func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Response, error) {
 	wire := wireRequest{
 		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, Keys: r.Keys, CoalesceKey: r.CoalesceKey,
-		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker),
-	}
-	if r.Expected != 0 {
-		wire.ExpectedMS = new(r.Expected.Round(time.Millisecond).Milliseconds())
+		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker), ExpectedMS: expectedMS(r.Expected),
 	}
 	body, err := json.Marshal(wire)
 	if err != nil {

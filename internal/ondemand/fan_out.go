@@ -21,6 +21,7 @@ type FanOut struct {
 	User     string // whose share of the bounds the requests take
 	Priority dispatcherd.Priority
 	Timeout  *time.Duration // how long the caller waits; nil = the default
+	Expected *time.Duration // how long an attempt of a chunk probably takes; nil = unknown
 	PerSlot  bool           // a chunk for each slot instead of for each worker
 	// Items are divided into as many contiguous chunks as there are workers or slots. The
 	// sizes of the chunks differ by at most 1. The payload of a chunk is an array of items.
@@ -83,7 +84,7 @@ func (f *FanOut) Divide(n int) []Chunk {
 
 // CheckFanOut returns the first option that is not allowed, as a problem.
 func (s *Service) CheckFanOut(f *FanOut) error {
-	if err := s.Check(&Options{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout}); err != nil {
+	if err := s.Check(&Options{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected}); err != nil {
 		return err
 	}
 	switch {
@@ -122,7 +123,7 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
 		return nil, problem.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
-	request := s.request(&Options{Type: f.Type, User: f.User, Priority: f.Priority, Timeout: f.Timeout})
+	request := s.request(&Options{Type: f.Type, User: f.User, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected})
 	answers := make(chan chunkAnswer, len(chunks))
 	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]*chunkCaller, len(chunks))
 	for i := range chunks {

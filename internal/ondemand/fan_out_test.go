@@ -88,13 +88,14 @@ func payloads(chunks []Chunk) (list []string) {
 // Article 2: 9 items on 3 workers are 3 items each.
 func TestRoomTaskOf9ItemsOn3WorkersIs3ItemsEach(t *testing.T) {
 	w := &workers{offerings: []Offering{{Session: 1, Worker: "a", Slots: 2}, {Session: 5, Worker: "b", Slots: 1}, {Session: 7, Worker: "c", Slots: 1}}}
-	chunks, err := distribute(t, w, &FanOut{Items: items(9), Priority: 3})
+	chunks, err := distribute(t, w, &FanOut{Items: items(9), Priority: 3, Expected: new(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, []string{"[1,2,3]", "[4,5,6]", "[7,8,9]"}, payloads(chunks))
 	for i, session := range []dispatcherd.SessionID{1, 5, 7} {
 		require.Equal(t, session, w.requests[i].Session)
 		require.EqualValues(t, 3, w.requests[i].Priority)
 		require.Equal(t, time.Minute, w.requests[i].Deadline, "the default")
+		require.Equal(t, time.Hour, w.requests[i].Expected)
 		require.Equal(t, 3, chunks[i].Items)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -43,14 +42,21 @@ func (b *Backend) ClusterSlots(typ string) (n int) {
 }
 
 // InsertBatch implements api.Backend.
-func (b *Backend) InsertBatch(ctx context.Context, f *ondemand.FanOut, timeout time.Duration, payloads []json.RawMessage) (dispatcherd.JobID, error) {
+func (b *Backend) InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error) {
 	for i, p := range payloads {
 		if err := jsontext.CheckPayload(p); err != nil {
 			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("chunk %d cannot be sent to a worker: %w", i+1, err)}
 		}
 	}
+	job := claim.New{Type: f.Type, Priority: f.Priority}
+	if f.Timeout != nil {
+		job.Timeout = *f.Timeout
+	}
+	if f.Expected != nil {
+		job.Expected = *f.Expected
+	}
 	id, err := within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) {
-		return b.jobs().InsertBatch(ctx, claim.New{Type: f.Type, Priority: f.Priority, Timeout: timeout}, payloads)
+		return b.jobs().InsertBatch(ctx, job, payloads)
 	})
 	if err == nil {
 		b.Loop.Notify()

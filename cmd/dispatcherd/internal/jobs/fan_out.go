@@ -24,7 +24,7 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
 	var priority int8
-	var timeout time.Duration
+	var timeout, expected time.Duration
 	var per string
 	var durable bool
 	cmd := &cobra.Command{
@@ -49,7 +49,7 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 			if err := json.Unmarshal(text, &items); err != nil {
 				return exit.Errorf(exit.Usage, "%s contains no JSON array", args[1])
 			}
-			d := client.Distribution{Type: args[0], PerSlot: per == "slot", Priority: dispatcherd.Priority(priority), Timeout: timeout}
+			d := client.Distribution{Type: args[0], PerSlot: per == "slot", Priority: dispatcherd.Priority(priority), Timeout: timeout, Expected: expected}
 			for _, item := range items {
 				d.Items = append(d.Items, item)
 			}
@@ -60,10 +60,12 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.StringVar(&per, "per", "worker", "worker or slot: what gets one chunk each")
 	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
 	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the answers (default: the dispatcher's, 30s)")
+	flags.DurationVar(&expected, "expected", 0, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
-	settings.OnlyOnCommandLine(flags, "per", "priority", "timeout", "durable")
+	settings.OnlyOnCommandLine(flags, "per", "priority", "timeout", "expected", "durable")
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1ms", "1h", "timeout")
+	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "expected")
 	a.APIFlags(flags, &at)
 	cmd.ValidArgsFunction = a.completeTypes(&at)
 	return cmd
