@@ -1,8 +1,6 @@
 package trace
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -54,42 +52,3 @@ const (
 	purposeLies
 	purposeJitter
 )
-
-// Overtaken returns a text for each job that passed one which had arrived window earlier or more: it started first, on a
-// slot that supports the type of the earlier one.
-func (t *Trace) Overtaken(schedule []Placement, window time.Duration) (found []string) {
-	types, starts := map[int64][]string{}, map[int64]int64{}
-	for _, s := range t.Slots {
-		types[s.ID] = s.Types
-	}
-	for _, p := range schedule {
-		starts[p.Job] = p.StartMS
-	}
-	arrivals := map[int64]int64{}
-	for _, j := range t.Jobs {
-		arrivals[j.ID] = j.ArrivalMS
-	}
-	order := slices.Clone(schedule)
-	slices.SortFunc(order, func(a, b Placement) int { return cmp.Compare(a.StartMS, b.StartMS) })
-	var waiting []*Job
-	arrived := 0
-	for _, p := range order {
-		for ; arrived < len(t.Jobs) && t.Jobs[arrived].ArrivalMS <= p.StartMS; arrived++ {
-			waiting = append(waiting, &t.Jobs[arrived])
-		}
-		waiting = slices.DeleteFunc(waiting, func(j *Job) bool {
-			start, starts := starts[j.ID]
-			return starts && start <= p.StartMS
-		})
-		for _, j := range waiting {
-			later := time.Duration(arrivals[p.Job]-j.ArrivalMS) * time.Millisecond
-			if later < window {
-				break
-			}
-			if slices.Contains(types[p.Slot], j.Type) {
-				found = append(found, fmt.Sprintf("job %d, which arrived %v later, started before job %d", p.Job, later, j.ID))
-			}
-		}
-	}
-	return found
-}

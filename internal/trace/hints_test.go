@@ -78,20 +78,6 @@ func TestJitterOnlyDelays(t *testing.T) {
 	}
 }
 
-// A schedule that starts a job before another one which arrived earlier is found from the distance of the arrivals on, and only if both
-// could use the slot.
-func TestOvertakenFindsJobsThatPassed(t *testing.T) {
-	tr := small()
-	schedule := []Placement{{1, 1000, 1}, {2, 60_000, 2}, {3, 30_000, 2}, {4, 50_000, 2}}
-	require.Len(t, tr.Overtaken(schedule, 28*time.Second), 2, "jobs 3 and 4 pass job 2")
-	require.Len(t, tr.Overtaken(schedule, 29*time.Second), 1)
-	require.Empty(t, tr.Overtaken(schedule, 49*time.Second))
-	require.Len(t, tr.Overtaken(schedule[2:], 0), 4, "jobs 1 and 2 never start")
-	schedule[1].Slot, schedule[2].Slot, schedule[3].Slot = 1, 1, 1
-	tr.Jobs[1].Type = "excel"
-	require.Empty(t, tr.Overtaken(schedule, 0), "slot 1 does not support the type")
-}
-
 func TestAdviceDependsOnTheWorkload(t *testing.T) {
 	advise := func(tr *Trace) Advice {
 		a, err := Advise(tr, scoring.Default(), time.Hour)

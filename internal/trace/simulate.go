@@ -28,8 +28,11 @@ func Simulate(t *Trace, w scoring.Weights, audit *Auditor) ([]Placement, error) 
 	if err := w.Validate(); err != nil {
 		return nil, fmt.Errorf("simulate trace: %w", err)
 	}
-	s := newSimulation(t, w, audit)
-	events, jobs := t.Registrations(), t.Jobs
+	return newSimulation(t, w, audit).run()
+}
+
+func (s *simulation) run() ([]Placement, error) {
+	events, jobs := s.trace.Registrations(), s.trace.Jobs
 	for {
 		at := int64(never)
 		if len(events) > 0 {
@@ -79,6 +82,8 @@ type simulation struct {
 	arrived int
 	placed  []Placement
 	broken  error
+
+	estimates *estimates // nil = not recorded
 }
 
 // decision is a placement of this instant, with its score.
@@ -182,6 +187,9 @@ func (s *simulation) hold() {
 // decide lets the core place jobs until no event of this instant is left.
 func (s *simulation) decide() {
 	s.hold()
+	if s.estimates != nil {
+		s.estimates.record(s.at, s.now(), s.core)
+	}
 	s.step(event.Tick{})
 	for len(s.batch) > 0 {
 		ev := event.Together{Events: s.batch}

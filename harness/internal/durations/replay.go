@@ -38,7 +38,7 @@ func weights(d time.Duration) scoring.Weights {
 }
 
 // waits are the mean and the 99th percentile of the waits of several replicas, in seconds, and the number of jobs that
-// were passed by more than W.
+// were passed by more than their estimates allow.
 type waits struct {
 	mean, p99 float64
 	exceeded  int
@@ -46,16 +46,13 @@ type waits struct {
 
 // replay runs replicas of a trace.
 func replay(t *trace.Trace, replicas uint64, change func(*trace.Trace, uint64) *trace.Trace, w scoring.Weights) (all waits, err error) {
-	bound, bounded := w.Window()
 	for seed := range replicas {
 		replica := change(t.Jitter(seed, jitter), seed)
-		schedule, err := trace.Simulate(replica, w, nil)
+		schedule, passed, err := trace.Passes(replica, w)
 		if err != nil {
 			return all, err
 		}
-		if bounded {
-			all.exceeded += len(replica.Overtaken(schedule, bound))
-		}
+		all.exceeded += len(passed)
 		g := trace.Summarize(replica, replica.Executions(schedule), 0, trace.Findings{}).Groups[0]
 		all.mean += g.Mean / float64(replicas)
 		all.p99 += g.P99 / float64(replicas)
@@ -135,19 +132,18 @@ func Replays(dir string, replicas uint64) (figures, details figure.Figures, err 
 		}, err
 }
 
-// Random counts the jobs that are passed by more than W in n random workloads with drifting, bimodal and adversarial durations.
+// Random counts the jobs that are passed by more than their estimates allow in n random workloads with drifting, bimodal and adversarial durations.
 func Random(n int) (figure.Figures, error) {
 	exceeded := 0
 	for seed := range uint64(n) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		t, w := workload(r), weights(time.Duration(1+r.IntN(20_000))*time.Millisecond)
 		w.OnDemandCap, w.Priority, w.OnDemand, w.Rarity = time.Duration(r.IntN(3))*time.Second, r.Int64N(20), r.Int64N(50), r.Int64N(50)
-		bound, _ := w.Window()
-		schedule, err := trace.Simulate(t, w, nil)
+		_, passed, err := trace.Passes(t, w)
 		if err != nil {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
 		}
-		exceeded += len(t.Overtaken(schedule, bound))
+		exceeded += len(passed)
 	}
 	return figure.Figures{figure.None("w_exceeded_random", float64(exceeded))}, nil
 }
