@@ -204,10 +204,11 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	if a.known && c.backlog.Shared(a.typ) {
 		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
 	}
-	if a.known && c.durations != nil {
-		ms := c.durations.Expected(c.types[a.typ].durations, a.class, c.now)
-		x.Class, x.Expected = a.class, msDuration(ms)
-		x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
+	if a.known {
+		if ms, known := c.expected(a.typ, a.class); known {
+			x.Class, x.Expected = a.class, msDuration(ms)
+			x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
+		}
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window
 	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
