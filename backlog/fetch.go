@@ -26,11 +26,15 @@ type fetching struct {
 	sentAt  timing.Instant
 	pollAt  timing.Instant // earliest instant of the next poll for free slots
 	rows    int            // the most rows that the answer can have
+	known   int            // those of them that lanes with known rows are asked for
+	room    int            // bound of known
 	types   int            // types of which it names the lanes
 	named   int            // the lanes that it is expected to name, and one for each type
 	scan    bool           // it reads some local lane from its beginning
 	poll    bool           // it reads some non-local lane from its beginning
 	again   bool           // it reads places that were read before
+	cut     bool           // it contains a part of the lanes of the round
+	rest    bool           // the next one reads further lanes from their beginning
 	left    []contract.Key // if again: keys of rows that have left their place since the fetch was sent
 	breaker timing.Breaker
 }
@@ -81,17 +85,19 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	if f.request == nil {
 		f.request = &contract.FetchRequest{}
 	}
-	f.request.Lanes, f.request.Classes, f.request.SkipLocked, f.rows = f.request.Lanes[:0], f.request.Classes[:0], b.skipLocked(), 0
+	f.request.Lanes, f.request.Classes, f.request.SkipLocked, f.rows, f.known = f.request.Lanes[:0], f.request.Classes[:0], b.skipLocked(), 0, 0
+	f.rest = false
 	round := b.roundDue()
 	b.askLow(round)
 	if round {
+		f.room = max(b.cfg.KnownRows, f.known+b.cfg.KnownRows/2)
 		b.askRound()
 	}
 	b.askNonLocal()
 	if !f.outstanding() {
 		return false
 	}
-	f.sentAt = b.now
+	f.sentAt, f.cut = b.now, round && b.round.left > 0
 	f.scan, f.poll, f.again = false, false, false
 	for _, r := range f.lanes {
 		f.scan = f.scan || r.full && !r.NonLocal
@@ -102,8 +108,10 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 }
 
 // askLocal adds a local lane to the request in two cases: a full scan of the lane is
-// due, or the lane has few candidates left and the table may contain more.
-func (b *Backlog) askLocal(r Lane) {
+// due, or the lane has few candidates left and the table may contain more. It reports false if the lane has to wait for the next
+// fetch. Lanes with known rows have less room. Decisions need not wait for such a lane: it has
+// candidates, or an upper bound. They do not know of lanes without known rows, so as many of these as possible are read together.
+func (b *Backlog) askLocal(r Lane) bool {
 	s := &b.schedule
 	l := b.lane(r)
 	scan := l.scanned != s.scans && !b.backfillInstead(l)
@@ -112,7 +120,12 @@ func (b *Backlog) askLocal(r Lane) {
 	}
 	low := l.half() && (l.more || l.epoch != s.epoch)
 	if l.reading || (!scan && !low) {
-		return
+		return true
+	}
+	known := l.len() > 0 || l.more
+	if !b.fits(1) || known && b.fetch.known >= b.fetch.room {
+		b.fetch.rest = b.fetch.rest || scan
+		return false
 	}
 	if l.length == 0 {
 		l.length = firstLength
@@ -140,7 +153,11 @@ func (b *Backlog) askLocal(r Lane) {
 		query.After = start
 	}
 	l.epoch, l.reading = s.epoch, true
+	if known {
+		b.fetch.known += query.Limit
+	}
 	b.fetch.ask(read, query)
+	return true
 }
 
 // overlap is how far a read after the cursor goes back if the lane had no further rows at

@@ -93,7 +93,7 @@ func (b *Backlog) wakeNonLocal() timing.Instant {
 	case n.types == 0:
 		return timing.Never
 	case n.pending || n.left > 0:
-		return b.fetch.pollAt
+		return max(b.now, b.fetch.pollAt)
 	case n.dueAt != 0:
 		return max(b.fetch.pollAt, b.clock.instant(n.dueAt))
 	}

@@ -41,7 +41,7 @@ const backOffFactor = 9
 // backOff delays the rest of a round after a fetch that could not contain all
 // lanes.
 func (b *Backlog) backOff() {
-	if !b.fits(1) {
+	if b.fetch.cut {
 		b.round.resumeAt = b.now + min(backOffFactor*(b.now-b.fetch.sentAt), millis(b.cfg.Poll))
 	}
 }
@@ -71,14 +71,15 @@ func (b *Backlog) Rescan(r Lane) {
 }
 
 // askLow adds the recorded lanes to the fetch, as many as fit. Half of the room is
-// kept for a round that is due.
+// kept for a round that is due. Lanes that have to wait stay recorded.
 func (b *Backlog) askLow(round bool) {
 	part := 1
 	if round {
 		part = 2
 	}
+	b.fetch.room = max(1, b.cfg.KnownRows/part)
 	low := b.round.low
-	n := 0
+	n, kept := 0, 0
 	for n < len(low) && b.fits(part) {
 		r := low[n]
 		switch l := b.existing(r); {
@@ -86,22 +87,25 @@ func (b *Backlog) askLow(round bool) {
 		case r.NonLocal:
 			l.low = false
 			b.continueNonLocal(r)
-		default:
+		case b.askLocal(r):
 			l.low = false
-			b.askLocal(r)
+		default:
+			low[kept] = r
+			kept++
 		}
 		n++
 	}
-	b.round.low = slices.Delete(low, 0, n)
+	b.round.low = slices.Delete(low, kept, n)
 }
 
 // askRound adds every local lane of every type with capacity to the fetch, as many
-// as fit.
+// as fit. If a lane has to wait, the round considers the others, and the next one begins with this lane.
 func (b *Backlog) askRound() {
 	r := &b.round
 	all := len(b.types) * Levels
 	r.left = min(r.left, all)
-	for r.left > 0 && b.fits(1) {
+	from, left := -1, 0 // of the first lane that has to wait
+	for r.left > 0 && (from < 0 || b.fits(1)) {
 		if r.from >= all {
 			r.from = 0
 		}
@@ -113,12 +117,18 @@ func (b *Backlog) askRound() {
 			step = Levels - level // skips the other lanes of the type
 		case k.group(lane.Class).used&lane.bit() != 0:
 			n := len(b.fetch.lanes)
-			if b.askLocal(lane); len(b.fetch.lanes) > n {
+			if !b.askLocal(lane) && from < 0 {
+				from, left = r.from, r.left
+			}
+			if len(b.fetch.lanes) > n {
 				b.list(t)
 			}
 		}
 		r.from += step
 		r.left = max(0, r.left-step)
+	}
+	if from >= 0 {
+		r.from, r.left = from, left
 	}
 }
 

@@ -141,6 +141,53 @@ func TestRowsLeftToTheirOwnerAreNotPassedByMuchLaterRows(t *testing.T) {
 	}
 }
 
+// A fetch asks for a bounded number of rows of lanes with known rows, and the next ones begin with the other lanes. All lanes
+// without known rows are read at once.
+func TestLanesWithKnownRowsAreReadInTurn(t *testing.T) {
+	w := small(t, 6, func(c *Config) { c.KnownRows = 4 }) // two of each lane
+	for i := range w.types {
+		w.add(string(rune('a'+i)), contract.Key{RunAt: 1, ID: dispatcherd.JobID(i + 1)})
+	}
+	require.Equal(t, 1, w.send())
+	require.Len(t, w.reads[0].request.Lanes, 6*priorities, "no row is known")
+	w.answer(0, contract.OK)
+	w.settleNow()
+	require.Equal(t, 6, w.b.Cached())
+	w.b.PollNow()
+	known := map[string]int{}
+	for range 3 {
+		require.Equal(t, 1, w.send())
+		n := 0
+		for _, q := range w.reads[0].request.Lanes {
+			if q.Priority == 0 {
+				known[q.Type]++
+				n++
+			}
+		}
+		require.Equal(t, 2, n)
+		w.answer(0, contract.OK)
+	}
+	require.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}, known)
+	require.Zero(t, w.send())
+	took, _ := w.b.LastScan()
+	require.Zero(t, took)
+}
+
+// The duration of a full scan is that of all its fetches.
+func TestScanInSeveralFetchesIsAsLongAsAllOfThem(t *testing.T) {
+	w := small(t, 2, func(c *Config) { c.LanesPerFetch = 11 })
+	start := w.now
+	for range 2 {
+		require.Equal(t, 1, w.send())
+		w.at(w.now + 8)
+		w.answer(0, contract.OK)
+	}
+	took, age := w.b.LastScan()
+	require.Equal(t, 16*time.Millisecond, took)
+	require.Zero(t, age)
+	require.Equal(t, start+millis(scanPause)+scanFactor*16, w.b.schedule.nextScan)
+}
+
 // Lanes that always run low leave room in each fetch for the round of all
 // lanes.
 func TestLowLanesLeaveRoomForTheRound(t *testing.T) {

@@ -28,6 +28,7 @@ type schedule struct {
 	slow  bool           // full scans are slow: backfill scans take their place
 	took  timing.Instant // duration of the last full scan, or round of backfill scans
 	ended timing.Instant // when it ended; 0 = never
+	parts timing.Instant // duration of the fetches of a full scan that has not ended
 }
 
 type listenerState uint8
@@ -137,6 +138,7 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 			s.scanAt = 0
 		}
 		s.scans++
+		s.parts = 0
 		b.RowsMayHaveCome()
 	}
 }
@@ -157,12 +159,17 @@ func (b *Backlog) nextQuickPoll() timing.Instant {
 	return timing.Never
 }
 
-// scanEnded plans the pause after a full scan that took the given time. It also
-// decides from this time whether backfill scans must replace full scans.
+// scanEnded plans the pause after a fetch of a full scan that took the given time. It also
+// decides from the time of the scan whether backfill scans must replace full scans.
 func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
 	s := &b.schedule
 	next := min(max(s.nextScan, b.now)+scanFactor*took, b.now+maxPausePolls*millis(b.cfg.Poll))
 	s.nextPoll, s.nextScan = max(s.nextPoll, next), max(s.nextScan, next)
+	s.parts += took
+	if b.fetch.rest {
+		return
+	}
+	took, s.parts = s.parts, 0
 	if ok && !s.slow { // while scans are slow, a full scan only reads lanes that were never read
 		s.slow = took > millis(verySlowScan) || min(took, s.took) > millis(slowScan)
 		s.took, s.ended = took, b.now

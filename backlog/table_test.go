@@ -109,7 +109,7 @@ func testConfig() Config {
 	return Config{
 		Poll: time.Second, PollUnsubscribed: 200 * time.Millisecond, Patience: 100 * time.Millisecond, Penalty: 2 * time.Second,
 		Backoff:    timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
-		LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, LostPerBatch: 5, Departures: 20_000,
+		LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, KnownRows: 256, LostPerBatch: 5, Departures: 20_000,
 	}
 }
 
@@ -119,7 +119,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	cfg := testConfig()
 	cfg.Poll = time.Duration(20+rng.IntN(200)) * time.Millisecond
 	cfg.LaneLength = 1 + rng.IntN(6)
-	cfg.LanesPerFetch = 11 + rng.IntN(40)
+	cfg.LanesPerFetch, cfg.KnownRows = 11+rng.IntN(40), 1+rng.IntN(20)
 	cfg.RowsPerFetch = 20 + rng.IntN(200)
 	cfg.LostPerBatch = 1 + rng.IntN(3)
 	w := &world{

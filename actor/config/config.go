@@ -68,6 +68,7 @@ type Limits struct {
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	RowsPerFetch  int // candidates requested at a time, over all lanes
+	KnownRows     int // candidates requested at a time, over all lanes with known rows
 	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
 	Crashes       int // crashes after which a job is quarantined
 	Spawns        int // statements in flight that insert children, each on its own connection
@@ -88,7 +89,7 @@ func Default() Config {
 		Limits: Limits{
 			Slots: 200_000, SlotTypes: 4_000_000, Types: 10_000, Requests: 10_000,
 			ClaimBatch: 1000, Claims: 4, FinishBatch: 1000, Finishes: 2, Unfinished: 20_000,
-			LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, LostPerList: 5, Crashes: 3, Spawns: 2, OpenSpawns: 256, StepWork: 10_000,
+			LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, KnownRows: 256, LostPerList: 5, Crashes: 3, Spawns: 2, OpenSpawns: 256, StepWork: 10_000,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
 		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
@@ -132,7 +133,7 @@ func (c Config) Validate() error {
 func (c Config) Backlog() backlog.Config {
 	return backlog.Config{
 		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.RetryStatement,
-		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch, RowsPerFetch: c.Limits.RowsPerFetch,
+		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch, RowsPerFetch: c.Limits.RowsPerFetch, KnownRows: c.Limits.KnownRows,
 		LostPerBatch: c.Limits.LostPerList, Departures: c.Limits.Unfinished,
 	}
 }
@@ -147,7 +148,7 @@ func (l Limits) named() []bound {
 		{"slots", l.Slots}, {"slot-types", l.SlotTypes}, {"types", l.Types}, {"requests", l.Requests},
 		{"claim-batch", l.ClaimBatch}, {"claims", l.Claims},
 		{"finish-batch", l.FinishBatch}, {"finishes", l.Finishes}, {"unfinished", l.Unfinished},
-		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch}, {"rows-per-fetch", l.RowsPerFetch},
+		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch}, {"rows-per-fetch", l.RowsPerFetch}, {"known-rows", l.KnownRows},
 		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes}, {"spawns", l.Spawns}, {"open-spawns", l.OpenSpawns}, {"step-work", l.StepWork},
 	}
 }

@@ -32,6 +32,7 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		"limit lane-length is 0, must be at least 1":                                                           func(c *Config) { c.Limits.LaneLength = 0 },
 		"limit lanes-per-fetch is 0, must be at least 1":                                                       func(c *Config) { c.Limits.LanesPerFetch = 0 },
 		"limit rows-per-fetch is 0, must be at least 1":                                                        func(c *Config) { c.Limits.RowsPerFetch = 0 },
+		"limit known-rows is 0, must be at least 1":                                                            func(c *Config) { c.Limits.KnownRows = 0 },
 		"limit lost-per-list is 0, must be at least 1":                                                         func(c *Config) { c.Limits.LostPerList = 0 },
 		"limit crashes is 0, must be at least 1":                                                               func(c *Config) { c.Limits.Crashes = 0 },
 		"poll is 999µs, must be at least 1ms":                                                                  func(c *Config) { c.Poll = 999 * time.Microsecond },
@@ -51,9 +52,9 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 
 func TestEveryLimitHasAName(t *testing.T) {
 	names := map[string]bool{}
-	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}).named() {
+	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}).named() {
 		require.Equal(t, i+1, b.value, "%s stands for another limit", b.name)
 		names[b.name] = true
 	}
-	require.Len(t, names, 17)
+	require.Len(t, names, 18)
 }

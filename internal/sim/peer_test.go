@@ -160,7 +160,7 @@ func TestPeer_B21_LostNotificationsLoseNoJob(t *testing.T) {
 
 // No combination of faults makes two statements wait for each other.
 func TestPeer_B24_B27_NoDeadlock(t *testing.T) {
-	s := runWorlds(t, Slow|Stop|Crash|Kill|Unknown, 80, func(w *world) { w.scale.cancelGap = second / 50 })
+	s := runWorlds(t, Slow|Stop|Crash|Kill|Unknown, 200, func(w *world) { w.scale.cancelGap = second / 50 })
 	require.Positive(t, s.LockWaits, "no statement waited for a lock")
 }
 

@@ -13,10 +13,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
-// types and the jobs that run meanwhile. The lanes are the products of types, eleven priorities, and nine classes.
+// The lanes are the products of types, eleven priorities, and nine classes. Meanwhile jobs run, 2,000 in a second, so that fetches do not
+// compete with other work for processors.
 const (
 	types   = 100
 	running = 100_000
+	slots   = 200
+	takes   = 100 // milliseconds
 )
 
 // Fetch measures the 99th percentile of the time of a fetch while jobs of many lanes run and rows are pending in all of them.
@@ -26,12 +29,12 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, env.Close()) }()
-	setup := rate.Setup("lanes", 1, 4, 50, "--duration-window", window.String())
+	setup := rate.Setup("lanes", 1, 4, slots/4, "--duration-window", window.String())
 	setup.Types = nil
 	for i := range types {
 		setup.Types = append(setup.Types, fmt.Sprintf("t%02d", i))
 	}
-	setup.Offers = []stage.Offer{{Slots: 50, Types: setup.Types}}
+	setup.Offers = []stage.Offer{{Slots: slots / 4, Types: setup.Types}}
 	setup.Mix = func(n int64) history.Work { return history.Work{N: n, Type: setup.Types[0]} }
 	st, err := env.Start(ctx, setup)
 	if err != nil {
@@ -39,8 +42,8 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 	}
 	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	if err := st.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, priority, expected_ms, run_at)
-		SELECT 't' || lpad((i %% %d)::text, 2, '0'), '{}', i / %d %% 11, (ARRAY[NULL, 1, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26])[1 + i / %d %% 9], now() - interval '1 hour'
-		FROM generate_series(1, %d) i`, types, types, 11*types, rows+running), `ANALYZE`); err != nil {
+		SELECT 't' || lpad((i %% %d)::text, 2, '0'), '{"ms": %d}', i / %d %% 11, (ARRAY[NULL, 1, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26])[1 + i / %d %% 9], now() - interval '1 hour'
+		FROM generate_series(1, %d) i`, types, takes, types, 11*types, rows+running), `VACUUM ANALYZE`); err != nil {
 		return nil, nil, err
 	}
 	d := st.Daemons[0]
