@@ -43,6 +43,7 @@ type host struct {
 	beatBegun  time.Duration // when it was sent
 	beating    bool          // a heartbeat or a Join is in flight
 	adopted    bool          // rows were taken over since the last heartbeat began
+	shared     bool          // this incarnation has read what was learned of durations
 
 	conns    []int32
 	lastSlot dispatcherd.SlotID
@@ -91,7 +92,7 @@ func (h *host) start() {
 	}
 	h.incarnation++
 	h.up, h.stopped, h.stop, h.core = true, false, nil, nil
-	h.departures, h.fenced, h.revoked, h.beating, h.adopted = 0, false, false, false, false
+	h.departures, h.fenced, h.revoked, h.beating, h.adopted, h.shared = 0, false, false, false, false, false
 	ppm := int64(1_000_000)
 	if w.has(Clocks) && w.wrongHostClocks() {
 		ppm += w.random.between(-w.keys.drift(), w.keys.drift())

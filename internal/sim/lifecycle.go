@@ -196,6 +196,7 @@ func (h *host) heartbeatDone(s *statement) {
 			h.submit(h.world.statement(opJoin, h))
 			return
 		}
+		h.shareDurations()
 	}
 	h.planHeartbeat(s.verdict != contract.OK)
 }

@@ -158,6 +158,7 @@ type Stats struct {
 	WrongStale                                 int // ends that were recorded and reported as stale
 	Deferred                                   int // ends that were deferred because their rows were locked
 	LockWaits, Ticks                           int // statements that waited for a lock; timers after which a core had nothing to do
+	Shared                                     int // estimates of durations of other dispatchers that were read
 	Windows                                    int // comparisons of a placement with the jobs that it overtook
 	Detached, Offered                          int // executions that lost their connection; resume offers
 	Adopted, Resumed                           int // rows adopted; executions resumed, also under the same dispatcher
@@ -190,6 +191,7 @@ func (s *Stats) Add(o Stats) {
 	s.Notified, s.LostNotifications = s.Notified+o.Notified, s.LostNotifications+o.LostNotifications
 	s.WrongStale += o.WrongStale
 	s.Deferred += o.Deferred
+	s.Shared += o.Shared
 	s.LockWaits, s.Ticks, s.Windows = s.LockWaits+o.LockWaits, s.Ticks+o.Ticks, s.Windows+o.Windows
 	s.Detached, s.Offered, s.Adopted = s.Detached+o.Detached, s.Offered+o.Offered, s.Adopted+o.Adopted
 	s.Resumed, s.HandedOver, s.NotAdopted = s.Resumed+o.Resumed, s.HandedOver+o.HandedOver, s.NotAdopted+o.NotAdopted

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -9,7 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // An insertion is a transaction that has not committed. Its ids are drawn when it
@@ -229,38 +227,6 @@ func (h *host) answer(e *effect.Answer) {
 	c.state = callAnswered
 	h.calls.open--
 	w.stats.Answered++
-}
-
-// durationWindow is the duration window of worlds with expected durations. Executions take from milliseconds to seconds.
-const durationWindow = time.Second
-
-// expected are the expected durations of such worlds: none, and of four classes.
-var expected = [...]time.Duration{0, time.Millisecond, 20 * time.Second, 5 * time.Minute, 20 * time.Hour}
-
-// weights returns the weights of all dispatchers.
-func (w *world) weights() scoring.Weights {
-	own := weights
-	if w.faults&Expected != 0 {
-		own.DurationWindow = durationWindow
-	}
-	return own
-}
-
-// pickExpected decides whether jobs have expected durations. They have a random source of their own, so that existing seeds
-// keep their worlds.
-func (w *world) pickExpected() {
-	w.durations.pcg = *rand.NewPCG(w.opt.Seed, 0x65787065)
-	if !w.opt.Every && w.durations.below(2) == 0 {
-		w.faults &^= Expected
-	}
-}
-
-// expects returns the expected duration of a new job.
-func (w *world) expects() time.Duration {
-	if w.faults&Expected == 0 {
-		return 0
-	}
-	return expected[w.durations.below(int64(len(expected)))]
 }
 
 // lanes returns the lanes of a type.

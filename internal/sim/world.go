@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -18,6 +19,7 @@ const maxTypes = 8
 type world struct {
 	opt       Options
 	durations random // of expected durations
+	learned   map[learnedBy]contract.Durations
 	faults    Faults // faults that may occur in this world
 	scale     scale
 	detach    detachment
