@@ -28,7 +28,7 @@ func main() {
 		run := map[string]func() (figures, more figure.Figures, err error){
 			"off":     func() (f, m figure.Figures, err error) { f, err = durations.Off(*traces); return f, nil, err },
 			"replays": func() (f, m figure.Figures, err error) { return durations.Replays(*traces, replicas) },
-			"random":  func() (f, m figure.Figures, err error) { f, err = durations.Random(histories); return f, nil, err },
+			"random":  func() (f, m figure.Figures, err error) { f, err = durations.Random(ctx, histories); return f, nil, err },
 			"fetch":   func() (f, m figure.Figures, err error) { return durations.Fetch(ctx, rows) },
 		}
 		for part := range slices.Values(strings.Split(*parts, ",")) {

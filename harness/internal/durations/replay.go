@@ -3,6 +3,7 @@
 package durations
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -133,9 +134,12 @@ func Replays(dir string, replicas uint64) (figures, details figure.Figures, err 
 }
 
 // Random counts the jobs that are passed by more than their estimates allow in n random workloads with drifting, bimodal and adversarial durations.
-func Random(n int) (figure.Figures, error) {
+func Random(ctx context.Context, n int) (figure.Figures, error) {
 	exceeded := 0
 	for seed := range uint64(n) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		r := rand.New(rand.NewPCG(seed, 1))
 		t, w := workload(r), weights(time.Duration(1+r.IntN(20_000))*time.Millisecond)
 		w.OnDemandCap, w.Priority, w.OnDemand, w.Rarity = time.Duration(r.IntN(3))*time.Second, r.Int64N(20), r.Int64N(50), r.Int64N(50)
