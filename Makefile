@@ -189,8 +189,8 @@ flows: deps ## Measure batches, flows, children, fan-outs and unique jobs: cost,
 	cd harness && go run ./cmd/flows $(if $(filter short,$(FLOWS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: durations
-durations: deps ## Measure expected durations: waits of recorded traces, overtaking, fetches (DURATIONS=full|short)
-	cd harness && go run ./cmd/durations $(if $(filter short,$(DURATIONS)),-short)
+durations: deps ## Measure expected durations: waits of recorded traces, overtaking, cost (DURATIONS=full|short BASE=COMMIT)
+	cd harness && go run ./cmd/durations $(if $(filter short,$(DURATIONS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

@@ -13,11 +13,14 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/harness/internal/durations"
 	"github.com/dispatcherd/dispatcherd/harness/internal/figure"
+	"github.com/dispatcherd/dispatcherd/harness/internal/rate"
+	"github.com/dispatcherd/dispatcherd/harness/internal/stage"
 )
 
 func main() {
 	short := flag.Bool("short", false, "run a shorter form of all parts")
-	parts := flag.String("parts", "off,replays,random,fetch", "parts to run, separated by commas")
+	parts := flag.String("parts", "off,replays,random,plain,fetch", "parts to run, separated by commas")
+	base := flag.String("base", "", "plain: commit to compare with; empty = the last one without expected durations")
 	traces := flag.String("traces", "../../shared/traces", "folder with the recorded traces bank_january and openb33")
 	flag.Parse()
 	replicas, histories, rows := uint64(8), 1_000_000, 1_000_000
@@ -29,6 +32,7 @@ func main() {
 			"off":     func() (f, m figure.Figures, err error) { f, err = durations.Off(*traces); return f, nil, err },
 			"replays": func() (f, m figure.Figures, err error) { return durations.Replays(*traces, replicas) },
 			"random":  func() (f, m figure.Figures, err error) { f, err = durations.Random(ctx, histories); return f, nil, err },
+			"plain":   func() (f, m figure.Figures, err error) { f, err = plain(ctx, *base, *short); return f, nil, err },
 			"fetch":   func() (f, m figure.Figures, err error) { return durations.Fetch(ctx, rows) },
 		}
 		for part := range slices.Values(strings.Split(*parts, ",")) {
@@ -45,4 +49,14 @@ func main() {
 	}))
 }
 
-var errPart = errors.New("the parts are off, replays, random and fetch")
+var errPart = errors.New("the parts are off, replays, random, plain and fetch")
+
+// plain compares the rates of plain jobs and of COPY with those of another commit, while expected durations do not count.
+func plain(ctx context.Context, base string, short bool) (figure.Figures, error) {
+	root, err := stage.ProductDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, copied, err := rate.Plain(ctx, root, base, "migrations/sql/00041_expected_duration.sql", short)
+	return figure.Figures{figure.AtLeast("noop", jobs, 0.98), figure.AtLeast("copy", copied, 0.97)}, err
+}
