@@ -24,7 +24,7 @@ type Config struct {
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	RowsPerFetch  int
-	KnownRows     int // rows of a fetch that lanes with known rows are asked for, so that it is short although many lanes are due; the last lane may exceed it
+	KnownRows     int // rows of a fetch that lanes with candidates are asked for, so that it is short although many lanes are due; the last lane may exceed it
 	LostPerBatch  int // lost claims after which the rest of a fetched batch is discarded
 	Departures    int // maximum number of remembered rows that left their place while a scan was in flight
 }
@@ -63,7 +63,8 @@ type Backlog struct {
 	backfill backfill
 	nonLocal nonLocal
 	gate     gate
-	listAt   timing.Instant // while scans are slow, no fetch lists lanes before this instant
+	lists    uint32         // schedule.scans when the last listing of lanes was due
+	listAt   timing.Instant // while scans are slow, the next listing is not due before this instant
 }
 
 // typeLanes is what is known about a type.
@@ -72,7 +73,7 @@ type typeLanes struct {
 	named     *[dispatcherd.DurationClasses - 1]laneGroup // nil before the first lane of another class
 	share     contract.Share
 	waiting   ClassSet
-	listed    uint32         // schedule.scans when the lanes of the other classes were last listed
+	listed    uint32         // Backlog.lists when the lanes of the other classes were last listed
 	idleRead  uint32         // nonLocal.epoch at the start of the last read for idle capacity
 	lostGrace time.Duration  // grace at lostAt
 	lostAt    timing.Instant // when a claim of a non-local row was lost
@@ -138,7 +139,7 @@ func (k *typeLanes) groups(f func(dispatcherd.DurationClass, *laneGroup)) {
 // New returns an empty Backlog. It reads the capacity of types and the state of slots
 // from index, and draws jitter from rng. Both belong to the caller.
 func New(cfg Config, index *slotindex.Index, rng *rand.Rand) *Backlog {
-	return &Backlog{cfg: cfg, rng: rng, index: index, schedule: schedule{epoch: 1, scans: 1}}
+	return &Backlog{cfg: cfg, rng: rng, index: index, schedule: schedule{epoch: 1, scans: 1}, lists: 1}
 }
 
 // Advance sets the instant to which all following calls refer.
@@ -175,7 +176,7 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 // got its first slot. Earlier knowledge about the lanes may be obsolete.
 func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
 	k := b.types[t]
-	k.listed = b.schedule.scans - 1
+	k.listed = b.lists - 1
 	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
 		for p := range g.local {
 			g.local[p].scanned = b.schedule.scans - 1

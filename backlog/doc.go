@@ -5,7 +5,7 @@
 //
 // # Model
 //
-// The pending rows of one type and priority form a lane, ordered by (run_at, id). All
+// The pending rows of one type, priority and duration class form a lane, ordered by (run_at, id). All
 // rows of a lane age at the same rate, so this order is the order of their scores. A lane
 // keeps its first rows, the candidates, and a cursor: the key of the last row that was
 // read. When few candidates are left, a fetch reads rows after the cursor. It hardly

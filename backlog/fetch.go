@@ -26,7 +26,7 @@ type fetching struct {
 	sentAt  timing.Instant
 	pollAt  timing.Instant // earliest instant of the next poll for free slots
 	rows    int            // the most rows that the answer can have
-	known   int            // those of them that lanes with known rows are asked for
+	known   int            // those of them that lanes with candidates are asked for
 	room    int            // bound of known
 	types   int            // types of which it names the lanes
 	named   int            // the lanes that it is expected to name, and one for each type
@@ -109,8 +109,8 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 
 // askLocal adds a local lane to the request in two cases: a full scan of the lane is
 // due, or the lane has few candidates left and the table may contain more. It reports false if the lane has to wait for the next
-// fetch. Lanes with known rows have less room. Decisions need not wait for such a lane: it has
-// candidates, or an upper bound. They do not know of lanes without known rows, so as many of these as possible are read together.
+// fetch. Lanes with candidates have less room, because decisions do not wait for them. Decisions wait for lanes without
+// candidates that may have rows, and may not know of the rows of others.
 func (b *Backlog) askLocal(r Lane) bool {
 	s := &b.schedule
 	l := b.lane(r)
@@ -122,7 +122,7 @@ func (b *Backlog) askLocal(r Lane) bool {
 	if l.reading || (!scan && !low) {
 		return true
 	}
-	known := l.len() > 0 || l.more
+	known := l.len() > 0
 	if !b.fits(1) || known && b.fetch.known >= b.fetch.room {
 		b.fetch.rest = b.fetch.rest || scan
 		return false

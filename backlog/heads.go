@@ -81,12 +81,12 @@ func (b *Backlog) FetchLate() bool {
 }
 
 // FirstUnread considers the local lanes of a type that have no candidate. It
-// returns the lowest key that an unread row of these lanes can have. ok is false if
+// returns the lowest key that an unread row of these lanes can have. It leaves out lanes that were never read. ok is false if
 // there is no such lane.
 func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) {
 	b.types[t].groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
 		for p := range g.local {
-			if l := &g.local[p]; l.starved() && (!ok || l.cursor.Less(first)) {
+			if l := &g.local[p]; l.starved() && l.cursor != (contract.Key{}) && (!ok || l.cursor.Less(first)) {
 				first, ok = l.cursor, true
 			}
 		}

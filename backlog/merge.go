@@ -53,7 +53,7 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 func (b *Backlog) listed(req *contract.FetchRequest, res contract.FetchResult) {
 	for _, name := range req.Classes {
 		if t, ok := b.index.Lookup(name); ok && int(t) < len(b.types) && res.Verdict != contract.OK {
-			b.types[t].listed = b.schedule.scans - 1
+			b.types[t].listed = b.lists - 1
 		}
 	}
 	for _, n := range res.Named {
@@ -61,15 +61,20 @@ func (b *Backlog) listed(req *contract.FetchRequest, res contract.FetchResult) {
 		if !ok || int(t) >= len(b.types) || !b.types[t].known {
 			continue
 		}
-		r := Lane{Type: t, Priority: n.Priority, Class: n.Class}
-		if b.types[t].group(n.Class).used&r.bit() == 0 {
-			b.use(r).more = true // decisions wait for its rows
-			b.Rescan(r)
-			b.update(r)
-			if b.Shared(t) {
-				b.readNonLocalAgain(t)
-			}
-		}
+		b.found(Lane{Type: t, Priority: n.Priority, Class: n.Class})
+	}
+}
+
+// found lets the next fetch read a local lane that contains a row and was not in use. Decisions wait for its rows.
+func (b *Backlog) found(r Lane) {
+	if b.types[r.Type].group(r.Class).used&r.bit() != 0 {
+		return
+	}
+	b.use(r).more = true
+	b.Rescan(r)
+	b.update(r)
+	if b.Shared(r.Type) {
+		b.readNonLocalAgain(r.Type)
 	}
 }
 

@@ -40,6 +40,7 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 		return
 	}
 	if !claimable || !b.accept(t, n) {
+		b.found(Lane{t, n.Priority, false, n.Class})
 		b.scanSoon()
 		return
 	}
@@ -77,7 +78,7 @@ func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
 		return false
 	}
 	k := b.types[t]
-	if !b.index.HasFree(t) || !k.nothingWaits(&b.schedule) {
+	if !b.index.HasFree(t) || !k.nothingWaits(&b.schedule, b.lists) {
 		return false
 	}
 	r := Lane{t, n.Priority, false, n.Class}
@@ -99,8 +100,8 @@ const clockTolerance = 50
 
 // nothingWaits reports whether no row of the type waits, according to reads that
 // are as recent as the last notification.
-func (k *typeLanes) nothingWaits(s *schedule) bool {
-	nothing := k.waiting == 0 && k.listed == s.scans && len(k.unnamed.local) > 0
+func (k *typeLanes) nothingWaits(s *schedule, lists uint32) bool {
+	nothing := k.waiting == 0 && k.listed == lists && len(k.unnamed.local) > 0
 	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
 		for p := range g.local {
 			l := &g.local[p]

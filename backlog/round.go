@@ -112,16 +112,15 @@ func (b *Backlog) askRound() {
 		t, level := slotindex.TypeID(r.from/Levels), r.from%Levels
 		k, lane := b.types[t], Lane{Type: t, Priority: dispatcherd.Priority(level % priorities), Class: dispatcherd.DurationClass(level / priorities)}
 		step := 1
+		if level == 0 && k.known && b.index.Capacity(t) > 0 && !b.list(t) && from < 0 {
+			from, left = r.from, r.left
+		}
 		switch {
 		case !k.known || b.index.Capacity(t) == 0 || lane.Class != dispatcherd.NoDuration && k.named == nil:
 			step = Levels - level // skips the other lanes of the type
 		case k.group(lane.Class).used&lane.bit() != 0:
-			n := len(b.fetch.lanes)
 			if !b.askLocal(lane) && from < 0 {
 				from, left = r.from, r.left
-			}
-			if len(b.fetch.lanes) > n {
-				b.list(t)
 			}
 		}
 		r.from += step
@@ -132,23 +131,27 @@ func (b *Backlog) askRound() {
 	}
 }
 
-// list lets the fetch, which reads a lane of a type, name the lanes whose jobs have an expected duration, once per full scan. A lane
-// that is in use is read like the others.
-func (b *Backlog) list(t slotindex.TypeID) {
+// list lets the fetch name the lanes of a type whose jobs have an expected duration, once per listing. A lane
+// that is in use is read like the others. It reports false if the type has to wait for the next fetch.
+func (b *Backlog) list(t slotindex.TypeID) bool {
 	k := b.types[t]
+	if k.listed == b.lists {
+		return true
+	}
 	f, lanes := &b.fetch, 1
 	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
 		if c != dispatcherd.NoDuration {
 			lanes += bits.OnesCount32(uint32(g.used))
 		}
 	})
-	if k.listed == b.schedule.scans || b.schedule.slow && b.now < b.listAt || f.named > 0 && f.named+lanes > maxNamed {
-		return
+	if f.named > 0 && f.named+lanes > maxNamed {
+		return false
 	}
-	k.listed = b.schedule.scans
+	k.listed = b.lists
 	f.request.Classes = append(f.request.Classes, b.index.Name(t))
 	f.types++
 	f.named += lanes
+	return true
 }
 
 // maxNamed bounds the lanes that a fetch is expected to name, plus one for each type: each takes about 10 µs. One type has 88.

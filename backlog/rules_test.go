@@ -2,6 +2,7 @@ package backlog
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,6 +172,41 @@ func TestLanesWithKnownRowsAreReadInTurn(t *testing.T) {
 	require.Zero(t, w.send())
 	took, _ := w.b.LastScan()
 	require.Zero(t, took)
+}
+
+// A fetch names about a hundred lanes. So a listing of many types takes several fetches, and omits none of them.
+func TestListingOmitsNoType(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		w := small(t, 12, nil)
+		w.settleNow()
+		for _, typ := range w.types {
+			for p := range dispatcherd.Priority(2) {
+				for c := range dispatcherd.DurationClass(dispatcherd.DurationClasses - 1) {
+					w.b.use(Lane{Type: typ, Priority: p, Class: c + 1})
+				}
+			}
+		}
+		w.b.SetSlow(slow)
+		w.b.listAt = w.now + 500
+		w.b.PollNow()
+		w.settleNow()
+		for _, typ := range w.types {
+			require.Equal(t, w.b.lists, w.b.types[typ].listed)
+		}
+		require.Equal(t, !slow, w.b.lists == w.b.schedule.scans, "a listing is rare while scans are slow")
+	}
+}
+
+// A notification names a row of a lane that is not in use, and the row must not be placed at once. The next fetch reads the lane.
+func TestNotifiedLaneIsReadSoon(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	r := Lane{Type: w.types[0], Priority: 10, Class: 3}
+	w.b.RowNotified(&contract.RowNotification{Type: "a", Priority: r.Priority, Class: r.Class, Key: contract.Key{RunAt: 1, ID: 7}}, false)
+	require.Equal(t, 1, w.send())
+	require.True(t, slices.ContainsFunc(w.reads[0].request.Lanes, func(q contract.LaneQuery) bool {
+		return q.Priority == r.Priority && q.Class == r.Class
+	}))
 }
 
 // The duration of a full scan is that of all its fetches.

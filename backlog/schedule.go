@@ -139,6 +139,9 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 		}
 		s.scans++
 		s.parts = 0
+		if !s.slow || b.now >= b.listAt {
+			b.lists = s.scans
+		}
 		b.RowsMayHaveCome()
 	}
 }

@@ -68,7 +68,7 @@ type Limits struct {
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	RowsPerFetch  int // candidates requested at a time, over all lanes
-	KnownRows     int // candidates requested at a time, over all lanes with known rows
+	KnownRows     int // candidates requested at a time, over all lanes with candidates
 	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
 	Crashes       int // crashes after which a job is quarantined
 	Spawns        int // statements in flight that insert children, each on its own connection
