@@ -139,32 +139,6 @@ func (c *Core) Stats() Stats { return c.stats }
 
 func (c *Core) emit(e effect.Effect) { c.fx = append(c.fx, e) }
 
-// score computes the score of a job at this instant.
-func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, class dispatcherd.DurationClass, ageMS int64, t slotindex.TypeID) scoring.Terms {
-	terms := c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
-	terms.Brevity = c.brevity(t, class)
-	return terms
-}
-
-// brevity returns the term for the expected duration of the jobs of a type and class.
-func (c *Core) brevity(t slotindex.TypeID, class dispatcherd.DurationClass) scoring.Milli {
-	ms, known := c.expected(t, class)
-	if !known {
-		return 0
-	}
-	return c.cfg.Weights.Brevity(ms)
-}
-
-// expected returns how many milliseconds the jobs of a type and class take. It is not known while expected durations do not count, nor
-// of a type that only slots without jobs of the type support that take no more jobs.
-func (c *Core) expected(t slotindex.TypeID, class dispatcherd.DurationClass) (ms int64, known bool) {
-	d := c.types[t].durations
-	if d == nil {
-		return 0, false
-	}
-	return c.durations.Expected(d, class, c.now), true
-}
-
 // capacity returns the number of slots in the cluster that support a type.
 func (c *Core) capacity(t slotindex.TypeID) int {
 	return c.index.Capacity(t) + int(c.types[t].otherSlots)

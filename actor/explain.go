@@ -208,6 +208,9 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 		if ms, known := c.expected(a.typ, a.class); known {
 			x.Class, x.Expected = a.class, msDuration(ms)
 			x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
+			if c.backlog.Shared(a.typ) {
+				x.PassedBy += c.cfg.Penalty
+			}
 		}
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window

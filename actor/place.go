@@ -168,7 +168,7 @@ func (c *Core) claimRoom() int {
 }
 
 // best returns the best head among the lanes and request queues of a type. It
-// examines at most three heads per priority.
+// examines at most three heads per priority and duration class.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	for level, ok := c.types[t].requests.Next(0); ok; level, ok = c.types[t].requests.Next(level + 1) {
 		h := c.headOf(c.types[t].demand[level].first)

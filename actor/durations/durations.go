@@ -204,7 +204,7 @@ func (b *Book) names() []string {
 }
 
 // Read adds what the predecessor of this dispatcher has learned, unless this one has learned something of the same type and class, and
-// replaces what the others have learned.
+// replaces what the others have learned. They count as much as one dispatcher, so that those that are gone do not outweigh this one.
 func (b *Book) Read(own, others []contract.Durations) {
 	if b == nil {
 		return
@@ -216,9 +216,14 @@ func (b *Book) Read(own, others []contract.Durations) {
 			b.all = b.all.Plus(e)
 		}
 	}
+	for _, t := range b.types { // order-free: each type alone
+		for i := range t {
+			t[i].others, t[i].at = scoring.Estimate{}, -1
+		}
+	}
 	for _, r := range others {
 		d := &b.Of(r.Type)[r.Class]
-		d.others, d.at = scoring.Estimate{N: r.N, S: r.S}, -1
+		d.others, d.at = scoring.Estimate{N: r.N, S: r.S}.Capped(), -1
 	}
 }
 

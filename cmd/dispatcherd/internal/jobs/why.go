@@ -347,7 +347,11 @@ func expectedText(e *api.Expected) string {
 	if e.Class != "" {
 		class = "jobs of duration class " + e.Class + " take"
 	}
-	return fmt.Sprintf("%s %v; a job that arrives more than %v later cannot overtake it unless that grows", class, spanOf(e.Duration), spanOf(e.PassedBy))
+	text := fmt.Sprintf("%s %v", class, spanOf(e.Duration))
+	if e.PassedBy != nil {
+		text += fmt.Sprintf("; a job that arrives more than %v later cannot overtake it unless that grows", spanOf(*e.PassedBy))
+	}
+	return text
 }
 
 func slotsText(why *api.Why) string {
