@@ -287,11 +287,11 @@ func mayBeNull(v [][]byte, sizes ...int) bool {
 
 // wonOf reads a row without its payload. For a new column of fixed size that is never
 // NULL, insert its size into wonSizes. For any other one, insert a check after those of v[n]
-// to v[n+6] and increase n+7. The payload is the last column.
+// to v[n+5] and increase n+6. The payload is the last column.
 func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	n := len(wonSizes)
-	if len(v) != n+7 || !mayBeNull(v[n:], 4, 0, 4, 8, 1, 4, 0) {
-		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+7)
+	if len(v) != n+6 || !mayBeNull(v[n:], 4, 0, 4, 8, 1, 0) {
+		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+6)
 	}
 	for i, size := range wonSizes {
 		if len(v[i]) != size {
@@ -315,9 +315,6 @@ func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	}
 	if v[n+3] != nil {
 		w.Fence = readInt8(v[n+3])
-	}
-	if v[n+5] != nil {
-		w.Class = dispatcherd.ClassOf(time.Duration(readInt4(v[n+5])) * time.Millisecond)
 	}
 	if lane := v[n+1]; lane != nil {
 		w.Priority, w.Type = dispatcherd.Priority(lane[0]-1), typeOf(lane[1:], req.Types)

@@ -75,7 +75,7 @@ const (
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, CASE WHEN ` + counted + ` THEN true END, expected_ms, ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, CASE WHEN ` + counted + ` THEN true END, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL, fence = -abs(fence), admitted_to = NULL`

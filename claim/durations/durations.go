@@ -20,7 +20,7 @@ type Table struct {
 // durationRows bounds the rows that are read, and durationsAge is how long the rows of a dispatcher count that learns
 // nothing more.
 const (
-	durationRows = 36_864 // 4,096 types with nine classes
+	durationRows = 36_864 // 2,048 types with nine classes, which this dispatcher and others have learned
 	durationsAge = "7 days"
 )
 
@@ -29,7 +29,7 @@ const (
 		SELECT $1, type, class, n, s FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) AS r (type, class, n, s)
 		ON CONFLICT (dispatcher, type, class) DO UPDATE SET n = excluded.n, s = excluded.s, learned_at = now()`
 	readDurationsSQL = `SELECT type, class, dispatcher = $1 AS own, sum(n)::bigint, sum(s)::bigint FROM dispatcherd.durations
-		WHERE learned_at > now() - interval '` + durationsAge + `' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $2`
+		WHERE learned_at > now() - interval '` + durationsAge + `' AND class BETWEEN -1 AND 7 AND n BETWEEN 0 AND 65536 AND s BETWEEN 0 AND 65536 * 64 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $2`
 	expireDurationsSQL = `DELETE FROM dispatcherd.durations WHERE learned_at <= now() - interval '` + durationsAge + `'`
 )
 

@@ -150,12 +150,12 @@ func (w *world) lock(sql string, args ...any) (unlock func()) {
 	return func() { require.NoError(w.t, conn.Close(context.Background())) }
 }
 
-// ids returns a set.
 // idsOf returns the ids of admitted rows.
 func idsOf(admitted map[int64]dispatcherd.DurationClass) map[int64]bool {
 	return ids(slices.Collect(maps.Keys(admitted))...) // order-free: a set
 }
 
+// ids returns a set.
 func ids(list ...int64) map[int64]bool {
 	set := map[int64]bool{}
 	for _, id := range list {

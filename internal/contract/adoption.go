@@ -43,6 +43,7 @@ type Adopted struct {
 	Won                 // without payload
 	RunAt int64         // microseconds since the Unix epoch, database clock
 	Ran   time.Duration // time since the attempt was claimed, ≥ 0
+	Class dispatcherd.DurationClass // of its expected duration
 }
 
 // AdoptResult answers an AdoptRequest. With Verdict OK, an offered job that is in

@@ -34,7 +34,6 @@ type Won struct {
 	ID          dispatcherd.JobID
 	Type        string               // of the row now; an operator may have changed it since the fetch
 	Priority    dispatcherd.Priority // likewise
-	Class       dispatcherd.DurationClass
 	Attempt     dispatcherd.Attempt
 	MaxAttempts int32         // number of failures after which the job fails permanently, ≥ 1
 	Failures    int32         // failed attempts so far

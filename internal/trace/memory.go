@@ -89,7 +89,7 @@ func (m *memoryTable) claim(r *contract.ClaimRequest) contract.ClaimResult {
 		i := position(keys, row.key)
 		m.lanes[row.tableLane] = slices.Delete(keys, i, i+1)
 		delete(m.where, id)
-		res.Won = append(res.Won, contract.Won{ID: id, Type: row.typ, Priority: row.priority, Class: row.class, Attempt: 1, MaxAttempts: 1})
+		res.Won = append(res.Won, contract.Won{ID: id, Type: row.typ, Priority: row.priority, Attempt: 1, MaxAttempts: 1})
 	}
 	return res
 }
