@@ -42,4 +42,7 @@ func TestShortJobsGoFirst(t *testing.T) {
 	require.Contains(t, metrics, `dispatcherd_expected_duration_errors_total{ratio="less_than_1/16"} 2`)
 
 	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.durations WHERE dispatcher = 'd'`) == 3 }, func() string { return "learned durations" })
+	require.NoError(t, h.stop())
+	h = w.start(cfg)
+	eventually(t, func() bool { return h.samples()[`dispatcherd_expected_duration_seconds{class="0",type="pdf"}`] > 0 }, func() string { return "what was learned" })
 }

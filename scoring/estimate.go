@@ -32,6 +32,15 @@ func (e *Estimate) Observe(ms int64) {
 // Plus returns the estimate of the samples of both.
 func (e Estimate) Plus(o Estimate) Estimate { return Estimate{e.N + o.N, e.S + o.S} }
 
+// Capped returns the estimate with at most as many samples as Observe lets one have, and with the same mean.
+func (e Estimate) Capped() Estimate {
+	const most = sample * decay
+	if e.N <= most {
+		return e
+	}
+	return Estimate{most, e.S * most / e.N}
+}
+
 // Mean returns the logarithm of the mean of the samples and of one prior sample.
 func (e Estimate) Mean(prior int64) int64 { return (sample*e.S + sample*prior) / (e.N + sample) }
 

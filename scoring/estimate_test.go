@@ -100,3 +100,17 @@ func TestExpectedDurationsNeverExceedTheWindow(t *testing.T) {
 		}
 	}
 }
+
+// The estimates of many dispatchers count as much as one, with the same mean.
+func TestCappedEstimateKeepsItsMean(t *testing.T) {
+	var e, sum Estimate
+	for range 1000 {
+		e.Observe(5000)
+	}
+	require.Equal(t, e, e.Capped())
+	for range 100 {
+		sum = sum.Plus(e)
+	}
+	require.InDelta(t, e.Mean(Prior(1)), sum.Capped().Mean(Prior(1)), 2)
+	require.Equal(t, int64(sample*decay), sum.Capped().N)
+}
