@@ -207,7 +207,7 @@ func TestSequenceEndsWithItsJobOrLimit(t *testing.T) {
 	w.admits(100)
 	require.Len(t, w.permits, 1)
 	require.Empty(t, w.classes)
-	require.Zero(t, w.retries)
+	require.Empty(t, w.retries)
 }
 
 // Attack 22: a job is cancelled while admitted, or while it waits.

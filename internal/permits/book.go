@@ -42,10 +42,11 @@ type Book struct {
 	aside   heap[*class, byLast]  // classes that take no part and may be forgotten
 	slots   permitList            // that have not started
 	kept    int                   // known jobs of a class
-	retries int                   // classes of jobs that keep their precedence
+	retries map[int64]*class      // classes of jobs that keep their precedence, by job
 	fence   int64
 	asks    int64 // number of the last Refill
 	now     int64
+	round   int64 // number of the reads of all heads that have begun
 }
 
 // New returns a book without jobs and permits.
@@ -55,7 +56,7 @@ func New(c Config, list []Limit) *Book {
 	}
 	return &Book{
 		config: c, limits: newLimits(list), kept: keptJobs, fence: c.FirstFence,
-		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{},
+		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{}, retries: map[int64]*class{},
 	}
 }
 
@@ -112,21 +113,19 @@ func (b *Book) known(name Class, j Job) bool {
 	if b.permits[j.ID] != nil {
 		return true
 	}
-	if b.retries == 0 {
-		return false
-	}
+	c := b.retries[j.ID]
 	name.Retry = j.ID
-	return b.classes[name] != nil
+	return c != nil && c.Class == name
 }
 
 // accept returns the class of a job that arrives, or nil if there are too many. A class that takes part replaces one that
 // does not.
 func (b *Book) accept(name Class, j Job) *class {
 	name.Retry = 0
-	if c := b.classes[name]; c != nil {
-		return c
+	if b.classes[name] != nil {
+		return b.class(name)
 	}
-	if len(b.classes)-b.retries < b.config.MaxClasses {
+	if len(b.classes)-len(b.retries) < b.config.MaxClasses {
 		return b.class(name)
 	}
 	last, ok := b.aside.min()
@@ -147,13 +146,14 @@ func (b *Book) accept(name Class, j Job) *class {
 // class returns a class, which is new if it has no jobs.
 func (b *Book) class(name Class) *class {
 	if c := b.classes[name]; c != nil {
+		c.round = b.round
 		return c
 	}
-	if name.Retry != 0 {
-		b.retries++
-	}
 	needs := needsOf(name.Keys)
-	c := &class{Class: name, needs: make([]demand, len(needs)+1)}
+	c := &class{Class: name, needs: make([]demand, len(needs)+1), round: b.round}
+	if name.Retry != 0 {
+		b.retries[name.Retry] = c
+	}
 	for i, n := range needs {
 		c.needs[i] = demand{class: c, key: b.key(n.Key), cost: n.Cost}
 	}
@@ -166,7 +166,7 @@ func (b *Book) class(name Class) *class {
 func (b *Book) forget(c *class) {
 	delete(b.classes, c.Class)
 	if c.Retry != 0 {
-		b.retries--
+		delete(b.retries, c.Retry)
 	}
 	for i := range c.needs {
 		b.drop(c.needs[i].key)

@@ -59,6 +59,7 @@ type class struct {
 	scoped   int8  // keys with limits for each dispatcher
 	old      bool  // it keeps room at its keys
 	keep     bool  // its next permit is kept for the patience
+	round    int64 // Book.round when jobs were last reported
 }
 
 // tail is what the table may contain after the known jobs of a class.

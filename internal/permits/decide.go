@@ -195,6 +195,7 @@ func (b *Book) Filled(r Refill, jobs []Job, more bool) {
 		return
 	}
 	had := len(c.jobs)
+	c.round = b.round
 	c.answered(jobs, more, func(j Job) bool { return b.known(c.Class, j) })
 	b.changed(c, had == 0)
 }

@@ -202,7 +202,7 @@ func (h *history) returns() {
 	require.Equal(h.t, waits, h.book.Returned(name, j, fence), "a report is repeated")
 }
 
-// gone cancels a waiting job.
+// gone cancels a waiting job. If it is the first one, the next read of all first jobs shows it, too.
 func (h *history) gone() {
 	list := h.ref.ordered()
 	if len(list) == 0 {
@@ -210,9 +210,29 @@ func (h *history) gone() {
 	}
 	c := list[h.rng.IntN(len(list))]
 	name, j := c.Class, c.jobs[h.rng.IntN(len(c.jobs))]
+	first := j == c.jobs[0]
 	h.ref.gone(name, j.ID)
 	h.table[name] = slices.DeleteFunc(h.table[name], func(o Job) bool { return o == j })
+	if first && h.rng.IntN(2) == 0 {
+		h.readAll()
+		return
+	}
 	h.book.Gone(name, j.ID)
+}
+
+// readAll reads the first job of each class, and all jobs that wait for their retry.
+func (h *history) readAll() {
+	retries := map[int64]bool{}
+	h.book.HeadsBegin()
+	for _, c := range h.ref.ordered() {
+		if c.Retry != 0 {
+			retries[c.Retry] = true
+		} else {
+			h.book.Head(c.Class, c.jobs[0])
+		}
+	}
+	h.book.HeadsEnd()
+	h.book.Retries(func(id int64) bool { return retries[id] })
 }
 
 // takeover adds what the table has of others: a row that another dispatcher adopts, one that runs, or earlier starts.

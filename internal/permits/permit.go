@@ -204,6 +204,20 @@ func (b *Book) Unused(id, fence int64) {
 	}
 }
 
+// Locked reports that a retry with precedence could not be admitted: its row is locked or gone. No other job passes it, and it is not
+// admitted, until Returned or Retries says which.
+func (b *Book) Locked(id, fence int64) {
+	p := b.permits[id]
+	if p == nil || p.Fence != fence || p.Started {
+		return
+	}
+	b.Unused(id, fence)
+	b.addRetry(p.Class, Job{b.now + lockedTime, id})
+}
+
+// lockedTime is much longer than the time until a row is read again.
+const lockedTime = 3_600_000_000
+
 // release returns the permits of a row.
 func (b *Book) release(p *Permit) {
 	delete(b.permits, p.ID)

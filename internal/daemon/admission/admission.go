@@ -171,6 +171,8 @@ type reads struct {
 	late    int64         // ids up to then were read again in this round
 	heads   permits.Class // heads up to then were read in this round
 	listed  bool          // a round has ended
+	whole   bool          // the round shows all waiting jobs: none was locked
+	locked  bool          // returned rows do not wait yet, because they were locked
 	edited  bool
 	unsure  bool // a job was not admitted, and the permits were not read since
 	told    bool // of jobs with keys, which were not read since; or there may be more than were read

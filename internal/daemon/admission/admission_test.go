@@ -343,14 +343,65 @@ func TestSequenceWaitsForARetry(t *testing.T) {
 	})
 }
 
-// The only job of a sequence is locked when it is admitted again. No other event makes the controller look for it.
+// A waiting job is cancelled. It holds up no other job, however long the execution takes for which it waited.
+func TestCancelledJobHoldsUpNoOther(t *testing.T) {
+	cancel := func(w *world, id int64) { w.update(func() { delete(w.rows, id) }) }
+	one := func(w *world, keys string, priority int16) int64 {
+		return w.insert(permits.Class{Keys: keys, Type: "x", Priority: priority}, 1)[0]
+	}
+	for name, test := range map[string]func(w *world) (want []int64){
+		"only job of its class": func(w *world) []int64 {
+			reader, writer := one(w, "cache", 0), one(w, "cache*all", 0)
+			w.heard()
+			w.begin(reader)
+			second := one(w, "cache", 0)
+			w.heard()
+			require.Equal(t, []int64{reader}, w.holders())
+			cancel(w, writer)
+			return []int64{reader, second}
+		},
+		"first job of its class": func(w *world) []int64 {
+			reader, writer := one(w, "cache", 0), one(w, "cache*all", 0)
+			w.heard()
+			w.begin(reader)
+			second := one(w, "cache", 0)
+			one(w, "cache*all", 0)
+			w.heard()
+			cancel(w, writer)
+			return []int64{reader, second}
+		},
+		"retry": func(w *world) []int64 {
+			w.setLimit(permits.Limit{Key: "cache", Capacity: 1, OnRetry: permits.Wait})
+			first, second := one(w, "cache", 0), one(w, "cache", 0)
+			w.heard()
+			w.end(first, w.begin(first), contract.Retry, time.Hour)
+			w.pass(2)
+			require.Empty(t, w.holders())
+			cancel(w, first)
+			return []int64{second}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.setLimit(permits.Limit{Key: "cache", Capacity: 3})
+				want := test(w)
+				w.pass(3)
+				require.Equal(t, want, w.holders())
+			})
+		})
+	}
+}
+
+// The first job of a sequence is locked when it is admitted again. No other event makes the controller look for it, and no other job
+// passes it.
 func TestLockedRetryIsAdmittedLater(t *testing.T) {
 	run(t, func(w *world) {
 		w.setLimit(permits.Limit{Key: "k", Capacity: 1, OnRetry: permits.Wait})
 		ids := w.insert(k, 1)
 		w.heard()
 		fence := w.begin(ids[0])
-		w.heard() // no job waits
+		w.insert(k, 1)
+		w.heard()
 		w.once("admit", fault{locked: true})
 		w.end(ids[0], fence, contract.Crashed, 0)
 		w.awaitReports()

@@ -113,13 +113,15 @@ func (c *Controller) compareHeld(ctx context.Context) (changed bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	c.state.unsure = false
+	c.state.unsure, c.state.locked = false, false
 	c.book.Advance(c.now())
 	seen := make(map[int64]int64, len(rows))
+	returned := map[int64]bool{}
 	var ids, fences []int64
 	for i := range rows {
 		h := &rows[i]
 		if h.Returned {
+			returned[h.ID] = true
 			if !c.book.Returned(h.Class, h.Job, h.Fence) {
 				ids, fences = append(ids, h.ID), append(fences, -h.Fence)
 			}
@@ -134,11 +136,13 @@ func (c *Controller) compareHeld(ctx context.Context) (changed bool, err error) 
 			changed = true
 		}
 	}
-	if len(ids) > 0 {
-		changed = true
-		_, err = c.table.Withdraw(ctx, ids, fences)
+	c.book.Retries(func(id int64) bool { return returned[id] })
+	if len(ids) == 0 {
+		return changed, nil
 	}
-	return changed, err
+	withdrawn, err := c.table.Withdraw(ctx, ids, fences)
+	c.state.locked = len(withdrawn) < len(ids)
+	return true, err
 }
 
 // hold tells the book of a row that holds permits, and reports whether it differed.
@@ -254,12 +258,17 @@ func (c *Controller) readHeads(ctx context.Context) error {
 // room for one of them.
 func (c *Controller) readPortion(ctx context.Context) (more, full bool, err error) {
 	s := &c.state
+	if s.heads == (permits.Class{}) {
+		c.book.HeadsBegin()
+		s.whole = true
+	}
 	list, err := c.table.Heads(ctx, s.heads, headsMost)
 	if err != nil {
 		return false, false, err
 	}
+	s.whole = s.whole && !s.locked
 	for _, w := range list {
-		if s.listed {
+		if s.listed && !s.locked {
 			full = !c.book.Head(w.Class, w.Job) || full
 		} else { // the book may know returned jobs of the class, but not those that follow
 			full = !c.book.Arrived(w.Class, w.Job, 2) || full
@@ -268,6 +277,9 @@ func (c *Controller) readPortion(ctx context.Context) (more, full bool, err erro
 		s.ahead = s.ahead || w.ID > s.arrived
 	}
 	if len(list) < headsMost {
+		if s.whole {
+			c.book.HeadsEnd()
+		}
 		s.heads, s.listed = permits.Class{}, true
 		return false, full, nil
 	}

@@ -303,9 +303,13 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 func (c *Controller) notAdmitted(a *permits.Admission) {
 	p := c.held[a.ID]
 	delete(c.held, a.ID)
-	c.book.Unused(a.ID, a.Fence)
 	c.count(&p, 0)
 	c.state.unsure = true
+	if a.Retry != 0 {
+		c.book.Locked(a.ID, a.Fence)
+		return
+	}
+	c.book.Unused(a.ID, a.Fence)
 	c.state.reread = append(c.state.reread, limits.Waiting{Class: a.Class, Job: a.Job})
 }
 
