@@ -3,6 +3,7 @@ package claim
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -70,7 +71,10 @@ func (s *Store) Spawn(ctx context.Context, r contract.SpawnRequest) contract.Spa
 	case contract.Unknown:
 		return contract.SpawnResult{Rule: dispatcherd.RuleOutcomeIsKnown, Reason: "the answer of Postgres was lost: the children may exist"}
 	default:
-		if e == nil || e.ConstraintName == "" {
+		switch {
+		case e != nil && e.ConstraintName == "" && strings.HasPrefix(e.Code, "22"): // a value is invalid
+			return contract.SpawnResult{Rule: "child_is_a_job", Reason: e.Message}
+		case e == nil || e.ConstraintName == "":
 			return contract.SpawnResult{Rule: dispatcherd.RuleDatabaseAnswers, Reason: "Postgres did not insert the children: try again later"}
 		}
 		return contract.SpawnResult{Rule: e.ConstraintName, Reason: cmp.Or(contract.Rule(e.ConstraintName, e.Detail), e.Message)}

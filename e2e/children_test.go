@@ -286,6 +286,7 @@ func TestBadChildRefusesTheWholeSpawn(t *testing.T) {
 		"children_are_1_to_1000": make([]worker.Child, 1001),
 		"priority_is_0_to_10":    {{Type: "child"}, {Type: "child", Priority: 11}},
 		"keys_are_1_to_4_words":  {{Type: "child", Keys: strings.Repeat("k ", 5)}},
+		"child_is_a_job":         {{Type: "child", MaxAttempts: -40_000}},
 	} {
 		parent := w.insertMember("parent", member{Children: children})
 		refusal, ok := errors.AsType[*worker.SpawnError](receive(t, parents.refused, "the spawn is refused"))
@@ -294,7 +295,7 @@ func TestBadChildRefusesTheWholeSpawn(t *testing.T) {
 		w.await(parent, dispatcherd.Failed)
 	}
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE type = 'child'`))
-	requireMetric(t, h.cfg, `dispatcherd_jobs_total{event="spawn_refused"} 3`)
+	requireMetric(t, h.cfg, `dispatcherd_jobs_total{event="spawn_refused"} 4`)
 }
 
 // A durable fan-out is a batch, whose jobs any host runs.

@@ -34,7 +34,7 @@ const (
 	exists       = "42P06" // duplicate_schema
 	noFunction   = "42883" // undefined_function
 	unfit        = "55000" // object_not_in_prerequisite_state: a migration waits for the end of older daemons
-	latest       = 43      // the highest number in sql/; a new migration raises it
+	latest       = 44      // the highest number in sql/; a new migration raises it
 	needed       = 42      // daemons of this build can use the schema from this version on
 )
 

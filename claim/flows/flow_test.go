@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -279,4 +280,28 @@ func TestReleasedJobWithKeysNotifiesTheController(t *testing.T) {
 	defer cancel()
 	_, err = conn.WaitForNotification(ctx)
 	require.NoError(t, err)
+}
+
+// A producer may not read results. So its flow gets results of its own nodes only.
+func TestFlowOfAProducerTakesNoResultsOfOtherJobs(t *testing.T) {
+	w := newWorld(t)
+	outside := w.members(w.open("ended"), 1)[0]
+	conn := w.begin().Conn()
+	_, err := conn.Exec(t.Context(), `CREATE ROLE flow_producer_of_results IN ROLE dispatcherd_producer`)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `SET SESSION AUTHORIZATION flow_producer_of_results`)
+	require.NoError(t, err)
+	insert := func(options string) error {
+		_, err := conn.Exec(t.Context(), `SAVEPOINT s`)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), `SELECT dispatcherd.insert_flow($1)`, fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": %s}]}`, options))
+		_, back := conn.Exec(t.Context(), `ROLLBACK TO s`)
+		require.NoError(t, back)
+		return err
+	}
+	require.NoError(t, insert(`["a"], "takes_results": true`))
+	require.NoError(t, insert(fmt.Sprintf(`["a", %d]`, outside)))
+	var e *pgconn.PgError
+	require.ErrorAs(t, insert(fmt.Sprintf(`["a", %d], "takes_results": true`, outside)), &e)
+	require.Equal(t, "results_of_other_jobs_may_be_read", e.ConstraintName)
 }

@@ -96,6 +96,43 @@ func TestManyMembersAreCancelledInPortions(t *testing.T) {
 	require.True(t, w.batch(batch).Ended)
 }
 
+// large is a payload of 0.9 MB, which hardly can be compressed.
+const large = `(SELECT jsonb_build_object('text', string_agg(md5(i::text), '')) FROM generate_series(1, 28000) i)`
+
+// A batch has members of 0.9 MB. Each step cancels about 4 MB of them, so that no statement lasts long.
+func TestLargeMembersAreCancelledInPortions(t *testing.T) {
+	w := newWorld(t)
+	const size = 30
+	batch := w.open("ended")
+	w.exec(`INSERT INTO dispatcherd.jobs (type, parent, payload) SELECT 'x', $1, `+large+` FROM generate_series(1, $2::int)`, batch, size)
+	cancelled := get[int](w, `SELECT cancelled FROM dispatcherd.cancel_tree($1)`, batch)
+	require.LessOrEqual(t, cancelled, 10)
+	require.Positive(t, cancelled)
+	w.countEnds()
+	require.Equal(t, size, w.batch(batch).Cancelled)
+	require.True(t, w.batch(batch).Ended)
+}
+
+// Batches with callbacks of 0.9 MB end at once. Each step releases about 4 MB of them. All are released.
+func TestLargeCallbacksAreReleasedInPortions(t *testing.T) {
+	w := newWorld(t)
+	const size = 30
+	w.exec(`CREATE TABLE public.releases (jobs int)`)
+	w.exec(`CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.releases SELECT count(*) FROM o; RETURN NULL; END'`)
+	w.exec(`CREATE TRIGGER note AFTER DELETE ON dispatcherd.jobs_waiting REFERENCING OLD TABLE AS o FOR EACH STATEMENT EXECUTE FUNCTION public.note()`)
+	var members []int64
+	for range size {
+		batch := w.open("ended")
+		members = append(members, w.members(batch, 1)...)
+		w.seal(batch)
+	}
+	w.exec(`UPDATE dispatcherd.jobs_waiting SET payload = ` + large)
+	w.end(contract.Succeeded, members...)
+	w.countEnds()
+	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'callback' AND status = 'pending'`))
+	require.LessOrEqual(t, get[int](w, `SELECT max(jobs) FROM public.releases`), 10)
+}
+
 // Daemons repair one batch or flow per call, so no call lasts long. They continue above the last id.
 func TestBatchesAreRepairedOnePerCall(t *testing.T) {
 	w := newWorld(t)

@@ -364,18 +364,27 @@ func (c *Controller) Confirm(ctx context.Context, starts []Start) error {
 	})
 }
 
-// Starts reads what was admitted to keys with a rate, and what has started.
+// startsMost bounds the records that one statement of Starts reads, so that it takes no longer than a statement may.
+const startsMost = 20_000
+
+// Starts reads what was admitted to keys with a rate, and what has started. Only the controller changes the records.
 func (c *Controller) Starts(ctx context.Context) (list []Start, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `SELECT key, dispatcher, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("part")+` END, cost,
-				CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - part")+` ELSE 0 END FROM dispatcherd.key_starts WHERE expires > now() AND cost > 0 ORDER BY key, dispatcher, part`, int64(NotStarted))
-		var s Start
-		_, err := pgx.ForEachRow(rows, []any{&s.Key, &s.Dispatcher, &s.At, &s.Cost, &s.Ago}, func() error {
-			list = append(list, s)
-			return nil
+	s, part := Start{Dispatcher: -1}, "-infinity" // the last record that was read
+	for n := startsMost; n == startsMost && err == nil; {
+		n = 0
+		err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			rows, _ := conn.Query(ctx, `SELECT key, dispatcher, part::text, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("part")+` END, cost,
+					CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - part")+` ELSE 0 END FROM dispatcherd.key_starts
+				WHERE expires > now() AND cost > 0 AND (key, dispatcher, part) > ($2::text, $3::int, $4::text::timestamptz) ORDER BY key, dispatcher, part LIMIT $5`,
+				int64(NotStarted), s.Key, s.Dispatcher, part, startsMost)
+			_, err := pgx.ForEachRow(rows, []any{&s.Key, &s.Dispatcher, &part, &s.At, &s.Cost, &s.Ago}, func() error {
+				list = append(list, s)
+				n++
+				return nil
+			})
+			return n, err
 		})
-		return len(list), err
-	})
+	}
 	return list, err
 }
 
