@@ -377,10 +377,10 @@ func (h *history) unlawful(op operation, was, j *jobRow) string {
 	switch {
 	case was.Status == "waiting" && j.Status == "pending":
 		return h.early(op, j.ID, true)
-	case was.Status == "waiting" && j.Status == "cancelled" && j.By == "flow":
-		return h.early(op, j.ID, false)
 	case j.Status == "cancelled" && !ended(was.Status) && batch != nil && batch.By != "":
 		return ""
+	case was.Status == "waiting" && j.Status == "cancelled" && j.By == "flow":
+		return h.early(op, j.ID, false)
 	case target && op.tree != 0 && j.Status == "pending" && h.now.Nodes[j.ID] != nil:
 		return h.early(op, j.ID, true)
 	case target:

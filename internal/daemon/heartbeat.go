@@ -146,14 +146,14 @@ func (h *heartbeats) guard(ctx context.Context) {
 // sharePause is the time between two exchanges of learned durations.
 const sharePause = 10 * time.Second
 
-// quietPauses is the number of pauses after which durations are read although this dispatcher has learned nothing.
-const quietPauses = 6
+// idlePauses is the number of pauses after which durations are read although this dispatcher has learned nothing.
+const idlePauses = 6
 
 // shareDurations tells the other dispatchers from time to time which durations the Core has learned, and the Core what they have
 // learned. While the Core learns nothing, it sends few statements. A failed exchange is not repeated: the next one contains
 // what was learned meanwhile, and all durations are estimates.
 func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, log *zap.Logger) {
-	first, quiet := true, 0
+	first, idle := true, 0
 	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {
 		select {
 		case <-ctx.Done():
@@ -163,10 +163,10 @@ func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Tabl
 		}
 		var learned []contract.Durations
 		loop.Ask(func(c *actor.Core) { learned = c.Durations().Changed() })
-		if quiet++; !first && len(learned) == 0 && quiet < quietPauses {
+		if idle++; !first && len(learned) == 0 && idle < idlePauses {
 			continue
 		}
-		quiet = 0
+		idle = 0
 		own, others, err := table.Share(ctx, learned)
 		if err != nil {
 			log.Debug("learned durations were not exchanged", zap.Error(err))
