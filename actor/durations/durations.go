@@ -3,6 +3,7 @@
 package durations
 
 import (
+	"container/heap"
 	"maps"
 	"slices"
 	"time"
@@ -30,8 +31,7 @@ type class struct {
 	others scoring.Estimate // of those at other dispatchers
 	sent   bool             // Changed has returned own
 
-	// The running attempts in order of their starts.
-	first, last *Run
+	runs runs
 
 	at       timing.Instant // instant of expected; -1 = it must be computed
 	expected int64          // milliseconds
@@ -39,9 +39,52 @@ type class struct {
 
 // Run is a running attempt. The zero value is none.
 type Run struct {
-	on         bool
-	since      timing.Instant
-	prev, next *Run // its neighbours in the class
+	since timing.Instant
+	place int // in runs, counted from 1
+}
+
+// runs are the running attempts of a class: a heap, whose first one is the oldest. It implements heap.Interface.
+type runs []*Run
+
+func (h runs) Len() int           { return len(h) }
+func (h runs) Less(i, k int) bool { return h[i].since < h[k].since }
+func (h runs) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].place, h[k].place = i+1, k+1
+}
+
+func (h *runs) Push(r any) {
+	*h = append(*h, r.(*Run))
+	(*h)[len(*h)-1].place = len(*h)
+}
+
+func (h *runs) Pop() any {
+	old := *h
+	r := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return r
+}
+
+// late returns the starts of those that began before an instant, in order, at most lateRuns.
+func (h runs) late(before timing.Instant) (starts []timing.Instant) {
+	next := []int{0} // places whose parents were returned
+	for len(starts) < lateRuns {
+		first := -1
+		for i, place := range next {
+			if place < len(h) && h[place].since < before && (first < 0 || h[place].since < h[next[first]].since) {
+				first = i
+			}
+		}
+		if first < 0 {
+			break
+		}
+		place := next[first]
+		starts = append(starts, h[place].since)
+		next[first] = 2*place + 1
+		next = append(next, 2*place+2)
+	}
+	return starts
 }
 
 // lateRuns is the number of running attempts that an estimate considers. More would hardly
@@ -78,9 +121,10 @@ func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant
 		return d.expected
 	}
 	known, prior := d.own.Plus(d.others), b.prior(t, c)
-	before := scoring.Expected(known.Mean(prior))
-	for r, n := d.first, 0; r != nil && n < lateRuns && int64(now-r.since) > before; r, n = r.next, n+1 {
-		known.Observe(int64(now - r.since))
+	if len(d.runs) > 0 {
+		for _, since := range d.runs.late(now - timing.Instant(scoring.Expected(known.Mean(prior)))) {
+			known.Observe(int64(now - since))
+		}
 	}
 	d.at, d.expected = now, scoring.Expected(known.Mean(prior))
 	return d.expected
@@ -135,52 +179,22 @@ func misjudged(ms int64, c dispatcherd.DurationClass) int {
 
 // Start adds a running attempt, unless it is there.
 func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) {
-	if t == nil || r.on {
+	if t == nil || r.place != 0 {
 		return
 	}
-	d := &t[c]
-	before := d.last
-	for before != nil && before.since > since { // an adopted attempt
-		before = before.prev
-	}
-	next := d.first
-	if before != nil {
-		next = before.next
-	}
-	*r = Run{on: true, since: since, prev: before, next: next}
-	d.link(before, r)
-	d.linkBack(next, r)
-	d.at = -1
+	r.since = since
+	heap.Push(&t[c].runs, r)
+	t[c].at = -1
 }
 
 // End removes a running attempt, if it is there.
 func (t *Type) End(r *Run, c dispatcherd.DurationClass) {
-	if t == nil || !r.on {
+	if t == nil || r.place == 0 {
 		return
 	}
-	d := &t[c]
-	d.link(r.prev, r.next)
-	d.linkBack(r.next, r.prev)
+	heap.Remove(&t[c].runs, r.place-1)
 	*r = Run{}
-	d.at = -1
-}
-
-// link makes next follow a run, or the first one for nil.
-func (d *class) link(r, next *Run) {
-	if r == nil {
-		d.first = next
-	} else {
-		r.next = next
-	}
-}
-
-// linkBack makes prev precede a run, or the last one for nil.
-func (d *class) linkBack(r, prev *Run) {
-	if r == nil {
-		d.last = prev
-	} else {
-		r.prev = prev
-	}
+	t[c].at = -1
 }
 
 // Changed returns what was learned here since the last call, ordered by type and class.

@@ -1,6 +1,8 @@
 package durations
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -91,18 +93,49 @@ func TestRunningJobsCountOnceTheyAreOlderThanExpected(t *testing.T) {
 	require.EqualValues(t, 1<<15, l.takes(2))
 	adopted := l.start(1, 2*time.Hour)
 	d := &l.typ[1]
-	require.Equal(t, adopted, d.first)
-	require.Equal(t, running[99], d.last)
+	require.Equal(t, adopted, d.runs[0])
 	l.typ.Start(adopted, 1, 0) // it is among them already
+	require.Len(t, d.runs, 101)
 	for _, r := range running {
 		l.typ.End(r, 1)
 		l.typ.End(r, 1) // it is not among them any more
 	}
-	require.Equal(t, adopted, d.first)
-	require.Equal(t, adopted, d.last)
+	require.Equal(t, runs{adopted}, d.runs)
 	require.Greater(t, l.takes(1), int64(1<<13), "the adopted one is older than expected")
 	l.typ.End(adopted, 1)
 	require.EqualValues(t, 1<<13, l.takes(1))
+}
+
+// The oldest attempts count, as a sorted list says.
+func TestOldestRunningJobsCount(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	l := newLearner()
+	var running []*Run
+	for range 10_000 {
+		if n := len(running); n > 0 && rng.IntN(3) == 0 {
+			i := rng.IntN(n)
+			l.typ.End(running[i], 1)
+			running[i] = running[n-1]
+			running = running[:n-1]
+		} else {
+			running = append(running, l.start(1, time.Duration(rng.IntN(200))*time.Second))
+		}
+		before := l.now - timing.Instant(rng.IntN(200_000))
+		var want []timing.Instant
+		for _, r := range running {
+			if r.since < before {
+				want = append(want, r.since)
+			}
+		}
+		slices.Sort(want)
+		require.Equal(t, want[:min(len(want), lateRuns)], l.typ[1].runs.late(before))
+		if len(running) > 500 {
+			for _, r := range running[100:] {
+				l.typ.End(r, 1)
+			}
+			running = running[:100]
+		}
+	}
 }
 
 func TestLearnedDurationsAreReturnedOnce(t *testing.T) {

@@ -162,7 +162,7 @@ func (c *Controller) hold(h *limits.Held) (changed bool) {
 		c.held[h.ID] = p
 	}
 	if h.Started {
-		c.started(h.ID, h.Fence, c.now()-h.Ago+startMargin)
+		c.started(h.ID, h.Fence, c.now()-h.Ago)
 	}
 	return changed
 }

@@ -152,15 +152,19 @@ func (c *Controller) takeReports() {
 			s.endedAt = r.at
 		}
 		if r.started {
-			c.started(r.id, r.fence, c.micros(r.at)+startMargin)
+			c.started(r.id, r.fence, c.micros(r.at))
 		} else {
 			c.end(r.id, r.fence)
 		}
 	}
 }
 
-// startMargin is added to the times of starts: the clock of the book may be early by followMost per second.
-const startMargin = 1000
+// Starts count as later, because the clock of the book may be early by followMost per second: by startMargin, and by a
+// part of the longest window, during which the clock goes on to follow.
+const (
+	startMargin = 1000
+	windowPart  = int64(time.Second / followMost)
+)
 
 // started tells the book that a row was claimed.
 func (c *Controller) started(id, fence, micros int64) {
@@ -170,6 +174,11 @@ func (c *Controller) started(id, fence, micros int64) {
 	}
 	p.started = true
 	c.held[id] = p
+	longest := int64(0)
+	for _, r := range p.rates {
+		longest = max(longest, r.Per)
+	}
+	micros += startMargin + longest/windowPart
 	c.book.Started(id, fence, micros)
 	c.count(&p, micros)
 }
