@@ -40,9 +40,9 @@ type AdoptRequest struct {
 
 // Adopted is a row that was taken over.
 type Adopted struct {
-	Won                 // without payload
-	RunAt int64         // microseconds since the Unix epoch, database clock
-	Ran   time.Duration // time since the attempt was claimed, ≥ 0
+	Won                             // without payload
+	RunAt int64                     // microseconds since the Unix epoch, database clock
+	Ran   time.Duration             // time since the attempt was claimed, ≥ 0
 	Class dispatcherd.DurationClass // of its expected duration
 }
 
