@@ -246,7 +246,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Patience = msDuration(1 << 40) // exactness is what is tested
 	cfg.Limits.LaneLength = 1 + rng.IntN(4)
 	cfg.Limits.ClaimBatch = 1 + rng.IntN(6)
-	cfg.Limits.LanesPerFetch, cfg.Limits.KnownRows = 11+rng.IntN(40), 1+rng.IntN(20)
+	cfg.Limits.LanesPerFetch = 11 + rng.IntN(40)
+	cfg.Limits.KnownRows = 1 + int(seed%20)
 	wide := seed%3 == 0
 	if wide {
 		cfg.Limits.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000

@@ -356,7 +356,7 @@ func (w *world) scanTime(s *statement) moment {
 	case s.fetch.Backfill:
 		w.stats.BackfillScans++
 		return w.random.span(second/4, 2*second)
-	case s.fetch.Lanes[0].After == (contract.Key{}) && w.random.below(4) == 0:
+	case len(s.fetch.Lanes) > 0 && s.fetch.Lanes[0].After == (contract.Key{}) && w.random.below(4) == 0:
 		return w.random.span(second/4, second/2)
 	}
 	return 0
