@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,4 +73,19 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	again := invocation{args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn}}.runs(t)
 	require.Equal(t, exit.OK, again.code, again.err)
 	require.Contains(t, again.err, "1 job for 3 slots written to")
+
+	// The advice about the table is that about the exported trace, although the job that arrived first ended last.
+	w.exec(`INSERT INTO dispatcherd.jobs_done (id, type, status, priority, run_at, started_at, finished_at)
+		SELECT 2000, 'x', 'done', 0, now() - interval '2 hours', now() - interval '1 s', now()`)
+	require.Equal(t, exit.OK, export("--force").code)
+	advice := func(args ...string) trace.Advice {
+		got := invocation{args: append([]string{"trace", "advise", "-o", "json"}, args...)}.runs(t)
+		require.Equal(t, exit.OK, got.code, got.err)
+		var parsed struct{ Advice trace.Advice }
+		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed))
+		parsed.Advice.Trace = ""
+		return parsed.Advice
+	}
+	require.Equal(t, advice(dir), advice("--api-socket", cfg.APISocket, "--database-url", w.dsn))
+	require.Contains(t, invocation{args: []string{"trace", "advise", dir, "--slots-of", dir}}.runs(t).err, "leave out one of the two")
 }

@@ -295,6 +295,8 @@ func (h *history) close(i int) {
 func (h *history) commit(i int) {
 	s := &h.sessions[i]
 	h.say("session %d: commit", i)
+	_, err := s.tx.Exec(h.t.Context(), `SET LOCAL lock_timeout = 0`) // a notification waits for the commits of all databases
+	require.NoError(h.t, err)
 	require.NoError(h.t, s.tx.Commit(h.t.Context()))
 	s.tx = nil
 	h.changed(s.op)

@@ -28,9 +28,10 @@ type Trial struct {
 // likelyOctaves is the error of the expected durations of a producer that knows its jobs within a factor of four.
 const likelyOctaves = 2
 
-// The gain of the mean from which Advise recommends a setting, and the loss of the 99th percentile that it accepts.
+// The gain of the mean from which Advise recommends a setting, as a share and in seconds, and the loss of the 99th percentile that it accepts.
 const (
 	worthwhile = 0.95
+	least      = 0.5 // seconds
 	tolerable  = 1.1
 )
 
@@ -74,13 +75,14 @@ func Advise(t *Trace, w scoring.Weights, window time.Duration) (Advice, error) {
 
 // helps reports whether a run is worth its setting.
 func (t Trial) helps(off Trial) bool {
-	return t.Mean <= worthwhile*off.Mean && t.P99 <= tolerable*off.P99
+	return t.Mean <= min(worthwhile*off.Mean, off.Mean-least) && t.P99 <= tolerable*off.P99
 }
 
 func recommend(window time.Duration, off, given, likely Trial, hinted bool) string {
 	setting := fmt.Sprintf("--duration-window %v", window)
 	gain := func(t Trial) string {
-		return fmt.Sprintf("the mean wait falls from %.1f s to %.1f s", off.Mean, t.Mean)
+		return fmt.Sprintf("the mean wait falls from %.1f s to %.1f s, the longest changes from %.0f s to %.0f s, and W from %.1f h to %.1f h",
+			off.Mean, t.Mean, off.Max, t.Max, off.Window/3600, t.Window/3600)
 	}
 	switch {
 	case hinted && given.helps(off):

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// Check returns an error if a trace with well-formed lines cannot be played. The
+// Check puts a trace into its canonical order, which Simulate needs, and returns an error if a trace with well-formed lines cannot be played. The
 // causes are: there are no jobs or no slots; the events of a slot do not alternate;
 // a session is empty; a job can never run, because the last slot of its type goes
 // offline before the job arrives.
 func (t *Trace) Check() error {
+	t.sort()
 	switch {
 	case len(t.Slots) == 0:
 		return errors.New("there is no slot")

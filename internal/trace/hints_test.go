@@ -102,3 +102,25 @@ func TestAdviceDependsOnTheWorkload(t *testing.T) {
 	require.Contains(t, advise(lying).Recommendation, "improve the expected durations")
 	require.Contains(t, advise(overload(true)).Recommendation, "Leave it off: expected durations hardly change")
 }
+
+// Jobs come from Postgres in the order in which they ended.
+func TestCheckedTraceIsInOrder(t *testing.T) {
+	tr := overload(false)
+	want, err := Advise(tr, scoring.Default(), time.Hour)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	rng.Shuffle(len(tr.Jobs), func(i, k int) { tr.Jobs[i], tr.Jobs[k] = tr.Jobs[k], tr.Jobs[i] })
+	require.NoError(t, tr.Check())
+	got, err := Advise(tr, scoring.Default(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// A single job does not wait, so nothing shortens its wait.
+func TestAdviceNeedsWaits(t *testing.T) {
+	tr := overload(false)
+	tr.Jobs = tr.Jobs[:1]
+	a, err := Advise(tr, scoring.Default(), time.Hour)
+	require.NoError(t, err)
+	require.Contains(t, a.Recommendation, "Leave it off")
+}

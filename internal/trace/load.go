@@ -43,7 +43,6 @@ func Load(dir string) (*Trace, error) {
 	if err := loadJobs(t, filepath.Join(dir, jobsFile)); err != nil {
 		return nil, fmt.Errorf("load trace: %w", err)
 	}
-	t.sort()
 	if err := t.Check(); err != nil {
 		return nil, fmt.Errorf("load trace %s: %w", dir, err)
 	}

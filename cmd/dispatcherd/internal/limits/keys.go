@@ -30,7 +30,7 @@ func (a commands) listKeysCommand() *cobra.Command {
 			k := &page.Keys[i]
 			rows[i] = []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
 		}
-		if err := a.PrintRows("keys", page.Keys, []string{"key", "held", "holders", "groups waiting", "limit"}, rows); err != nil {
+		if err := a.PrintRows("keys", page.Keys, []string{"key", "held", "holders", "classes waiting", "limit"}, rows); err != nil {
 			return err
 		}
 		if page.Next != "" {

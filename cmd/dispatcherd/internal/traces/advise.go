@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -26,6 +27,11 @@ func (a commands) adviseCommand() *cobra.Command {
 		Example: "  dispatcherd trace advise\n  dispatcherd trace advise /tmp/day --duration-window 24h    # made by: dispatcherd trace generate /tmp/day",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, flag := range []string{"since", "until", "limit", "slots-of"} {
+				if len(args) == 1 && cmd.Flags().Changed(flag) {
+					return exit.Errorf(exit.Usage, "--%s chooses jobs of Postgres or their slots, and DIR gives a trace: leave out one of the two", flag)
+				}
+			}
 			return a.advise(cmd.Context(), &f, args, window)
 		},
 	}
@@ -49,7 +55,11 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 	if err != nil {
 		return err
 	}
-	advice, err := trace.Advise(t, scoring.Default(), window.Truncate(time.Millisecond))
+	var advice trace.Advice
+	err = interruptible(ctx, func() (err error) {
+		advice, err = trace.Advise(t, scoring.Default(), window.Truncate(time.Millisecond))
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -66,4 +76,16 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 	}
 	_, err = fmt.Fprintf(a.Out, "\n%s\n", advice.Recommendation)
 	return err
+}
+
+// interruptible runs a simulation, and returns at once after an interrupt. The process then ends, and the simulation with it.
+func interruptible(ctx context.Context, simulate func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- simulate() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

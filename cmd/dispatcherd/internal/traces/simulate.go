@@ -69,7 +69,9 @@ its jobs wait, side by side for several --weights.`,
 			"  dispatcherd trace simulate /tmp/day --compare schedule.csv\n" +
 			"  dispatcherd trace simulate /tmp/day --weights default --weights priority=2048,on-demand-cap=60s",
 		Args: oneTrace,
-		RunE: func(_ *cobra.Command, args []string) error { return a.simulateTrace(args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return interruptible(cmd.Context(), func() error { return a.simulateTrace(args[0], f) })
+		},
 	}
 	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
 	cmd.Flags().DurationVar(&f.window, "duration-window", 0, "expected duration from which a job gains nothing; 0 = expected durations do not count")
