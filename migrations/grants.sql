@@ -53,7 +53,7 @@ BEGIN
             GRANT INSERT, UPDATE, DELETE ON dispatcherd.durations TO dispatcherd_dispatcher;
             GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
             GRANT EXECUTE ON FUNCTION dispatcherd.end_idle, dispatcherd.canceller, dispatcherd.release_waiting, dispatcherd.proceed, dispatcherd.runs_when,
-                dispatcherd.fire, dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies,
+                dispatcherd.fire, dispatcherd.fitting, dispatcherd.cancel_members, dispatcherd.seal, dispatcherd.inputs, dispatcherd.release_nodes, dispatcherd.count_dependencies,
                 dispatcherd.link_dependencies, dispatcherd.settle, dispatcherd.check_again, dispatcherd.lock_batches, dispatcherd.count_retries, dispatcherd.counts,
                 dispatcherd.require_read_committed, dispatcherd.has_dependants, dispatcherd.must_wait,
                 dispatcherd.job_problem, dispatcherd.insert_jobs, dispatcherd.notify_ends, dispatcherd.insert_children, dispatcherd.node_problem,

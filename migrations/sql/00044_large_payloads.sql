@@ -61,7 +61,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 41::bigint';
+
 -- +goose Down
+
+CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 41::bigint';
 
 -- +goose StatementBegin
 DO $$
