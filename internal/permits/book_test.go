@@ -91,3 +91,19 @@ func TestFullBookKeepsClassesThatTakePart(t *testing.T) {
 	require.True(t, w.Head(Class{Keys: "x", Type: "a"}, Job{w.now, 50}))
 	w.admits(50)
 }
+
+// A retry that was withdrawn is not among the returned rows of the table. It keeps its precedence.
+func TestReadOfReturnedRowsKeepsAWithdrawnRetry(t *testing.T) {
+	b := New(Config{}, []Limit{{Key: "k", Capacity: 1, OnRetry: Wait}})
+	name, j := Class{Keys: "k", Type: "a"}, Job{1, 1}
+	b.Advance(10)
+	require.True(t, b.Returned(name, j, 1))
+	list := b.Admit(10)
+	require.Len(t, list, 1)
+	b.Withdrawn(1, list[0].Fence)
+	b.Retries(func(int64) bool { return false })
+	require.Equal(t, 1, b.Classes())
+	require.True(t, b.Returned(name, j, 1))
+	b.Retries(func(int64) bool { return false })
+	require.Zero(t, b.Classes(), "it was returned, and cancelled")
+}

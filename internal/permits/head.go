@@ -2,7 +2,6 @@ package permits
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -39,11 +38,14 @@ func (b *Book) HeadsEnd() {
 	b.gone(gone)
 }
 
-// Retries says which jobs wait for their retry. Others that the book knows do not wait any more.
+// withdrawn is the round of a retry that was withdrawn: in the table it waits like other jobs.
+const withdrawn = -1
+
+// Retries says which jobs wait for their retry. Others that the book knows do not wait any more, except those that were withdrawn.
 func (b *Book) Retries(waits func(id int64) bool) {
 	var gone []*class
-	for id, c := range maps.All(b.retries) { // order-free: sorted below
-		if !waits(id) {
+	for id, c := range b.retries { // order-free: sorted below
+		if c.round != withdrawn && !waits(id) {
 			gone = append(gone, c)
 		}
 	}

@@ -323,6 +323,7 @@ func (b *Book) Withdrawn(id, fence int64) {
 	b.Unused(id, fence)
 	if p.Retry != 0 {
 		b.addRetry(p.Class, p.Job)
+		b.retries[id].round = withdrawn
 		return
 	}
 	c := b.class(p.Class)
