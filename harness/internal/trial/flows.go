@@ -68,8 +68,8 @@ var (
 func flowControls() []*Control {
 	short := flows
 	short.Drain = 20 * time.Second
-	crowded := short
-	crowded.Jobs = [3]int{} // producers of plain jobs would wait until the children that nothing cancels have ended
+	onlyTrees := short
+	onlyTrees.Jobs = [3]int{} // producers of plain jobs would wait until the children that nothing cancels have ended
 	without := func(t Trial, statement string) Trial {
 		t.Before = func(ctx context.Context, s *Scene) error { return s.Exec(ctx, statement) }
 		return t
@@ -92,7 +92,7 @@ func flowControls() []*Control {
 			Found: func(r *judge.Report) int { return r.JoinedTwice },
 		},
 		{
-			Trial: named(without(crowded, orphanOut), "orphan-out", "the end of a parent does not cancel its children"),
+			Trial: named(without(onlyTrees, orphanOut), "orphan-out", "the end of a parent does not cancel its children"),
 			Found: func(r *judge.Report) int { return r.Orphans },
 		},
 	}
