@@ -75,7 +75,7 @@ func TestAdviceComparesExpectedDurations(t *testing.T) {
 	dir := generatedDay(t)
 	got := invocation{args: []string{"trace", "advise", dir}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
-	for _, word := range []string{"longest", "off", "no expected durations", "right within a factor of four", "15839 s"} {
+	for _, word := range []string{"longest", "off", "no expected durations", "right within a factor of four", "30m0s", "1h0m0s", "15839 s", "4h0m0s", "24h0m0s"} {
 		require.Contains(t, got.out, word)
 	}
 	got = invocation{args: []string{"trace", "advise", dir, "--duration-window", "10m", "-o", "json"}}.runs(t)

@@ -80,7 +80,7 @@ func TestJitterOnlyDelays(t *testing.T) {
 
 func TestAdviceDependsOnTheWorkload(t *testing.T) {
 	advise := func(tr *Trace) Advice {
-		a, err := Advise(tr, scoring.Default(), time.Hour)
+		a, err := Advise(tr, scoring.Default(), []time.Duration{time.Hour})
 		require.NoError(t, err)
 		return a
 	}
@@ -106,21 +106,36 @@ func TestAdviceDependsOnTheWorkload(t *testing.T) {
 // Jobs come from Postgres in the order in which they ended.
 func TestCheckedTraceIsInOrder(t *testing.T) {
 	tr := overload(false)
-	want, err := Advise(tr, scoring.Default(), time.Hour)
+	want, err := Advise(tr, scoring.Default(), []time.Duration{time.Hour})
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(1, 2))
 	rng.Shuffle(len(tr.Jobs), func(i, k int) { tr.Jobs[i], tr.Jobs[k] = tr.Jobs[k], tr.Jobs[i] })
 	require.NoError(t, tr.Check())
-	got, err := Advise(tr, scoring.Default(), time.Hour)
+	got, err := Advise(tr, scoring.Default(), []time.Duration{time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// With four times the window the mean is hardly shorter, and W is longer.
+func TestAdviceRecommendsTheSmallestWindowThatIsAboutAsGood(t *testing.T) {
+	a := Advice{Runs: []Trial{
+		{Rule: ruleOff, Mean: 1000, P99: 2000},
+		{Setting: 1800, Rule: ruleLikely, Mean: 900, P99: 2000},
+		{Setting: 3600, Rule: ruleLikely, Mean: 510, P99: 2000},
+		{Setting: 4 * 3600, Rule: ruleLikely, Mean: 500, P99: 2000},
+		{Setting: 24 * 3600, Rule: ruleLikely, Mean: 300, P99: 2201},
+		{Setting: 24 * 3600, Rule: ruleGiven, Mean: 990, P99: 2000},
+	}}
+	require.Same(t, &a.Runs[2], a.best(ruleLikely))
+	require.Nil(t, a.best(ruleGiven))
+	require.Contains(t, a.recommend(false), "set --duration-window 1h0m0s")
 }
 
 // A single job does not wait, so nothing shortens its wait.
 func TestAdviceNeedsWaits(t *testing.T) {
 	tr := overload(false)
 	tr.Jobs = tr.Jobs[:1]
-	a, err := Advise(tr, scoring.Default(), time.Hour)
+	a, err := Advise(tr, scoring.Default(), []time.Duration{time.Hour})
 	require.NoError(t, err)
 	require.Contains(t, a.Recommendation, "Leave it off")
 }

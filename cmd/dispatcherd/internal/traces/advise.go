@@ -14,12 +14,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// recommendedWindow is the default of trace advise.
-const recommendedWindow = time.Hour
-
 func (a commands) adviseCommand() *cobra.Command {
 	f := exportFlags{since: 7 * 24 * time.Hour, limit: 1_000_000}
-	window := recommendedWindow
+	var window time.Duration
 	cmd := &cobra.Command{
 		Use: "advise [DIR]", Short: "Say whether expected durations shorten the waits of your jobs",
 		Long: `Replays the jobs of the last --since (as trace export reads them), or the trace in DIR, in simulated time with and without
@@ -32,19 +29,23 @@ func (a commands) adviseCommand() *cobra.Command {
 					return exit.Errorf(exit.Usage, "--%s chooses jobs of Postgres or their slots, and DIR gives a trace: leave out one of the two", flag)
 				}
 			}
-			return a.advise(cmd.Context(), &f, args, window)
+			windows := trace.AdvisedWindows
+			if window = window.Truncate(time.Millisecond); window > 0 {
+				windows = []time.Duration{window}
+			}
+			return a.advise(cmd.Context(), &f, args, windows)
 		},
 	}
 	flags := cmd.Flags()
 	f.periodFlags(flags)
-	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing")
+	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
 	a.APISocketFlag(flags, &f.socket)
 	settings.OnlyOnCommandLine(flags, "duration-window")
-	settings.Between(flags, "1ms", scoring.MaxDurationWindow.String(), "duration-window")
+	settings.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
 
-func (a commands) advise(ctx context.Context, f *exportFlags, args []string, window time.Duration) error {
+func (a commands) advise(ctx context.Context, f *exportFlags, args []string, windows []time.Duration) error {
 	var t *trace.Trace
 	var err error
 	if len(args) == 1 {
@@ -57,7 +58,7 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 	}
 	var advice trace.Advice
 	err = interruptible(ctx, func() (err error) {
-		advice, err = trace.Advise(t, scoring.Default(), window.Truncate(time.Millisecond))
+		advice, err = trace.Advise(t, scoring.Default(), windows)
 		return err
 	})
 	if err != nil {
@@ -67,9 +68,9 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 		return a.PrintJSON("advice", advice)
 	}
 	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "mean\tp95\tp99\tlongest\tW\t  expected durations")
+	fmt.Fprintln(table, "window\tmean\tp95\tp99\tlongest\tW\t  expected durations")
 	for _, r := range advice.Runs {
-		fmt.Fprintf(table, "%.1f s\t%.1f s\t%.1f s\t%.1f s\t%.0f s\t  %s\n", r.Mean, r.P95, r.P99, r.Max, r.Window, r.Rule)
+		fmt.Fprintf(table, "%v\t%.1f s\t%.1f s\t%.1f s\t%.1f s\t%.0f s\t  %s\n", time.Duration(r.Setting*float64(time.Second)), r.Mean, r.P95, r.P99, r.Max, r.Window, r.Rule)
 	}
 	if err := table.Flush(); err != nil {
 		return err
