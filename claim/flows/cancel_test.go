@@ -58,6 +58,28 @@ func TestCancellationOfAParentReachesChildrenThatWereLocked(t *testing.T) {
 	require.Equal(t, "cancelled", w.status(last))
 }
 
+// A waiting job is released while the cancellation waits for its row. The row that the cancellation has found is gone then, and the job has
+// another one.
+func TestCancellationReachesAJobThatIsReleasedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	job := w.after(w.insert())
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `SELECT dispatcherd.release_waiting(ARRAY[$1::bigint], ARRAY[NULL::jsonb])`, job)
+	require.NoError(t, err)
+	cancelled := make(chan int, 1)
+	go func() {
+		var n int
+		if w.db.QueryRow(t.Context(), `SELECT cancelled FROM dispatcherd.cancel_tree($1)`, job).Scan(&n) != nil {
+			n = -1
+		}
+		cancelled <- n
+	}()
+	w.awaitLock()
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 1, <-cancelled)
+	require.Equal(t, "cancelled", w.status(job))
+}
+
 // The request to cancel a running member cannot be written, because another transaction writes one and is rolled back. A later settlement writes it.
 func TestRunningMemberIsAskedAgain(t *testing.T) {
 	w := newWorld(t)

@@ -1,6 +1,6 @@
 -- Bounds the bytes that one step of a settlement moves. A step that moved more would reach the time limit of its statement, and be
--- repeated for ever. Waiting nodes of a cancelled flow are cancelled. A flow passes on results of jobs outside it only for roles that
--- may read results.
+-- repeated for ever. cancel_tree also cancels a job that is released meanwhile. Waiting nodes of a cancelled flow are cancelled. A
+-- flow passes on results of jobs outside it only for roles that may read results.
 
 -- +goose Up
 
@@ -36,6 +36,13 @@ BEGIN
             PERFORM dispatcherd.fire(complete);'],
         ['release_nodes', 'dispatcherd.runs_when(run_when, failed + cancelled) AS run',
             'dispatcherd.runs_when(run_when, failed + cancelled) AND (SELECT b.cancelled_by IS NULL FROM dispatcherd.batches b WHERE b.id = flow) AS run'],
+        ['cancel_tree', 'cancelled := dispatcherd.end_idle(ARRAY[job], ''cancelled'', who, NULL);
+    running := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.id = job AND j.status = ''running'');',
+            'FOR round IN 1..10 LOOP -- another transaction may release or retry the job between two statements
+        cancelled := dispatcherd.end_idle(ARRAY[job], ''cancelled'', who, NULL);
+        running := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.id = job AND j.status = ''running'');
+        EXIT WHEN cancelled + running > 0 OR NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job AND j.status IN (''waiting'', ''pending''));
+    END LOOP;'],
         ['insert_flow', 'PERFORM dispatcherd.insert_nodes(batch, nodes, ids);',
             'SELECT d.name INTO bad FROM dispatcherd.nodes d WHERE d.flow = batch AND d.takes_results AND EXISTS (SELECT FROM unnest(d.depends_on) AS x (id) WHERE x.id <> ALL (ids))
         AND NOT has_column_privilege(session_user, ''dispatcherd.jobs'', ''result'', ''SELECT'') ORDER BY d.place LIMIT 1;
@@ -85,6 +92,13 @@ BEGIN
             PERFORM dispatcherd.fire(complete);'],
         ['release_nodes', 'dispatcherd.runs_when(run_when, failed + cancelled) AS run',
             'dispatcherd.runs_when(run_when, failed + cancelled) AND (SELECT b.cancelled_by IS NULL FROM dispatcherd.batches b WHERE b.id = flow) AS run'],
+        ['cancel_tree', 'cancelled := dispatcherd.end_idle(ARRAY[job], ''cancelled'', who, NULL);
+    running := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.id = job AND j.status = ''running'');',
+            'FOR round IN 1..10 LOOP -- another transaction may release or retry the job between two statements
+        cancelled := dispatcherd.end_idle(ARRAY[job], ''cancelled'', who, NULL);
+        running := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.id = job AND j.status = ''running'');
+        EXIT WHEN cancelled + running > 0 OR NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job AND j.status IN (''waiting'', ''pending''));
+    END LOOP;'],
         ['insert_flow', 'PERFORM dispatcherd.insert_nodes(batch, nodes, ids);',
             'SELECT d.name INTO bad FROM dispatcherd.nodes d WHERE d.flow = batch AND d.takes_results AND EXISTS (SELECT FROM unnest(d.depends_on) AS x (id) WHERE x.id <> ALL (ids))
         AND NOT has_column_privilege(session_user, ''dispatcherd.jobs'', ''result'', ''SELECT'') ORDER BY d.place LIMIT 1;
