@@ -58,6 +58,7 @@ type Explanation struct {
 	// job another one can arrive and overtake it if that does not change.
 	Class    dispatcherd.DurationClass
 	Expected time.Duration
+	Learned  bool // from such jobs
 	PassedBy time.Duration
 
 	SetAside string // with ReasonSetAside: why Postgres refused to claim the row
@@ -206,7 +207,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	}
 	if a.known {
 		if ms, known := c.expected(a.typ, a.class); known {
-			x.Class, x.Expected = a.class, msDuration(ms)
+			x.Class, x.Expected, x.Learned = a.class, msDuration(ms), c.types[a.typ].durations.Learned(a.class)
 			x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
 			if c.backlog.Shared(a.typ) {
 				x.PassedBy += c.cfg.Penalty

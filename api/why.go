@@ -151,7 +151,8 @@ type Score struct {
 // Expected is how long the jobs of the type and duration class of a job take.
 type Expected struct {
 	Class    string   `json:"class,omitempty"`             // "0" to "7"; absent if the job has no expected duration
-	Duration float64  `json:"duration_seconds"`            // as this dispatcher has learned it
+	Duration float64  `json:"duration_seconds"`            // as this dispatcher expects it
+	Learned  bool     `json:"learned"`                     // false if no such job has been done yet
 	PassedBy *float64 `json:"passed_by_seconds,omitempty"` // absent without an overtaking window; a job that arrives more than this later overtakes the job only if its duration is expected to be longer meanwhile
 }
 

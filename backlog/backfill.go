@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -96,26 +95,22 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 // askBackfill adds the lanes of a type that are due.
 func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
 	k := b.types[t]
-	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
-		for p := range g.local {
-			l := &g.local[p]
-			if !l.backfillDue {
-				continue
-			}
-			l.backfillDue = false
-			if !k.known || b.index.Capacity(t) == 0 {
-				continue // CapacityAppeared causes a full scan of the lanes
-			}
-			l.backfillBound = after(l.cursor)
-			// All candidates and all jobs in hand may be in the answer.
-			limit := int(l.length) + l.len() + jobs.OfType(t)
-			r := Lane{Type: t, Priority: dispatcherd.Priority(p), Class: c}
-			b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
-			b.backfill.request.Lanes = append(b.backfill.request.Lanes, contract.LaneQuery{
-				Type: b.index.Name(t), Priority: r.Priority, Class: c, Before: l.backfillBound, Limit: limit, Share: k.share,
-			})
+	for r, l := range b.local(t) {
+		if !l.backfillDue {
+			continue
 		}
-	})
+		l.backfillDue = false
+		if !k.known || b.index.Capacity(t) == 0 {
+			continue // CapacityAppeared causes a full scan of the lanes
+		}
+		l.backfillBound = after(l.cursor)
+		// All candidates and all jobs in hand may be in the answer.
+		limit := int(l.length) + l.len() + jobs.OfType(t)
+		b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
+		b.backfill.request.Lanes = append(b.backfill.request.Lanes, contract.LaneQuery{
+			Type: b.index.Name(t), Priority: r.Priority, Class: r.Class, Before: l.backfillBound, Limit: limit, Share: k.share,
+		})
+	}
 }
 
 // after returns the first key after k.

@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"iter"
 	"math/bits"
 	"math/rand/v2"
 	"time"
@@ -69,8 +70,7 @@ type Backlog struct {
 
 // typeLanes is what is known about a type.
 type typeLanes struct {
-	unnamed   laneGroup                                   // of jobs without an expected duration
-	named     *[dispatcherd.DurationClasses - 1]laneGroup // nil before the first lane of another class
+	classes   [dispatcherd.DurationClasses]laneGroup
 	share     contract.Share
 	waiting   ClassSet
 	listed    uint32         // Backlog.lists when the lanes of the other classes were last listed
@@ -107,32 +107,18 @@ func (s ClassSet) First() dispatcherd.DurationClass {
 // Rest returns the set without its first class.
 func (s ClassSet) Rest() ClassSet { return s & (s - 1) }
 
-// group returns the lanes of a class.
-func (k *typeLanes) group(c dispatcherd.DurationClass) *laneGroup {
-	if c == dispatcherd.NoDuration {
-		return &k.unnamed
-	}
-	if k.named == nil {
-		k.named = new([dispatcherd.DurationClasses - 1]laneGroup)
-	}
-	return &k.named[c-1]
-}
-
-// classes returns the classes of which a lane is in use.
-func (k *typeLanes) classes() ClassSet {
-	set := ClassSet(1)
-	for i := 0; k.named != nil && i < len(k.named); i++ {
-		if k.named[i].used != 0 {
-			set |= 2 << i
+// local ranges over the local lanes of a type that are in use and were needed.
+func (b *Backlog) local(t slotindex.TypeID) iter.Seq2[Lane, *lane] {
+	return func(yield func(Lane, *lane) bool) {
+		for c := range b.types[t].classes {
+			g := &b.types[t].classes[c]
+			for p := range g.local {
+				r := Lane{t, dispatcherd.Priority(p), false, dispatcherd.DurationClass(c)}
+				if g.used&r.bit() != 0 && !yield(r, &g.local[p]) {
+					return
+				}
+			}
 		}
-	}
-	return set
-}
-
-// groups calls f with the lanes of each class that has some.
-func (k *typeLanes) groups(f func(dispatcherd.DurationClass, *laneGroup)) {
-	for set := k.classes(); set != 0; set = set.Rest() {
-		f(set.First(), k.group(set.First()))
 	}
 }
 
@@ -153,35 +139,33 @@ func (b *Backlog) TypeAppeared(t slotindex.TypeID, share contract.Share) {
 	for int(t) >= len(b.types) {
 		b.types = append(b.types, &typeLanes{})
 	}
-	b.types[t].known, b.types[t].unnamed.used = true, 1<<priorities-1
+	b.types[t].known, b.types[t].classes[dispatcherd.NoDuration].used = true, 1<<priorities-1
 	b.SetShare(t, share)
 }
 
 // TypeGone forgets a type. Its candidates are hints only: the rows stay pending.
 func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	k := b.types[t]
-	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
-		for p := range g.local {
-			b.cached -= g.local[p].len()
-		}
-	})
+	for _, l := range b.local(t) {
+		b.cached -= l.len()
+	}
 	b.dropNonLocal(t)
-	g := &k.unnamed
-	clear(g.local)
-	*k = typeLanes{unnamed: laneGroup{local: g.local, nonLocal: g.nonLocal, heads: g.heads}, changed: k.changed}
+	for c := range k.classes {
+		g := &k.classes[c]
+		clear(g.local)
+		*g = laneGroup{local: g.local, nonLocal: g.nonLocal, heads: g.heads}
+	}
+	*k = typeLanes{classes: k.classes, changed: k.changed}
 	b.waiting.Set(t, false)
 }
 
 // CapacityAppeared makes the next fetches scan all lanes of a type that has just
 // got its first slot. Earlier knowledge about the lanes may be obsolete.
 func (b *Backlog) CapacityAppeared(t slotindex.TypeID) {
-	k := b.types[t]
-	k.listed = b.lists - 1
-	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
-		for p := range g.local {
-			g.local[p].scanned = b.schedule.scans - 1
-		}
-	})
+	b.types[t].listed = b.lists - 1
+	for _, l := range b.local(t) {
+		l.scanned = b.schedule.scans - 1
+	}
 	b.round.start()
 }
 

@@ -40,7 +40,7 @@ func (b *Backlog) WaitingClasses(t slotindex.TypeID) ClassSet { return b.types[t
 
 // Waiting returns the waiting lanes of a type and class: those that have a candidate or an upper bound.
 func (b *Backlog) Waiting(t slotindex.TypeID, c dispatcherd.DurationClass) LaneSet {
-	return b.types[t].group(c).waiting
+	return b.types[t].classes[c].waiting
 }
 
 // WaitingTypes returns the types that have a waiting lane. The map is shared and
@@ -51,7 +51,7 @@ func (b *Backlog) WaitingTypes() slotindex.TypeMap { return b.waiting }
 // returns the upper bound, the best key that the next row can have. ok is false if
 // decisions no longer wait for the fetch of that row. Non-local lanes have no upper bound, so their unread rows delay no local job.
 func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
-	g := b.types[l.Type].group(l.Class)
+	g := &b.types[l.Type].classes[l.Class]
 	upperBound = g.bounds&l.bit() != 0
 	return g.heads[l.position()], upperBound, !upperBound || b.worthWaiting()
 }
@@ -59,7 +59,7 @@ func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 // copyHead copies the head of a waiting lane into the heads of its type. After every change
 // of a lane, update or Pop calls it.
 func (b *Backlog) copyHead(r Lane) {
-	g, l := b.types[r.Type].group(r.Class), b.lane(r)
+	g, l := &b.types[r.Type].classes[r.Class], b.lane(r)
 	if g.heads == nil {
 		g.heads = new(heads)
 	}
@@ -84,13 +84,11 @@ func (b *Backlog) FetchLate() bool {
 // returns the lowest key that an unread row of these lanes can have. It leaves out lanes that were never read. ok is false if
 // there is no such lane.
 func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) {
-	b.types[t].groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
-		for p := range g.local {
-			if l := &g.local[p]; l.starved() && l.cursor != (contract.Key{}) && (!ok || l.cursor.Less(first)) {
-				first, ok = l.cursor, true
-			}
+	for _, l := range b.local(t) {
+		if l.starved() && l.cursor != (contract.Key{}) && (!ok || l.cursor.Less(first)) {
+			first, ok = l.cursor, true
 		}
-	})
+	}
 	return first, ok
 }
 
@@ -101,7 +99,7 @@ func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	key, batch = s.pop(), s.batch
 	b.cached--
 	if s.len() == 0 && (l.NonLocal || !s.more) {
-		b.types[l.Type].group(l.Class).waiting &^= l.bit()
+		b.types[l.Type].classes[l.Class].waiting &^= l.bit()
 		b.updateType(l.Type, l.Class)
 	} else {
 		b.copyHead(l)
@@ -122,7 +120,7 @@ func (l Lane) position() int {
 // updateType updates the waiting classes after a change of the waiting lanes of one class.
 func (b *Backlog) updateType(t slotindex.TypeID, c dispatcherd.DurationClass) {
 	k := b.types[t]
-	if k.waiting &^= 1 << c; k.group(c).waiting != 0 {
+	if k.waiting &^= 1 << c; k.classes[c].waiting != 0 {
 		k.waiting |= 1 << c
 	}
 	b.waiting.Set(t, k.waiting != 0)
@@ -133,7 +131,7 @@ func (b *Backlog) update(r Lane) {
 	t, k := r.Type, b.types[r.Type]
 	local, remote := r, r
 	local.NonLocal, remote.NonLocal = false, true
-	g := k.group(r.Class)
+	g := &k.classes[r.Class]
 	g.waiting &^= local.bit() | remote.bit()
 	if l := b.lane(local); l.len() > 0 || l.starved() {
 		g.waiting |= local.bit()

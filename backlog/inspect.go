@@ -50,13 +50,11 @@ func (b *Backlog) Check() error {
 		if b.Shared(slotindex.TypeID(t)) {
 			shared++
 		}
-		for set := k.classes(); set != 0; set = set.Rest() {
-			for p := range dispatcherd.MaxPriority + 1 {
-				for _, r := range b.Lanes(slotindex.TypeID(t), p, set.First()) {
-					cached += b.lane(r).len()
-					if err := b.checkLane(r); err != nil {
-						return err
-					}
+		for local := range b.local(slotindex.TypeID(t)) {
+			for _, r := range b.Lanes(local.Type, local.Priority, local.Class) {
+				cached += b.lane(r).len()
+				if err := b.checkLane(r); err != nil {
+					return err
 				}
 			}
 		}
@@ -80,7 +78,7 @@ func (b *Backlog) checkLane(r Lane) error {
 	if l.len() > 0 && l.cursor.Less(l.keys[len(l.keys)-1]) {
 		return fmt.Errorf("lane %v has a candidate after its cursor", r)
 	}
-	g := b.types[r.Type].group(r.Class)
+	g := &b.types[r.Type].classes[r.Class]
 	if b.waiting.Has(r.Type) != (b.types[r.Type].waiting != 0) || b.types[r.Type].waiting&(1<<r.Class) != 0 != (g.waiting != 0) {
 		return fmt.Errorf("type %d is marked as waiting %t", r.Type, b.waiting.Has(r.Type))
 	}

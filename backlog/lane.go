@@ -147,7 +147,7 @@ func (l *lane) compact() {
 // lane returns the state of a lane. Non-local lanes exist only while the share of the
 // type does not contain everything.
 func (b *Backlog) lane(l Lane) *lane {
-	g := b.types[l.Type].group(l.Class)
+	g := &b.types[l.Type].classes[l.Class]
 	lanes := &g.local
 	if l.NonLocal {
 		lanes = &g.nonLocal
@@ -160,7 +160,7 @@ func (b *Backlog) lane(l Lane) *lane {
 
 // use returns the state of a lane that contains a row. From then on the lane is read.
 func (b *Backlog) use(r Lane) *lane {
-	b.types[r.Type].group(r.Class).used |= 1 << r.Priority
+	b.types[r.Type].classes[r.Class].used |= 1 << r.Priority
 	return b.lane(r)
 }
 

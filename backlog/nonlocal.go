@@ -163,16 +163,14 @@ func (b *Backlog) askNonLocal() {
 		if full {
 			k.scanned = b.schedule.scans
 		}
-		k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
-			for p := range dispatcherd.MaxPriority + 1 {
-				if g.used&(1<<p) == 0 {
-					continue
-				}
-				r := Lane{t, p, true, c}
+		for c := range k.classes {
+			for used := k.classes[c].used; used != 0; used = used.Rest() {
+				r := used.First(t, dispatcherd.DurationClass(c))
+				r.NonLocal = true
 				b.lane(r).length = int32(min(limit, b.cfg.LaneLength))
 				b.askNonLocalLane(r, full, idle)
 			}
-		})
+		}
 	}
 }
 
@@ -316,18 +314,15 @@ func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
 		b.nonLocal.types++
 		b.nonLocal.pending = true
 	}
-	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
-		for p := range g.local {
-			l := &g.local[p]
-			if l.len() > 0 || l.more {
-				b.cached -= l.len()
-				l.discard()
-			} else {
-				l.batch++
-			}
-			b.update(Lane{Type: t, Priority: dispatcherd.Priority(p), Class: c})
+	for r, l := range b.local(t) {
+		if l.len() > 0 || l.more {
+			b.cached -= l.len()
+			l.discard()
+		} else {
+			l.batch++
 		}
-	})
+		b.update(r)
+	}
 	b.CapacityAppeared(t)
 }
 
@@ -337,13 +332,14 @@ func (b *Backlog) dropNonLocal(t slotindex.TypeID) {
 	if k.share.All() {
 		return
 	}
-	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
+	for c := range k.classes {
+		g := &k.classes[c]
 		for p := range g.nonLocal {
 			b.cached -= g.nonLocal[p].len()
 		}
 		clear(g.nonLocal)
 		g.waiting &= localLanes
-		b.updateType(t, c)
-	})
+		b.updateType(t, dispatcherd.DurationClass(c))
+	}
 	b.nonLocal.types--
 }

@@ -77,8 +77,7 @@ func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
 	if !b.clock.known || b.draining || floorMS(n.Key.RunAt) > b.DBNow()+clockTolerance {
 		return false
 	}
-	k := b.types[t]
-	if !b.index.HasFree(t) || !k.nothingWaits(&b.schedule, b.lists) {
+	if !b.index.HasFree(t) || !b.nothingWaitsOf(t) {
 		return false
 	}
 	r := Lane{t, n.Priority, false, n.Class}
@@ -98,16 +97,13 @@ func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
 // may be behind the run_at of a row that is due.
 const clockTolerance = 50
 
-// nothingWaits reports whether no row of the type waits, according to reads that
+// nothingWaitsOf reports whether no row of a type waits, according to reads that
 // are as recent as the last notification.
-func (k *typeLanes) nothingWaits(s *schedule, lists uint32) bool {
-	nothing := k.waiting == 0 && k.listed == lists && len(k.unnamed.local) > 0
-	k.groups(func(_ dispatcherd.DurationClass, g *laneGroup) {
-		for p := range g.local {
-			l := &g.local[p]
-			used := g.used&(1<<p) != 0
-			nothing = nothing && (!used || !l.reading && !l.more && l.scanned == s.scans && l.epoch == s.epoch)
-		}
-	})
+func (b *Backlog) nothingWaitsOf(t slotindex.TypeID) bool {
+	k, s := b.types[t], &b.schedule
+	nothing := k.waiting == 0 && k.listed == b.lists && len(k.classes[dispatcherd.NoDuration].local) > 0
+	for _, l := range b.local(t) {
+		nothing = nothing && !l.reading && !l.more && l.scanned == s.scans && l.epoch == s.epoch
+	}
 	return nothing
 }

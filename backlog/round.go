@@ -116,12 +116,12 @@ func (b *Backlog) askRound() {
 			from, left = r.from, r.left
 		}
 		switch {
-		case !k.known || b.index.Capacity(t) == 0 || lane.Class != dispatcherd.NoDuration && k.named == nil:
+		case !k.known || b.index.Capacity(t) == 0:
 			step = Levels - level // skips the other lanes of the type
-		case k.group(lane.Class).used&lane.bit() != 0:
-			if !b.askLocal(lane) && from < 0 {
-				from, left = r.from, r.left
-			}
+		case k.classes[lane.Class].used == 0:
+			step = priorities - level%priorities
+		case k.classes[lane.Class].used&lane.bit() != 0 && !b.askLocal(lane) && from < 0:
+			from, left = r.from, r.left
 		}
 		r.from += step
 		r.left = max(0, r.left-step)
@@ -139,11 +139,9 @@ func (b *Backlog) list(t slotindex.TypeID) bool {
 		return true
 	}
 	f, lanes := &b.fetch, 1
-	k.groups(func(c dispatcherd.DurationClass, g *laneGroup) {
-		if c != dispatcherd.NoDuration {
-			lanes += bits.OnesCount32(uint32(g.used))
-		}
-	})
+	for c := dispatcherd.NoDuration + 1; c < dispatcherd.DurationClasses; c++ {
+		lanes += bits.OnesCount32(uint32(k.classes[c].used))
+	}
 	if f.named > 0 && f.named+lanes > maxNamed {
 		return false
 	}

@@ -95,7 +95,7 @@ func TestPauseAfterSlowScansIsBounded(t *testing.T) {
 				w.at(w.now + 50)
 				w.b.SetSlow(true)
 				w.b.RowsMayHaveCome()
-				w.b.types[0].unnamed.local[1].scanned = 0 // some lane is read from its cursor in between
+				w.b.types[0].classes[dispatcherd.NoDuration].local[1].scanned = 0 // some lane is read from its cursor in between
 				w.send()
 				w.at(w.now + c.fetch)
 				for len(w.reads) > 1 {
@@ -420,14 +420,17 @@ func TestDrainEndsReading(t *testing.T) {
 
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(*Backlog){
-		"order":          func(b *Backlog) { l := &b.types[0].unnamed.local[0]; l.keys[0], l.keys[1] = l.keys[1], l.keys[0] },
+		"order": func(b *Backlog) {
+			l := &b.types[0].classes[dispatcherd.NoDuration].local[0]
+			l.keys[0], l.keys[1] = l.keys[1], l.keys[0]
+		},
 		"mark":           func(b *Backlog) { b.types[0].waiting = 0 },
-		"mark of a lane": func(b *Backlog) { b.types[0].unnamed.waiting = 0 },
+		"mark of a lane": func(b *Backlog) { b.types[0].classes[dispatcherd.NoDuration].waiting = 0 },
 		"cached":         func(b *Backlog) { b.cached++ },
 		"shared types":   func(b *Backlog) { b.nonLocal.types++ },
-		"head":           func(b *Backlog) { b.types[0].unnamed.heads[0].ID++ },
-		"bound":          func(b *Backlog) { b.types[0].unnamed.bounds = 1 },
-		"cursor":         func(b *Backlog) { b.types[0].unnamed.local[0].cursor = contract.Key{} },
+		"head":           func(b *Backlog) { b.types[0].classes[dispatcherd.NoDuration].heads[0].ID++ },
+		"bound":          func(b *Backlog) { b.types[0].classes[dispatcherd.NoDuration].bounds = 1 },
+		"cursor":         func(b *Backlog) { b.types[0].classes[dispatcherd.NoDuration].local[0].cursor = contract.Key{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := small(t, 1, nil)

@@ -130,6 +130,9 @@ func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant
 	return d.expected
 }
 
+// Learned reports whether some attempt of a class has succeeded. Otherwise Expected depends on the prior.
+func (t *Type) Learned(c dispatcherd.DurationClass) bool { return t[c].own.N+t[c].others.N > 0 }
+
 // prior returns the logarithm that is expected of a class of which nothing is known: the middle of the class. Of jobs without an
 // expected duration it is what is known of all jobs of the type, or else of all types.
 func (b *Book) prior(t *Type, c dispatcherd.DurationClass) int64 {
@@ -253,9 +256,8 @@ func (b *Book) List(most int, now timing.Instant) (list []Expectation) {
 	names := b.names()
 	for _, name := range names[:min(most, len(names))] {
 		t := b.types[name]
-		for i := range t {
-			if t[i].own.N+t[i].others.N > 0 {
-				c := dispatcherd.DurationClass(i)
+		for c := range dispatcherd.DurationClass(dispatcherd.DurationClasses) {
+			if t.Learned(c) {
 				list = append(list, Expectation{name, c, time.Duration(b.Expected(t, c, now)) * time.Millisecond})
 			}
 		}

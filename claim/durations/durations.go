@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -49,26 +50,23 @@ func (d Table) Share(ctx context.Context, learned []contract.Durations) (own, ot
 			return nil, nil, fmt.Errorf("delete old learned durations: %w", err)
 		}
 	}
-	rows, err := d.DB.Query(ctx, readDurationsSQL, d.Name, durationRows)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the learned durations: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var (
-			r     contract.Durations
-			class int16
-			mine  bool
-		)
-		if err := rows.Scan(&r.Type, &class, &mine, &r.N, &r.S); err != nil {
-			return nil, nil, fmt.Errorf("read the learned durations: %w", err)
-		}
+	var (
+		r     contract.Durations
+		class int16
+		mine  bool
+	)
+	rows, _ := d.DB.Query(ctx, readDurationsSQL, d.Name, durationRows) // rows has the error
+	_, err = pgx.ForEachRow(rows, []any{&r.Type, &class, &mine, &r.N, &r.S}, func() error {
 		r.Class = dispatcherd.DurationClass(class + 1)
 		if mine {
 			own = append(own, r)
 		} else {
 			others = append(others, r)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the learned durations: %w", err)
 	}
-	return own, others, rows.Err()
+	return own, others, nil
 }

@@ -210,7 +210,7 @@ func whyView(x *actor.Explanation) api.Why {
 		why.Overtaking = &api.Overtaking{Window: contract.Seconds(x.Window), Closes: contract.Seconds(x.Closes)}
 	}
 	if x.Expected > 0 {
-		why.Expected = &api.Expected{Class: x.Class.String(), Duration: contract.Seconds(x.Expected)}
+		why.Expected = &api.Expected{Class: x.Class.String(), Duration: contract.Seconds(x.Expected), Learned: x.Learned}
 		if x.Bounded {
 			why.Expected.PassedBy = new(contract.Seconds(x.PassedBy))
 		}

@@ -343,11 +343,14 @@ func scoreText(s *api.Score) string {
 }
 
 func expectedText(e *api.Expected) string {
-	class := "no expected duration is given; jobs like it take"
+	jobs, source := "jobs of its type", "learned from"
 	if e.Class != "" {
-		class = "jobs of duration class " + e.Class + " take"
+		jobs += " and duration class " + e.Class
 	}
-	text := fmt.Sprintf("%s %v", class, spanOf(e.Duration))
+	if !e.Learned {
+		source = "assumed while none is done of the"
+	}
+	text := fmt.Sprintf("%v, %s %s", spanOf(e.Duration), source, jobs)
 	if e.PassedBy != nil {
 		text += fmt.Sprintf("; a job that arrives more than %v later cannot overtake it unless that grows", spanOf(*e.PassedBy))
 	}
