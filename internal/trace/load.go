@@ -117,6 +117,9 @@ func loadJobs(t *Trace, path string) error {
 		}
 		if len(r.fields) > len(jobColumns) && r.fields[6] != "" {
 			j.ExpectedMS = r.seconds(6)
+			if most := dispatcherd.MaxExpected.Milliseconds(); j.ExpectedMS < 1 || j.ExpectedMS > most {
+				r.reject(6, "more than 0 and at most "+formatSeconds(most)+" seconds, or nothing")
+			}
 		}
 		switch {
 		case seen[j.ID]:

@@ -104,6 +104,25 @@ func TestErrorOfLoadNamesThePlaceAndTheDefect(t *testing.T) {
 	}
 }
 
+func TestLoadChecksExpectedSeconds(t *testing.T) {
+	with := func(expected string) error {
+		lines := strings.Split(strings.TrimSuffix(goodJobs, "\n"), "\n")
+		for i := range lines {
+			lines[i] += ","
+		}
+		lines[0] += expectedColumn
+		lines[1] += expected
+		_, err := Load(folder(t, strings.Join(lines, "\n")+"\n", goodSlots, goodEvents))
+		return err
+	}
+	for _, good := range []string{"", "0.001", "2147483.647"} {
+		require.NoError(t, with(good), good)
+	}
+	for _, bad := range []string{"0", "2147483.648", "1h", "-1"} {
+		require.ErrorContains(t, with(bad), `expected_seconds is "`+bad+`", allowed: `, bad)
+	}
+}
+
 func TestLoadNeedsJobsAndSlots(t *testing.T) {
 	_, err := Load(folder(t, goodJobs, "", ""))
 	require.ErrorIs(t, err, os.ErrNotExist)
