@@ -247,7 +247,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Limits.LaneLength = 1 + rng.IntN(4)
 	cfg.Limits.ClaimBatch = 1 + rng.IntN(6)
 	cfg.Limits.LanesPerFetch = 11 + rng.IntN(40)
-	cfg.Limits.KnownRows = 1 + int(seed%20)
+	cfg.Limits.KnownRows = 1 + rng.IntN(20)
 	wide := seed%3 == 0
 	if wide {
 		cfg.Limits.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000
@@ -264,10 +264,12 @@ func newHistory(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// pause draws a time between two decisions, in milliseconds: none, or at least a second.
-// Between them a non-local row is due or not, depending on when the core saw it first.
-func (h *history) pause(limit int) int64 {
-	ms := int64(h.rng.IntN(3) * h.rng.IntN(limit))
+// pause draws a time between two decisions, in milliseconds.
+func (h *history) pause(limit int) int64 { return certain(int64(h.rng.IntN(3) * h.rng.IntN(limit))) }
+
+// certain returns 0, or at least a second. Between them a non-local row of this age can be placed or not, depending on
+// when the core saw it first.
+func certain(ms int64) int64 {
 	if 0 < ms && ms < 1_000 {
 		ms += 1_000
 	}
@@ -603,7 +605,7 @@ func (h *history) randomInsert() {
 			continue
 		}
 		if h.backdate {
-			r.RunAt -= int64(h.rng.IntN(400_000)) * 1000
+			r.RunAt -= certain(int64(h.rng.IntN(400_000))) * 1000
 		}
 		h.table.insert(r)
 		h.reference.waiting[r.ID] = &referenceJob{id: r.ID, typ: r.Type, priority: r.Priority, since: floorMS(r.RunAt)}
