@@ -131,7 +131,7 @@ func (b *Backlog) askRound() {
 	}
 }
 
-// list lets the fetch name the lanes of a type whose jobs have an expected duration, once per listing. A lane
+// list lets the fetch name the lanes of a type whose jobs have an expected duration, once per listing, unless all are in use. A lane
 // that is in use is read like the others. It reports false if the type has to wait for the next fetch.
 func (b *Backlog) list(t slotindex.TypeID) bool {
 	k := b.types[t]
@@ -146,6 +146,9 @@ func (b *Backlog) list(t slotindex.TypeID) bool {
 		return false
 	}
 	k.listed = b.lists
+	if lanes > Levels-priorities { // all are in use
+		return true
+	}
 	f.request.Classes = append(f.request.Classes, b.index.Name(t))
 	f.types++
 	f.named += lanes

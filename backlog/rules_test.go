@@ -197,6 +197,26 @@ func TestListingOmitsNoType(t *testing.T) {
 	}
 }
 
+// A listing of a type whose lanes are all in use would name none that is not read anyway.
+func TestTypeWhoseLanesAreAllInUseIsNotListed(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	listed := func() bool {
+		w.at(w.now + 60_000)
+		require.Equal(t, 1, w.send())
+		named := len(w.reads[0].request.Classes) > 0
+		w.answer(0, contract.OK)
+		w.settleNow()
+		return named
+	}
+	for level := priorities; level < Levels; level++ {
+		require.True(t, listed(), level)
+		w.b.use(Lane{Type: w.types[0], Priority: dispatcherd.Priority(level % priorities), Class: dispatcherd.DurationClass(level / priorities)})
+	}
+	require.False(t, listed())
+	require.Equal(t, w.b.lists, w.b.types[w.types[0]].listed)
+}
+
 // A notification names a row of a lane that is not in use, and the row must not be placed at once. The next fetch reads the lane.
 func TestNotifiedLaneIsReadSoon(t *testing.T) {
 	w := small(t, 1, nil)
