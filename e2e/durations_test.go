@@ -17,6 +17,7 @@ func TestShortJobsGoFirst(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Core.Weights.DurationWindow = time.Hour
+	cfg.Workers.HeartbeatTimeout = time.Minute // the raw worker sends no heartbeats
 	h := w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "pdf")
 	done := func() (id dispatcherd.JobID) {
