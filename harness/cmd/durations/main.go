@@ -1,5 +1,5 @@
 // Command durations measures expected durations: the waits of recorded workloads with exact, rough, false and no expected
-// durations, whether a job is passed by more than W, and the time of a fetch. It prints one line and exits with 1 if a value is out of range.
+// durations, whether a job is passed by more than W, the time of a fetch, and the lines of code. It prints one line and exits with 1 if a value is out of range.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 
 func main() {
 	short := flag.Bool("short", false, "run a shorter form of all parts")
-	parts := flag.String("parts", "off,replays,random,plain,fetch", "parts to run, separated by commas")
-	base := flag.String("base", "", "plain: commit to compare with; empty = the last one without expected durations")
+	parts := flag.String("parts", "off,replays,random,plain,fetch,lines", "parts to run, separated by commas")
+	base := flag.String("base", "", "plain and lines: commit to compare with; empty = the last one without expected durations")
 	traces := flag.String("traces", "../../shared/traces", "folder with the recorded traces bank_january and openb33")
 	flag.Parse()
 	replicas, histories, rows := uint64(8), 1_000_000, 1_000_000
@@ -33,6 +33,7 @@ func main() {
 			"replays": func() (f, m figure.Figures, err error) { return durations.Replays(*traces, replicas) },
 			"random":  func() (f, m figure.Figures, err error) { f, err = durations.Random(ctx, histories); return f, nil, err },
 			"plain":   func() (f, m figure.Figures, err error) { f, err = plain(ctx, *base, *short); return f, nil, err },
+			"lines":   func() (f, m figure.Figures, err error) { f, err = lines(ctx, *base); return f, nil, err },
 			"fetch":   func() (f, m figure.Figures, err error) { return durations.Fetch(ctx, rows) },
 		}
 		for part := range slices.Values(strings.Split(*parts, ",")) {
@@ -49,7 +50,22 @@ func main() {
 	}))
 }
 
-var errPart = errors.New("the parts are off, replays, random, plain and fetch")
+var errPart = errors.New("the parts are off, replays, random, plain, fetch and lines")
+
+// firstFile was added by the first commit of expected durations.
+const firstFile = "migrations/sql/00041_expected_duration.sql"
+
+// lines counts the lines of code since another commit.
+func lines(ctx context.Context, base string) (figure.Figures, error) {
+	root, err := stage.ProductDir(ctx)
+	if err == nil && base == "" {
+		base, err = rate.Before(ctx, root, firstFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return durations.Lines(ctx, root, base)
+}
 
 // plain compares the rates of plain jobs and of COPY with those of another commit, while expected durations do not count.
 func plain(ctx context.Context, base string, short bool) (figure.Figures, error) {
@@ -57,6 +73,6 @@ func plain(ctx context.Context, base string, short bool) (figure.Figures, error)
 	if err != nil {
 		return nil, err
 	}
-	jobs, copied, err := rate.Plain(ctx, root, base, "migrations/sql/00041_expected_duration.sql", short)
+	jobs, copied, err := rate.Plain(ctx, root, base, firstFile, short)
 	return figure.Figures{figure.AtLeast("noop", jobs, 0.98), figure.AtLeast("copy", copied, 0.97)}, err
 }

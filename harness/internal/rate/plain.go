@@ -13,8 +13,8 @@ import (
 
 var errBase = errors.New("give the commit to compare with: -base COMMIT")
 
-// before returns the parent of the first commit that has a file of the pattern.
-func before(ctx context.Context, root, pattern string) (string, error) {
+// Before returns the parent of the first commit that has a file of the pattern.
+func Before(ctx context.Context, root, pattern string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "-C", root, "log", "--diff-filter=A", "--format=%H^", "--", pattern).Output()
 	if commits := strings.Fields(string(out)); err == nil && len(commits) > 0 {
 		return commits[len(commits)-1], nil
@@ -26,7 +26,7 @@ func before(ctx context.Context, root, pattern string) (string, error) {
 // the pattern.
 func Plain(ctx context.Context, root, base, pattern string, short bool) (ratio, copied float64, err error) {
 	if base == "" {
-		if base, err = before(ctx, root, pattern); err != nil {
+		if base, err = Before(ctx, root, pattern); err != nil {
 			return 0, 0, err
 		}
 	}
