@@ -33,7 +33,7 @@ func main() {
 			"replays": func() (f, m figure.Figures, err error) { return durations.Replays(*traces, replicas) },
 			"random":  func() (f, m figure.Figures, err error) { f, err = durations.Random(ctx, histories); return f, nil, err },
 			"plain":   func() (f, m figure.Figures, err error) { f, err = plain(ctx, *base, *short); return f, nil, err },
-			"lines":   func() (f, m figure.Figures, err error) { f, err = lines(ctx, *base); return f, nil, err },
+			"lines":   func() (f, m figure.Figures, err error) { return lines(ctx, *base) },
 			"fetch":   func() (f, m figure.Figures, err error) { return durations.Fetch(ctx, rows) },
 		}
 		for part := range slices.Values(strings.Split(*parts, ",")) {
@@ -56,13 +56,13 @@ var errPart = errors.New("the parts are off, replays, random, plain, fetch and l
 const firstFile = "migrations/sql/00041_expected_duration.sql"
 
 // lines counts the lines of code since another commit.
-func lines(ctx context.Context, base string) (figure.Figures, error) {
+func lines(ctx context.Context, base string) (figures, details figure.Figures, err error) {
 	root, err := stage.ProductDir(ctx)
 	if err == nil && base == "" {
 		base, err = rate.Before(ctx, root, firstFile)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return durations.Lines(ctx, root, base)
 }
