@@ -80,6 +80,22 @@ func TestCancellationReachesAJobThatIsReleasedMeanwhile(t *testing.T) {
 	require.Equal(t, "cancelled", w.status(job))
 }
 
+// The nodes of a cancelled flow were locked. When their dependencies have ended, they are cancelled, and say why.
+func TestNodeOfACancelledFlowSaysSo(t *testing.T) {
+	w := newWorld(t)
+	flow, n := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}]}`)
+	won := w.claim(n["a"])
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_waiting FOR UPDATE`)
+	require.NoError(t, err)
+	w.exec(`SELECT dispatcherd.cancel_tree($1)`, flow)
+	w.finish(won, contract.Succeeded, "")
+	require.NoError(t, tx.Commit(t.Context()))
+	w.countEnds()
+	require.Equal(t, "cancelled", w.status(n["b"]))
+	require.Contains(t, w.reason(n["b"]), "the flow was cancelled")
+}
+
 // The request to cancel a running member cannot be written, because another transaction writes one and is rolled back. A later settlement writes it.
 func TestRunningMemberIsAskedAgain(t *testing.T) {
 	w := newWorld(t)

@@ -133,6 +133,45 @@ func TestLargeCallbacksAreReleasedInPortions(t *testing.T) {
 	require.LessOrEqual(t, get[int](w, `SELECT max(jobs) FROM public.releases`), 10)
 }
 
+// The nodes of a flow have payloads of 0.9 MB, and become ready at once. One call of a settlement releases all of them, in steps.
+func TestLargeNodesAreReleasedInPortions(t *testing.T) {
+	w := newWorld(t)
+	const size = 30
+	flow, n := w.flow(fan(t, size, false))
+	w.exec(`UPDATE dispatcherd.jobs_waiting SET payload = ` + large)
+	w.watchReleases()
+	w.end(contract.Succeeded, n["root"])
+	w.countEnds()
+	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'dependant' AND status = 'pending'`))
+	most, _ := w.largest(flow)
+	require.LessOrEqual(t, most, 10)
+}
+
+// Another transaction has locked callbacks that have more than 4 MB together. A settlement does not say that there is more to do at once.
+func TestLockedLargeCallbacksAreLeft(t *testing.T) {
+	w := newWorld(t)
+	const size = 10
+	var members []int64
+	for range size {
+		batch := w.open("ended")
+		members = append(members, w.members(batch, 1)...)
+		w.seal(batch)
+	}
+	w.exec(`UPDATE dispatcherd.jobs_waiting SET payload = ` + large)
+	w.end(contract.Succeeded, members...)
+	tx := w.begin()
+	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_waiting FOR UPDATE`)
+	require.NoError(t, err)
+	for range 3 {
+		counted, err := w.CountEnds(t.Context())
+		require.NoError(t, err)
+		require.False(t, counted.More)
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.countEnds()
+	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'callback' AND status = 'pending'`))
+}
+
 // Daemons repair one batch or flow per call, so no call lasts long. They continue above the last id.
 func TestBatchesAreRepairedOnePerCall(t *testing.T) {
 	w := newWorld(t)

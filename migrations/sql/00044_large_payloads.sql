@@ -32,10 +32,16 @@ BEGIN
         more := more OR cardinality(idle) = most OR cardinality(untold) < cardinality(idle);
         idle := untold;'],
         ['settle', 'PERFORM dispatcherd.fire(complete);',
-            'rest := rest OR (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.id = ANY (complete)) > cardinality(dispatcherd.fitting(complete));
-            PERFORM dispatcherd.fire(complete);'],
-        ['release_nodes', 'dispatcherd.runs_when(run_when, failed + cancelled) AS run',
-            'dispatcherd.runs_when(run_when, failed + cancelled) AND (SELECT b.cancelled_by IS NULL FROM dispatcherd.batches b WHERE b.id = flow) AS run'],
+            'n := (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.id = ANY (complete));
+            PERFORM dispatcherd.fire(complete);
+            rest := rest OR (SELECT count(*) BETWEEN 1 AND n - 1 FROM dispatcherd.jobs_waiting w WHERE w.id = ANY (complete));'],
+        ['release_nodes', 'RETURN FOUND AND cardinality(locked)', 'RETURN (FOUND OR locked <> ''{}'') AND cardinality(locked)'],
+        ['release_nodes', 'dispatcherd.runs_when(run_when, failed + cancelled) AS run, coalesce(reason, ''no dependency failed'') AS reason, NULL::jsonb AS addition
+        FROM dispatcherd.nodes WHERE id = ANY (ids) AND ready_at IS NULL LIMIT 500',
+            'dispatcherd.runs_when(run_when, failed + cancelled) AND NOT stopped AS run,
+            CASE WHEN stopped THEN ''the flow was cancelled'' ELSE coalesce(reason, ''no dependency failed'') END AS reason, NULL::jsonb AS addition
+        FROM dispatcherd.nodes CROSS JOIN LATERAL (SELECT b.cancelled_by IS NOT NULL AS stopped FROM dispatcherd.batches b WHERE b.id = flow) f
+        WHERE id = ANY (ids) AND ready_at IS NULL LIMIT 500'],
         ['cancel_tree', 'cancelled := dispatcherd.end_idle(ARRAY[job], ''cancelled'', who, NULL);
     running := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.id = job AND j.status = ''running'');',
             'FOR round IN 1..10 LOOP -- another transaction may release or retry the job between two statements
@@ -88,10 +94,16 @@ BEGIN
         more := more OR cardinality(idle) = most OR cardinality(untold) < cardinality(idle);
         idle := untold;'],
         ['settle', 'PERFORM dispatcherd.fire(complete);',
-            'rest := rest OR (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.id = ANY (complete)) > cardinality(dispatcherd.fitting(complete));
-            PERFORM dispatcherd.fire(complete);'],
-        ['release_nodes', 'dispatcherd.runs_when(run_when, failed + cancelled) AS run',
-            'dispatcherd.runs_when(run_when, failed + cancelled) AND (SELECT b.cancelled_by IS NULL FROM dispatcherd.batches b WHERE b.id = flow) AS run'],
+            'n := (SELECT count(*) FROM dispatcherd.jobs_waiting w WHERE w.id = ANY (complete));
+            PERFORM dispatcherd.fire(complete);
+            rest := rest OR (SELECT count(*) BETWEEN 1 AND n - 1 FROM dispatcherd.jobs_waiting w WHERE w.id = ANY (complete));'],
+        ['release_nodes', 'RETURN FOUND AND cardinality(locked)', 'RETURN (FOUND OR locked <> ''{}'') AND cardinality(locked)'],
+        ['release_nodes', 'dispatcherd.runs_when(run_when, failed + cancelled) AS run, coalesce(reason, ''no dependency failed'') AS reason, NULL::jsonb AS addition
+        FROM dispatcherd.nodes WHERE id = ANY (ids) AND ready_at IS NULL LIMIT 500',
+            'dispatcherd.runs_when(run_when, failed + cancelled) AND NOT stopped AS run,
+            CASE WHEN stopped THEN ''the flow was cancelled'' ELSE coalesce(reason, ''no dependency failed'') END AS reason, NULL::jsonb AS addition
+        FROM dispatcherd.nodes CROSS JOIN LATERAL (SELECT b.cancelled_by IS NOT NULL AS stopped FROM dispatcherd.batches b WHERE b.id = flow) f
+        WHERE id = ANY (ids) AND ready_at IS NULL LIMIT 500'],
         ['cancel_tree', 'cancelled := dispatcherd.end_idle(ARRAY[job], ''cancelled'', who, NULL);
     running := (SELECT count(*) FROM dispatcherd.jobs_live j WHERE j.id = job AND j.status = ''running'');',
             'FOR round IN 1..10 LOOP -- another transaction may release or retry the job between two statements
