@@ -63,7 +63,7 @@ func operations(t *testing.T, c *limits.Controller) map[string]func() {
 		"heads":    func() { check(c.Heads(t.Context(), permits.Class{}, 100)) },
 		"refill":   func() { check(c.Refill(t.Context(), []permits.Refill{{Class: class, After: middle}}, 64)) },
 		"admit":    func() { check(c.Admit(t.Context(), list, []limits.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
-		"withdraw": func() { check(c.Withdraw(t.Context(), []int64{7}, []int64{9})) },
+		"withdraw": func() { check(c.Withdraw(t.Context(), []int64{7}, []int64{9}, nil)) },
 		"confirm":  func() { require.NoError(t, c.Confirm(t.Context(), []limits.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
 		"starts":   func() { check(c.Starts(t.Context())) },
 		"types":    func() { check(c.Types(t.Context())) },

@@ -27,7 +27,7 @@ type controller interface {
 	Heads(ctx context.Context, after permits.Class, most int) ([]limits.Waiting, error)
 	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
 	Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (map[int64]dispatcherd.DurationClass, error)
-	Withdraw(ctx context.Context, ids, fences []int64) (map[int64]bool, error)
+	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (map[int64]bool, error)
 	Types(ctx context.Context) (map[string]limits.Type, error)
 }
 
@@ -209,7 +209,7 @@ func TestPendingAgainGivesPermitsBack(t *testing.T) {
 			require.Zero(t, all[i].Dispatcher)
 		}
 
-		found, err := c.Withdraw(t.Context(), []int64{int64(ids[1]), int64(ids[2]), int64(ids[3])}, []int64{-10, -99, 10})
+		found, err := c.Withdraw(t.Context(), []int64{int64(ids[1]), int64(ids[2]), int64(ids[3])}, []int64{-10, -99, 10}, nil)
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{int64(ids[1]): true}, found, "the other fences are not current")
 		require.True(t, beat(t, s, nil).Keyed)
@@ -228,14 +228,22 @@ func TestWithdrawnJobWaitsAgain(t *testing.T) {
 		take(t, s, started)
 		unlock := w.lock(t, id)
 		both, fences := []int64{int64(id), int64(started)}, []int64{7, 7}
-		found, err := c.Withdraw(t.Context(), both, fences)
+		found, err := c.Withdraw(t.Context(), both, fences, nil)
 		require.NoError(t, err)
 		require.Empty(t, found, "one is locked, the other runs")
 		unlock()
-		found, err = c.Withdraw(t.Context(), both, fences)
+		found, err = c.Withdraw(t.Context(), both, fences, nil)
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{int64(id): true}, found)
 		require.Empty(t, fetched(t, s))
+		require.Empty(t, s.Claim(t.Context(), claimOf(id)).Won)
+		require.Zero(t, w.get(t, id).Fence)
+
+		admit(t, w, c, 8, id)
+		found, err = c.Withdraw(t.Context(), []int64{int64(id)}, []int64{8}, []bool{true})
+		require.NoError(t, err)
+		require.Equal(t, map[int64]bool{int64(id): true}, found)
+		require.EqualValues(t, -8, w.get(t, id).Fence, "it counts as returned")
 		require.Empty(t, s.Claim(t.Context(), claimOf(id)).Won)
 	})
 }
@@ -269,7 +277,7 @@ func TestStatementsOfAnEarlierBeginChangeNothing(t *testing.T) {
 
 		_, err = before.Admit(t.Context(), []permits.Admission{admission(w.get(t, id), 8, 0)}, nil)
 		require.ErrorIs(t, err, limits.ErrNotController)
-		_, err = before.Withdraw(t.Context(), []int64{int64(admitted)}, []int64{7})
+		_, err = before.Withdraw(t.Context(), []int64{int64(admitted)}, []int64{7}, nil)
 		require.ErrorIs(t, err, limits.ErrNotController)
 		_, err = before.Limits(t.Context())
 		require.NoError(t, err)

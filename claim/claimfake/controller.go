@@ -217,7 +217,7 @@ func (c *Controller) Admit(ctx context.Context, list []permits.Admission, _ []li
 }
 
 // Withdraw does the same as limits.Controller.Withdraw.
-func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64) (withdrawn map[int64]bool, err error) {
+func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
 	withdrawn = make(map[int64]bool, len(ids))
 	err = c.changes(ctx, func(t *Table) {
 		for i, id := range ids {
@@ -226,7 +226,11 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64) (withdra
 				continue
 			}
 			t.dequeue(r)
-			r.Fence, r.AdmittedTo = 0, 0
+			if r.AdmittedTo = 0; returned != nil && returned[i] {
+				r.Fence = -max(r.Fence, -r.Fence)
+			} else {
+				r.Fence = 0
+			}
 			withdrawn[id] = true
 		}
 	})

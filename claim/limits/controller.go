@@ -304,24 +304,24 @@ const impatient = `SELECT set_config('lock_timeout', '20ms', true)`
 const lockNotGranted = "55P03"
 
 // withdrawSQL makes pending rows with fences wait again: $3 ids, $4 fences. A row that was admitted may have run and returned
-// meanwhile; then its fence is negative.
+// meanwhile; then its fence is negative. $5 is true for rows that count as returned.
 const withdrawSQL = `
 WITH ` + role + `, free AS MATERIALIZED (
-	SELECT j.ctid FROM unnest($3::bigint[], $4::bigint[]) AS i (id, fence) JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
+	SELECT j.ctid, i.returned FROM unnest($3::bigint[], $4::bigint[], $5::boolean[]) AS i (id, fence, returned) JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
 	WHERE j.status = 'pending' AND j.fence = i.fence AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), waits AS (
-	UPDATE dispatcherd.jobs_live j SET fence = NULL, admitted_to = NULL FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
+	UPDATE dispatcherd.jobs_live j SET fence = CASE WHEN f.returned THEN -abs(j.fence) END, admitted_to = NULL FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
 )
 SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM waits)`
 
 // Withdraw makes pending rows wait again, which were admitted or, with negative fences, have returned. It returns their
-// ids. The others have started, are gone, or are locked.
-func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64) (withdrawn map[int64]bool, err error) {
+// ids. The others have started, are gone, or are locked. Those for which returned is true keep their precedence; nil = none.
+func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
 	withdrawn = make(map[int64]bool, len(ids))
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var found []int64
 		var is bool
-		err := conn.QueryRow(ctx, withdrawSQL, c.Dispatcher, c.number, ids, fences).Scan(&is, &found)
+		err := conn.QueryRow(ctx, withdrawSQL, c.Dispatcher, c.number, ids, fences, returned).Scan(&is, &found)
 		if err == nil && !is {
 			err = ErrNotController
 		}

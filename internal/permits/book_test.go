@@ -92,18 +92,39 @@ func TestFullBookKeepsClassesThatTakePart(t *testing.T) {
 	w.admits(50)
 }
 
-// A retry that was withdrawn is not among the returned rows of the table. It keeps its precedence.
-func TestReadOfReturnedRowsKeepsAWithdrawnRetry(t *testing.T) {
-	b := New(Config{}, []Limit{{Key: "k", Capacity: 1, OnRetry: Wait}})
+// A retry that was withdrawn counts as returned: it keeps its precedence, also if its row is locked at the next admission. When it is cancelled, it is
+// forgotten.
+func TestWithdrawnRetryCountsAsReturned(t *testing.T) {
+	b := New(Config{PerPriority: 64_000_000}, []Limit{{Key: "k", Capacity: 1, OnRetry: Wait}})
 	name, j := Class{Keys: "k", Type: "a"}, Job{1, 1}
 	b.Advance(10)
 	require.True(t, b.Returned(name, j, 1))
+	admit := func() (fence int64) {
+		list := b.Admit(10)
+		require.Len(t, list, 1)
+		require.EqualValues(t, 1, list[0].ID, "no job passes it")
+		return list[0].Fence
+	}
+	b.Withdrawn(1, admit())
+	b.Add(Class{Keys: "k", Type: "a", Priority: 10}, Job{2, 2})
+	b.Locked(1, admit())
+	require.Empty(t, b.Admit(10))
+	b.Retries(func(id int64) bool { return id == 1 })
+	require.True(t, b.Returned(name, j, 1))
+	b.Withdrawn(1, admit())
+	b.Retries(func(int64) bool { return false })
 	list := b.Admit(10)
 	require.Len(t, list, 1)
-	b.Withdrawn(1, list[0].Fence)
-	b.Retries(func(int64) bool { return false })
+	require.EqualValues(t, 2, list[0].ID)
+}
+
+// An operator changes the priority of a job that waits for its retry.
+func TestRetryHasOneClass(t *testing.T) {
+	b := New(Config{}, []Limit{{Key: "k", Capacity: 1, OnRetry: Wait}})
+	b.Advance(10)
+	require.True(t, b.Returned(Class{Keys: "k", Type: "a"}, Job{1, 1}, 1))
+	require.True(t, b.Returned(Class{Keys: "k", Type: "a", Priority: 5}, Job{1, 1}, 1))
 	require.Equal(t, 1, b.Classes())
-	require.True(t, b.Returned(name, j, 1))
 	b.Retries(func(int64) bool { return false })
-	require.Zero(t, b.Classes(), "it was returned, and cancelled")
+	require.Zero(t, b.Classes())
 }

@@ -38,14 +38,11 @@ func (b *Book) HeadsEnd() {
 	b.gone(gone)
 }
 
-// withdrawn is the round of a retry that was withdrawn: in the table it waits like other jobs.
-const withdrawn = -1
-
-// Retries says which jobs wait for their retry. Others that the book knows do not wait any more, except those that were withdrawn.
+// Retries says which jobs wait for their retry. Others that the book knows do not wait any more.
 func (b *Book) Retries(waits func(id int64) bool) {
 	var gone []*class
 	for id, c := range b.retries { // order-free: sorted below
-		if c.round != withdrawn && !waits(id) {
+		if !waits(id) {
 			gone = append(gone, c)
 		}
 	}

@@ -255,9 +255,12 @@ func (b *Book) Returned(name Class, j Job, fence int64) bool {
 	return true
 }
 
-// addRetry adds a job that no other passes.
+// addRetry adds a job that no other passes. If an operator has changed its type or priority, its former class is forgotten.
 func (b *Book) addRetry(name Class, j Job) {
 	name.Retry = j.ID
+	if old := b.retries[j.ID]; old != nil && old.Class != name {
+		b.gone([]*class{old})
+	}
 	c := b.class(name)
 	c.jobs = []Job{j}
 	b.moved(c)
@@ -313,8 +316,8 @@ func needed(p *Permit) bool {
 }
 
 // Withdrawn reports that a row has lost its fence and waits again. Other jobs pass its class for the patience; after
-// that, its next permit is kept as long. This does not apply to a job that keeps its precedence, nor to one whose
-// dispatcher could not claim it.
+// that, its next permit is kept as long. This does not apply to a job that keeps its precedence, which counts as returned, nor to
+// one whose dispatcher could not claim it.
 func (b *Book) Withdrawn(id, fence int64) {
 	p := b.permits[id]
 	if p == nil || p.Fence != fence || p.Started {
@@ -323,7 +326,6 @@ func (b *Book) Withdrawn(id, fence int64) {
 	b.Unused(id, fence)
 	if p.Retry != 0 {
 		b.addRetry(p.Class, p.Job)
-		b.retries[id].round = withdrawn
 		return
 	}
 	c := b.class(p.Class)

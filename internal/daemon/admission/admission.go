@@ -40,8 +40,8 @@ type Table interface { //nolint:interfacebloat // one method for each statement
 	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
 	// Admit writes fences.
 	Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (admitted map[int64]dispatcherd.DurationClass, err error)
-	// Withdraw makes pending rows with fences wait again.
-	Withdraw(ctx context.Context, ids, fences []int64) (withdrawn map[int64]bool, err error)
+	// Withdraw makes pending rows with fences wait again. Those for which returned is true keep their precedence.
+	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error)
 	// Starts reads the starts of keys with a rate.
 	Starts(ctx context.Context) ([]limits.Start, error)
 	// Confirm records when admitted cost has started.

@@ -140,7 +140,7 @@ func (c *Controller) compareHeld(ctx context.Context) (changed bool, err error) 
 	if len(ids) == 0 {
 		return changed, nil
 	}
-	withdrawn, err := c.table.Withdraw(ctx, ids, fences)
+	withdrawn, err := c.table.Withdraw(ctx, ids, fences, nil)
 	c.state.locked = len(withdrawn) < len(ids)
 	return true, err
 }

@@ -499,7 +499,7 @@ func (s *session) Admit(ctx context.Context, list []permits.Admission, starts []
 }
 
 // Withdraw implements Table.
-func (s *session) Withdraw(ctx context.Context, ids, fences []int64) (withdrawn map[int64]bool, err error) {
+func (s *session) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
 	is := false
 	withdrawn = map[int64]bool{}
 	err = s.send(ctx, "withdraw", func(f fault) {
@@ -509,6 +509,9 @@ func (s *session) Withdraw(ctx context.Context, ids, fences []int64) (withdrawn 
 		for i, id := range ids {
 			if r := s.rows[id]; r != nil && !r.running && r.fence == fences[i] && !f.locked {
 				r.fence, r.dispatcher, r.since = 0, 0, time.Now()
+				if returned != nil && returned[i] {
+					r.fence = -max(fences[i], -fences[i])
+				}
 				withdrawn[id] = true
 			}
 		}

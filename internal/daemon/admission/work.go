@@ -347,11 +347,11 @@ func (c *Controller) withdraw(ctx context.Context) error {
 	if len(stuck) == 0 {
 		return nil
 	}
-	ids, fences := make([]int64, len(stuck)), make([]int64, len(stuck))
+	ids, fences, retries := make([]int64, len(stuck)), make([]int64, len(stuck)), make([]bool, len(stuck))
 	for i := range stuck {
-		ids[i], fences[i] = stuck[i].ID, stuck[i].Fence
+		ids[i], fences[i], retries[i] = stuck[i].ID, stuck[i].Fence, stuck[i].Retry != 0
 	}
-	withdrawn, err := c.table.Withdraw(ctx, ids, fences)
+	withdrawn, err := c.table.Withdraw(ctx, ids, fences, retries)
 	if err != nil {
 		return err
 	}
