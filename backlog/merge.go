@@ -67,7 +67,7 @@ func (b *Backlog) listed(req *contract.FetchRequest, res contract.FetchResult) {
 
 // found lets the next fetch read a local lane that contains a row and was not in use. Decisions wait for its rows.
 func (b *Backlog) found(r Lane) {
-	if b.types[r.Type].classes[r.Class].used&r.bit() != 0 {
+	if b.index.Capacity(r.Type) == 0 || b.types[r.Type].classes[r.Class].used&r.bit() != 0 && b.lane(r).epoch != 0 {
 		return
 	}
 	b.use(r).more = true

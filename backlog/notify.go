@@ -101,7 +101,7 @@ const clockTolerance = 50
 // are as recent as the last notification.
 func (b *Backlog) nothingWaitsOf(t slotindex.TypeID) bool {
 	k, s := b.types[t], &b.schedule
-	nothing := k.waiting == 0 && k.listed == b.lists && len(k.classes[dispatcherd.NoDuration].local) > 0
+	nothing := k.waiting == 0 && k.listed == b.lists && b.fetch.types == 0 && len(k.classes[dispatcherd.NoDuration].local) > 0
 	for _, l := range b.local(t) {
 		nothing = nothing && !l.reading && !l.more && l.scanned == s.scans && l.epoch == s.epoch
 	}

@@ -217,12 +217,101 @@ func TestTypeWhoseLanesAreAllInUseIsNotListed(t *testing.T) {
 	require.Equal(t, w.b.lists, w.b.types[w.types[0]].listed)
 }
 
+// While a listing of a type is in flight, a lane that is not in use may have a better row. So a notified row is not placed at once.
+func TestNotifiedRowWaitsForAListing(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	w.add("a", contract.Key{RunAt: 1, ID: 1})
+	w.rows[1].priority, w.rows[1].class = 10, 3
+	w.at(w.now + 60)
+	w.b.Notified()
+	require.Equal(t, 1, w.send())
+	for _, l := range w.b.local(w.types[0]) { // the lanes are read by another fetch: this one only lists
+		l.reading = false
+	}
+	w.b.fetch.lanes = w.b.fetch.lanes[:0]
+	w.reads[0].request.Lanes = w.reads[0].request.Lanes[:0]
+	require.Equal(t, []string{"a"}, w.reads[0].request.Classes)
+	n := &contract.RowNotification{Type: "a", Key: contract.Key{RunAt: int64(w.now) * 1000, ID: 2}}
+	w.rows[2] = &row{key: n.Key, typ: "a", pending: true}
+	w.b.RowNotified(n, true)
+	require.Zero(t, w.b.Cached())
+	w.answer(0, contract.OK)
+	w.settleNow()
+	require.Equal(t, 2, w.b.Cached())
+}
+
+// A lane is in use because a non-local row was notified, and a listing in flight names its local row. The next fetch reads it.
+func TestListedLaneWithNonLocalRowsIsRead(t *testing.T) {
+	w := small(t, 1, nil)
+	share := contract.ShareOf(2, contract.Others{SmallerIDs: 1, Least: 1})
+	w.b.SetShare(w.types[0], share)
+	w.settleNow()
+	mine, theirs := dispatcherd.JobID(1), dispatcherd.JobID(1)
+	for ; !share.Owns(mine); mine++ {
+	}
+	for ; share.Owns(theirs); theirs++ {
+	}
+	w.at(w.now + 2000)
+	w.add("a", contract.Key{RunAt: int64(w.now-1000) * 1000, ID: mine})
+	w.rows[mine].priority, w.rows[mine].class = 10, 3
+	require.Equal(t, 1, w.send())
+	require.Equal(t, []string{"a"}, w.reads[0].request.Classes)
+	w.reads[0].done, w.reads[0].result = true, w.fetch(w.reads[0].request)
+	w.b.RowNotified(&contract.RowNotification{Type: "a", Priority: 10, Class: 3, Key: contract.Key{RunAt: int64(w.now) * 1000, ID: theirs}}, true)
+	w.answer(0, contract.OK)
+	w.settleNow()
+	require.Equal(t, 1, w.b.Cached())
+}
+
+// A part of a full scan that fails does not say how long a scan takes.
+func TestFailedPartOfAScanDoesNotCount(t *testing.T) {
+	w := small(t, 2, func(c *Config) { c.LanesPerFetch = 11 })
+	require.Equal(t, 1, w.send())
+	w.at(w.now + 1000)
+	w.answer(0, contract.Unknown)
+	for took := time.Duration(0); took == 0; took, _ = w.b.LastScan() {
+		w.at(w.now + 300)
+		if w.send() > 0 {
+			w.at(w.now + 1)
+			w.answer(0, contract.OK)
+		}
+	}
+	took, _ := w.b.LastScan()
+	require.Less(t, took, 100*time.Millisecond)
+	require.False(t, w.b.schedule.slow)
+}
+
+// A type is known although no slot supports it, because a request waits for a worker. Its rows are not read.
+func TestNotifiedRowOfATypeWithoutSlotsIsNotRead(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	w.b.TypeAppeared(w.index.Hold("z"), contract.Share{})
+	key := contract.Key{RunAt: 1, ID: 7}
+	w.add("z", key)
+	w.rows[7].priority, w.rows[7].class = 1, 3
+	w.b.RowNotified(&contract.RowNotification{Type: "z", Priority: 1, Class: 3, Key: key}, true)
+	w.settleNow() // judges each request
+	require.Zero(t, w.b.Cached())
+}
+
+// While no slot supported a type, its lanes were not listed.
+func TestTypeThatGetsASlotIsListed(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	w.b.CapacityAppeared(w.types[0])
+	require.Equal(t, 1, w.send())
+	require.Equal(t, []string{"a"}, w.reads[0].request.Classes)
+}
+
 // A notification names a row of a lane that is not in use, and the row must not be placed at once. The next fetch reads the lane.
 func TestNotifiedLaneIsReadSoon(t *testing.T) {
 	w := small(t, 1, nil)
 	w.settleNow()
 	r := Lane{Type: w.types[0], Priority: 10, Class: 3}
 	w.b.RowNotified(&contract.RowNotification{Type: "a", Priority: r.Priority, Class: r.Class, Key: contract.Key{RunAt: 1, ID: 7}}, false)
+	_, ok := w.b.FirstUnread(r.Type)
+	require.False(t, ok, "it was never read, so it says nothing of unread rows")
 	require.Equal(t, 1, w.send())
 	require.True(t, slices.ContainsFunc(w.reads[0].request.Lanes, func(q contract.LaneQuery) bool {
 		return q.Priority == r.Priority && q.Class == r.Class

@@ -168,7 +168,9 @@ func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
 	s := &b.schedule
 	next := min(max(s.nextScan, b.now)+scanFactor*took, b.now+maxPausePolls*millis(b.cfg.Poll))
 	s.nextPoll, s.nextScan = max(s.nextPoll, next), max(s.nextScan, next)
-	s.parts += took
+	if s.parts += took; !ok {
+		s.parts = 0
+	}
 	if b.fetch.rest {
 		return
 	}
