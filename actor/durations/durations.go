@@ -3,6 +3,7 @@
 package durations
 
 import (
+	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -66,23 +67,21 @@ func (h *runs) Pop() any {
 	return r
 }
 
-// late returns the starts of those that began before an instant, in order, at most lateRuns.
-func (h runs) late(before timing.Instant) (starts []timing.Instant) {
-	next := []int{0} // places whose parents were returned
-	for len(starts) < lateRuns {
-		first := -1
-		for i, place := range next {
-			if place < len(h) && h[place].since < before && (first < 0 || h[place].since < h[next[first]].since) {
-				first = i
-			}
+// late appends the starts of those that began before an instant, in order, at most lateRuns.
+func (h runs) late(before timing.Instant, starts []timing.Instant) []timing.Instant {
+	var room [lateRuns + 2]int
+	next := append(room[:0], 0) // places whose parents were returned, the oldest last
+	for len(next) > 0 && len(starts) < lateRuns {
+		place := next[len(next)-1]
+		next = next[:len(next)-1]
+		if place >= len(h) || h[place].since >= before {
+			continue
 		}
-		if first < 0 {
-			break
-		}
-		place := next[first]
 		starts = append(starts, h[place].since)
-		next[first] = 2*place + 1
-		next = append(next, 2*place+2)
+		for child := 2*place + 1; child <= 2*place+2 && child < len(h); child++ {
+			at, _ := slices.BinarySearchFunc(next, h[child].since, func(p int, since timing.Instant) int { return cmp.Compare(since, h[p].since) })
+			next = slices.Insert(next, at, child)
+		}
 	}
 	return starts
 }
@@ -121,10 +120,9 @@ func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant
 		return d.expected
 	}
 	known, prior := d.own.Plus(d.others), b.prior(t, c)
-	if len(d.runs) > 0 {
-		for _, since := range d.runs.late(now - timing.Instant(scoring.Expected(known.Mean(prior)))) {
-			known.Observe(int64(now - since))
-		}
+	var room [lateRuns]timing.Instant
+	for _, since := range d.runs.late(now-timing.Instant(scoring.Expected(known.Mean(prior))), room[:0]) {
+		known.Observe(int64(now - since))
 	}
 	d.at, d.expected = now, scoring.Expected(known.Mean(prior))
 	return d.expected
@@ -187,7 +185,9 @@ func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) 
 	}
 	r.since = since
 	heap.Push(&t[c].runs, r)
-	t[c].at = -1
+	if since < t[c].at { // otherwise it is not late
+		t[c].at = -1
+	}
 }
 
 // End removes a running attempt, if it is there.

@@ -128,7 +128,7 @@ func TestOldestRunningJobsCount(t *testing.T) {
 			}
 		}
 		slices.Sort(want)
-		require.Equal(t, want[:min(len(want), lateRuns)], l.typ[1].runs.late(before))
+		require.Equal(t, want[:min(len(want), lateRuns)], l.typ[1].runs.late(before, nil))
 		if len(running) > 500 {
 			for _, r := range running[100:] {
 				l.typ.End(r, 1)
@@ -172,6 +172,25 @@ func TestLearnedDurationsAreShared(t *testing.T) {
 	require.Equal(t, first.takes(3), third.takes(3))
 	third.Read(nil, []contract.Durations{{Type: "pdf", Class: 3}})
 	require.EqualValues(t, 1<<17, third.takes(3))
+}
+
+// What many others have learned counts as much as what one can have learned, and only as long as they have it.
+func TestOthersCountAsOneDispatcher(t *testing.T) {
+	l := newLearner()
+	for range 100 {
+		l.ran(1, time.Second)
+	}
+	estimate := func() int64 { return l.Expected(l.typ, 1, l.now) }
+	alone := estimate()
+	const most = 64 * 1024 // samples times 1024
+	one := contract.Durations{Type: "pdf", Class: 1, N: most, S: 22 * most}
+	l.Read(nil, []contract.Durations{one})
+	together := estimate()
+	require.Greater(t, together, 2*alone)
+	l.Read(nil, []contract.Durations{{Type: "pdf", Class: 1, N: 100 * one.N, S: 100 * one.S}})
+	require.Equal(t, together, estimate())
+	l.Read(nil, nil)
+	require.Equal(t, alone, estimate())
 }
 
 func TestNoBookLearnsNothing(t *testing.T) {
