@@ -78,7 +78,7 @@ func TestWindowGrowsByFourTimesTheDurationWindow(t *testing.T) {
 	w := Default()
 	for _, d := range []time.Duration{-1, time.Microsecond, MaxDurationWindow + time.Millisecond} {
 		w.DurationWindow = d
-		require.ErrorContains(t, w.Validate(), "duration-window")
+		require.ErrorContains(t, w.Validate(), "duration window")
 	}
 }
 

@@ -75,7 +75,7 @@ func (w Weights) Validate() error {
 		}
 	}
 	if d := w.DurationWindow; d < 0 || d > MaxDurationWindow || d%time.Millisecond != 0 {
-		return fmt.Errorf("weight \"duration-window\" is %v: set it to whole milliseconds from 0s to %v", d, MaxDurationWindow)
+		return fmt.Errorf("the duration window is %v: set it to whole milliseconds from 0s to %v", d, MaxDurationWindow)
 	}
 	switch limit := w.OnDemandCap; {
 	case limit == NoCap:

@@ -70,7 +70,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	w := &c.Weights
 	flags.Var(settings.Weights(w), "weights", "points of a priority unit, a waiting second (1–1000000), a type (divided by its capacity), a request, "+
 		"and additionally a request's second (0–1000000); other weights 0–1000000000; omitted keys keep defaults")
-	flags.DurationVar(&w.DurationWindow, "duration-window", 0, "expected duration from which a job gains nothing: shorter jobs go first by 64 points per second; 0 = off, 1h is a good value")
+	flags.DurationVar(&w.DurationWindow, "duration-window", 0, "expected duration from which a job gains nothing: shorter jobs go first by 64 points per second, also before requests and high priorities; 0 = off")
 	flags.Var(settings.Cap(&w.OnDemandCap), "on-demand-cap", "age from which a request ages like a queued job; none = never, then requests can starve the queue")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout", "limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")

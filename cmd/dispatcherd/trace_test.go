@@ -109,6 +109,8 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"simulate " + dir + " --weights default --weights article --compare x.csv", exit.Usage, "take one --weights, got 2"},
 		{"simulate " + dir + " --compare /does/not/exist.csv", exit.Usage, "load schedule"},
 		{"advise " + dir + " --duration-window 2000h", exit.Usage, "duration-window"},
+		{"advise " + dir + " --duration-window 1us", exit.Usage, "the duration window is 1µs: set it to whole milliseconds"},
+		{"simulate " + dir + " --duration-window 1500us", exit.Usage, "the duration window is 1.5ms: set it to whole milliseconds"},
 		{"advise one two", exit.Usage, "at most 1 arg"},
 		{"generate " + bad + " --agents 3", exit.Usage, `--agents is "3": must be at least 27`},
 	} {

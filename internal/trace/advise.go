@@ -2,8 +2,10 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -24,6 +26,19 @@ type Trial struct {
 	P99     float64 `json:"p99_seconds"`
 	Max     float64 `json:"max_seconds"`
 	Window  float64 `json:"overtaking_window_seconds"` // W
+
+	// Groups are the waits by mode and priority. The rule lets short queued jobs pass requests and jobs of high priority.
+	Groups []WaitGroup `json:"groups"`
+}
+
+// OnDemand returns the waits of the on-demand requests, or nil if there are none.
+func (t *Trial) OnDemand() *WaitGroup {
+	for i := range t.Groups {
+		if t.Groups[i].By == "mode" && t.Groups[i].Value == dispatcherd.OnDemand.String() {
+			return &t.Groups[i]
+		}
+	}
+	return nil
 }
 
 // The rules of a Trial.
@@ -59,10 +74,12 @@ func Advise(t *Trace, w scoring.Weights, windows []time.Duration) (Advice, error
 		if err != nil {
 			return err
 		}
-		g := waits(t, firsts(t.Executions(schedule)))[0]
+		groups := waits(t, firsts(t.Executions(schedule)))
+		g := groups[0]
+		groups = slices.DeleteFunc(groups, func(g WaitGroup) bool { return g.By != "mode" && g.By != "priority" })
 		bound, _ := w.Window()
 		a.Runs = append(a.Runs, Trial{
-			Setting: window.Seconds(), Rule: rule, Mean: g.Mean, P95: g.P95, P99: g.P99, Max: g.Max, Window: bound.Seconds(),
+			Setting: window.Seconds(), Rule: rule, Mean: g.Mean, P95: g.P95, P99: g.P99, Max: g.Max, Window: bound.Seconds(), Groups: groups,
 		})
 		return nil
 	}
@@ -113,19 +130,23 @@ func (a *Advice) recommend(hinted bool) string {
 		return fmt.Sprintf("--duration-window %v", time.Duration(t.Setting*float64(time.Second)))
 	}
 	gain := func(t *Trial) string {
-		return fmt.Sprintf("the mean wait falls from %.1f s to %.1f s, the longest changes from %.0f s to %.0f s, and W from %.1f h to %.1f h",
+		text := fmt.Sprintf("the mean wait falls from %.1f s to %.1f s, the longest changes from %.0f s to %.0f s, and W from %.1f h to %.1f h",
 			off.Mean, t.Mean, off.Max, t.Max, off.Window/3600, t.Window/3600)
+		if before, after := off.OnDemand(), t.OnDemand(); before != nil && after != nil {
+			text += fmt.Sprintf("; on-demand requests wait %.1f s instead of %.1f s, at most %.0f s instead of %.0f s", after.Mean, before.Mean, after.Max, before.Max)
+		}
+		return text
 	}
 	switch {
 	case given != nil:
 		return fmt.Sprintf("Set %s: with the expected durations as given %s.", setting(given), gain(given))
 	case hinted && likely != nil:
-		return fmt.Sprintf("Leave it off, or improve the expected durations: as given they do not help; if they are right within a factor of four, %s with %s.",
-			gain(likely), setting(likely))
+		return fmt.Sprintf("Leave it off, or improve the expected durations: as given they do not help; with %s, if they are right within a factor of four, %s.",
+			setting(likely), gain(likely))
 	case !hinted && none != nil:
 		return fmt.Sprintf("Set %s: also without expected durations %s.", setting(none), gain(none))
 	case likely != nil:
-		return fmt.Sprintf("Let producers give expected_ms, and set %s: if it is right within a factor of four, %s.", setting(likely), gain(likely))
+		return fmt.Sprintf("Let producers give expected_ms, and set %s: if the values are right within a factor of four, %s.", setting(likely), gain(likely))
 	}
 	return "Leave it off: expected durations hardly change the waits of this workload."
 }

@@ -116,9 +116,10 @@ func loadJobs(t *Trace, path string) error {
 			DurationMS: r.seconds(5),
 		}
 		if len(r.fields) > len(jobColumns) && r.fields[6] != "" {
-			j.ExpectedMS = r.seconds(6)
-			if most := dispatcherd.MaxExpected.Milliseconds(); j.ExpectedMS < 1 || j.ExpectedMS > most {
-				r.reject(6, "more than 0 and at most "+formatSeconds(most)+" seconds, or nothing")
+			var err error
+			most := dispatcherd.MaxExpected.Milliseconds()
+			if j.ExpectedMS, err = parseSeconds(r.fields[6]); err != nil || j.ExpectedMS < 1 || j.ExpectedMS > most {
+				r.reject(6, "seconds as digits with at most three decimals, more than 0 and at most "+formatSeconds(most)+", or nothing")
 			}
 		}
 		switch {

@@ -15,27 +15,25 @@ import (
 // Passes is like [Simulate], and also returns a text for each job that passed an earlier one although the weights do not allow
 // it: at the instant of the decision, the earlier job was expected to take so long that only jobs within scoring.PassedBy could pass it.
 func Passes(t *Trace, w scoring.Weights) (schedule []Placement, found []string, err error) {
-	e := estimates{lanes: map[estimated][]estimate{}}
+	schedule, e, err := simulateEstimates(t, w)
+	if _, bounded := w.PassedBy(0); err != nil || !bounded {
+		return schedule, nil, err
+	}
+	return schedule, t.Overtaken(schedule, e.window(w)), nil
+}
+
+// simulateEstimates is like [Simulate], and also returns the estimates of the durations.
+func simulateEstimates(t *Trace, w scoring.Weights) (schedule []Placement, e *estimates, err error) {
+	e = &estimates{lanes: map[estimated][]estimate{}}
 	for i := range t.Jobs {
 		e.lanes[estimated{t.Jobs[i].Type, t.Jobs[i].class()}] = nil
 	}
 	s := newSimulation(t, w, nil)
 	if w.DurationWindow > 0 {
-		s.estimates = &e
+		s.estimates = e
 	}
-	if schedule, err = s.run(); err != nil {
-		return nil, nil, err
-	}
-	if _, bounded := w.PassedBy(0); !bounded {
-		return schedule, nil, nil
-	}
-	return schedule, t.Overtaken(schedule, func(j *Job, atMS int64) time.Duration {
-		window, bounded := w.PassedBy(e.at(j, atMS))
-		if !bounded {
-			return scoring.MaxAge
-		}
-		return window
-	}), nil
+	schedule, err = s.run()
+	return schedule, e, err
 }
 
 // estimates are the estimates of the durations of all jobs at all instants.
@@ -69,6 +67,17 @@ func (e *estimates) at(j *Job, atMS int64) int64 {
 		return 0 // expected durations do not count
 	}
 	return list[n-1].expectedMS
+}
+
+// window returns how much later than a job another one may arrive and pass it at an instant.
+func (e *estimates) window(w scoring.Weights) func(j *Job, atMS int64) time.Duration {
+	return func(j *Job, atMS int64) time.Duration {
+		window, bounded := w.PassedBy(e.at(j, atMS))
+		if !bounded {
+			return scoring.MaxAge
+		}
+		return window
+	}
 }
 
 // Overtaken returns a text for each job that passed one which had arrived window earlier or more: it started first, on a

@@ -27,7 +27,7 @@ func TestOvertakenFindsJobsThatPassed(t *testing.T) {
 	require.Empty(t, tr.Overtaken(schedule, constant(0)), "slot 1 does not support the type")
 }
 
-// No job is passed beyond what its own estimate allows, and the check finds a window that is a little shorter.
+// No job is passed beyond what its own estimate allows, and the check finds estimates that are too short.
 func TestJobsArePassedInProportionToTheirExpectedDurations(t *testing.T) {
 	tr := overload(false).Hint(1, 2, 0)
 	w := scoring.Default()
@@ -42,4 +42,13 @@ func TestJobsArePassedInProportionToTheirExpectedDurations(t *testing.T) {
 	shorter.DurationWindow = 0
 	least, _ := shorter.Window()
 	require.NotEmpty(t, tr.Overtaken(schedule, constant(least)), "jobs pass others because they are short")
+	_, e, err := simulateEstimates(tr, w)
+	require.NoError(t, err)
+	require.Empty(t, tr.Overtaken(schedule, e.window(w)))
+	for _, list := range e.lanes {
+		for i := range list {
+			list[i].expectedMS /= 2
+		}
+	}
+	require.NotEmpty(t, tr.Overtaken(schedule, e.window(w)), "control: half the estimates")
 }

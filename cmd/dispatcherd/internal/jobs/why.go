@@ -281,7 +281,7 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 		line("expected", "%s", expectedText(e))
 	}
 	if o := why.Overtaking; o != nil {
-		line("overtaking", "%s", overtakingText(o))
+		line("overtaking", "%s", overtakingText(o, why.Expected))
 	}
 }
 
@@ -352,7 +352,7 @@ func expectedText(e *api.Expected) string {
 	}
 	text := fmt.Sprintf("%v, %s %s", spanOf(e.Duration), source, jobs)
 	if e.PassedBy != nil {
-		text += fmt.Sprintf("; a job that arrives more than %v later cannot overtake it unless that grows", spanOf(*e.PassedBy))
+		text += fmt.Sprintf("; while it is not longer, a job that arrives more than %v later cannot overtake it", spanOf(*e.PassedBy))
 	}
 	return text
 }
@@ -402,9 +402,12 @@ func rivalText(r *api.Rival, mode string) string {
 	return fmt.Sprintf("job %d %s priority %d %s, score %.0f: %s", r.Job, r.Type, r.Priority, r.Mode, r.Score.Total, passed)
 }
 
-func overtakingText(o *api.Overtaking) string {
+func overtakingText(o *api.Overtaking, e *api.Expected) string {
 	if o.Closes == 0 {
 		return fmt.Sprintf("no later job can overtake it (the window of %v is over)", spanOf(o.Window))
+	}
+	if e != nil && e.PassedBy != nil {
+		return fmt.Sprintf("whatever its expected duration becomes, no later job can overtake it after the next %v", spanOf(o.Closes))
 	}
 	return fmt.Sprintf("later jobs can overtake it during the next %v", spanOf(o.Closes))
 }

@@ -30,7 +30,10 @@ func (a commands) adviseCommand() *cobra.Command {
 				}
 			}
 			windows := trace.AdvisedWindows
-			if window = window.Truncate(time.Millisecond); window > 0 {
+			if window > 0 {
+				if _, err := withWindow(scoring.Default(), window); err != nil {
+					return err
+				}
 				windows = []time.Duration{window}
 			}
 			return a.advise(cmd.Context(), &f, args, windows)
@@ -68,15 +71,29 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 		return a.PrintJSON("advice", advice)
 	}
 	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "window\tmean\tp95\tp99\tlongest\tW\t  expected durations")
+	fmt.Fprintln(table, "window\tmean\tp95\tp99\tlongest\ton demand\tlongest\tW\t  expected durations")
 	for _, r := range advice.Runs {
-		fmt.Fprintf(table, "%v\t%.1f s\t%.1f s\t%.1f s\t%.1f s\t%.0f s\t  %s\n", time.Duration(r.Setting*float64(time.Second)), r.Mean, r.P95, r.P99, r.Max, r.Window, r.Rule)
+		requests := "-\t-"
+		if g := r.OnDemand(); g != nil {
+			requests = fmt.Sprintf("%.1f s\t%.1f s", g.Mean, g.Max)
+		}
+		fmt.Fprintf(table, "%v\t%.1f s\t%.1f s\t%.1f s\t%.1f s\t%s\t%.0f s\t  %s\n",
+			time.Duration(r.Setting*float64(time.Second)), r.Mean, r.P95, r.P99, r.Max, requests, r.Window, r.Rule)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.Out, "\n%s\n", advice.Recommendation)
 	return err
+}
+
+// withWindow sets the duration window of weights.
+func withWindow(w scoring.Weights, window time.Duration) (scoring.Weights, error) {
+	w.DurationWindow = window
+	if err := w.Validate(); err != nil {
+		return w, exit.Errorf(exit.Usage, "%w", err)
+	}
+	return w, nil
 }
 
 // interruptible runs a simulation, and returns at once after an interrupt. The process then ends, and the simulation with it.

@@ -116,7 +116,9 @@ func (a commands) simulateTrace(dir string, f simulateFlags) error {
 		if err != nil {
 			return err
 		}
-		w.weights.DurationWindow = f.window.Truncate(time.Millisecond)
+		if w.weights, err = withWindow(w.weights, f.window); err != nil {
+			return err
+		}
 		policies = append(policies, w)
 	}
 	if len(policies) > 1 && (f.schedule.path != "" || f.compare != "") {
