@@ -294,6 +294,8 @@ func jsonReason(err error) string {
 		return "a request is a JSON object, not a JSON " + jsontext.Excerpt(kind.Value)
 	case errors.As(err, &kind) && kind.Field == "keys":
 		return "keys cannot be the JSON " + jsontext.Excerpt(kind.Value) + `: write one string of words, for example "tenant:42 stripe*3"`
+	case errors.As(err, &kind) && kind.Field == "expected_ms":
+		return "expected_ms cannot be the JSON " + jsontext.Excerpt(kind.Value) + ": write a whole number from 1 to 2147483647"
 	case errors.As(err, &kind):
 		return kind.Field + " cannot be the JSON " + jsontext.Excerpt(kind.Value)
 	case errors.As(err, &syntax):

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,15 +12,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// While the slot is busy, a long job is inserted before a short one. The short one starts first. What was learned is stored, and a
-// dispatcher with the same name begins with it.
+// While the slot is busy, a long job is inserted before a short one. The short one starts first. What was learned is stored, from time to time and
+// at the end, and a dispatcher with the same name begins with it.
 func TestShortJobsGoFirst(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Core.Weights.DurationWindow = time.Hour
 	cfg.Workers.HeartbeatTimeout = time.Minute // the raw worker sends no heartbeats
 	h := w.start(cfg)
-	r := helloRaw(t, cfg.WorkerSocket, "pdf")
+	r := helloRaw(t, cfg.WorkerSocket, "pdf", "xls")
 	done := func() (id dispatcherd.JobID) {
 		job := r.expect("job").Job
 		r.say(`{"op":"done","job":%d,"attempt":1,"session":"%s"}`, job, r.nonce)
@@ -42,8 +43,26 @@ func TestShortJobsGoFirst(t *testing.T) {
 	require.Contains(t, metrics, `dispatcherd_expected_duration_seconds{class="0",type="pdf"}`)
 	require.Contains(t, metrics, `dispatcherd_expected_duration_errors_total{ratio="less_than_1/16"} 2`)
 
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.durations WHERE dispatcher = 'd'`) == 3 }, func() string { return "learned durations" })
+	learned := func() int { return w.number(`SELECT count(*) FROM dispatcherd.durations WHERE dispatcher = 'd'`) }
+	eventually(t, func() bool { return learned() == 3 }, func() string { return "learned durations" })
+	other := w.insertNew(claim.New{Type: "xls"}, work{})
+	require.Equal(t, other, done())
+	w.await(other, dispatcherd.Done)
 	require.NoError(t, h.stop())
+	require.Equal(t, 4, learned())
 	h = w.start(cfg)
 	eventually(t, func() bool { return h.samples()[`dispatcherd_expected_duration_seconds{class="0",type="pdf"}`] > 0 }, func() string { return "what was learned" })
+}
+
+// Dispatchers with one name would replace each other's learned durations.
+func TestSecondDispatcherWithANameIsReported(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"d", "e"} {
+		cfg := w.config(name)
+		cfg.Name, cfg.Core.Weights.DurationWindow = "d", time.Hour
+		h := w.start(cfg)
+		if name == "e" {
+			eventually(t, func() bool { return strings.Contains(h.log.text(), "another dispatcher has the same --name") }, h.log.text)
+		}
+	}
 }

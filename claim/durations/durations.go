@@ -34,6 +34,12 @@ const (
 	expireDurationsSQL = `DELETE FROM dispatcherd.durations WHERE learned_at <= now() - interval '` + durationsAge + `'`
 )
 
+// HasNamesake reports whether a dispatcher that is alive, other than me, has the same name. They replace each other's rows.
+func (d Table) HasNamesake(ctx context.Context, me int32) (has bool, err error) {
+	err = d.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers WHERE name = $1 AND id <> $2 AND lost_at IS NULL AND NOT leaving)`, d.Name, me).Scan(&has)
+	return has, err
+}
+
 // Share writes what this dispatcher has learned, and reads what all have. own are the rows under the name of this
 // dispatcher, others the sums of all others.
 func (d Table) Share(ctx context.Context, learned []contract.Durations) (own, others []contract.Durations, err error) {

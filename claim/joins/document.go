@@ -28,7 +28,7 @@ func checkRepeated(object []byte, fields []string, refusal RefusedError) error {
 	return &refusal
 }
 
-// checkDocument returns an error if an object of a flow has a member twice.
+// checkDocument returns an error if an object of a flow has a member twice, or Postgres cannot store a node.
 func checkDocument(document []byte) error {
 	var flow struct {
 		Callback json.RawMessage   `json:"callback"`
@@ -48,7 +48,10 @@ func checkDocument(document []byte) error {
 }
 
 func checkNode(place int, node []byte) error {
-	err := jsontext.CheckRepeated(node, nodeFields)
+	rule, err := "node_has_known_members", jsontext.CheckRepeated(node, nodeFields)
+	if err == nil {
+		rule, err = "node_can_be_stored", jsontext.CheckValue(node)
+	}
 	if err == nil {
 		return nil
 	}
@@ -58,5 +61,5 @@ func checkNode(place int, node []byte) error {
 	if json.Unmarshal(node, &named) != nil || named.Name == "" {
 		named.Name = strconv.Itoa(place + 1)
 	}
-	return &RefusedError{Rule: "node_has_known_members", Node: named.Name, message: fmt.Sprintf("flow: node %q: %v", named.Name, err), kind: ErrInvalid}
+	return &RefusedError{Rule: rule, Node: named.Name, message: fmt.Sprintf("flow: node %q: %v", named.Name, err), kind: ErrInvalid}
 }

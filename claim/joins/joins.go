@@ -8,12 +8,14 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // DB executes the statements: a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
@@ -111,12 +113,19 @@ func plain(message string) string {
 	return rawTime.ReplaceAllString(message, `run_at is $1, must be a time, for example "2026-01-31T08:00:00Z"`)
 }
 
-// CheckJSON returns an error that says where a text is not JSON. Postgres does not say it.
+// CheckJSON returns an error that says where a text is not JSON, or what Postgres cannot store. Postgres does not say it.
 func CheckJSON(what string, text []byte) error {
 	var syntax *json.SyntaxError
 	var value json.RawMessage
 	if err := json.Unmarshal(text, &value); errors.As(err, &syntax) {
 		return &RefusedError{message: fmt.Sprintf("%s: it is not JSON (byte %d): %v", what, syntax.Offset, syntax), kind: ErrInvalid}
+	}
+	err := jsontext.CheckValue(text)
+	if err == nil && !utf8.Valid(text) {
+		err = errors.New("it contains bytes that are not UTF-8")
+	}
+	if err != nil {
+		return &RefusedError{message: fmt.Sprintf("%s: %v", what, err), kind: ErrInvalid}
 	}
 	return nil
 }
@@ -147,9 +156,9 @@ func (j Joins) Seal(ctx context.Context, id dispatcherd.JobID) (s contract.Seale
 
 // InsertFlow inserts the flow that a JSON document describes, as a whole or not at all.
 func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.InsertedFlow, err error) {
-	err = CheckJSON("flow", document)
+	err = checkDocument(document) // it names the node
 	if err == nil {
-		err = checkDocument(document)
+		err = CheckJSON("flow", document)
 	}
 	if err != nil {
 		return f, err

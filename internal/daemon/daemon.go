@@ -23,7 +23,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/claim/flows"
 	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/claim/schedules"
@@ -276,7 +275,7 @@ func (d *Daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	if d.cfg.Core.Weights.DurationWindow > 0 {
-		d.background.Go(func() { shareDurations(ctx, d.loop, durations.Table{DB: d.api.pool, Name: d.cfg.Name}, d.log) })
+		d.background.Go(func() { shareDurations(ctx, d.loop, d.learned(), d.store.Dispatcher(), d.log) })
 	}
 	d.background.Go(func() { d.controller.Run(ctx) })
 	d.background.Go(func() { d.admission.Run(ctx) })
@@ -357,14 +356,16 @@ func (d *Daemon) stop() error {
 	d.endHeartbeats() // after the last end is recorded: finishes need the lease
 	var stats actor.Stats
 	handOver := false
+	var learned []contract.Durations
 	d.loop.Ask(func(c *actor.Core) {
-		stats, handOver = c.Stats(), shell.HandsOver(c)
+		stats, handOver, learned = c.Stats(), shell.HandsOver(c), c.Durations().Changed()
 	})
 	d.loop.Stop()
 	d.api.requests.Release()
 	d.statements.stop()
 	d.endStatements()
 	d.background.Wait()
+	d.saveDurations(learned)
 	d.api.handler.Close()
 	d.api.pool.Close()
 	left, err := d.leave(handOver)

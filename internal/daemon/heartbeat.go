@@ -151,8 +151,11 @@ const idlePauses = 6
 
 // shareDurations tells the other dispatchers from time to time which durations the Core has learned, and the Core what they have
 // learned. While the Core learns nothing, it sends few statements. A failed exchange is not repeated: the next one contains
-// what was learned meanwhile, and all durations are estimates.
-func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, log *zap.Logger) {
+// what was learned meanwhile, and all durations are estimates. An exchange that has begun is completed when ctx ends.
+func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, me int32, log *zap.Logger) {
+	if has, err := table.HasNamesake(ctx, me); err == nil && has {
+		log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own", zap.String("name", table.Name))
+	}
 	first, idle := true, 0
 	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {
 		select {
@@ -167,7 +170,7 @@ func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Tabl
 			continue
 		}
 		idle = 0
-		own, others, err := table.Share(ctx, learned)
+		own, others, err := shared(table, learned)
 		if err != nil {
 			log.Debug("learned durations were not exchanged", zap.Error(err))
 			continue
@@ -179,3 +182,23 @@ func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Tabl
 		loop.Order(event.DurationsRead{Own: own, Others: others})
 	}
 }
+
+// shared exchanges durations, in a bounded time.
+func shared(table durations.Table, learned []contract.Durations) (own, others []contract.Durations, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastStatements)
+	defer cancel()
+	return table.Share(ctx, learned)
+}
+
+// saveDurations writes what was learned since the last exchange.
+func (d *Daemon) saveDurations(learned []contract.Durations) {
+	if len(learned) == 0 || d.lost() {
+		return
+	}
+	if _, _, err := shared(d.learned(), learned); err != nil {
+		d.log.Warn("durations that were learned since the last exchange are lost", zap.Error(err))
+	}
+}
+
+// learned is the table of learned durations.
+func (d *Daemon) learned() durations.Table { return durations.Table{DB: d.api.pool, Name: d.cfg.Name} }

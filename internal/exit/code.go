@@ -144,7 +144,7 @@ func Explain(err error) string {
 	case errors.As(err, &coded), errors.As(err, &noCallback):
 		return err.Error() // the message already says what to do
 	case noSchema(err):
-		return err.Error() + ": the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up'"
+		return "the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up' (" + err.Error() + ")"
 	case errors.Is(err, claim.ErrNotFound):
 		return err.Error() + ": " + WhatBecameOfIt
 	case errors.Is(err, schedules.ErrNotFound):

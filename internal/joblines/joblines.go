@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -83,6 +84,8 @@ func jsonReason(err error) error {
 		return fmt.Errorf("a job is a JSON object, not a JSON %s", jsontext.Excerpt(kind.Value))
 	case errors.As(err, &kind) && kind.Field == "keys":
 		return fmt.Errorf("keys cannot be the JSON %s: write one string of words, for example \"tenant:42 stripe*3\"", jsontext.Excerpt(kind.Value))
+	case errors.As(err, &kind) && strings.HasSuffix(kind.Field, "_ms"):
+		return fmt.Errorf("%s cannot be the JSON %s: write a whole number from 1 to 2147483647", kind.Field, jsontext.Excerpt(kind.Value))
 	case errors.As(err, &kind):
 		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, jsontext.Excerpt(kind.Value))
 	case errors.As(err, &syntax):

@@ -49,6 +49,9 @@ func (b *Backend) addKeys(ctx context.Context, why *api.Why, job *contract.Job) 
 	if w.Reason == permits.KeyPaused || w.Reason == permits.KeyCost || w.Reason == permits.KeyRate {
 		why.Overtaking = nil // it waits for no other job
 	}
+	if why.Expected != nil {
+		why.Expected.PassedBy = nil // others pass it until it has its permits
+	}
 	if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) && !slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
 		why.Reasons = append(why.Reasons, string(actor.ReasonTypeUnknown))
 	}
