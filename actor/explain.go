@@ -205,13 +205,13 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	if a.known && c.backlog.Shared(a.typ) {
 		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
 	}
-	if a.known {
-		if ms, known := c.expected(a.typ, a.class); known {
-			x.Class, x.Expected, x.Learned = a.class, msDuration(ms), c.types[a.typ].durations.Learned(a.class)
-			x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
-			if c.backlog.Shared(a.typ) {
-				x.PassedBy += c.cfg.Penalty
-			}
+	if a.known && c.types[a.typ].durations != nil {
+		d := c.types[a.typ].durations
+		ms := c.durations.Expected(d, a.class, c.now)
+		x.Class, x.Expected, x.Learned = a.class, msDuration(ms), d.Learned(a.class)
+		x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
+		if c.backlog.Shared(a.typ) {
+			x.PassedBy += c.cfg.Penalty
 		}
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window

@@ -223,7 +223,7 @@ type ClusterCapacity struct {
 // DurationsRead contains what dispatchers have learned of durations. What the predecessor of this dispatcher learned counts until
 // this dispatcher learns something of the same type and class.
 type DurationsRead struct {
-	Own    []contract.Durations // of the predecessor; only once
+	Own    []contract.Durations // under the name of this dispatcher
 	Others []contract.Durations // the sums of the other dispatchers
 }
 

@@ -4,6 +4,7 @@ package durations
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,11 +19,12 @@ type Table struct {
 	Name string // of this dispatcher
 }
 
-// durationRows bounds the rows that are read, and durationsAge is how long the rows of a dispatcher count that learns
-// nothing more.
+// durationRows bounds the rows that are read, and shareTime the time of an exchange. durationsAge is how long the rows of a
+// dispatcher count that learns nothing more.
 const (
 	durationRows = 36_864 // 2,048 types with nine classes, which this dispatcher and others have learned
 	durationsAge = "7 days"
+	shareTime    = 5 * time.Second
 )
 
 const (
@@ -40,9 +42,11 @@ func (d Table) HasNamesake(ctx context.Context, me int32) (has bool, err error) 
 	return has, err
 }
 
-// Share writes what this dispatcher has learned, and reads what all have. own are the rows under the name of this
+// Share writes what this dispatcher has learned, and reads what all have, within shareTime. own are the rows under the name of this
 // dispatcher, others the sums of all others.
 func (d Table) Share(ctx context.Context, learned []contract.Durations) (own, others []contract.Durations, err error) {
+	ctx, cancel := context.WithTimeout(ctx, shareTime)
+	defer cancel()
 	types, classes := make([]string, len(learned)), make([]int16, len(learned))
 	ns, sums := make([]int64, len(learned)), make([]int64, len(learned))
 	for i, l := range learned {

@@ -156,7 +156,7 @@ func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Tabl
 	if has, err := table.HasNamesake(ctx, me); err == nil && has {
 		log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own", zap.String("name", table.Name))
 	}
-	first, idle := true, 0
+	idle := idlePauses
 	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {
 		select {
 		case <-ctx.Done():
@@ -166,28 +166,17 @@ func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Tabl
 		}
 		var learned []contract.Durations
 		loop.Ask(func(c *actor.Core) { learned = c.Durations().Changed() })
-		if idle++; !first && len(learned) == 0 && idle < idlePauses {
+		if idle++; len(learned) == 0 && idle < idlePauses {
 			continue
 		}
 		idle = 0
-		own, others, err := shared(table, learned)
+		own, others, err := table.Share(context.WithoutCancel(ctx), learned)
 		if err != nil {
 			log.Debug("learned durations were not exchanged", zap.Error(err))
 			continue
 		}
-		if !first {
-			own = nil
-		}
-		first = false
 		loop.Order(event.DurationsRead{Own: own, Others: others})
 	}
-}
-
-// shared exchanges durations, in a bounded time.
-func shared(table durations.Table, learned []contract.Durations) (own, others []contract.Durations, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lastStatements)
-	defer cancel()
-	return table.Share(ctx, learned)
 }
 
 // saveDurations writes what was learned since the last exchange.
@@ -195,7 +184,7 @@ func (d *Daemon) saveDurations(learned []contract.Durations) {
 	if len(learned) == 0 || d.lost() {
 		return
 	}
-	if _, _, err := shared(d.learned(), learned); err != nil {
+	if _, _, err := d.learned().Share(context.Background(), learned); err != nil {
 		d.log.Warn("durations that were learned since the last exchange are lost", zap.Error(err))
 	}
 }
