@@ -175,10 +175,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	}
 	o := ondemand.Options{
 		Type: q.Type, Payload: q.Payload, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), CapacityWait: time.Duration(q.WaitForWorker),
-		Durable: q.Durable, CoalesceKey: q.CoalesceKey,
-	}
-	if q.ExpectedMS != nil {
-		o.Expected = new(expected(*q.ExpectedMS))
+		Durable: q.Durable, CoalesceKey: q.CoalesceKey, Expected: expected(q.ExpectedMS),
 	}
 	if q.Keys != nil {
 		if o.Keys = *q.Keys; o.Keys == "" {
@@ -194,9 +191,12 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	return o, err
 }
 
-// expected returns an expected duration. Check refuses what lies outside the bounds.
-func expected(ms int64) time.Duration {
-	return time.Duration(min(max(ms, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond
+// expected returns an expected duration, if there is one. Check refuses what lies outside the bounds.
+func expected(ms *int64) *time.Duration {
+	if ms == nil {
+		return nil
+	}
+	return new(time.Duration(min(max(*ms, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond)
 }
 
 // fanOutBody is the body of POST /v1/fanouts.
@@ -226,10 +226,7 @@ func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err
 	if err := jsontext.CheckNames(body, fanOutFields); err != nil {
 		return f, false, problem.InvalidRequest.Of(err.Error())
 	}
-	f = ondemand.FanOut{Type: q.Type, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), PerSlot: q.Per == "slot"}
-	if q.ExpectedMS != nil {
-		f.Expected = new(expected(*q.ExpectedMS))
-	}
+	f = ondemand.FanOut{Type: q.Type, Priority: q.Priority, Timeout: (*time.Duration)(q.Timeout), PerSlot: q.Per == "slot", Expected: expected(q.ExpectedMS)}
 	switch {
 	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
 		return f, false, problem.InvalidRequest.Of(`per must be "worker" or "slot"`)
