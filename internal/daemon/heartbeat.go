@@ -150,8 +150,8 @@ const sharePause = 10 * time.Second
 const idlePauses = 6
 
 // shareDurations tells the other dispatchers from time to time which durations the Core has learned, and the Core what they have
-// learned. While the Core learns nothing, it sends few statements. A failed exchange is not repeated: the next one contains
-// what was learned meanwhile, and all durations are estimates. An exchange that has begun is completed when ctx ends.
+// learned. While the Core learns nothing, it sends few statements. What a failed exchange contained is not sent again before more
+// of the same type and class is learned, because all durations are estimates. An exchange that has begun is completed when ctx ends.
 func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, me int32, log *zap.Logger) {
 	if has, err := table.HasNamesake(ctx, me); err == nil && has {
 		log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own", zap.String("name", table.Name))
@@ -169,12 +169,12 @@ func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Tabl
 		if idle++; len(learned) == 0 && idle < idlePauses {
 			continue
 		}
-		idle = 0
 		own, others, err := table.Share(context.WithoutCancel(ctx), learned)
 		if err != nil {
 			log.Debug("learned durations were not exchanged", zap.Error(err))
 			continue
 		}
+		idle = 0
 		loop.Order(event.DurationsRead{Own: own, Others: others})
 	}
 }
