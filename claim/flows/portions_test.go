@@ -99,6 +99,19 @@ func TestManyMembersAreCancelledInPortions(t *testing.T) {
 // large is a payload of 0.9 MB, which hardly can be compressed.
 const large = `(SELECT jsonb_build_object('text', string_agg(md5(i::text), '')) FROM generate_series(1, 28000) i)`
 
+// completeLarge ends all members of batches with callbacks of 0.9 MB.
+func (w *world) completeLarge(batches int) {
+	w.t.Helper()
+	var members []int64
+	for range batches {
+		batch := w.open("ended")
+		members = append(members, w.members(batch, 1)...)
+		w.seal(batch)
+	}
+	w.exec(`UPDATE dispatcherd.jobs_waiting SET payload = ` + large)
+	w.end(contract.Succeeded, members...)
+}
+
 // A batch has members of 0.9 MB. Each step cancels about 4 MB of them, so that no statement lasts long.
 func TestLargeMembersAreCancelledInPortions(t *testing.T) {
 	w := newWorld(t)
@@ -120,14 +133,7 @@ func TestLargeCallbacksAreReleasedInPortions(t *testing.T) {
 	w.exec(`CREATE TABLE public.releases (jobs int)`)
 	w.exec(`CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.releases SELECT count(*) FROM o; RETURN NULL; END'`)
 	w.exec(`CREATE TRIGGER note AFTER DELETE ON dispatcherd.jobs_waiting REFERENCING OLD TABLE AS o FOR EACH STATEMENT EXECUTE FUNCTION public.note()`)
-	var members []int64
-	for range size {
-		batch := w.open("ended")
-		members = append(members, w.members(batch, 1)...)
-		w.seal(batch)
-	}
-	w.exec(`UPDATE dispatcherd.jobs_waiting SET payload = ` + large)
-	w.end(contract.Succeeded, members...)
+	w.completeLarge(size)
 	w.countEnds()
 	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'callback' AND status = 'pending'`))
 	require.LessOrEqual(t, get[int](w, `SELECT max(jobs) FROM public.releases`), 10)
@@ -151,14 +157,7 @@ func TestLargeNodesAreReleasedInPortions(t *testing.T) {
 func TestLockedLargeCallbacksAreLeft(t *testing.T) {
 	w := newWorld(t)
 	const size = 10
-	var members []int64
-	for range size {
-		batch := w.open("ended")
-		members = append(members, w.members(batch, 1)...)
-		w.seal(batch)
-	}
-	w.exec(`UPDATE dispatcherd.jobs_waiting SET payload = ` + large)
-	w.end(contract.Succeeded, members...)
+	w.completeLarge(size)
 	tx := w.begin()
 	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_waiting FOR UPDATE`)
 	require.NoError(t, err)
