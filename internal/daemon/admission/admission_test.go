@@ -392,6 +392,32 @@ func TestCancelledJobHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// A returned row is locked, so it keeps its fence, and a read of all first jobs does not show it. The controller does not forget it: no
+// younger job passes it.
+func TestReturnedJobThatIsLockedIsNotForgotten(t *testing.T) {
+	for name, younger := range map[string]permits.Class{"of its class": {Keys: "k", Type: "x", Priority: 1}, "of another class": {Keys: "k", Type: "x"}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.setLimit(permits.Limit{Key: "k", Capacity: 2})
+				first := w.insert(permits.Class{Keys: "k", Type: "x", Priority: 1}, 1)[0]
+				second := w.insert(k, 1)[0]
+				w.heard()
+				fence, other := w.begin(first), w.begin(second)
+				w.setLimit(permits.Limit{Key: "k", Capacity: 1})
+				w.insert(younger, 1)
+				w.pass(1)
+				w.update(func() { w.fault = func(op string) fault { return fault{locked: op == "withdraw"} } })
+				w.end(first, fence, contract.Crashed, 0)
+				w.pass(3)
+				require.Equal(t, []int64{second}, w.holders())
+				w.end(second, other, contract.Succeeded, 0)
+				w.heard()
+				require.Equal(t, []int64{first}, w.holders())
+			})
+		})
+	}
+}
+
 // The first job of a sequence is locked when it is admitted again. No other event makes the controller look for it, and no other job
 // passes it.
 func TestLockedRetryIsAdmittedLater(t *testing.T) {
