@@ -128,3 +128,19 @@ func TestRetryHasOneClass(t *testing.T) {
 	b.Retries(func(int64) bool { return false })
 	require.Zero(t, b.Classes())
 }
+
+// The read of a class is answered while the first jobs of all classes are read. They do not show the job, which was inserted later.
+func TestClassThatIsFilledDuringAReadOfHeadsIsKept(t *testing.T) {
+	b := New(Config{}, []Limit{{Key: "k", Capacity: 1}})
+	b.Advance(10)
+	require.True(t, b.Arrived(Class{Keys: "k", Type: "a"}, Job{1, 1}, 2))
+	first := b.Admit(10)
+	require.Len(t, first, 1)
+	refills := b.Refills(10)
+	require.Len(t, refills, 1)
+	b.HeadsBegin()
+	b.Filled(refills[0], []Job{{1, 2}}, false)
+	b.HeadsEnd()
+	b.Ended(1, first[0].Fence)
+	require.Len(t, b.Admit(10), 1)
+}
