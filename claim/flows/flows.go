@@ -36,12 +36,20 @@ func (s Settler) CountEnds(ctx context.Context) (r Counted, err error) {
 	return r, err
 }
 
-// Repair compares the counters of the first open batch or flow with an id above previous with the rows. It returns its id, and how many
-// counters were wrong. Without one next is 0.
+// firstOpenSQL returns the first open batch or flow with an id above $1.
+const firstOpenSQL = `SELECT id FROM dispatcherd.batches WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND id > $1 ORDER BY id LIMIT 1`
+
+// Repair compares the counters of the first open batch or flow with an id above previous with the rows. It returns its id, also if the
+// comparison fails, for example because it takes too long, and how many counters were wrong. Without one next is 0.
 func (s Settler) Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
 	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		return 0, conn.QueryRow(ctx, `SELECT coalesce(next, 0), wrong FROM dispatcherd.repair_next($1)`, int64(previous)).Scan(&next, &wrong)
 	})
+	if err != nil {
+		_ = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) { // otherwise next stays 0
+			return 0, conn.QueryRow(ctx, firstOpenSQL, int64(previous)).Scan(&next)
+		})
+	}
 	return next, wrong, err
 }
 

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -200,6 +201,28 @@ func TestBatchesAreRepairedOnePerCall(t *testing.T) {
 	require.Nil(t, id)
 	require.Zero(t, wrong)
 	require.Zero(t, w.repair())
+}
+
+// The counters of a batch cannot be compared, for example because it has too many members. The other batches are repaired nevertheless.
+func TestBatchThatCannotBeRepairedIsLeft(t *testing.T) {
+	w := newWorld(t)
+	var batches []int64
+	for range 2 {
+		batch := w.open("ended")
+		members := w.members(batch, 2)
+		w.seal(batch)
+		w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, members[0])
+		batches = append(batches, batch)
+	}
+	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE query_canceled; END'`)
+	w.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.batches FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION public.refuse()`, batches[0]))
+	next, _, err := w.Repair(t.Context(), 0)
+	require.Error(t, err)
+	require.EqualValues(t, batches[0], next)
+	next, wrong, err := w.Repair(t.Context(), next)
+	require.NoError(t, err)
+	require.EqualValues(t, batches[1], next)
+	require.Equal(t, 1, wrong)
 }
 
 // A call deletes a bounded number of rows of flows that ended long ago. All of them are deleted in the end, and the others stay.

@@ -207,6 +207,7 @@ func (s *Settlement) repair(ctx context.Context, now time.Time) (more bool, err 
 	switch {
 	case err != nil:
 		s.repairAt = now.Add(expireEvery)
+		s.repaired = max(s.repaired, next) // the others are compared
 	case next == 0:
 		s.repairAt, s.repaired = now.Add(repairEvery), 0
 	default:

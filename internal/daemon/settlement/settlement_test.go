@@ -55,11 +55,11 @@ func (f *table) Repair(_ context.Context, previous dispatcherd.JobID) (next disp
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent = append(f.sent, fmt.Sprint("repair ", previous))
-	if f.unrepairable != nil {
+	if previous >= f.batches {
 		return 0, 0, f.unrepairable
 	}
-	if previous >= f.batches {
-		return 0, 0, nil
+	if f.unrepairable != nil {
+		return previous + 1, 0, f.unrepairable
 	}
 	return previous + 1, f.wrong, nil
 }
@@ -201,6 +201,11 @@ func TestRepairThatFailsDelaysNothingElse(t *testing.T) {
 		require.Equal(t, []string{"count", "repair 0", "expire", "count", "expire"}, f.taken())
 		after(expireEvery)
 		require.Contains(t, f.taken(), "repair 0")
+		f.set(func(s *state) { s.batches = 1 })
+		after(2 * expireEvery)
+		taken := f.taken()
+		require.Contains(t, taken, "repair 0")
+		require.Contains(t, taken, "repair 1", "the batch is left out")
 	})
 }
 
