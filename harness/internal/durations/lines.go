@@ -15,7 +15,8 @@ import (
 var others = []string{
 	":!*_test.go", ":!harness", ":!bench", ":!internal/trace", ":!cmd/dispatcherd/internal/traces",
 	":!internal/sim", ":!claim/claimfake", ":!internal/contract/contracttest", ":!internal/lint",
-	":!internal/permits", ":!internal/daemon/admission", ":!claim/limits", ":!claim/joins", ":!claim/running.go", ":!internal/exit", ":!internal/json", ":!migrations/sql/00044*",
+	":!internal/permits", ":!internal/daemon/admission", ":!claim/limits", ":!claim/flows", ":!claim/joins", ":!claim/running.go",
+	":!internal/daemon/settlement", ":!internal/exit", ":!internal/json", ":!migrations/sql/00044*",
 }
 
 // Lines counts the lines of Go code that were added since a commit, less those that were removed; for details, the lines of SQL.
