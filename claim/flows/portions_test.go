@@ -172,17 +172,23 @@ func TestLockedLargeCallbacksAreLeft(t *testing.T) {
 	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'callback' AND status = 'pending'`))
 }
 
-// Daemons repair one batch or flow per call, so no call lasts long. They continue above the last id.
-func TestBatchesAreRepairedOnePerCall(t *testing.T) {
-	w := newWorld(t)
-	var batches []int64
-	for range 4 {
+// wrongBatches returns sealed batches whose counters are wrong, because one of two members was deleted by hand.
+func (w *world) wrongBatches(n int) (batches []int64) {
+	w.t.Helper()
+	for range n {
 		batch := w.open("ended")
 		members := w.members(batch, 2)
 		w.seal(batch)
 		w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, members[0])
 		batches = append(batches, batch)
 	}
+	return batches
+}
+
+// Daemons repair one batch or flow per call, so no call lasts long. They continue above the last id.
+func TestBatchesAreRepairedOnePerCall(t *testing.T) {
+	w := newWorld(t)
+	batches := w.wrongBatches(4)
 	w.exec(`UPDATE dispatcherd.batches SET ended_at = now() WHERE id = $1`, batches[1])
 	next := func(previous int64) (id *int64, wrong int) {
 		require.NoError(t, w.db.QueryRow(t.Context(), `SELECT next, wrong FROM dispatcherd.repair_next($1)`, previous).Scan(&id, &wrong))
@@ -206,14 +212,7 @@ func TestBatchesAreRepairedOnePerCall(t *testing.T) {
 // The counters of a batch cannot be compared, for example because it has too many members. The other batches are repaired nevertheless.
 func TestBatchThatCannotBeRepairedIsLeft(t *testing.T) {
 	w := newWorld(t)
-	var batches []int64
-	for range 2 {
-		batch := w.open("ended")
-		members := w.members(batch, 2)
-		w.seal(batch)
-		w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, members[0])
-		batches = append(batches, batch)
-	}
+	batches := w.wrongBatches(2)
 	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE query_canceled; END'`)
 	w.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.batches FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION public.refuse()`, batches[0]))
 	next, _, err := w.Repair(t.Context(), 0)
