@@ -24,13 +24,13 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/cron/... ./internal/idtable ./internal/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/durations ./actor/held ./actor/orders ./actor/spawns ./actor/waits
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/durations ./actor/held ./actor/orders ./actor/spawns ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that are shorter with it.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort|TestCallersHangingUpAtAnyPointLeakNothing
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/cron ./internal/idtable ./internal/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/aside ./actor/durations ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
+PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/aside ./actor/durations ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
 COVERAGE   := 95
 
 .PHONY: help
@@ -90,7 +90,7 @@ rules: ## Check the alerts for Prometheus
 # The document is held against what the daemon serves by a test of api.
 .PHONY: openapi
 openapi: tools/openapi/node_modules/.package-lock.json ## Lint the description of the HTTP API
-	cd tools/openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true node_modules/.bin/redocly lint --config redocly.yaml ../../api/openapi.json
+	cd tools/openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true node_modules/.bin/redocly lint --config redocly.yaml ../../internal/httpapi/openapi.json
 
 tools/openapi/node_modules/.package-lock.json: tools/openapi/package-lock.json
 	@tools/deps.sh node
@@ -177,7 +177,7 @@ chaos-controls: deps ## Take one safeguard after the other out of the daemon: th
 
 .PHONY: schedules
 schedules: deps ## Measure schedules while controllers are killed, in a burst, idle, and near changes of the clock (SCHEDULES=full|short)
-	SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout 1h -run TestSimulatedYear ./internal/daemon/controller
+	SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout 1h -run TestSimulatedYear ./internal/schedule/controller
 	cd harness && go run ./cmd/schedules $(if $(filter short,$(SCHEDULES)),-short)
 
 .PHONY: limits

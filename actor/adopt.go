@@ -260,7 +260,10 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
 		return
-	case c.jobs.Get(row.ID) != nil, o.session != nil && !contract.MayResume(o.Slot.Types, row.Type), o.session == nil && c.cfg.Resume <= 0, !c.mayHold(row.Type, o.user):
+	case c.jobs.Get(row.ID) != nil,
+		o.session != nil && !contract.MayResume(o.Slot.Types, row.Type),
+		o.session == nil && c.cfg.Resume <= 0,
+		!c.mayHold(row.Type, o.user):
 		c.stats.Released++
 		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Fence: row.Fence, Outcome: contract.Released})
 		return

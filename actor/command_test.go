@@ -209,7 +209,13 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
-	ev := event.Registered{Session: id, Worker: worker, User: ws.args["user"], Fingerprint: d.fingerprint(id), NotResumable: ws.args["resumes"] == "no"}
+	ev := event.Registered{
+		Session:      id,
+		Worker:       worker,
+		User:         ws.args["user"],
+		Fingerprint:  d.fingerprint(id),
+		NotResumable: ws.args["resumes"] == "no",
+	}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
 			number := ws.int("number", d.types[id])
@@ -243,8 +249,11 @@ func (w *world) cmdOffer(ws words, _ []string) {
 			attempt = int(r.Attempt)
 		}
 		ev.Offers = append(ev.Offers, event.ResumeOffer{
-			Job: w.jobs[name], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), From: from, To: from.WithGeneration(ws.int("generation", 0)),
-			Slot: dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
+			Job:     w.jobs[name],
+			Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)),
+			From:    from,
+			To:      from.WithGeneration(ws.int("generation", 0)),
+			Slot:    dispatcherd.Slot{ID: d.nextSlot, Number: int32(d.types[id]), Types: sets(ws.args["types"])[0]},
 		})
 		d.nextSlot++
 		d.types[id]++
@@ -286,7 +295,9 @@ func (w *world) cmdInsert(how words, body []string) {
 			switch r := w.table.Row(w.nextRow); {
 			case len(how.bare) == 0:
 			case how.bare[0] == "alone":
-				ev = event.Announced{Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key()}}
+				ev = event.Announced{
+					Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key()},
+				}
 			case how.bare[0] == "admitted":
 				ev = event.Admitted{Rows: []contract.RowNotification{{Type: r.Type, Priority: r.Priority, Key: r.Key()}}}
 			}
@@ -391,7 +402,9 @@ func (w *world) cmdShare(ws words, _ []string) {
 	smaller, larger := ws.int("smaller-ids", 0), ws.int("larger-ids", 0)
 	w.step(event.ClusterCapacity{
 		Capacity: map[string]int{ws.bare[0]: smaller + larger},
-		Shares:   map[string]contract.Share{ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: smaller, LargerIDs: larger, Least: 1})},
+		Shares: map[string]contract.Share{
+			ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: smaller, LargerIDs: larger, Least: 1}),
+		},
 	})
 }
 
@@ -421,8 +434,15 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
 	w.step(event.Requested{
-		Job: id, Type: ws.args["type"], User: ws.args["user"], Session: w.at.sessions[ws.args["on"]], Priority: dispatcherd.Priority(ws.int("prio", 0)), Class: dispatcherd.ClassOf(ws.duration("expected")),
-		Deadline: ws.duration("deadline"), Wait: ws.args["wait"] != "", CapacityWait: ws.duration("capacity-wait"),
+		Job:          id,
+		Type:         ws.args["type"],
+		User:         ws.args["user"],
+		Session:      w.at.sessions[ws.args["on"]],
+		Priority:     dispatcherd.Priority(ws.int("prio", 0)),
+		Class:        dispatcherd.ClassOf(ws.duration("expected")),
+		Deadline:     ws.duration("deadline"),
+		Wait:         ws.args["wait"] != "",
+		CapacityWait: ws.duration("capacity-wait"),
 	})
 }
 
@@ -436,7 +456,11 @@ func (w *world) cmdSpawn(ws words, _ []string) {
 	first := ws.int("request", 1)
 	for n := first; n < first+ws.int("count", 1); n++ {
 		w.step(event.SpawnRequested{Request: &contract.SpawnRequest{
-			Session: session, Parent: w.jobs[ws.bare[0]], Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)), Number: int64(n), Jobs: []byte("[]"),
+			Session: session,
+			Parent:  w.jobs[ws.bare[0]],
+			Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)),
+			Number:  int64(n),
+			Jobs:    []byte("[]"),
 		}})
 	}
 }

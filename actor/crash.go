@@ -72,12 +72,19 @@ func (c *Core) crashed(j *job, suspects int) {
 		c.end(j, contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"})
 	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+maxIsolated:
 		c.end(j, contract.Finish{
-			Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng),
-			Error: fmt.Sprintf("the worker died while it ran this job and %d more that may have caused the crash: the job is retried in isolation", suspects-1),
+			Outcome: contract.Isolated,
+			Delay:   c.cfg.Retry.Delay(int(j.crashes), c.rng),
+			Error: fmt.Sprintf(
+				"the worker died while it ran this job and %d more that may have caused the crash: the job is retried in isolation",
+				suspects-1,
+			),
 		})
 	default:
 		c.stats.Quarantine++
-		c.end(j, contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)})
+		c.end(
+			j,
+			contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)},
+		)
 	}
 }
 

@@ -117,7 +117,14 @@ const (
 )
 
 var waitReasonNames = [waitReasons]Reason{
-	ReasonCapacityBusy, ReasonNoCapacity, ReasonAwaitsFetch, ReasonClaimsFull, ReasonCircuitOpen, ReasonUnrecorded, ReasonFenced, ReasonDraining,
+	ReasonCapacityBusy,
+	ReasonNoCapacity,
+	ReasonAwaitsFetch,
+	ReasonClaimsFull,
+	ReasonCircuitOpen,
+	ReasonUnrecorded,
+	ReasonFenced,
+	ReasonDraining,
 }
 
 // List returns the reasons in a fixed order.
@@ -294,7 +301,13 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 }
 
 // score computes the score of a job at this instant.
-func (c *Core) score(mode dispatcherd.Mode, p dispatcherd.Priority, class dispatcherd.DurationClass, ageMS int64, t slotindex.TypeID) scoring.Terms {
+func (c *Core) score(
+	mode dispatcherd.Mode,
+	p dispatcherd.Priority,
+	class dispatcherd.DurationClass,
+	ageMS int64,
+	t slotindex.TypeID,
+) scoring.Terms {
 	terms := c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
 	terms.Brevity = c.brevity(t, class)
 	return terms

@@ -46,7 +46,10 @@ func (c *Core) detach(j *job) {
 // notResumed ends a detached job whose worker did not resume the job in time.
 func (c *Core) notResumed(j *job) {
 	if j.state == jobstate.DetachedStopping {
-		c.end(j, c.outcome(j, &event.Result{Error: "the job was told to stop, its worker was disconnected, and the worker did not resume the job"}))
+		c.end(
+			j,
+			c.outcome(j, &event.Result{Error: "the job was told to stop, its worker was disconnected, and the worker did not resume the job"}),
+		)
 		return
 	}
 	c.stats.Released++

@@ -153,7 +153,11 @@ func TestRowWithAnUnfitPayloadFails(t *testing.T) {
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Unfit: "too deep"},
 	}}}, nil)
-	require.Equal(t, []contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}}, one[*effect.Finish](t, fx).Request.Items)
+	require.Equal(
+		t,
+		[]contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}},
+		one[*effect.Finish](t, fx).Request.Items,
+	)
 	require.Empty(t, only[*effect.Send](fx))
 	require.EqualValues(t, 1, w.at.core.stats.Failed)
 }
@@ -174,7 +178,11 @@ func TestDurableRequestDoesNotStartAfterItsDeadline(t *testing.T) {
 			one[*effect.Send](t, fx)
 			continue
 		}
-		require.Equal(t, []contract.Finish{{ID: 1, Attempt: 1, Outcome: contract.Cancelled, Error: contract.DeadlinePassed}}, one[*effect.Finish](t, fx).Request.Items)
+		require.Equal(
+			t,
+			[]contract.Finish{{ID: 1, Attempt: 1, Outcome: contract.Cancelled, Error: contract.DeadlinePassed}},
+			one[*effect.Finish](t, fx).Request.Items,
+		)
 		require.Empty(t, only[*effect.Send](fx))
 	}
 }
@@ -244,7 +252,11 @@ func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 	require.Equal(t, &effect.Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
 	e = say(7, event.Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
 	require.Equal(t, &effect.Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
-	require.Empty(t, c.Step(1000, event.Reported{Session: 7, Reports: []event.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil), "the log of a request is not kept")
+	require.Empty(
+		t,
+		c.Step(1000, event.Reported{Session: 7, Reports: []event.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil),
+		"the log of a request is not kept",
+	)
 	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2, Log: "info: x\n"}))
 	require.Equal(t, &effect.NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, event.Report{Job: -1, Attempt: 1}))
 	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2}))
@@ -338,16 +350,67 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 	c.Step(5001, event.Requested{Job: -5, Type: "excel"}, nil)
 	c.Step(7001, event.Withdrew{Session: 1, Numbers: []int32{2}}, nil)
 	require.Equal(t, []SlotInfo{
-		{ID: 1, Session: 1, Worker: "w", Number: 0, Types: []string{"pdf"}, State: "busy", Job: -1, JobType: "pdf", Attempt: 1, Busy: 7 * time.Second, Left: 8 * time.Second, Stopping: "timeout"},
-		{ID: 2, Session: 1, Worker: "w", Number: 1, Types: []string{"pdf"}, State: "busy", Job: -2, JobType: "pdf", Attempt: 1, Busy: 7 * time.Second, Left: 8 * time.Second, Stopping: "timeout"},
-		{ID: 3, Session: 1, Worker: "w", Number: 2, Types: []string{"excel"}, State: "busy", Draining: true, Job: -4, JobType: "excel", Attempt: 1, Busy: 2 * time.Second},
+		{
+			ID:       1,
+			Session:  1,
+			Worker:   "w",
+			Number:   0,
+			Types:    []string{"pdf"},
+			State:    "busy",
+			Job:      -1,
+			JobType:  "pdf",
+			Attempt:  1,
+			Busy:     7 * time.Second,
+			Left:     8 * time.Second,
+			Stopping: "timeout",
+		},
+		{
+			ID:       2,
+			Session:  1,
+			Worker:   "w",
+			Number:   1,
+			Types:    []string{"pdf"},
+			State:    "busy",
+			Job:      -2,
+			JobType:  "pdf",
+			Attempt:  1,
+			Busy:     7 * time.Second,
+			Left:     8 * time.Second,
+			Stopping: "timeout",
+		},
+		{
+			ID:       3,
+			Session:  1,
+			Worker:   "w",
+			Number:   2,
+			Types:    []string{"excel"},
+			State:    "busy",
+			Draining: true,
+			Job:      -4,
+			JobType:  "excel",
+			Attempt:  1,
+			Busy:     2 * time.Second,
+		},
 	}, c.Slots())
 	require.ElementsMatch(t, []TypeInfo{
 		{Name: "pdf", Capacity: 2, Known: 2, Oldest: 7001 * time.Millisecond},
 		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
 	}, c.Types())
 	g := c.Gauges()
-	require.Equal(t, Gauges{Slots: 3, SlotTypes: 3, Sessions: 1, Types: 2, Requests: 1, Cached: 2, InHand: 4, Largest: users.Largest{Slots: 3, SlotTypes: 3, Types: 2, Requests: 1}}, g)
+	require.Equal(
+		t,
+		Gauges{
+			Slots:     3,
+			SlotTypes: 3,
+			Sessions:  1,
+			Types:     2,
+			Requests:  1,
+			Cached:    2,
+			InHand:    4,
+			Largest:   users.Largest{Slots: 3, SlotTypes: 3, Types: 2, Requests: 1},
+		},
+		g,
+	)
 	require.Equal(t, 3, c.Len())
 	free := twoSlotCore().Gauges()
 	require.Equal(t, 2, free.Free)

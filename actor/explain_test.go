@@ -174,7 +174,9 @@ func (p *randomState) answer(fx []effect.Effect, decide bool) {
 		fx = fx[1:]
 		switch e := e.(type) {
 		case *effect.Fetch:
-			fx = append(fx, p.step(event.Together{Events: []event.Event{event.Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
+			fx = append(
+				fx,
+				p.step(event.Together{Events: []event.Event{event.Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
 		case *effect.SetGate:
 			fx = append(fx, p.step(event.Together{Events: []event.Event{event.GateSet{Subscribed: e.Subscribed}}, Hold: !decide})...)
 		}
@@ -204,7 +206,8 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		h.arrival += p.penalty(q.ID, q.Type)
 		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.capacity(t)).Total()
 		switch {
-		case q.ID < 0, p.core.backlog.State(p.core.backlog.LaneOf(backlog.Lane{Type: t, Priority: q.Priority}, q.ID)).Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
+		case q.ID < 0,
+			p.core.backlog.State(p.core.backlog.LaneOf(backlog.Lane{Type: t, Priority: q.Priority}, q.ID)).Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
 			all = append(all, scored{h, q.ID})
 		case p.core.index.Capacity(t) > 0:
 			unread = append(unread, scored{h, q.ID})
@@ -389,7 +392,12 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	x := p.core.Explain(p.jobs[0])
 	require.Equal(t, []Reason{ReasonCapacityBusy, ReasonOutranked}, x.Reasons)
 	require.Equal(t, 2, x.Rank)
-	require.Equal(t, []Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}}, x.Ahead, "never passed: both scores grow at the same rate")
+	require.Equal(
+		t,
+		[]Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}},
+		x.Ahead,
+		"never passed: both scores grow at the same rate",
+	)
 	require.Equal(t, 1439_250*time.Millisecond, x.Closes)
 	require.EqualValues(t, -1, x.Slots[0].Job)
 	x = p.core.Explain(p.jobs[1])
@@ -399,7 +407,11 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, []Reason{ReasonRunning}, running.Reasons)
 	require.False(t, running.Bounded, "nothing can pass it any more")
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
-	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast, "no slot supports it, so its rivals are not read")
+	require.True(
+		t,
+		p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast,
+		"no slot supports it, so its rivals are not read",
+	)
 	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots)
 	p.step(event.ClusterCapacity{Capacity: map[string]int{"excel": 3}})
 	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "another dispatcher supports it")
@@ -518,6 +530,11 @@ func TestWindowOfASharedTypeGrowsByThePenalty(t *testing.T) {
 	p := explained(t)
 	p.core.cfg.Penalty = 7 * time.Second
 	alone := p.core.Explain(p.jobs[0]).Window
-	p.step(event.ClusterCapacity{Capacity: map[string]int{"pdf": 1}, Shares: map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})}})
+	p.step(
+		event.ClusterCapacity{
+			Capacity: map[string]int{"pdf": 1},
+			Shares:   map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})},
+		},
+	)
 	require.Equal(t, alone+7*time.Second, p.core.Explain(p.jobs[0]).Window)
 }

@@ -66,8 +66,17 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		return nil
 	}
 	return &contract.Placement{
-		Worker: j.worker, Slot: j.slotID, Waited: contract.Seconds(max(0, waited)), Ran: contract.Seconds(ran), WaitedFor: j.waitedFor,
-		Score: contract.ScoreTerms{Base: points(j.terms.Base), Age: points(j.terms.Age), Rarity: points(j.terms.Rarity), Brevity: points(j.terms.Brevity)},
+		Worker:    j.worker,
+		Slot:      j.slotID,
+		Waited:    contract.Seconds(max(0, waited)),
+		Ran:       contract.Seconds(ran),
+		WaitedFor: j.waitedFor,
+		Score: contract.ScoreTerms{
+			Base:    points(j.terms.Base),
+			Age:     points(j.terms.Age),
+			Rarity:  points(j.terms.Rarity),
+			Brevity: points(j.terms.Brevity),
+		},
 	}
 }
 

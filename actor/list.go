@@ -327,10 +327,23 @@ type Gauges struct {
 // Gauges returns the current numbers.
 func (c *Core) Gauges() Gauges {
 	return Gauges{
-		Slots: c.index.Len(), Free: c.index.Free(), Reserved: c.reserved, SlotTypes: c.quotas.SlotTypes.Held(), Sessions: len(c.sessions), Requests: c.quotas.Requests.Held(),
-		Cached: c.backlog.Cached(), InHand: c.jobs.Len(), Unrecorded: c.ends.unrecorded, Spawns: c.spawns.Len(), Held: c.ends.held.Len(),
-		ClaimsUnderWay: len(c.claims.inFlight), Loading: len(c.claims.loading), Aside: c.claims.aside.Len(), CircuitOpen: c.failing(),
-		Types: c.quotas.Types.Held(), Largest: c.quotas.Largest(),
+		Slots:          c.index.Len(),
+		Free:           c.index.Free(),
+		Reserved:       c.reserved,
+		SlotTypes:      c.quotas.SlotTypes.Held(),
+		Sessions:       len(c.sessions),
+		Requests:       c.quotas.Requests.Held(),
+		Cached:         c.backlog.Cached(),
+		InHand:         c.jobs.Len(),
+		Unrecorded:     c.ends.unrecorded,
+		Spawns:         c.spawns.Len(),
+		Held:           c.ends.held.Len(),
+		ClaimsUnderWay: len(c.claims.inFlight),
+		Loading:        len(c.claims.loading),
+		Aside:          c.claims.aside.Len(),
+		CircuitOpen:    c.failing(),
+		Types:          c.quotas.Types.Held(),
+		Largest:        c.quotas.Largest(),
 	}
 }
 

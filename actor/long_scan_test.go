@@ -150,7 +150,13 @@ func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 	for seed := range lives {
 		l := newLongScans(t, uint64(seed))
 		l.feed(event.Registered{Session: 1, Slots: []dispatcherd.Slot{
-			{ID: 1, Number: 0, Types: referenceTypes[:1]}, {ID: 2, Number: 1, Types: referenceTypes[:2]}, {ID: 3, Number: 2, Types: referenceTypes[1:2]},
+			{
+				ID:     1,
+				Number: 0,
+				Types:  referenceTypes[:1],
+			},
+			{ID: 2, Number: 1, Types: referenceTypes[:2]},
+			{ID: 3, Number: 2, Types: referenceTypes[1:2]},
 		}})
 		l.feed(event.Listening{On: true})
 		for range 1_500 {

@@ -188,7 +188,9 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 				continue
 			}
 			age := c.comparedAge(lane, key)
-			if score := c.score(dispatcherd.Queued, lane.Priority, class, age, t).Total(); !found || best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
+			if score := c.score(dispatcherd.Queued, lane.Priority, class, age, t).
+				Total(); !found ||
+				best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
 				best, found = c.rowHead(lane, key), true
 				best.bound = bound
 			}

@@ -43,7 +43,12 @@ func (w *randomWalk) offerResume() {
 			types = append(types, other)
 			slices.Sort(types)
 		}
-		p := event.ResumeOffer{Job: a.job, Attempt: a.attempt, From: a.fingerprint, Slot: dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types}}
+		p := event.ResumeOffer{
+			Job:     a.job,
+			Attempt: a.attempt,
+			From:    a.fingerprint,
+			Slot:    dispatcherd.Slot{ID: w.nextSlot, Number: s.next, Types: types},
+		}
 		switch w.rng.IntN(10) {
 		case 0:
 			p.Attempt--

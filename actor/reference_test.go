@@ -255,10 +255,24 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.RetryStatement = timing.Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = timing.Backoff{Base: msDuration(10), Max: msDuration(40)}
 	h := &history{
-		t: t, seed: seed, rng: rng, wide: wide, slow: seed%5 > 2, shared: seed%6 == 0, me: otherDispatcher + 1, offered: map[dispatcherd.SlotID]dispatcherd.Slot{}, core: New(cfg), table: newTable(),
-		reference: &reference{weights: cfg.Weights, slots: map[dispatcherd.SlotID]*referenceSlot{}, waiting: map[dispatcherd.JobID]*referenceJob{}},
-		numbers:   map[dispatcherd.SessionID]int32{}, owner: map[dispatcherd.SlotID]dispatcherd.SessionID{},
-		number: map[dispatcherd.SlotID]int32{},
+		t:       t,
+		seed:    seed,
+		rng:     rng,
+		wide:    wide,
+		slow:    seed%5 > 2,
+		shared:  seed%6 == 0,
+		me:      otherDispatcher + 1,
+		offered: map[dispatcherd.SlotID]dispatcherd.Slot{},
+		core:    New(cfg),
+		table:   newTable(),
+		reference: &reference{
+			weights: cfg.Weights,
+			slots:   map[dispatcherd.SlotID]*referenceSlot{},
+			waiting: map[dispatcherd.JobID]*referenceJob{},
+		},
+		numbers: map[dispatcherd.SessionID]int32{},
+		owner:   map[dispatcherd.SlotID]dispatcherd.SessionID{},
+		number:  map[dispatcherd.SlotID]int32{},
 	}
 	h.reference.owner = h.owner
 	return h
@@ -614,7 +628,12 @@ func (h *history) randomInsert() {
 }
 
 func (h *history) randomRequest() event.Event {
-	ev := event.Requested{Job: h.drawRequest(), Type: referenceTypes[h.rng.IntN(len(referenceTypes))], Priority: dispatcherd.Priority(h.rng.IntN(11)), Wait: true}
+	ev := event.Requested{
+		Job:      h.drawRequest(),
+		Type:     referenceTypes[h.rng.IntN(len(referenceTypes))],
+		Priority: dispatcherd.Priority(h.rng.IntN(11)),
+		Wait:     true,
+	}
 	if h.rng.IntN(3) == 0 {
 		ev.Session = h.sessionFor(ev.Type)
 	}

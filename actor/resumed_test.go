@@ -117,7 +117,12 @@ func (h *history) randomResumeOffer() event.Event {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
 		rows = slices.Delete(rows, i, i+1)
-		p := event.ResumeOffer{Job: r.ID, Attempt: r.Attempt, From: r.Session, Slot: dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]}}
+		p := event.ResumeOffer{
+			Job:     r.ID,
+			Attempt: r.Attempt,
+			From:    r.Session,
+			Slot:    dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[h.nextSess]},
+		}
 		types := map[string]bool{r.Type: true, referenceTypes[h.rng.IntN(len(referenceTypes))]: true}
 		p.To = p.From.WithGeneration(int(r.ID) % 3)
 		switch h.rng.IntN(10) {
@@ -154,7 +159,10 @@ func (h *history) resumed(e *effect.Resume) {
 	r := h.table.Row(e.Job)
 	require.True(h.t, int(r.Dispatcher) == h.me && r.Attempt == e.Attempt && r.Status == dispatcherd.Running,
 		"seed %d: job %d continues but belongs to another dispatcher; history:\n%v", h.seed, e.Job, h.log)
-	h.running = append(h.running, &effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.Type})
+	h.running = append(
+		h.running,
+		&effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.Type},
+	)
 	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++

@@ -142,7 +142,13 @@ func (b *Backlog) askLocal(r Lane) bool {
 	if l.len() > 0 {
 		read.first = l.first()
 	}
-	query := contract.LaneQuery{Type: b.index.Name(r.Type), Priority: r.Priority, Class: r.Class, Limit: int(l.length), Share: b.types[r.Type].share}
+	query := contract.LaneQuery{
+		Type:     b.index.Name(r.Type),
+		Priority: r.Priority,
+		Class:    r.Class,
+		Limit:    int(l.length),
+		Share:    b.types[r.Type].share,
+	}
 	if read.full {
 		l.scanned = s.scans
 	} else {

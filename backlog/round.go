@@ -110,7 +110,11 @@ func (b *Backlog) askRound() {
 			r.from = 0
 		}
 		t, level := slotindex.TypeID(r.from/Levels), r.from%Levels
-		k, lane := b.types[t], Lane{Type: t, Priority: dispatcherd.Priority(level % priorities), Class: dispatcherd.DurationClass(level / priorities)}
+		k, lane := b.types[t], Lane{
+			Type:     t,
+			Priority: dispatcherd.Priority(level % priorities),
+			Class:    dispatcherd.DurationClass(level / priorities),
+		}
 		step := 1
 		if level == 0 && k.known && b.index.Capacity(t) > 0 && !b.list(t) && from < 0 {
 			from, left = r.from, r.left

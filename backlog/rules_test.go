@@ -258,7 +258,10 @@ func TestListedLaneWithNonLocalRowsIsRead(t *testing.T) {
 	require.Equal(t, 1, w.send())
 	require.Equal(t, []string{"a"}, w.reads[0].request.Classes)
 	w.reads[0].done, w.reads[0].result = true, w.fetch(w.reads[0].request)
-	w.b.RowNotified(&contract.RowNotification{Type: "a", Priority: 10, Class: 3, Key: contract.Key{RunAt: int64(w.now) * 1000, ID: theirs}}, true)
+	w.b.RowNotified(
+		&contract.RowNotification{Type: "a", Priority: 10, Class: 3, Key: contract.Key{RunAt: int64(w.now) * 1000, ID: theirs}},
+		true,
+	)
 	w.answer(0, contract.OK)
 	w.settleNow()
 	require.Equal(t, 1, w.b.Cached())

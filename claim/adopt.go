@@ -25,30 +25,37 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 	var taken []contract.Adopted
 	var busy, answered []dispatcherd.JobID
 	until := time.Now().Add(isolationTime)
-	err := apart(s, OpAdopt, req.Jobs, until, func(o contract.ResumeOffer) dispatcherd.JobID { return o.ID }, func(part []contract.ResumeOffer) error {
-		return s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			me := s.me.Load()
-			some, locked, err := s.sendAdoption(ctx, conn, part, &req, me)
-			if err == nil && len(some)+len(locked) == 0 {
-				_, err = s.ownEpoch(ctx, conn, me)
-			}
-			if err != nil {
-				return 0, err
-			}
-			taken, busy = append(taken, some...), append(busy, locked...)
-			own := strayRows{Dispatcher: me}
-			for i := range part {
-				answered = append(answered, part[i].ID)
-				if part[i].Renewal && len(locked) > 0 { // reportLocked finds the locked ones
-					own.IDs, own.Attempts = append(own.IDs, int64(part[i].ID)), append(own.Attempts, int32(part[i].Attempt))
+	err := apart(
+		s,
+		OpAdopt,
+		req.Jobs,
+		until,
+		func(o contract.ResumeOffer) dispatcherd.JobID { return o.ID },
+		func(part []contract.ResumeOffer) error {
+			return s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+				me := s.me.Load()
+				some, locked, err := s.sendAdoption(ctx, conn, part, &req, me)
+				if err == nil && len(some)+len(locked) == 0 {
+					_, err = s.ownEpoch(ctx, conn, me)
 				}
-			}
-			if len(own.IDs) > 0 {
-				_ = s.reportLocked(ctx, conn, OpAdopt, own) // an error is ignored: the rows are taken
-			}
-			return countResumed(part, some), nil
-		})
-	})
+				if err != nil {
+					return 0, err
+				}
+				taken, busy = append(taken, some...), append(busy, locked...)
+				own := strayRows{Dispatcher: me}
+				for i := range part {
+					answered = append(answered, part[i].ID)
+					if part[i].Renewal && len(locked) > 0 { // reportLocked finds the locked ones
+						own.IDs, own.Attempts = append(own.IDs, int64(part[i].ID)), append(own.Attempts, int32(part[i].Attempt))
+					}
+				}
+				if len(own.IDs) > 0 {
+					_ = s.reportLocked(ctx, conn, OpAdopt, own) // an error is ignored: the rows are taken
+				}
+				return countResumed(part, some), nil
+			})
+		},
+	)
 	if v := verdictOf(err); v == contract.Unknown || v == contract.Refused && len(answered) == 0 {
 		return contract.AdoptResult{Verdict: v}
 	}
@@ -70,7 +77,11 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 // count renewed offers, because their rows already belonged to this dispatcher.
 func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int) {
 	for i := range asked {
-		_, found := slices.BinarySearchFunc(taken, asked[i].ID, func(a contract.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) })
+		_, found := slices.BinarySearchFunc(
+			taken,
+			asked[i].ID,
+			func(a contract.Adopted, id dispatcherd.JobID) int { return cmp.Compare(a.ID, id) },
+		)
 		if found && !asked[i].Renewal {
 			n++
 		}
@@ -80,7 +91,13 @@ func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int
 
 // sendAdoption asks for a part of the offers of a request. Each part records all offers of
 // the request.
-func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, part []contract.ResumeOffer, req *contract.AdoptRequest, me int32) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
+func (s *Store) sendAdoption(
+	ctx context.Context,
+	conn *pgx.Conn,
+	part []contract.ResumeOffer,
+	req *contract.AdoptRequest,
+	me int32,
+) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
 	n := len(part)
 	ids, attempts := make([]int64, n), make([]int32, n)
 	from, to := make([]int64, n), make([]int64, n)
@@ -101,16 +118,20 @@ func (s *Store) sendAdoption(ctx context.Context, conn *pgx.Conn, part []contrac
 
 		timeout, ran, expected int64 // milliseconds
 	)
-	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence, &expected}, func() error {
-		if name == nil {
-			busy = append(busy, a.ID)
+	_, err = pgx.ForEachRow(
+		rows,
+		[]any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence, &expected},
+		func() error {
+			if name == nil {
+				busy = append(busy, a.ID)
+				return nil
+			}
+			a.Type, a.Timeout, a.Ran = *name, time.Duration(timeout)*time.Millisecond, time.Duration(ran)*time.Millisecond
+			a.Class = dispatcherd.ClassOf(time.Duration(expected) * time.Millisecond)
+			taken = append(taken, a)
 			return nil
-		}
-		a.Type, a.Timeout, a.Ran = *name, time.Duration(timeout)*time.Millisecond, time.Duration(ran)*time.Millisecond
-		a.Class = dispatcherd.ClassOf(time.Duration(expected) * time.Millisecond)
-		taken = append(taken, a)
-		return nil
-	})
+		},
+	)
 	slices.SortFunc(taken, func(a, b contract.Adopted) int { return cmp.Compare(a.ID, b.ID) })
 	return taken, busy, err
 }
@@ -156,7 +177,13 @@ FROM tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id`
 // choose gets the candidates and returns those that the session can run. The occasion names the
 // process of the worker, so it gets no second run after it reconnects. The caller offers the jobs
 // to the Core for adoption, and then calls decided: rows that were not adopted are unheld.
-func (s *Store) StartWorker(ctx context.Context, occasion string, f contract.Fingerprint, types []string, choose func([]StartupJob) []int64) (jobs []StartupJob, decided func(), err error) {
+func (s *Store) StartWorker(
+	ctx context.Context,
+	occasion string,
+	f contract.Fingerprint,
+	types []string,
+	choose func([]StartupJob) []int64,
+) (jobs []StartupJob, decided func(), err error) {
 	token := mathrand.Int64()
 	s.ask(token)
 	decided = func() { s.answered(token, contract.Refused) }

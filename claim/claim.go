@@ -121,7 +121,9 @@ func (s *Store) inParts(req *contract.ClaimRequest, send func(part *contract.Cla
 		r, err = isolate(places, func(part []int) error {
 			from, to := part[0], part[len(part)-1]+1
 			var rows taken
-			rows, last = send(&contract.ClaimRequest{Token: req.Token, IDs: req.IDs[from:to], Sessions: req.Sessions[from:to], Lane: req.Lane, Types: req.Types})
+			rows, last = send(
+				&contract.ClaimRequest{Token: req.Token, IDs: req.IDs[from:to], Sessions: req.Sessions[from:to], Lane: req.Lane, Types: req.Types},
+			)
 			if last == nil {
 				all.won, all.loading = append(all.won, rows.won...), append(all.loading, rows.loading...)
 			}

@@ -12,10 +12,17 @@ import (
 )
 
 // insertedColumns matches the column lists of an INSERT … SELECT.
-var insertedColumns = regexp.MustCompile(`(?s)INSERT INTO dispatcherd\.(?:jobs|jobs_live|jobs_waiting|jobs_cancelled) \(([^)]*)\)\s+SELECT (.*?) FROM gone`)
+var insertedColumns = regexp.MustCompile(
+	`(?s)INSERT INTO dispatcherd\.(?:jobs|jobs_live|jobs_waiting|jobs_cancelled) \(([^)]*)\)\s+SELECT (.*?) FROM gone`,
+)
 
 // otherValues are the values of columns whose names they do not contain.
-var otherValues = map[string][]string{"status": {"'cancelled'", "'waiting'"}, "finished_at": {"now()"}, "cancelled_by": {"by"}, "run_at": {"due"}}
+var otherValues = map[string][]string{
+	"status":       {"'cancelled'", "'waiting'"},
+	"finished_at":  {"now()"},
+	"cancelled_by": {"by"},
+	"run_at":       {"due"},
+}
 
 // values splits a list of expressions at the commas outside of parentheses.
 func values(list string) (all []string) {

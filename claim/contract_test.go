@@ -234,8 +234,11 @@ func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 	require.NoError(t, err)
 	r := claimfake.Row{ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Status: job.Status, Attempt: job.Attempt,
 		Failures: int32(job.Failures), Crashes: int32(job.Crashes), Payload: job.Payload, Result: job.Result, Progress: job.Progress}
-	require.NoError(t, db.QueryRow(t.Context(), `SELECT coalesce(keys, ''), coalesce(fence, 0), coalesce(admitted_to, 0) FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
-		Scan(&r.Keys, &r.Fence, &r.AdmittedTo))
+	require.NoError(
+		t,
+		db.QueryRow(t.Context(), `SELECT coalesce(keys, ''), coalesce(fence, 0), coalesce(admitted_to, 0) FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
+			Scan(&r.Keys, &r.Fence, &r.AdmittedTo),
+	)
 	if job.Dispatcher != nil {
 		r.Dispatcher = int32(*job.Dispatcher)
 	}
@@ -316,7 +319,11 @@ func TestClaimReturnsTheNextAttempt(t *testing.T) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`), MaxAttempts: 3, Timeout: 1500 * time.Millisecond}, 0)
 		won := take(t, s, id)
-		require.Equal(t, contract.Won{ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)}, won)
+		require.Equal(
+			t,
+			contract.Won{ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Payload: []byte(`{"page": 1}`)},
+			won,
+		)
 		require.Equal(t, dispatcherd.Running, w.get(t, id).Status)
 	})
 }
@@ -461,7 +468,12 @@ func TestFinishOfAFormerOwnerIsStale(t *testing.T) {
 		for _, o := range []contract.Outcome{contract.Succeeded, contract.Retry, contract.Cancelled} {
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt")
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 2, Outcome: o}), "not its dispatcher")
-			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "an earlier attempt of the right dispatcher")
+			require.Equal(
+				t,
+				[]dispatcherd.JobID{id},
+				finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}),
+				"an earlier attempt of the right dispatcher",
+			)
 		}
 		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: []byte(`1`)}}))
 		require.Empty(t, w.get(t, id).Progress)
@@ -479,7 +491,13 @@ func TestStaleItemDoesNotAffectOtherItems(t *testing.T) {
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, one)
 		take(t, s, two)
-		stale := finish(t, s, contract.Finish{ID: one, Attempt: 9}, contract.Finish{ID: two, Attempt: 1}, contract.Finish{ID: two + 1000, Attempt: 1})
+		stale := finish(
+			t,
+			s,
+			contract.Finish{ID: one, Attempt: 9},
+			contract.Finish{ID: two, Attempt: 1},
+			contract.Finish{ID: two + 1000, Attempt: 1},
+		)
 		require.Equal(t, []dispatcherd.JobID{one, two + 1000}, stale)
 		require.Equal(t, dispatcherd.Running, w.get(t, one).Status)
 		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
@@ -490,7 +508,14 @@ func TestRepeatedFinishCountsEndedItemsAsExecuted(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, other := joined(t, w), joined(t, w)
-		outcomes := []contract.Outcome{contract.Succeeded, contract.Retry, contract.FailedFinal, contract.Cancelled, contract.Released, contract.Crashed}
+		outcomes := []contract.Outcome{
+			contract.Succeeded,
+			contract.Retry,
+			contract.FailedFinal,
+			contract.Cancelled,
+			contract.Released,
+			contract.Crashed,
+		}
 		var items []contract.Finish
 		for _, o := range outcomes {
 			id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
@@ -514,7 +539,19 @@ func TestUnknownClaimIsResolvedByItsToken(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s, rival := joined(t, w), joined(t, w)
-		one, two, three := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		one, two, three := w.insert(
+			t,
+			claimfake.Row{Type: "pdf"},
+			0,
+		), w.insert(
+			t,
+			claimfake.Row{Type: "pdf"},
+			0,
+		), w.insert(
+			t,
+			claimfake.Row{Type: "pdf"},
+			0,
+		)
 		take(t, rival, one)
 		lost := claimOf(one, two)
 		require.Equal(t, contract.OK, s.Claim(t.Context(), lost).Verdict, "the test ignores this answer as if it were lost")
@@ -606,7 +643,12 @@ func TestHeartbeatReturnsTheCapacityOfOtherDispatchers(t *testing.T) {
 		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(1000, contract.Others{SmallerIDs: 260, Least: 60})}, res.Shares)
 		res, err = a.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: map[string]int{"pdf": 200, "excel": 1}})
 		require.NoError(t, err)
-		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})}, res.Shares, "no other dispatcher supports excel")
+		require.Equal(
+			t,
+			map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})},
+			res.Shares,
+			"no other dispatcher supports excel",
+		)
 	})
 }
 

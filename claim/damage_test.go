@@ -62,8 +62,15 @@ func losePayload(t testing.TB, db *pgx.Conn) {
 	t.Helper()
 	exec(t, db, `CREATE EXTENSION IF NOT EXISTS pg_surgery`)
 	var toast string
-	require.NoError(t, db.QueryRow(t.Context(), `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`).Scan(&toast))
-	chunks := one[[]string](t, db, fmt.Sprintf(`SELECT array_agg(ctid::text) FROM %[1]s WHERE chunk_id = (SELECT max(chunk_id) FROM %[1]s)`, toast))
+	require.NoError(
+		t,
+		db.QueryRow(t.Context(), `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`).Scan(&toast),
+	)
+	chunks := one[[]string](
+		t,
+		db,
+		fmt.Sprintf(`SELECT array_agg(ctid::text) FROM %[1]s WHERE chunk_id = (SELECT max(chunk_id) FROM %[1]s)`, toast),
+	)
 	exec(t, db, `SELECT heap_force_kill($1::text::regclass, $2::text[]::tid[])`, toast, chunks)
 	exec(t, db, `VACUUM `+toast)
 }

@@ -26,7 +26,8 @@ const (
 // former returns a statement as programs of schema 26 send it.
 func former(sql string) string {
 	return strings.NewReplacer("cancelled_by, log, placement", "cancelled_by, placement", "now(), NULL, NULL,", "now(), NULL,", "new_log, ", "",
-		", nullif(i.log, '')::json AS new_log", "", "placement, log, result)", "placement, result)", ", $9::text[]", "").Replace(sql)
+		", nullif(i.log, '')::json AS new_log", "", "placement, log, result)", "placement, result)", ", $9::text[]", "").
+		Replace(sql)
 }
 
 // FormerDoneSQL is doneSQL without logs.
@@ -38,8 +39,15 @@ func FormerEndedSQL() string { return former(endedSQL) }
 // Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
 	all := map[string]string{
-		"load": loadSQL, "release": releaseSQL, "portion": portionSQL, "own-rows": ownRowsSQL, "named-pending": namedPendingSQL, "cancel-pending": cancelPendingSQL, "over": overSQL,
-		"locked": lockedSQL, "progress": progressSQL,
+		"load":           loadSQL,
+		"release":        releaseSQL,
+		"portion":        portionSQL,
+		"own-rows":       ownRowsSQL,
+		"named-pending":  namedPendingSQL,
+		"cancel-pending": cancelPendingSQL,
+		"over":           overSQL,
+		"locked":         lockedSQL,
+		"progress":       progressSQL,
 	}
 	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
 		for _, s := range list {
@@ -87,7 +95,11 @@ func (s *Store) CompareAgain() { s.comparison.next = time.Time{} }
 // ComparePortion begins a comparison and returns the rows that its first portion released.
 func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
 	t.Helper()
-	_ = s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) }) // it may be lost
+	_ = s.lease.do(
+		t.Context(),
+		OpHeartbeat,
+		func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) },
+	) // it may be lost
 	err := s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (_ int, err error) {
 		s.comparison = comparison{conn: conn, open: true, from: firstToken}
 		released, err = s.comparePortion(ctx, conn, time.Now().Add(time.Minute))

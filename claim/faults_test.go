@@ -95,7 +95,11 @@ func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	fill(t, db, 2, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1)).Won, 1)
 	s.PingClaims()
-	exec(t, db, `SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`)
+	exec(
+		t,
+		db,
+		`SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`,
+	)
 	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
 }
 
@@ -271,7 +275,8 @@ func TestCallerSessionsOverrideIsolationAndLockTimeoutOfTheRole(t *testing.T) {
 		ended <- err
 	}()
 	require.Eventually(t, func() bool {
-		return len(ended) == 1 || one[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+		return len(ended) == 1 ||
+			one[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	}, time.Minute, time.Millisecond)
 	exec(t, holder, `COMMIT`)
 	require.NoError(t, <-ended)
@@ -307,7 +312,11 @@ func TestTerminatedConnectionsAreReplaced(t *testing.T) {
 	db, s := joinedAlone(t)
 	fill(t, db, 10, 1, 1)
 	for id := dispatcherd.JobID(1); id <= 10; id++ {
-		exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+		exec(
+			t,
+			db,
+			`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+		)
 		req := claimOf(id)
 		res := s.Claim(t.Context(), req)
 		if res.Verdict == contract.Unknown {
@@ -351,7 +360,12 @@ func TestCallsBetweenTwoProbesFailAtOnce(t *testing.T) {
 	require.Equal(t, contract.Refused, s.Finish(t.Context(), contract.FinishRequest{}).Verdict)
 	require.Equal(t, contract.Refused, s.Fetch(t.Context(), contract.FetchRequest{}).Verdict)
 	down.Store(false)
-	require.Eventually(t, func() bool { return s.Fetch(t.Context(), contract.FetchRequest{}).Verdict == contract.OK }, 10*time.Second, time.Millisecond)
+	require.Eventually(
+		t,
+		func() bool { return s.Fetch(t.Context(), contract.FetchRequest{}).Verdict == contract.OK },
+		10*time.Second,
+		time.Millisecond,
+	)
 }
 
 // A result that Postgres cannot store is dropped. The finish of other jobs is
@@ -368,7 +382,10 @@ func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 			items[id-1].Result = []byte(b)
 		}
 	}
-	items[6].Outcome, items[6].Result, items[6].Error = contract.FailedFinal, nil, "nul \x00 and \xff and "+strings.Repeat("é", dispatcherd.MaxErrorLength)
+	items[6].Outcome, items[6].Result, items[6].Error = contract.FailedFinal, nil, "nul \x00 and \xff and "+strings.Repeat(
+		"é",
+		dispatcherd.MaxErrorLength,
+	)
 	items[7].Attempt = 9
 	require.Equal(t, []dispatcherd.JobID{8}, finish(t, s, items...))
 	for id := dispatcherd.JobID(1); id <= 6; id++ {
@@ -426,7 +443,11 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	require.Equal(t, dispatcherd.Running, status)
 	require.EqualValues(t, 5, <-l.Cancels())
 
-	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`)
+	exec(
+		t,
+		db,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`,
+	)
 	require.False(t, <-seen.listening)
 	require.True(t, <-seen.listening)
 	<-l.Jobs()

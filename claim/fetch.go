@@ -186,7 +186,10 @@ func (f *fetch) search(ctx context.Context, part lanePart, cause error) error {
 		if part.After, err = f.endOfRange(ctx, part); err != nil {
 			return err
 		}
-		f.leaveOut(aside.Range{Lane: contract.Lane{Type: part.Type, Priority: part.Priority, Class: part.Class}, From: from, To: part.After}, cause)
+		f.leaveOut(
+			aside.Range{Lane: contract.Lane{Type: part.Type, Priority: part.Priority, Class: part.Class}, From: from, To: part.After},
+			cause,
+		)
 		if f.over() || part.Limit <= 0 {
 			return nil
 		}
@@ -285,7 +288,9 @@ func (f *fetch) leaveOutAgain() {
 	var all []aside.Range
 	a.mu.Lock()
 	for i := range f.lanes {
-		all = append(all, a.ranges.Refused(contract.Lane{Type: f.lanes[i].Type, Priority: f.lanes[i].Priority, Class: f.lanes[i].Class}, a.now(), a.rng)...)
+		all = append(
+			all,
+			a.ranges.Refused(contract.Lane{Type: f.lanes[i].Type, Priority: f.lanes[i].Priority, Class: f.lanes[i].Class}, a.now(), a.rng)...)
 	}
 	a.mu.Unlock()
 	for _, g := range all {
@@ -293,7 +298,14 @@ func (f *fetch) leaveOutAgain() {
 	}
 }
 
-func readLanes(ctx context.Context, conn *pgx.Conn, parts []lanePart, classes []string, skipLocked bool, me int32) (contract.FetchResult, error) {
+func readLanes(
+	ctx context.Context,
+	conn *pgx.Conn,
+	parts []lanePart,
+	classes []string,
+	skipLocked bool,
+	me int32,
+) (contract.FetchResult, error) {
 	most := 0
 	for i := range parts {
 		most += parts[i].Limit

@@ -92,7 +92,12 @@ func (s *Store) resizeFinish(n int, err error) {
 // values that may be the cause: the result and error of the request, or the payload and
 // earlier errors of the row. If Postgres refuses this end as well, the item is deferred.
 // A statement timeout says nothing about the values.
-func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], req *contract.FinishRequest, res *contract.FinishResult) error {
+func (s *Store) endAlone(
+	ctx context.Context,
+	f refusedItem[contract.Finish],
+	req *contract.FinishRequest,
+	res *contract.FinishResult,
+) error {
 	stored, read, neither := f.item, f.item, f.item
 	stored.Result, stored.Error = nil, unstorable
 	read.Error = strings.TrimPrefix(f.item.Error+"; "+unreadable, "; ")
@@ -117,7 +122,13 @@ func (s *Store) endAlone(ctx context.Context, f refusedItem[contract.Finish], re
 
 // record ends items in one transaction and adds the stale and the locked ones to the
 // result. large says whether to read the large values of the rows.
-func (s *Store) record(ctx context.Context, items []contract.Finish, req *contract.FinishRequest, large bool, res *contract.FinishResult) error {
+func (s *Store) record(
+	ctx context.Context,
+	items []contract.Finish,
+	req *contract.FinishRequest,
+	large bool,
+	res *contract.FinishResult,
+) error {
 	var stale []dispatcherd.JobID
 	var locked []contract.Deferred
 	free, me := items, s.me.Load()

@@ -56,7 +56,11 @@ func TestClaimChecksPayloads(t *testing.T) {
 			for _, w := range append(res.Won, loadAll(t, s, res.Loading).Won...) {
 				won[w.ID] = w
 			}
-			require.Equal(t, "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", won[ids[0]].Unfit)
+			require.Equal(
+				t,
+				"the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out",
+				won[ids[0]].Unfit,
+			)
 			require.Nil(t, won[ids[0]].Payload)
 			require.Equal(t, payloads[1], string(won[ids[1]].Payload))
 			require.Empty(t, won[ids[1]].Unfit)
@@ -250,7 +254,16 @@ func TestPlacementIsStoredWithTheEnd(t *testing.T) {
 	}
 	var items []contract.Finish
 	for i, o := range []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry} {
-		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o, Error: map[bool]string{true: "e"}[o == contract.Retry], Placement: &p})
+		items = append(
+			items,
+			contract.Finish{
+				ID:        dispatcherd.JobID(i + 1),
+				Attempt:   1,
+				Outcome:   o,
+				Error:     map[bool]string{true: "e"}[o == contract.Retry],
+				Placement: &p,
+			},
+		)
 	}
 	items = append(items, contract.Finish{ID: 6, Attempt: 1, Outcome: contract.Succeeded})
 	require.Empty(t, finish(t, s, items...))
@@ -261,7 +274,11 @@ func TestPlacementIsStoredWithTheEnd(t *testing.T) {
 	}
 	require.Equal(t, p.Worker, one[string](t, db, `SELECT errors->0->'placement'->>'worker' FROM dispatcherd.jobs WHERE id = 5`))
 	require.True(t, one[bool](t, db, `SELECT placement IS NULL FROM dispatcherd.jobs WHERE id = 6`))
-	require.True(t, one[bool](t, db, `SELECT octet_length(placement::text) = length(placement::text) FROM dispatcherd.jobs WHERE id = 1`), "ASCII")
+	require.True(
+		t,
+		one[bool](t, db, `SELECT octet_length(placement::text) = length(placement::text) FROM dispatcherd.jobs WHERE id = 1`),
+		"ASCII",
+	)
 }
 
 // The end of a log is stored in each final status and with a retry, whatever the worker wrote, in
@@ -278,7 +295,10 @@ func TestLogIsStoredWithTheEnd(t *testing.T) {
 	}
 	items[0].Result = []byte(`{"a": 1}`)
 	items = append(items, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal})
-	res := s.Finish(t.Context(), contract.FinishRequest{Items: items, Logs: map[dispatcherd.JobID][]byte{1: text, 2: text, 3: text, 4: text, 5: text, 6: text}})
+	res := s.Finish(
+		t.Context(),
+		contract.FinishRequest{Items: items, Logs: map[dispatcherd.JobID][]byte{1: text, 2: text, 3: text, 4: text, 5: text, 6: text}},
+	)
 	require.Equal(t, contract.FinishResult{}, res)
 	log := func(id dispatcherd.JobID) (text string) {
 		job, err := claim.Jobs{DB: db}.Get(t.Context(), id)
@@ -322,12 +342,28 @@ func TestFormerStatementsEndJobsWithALog(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, one[int64](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE log IS NOT NULL`))
-	tag, err := db.Exec(t.Context(), claim.FormerDoneSQL(), []int32{2}, s.Dispatcher(), []byte{}, []int32{}, []int64{1}, []int64{1}, []int64{1}, []byte{}, []int32{})
+	tag, err := db.Exec(
+		t.Context(),
+		claim.FormerDoneSQL(),
+		[]int32{2},
+		s.Dispatcher(),
+		[]byte{},
+		[]int32{},
+		[]int64{1},
+		[]int64{1},
+		[]int64{1},
+		[]byte{},
+		[]int32{},
+	)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, tag.RowsAffected())
 	require.True(t, one[bool](t, db, `SELECT status = 'done' AND log IS NULL FROM dispatcherd.jobs WHERE id = 1`))
 	var ended []int64
-	require.NoError(t, db.QueryRow(t.Context(), claim.FormerEndedSQL(), []int64{2}, []int32{2}, []string{"failed"}, []string{"e"}, s.Dispatcher(), true, []string{""}, []string{""}).Scan(&ended))
+	require.NoError(
+		t,
+		db.QueryRow(t.Context(), claim.FormerEndedSQL(), []int64{2}, []int32{2}, []string{"failed"}, []string{"e"}, s.Dispatcher(), true, []string{""}, []string{""}).
+			Scan(&ended),
+	)
 	require.Equal(t, []int64{2}, ended)
 	require.True(t, one[bool](t, db, `SELECT status = 'failed' AND log IS NULL FROM dispatcherd.jobs WHERE id = 2`))
 }

@@ -95,10 +95,19 @@ func TestExpiredRequestKeysAreDeleted(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db, role := connect(t, dsn), as(t, dsn, "dispatcherd_dispatcher")
-	exec(t, db, `INSERT INTO dispatcherd.request_keys SELECT sha256(i::text::bytea), '', i, now() - interval '61 minutes' FROM generate_series(1, 5) i`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.request_keys SELECT sha256(i::text::bytea), '', i, now() - interval '61 minutes' FROM generate_series(1, 5) i`,
+	)
 	_, _, err := role.InsertRequest(t.Context(), claim.New{Type: "pdf"}, inAMinute(), keyOf("1", "r"))
 	require.NoError(t, err)
-	require.Equal(t, 3, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.request_keys`), "the expired key is used again, and two are deleted")
+	require.Equal(
+		t,
+		3,
+		one[int](t, db, `SELECT count(*)::int FROM dispatcherd.request_keys`),
+		"the expired key is used again, and two are deleted",
+	)
 	_, _, err = role.InsertRequest(t.Context(), claim.New{Type: "pdf"}, inAMinute(), keyOf("new", "r"))
 	require.NoError(t, err)
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.request_keys`))
@@ -126,7 +135,8 @@ func TestInsertRequestWaitsForAnEarlierTry(t *testing.T) {
 		}()
 		require.Eventually(t, func() bool {
 			var n int
-			err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`).Scan(&n)
+			err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`).
+				Scan(&n)
 			return err == nil && n == 1
 		}, 30*time.Second, time.Millisecond)
 		require.Empty(t, ended)

@@ -107,7 +107,12 @@ func TestJobWithALostPayloadEndsWithoutIt(t *testing.T) {
 // loseLargePayload gives a job a large payload that cannot be read.
 func loseLargePayload(t *testing.T, db *pgx.Conn, id int64) {
 	t.Helper()
-	exec(t, db, `UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)) WHERE id = $1`, id)
+	exec(
+		t,
+		db,
+		`UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)) WHERE id = $1`,
+		id,
+	)
 	losePayload(t, db)
 }
 
@@ -144,8 +149,12 @@ func TestFinishWaitsForALockOfTheTable(t *testing.T) {
 	done := make(chan contract.FinishResult, 1)
 	go func() { done <- s.Finish(t.Context(), contract.FinishRequest{Items: items[:2]}) }()
 	require.Eventually(t, func() bool { // the second statement waits
-		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd finish%' AND wait_event_type = 'Lock'
-			AND now() - query_start > interval '150 ms')`)
+		return one[bool](
+			t,
+			db,
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd finish%' AND wait_event_type = 'Lock'
+			AND now() - query_start > interval '150 ms')`,
+		)
 	}, 10*time.Second, time.Millisecond)
 	exec(t, holder, `ROLLBACK`)
 	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, <-done)

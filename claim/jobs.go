@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )

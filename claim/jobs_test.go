@@ -86,7 +86,10 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	require.NoError(t, err)
 	take(t, s, 3)
 	take(t, s, 7)
-	require.Empty(t, finish(t, s, contract.Finish{ID: 3, Attempt: 1}, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal, Error: "no"}))
+	require.Empty(
+		t,
+		finish(t, s, contract.Finish{ID: 3, Attempt: 1}, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal, Error: "no"}),
+	)
 	var ids []dispatcherd.JobID
 	for before := dispatcherd.JobID(0); ; {
 		page, err := jobs.List(t.Context(), contract.Filter{Before: before, Limit: 5})
@@ -171,16 +174,28 @@ func TestRefusedRetrySaysWhatForbidsIt(t *testing.T) {
 	taken := dispatcherd.JobID(one[int64](t, db, retired))
 	holder := one[int64](t, db, `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'sync "7"') RETURNING id::bigint`)
 	batch := one[int64](t, db, `SELECT dispatcherd.open_batch('{"type": "pdf"}')`)
-	flow := one[int64](t, db, `SELECT (dispatcherd.insert_flow('{"callback": {"type": "pdf"}, "nodes": [{"name": "a", "type": "pdf"}, {"name": "b", "type": "pdf", "after": ["a"]}]}') ->> 'id')::bigint`)
+	flow := one[int64](
+		t,
+		db,
+		`SELECT (dispatcherd.insert_flow('{"callback": {"type": "pdf"}, "nodes": [{"name": "a", "type": "pdf"}, {"name": "b", "type": "pdf", "after": ["a"]}]}') ->> 'id')::bigint`,
+	)
 	node := one[int64](t, db, `SELECT id FROM dispatcherd.nodes WHERE name = 'b'`)
 	for _, id := range []int64{batch, flow, node} {
 		exec(t, db, `SELECT dispatcherd.cancel_pending($1)`, id)
 	}
-	require.EqualError(t, jobs.Retry(t.Context(), taken), fmt.Sprintf(`job %d is failed: job %d has its unique key "sync \"7\""`, taken, holder))
+	require.EqualError(
+		t,
+		jobs.Retry(t.Context(), taken),
+		fmt.Sprintf(`job %d is failed: job %d has its unique key "sync \"7\""`, taken, holder),
+	)
 	for id, says := range map[int64]string{
 		batch: fmt.Sprintf("retry batch %d", batch), flow: fmt.Sprintf("retry flow %d", flow), node: fmt.Sprintf("retry flow %d", flow),
 	} {
-		require.EqualError(t, jobs.Retry(t.Context(), dispatcherd.JobID(id)), fmt.Sprintf("job %d is cancelled: it must wait for other jobs: %s", id, says))
+		require.EqualError(
+			t,
+			jobs.Retry(t.Context(), dispatcherd.JobID(id)),
+			fmt.Sprintf("job %d is cancelled: it must wait for other jobs: %s", id, says),
+		)
 	}
 	exec(t, db, `DELETE FROM dispatcherd.jobs WHERE id = $1`, holder)
 	require.NoError(t, jobs.Retry(t.Context(), taken))
@@ -287,6 +302,9 @@ func TestProgramsBackdateNoJob(t *testing.T) {
 	_, err = jobs.InsertMany(t.Context(), func(yield func(claim.New, error) bool) { yield(early, nil) })
 	require.NoError(t, err)
 	var young int
-	require.NoError(t, db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.jobs WHERE run_at > now() - interval '1 minute'`).Scan(&young))
+	require.NoError(
+		t,
+		db.QueryRow(t.Context(), `SELECT count(*) FROM dispatcherd.jobs WHERE run_at > now() - interval '1 minute'`).Scan(&young),
+	)
 	require.Equal(t, 2, young)
 }

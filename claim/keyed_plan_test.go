@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -50,7 +50,7 @@ func (s *sent) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) 
 func (s *sent) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // operations calls each operation of a controller.
-func operations(t *testing.T, c *limits.Controller) map[string]func() {
+func operations(t *testing.T, c *limitstore.Controller) map[string]func() {
 	class := permits.Class{Keys: "k", Type: "pdf", Priority: 3}
 	middle := permits.Job{RunAt: 1_700_000_000_000_000, ID: 20_000}
 	list := []permits.Admission{{Class: class, Job: permits.Job{RunAt: 1_700_000_000_000_000, ID: 7}, Fence: 9}}
@@ -62,9 +62,9 @@ func operations(t *testing.T, c *limits.Controller) map[string]func() {
 		"arrived":  func() { _, _, err := c.Arrived(t.Context(), middle.ID, 100); require.NoError(t, err) },
 		"heads":    func() { check(c.Heads(t.Context(), permits.Class{}, 100)) },
 		"refill":   func() { check(c.Refill(t.Context(), []permits.Refill{{Class: class, After: middle}}, 64)) },
-		"admit":    func() { check(c.Admit(t.Context(), list, []limits.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
+		"admit":    func() { check(c.Admit(t.Context(), list, []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
 		"withdraw": func() { check(c.Withdraw(t.Context(), []int64{7}, []int64{9}, nil)) },
-		"confirm":  func() { require.NoError(t, c.Confirm(t.Context(), []limits.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
+		"confirm":  func() { require.NoError(t, c.Confirm(t.Context(), []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
 		"starts":   func() { check(c.Starts(t.Context())) },
 		"types":    func() { check(c.Types(t.Context())) },
 		"expire":   func() { check(c.Expire(t.Context())) },
@@ -98,7 +98,7 @@ func TestPlansOfTheControllerDoNotDependOnStatistics(t *testing.T) {
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	c := &limits.Controller{Dispatcher: 1, Term: 1, Do: func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	c := &limitstore.Controller{Dispatcher: 1, Term: 1, Do: func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
 		_, err := f(ctx, conn)
 		return err
 	}}

@@ -11,9 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
@@ -22,13 +22,13 @@ import (
 type controller interface {
 	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
 	Limits(ctx context.Context) ([]permits.Limit, error)
-	Held(ctx context.Context) ([]limits.Held, error)
-	Arrived(ctx context.Context, after int64, most int) ([]limits.Waiting, bool, error)
-	Heads(ctx context.Context, after permits.Class, most int) ([]limits.Waiting, error)
+	Held(ctx context.Context) ([]limitstore.Held, error)
+	Arrived(ctx context.Context, after int64, most int) ([]limitstore.Waiting, bool, error)
+	Heads(ctx context.Context, after permits.Class, most int) ([]limitstore.Waiting, error)
 	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
-	Admit(ctx context.Context, list []permits.Admission, starts []limits.Start) (map[int64]dispatcherd.DurationClass, error)
+	Admit(ctx context.Context, list []permits.Admission, starts []limitstore.Start) (map[int64]dispatcherd.DurationClass, error)
 	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (map[int64]bool, error)
-	Types(ctx context.Context) (map[string]limits.Type, error)
+	Types(ctx context.Context) (map[string]limitstore.Type, error)
 }
 
 // keyTable is what a world has for jobs with keys.
@@ -59,7 +59,7 @@ func realKeyTable(db *pgx.Conn) keyTable {
 				ON CONFLICT (key) DO UPDATE SET capacity = $2`, key, capacity)
 		},
 		controller: func(s store, dispatcher int32, term int64) controller {
-			return &limits.Controller{Do: s.(*claim.Store).Admission, Dispatcher: dispatcher, Term: term}
+			return &limitstore.Controller{Do: s.(*claim.Store).Admission, Dispatcher: dispatcher, Term: term}
 		},
 	}
 }
@@ -111,7 +111,7 @@ func fetched(t *testing.T, s store) (ids []dispatcherd.JobID) {
 }
 
 // held returns the rows with a fence, by id, without the times of starts.
-func held(t *testing.T, c controller) []limits.Held {
+func held(t *testing.T, c controller) []limitstore.Held {
 	t.Helper()
 	list, err := c.Held(t.Context())
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func held(t *testing.T, c controller) []limits.Held {
 		require.Equal(t, list[i].Started, list[i].Ago > 0)
 		list[i].Ago = 0
 	}
-	slices.SortFunc(list, func(a, b limits.Held) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b limitstore.Held) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
@@ -143,7 +143,11 @@ func TestJobWithKeysRunsOnlyWithItsPermits(t *testing.T) {
 		require.EqualValues(t, 7, s.Resolve(t.Context(), request).Loading[0].Fence)
 		row := w.get(t, id)
 		want := admission(row, 7, me)
-		require.Equal(t, []limits.Held{{Permit: permits.Permit{Class: want.Class, Job: want.Job, Fence: 7, Dispatcher: me, Started: true}}}, held(t, c))
+		require.Equal(
+			t,
+			[]limitstore.Held{{Permit: permits.Permit{Class: want.Class, Job: want.Job, Fence: 7, Dispatcher: me, Started: true}}},
+			held(t, c),
+		)
 
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1}))
 		require.Empty(t, held(t, c))
@@ -252,7 +256,19 @@ func TestAdmitSkipsLockedAndEndedRows(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		_, _, c := elected(t, w)
-		locked, gone, free := w.insert(t, claimfake.Row{Type: "pdf", Keys: "k"}, 0), w.insert(t, claimfake.Row{Type: "pdf", Keys: "k"}, 0), w.insert(t, claimfake.Row{Type: "pdf", Keys: "k"}, 0)
+		locked, gone, free := w.insert(
+			t,
+			claimfake.Row{Type: "pdf", Keys: "k"},
+			0,
+		), w.insert(
+			t,
+			claimfake.Row{Type: "pdf", Keys: "k"},
+			0,
+		), w.insert(
+			t,
+			claimfake.Row{Type: "pdf", Keys: "k"},
+			0,
+		)
 		require.Equal(t, dispatcherd.Cancelled, w.cancel(t, gone))
 		unlock := w.lock(t, locked)
 		require.Equal(t, []int64{int64(free)}, admit(t, w, c, 7, locked, gone, free))
@@ -276,9 +292,9 @@ func TestStatementsOfAnEarlierBeginChangeNothing(t *testing.T) {
 		require.EqualValues(t, id, last, "the largest id of a row that waits")
 
 		_, err = before.Admit(t.Context(), []permits.Admission{admission(w.get(t, id), 8, 0)}, nil)
-		require.ErrorIs(t, err, limits.ErrNotController)
+		require.ErrorIs(t, err, limitstore.ErrNotController)
 		_, err = before.Withdraw(t.Context(), []int64{int64(admitted)}, []int64{7}, nil)
-		require.ErrorIs(t, err, limits.ErrNotController)
+		require.ErrorIs(t, err, limitstore.ErrNotController)
 		_, err = before.Limits(t.Context())
 		require.NoError(t, err)
 		_, edited, err := c.Arrived(t.Context(), 0, 10)
@@ -288,7 +304,7 @@ func TestStatementsOfAnEarlierBeginChangeNothing(t *testing.T) {
 		require.EqualValues(t, 7, w.get(t, admitted).Fence)
 
 		_, _, err = w.controller(s, me, beat(t, s, nil).Term+1).Begin(t.Context())
-		require.ErrorIs(t, err, limits.ErrNotController, "another term")
+		require.ErrorIs(t, err, limitstore.ErrNotController, "another term")
 	})
 }
 
@@ -308,7 +324,7 @@ func TestAnotherDispatcherBecomesTheController(t *testing.T) {
 		_, _, err = w.controller(other, id, term+1).Begin(t.Context())
 		require.NoError(t, err)
 		_, _, err = c.Begin(t.Context())
-		require.ErrorIs(t, err, limits.ErrNotController)
+		require.ErrorIs(t, err, limitstore.ErrNotController)
 		require.False(t, beat(t, other, nil).Keyed)
 		w.limit(t, "k", 2)
 		require.True(t, beat(t, other, nil).Keyed, "limits were edited")
@@ -324,7 +340,7 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 			ids = append(ids, int64(w.insert(t, r, -time.Duration(len(ids))*time.Minute)))
 		}
 		first := w.get(t, dispatcherd.JobID(ids[2]))
-		idsOf := func(list []limits.Waiting) (ids []int64) {
+		idsOf := func(list []limitstore.Waiting) (ids []int64) {
 			for _, w := range list {
 				ids = append(ids, w.ID)
 			}
@@ -334,7 +350,11 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, edited)
 		require.Equal(t, ids[1:4], idsOf(list))
-		require.Equal(t, limits.Waiting{Class: permits.Class{Keys: "a", Type: "pdf"}, Job: permits.Job{RunAt: first.RunAt, ID: ids[2]}}, list[1])
+		require.Equal(
+			t,
+			limitstore.Waiting{Class: permits.Class{Keys: "a", Type: "pdf"}, Job: permits.Job{RunAt: first.RunAt, ID: ids[2]}},
+			list[1],
+		)
 
 		list, err = c.Heads(t.Context(), permits.Class{}, 10)
 		require.NoError(t, err)
@@ -344,7 +364,11 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		require.Equal(t, []int64{ids[2], ids[3]}, idsOf(list))
 
 		class := permits.Class{Keys: "a", Type: "pdf"}
-		jobs, err := c.Refill(t.Context(), []permits.Refill{{Class: class, After: permits.Job{RunAt: first.RunAt, ID: ids[2]}}, {Class: class}}, 1)
+		jobs, err := c.Refill(
+			t.Context(),
+			[]permits.Refill{{Class: class, After: permits.Job{RunAt: first.RunAt, ID: ids[2]}}, {Class: class}},
+			1,
+		)
 		require.NoError(t, err)
 		require.Len(t, jobs[0], 1)
 		require.Equal(t, ids[1], jobs[0][0].ID)
@@ -363,7 +387,7 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		require.False(t, edited)
 		types, err := c.Types(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, map[string]limits.Type{"pdf": {Slots: 3, Dispatchers: []int32{me}}}, types)
+		require.Equal(t, map[string]limitstore.Type{"pdf": {Slots: 3, Dispatchers: []int32{me}}}, types)
 	})
 }
 
@@ -379,7 +403,10 @@ func TestAdoptedJobKeepsItsFence(t *testing.T) {
 		request := claimOf(job)
 		request.Sessions[0] = 1 << 16
 		require.Len(t, s.Claim(t.Context(), request).Won, 1)
-		res := other.Adopt(t.Context(), contract.AdoptRequest{Token: claimOf().Token, Jobs: []contract.ResumeOffer{{ID: job, Attempt: 1, From: 1 << 16, To: 2 << 16}}})
+		res := other.Adopt(
+			t.Context(),
+			contract.AdoptRequest{Token: claimOf().Token, Jobs: []contract.ResumeOffer{{ID: job, Attempt: 1, From: 1 << 16, To: 2 << 16}}},
+		)
 		require.Len(t, res.Jobs, 1)
 		require.EqualValues(t, 7, res.Jobs[0].Fence)
 		require.Equal(t, id, held(t, c)[0].Dispatcher)

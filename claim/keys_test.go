@@ -11,9 +11,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -123,8 +123,22 @@ func TestEndedRowKeepsKeysAndFence(t *testing.T) {
 	db, s := joinedAlone(t)
 	keyed(t, db, 7)
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3, 4)).Won, 4)
-	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1, Result: []byte(`1`)}, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "x"},
-		contract.Finish{ID: 3, Attempt: 1, Outcome: contract.Cancelled, Error: "x"}, contract.Finish{ID: 4, Attempt: 1, Outcome: contract.Quarantined, Error: "x"}))
+	require.Empty(
+		t,
+		finish(
+			t,
+			s,
+			contract.Finish{ID: 1, Attempt: 1, Result: []byte(`1`)},
+			contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "x"},
+			contract.Finish{
+				ID:      3,
+				Attempt: 1,
+				Outcome: contract.Cancelled,
+				Error:   "x",
+			},
+			contract.Finish{ID: 4, Attempt: 1, Outcome: contract.Quarantined, Error: "x"},
+		),
+	)
 	exec(t, db, `UPDATE dispatcherd.jobs_live SET fence = -fence WHERE id = 6`)
 	exec(t, db, `UPDATE dispatcherd.jobs_live SET fence = NULL WHERE id = 7`)
 	for id := dispatcherd.JobID(5); id <= 7; id++ { // attack 22: an admitted, a returned and a waiting one
@@ -135,7 +149,11 @@ func TestEndedRowKeepsKeysAndFence(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3, 4, 5, -6, 0}, fences(t, db))
 	require.NoError(t, claim.Jobs{DB: db}.Retry(t.Context(), 2))
 	require.NoError(t, claim.Jobs{DB: db}.Retry(t.Context(), 6))
-	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE keys = 'k x*2' AND fence IS NULL AND status = 'pending'`))
+	require.Equal(
+		t,
+		2,
+		one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE keys = 'k x*2' AND fence IS NULL AND status = 'pending'`),
+	)
 }
 
 // Attack 15: another dispatcher adopts a running job. It keeps its fence.
@@ -153,7 +171,10 @@ func TestAdoptedRowKeepsItsFence(t *testing.T) {
 	session := contract.Fingerprint(7 << 16)
 	request.Sessions = []contract.Fingerprint{session}
 	require.Len(t, first.Claim(t.Context(), request).Won, 1)
-	res := second.Adopt(t.Context(), contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}})
+	res := second.Adopt(
+		t.Context(),
+		contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}},
+	)
 	require.Equal(t, contract.OK, res.Verdict)
 	require.Len(t, res.Jobs, 1)
 	require.EqualValues(t, 1, res.Jobs[0].Fence)
@@ -195,21 +216,26 @@ func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
 	require.NoError(t, err)
 	exec(t, db, `UPDATE dispatcherd.controller SET dispatcher = $1, term = 1`, me)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type, keys, run_at) VALUES (1, 'pdf', 'k', to_timestamp(1700000000))`)
-	c := limits.Controller{Do: s.Admission, Dispatcher: me, Term: 1}
+	c := limitstore.Controller{Do: s.Admission, Dispatcher: me, Term: 1}
 	_, _, err = c.Begin(t.Context())
 	require.NoError(t, err)
 	exec(t, blocker, `BEGIN`)
 	exec(t, blocker, `SELECT FROM dispatcherd.controller FOR UPDATE`)
 	done := make(chan error, 1)
 	go func() {
-		admitted, err := c.Admit(context.Background(), []permits.Admission{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}}, nil)
+		admitted, err := c.Admit(
+			context.Background(),
+			[]permits.Admission{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}},
+			nil,
+		)
 		if _, found := admitted[1]; err == nil && !found {
 			err = errors.New("not admitted")
 		}
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND clock_timestamp() - waitstart > interval '200 ms')`) || len(done) > 0
+		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND clock_timestamp() - waitstart > interval '200 ms')`) ||
+			len(done) > 0
 	}, 30*time.Second, 5*time.Millisecond)
 	exec(t, blocker, `COMMIT`)
 	require.NoError(t, <-done)

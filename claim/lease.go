@@ -103,10 +103,17 @@ func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, u
 		next = int64(ids[cancelMost-1])
 	}
 	for part := range slices.Chunk(ids, cancelPortion) {
-		failed := apart(s, OpHeartbeat, part, until, func(id dispatcherd.JobID) dispatcherd.JobID { return id }, func(part []dispatcherd.JobID) error {
-			_, err := conn.Exec(ctx, cancelPendingSQL, part)
-			return err
-		})
+		failed := apart(
+			s,
+			OpHeartbeat,
+			part,
+			until,
+			func(id dispatcherd.JobID) dispatcherd.JobID { return id },
+			func(part []dispatcherd.JobID) error {
+				_, err := conn.Exec(ctx, cancelPendingSQL, part)
+				return err
+			},
+		)
 		if err == nil {
 			err = failed // the first error is returned
 		}
@@ -182,8 +189,16 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 		for {
 			var batch pgx.Batch // one transaction; the lock orders dispatchers that join at the same time
 			batch.Queue(`SELECT FROM dispatcherd.controller FOR UPDATE`)
-			batch.Queue(joinSQL, 1+rand.Int32N(math.MaxInt32), truncate(s.config.Name, 128), s.config.Lease,
-				s.config.Identity.Incarnation, s.config.Identity.Lock, s.me.Load(), migrations.Latest()).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
+			batch.Queue(
+				joinSQL,
+				1+rand.Int32N(math.MaxInt32),
+				truncate(s.config.Name, 128),
+				s.config.Lease,
+				s.config.Identity.Incarnation,
+				s.config.Identity.Lock,
+				s.me.Load(),
+				migrations.Latest(),
+			).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 			err := conn.SendBatch(ctx, &batch).Close()
 			if !errors.Is(err, pgx.ErrNoRows) { // no row: the id exists, which has a probability below 1 in 1,000,000
 				return 0, err
@@ -229,7 +244,12 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 
 // beat executes heartbeatSQL. It returns the lost dispatchers, and whether there are
 // requests to cancel that a heartbeat can execute.
-func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.HeartbeatRequest, res *contract.HeartbeatResult) (lost []int32, cancel bool, err error) {
+func (s *Store) beat(
+	ctx context.Context,
+	conn *pgx.Conn,
+	req *contract.HeartbeatRequest,
+	res *contract.HeartbeatResult,
+) (lost []int32, cancel bool, err error) {
 	published := []byte("{}")
 	if req.Capacity != nil {
 		if published, err = json.Marshal(req.Capacity); err != nil {
@@ -302,7 +322,10 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch // one transaction; the lock waits for claims in flight
 		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`, me) // the dispatcher is marked as leaving, so that a release by another one counts no crash
+		batch.Queue(
+			`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`,
+			me,
+		) // the dispatcher is marked as leaving, so that a release by another one counts no crash
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 			return 0, err
 		}

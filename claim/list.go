@@ -32,8 +32,11 @@ const (
 const searchSetup = `SET LOCAL statement_timeout = %d; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off`
 
 // ErrSearchTime says that one statement of a search took too long.
-var ErrSearchTime = fmt.Errorf("the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has locked a table; "+
-	"narrow the search by a status, because each final status has its own tables, or by a smaller id (before)", searchTime)
+var ErrSearchTime = fmt.Errorf(
+	"the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has locked a table; "+
+		"narrow the search by a status, because each final status has its own tables, or by a smaller id (before)",
+	searchTime,
+)
 
 // List returns a page of jobs without payload, result and progress. Page.Next says where the
 // next page begins, also if a bound ended the search.

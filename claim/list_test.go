@@ -55,7 +55,13 @@ func TestListReadsABoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	const n = claim.MaxRowsRead + 5000
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT CASE WHEN i <= 2 THEN 'old' ELSE 'new' END, 'done', now() FROM generate_series(1, `+strconv.Itoa(n)+`) i`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT CASE WHEN i <= 2 THEN 'old' ELSE 'new' END, 'done', now() FROM generate_series(1, `+strconv.Itoa(
+			n,
+		)+`) i`,
+	)
 	jobs := claim.Jobs{DB: db}
 	page, err := jobs.List(t.Context(), contract.Filter{Type: "old", Statuses: []dispatcherd.Status{dispatcherd.Done}})
 	require.NoError(t, err)

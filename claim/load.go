@@ -60,7 +60,12 @@ func (s *Store) LoadPayloads(ctx context.Context, req contract.LoadRequest) cont
 
 // errTimedOut stands for the statement timeout, which does not interrupt Postgres while
 // it converts one payload.
-var errTimedOut = &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: timedOut, Message: "no answer within the time limit"}
+var errTimedOut = &pgconn.PgError{
+	Severity:            "ERROR",
+	SeverityUnlocalized: "ERROR",
+	Code:                timedOut,
+	Message:             "no answer within the time limit",
+}
 
 // ownTimeout returns errTimedOut if a load reached the time limit of the client while
 // Postgres answers other statements. Otherwise it returns err.
@@ -105,7 +110,11 @@ func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract
 		switch {
 		case t.rest:
 		case readInt4(v[1]) > loadText:
-			t.unfit = fmt.Sprintf("the payload cannot be sent to a worker: it is %d bytes long as text, must be at most %d", readInt4(v[1]), loadText)
+			t.unfit = fmt.Sprintf(
+				"the payload cannot be sent to a worker: it is %d bytes long as text, must be at most %d",
+				readInt4(v[1]),
+				loadText,
+			)
 		default:
 			var value []byte
 			value, t.unfit = sendable(v[2])

@@ -50,7 +50,11 @@ func TestLargePayloadsAreLoadedAfterTheClaim(t *testing.T) {
 
 		loaded := loadAll(t, s, res.Loading)
 		require.Equal(t, []dispatcherd.JobID{ended}, loaded.Lost)
-		require.Equal(t, []contract.Won{{ID: large, Type: "pdf", Priority: 4, Attempt: 1, MaxAttempts: 7, Timeout: time.Second, Payload: payload}}, loaded.Won)
+		require.Equal(
+			t,
+			[]contract.Won{{ID: large, Type: "pdf", Priority: 4, Attempt: 1, MaxAttempts: 7, Timeout: time.Second, Payload: payload}},
+			loaded.Won,
+		)
 	})
 }
 
@@ -158,7 +162,13 @@ func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
 	db, s := joinedAlone(t)
 	withLongTexts(t, db)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ALTER COLUMN payload SET STORAGE EXTERNAL`)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', '{}')`, numbers("1e100000", 600), numbers("1e100000", 50))
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1), ('pdf', $2), ('pdf', '{}')`,
+		numbers("1e100000", 600),
+		numbers("1e100000", 50),
+	)
 	res := s.Claim(t.Context(), claimOf(1, 2, 3))
 	require.Equal(t, []dispatcherd.JobID{2, 3}, wonIDs(res.Won))
 	for _, won := range append(loadAll(t, s, res.Loading).Won, res.Won...) {
@@ -181,7 +191,11 @@ func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
 func TestRowInsertedBeforeTheBoundOfTextsEnds(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
-	bound := one[string](t, db, `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'payload_is_at_most_1_megabyte_and_8_as_text'`)
+	bound := one[string](
+		t,
+		db,
+		`SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'payload_is_at_most_1_megabyte_and_8_as_text'`,
+	)
 	withLongTexts(t, db)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', $1 FROM generate_series(1, 2)`, numbers("1e131071", 70))
 	exec(t, db, `ALTER DOMAIN dispatcherd.payload ADD CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text `+bound)

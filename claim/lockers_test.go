@@ -28,7 +28,10 @@ func TestFetchOmitsRowsThatSeveralTransactionsHaveLocked(t *testing.T) {
 			lane := one[string](t, db, `SELECT type FROM dispatcherd.jobs LIMIT 1`)
 			priority := one[int16](t, db, `SELECT priority FROM dispatcherd.jobs LIMIT 1`)
 			fetch := func() (ids []dispatcherd.JobID) {
-				res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: lane, Priority: dispatcherd.Priority(priority), Limit: 3}}, SkipLocked: true})
+				res := s.Fetch(
+					t.Context(),
+					contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: lane, Priority: dispatcherd.Priority(priority), Limit: 3}}, SkipLocked: true},
+				)
 				require.Equal(t, contract.OK, res.Verdict)
 				for _, c := range res.Candidates {
 					ids = append(ids, c.Key.ID)

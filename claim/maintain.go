@@ -37,7 +37,8 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (all Kept, e
 			var refused []int64
 			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, busy, more, refused FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
-					string(r.status), DaysAhead, r.keep).Scan(&k.Made, &k.Dropped, &k.Blocked, &k.Busy, &more, &refused)
+					string(r.status), DaysAhead, r.keep).
+					Scan(&k.Made, &k.Dropped, &k.Blocked, &k.Busy, &more, &refused)
 				return k.Made + k.Dropped, err
 			})
 			if err != nil {
@@ -246,7 +247,11 @@ SELECT r.type::text, count(*), greatest(extract(epoch FROM now() - min(r.run_at)
 // A type may be returned several times. Rows with keys of the types full are not counted. Each call has its
 // own snapshot. It fails after 2 s, for example because an old snapshot keeps many dead
 // rows.
-func (s *Store) CountPending(ctx context.Context, from contract.PendingCursor, full []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
+func (s *Store) CountPending(
+	ctx context.Context,
+	from contract.PendingCursor,
+	full []string,
+) (types []contract.PendingType, next contract.PendingCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	err = s.sweep.do(ctx, OpCount, func(ctx context.Context, conn *pgx.Conn) (int, error) {
@@ -267,7 +272,11 @@ func (s *Store) CountPending(ctx context.Context, from contract.PendingCursor, f
 }
 
 // countLanes counts rows without keys and with permits.
-func (s *Store) countLanes(ctx context.Context, tx pgx.Tx, from contract.PendingCursor) (types []contract.PendingType, next contract.PendingCursor, err error) {
+func (s *Store) countLanes(
+	ctx context.Context,
+	tx pgx.Tx,
+	from contract.PendingCursor,
+) (types []contract.PendingType, next contract.PendingCursor, err error) {
 	rows, _ := tx.Query(ctx, countPendingSQL, pgx.QueryExecModeExec, from.Type, contract.PendingLimit+1, s.countSteps)
 	var (
 		t          contract.PendingType
@@ -285,7 +294,12 @@ func (s *Store) countLanes(ctx context.Context, tx pgx.Tx, from contract.Pending
 }
 
 // countKeyed counts rows with keys and without permits.
-func (s *Store) countKeyed(ctx context.Context, tx pgx.Tx, from contract.PendingCursor, full []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
+func (s *Store) countKeyed(
+	ctx context.Context,
+	tx pgx.Tx,
+	from contract.PendingCursor,
+	full []string,
+) (types []contract.PendingType, next contract.PendingCursor, err error) {
 	var (
 		t          contract.PendingType
 		steps, age int64
@@ -303,7 +317,17 @@ func (s *Store) countKeyed(ctx context.Context, tx pgx.Tx, from contract.Pending
 			return nil, next, err
 		}
 	}
-	rows, _ := tx.Query(ctx, countKeyedSQL, pgx.QueryExecModeExec, from.Keys, from.Type, from.Priority, contract.PendingLimit+1, s.countSteps, full)
+	rows, _ := tx.Query(
+		ctx,
+		countKeyedSQL,
+		pgx.QueryExecModeExec,
+		from.Keys,
+		from.Type,
+		from.Priority,
+		contract.PendingLimit+1,
+		s.countSteps,
+		full,
+	)
 	next = from
 	_, err = pgx.ForEachRow(rows, []any{&next.Keys, &t.Type, &next.Priority, &t.Rows, &steps, &age}, func() error {
 		next.Classes++

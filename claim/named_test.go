@@ -24,7 +24,16 @@ func TestFetchReadsAndNamesTheLanesOfExpectedDurations(t *testing.T) {
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		ids := map[contract.Lane][]dispatcherd.JobID{}
-		lanes := []contract.Lane{{Type: "pdf"}, {Type: "pdf", Class: 1}, {Type: "pdf", Class: 2}, {Type: "pdf", Class: 8}, {Type: "pdf", Priority: 10, Class: 1}, {Type: "pdf", Priority: 10, Class: 8}, {Type: "pdf", Priority: 3}, {Type: "tiff", Priority: 3, Class: 5}}
+		lanes := []contract.Lane{
+			{Type: "pdf"},
+			{Type: "pdf", Class: 1},
+			{Type: "pdf", Class: 2},
+			{Type: "pdf", Class: 8},
+			{Type: "pdf", Priority: 10, Class: 1},
+			{Type: "pdf", Priority: 10, Class: 8},
+			{Type: "pdf", Priority: 3},
+			{Type: "tiff", Priority: 3, Class: 5},
+		}
 		for n := range 24 {
 			l := lanes[n%len(lanes)]
 			r := claimfake.Row{Type: l.Type, Priority: l.Priority}
@@ -52,7 +61,12 @@ func TestFetchReadsAndNamesTheLanesOfExpectedDurations(t *testing.T) {
 		}
 		take(t, s, ids[lanes[7]][0])
 		request = contract.FetchRequest{Classes: []string{"tiff", "pdf"}}
-		require.Equal(t, []contract.NamedLane{named(0, 3, 5), named(1, 10, 8), named(1, 10, 1), named(1, 0, 8)}, s.Fetch(t.Context(), request).Named, "rows that wait remain")
+		require.Equal(
+			t,
+			[]contract.NamedLane{named(0, 3, 5), named(1, 10, 8), named(1, 10, 1), named(1, 0, 8)},
+			s.Fetch(t.Context(), request).Named,
+			"rows that wait remain",
+		)
 		for _, id := range ids[lanes[7]][1:] {
 			w.cancel(t, id)
 		}
@@ -66,7 +80,11 @@ func TestListOfLanesReadsOneRowPerLane(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'type' || i % 3, i / 3 % 11, 1 << (12 + i / 33 % 9) FROM generate_series(1, 50000) i`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'type' || i % 3, i / 3 % 11, 1 << (12 + i / 33 % 9) FROM generate_series(1, 50000) i`,
+	)
 	s := open(t, claim.Config{DSN: dsn})
 	for range 10 {
 		require.Len(t, s.Fetch(t.Context(), contract.FetchRequest{Classes: []string{"type0", "type1", "type2", "type3"}}).Named, 3*11*5)
@@ -87,7 +105,11 @@ func TestPendingRowsWithAnExpectedDurationAreCounted(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, expected_ms) SELECT 'both', nullif(i % 3, 0) FROM generate_series(1, 3000) i`)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, expected_ms, priority, run_at) VALUES ('named', 1 << 20, 3, now() - interval '1 hour'), ('named', 1, 0, now() + interval '1 day')`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, expected_ms, priority, run_at) VALUES ('named', 1 << 20, 3, now() - interval '1 hour'), ('named', 1, 0, now() + interval '1 day')`,
+	)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('unnamed', now() - interval '2 hours')`)
 	rows, oldest, portions := counted(t, s)
 	require.Equal(t, map[string]int{"both": 3000, "named": 2, "unnamed": 1}, rows)
@@ -119,11 +141,17 @@ func TestExpectedDurationIsKeptByEveryMove(t *testing.T) {
 	session := contract.Fingerprint(7 << 16)
 	request.Sessions = []contract.Fingerprint{session, session, session}
 	require.Len(t, s.Claim(t.Context(), request).Won, 3)
-	res := s.Adopt(t.Context(), contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}})
+	res := s.Adopt(
+		t.Context(),
+		contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}},
+	)
 	require.Len(t, res.Jobs, 1)
 	require.EqualValues(t, 3, res.Jobs[0].Class)
-	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1}, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "x"},
-		contract.Finish{ID: 3, Attempt: 1, Outcome: contract.Retry, Error: "x"}))
+	require.Empty(
+		t,
+		finish(t, s, contract.Finish{ID: 1, Attempt: 1}, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "x"},
+			contract.Finish{ID: 3, Attempt: 1, Outcome: contract.Retry, Error: "x"}),
+	)
 	jobs := claim.Jobs{DB: db}
 	_, err := jobs.Cancel(t.Context(), 4)
 	require.NoError(t, err)

@@ -163,7 +163,12 @@ func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelle
 		if len(ids) == 0 {
 			break
 		}
-		ended, err := j.idsOf(ctx, `SELECT id FROM unnest($1::bigint[]) AS id WHERE dispatcherd.cancel_pending(id, nullif($2::text, ''))`, ids, j.By)
+		ended, err := j.idsOf(
+			ctx,
+			`SELECT id FROM unnest($1::bigint[]) AS id WHERE dispatcherd.cancel_pending(id, nullif($2::text, ''))`,
+			ids,
+			j.By,
+		)
 		if err != nil {
 			return cancelled, running, err
 		}
@@ -215,11 +220,14 @@ func bigints(ids []dispatcherd.JobID) []int64 {
 
 // idsOf runs a statement about ids ($1) whose first column is an id.
 func (j Jobs) idsOf(ctx context.Context, sql string, ids []dispatcherd.JobID, args ...any) ([]dispatcherd.JobID, error) {
-	return pgx.CollectRows(j.query(ctx, sql, append([]any{bigints(ids)}, args...)...), func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
-		columns := make([]any, len(row.FieldDescriptions())) // nil skips a column
-		columns[0] = &id
-		return id, row.Scan(columns...)
-	})
+	return pgx.CollectRows(
+		j.query(ctx, sql, append([]any{bigints(ids)}, args...)...),
+		func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
+			columns := make([]any, len(row.FieldDescriptions())) // nil skips a column
+			columns[0] = &id
+			return id, row.Scan(columns...)
+		},
+	)
 }
 
 // without returns the ids that are not in remove.

@@ -65,7 +65,11 @@ func (s *server) damagePage(db *pgx.Conn, block int64) *pgx.Conn {
 // pageOf returns the page that contains a job, and all jobs on this page.
 func pageOf(t *testing.T, db *pgx.Conn, id int64) (block int64, ids []int64) {
 	block = one[int64](t, db, fmt.Sprintf(`SELECT (ctid::text::point)[0]::bigint FROM dispatcherd.jobs_live WHERE id = %d`, id))
-	return block, one[[]int64](t, db, fmt.Sprintf(`SELECT array_agg(id::bigint ORDER BY id) FROM dispatcherd.jobs_live WHERE (ctid::text::point)[0] = %d`, block))
+	return block, one[[]int64](
+		t,
+		db,
+		fmt.Sprintf(`SELECT array_agg(id::bigint ORDER BY id) FROM dispatcherd.jobs_live WHERE (ctid::text::point)[0] = %d`, block),
+	)
 }
 
 // refusals counts statements and the reported ranges.
@@ -172,7 +176,11 @@ func TestDamagedPageHidesNoLane(t *testing.T) {
 	const jobs = 1000
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'a', 2, 60000 FROM generate_series(1, $1::int)`, jobs)
 	block, bad := pageOf(t, db, jobs)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT t, 3, 1 FROM unnest('{a,b}'::text[]) t, generate_series(1, 1000)`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT t, 3, 1 FROM unnest('{a,b}'::text[]) t, generate_series(1, 1000)`,
+	)
 	server.damagePage(db, block)
 	s := open(t, claim.Config{DSN: server.dsn()})
 	_, err := s.Join(t.Context())
@@ -195,7 +203,12 @@ func TestDamagedPageDoesNotStopHeartbeats(t *testing.T) {
 	const jobs, lost = 1000, 77
 	fill(t, db, jobs, 1, 1)
 	exec(t, db, `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = $1, token = 5, attempt = 1`, lost)
-	exec(t, db, `INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at) OVERRIDING SYSTEM VALUE VALUES ($1, 'lost', '1 s', now())`, lost)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at) OVERRIDING SYSTEM VALUE VALUES ($1, 'lost', '1 s', now())`,
+		lost,
+	)
 	exec(t, db, `INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT $1, 5, array_agg(id) FROM dispatcherd.jobs_live`, lost)
 	waiting := one[int64](t, db, `INSERT INTO dispatcherd.jobs (type) VALUES ('x') RETURNING id`)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (fillfactor = 100)`) // otherwise Postgres puts new versions of other rows on the page

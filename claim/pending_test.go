@@ -72,9 +72,17 @@ func TestCountOfPendingRowsIsDividedIntoPortions(t *testing.T) {
 func TestPendingRowsWithKeysAreCounted(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, run_at, keys) SELECT 'exact', i % 11, now(), 'k' || i % 7 FROM generate_series(1, 9999) i`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, priority, run_at, keys) SELECT 'exact', i % 11, now(), 'k' || i % 7 FROM generate_series(1, 9999) i`,
+	)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, keys) SELECT 'more', 'k' || i % 3 FROM generate_series(1, 45000) i`)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, run_at, keys) VALUES ('later', now() + interval '1 hour', 'a'), ('old', now(), 'a'), ('old', now() - interval '1 hour', 'b')`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, run_at, keys) VALUES ('later', now() + interval '1 hour', 'a'), ('old', now(), 'a'), ('old', now() - interval '1 hour', 'b')`,
+	)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type) VALUES ('exact')`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, keys, fence) VALUES ('old', 'c', 7), ('old', 'd', -7)`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, keys, fence, status, dispatcher) VALUES ('old', 'd', 9, 'running', 1)`)

@@ -62,7 +62,10 @@ func plansOf(t *testing.T, dsn string) map[string][]string {
 		// generic
 		exec(t, conn, `PREPARE s AS `+sql)
 		var n int
-		require.NoError(t, conn.QueryRow(t.Context(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 's'`).Scan(&n))
+		require.NoError(
+			t,
+			conn.QueryRow(t.Context(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 's'`).Scan(&n),
+		)
 		var raw []byte
 		execute := `EXECUTE s`
 		if n > 0 {
@@ -156,7 +159,8 @@ func TestReleaseOfASweepScansNoTable(t *testing.T) {
 	}
 	var raw []byte
 	err := open(t, claim.Config{DSN: dsn}).OnSweep(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), ids, attempts, tokens, "lost", true).Scan(&raw)
+		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), ids, attempts, tokens, "lost", true).
+			Scan(&raw)
 	})
 	require.NoError(t, err)
 	var explained []struct{ Plan plan }
@@ -182,7 +186,11 @@ func TestStatementsOfCallersScanNoTable(t *testing.T) {
 		conn, err := pgx.ConnectConfig(t.Context(), config)
 		require.NoError(t, err)
 		reads := func() (plain, byIndex int64) {
-			require.NoError(t, conn.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_scan) FROM pg_stat_xact_user_tables WHERE relname ~ '^jobs_'`).Scan(&plain, &byIndex))
+			require.NoError(
+				t,
+				conn.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_scan) FROM pg_stat_xact_user_tables WHERE relname ~ '^jobs_'`).
+					Scan(&plain, &byIndex),
+			)
 			return plain, byIndex
 		}
 		tx, err := conn.Begin(t.Context()) // these counters are counted per transaction
@@ -265,7 +273,11 @@ func TestClaimIsAHotUpdate(t *testing.T) {
 	s.Close() // a session reports its counters at its end at the latest
 	var hot, updates int64
 	require.Eventually(t, func() bool {
-		require.NoError(t, db.QueryRow(context.Background(), `SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs_live'`).Scan(&hot, &updates))
+		require.NoError(
+			t,
+			db.QueryRow(context.Background(), `SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs_live'`).
+				Scan(&hot, &updates),
+		)
 		return updates == n
 	}, 30*time.Second, 20*time.Millisecond)
 	require.GreaterOrEqual(t, hot, int64(n*99/100))

@@ -89,7 +89,14 @@ type ownPortion struct {
 }
 
 // readPortion reads a portion. After until it reads no further part of the rows.
-func (s *Store) readPortion(ctx context.Context, conn *pgx.Conn, op Operation, of int32, from int64, until time.Time) (p ownPortion, err error) {
+func (s *Store) readPortion(
+	ctx context.Context,
+	conn *pgx.Conn,
+	op Operation,
+	of int32,
+	from int64,
+	until time.Time,
+) (p ownPortion, err error) {
 	var ids []int64
 	if err := conn.QueryRow(ctx, portionSQL, of, from, int64(portionSize)).Scan(&p.tokens, &p.more, &ids); err != nil {
 		return p, err
@@ -116,7 +123,15 @@ const releaseMost = 5000
 // releaseRows releases rows of a dispatcher that are not locked, and returns them. A row
 // whose earlier errors cannot be read is released without them. After until releaseRows
 // sends nothing more, except the first statement. A later call finds the rest.
-func (s *Store) releaseRows(ctx context.Context, conn *pgx.Conn, op Operation, of int32, rows []ownRow, why string, until time.Time) (released []dispatcherd.JobID, err error) {
+func (s *Store) releaseRows(
+	ctx context.Context,
+	conn *pgx.Conn,
+	op Operation,
+	of int32,
+	rows []ownRow,
+	why string,
+	until time.Time,
+) (released []dispatcherd.JobID, err error) {
 	send := func(part []ownRow, why string, large bool) error {
 		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
 		for i, row := range part {
@@ -162,7 +177,14 @@ func (s *Store) release(ctx context.Context, conn *pgx.Conn, op Operation, lost 
 // jobs still exist, so a heartbeat that always started with the first claim would never
 // reach the last one. After the commit of a portion releasePart notifies dispatchers. An
 // error of the notification is ignored: polling finds the jobs as well.
-func (s *Store) releasePart(ctx context.Context, conn *pgx.Conn, op Operation, lost int32, from int64, until time.Time) (released int, next int64, err error) {
+func (s *Store) releasePart(
+	ctx context.Context,
+	conn *pgx.Conn,
+	op Operation,
+	lost int32,
+	from int64,
+	until time.Time,
+) (released int, next int64, err error) {
 	for {
 		p, failed := s.readPortion(ctx, conn, op, lost, from, until)
 		if failed != nil {

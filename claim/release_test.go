@@ -55,7 +55,12 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	require.Equal(t, 1, strays)
 	require.Contains(t, s.WhyAside(2), "stuck")
 	require.Equal(t, dispatcherd.Running, row(t, db, 2).Status)
-	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.claims`), "heartbeats read only the record of the sweep and the claim of the row again")
+	require.Equal(
+		t,
+		2,
+		one[int](t, db, `SELECT count(*) FROM dispatcherd.claims`),
+		"heartbeats read only the record of the sweep and the claim of the row again",
+	)
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the other lost dispatcher is deleted nevertheless")
 
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
@@ -119,7 +124,11 @@ func TestRowWithLostErrorsIsReleasedWithoutThem(t *testing.T) {
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, seen := lostAtOnce(t, dsn, db, 100)
-	exec(t, db, `UPDATE dispatcherd.jobs_live SET errors = jsonb_build_array(jsonb_build_object('error', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i))) WHERE id = 42`)
+	exec(
+		t,
+		db,
+		`UPDATE dispatcherd.jobs_live SET errors = jsonb_build_array(jsonb_build_object('error', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i))) WHERE id = 42`,
+	)
 	losePayload(t, db)
 	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
@@ -351,8 +360,16 @@ func TestRowThatCannotBeDeletedDoesNotStopRetention(t *testing.T) {
 	db := connect(t, dsn)
 	seen := new(failures)
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', now() - interval '30 days' FROM generate_series(1, 100)`)
-	exec(t, db, `CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 42 THEN RAISE 'refused by the test'; END IF; RETURN OLD; END $$`)
+	exec(
+		t,
+		db,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', now() - interval '30 days' FROM generate_series(1, 100)`,
+	)
+	exec(
+		t,
+		db,
+		`CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 42 THEN RAISE 'refused by the test'; END IF; RETURN OLD; END $$`,
+	)
 	exec(t, db, `CREATE TRIGGER keep BEFORE DELETE ON dispatcherd.jobs_cancelled_rest FOR EACH ROW EXECUTE FUNCTION public.keep()`)
 	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
 	require.NoError(t, err)
@@ -458,7 +475,11 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 		_, err = stores[0].Sweep(t.Context())
 		require.NoError(t, err)
 	}
-	require.Equal(t, n, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1 AND dispatcher IS NULL`))
+	require.Equal(
+		t,
+		n,
+		one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1 AND dispatcher IS NULL`),
+	)
 	require.Empty(t, seen.all())
 }
 
@@ -489,7 +510,11 @@ func TestReleaseCountsOnlyCommittedRows(t *testing.T) {
 	lost := lostWith(t, dsn, db, 1)
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
 	exec(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no commit'; END $$`)
-	exec(t, db, `CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON dispatcherd.jobs_live DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	exec(
+		t,
+		db,
+		`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON dispatcherd.jobs_live DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`,
+	)
 	s := open(t, claim.Config{DSN: dsn})
 	n, _, err := s.ReleasePart(t.Context(), db, lost, claim.FirstToken)
 	require.NoError(t, err)

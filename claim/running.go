@@ -36,15 +36,22 @@ WHERE j.ctid = i.at AND j.status = 'running'`
 // second at most.
 func (s *Store) Progress(ctx context.Context, items []Progress) error {
 	return s.lease.do(ctx, OpProgress, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-		err = apart(s, OpProgress, items, time.Now().Add(releaseTime), func(p Progress) dispatcherd.JobID { return p.ID }, func(part []Progress) error {
-			ids, attempts, values := make([]int64, len(part)), make([]int32, len(part)), make([]string, len(part))
-			for i, p := range part {
-				ids[i], attempts[i], values[i] = int64(p.ID), int32(p.Attempt), string(p.JSON)
-			}
-			tag, err := conn.Exec(ctx, progressSQL, ids, attempts, values, s.me.Load())
-			n += int(tag.RowsAffected())
-			return err
-		})
+		err = apart(
+			s,
+			OpProgress,
+			items,
+			time.Now().Add(releaseTime),
+			func(p Progress) dispatcherd.JobID { return p.ID },
+			func(part []Progress) error {
+				ids, attempts, values := make([]int64, len(part)), make([]int32, len(part)), make([]string, len(part))
+				for i, p := range part {
+					ids[i], attempts[i], values[i] = int64(p.ID), int32(p.Attempt), string(p.JSON)
+				}
+				tag, err := conn.Exec(ctx, progressSQL, ids, attempts, values, s.me.Load())
+				n += int(tag.RowsAffected())
+				return err
+			},
+		)
 		return n, err
 	})
 }

@@ -58,7 +58,14 @@ type Store struct {
 // Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
-	s := &Store{config: c, records: NewRecords(), deferred: newDeferred(), aside: newAsideRows(), futileFrom: futileFrom, countSteps: countSteps}
+	s := &Store{
+		config:     c,
+		records:    NewRecords(),
+		deferred:   newDeferred(),
+		aside:      newAsideRows(),
+		futileFrom: futileFrom,
+		countSteps: countSteps,
+	}
 	var errs [12]error
 	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
 	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)

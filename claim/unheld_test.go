@@ -33,7 +33,19 @@ func TestRowThatItsDispatcherDoesNotRunIsReleased(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
-		one, two, other := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
+		one, two, other := w.insert(
+			t,
+			claimfake.Row{Type: "pdf"},
+			0,
+		), w.insert(
+			t,
+			claimfake.Row{Type: "pdf"},
+			0,
+		), w.insert(
+			t,
+			claimfake.Row{Type: "pdf"},
+			0,
+		)
 		require.Len(t, s.Claim(t.Context(), claimOf(one, two)).Won, 2)
 		take(t, s, other)
 		require.Empty(t, unheld(t, s))

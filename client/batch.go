@@ -7,8 +7,8 @@ import (
 	"iter"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // Types of batches and flows. docs/flows.md explains them.

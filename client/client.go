@@ -46,7 +46,9 @@ const idleTimeout = time.Minute
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("the URL of a dispatcher has scheme and host, and no user or password, such as http://127.0.0.1:8088; a token is given apart")
+		return errors.New(
+			"the URL of a dispatcher has scheme and host, and no user or password, such as http://127.0.0.1:8088; a token is given apart",
+		)
 	}
 	return nil
 }

@@ -33,7 +33,15 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 
-	job := Job{Type: "pdf", Payload: map[string]int{"page": 1}, Priority: 3, MaxAttempts: 2, Timeout: 1500 * time.Microsecond, Expected: time.Minute, RunAt: time.Unix(1_700_000_000, 0)}
+	job := Job{
+		Type:        "pdf",
+		Payload:     map[string]int{"page": 1},
+		Priority:    3,
+		MaxAttempts: 2,
+		Timeout:     1500 * time.Microsecond,
+		Expected:    time.Minute,
+		RunAt:       time.Unix(1_700_000_000, 0),
+	}
 	id, err := Insert(ctx, conn, job)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, id)
@@ -52,8 +60,11 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	require.EqualValues(t, 3, n)
 
 	var count int
-	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
-		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000 AND run_at = to_timestamp(1700000000)`).Scan(&count))
+	require.NoError(
+		t,
+		conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
+		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000 AND run_at = to_timestamp(1700000000)`).Scan(&count),
+	)
 	require.Equal(t, 4, count)
 	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts = 5
 		AND timeout_ms IS NULL AND expected_ms IS NULL AND run_at <= now()`).Scan(&count))
@@ -81,7 +92,11 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: func() {}})
 	require.ErrorContains(t, err, `the payload of a job of type "pdf"`)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: json.RawMessage(`{"n":1e2000}`)})
-	require.ErrorContains(t, err, `the payload of a job of type "pdf" cannot be sent to a worker: it contains a number of more than 1,024 characters`)
+	require.ErrorContains(
+		t,
+		err,
+		`the payload of a job of type "pdf" cannot be sent to a worker: it contains a number of more than 1,024 characters`,
+	)
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: "pdf", Payload: json.Number("-1e-1022")}}))
 	require.ErrorContains(t, err, "cannot be sent to a worker")
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: ""}}))

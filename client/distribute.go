@@ -74,7 +74,12 @@ func (c *Client) DistributeDurable(ctx context.Context, d Distribution) (batch d
 // distribute sends a distribution and decodes the answer. It uses HTTP on any socket.
 func (c *Client) distribute(ctx context.Context, d *Distribution, durable bool, answer any) error {
 	wire := wireDistribution{
-		Type: d.Type, Items: jsonValues(d.Items), Chunks: jsonValues(d.Chunks), Priority: d.Priority, Timeout: spanText(d.Timeout), Durable: durable,
+		Type:       d.Type,
+		Items:      jsonValues(d.Items),
+		Chunks:     jsonValues(d.Chunks),
+		Priority:   d.Priority,
+		Timeout:    spanText(d.Timeout),
+		Durable:    durable,
 		ExpectedMS: expectedMS(d.Expected),
 	}
 	if d.PerSlot {

@@ -18,10 +18,28 @@ func TestDistributeReturnsTheAnswerOfEachChunk(t *testing.T) {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(answer))
 	})
-	chunks, err := c.Distribute(t.Context(), Distribution{Type: "pdf", Items: []any{1, []byte("2"), "x"}, PerSlot: true, Priority: 3, Timeout: time.Second, Expected: 1500 * time.Millisecond})
+	chunks, err := c.Distribute(
+		t.Context(),
+		Distribution{
+			Type:     "pdf",
+			Items:    []any{1, []byte("2"), "x"},
+			PerSlot:  true,
+			Priority: 3,
+			Timeout:  time.Second,
+			Expected: 1500 * time.Millisecond,
+		},
+	)
 	require.NoError(t, err)
-	require.Equal(t, []Chunk{{OK: true, Result: json.RawMessage("[1]"), Worker: "a", Items: 2}, {Error: "boom", Code: "job-failed", Worker: "b", Items: 1}}, chunks)
-	require.Equal(t, map[string]any{"type": "pdf", "items": []any{1.0, 2.0, "x"}, "per": "slot", "priority": 3.0, "timeout": "1s", "expected_ms": 1500.0}, got)
+	require.Equal(
+		t,
+		[]Chunk{{OK: true, Result: json.RawMessage("[1]"), Worker: "a", Items: 2}, {Error: "boom", Code: "job-failed", Worker: "b", Items: 1}},
+		chunks,
+	)
+	require.Equal(
+		t,
+		map[string]any{"type": "pdf", "items": []any{1.0, 2.0, "x"}, "per": "slot", "priority": 3.0, "timeout": "1s", "expected_ms": 1500.0},
+		got,
+	)
 
 	status, answer = http.StatusAccepted, `{"batch":17,"chunks":4}`
 	batch, n, err := c.DistributeDurable(t.Context(), Distribution{Type: "pdf", Chunks: []any{1}})

@@ -10,7 +10,12 @@ import "context"
 // is cancelled, and FanOut panics with a [*PanicError] when they have returned.
 //
 // FanOut runs in this process. Article 5 collects the errors of all calls in the same way ("errs").
-func FanOut[T, R any](ctx context.Context, items []T, limit int, fn func(ctx context.Context, item T) (R, error)) (results []R, errs []error) {
+func FanOut[T, R any](
+	ctx context.Context,
+	items []T,
+	limit int,
+	fn func(ctx context.Context, item T) (R, error),
+) (results []R, errs []error) {
 	g := NewGroup(ctx, limit)
 	results, errs = make([]R, len(items)), make([]error, len(items))
 	for i, item := range items {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -36,15 +36,30 @@ func number(t *testing.T, db Querier, sql string, args ...any) (n int) {
 
 func TestDocumentOfAFlow(t *testing.T) {
 	f := Flow{Name: "nightly", Callback: &Job{Type: "report"}, RunWhen: RunWhenEnded}
-	load := f.Add("load", Job{Type: "load", Payload: map[string]int{"day": 1}, Priority: 3, Timeout: time.Second, Expected: time.Minute, Keys: "db", RunAt: time.Unix(0, 0).UTC()})
+	load := f.Add(
+		"load",
+		Job{
+			Type:     "load",
+			Payload:  map[string]int{"day": 1},
+			Priority: 3,
+			Timeout:  time.Second,
+			Expected: time.Minute,
+			Keys:     "db",
+			RunAt:    time.Unix(0, 0).UTC(),
+		},
+	)
 	sum := f.Add("sum", Job{Type: "sum", MaxAttempts: 2}).After(load).AfterJobs(17).TakesResults()
 	f.Add("alarm", Job{Type: "mail"}).After(load, sum).RunWhen(RunWhenFailed)
 	text, err := json.Marshal(&f)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
+	require.JSONEq(
+		t,
+		`{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
 		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000, "expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
 		{"name": "sum", "type": "sum", "payload": {}, "priority": 0, "max_attempts": 2, "after": ["load", 17], "takes_results": true},
-		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "max_attempts": 5, "after": ["load", "sum"], "run_when": "failed"}]}`, string(text))
+		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "max_attempts": 5, "after": ["load", "sum"], "run_when": "failed"}]}`,
+		string(text),
+	)
 
 	for _, j := range []Job{{Type: "x", Parent: 1}, {Type: "x", UniqueKey: "k"}, {Type: ""}, {Type: "x", Payload: func() {}}} {
 		var f Flow
@@ -96,8 +111,23 @@ func TestFlowIsInsertedInTheTransactionOfTheProducer(t *testing.T) {
 	inserted, err := flow().Insert(ctx, SQLTx(stx))
 	require.NoError(t, err)
 	require.NoError(t, stx.Commit())
-	require.Equal(t, 2, number(t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE id IN ($1, $2) AND parent = $3`, int64(inserted.Nodes["first"]), int64(inserted.Nodes["second"]), int64(inserted.ID)))
-	require.Equal(t, 1, number(t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND status = 'waiting'`, int64(inserted.Nodes["second"])))
+	require.Equal(
+		t,
+		2,
+		number(
+			t,
+			conn,
+			`SELECT count(*) FROM dispatcherd.jobs WHERE id IN ($1, $2) AND parent = $3`,
+			int64(inserted.Nodes["first"]),
+			int64(inserted.Nodes["second"]),
+			int64(inserted.ID),
+		),
+	)
+	require.Equal(
+		t,
+		1,
+		number(t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND status = 'waiting'`, int64(inserted.Nodes["second"])),
+	)
 }
 
 func TestRejectedFlowNamesTheNodeAndTheRule(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -127,8 +127,16 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 // frame returns the request as a frame.
 func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	f := &workerproto.Request{
-		Type: r.Type, Priority: r.Priority, Timeout: r.Timeout.Round(time.Millisecond), CapacityWait: r.WaitForWorker.Round(time.Millisecond),
-		Durable: r.Durable, Keys: r.Keys, Expected: r.Expected.Round(time.Millisecond), Key: r.IdempotencyKey, CoalesceKey: r.CoalesceKey, Events: events,
+		Type:         r.Type,
+		Priority:     r.Priority,
+		Timeout:      r.Timeout.Round(time.Millisecond),
+		CapacityWait: r.WaitForWorker.Round(time.Millisecond),
+		Durable:      r.Durable,
+		Keys:         r.Keys,
+		Expected:     r.Expected.Round(time.Millisecond),
+		Key:          r.IdempotencyKey,
+		CoalesceKey:  r.CoalesceKey,
+		Events:       events,
 	}
 	switch {
 	case r.Timeout != 0 && f.Timeout < time.Millisecond:

@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // Job is a job to insert. Zero values select the table's defaults.
@@ -116,7 +116,11 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 	}
 	switch {
 	case j.UniqueFor != 0 && (j.UniqueFor < 0 || j.UniqueKey == "" || j.Parent != 0):
-		return 0, false, fmt.Errorf("a job of type %q: UniqueFor is %v: it must not be negative, and needs a unique key and no parent", j.Type, j.UniqueFor)
+		return 0, false, fmt.Errorf(
+			"a job of type %q: UniqueFor is %v: it must not be negative, and needs a unique key and no parent",
+			j.Type,
+			j.UniqueFor,
+		)
 	case j.UniqueKey != "" && j.Parent == 0:
 		object, err := j.object()
 		if err == nil {

@@ -123,7 +123,11 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (made 
 // to another one, both inclusive, and counts the outcomes. It may be repeated after an error. The
 // default of overlap is queue_all.
 func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
-	return s.backfill(ctx, name, url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "overlap": {overlap}})
+	return s.backfill(
+		ctx,
+		name,
+		url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "overlap": {overlap}},
+	)
 }
 
 // CountBackfill counts the occasions that Backfill would make ticks for (new), and those that have one (exists).

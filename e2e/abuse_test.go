@@ -209,7 +209,12 @@ func TestTenThousandIdleConnectionsDoNotSlowWorkers(t *testing.T) {
 	for range jobs {
 		w.await(w.insert("x", work{}), dispatcherd.Done)
 	}
-	t.Logf("%d idle connections opened in %v; a job took %v while they were open", n, connected.Round(time.Millisecond), (time.Since(began) / jobs).Round(time.Microsecond))
+	t.Logf(
+		"%d idle connections opened in %v; a job took %v while they were open",
+		n,
+		connected.Round(time.Millisecond),
+		(time.Since(began) / jobs).Round(time.Microsecond),
+	)
 	for _, r := range idle {
 		require.NoError(t, r.conn.Close())
 	}

@@ -47,10 +47,26 @@ func TestWorkerOfAnUnlistedUserIsRejectedWithReason(t *testing.T) {
 	require.Contains(t, h.log.text(), `"type":"other"`)
 
 	if me == 0 { // only root may change the user
-		stranger := w.workerWith(workerScript{Socket: cfg.WorkerSocket, Name: "stranger", UID: 4000, Slots: []scriptSlots{{N: 1, Types: []string{"mine"}}}, Handles: []string{"mine"}})
+		stranger := w.workerWith(
+			workerScript{
+				Socket:  cfg.WorkerSocket,
+				Name:    "stranger",
+				UID:     4000,
+				Slots:   []scriptSlots{{N: 1, Types: []string{"mine"}}},
+				Handles: []string{"mine"},
+			},
+		)
 		stranger.ends(t, exit.Internal)
 		require.Contains(t, stranger.errors.text(), `uid 4000, gid 4000 may not serve type "mine"`)
-		w.workerWith(workerScript{Socket: cfg.WorkerSocket, Name: "other", UID: 4000, Slots: []scriptSlots{{N: 1, Types: []string{"other"}}}, Handles: []string{"other"}})
+		w.workerWith(
+			workerScript{
+				Socket:  cfg.WorkerSocket,
+				Name:    "other",
+				UID:     4000,
+				Slots:   []scriptSlots{{N: 1, Types: []string{"other"}}},
+				Handles: []string{"other"},
+			},
+		)
 		w.await(w.insert("other", work{}), dispatcherd.Done)
 	}
 	job := w.insert("mine", work{})

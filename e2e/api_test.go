@@ -25,10 +25,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -379,7 +379,11 @@ func TestSharedRequestRunsUntilItsLastCallerHangsUp(t *testing.T) {
 		})
 	}
 	followed := func() int64 { return followers(h) }
-	eventually(t, func() bool { return followed() == n && callee.runs.Load() == 1 }, func() string { return "all callers waiting for one execution" })
+	eventually(
+		t,
+		func() bool { return followed() == n && callee.runs.Load() == 1 },
+		func() string { return "all callers waiting for one execution" },
+	)
 	for i := range n / 2 {
 		hangUps[i]()
 	}
@@ -444,7 +448,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	require.Equal(t, "/v1/jobs/1", got.Header.Get("Location"))
 	w.await(1, dispatcherd.Running)
 	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", `{"type":"pdf","priority":3}`).StatusCode)
-	var why api.Why
+	var why httpapi.Why
 	eventually(t, func() bool {
 		require.NoError(t, json.Unmarshal([]byte(c.ask(http.MethodGet, "/v1/jobs/2/why", "").body), &why))
 		return why.Rank == 1 && len(why.Reasons) == 1 && why.Reasons[0] == "CapacityBusy"
@@ -523,7 +527,10 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	h, _ := w.startCallee(2)
 	on := []string{"--unix-socket", h.cfg.APISocket}
 	require.JSONEq(t, `{"page":1}`, curl(t, "", append(on, "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"page":1}}`)...))
-	story := curl(t, "", append(on, "-N", "-H", "Accept: text/event-stream", "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"do":"talk"}}`)...)
+	story := curl(
+		t,
+		"",
+		append(on, "-N", "-H", "Accept: text/event-stream", "http://d/v1/requests", "-d", `{"type":"pdf","payload":{"do":"talk"}}`)...)
 	var names []string
 	for lines := bufio.NewScanner(strings.NewReader(story)); lines.Scan(); {
 		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
@@ -541,8 +548,11 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	joined := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "-d", "@-", "http://d/v1/jobs")
 	require.Contains(t, curl(t, lines, joined...), "--data-binary keeps them", "curl -d joins all lines to one")
 	require.Contains(t, curl(t, "", append(on, "http://d/v1/jobs", "-d", "")...), "it is empty; a job is a JSON object")
-	var report api.Uploaded
-	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "-H", "Transfer-Encoding: chunked", "http://d/v1/jobs?on_error=skip")...)), &report))
+	var report httpapi.Uploaded
+	require.NoError(
+		t,
+		json.Unmarshal([]byte(curl(t, lines, append(upload, "-H", "Transfer-Encoding: chunked", "http://d/v1/jobs?on_error=skip")...)), &report),
+	)
 	require.EqualValues(t, 5000, report.Inserted)
 	require.Len(t, report.Problems, 2)
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 5000})
@@ -559,8 +569,11 @@ func TestTCPNeedsATokenBeyondLoopback(t *testing.T) {
 	require.ErrorContains(t, err, "beyond loopback only with --api-tokens")
 	cfg.API.Listen = "127.0.0.1:0"
 	cfg.API.TokenFile = filepath.Join(w.dir, "tokens")
-	require.NoError(t, os.WriteFile(cfg.API.TokenFile, []byte("# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
-		"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // the token of ben is "secret"
+	require.NoError(
+		t,
+		os.WriteFile(cfg.API.TokenFile, []byte("# name sha256\nanna a15f8b81a160b4eebe5c84e9e3b65c87b9b2f18a8bd8a2b4a2d4ac8d1f8a1b7c\nben "+
+			"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600),
+	) // the token of ben is "secret"
 	h := w.start(cfg)
 	url := "http://" + h.Addresses()[1].String()
 	for token, want := range map[string]string{"": "401", "Bearer wrong": "401", "Basic secret": "401", "Bearer secret": "200"} {
@@ -579,10 +592,31 @@ func TestListenersWithoutTokensRejectBrowsers(t *testing.T) {
 	for header, want := range map[string]string{"X-None: x": "200", "Host: evil.example": "403"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "http://"+address+"/v1/slots"), header)
 	}
-	require.Equal(t, "403", curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example", "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/requests"),
-		"a POST without other headers is rejected as well")
+	require.Equal(
+		t,
+		"403",
+		curl(
+			t,
+			"",
+			"-o",
+			"/dev/null",
+			"-w",
+			"%{http_code}",
+			"-H",
+			"Host: evil.example",
+			"-d",
+			`{"type":"unsupported"}`,
+			"http://"+address+"/v1/requests",
+		),
+		"a POST without other headers is rejected as well",
+	)
 	for header, want := range map[string]string{"X-None: x": "201", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
-		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/jobs"), header)
+		require.Equal(
+			t,
+			want,
+			curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, "-d", `{"type":"unsupported"}`, "http://"+address+"/v1/jobs"),
+			header,
+		)
 	}
 	for header, want := range map[string]string{"X-None: x": "201", "Host: evil.example": "403", "Origin: http://evil.example": "403", "Sec-Fetch-Site: cross-site": "403"} {
 		require.Equal(t, want, curl(t, "", "--unix-socket", h.cfg.APISocket, "-o", "/dev/null", "-w", "%{http_code}", "-H", header,

@@ -117,7 +117,11 @@ func TestUnlistedCallerIsRejectedOverHTTPAndFrames(t *testing.T) {
 	w.seen.open(t, at)
 	w.await(running, dispatcherd.Done)
 	w.await(pending, dispatcherd.Done)
-	eventually(t, func() bool { return mine.ask(http.MethodGet, id, "").StatusCode == http.StatusOK }, func() string { return "the request of the permitted caller" })
+	eventually(
+		t,
+		func() bool { return mine.ask(http.MethodGet, id, "").StatusCode == http.StatusOK },
+		func() string { return "the request of the permitted caller" },
+	)
 }
 
 func TestWithoutAListEveryCallerMayUseEveryType(t *testing.T) {

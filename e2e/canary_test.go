@@ -67,7 +67,9 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 		raw.refused("frame_too_long", true, "")
 	}
 	// The messages of Postgres must not contain the payload either.
-	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+	w.exec(
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+	)
 	w.await(w.insert("x", work{Secret: canary, Result: result}), dispatcherd.Done)
 
 	// The output of operator commands about many jobs and an exported trace must not contain it

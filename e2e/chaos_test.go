@@ -39,7 +39,10 @@ func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
 	eventually(t, func() bool { return h.gauges().Free == 1 }, func() string { return "a second worker" })
 	first.kill()
-	w.seen.open(t, w.seen.await(t, "the request start on the second worker", func(s sighting) bool { return s.What == "start" && s.Worker == "second" }))
+	w.seen.open(
+		t,
+		w.seen.await(t, "the request start on the second worker", func(s sighting) bool { return s.What == "start" && s.Worker == "second" }),
+	)
 	got := <-answered
 	require.NoError(t, got.err)
 	require.Equal(t, ondemand.Done, got.answer.Kind, got.answer.Reason)
@@ -62,7 +65,12 @@ func TestChaosLosesNothing(t *testing.T) {
 	hosts := make([]*host, len(configs))
 	var crew []*child
 	launch := func(i int) *child {
-		return w.worker(fmt.Sprint("w", i), configs[i%2].WorkerSocket, scriptSlots{N: 3, Types: []string{"x", "y"}}, scriptSlots{N: 1, Types: []string{"z"}})
+		return w.worker(
+			fmt.Sprint("w", i),
+			configs[i%2].WorkerSocket,
+			scriptSlots{N: 3, Types: []string{"x", "y"}},
+			scriptSlots{N: 1, Types: []string{"z"}},
+		)
 	}
 	for i := range configs {
 		configs[i].Core.Limits.Crashes = 1000
@@ -93,7 +101,9 @@ func TestChaosLosesNothing(t *testing.T) {
 			crew[i].kill()
 			crew[i] = launch(i)
 		case 2:
-			w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+			w.exec(
+				`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+			)
 		case 3:
 			for id := last - perRound/2; id <= last; id += 3 {
 				if _, err := w.jobs.Cancel(t.Context(), id); err != nil {

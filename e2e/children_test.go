@@ -37,7 +37,13 @@ type member struct {
 
 func (w *world) family(socket string, slots int, types ...string) *family {
 	w.t.Helper()
-	f := &family{t: w.t, spawned: make(chan []dispatcherd.JobID, 1000), refused: make(chan error, 1000), ended: make(chan dispatcherd.JobID, 1000), proceed: make(chan error, 1000)}
+	f := &family{
+		t:       w.t,
+		spawned: make(chan []dispatcherd.JobID, 1000),
+		refused: make(chan error, 1000),
+		ended:   make(chan dispatcherd.JobID, 1000),
+		proceed: make(chan error, 1000),
+	}
 	p := worker.New(worker.Options{Socket: socket, Name: "family"})
 	for _, typ := range types {
 		p.Handle(typ, f.handle)
@@ -98,7 +104,9 @@ func (w *world) insertMember(typ string, m member) dispatcherd.JobID {
 
 // orphans counts live children whose parent has ended.
 func (w *world) orphans() int {
-	return w.number(`SELECT count(*) FROM dispatcherd.jobs_live c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE p.status IN ('done', 'failed', 'cancelled')`)
+	return w.number(
+		`SELECT count(*) FROM dispatcherd.jobs_live c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE p.status IN ('done', 'failed', 'cancelled')`,
+	)
 }
 
 // Article 4, structured concurrency: children end with their parent, however it ends.
@@ -218,9 +226,17 @@ func TestNoChildIsLeftBehindByACancelDuringSpawn(t *testing.T) {
 		eventually(t, func() bool { return w.get(id).Status.Final() }, func() string { return "the end of the parent" })
 	}
 	eventually(t, func() bool {
-		return w.number(`SELECT count(*) FROM dispatcherd.jobs_live WHERE parent IS NOT NULL`)+w.number(`SELECT count(*) FROM dispatcherd.ends`) == 0
+		return w.number(
+			`SELECT count(*) FROM dispatcherd.jobs_live WHERE parent IS NOT NULL`,
+		)+w.number(
+			`SELECT count(*) FROM dispatcherd.ends`,
+		) == 0
 	}, func() string { return fmt.Sprintf("no live child; there are %d orphans", w.orphans()) })
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE c.created_at > p.finished_at`), "a child was inserted after the end of its parent")
+	require.Zero(
+		t,
+		w.number(`SELECT count(*) FROM dispatcherd.jobs c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE c.created_at > p.finished_at`),
+		"a child was inserted after the end of its parent",
+	)
 }
 
 // Article 4, cancellation with teardown of children: a cancel reaches all generations on all
@@ -248,7 +264,11 @@ func TestCancelReachesTheWholeTreeAtOnce(t *testing.T) {
 		last := receive(t, even.spawned, "the grandchild is inserted")[0]
 		a.awaitState("busy", last)
 		cancel(root)
-		require.ElementsMatch(t, []dispatcherd.JobID{root, last}, []dispatcherd.JobID{receive(t, odd.ended, "two jobs are told"), receive(t, odd.ended, "two jobs are told")})
+		require.ElementsMatch(
+			t,
+			[]dispatcherd.JobID{root, last},
+			[]dispatcherd.JobID{receive(t, odd.ended, "two jobs are told"), receive(t, odd.ended, "two jobs are told")},
+		)
 		require.Equal(t, middle, receive(t, even.ended, "the child is told"))
 		odd.proceed <- errors.New("told")
 		even.proceed <- errors.New("told")
@@ -316,5 +336,9 @@ func TestDurableFanOutRunsOnAllHosts(t *testing.T) {
 	eventually(t, func() bool {
 		return w.number(`SELECT count(*) FROM dispatcherd.batches WHERE id = $1 AND ended_at IS NOT NULL AND done = 3`, batch.Batch) == 1
 	}, func() string { return "the end of the batch" })
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1 AND payload::text = '[5, 6]' AND status = 'done'`, batch.Batch))
+	require.Equal(
+		t,
+		1,
+		w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1 AND payload::text = '[5, 6]' AND status = 'done'`, batch.Batch),
+	)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -94,7 +94,10 @@ func TestCancelFrameEndsTheRowOfAKey(t *testing.T) {
 	w := newWorld(t)
 	h, callee := w.startCallee(1)
 	request := func(id int) string {
-		return fmt.Sprintf(`{"op":"request","id":%d,"type":"pdf","durable":true,"timeout_ms":60000,"payload":{"do":"gate"},"idempotency_key":"k"}`+"\n", id)
+		return fmt.Sprintf(
+			`{"op":"request","id":%d,"type":"pdf","durable":true,"timeout_ms":60000,"payload":{"do":"gate"},"idempotency_key":"k"}`+"\n",
+			id,
+		)
 	}
 	open := func(frames string) net.Conn {
 		conn, err := net.Dial("unix", h.cfg.APISocket)
@@ -177,7 +180,9 @@ func TestNoAttemptStartsAfterTheDeadline(t *testing.T) {
 	h.awaitSlots(1)
 
 	// The cancellation of a row whose deadline has passed fails, as if Postgres were busy.
-	w.exec(`CREATE OR REPLACE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE lock_not_available; END'`)
+	w.exec(
+		`CREATE OR REPLACE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE lock_not_available; END'`,
+	)
 	answers, late := map[int]int{}, map[dispatcherd.JobID]time.Time{}
 	var calls sync.WaitGroup
 	for range 40 {

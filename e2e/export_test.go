@@ -35,7 +35,11 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 		SELECT 999, 'gone', 'done', 0, now() - interval '1 hour', now() - interval '20 s', now() - interval '10 s'`)
 	got = export()
 	require.Equal(t, exit.NotFound, got.code)
-	require.Contains(t, got.err, "1 job ended in that time, but no slot of the dispatcher on "+cfg.APISocket+" supports the types: gone; give another --api-socket")
+	require.Contains(
+		t,
+		got.err,
+		"1 job ended in that time, but no slot of the dispatcher on "+cfg.APISocket+" supports the types: gone; give another --api-socket",
+	)
 	w.exec(`DELETE FROM dispatcherd.jobs_done WHERE id = 999`)
 
 	done := w.insert("x", work{})
@@ -70,7 +74,11 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	require.Equal(t, exit.Conflict, invocation{args: []string{"trace", "generate", dir}}.runs(t).code)
 	require.Contains(t, export("--force", "--limit", "2").err, "more than 2 jobs ended in that time")
 	require.Contains(t, export("--force", "--until", "1s", "--since", "1s").err, "must be longer ago than --until")
-	again := invocation{args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn}}.runs(t)
+	again := invocation{
+		args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn},
+	}.runs(
+		t,
+	)
 	require.Equal(t, exit.OK, again.code, again.err)
 	require.Contains(t, again.err, "1 job for 3 slots written to")
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // fanOut sends a fan-out and returns the response later.
@@ -25,7 +25,7 @@ func (c *caller) fanOut(ctx context.Context, body string) <-chan response {
 }
 
 // chunksOf decodes the answer of a fan-out.
-func chunksOf(t *testing.T, r response, status int) (chunks []api.ChunkResult) {
+func chunksOf(t *testing.T, r response, status int) (chunks []httpapi.ChunkResult) {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, r.body)
 	require.NoError(t, json.Unmarshal([]byte(r.body), &chunks))
@@ -75,7 +75,11 @@ func TestFanOutReportsTheChunkOfAKilledWorker(t *testing.T) {
 	require.Len(t, chunks, 3)
 	require.JSONEq(t, "[1,2,3]", string(chunks[0].Result))
 	require.JSONEq(t, "[4,5,6]", string(chunks[1].Result))
-	require.Equal(t, api.ChunkResult{Error: "the worker died or disconnected while it ran the request", Code: "job-failed", Worker: "raw", Items: 3}, chunks[2])
+	require.Equal(
+		t,
+		httpapi.ChunkResult{Error: "the worker died or disconnected while it ran the request", Code: "job-failed", Worker: "raw", Items: 3},
+		chunks[2],
+	)
 	require.EqualValues(t, 2, callees[0].runs.Load()+callees[1].runs.Load())
 	h.awaitSlots(2)
 }
@@ -96,7 +100,11 @@ func TestFanOutEndsWithoutWorkersAndWithItsCaller(t *testing.T) {
 	ctx, disconnect := context.WithCancel(t.Context())
 	gate := `{"do":"gate"}`
 	answer := h.caller().fanOut(ctx, fmt.Sprintf(`{"type":"pdf","chunks":[%s,%s,%s,%s]}`, gate, gate, gate, gate))
-	eventually(t, func() bool { g := h.gauges(); return g.Free == 0 && g.Requests == 2 }, func() string { return fmt.Sprintf("two chunks that run and two that wait; there is %+v", h.gauges()) })
+	eventually(
+		t,
+		func() bool { g := h.gauges(); return g.Free == 0 && g.Requests == 2 },
+		func() string { return fmt.Sprintf("two chunks that run and two that wait; there is %+v", h.gauges()) },
+	)
 	disconnect()
 	<-answer
 	for _, c := range callees {

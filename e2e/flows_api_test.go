@@ -39,7 +39,11 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	lines := strings.Repeat(fmt.Sprintf(`{"type": "pdf", "parent": %d}`+"\n", batch), 3)
 	got = h.caller().ask("POST", "/v1/jobs", lines, "Content-Type", "application/x-ndjson")
 	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
-	require.Contains(t, w.why(h, batch), fmt.Sprintf("Unsealed: its batch is not sealed, so members may follow: 'dispatcherd batch seal %d'", batch))
+	require.Contains(
+		t,
+		w.why(h, batch),
+		fmt.Sprintf("Unsealed: its batch is not sealed, so members may follow: 'dispatcherd batch seal %d'", batch),
+	)
 
 	for _, err := range []error{
 		func() error { _, err := other.Seal(ctx, batch); return err }(),
@@ -77,7 +81,11 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	inserted, err := mine.InsertFlow(ctx, document)
 	require.NoError(t, err)
-	require.Contains(t, w.why(h, inserted.Nodes["second"]), fmt.Sprintf("Dependencies: one of its dependencies has not ended: job %d first pending", inserted.Nodes["first"]))
+	require.Contains(
+		t,
+		w.why(h, inserted.Nodes["second"]),
+		fmt.Sprintf("Dependencies: one of its dependencies has not ended: job %d first pending", inserted.Nodes["first"]),
+	)
 	state, err := mine.Flow(ctx, inserted.ID)
 	require.NoError(t, err)
 	require.Len(t, state.Nodes, 2)
@@ -107,7 +115,11 @@ func TestFlowCommandsNeedNoDatabase(t *testing.T) {
 	h, _ := w.startCallee(1)
 	require.Equal(t, "1\n", h.onAPI("", "batch", "open", "--name", "n", "--callback", `{"type": "pdf", "run_at": "2199-01-01T00:00:00Z"}`).out)
 	require.Equal(t, "2\n", h.onAPI("", "job", "insert", "--type", "unknown", "--parent", "1").out)
-	require.Equal(t, "3\n", h.onAPI(`{"nodes": [{"name": "a", "type": "unknown"}, {"name": "b", "type": "pdf", "after": ["a"]}]}`, "flow", "insert", "-").out)
+	require.Equal(
+		t,
+		"3\n",
+		h.onAPI(`{"nodes": [{"name": "a", "type": "unknown"}, {"name": "b", "type": "pdf", "after": ["a"]}]}`, "flow", "insert", "-").out,
+	)
 	unique := h.onAPI("", "job", "insert", "--type", "unknown", "--unique-key", "k")
 	require.Equal(t, unique.out, h.onAPI("", "job", "insert", "--type", "unknown", "--unique-key", "k", "--unique-for", "1h").out)
 	for line, code := range map[string]int{
@@ -124,7 +136,12 @@ func TestFlowCommandsNeedNoDatabase(t *testing.T) {
 	require.Equal(t, exit.Conflict, h.onAPI("", "job", "insert", "--type", "x", "--parent", "1").code, "it is sealed")
 	require.Regexp(t, `○ b +5 +pdf +waiting`, h.onAPI("", "flow", "show", "3").out)
 	for _, command := range []string{"get", "why", "wait", "cancel", "retry"} {
-		require.Contains(t, h.onAPI("", "job", command, "3").err, "3 is a flow without a callback, so it is no job: 'dispatcherd flow show 3'", command)
+		require.Contains(
+			t,
+			h.onAPI("", "job", command, "3").err,
+			"3 is a flow without a callback, so it is no job: 'dispatcherd flow show 3'",
+			command,
+		)
 	}
 	require.Equal(t, exit.Usage, h.onAPI("{", "flow", "insert", "-").code)
 	require.Equal(t, exit.OK, h.onAPI("", "flow", "cancel", "3").code)

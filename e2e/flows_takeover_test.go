@@ -49,7 +49,9 @@ func TestFlowsOnADatabaseWithAnotherIsolationLevel(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			w := newWorld(t)
-			w.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''` + level + `''', current_database()); END $$`)
+			w.exec(
+				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''` + level + `''', current_database()); END $$`,
+			)
 			w.db.Reset()
 			h, _ := w.startCallee(1)
 			for name, run := range map[string]func(line string) outcome{

@@ -50,9 +50,17 @@ func TestCallbackOfABatchRunsOnceAfterAllMembers(t *testing.T) {
 		require.Equal(t, members, batchOf(t, job).Total)
 		require.Equal(t, members, batchOf(t, job).Done)
 	}
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs c JOIN dispatcherd.jobs m ON m.parent = c.id WHERE m.finished_at > c.started_at`), "no callback runs early")
+	require.Zero(
+		t,
+		w.number(`SELECT count(*) FROM dispatcherd.jobs c JOIN dispatcherd.jobs m ON m.parent = c.id WHERE m.finished_at > c.started_at`),
+		"no callback runs early",
+	)
 	for id, runs := range w.seen.ofJobs("start") {
 		require.Len(t, runs, 1, "job %d", id)
 	}
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.ends`) == 0 }, func() string { return "the ends of the callbacks are counted" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.ends`) == 0 },
+		func() string { return "the ends of the callbacks are counted" },
+	)
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -99,9 +99,13 @@ func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 		s.settle()
 	}
 	t.Logf("hung up: %v", left)
-	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 }, func() string { // the runtime may have started some goroutines of its own
-		return fmt.Sprintf("%d goroutines as before; there are %d", goroutines, runtime.NumGoroutine())
-	})
+	eventually(
+		t,
+		func() bool { return runtime.NumGoroutine() <= goroutines+5 },
+		func() string { // the runtime may have started some goroutines of its own
+			return fmt.Sprintf("%d goroutines as before; there are %d", goroutines, runtime.NumGoroutine())
+		},
+	)
 	s.requireEqualCounters()
 }
 
@@ -114,7 +118,7 @@ func (s *hangUps) settle() {
 	s.t.Helper()
 	_, err := askAPI(s.h.cfg, "/livez")
 	require.NoError(s.t, err)
-	var own api.Gauges
+	var own httpapi.Gauges
 	eventually(s.t, func() bool {
 		s.c.client.CloseIdleConnections()
 		own = s.h.Books().API
@@ -243,7 +247,11 @@ func (g *pendingCalls) leave(rng *rand.Rand, meanwhile func()) {
 func (s *hangUps) whileQueued(n int) {
 	runs := s.callee.runs.Load()
 	g := s.call(n, `{"type":"full","payload":{"do":"gate"}}`)
-	eventually(s.t, func() bool { return s.h.gauges().Requests == n }, func() string { return fmt.Sprint("all requests in the queue: ", s.h.gauges()) })
+	eventually(
+		s.t,
+		func() bool { return s.h.gauges().Requests == n },
+		func() string { return fmt.Sprint("all requests in the queue: ", s.h.gauges()) },
+	)
 	g.leave(s.rng, func() {})
 	require.Equal(s.t, runs, s.callee.runs.Load())
 }
@@ -287,7 +295,11 @@ func (s *hangUps) useAllSlots() { s.begin(hangUpSlots).leave(s.rng, func() {}) }
 func (s *hangUps) begin(n int) *pendingCalls {
 	runs := s.callee.runs.Load()
 	g := s.call(n, `{"type":"pdf","payload":{"do":"gate"}}`)
-	eventually(s.t, func() bool { return s.callee.runs.Load() == runs+int64(n) }, func() string { return fmt.Sprintf("%d begun: %s", n, s.everything()) })
+	eventually(
+		s.t,
+		func() bool { return s.callee.runs.Load() == runs+int64(n) },
+		func() string { return fmt.Sprintf("%d begun: %s", n, s.everything()) },
+	)
 	return g
 }
 

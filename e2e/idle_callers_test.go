@@ -105,7 +105,10 @@ func TestIdleCallersAndBadTokensUseBoundedMemory(t *testing.T) {
 	w := newWorldAlone(t)
 	cfg := w.config("d")
 	tokens := filepath.Join(w.dir, "tokens")
-	require.NoError(t, os.WriteFile(tokens, []byte("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600)) // "secret"
+	require.NoError(
+		t,
+		os.WriteFile(tokens, []byte("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600),
+	) // "secret"
 	process := w.serve(cfg, "--api-listen", "127.0.0.1:0", "--api-tokens", tokens, "--log-format", "json")
 	said := regexp.MustCompile(`"address":"(127\.0\.0\.1:\d+)"`).FindStringSubmatch(process.errors.text())
 	require.NotNil(t, said, process.errors.text())
@@ -145,18 +148,36 @@ func TestIdleCallersAndBadTokensUseBoundedMemory(t *testing.T) {
 		}, func() string { return "200 answers" })
 		beside, holds := measureCalls(t, cfg), resident(t, process.pid())
 		shown := metricsOn(t, cfg)
-		require.LessOrEqual(t, shown["dispatcherd_api_connections"], float64(most+2), "including the connection of this request and one of the other listener")
+		require.LessOrEqual(
+			t,
+			shown["dispatcherd_api_connections"],
+			float64(most+2),
+			"including the connection of this request and one of the other listener",
+		)
 		require.GreaterOrEqual(t, shown[`dispatcherd_api_bound_hits_total{bound="connections"}`], float64(over))
 		_, err := conns[0].Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF, "the connection that was idle longest is closed")
-		t.Logf("%s: %d connections in %v; a request took %v before and %v while they were open; memory %d MB, then %d MB: %d bytes per connection",
-			load.name, most+over, arrived.Round(time.Millisecond), alone, beside, memory>>20, holds>>20, (holds-memory)/int64(most))
+		t.Logf(
+			"%s: %d connections in %v; a request took %v before and %v while they were open; memory %d MB, then %d MB: %d bytes per connection",
+			load.name,
+			most+over,
+			arrived.Round(time.Millisecond),
+			alone,
+			beside,
+			memory>>20,
+			holds>>20,
+			(holds-memory)/int64(most),
+		)
 		require.Less(t, holds-memory, int64(most*idleCaller*raceFactor))
 		require.Less(t, beside, alone+50*time.Millisecond+10*machine.usual(), "with the delays of a shared machine")
 		for _, conn := range conns {
 			require.NoError(t, conn.Close())
 		}
-		eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_api_connections"] <= 2 }, func() string { return "no other connection" })
+		eventually(
+			t,
+			func() bool { return metricsOn(t, cfg)["dispatcherd_api_connections"] <= 2 },
+			func() string { return "no other connection" },
+		)
 	}
 	require.InDelta(t, most+over, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="token"}`], 0)
 	conn, status := visit(t, "tcp", said[1], "Authorization: Bearer secret\r\n")

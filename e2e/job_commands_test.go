@@ -63,17 +63,29 @@ func TestJobInsertNeedsNoDatabase(t *testing.T) {
 	insert := func(stdin string, args ...string) outcome {
 		return h.onAPI(stdin, append([]string{"job", "insert"}, args...)...)
 	}
-	require.Equal(t, outcome{out: "1\n"}, insert("", "--type", "pdf", "--priority", "3", "--payload", `{"n": 1}`, "--run-at", "1h", "--max-attempts", "2", "--timeout", "5s"))
+	require.Equal(
+		t,
+		outcome{out: "1\n"},
+		insert("", "--type", "pdf", "--priority", "3", "--payload", `{"n": 1}`, "--run-at", "1h", "--max-attempts", "2", "--timeout", "5s"),
+	)
 	require.Equal(t, outcome{out: "2\n"}, insert("", "--type", "excel"))
-	require.Equal(t, outcome{out: "3 jobs inserted\n"}, insert(strings.Repeat("{\"type\": \"pdf\", \"run_at\": \"2190-01-01T00:00:00Z\"}\n", 3), "-"))
+	require.Equal(
+		t,
+		outcome{out: "3 jobs inserted\n"},
+		insert(strings.Repeat("{\"type\": \"pdf\", \"run_at\": \"2190-01-01T00:00:00Z\"}\n", 3), "-"),
+	)
 	got := insert("{\"type\": \"pdf\"}\nbad\n{\"type\": \"\"}\n", "-")
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "line 2: ")
 	require.Contains(t, got.err, "2 bad lines; nothing was inserted")
 	require.Equal(t, "1 job inserted\n", insert("bad\n{\"type\": \"pdf\"}\n", "--skip-bad", "-").out)
 	var rows string
-	require.NoError(t, w.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', type, priority, payload, max_attempts, timeout_ms, run_at > now() + interval '1 minute'), E'\n' ORDER BY created_at, id)
-		FROM dispatcherd.jobs`).Scan(&rows))
+	require.NoError(
+		t,
+		w.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', type, priority, payload, max_attempts, timeout_ms, run_at > now() + interval '1 minute'), E'\n' ORDER BY created_at, id)
+		FROM dispatcherd.jobs`).
+			Scan(&rows),
+	)
 	require.Equal(t, "pdf 3 {\"n\": 1} 2 5000 t\nexcel 0 {} 5 f\n"+strings.Repeat("pdf 0 {} 5 t\n", 3)+"pdf 0 {} 5 f", rows)
 	require.Equal(t, exit.Unavailable, insert("{\"type\": \"pdf\"}", "-", "--api-socket", h.cfg.APISocket+"x").code)
 }
@@ -148,8 +160,16 @@ func TestWaitingRequestsAreListedAndCancelled(t *testing.T) {
 		go func() { answers <- h.onAPI("", "request", "pdf", `{"do":"gate"}`, "--priority", strconv.Itoa(9-n)) }()
 		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "one more request" })
 	}
-	require.Regexp(t, `^ID +TYPE +PRIORITY +WAITS\n-2 +pdf +8 +\S+s\n-3 +pdf +7 +\S+s\n-4 +pdf +6 +\S+s\n$`, h.onAPI("", "job", "requests").out)
-	require.Regexp(t, `^{"id":-3,"type":"pdf","priority":7,"age_seconds":[^}]+}\n$`, h.onAPI("", "job", "requests", "--after", "-2", "--limit", "1", "-o", "jsonl").out)
+	require.Regexp(
+		t,
+		`^ID +TYPE +PRIORITY +WAITS\n-2 +pdf +8 +\S+s\n-3 +pdf +7 +\S+s\n-4 +pdf +6 +\S+s\n$`,
+		h.onAPI("", "job", "requests").out,
+	)
+	require.Regexp(
+		t,
+		`^{"id":-3,"type":"pdf","priority":7,"age_seconds":[^}]+}\n$`,
+		h.onAPI("", "job", "requests", "--after", "-2", "--limit", "1", "-o", "jsonl").out,
+	)
 	require.Equal(t, "There are more: --after -3 shows the next page.\n", h.onAPI("", "job", "requests", "--type", "pdf", "--limit", "2").err)
 	require.Empty(t, h.onAPI("", "job", "requests", "--type", "none", "-o", "jsonl").out)
 
@@ -193,8 +213,11 @@ func TestUnlistedCallerSeesNoForbiddenJobs(t *testing.T) {
 	const secret = "salary-of-anna"
 	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
 	other, _ := w.callerAs(h, stranger)
-	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at, payload, errors) SELECT t, 'failed', now(), to_jsonb($1::text), jsonb_build_array(jsonb_build_object('error', $1::text))
-		FROM unnest(ARRAY['payroll', 'pdf', 'payroll']) t`, secret)
+	w.exec(
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at, payload, errors) SELECT t, 'failed', now(), to_jsonb($1::text), jsonb_build_array(jsonb_build_object('error', $1::text))
+		FROM unnest(ARRAY['payroll', 'pdf', 'payroll']) t`,
+		secret,
+	)
 	var page contract.Page
 	require.NoError(t, json.Unmarshal([]byte(other.ask("GET", "/v1/jobs", "").body), &page))
 	require.Len(t, page.Jobs, 1)
@@ -229,6 +252,11 @@ func TestShellCompletionOffersTypesAndIDs(t *testing.T) {
 		got := h.onAPI("", append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		require.Equal(t, want+":4\n", got.out, "%s: %s", line, got.err)
 	}
-	got := invocation{args: []string{"__complete", "job", "get", ""}, env: map[string]string{"DISPATCHERD_API_SOCKET": "/does/not/exist"}}.runs(t)
+	got := invocation{
+		args: []string{"__complete", "job", "get", ""},
+		env:  map[string]string{"DISPATCHERD_API_SOCKET": "/does/not/exist"},
+	}.runs(
+		t,
+	)
 	require.Equal(t, ":4\n", got.out)
 }

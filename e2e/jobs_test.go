@@ -61,7 +61,10 @@ func TestFutureJobDoesNotRunBeforeItsTime(t *testing.T) {
 	later := w.insertNew(claim.New{Type: "x", RunAt: due}, work{})
 	now := w.insert("x", work{})
 	w.await(now, dispatcherd.Done)
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND run_at > clock_timestamp() AND status <> 'pending'`, int64(later)))
+	require.Zero(
+		t,
+		w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND run_at > clock_timestamp() AND status <> 'pending'`, int64(later)),
+	)
 	job := w.await(later, dispatcherd.Done)
 	require.False(t, job.StartedAt.Before(due), "started at %v, due at %v", job.StartedAt, due)
 }
@@ -143,7 +146,11 @@ func TestCancelEndsPendingAndRunningJobs(t *testing.T) {
 	h.awaitSlots(1)
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Done)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.cancels`) == 0 }, func() string { return "no remaining request to cancel" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.cancels`) == 0 },
+		func() string { return "no remaining request to cancel" },
+	)
 	require.Empty(t, w.seen.ofJobs("start")[pending])
 }
 

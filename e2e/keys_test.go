@@ -21,7 +21,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // keyWriter inserts a job or a schedule with keys, and returns the error as its user sees it.
@@ -158,7 +158,12 @@ func TestEachInterfaceTakesTheSameKeys(t *testing.T) {
 	require.Zero(t, w.number(overSQL, "tenant:42", 1))
 	require.Regexp(t, `\nkeys +tenant:42 ключ\*3 cache\*all\n`, onDatabase(t, w.dsn, "", "schedule show s").out)
 	require.Equal(t, "run: job", onDatabase(t, w.dsn, "", "schedule run s").out[:8])
-	require.Equal(t, len(writers)-2, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE keys = $1`, keys), "a run has the keys of its schedule")
+	require.Equal(
+		t,
+		len(writers)-2,
+		w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE keys = $1`, keys),
+		"a run has the keys of its schedule",
+	)
 }
 
 // Only a row holds permits, so a request in memory has no keys.
@@ -209,7 +214,11 @@ func TestJobsShowKeysAndFence(t *testing.T) {
 	list := onDatabase(t, w.dsn, "", "job list").out
 	require.Contains(t, list, "KEYS")
 	require.Regexp(t, fmt.Sprintf(`paused\*2 b +%d`, *job.Fence), list)
-	require.Contains(t, h.caller().ask("GET", fmt.Sprintf("/v1/jobs/%d", waiting), "").body, fmt.Sprintf(`"keys":"paused*2 b","fence":%d`, *job.Fence))
+	require.Contains(
+		t,
+		h.caller().ask("GET", fmt.Sprintf("/v1/jobs/%d", waiting), "").body,
+		fmt.Sprintf(`"keys":"paused*2 b","fence":%d`, *job.Fence),
+	)
 }
 
 // The controller explains each reason for which a job with keys waits. Another dispatcher names the controller.
@@ -220,7 +229,11 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 	other := w.start(w.config("other"))
 	w.exec(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('paused', 0), ('three', 3), ('gpu', 4)`)
 	w.exec(`INSERT INTO dispatcherd.limits (key, capacity, rate, per) VALUES ('api', NULL, 1, '1 hour')`)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.limit_edits`) == 0 }, func() string { return "the limits are read" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.limit_edits`) == 0 },
+		func() string { return "the limits are read" },
+	)
 	add := func(keys string, priority dispatcherd.Priority) dispatcherd.JobID {
 		return w.insertNew(claim.New{Type: "pdf", Keys: keys, Priority: priority}, work{Do: "gate"})
 	}
@@ -250,21 +263,46 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 	require.NotRegexp(t, `overtaking|\n +slot `, w.why(h, paused), "neither slots nor later jobs matter")
 
 	id := w.number(`SELECT dispatcher FROM dispatcherd.controller`)
-	require.Contains(t, w.why(other, first), fmt.Sprintf("KeyElsewhere: dispatcher %d (d) is the controller and knows more; 1 of capacity 1 of key tenant:42 are held by %d\n", id, holder))
+	require.Contains(
+		t,
+		w.why(other, first),
+		fmt.Sprintf(
+			"KeyElsewhere: dispatcher %d (d) is the controller and knows more; 1 of capacity 1 of key tenant:42 are held by %d\n",
+			id,
+			holder,
+		),
+	)
 	require.Regexp(t, `keys +tenant:42\n`, w.why(h, holder))
 	require.NotContains(t, w.why(h, holder), "Key")
 
 	for _, from := range []*host{h, other} {
 		show := from.onAPI("", "key", "show", "tenant:42").out
-		require.Regexp(t, fmt.Sprintf(`held +1 of 1, by 1 job\n +job %d pdf, cost 1, fence \d+, dispatcher %d, since .*\nwaiting +2 jobs, the oldest since .*\n`, holder, id), show)
-		require.Regexp(t, `KEY +HELD.*\napi +1 of none +1 +1 +api\ngpu +2 of 4 +1 +2 +gpu\npaused +0 of 0 +0 +1 +paused\n`, from.onAPI("", "key", "list").out)
+		require.Regexp(
+			t,
+			fmt.Sprintf(
+				`held +1 of 1, by 1 job\n +job %d pdf, cost 1, fence \d+, dispatcher %d, since .*\nwaiting +2 jobs, the oldest since .*\n`,
+				holder,
+				id,
+			),
+			show,
+		)
+		require.Regexp(
+			t,
+			`KEY +HELD.*\napi +1 of none +1 +1 +api\ngpu +2 of 4 +1 +2 +gpu\npaused +0 of 0 +0 +1 +paused\n`,
+			from.onAPI("", "key", "list").out,
+		)
 	}
 	next := fmt.Sprintf(`\nnext +job %d pdf, priority 0, keys tenant:42, due .*\ncontroller +%d d\n`, first, id)
 	unknown := fmt.Sprintf(`\nnext +unknown: only the controller knows it; ask its API with --api-socket or --api\ncontroller +%d d\n`, id)
 	require.Regexp(t, next, h.onAPI("", "key", "show", "tenant:42").out)
 	require.Regexp(t, unknown, other.onAPI("", "key", "show", "tenant:42").out)
 	for socket, pattern := range map[string]string{h.cfg.APISocket: next, other.cfg.APISocket: unknown, filepath.Join(t.TempDir(), "none"): unknown} {
-		got := invocation{args: []string{"key", "show", "tenant:42"}, env: map[string]string{"DATABASE_URL": w.dsn, "DISPATCHERD_API_SOCKET": socket}}.runs(t)
+		got := invocation{
+			args: []string{"key", "show", "tenant:42"},
+			env:  map[string]string{"DATABASE_URL": w.dsn, "DISPATCHERD_API_SOCKET": socket},
+		}.runs(
+			t,
+		)
 		require.Regexp(t, pattern, got.out, "a database and an API are named: %s", got.err)
 	}
 	require.Regexp(t, `limit +default: capacity 1,`, h.onAPI("", "key", "show", "nosuch").out)

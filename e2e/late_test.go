@@ -108,7 +108,10 @@ func TestWorkersGetOnlyTypesTheyOffer(t *testing.T) {
 		crew = append(crew, launch(i))
 	}
 	for range changes {
-		w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT substr('abcd', 1 + (random() * 3)::int, 1) FROM generate_series(1, $1::int)`, jobs/changes)
+		w.exec(
+			`INSERT INTO dispatcherd.jobs (type) SELECT substr('abcd', 1 + (random() * 3)::int, 1) FROM generate_series(1, $1::int)`,
+			jobs/changes,
+		)
 		i := dice.IntN(len(crew))
 		seen, _ := w.seen.list()
 		crew[i].kill()

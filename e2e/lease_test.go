@@ -107,7 +107,9 @@ func TestLivingDispatcherKeepsItsJobsWhenTheDatabaseClockIsSet(t *testing.T) {
 		new.beat_at := now() + (new.beats % 3 - 1) * interval '1 hour';
 		RETURN new;
 	END $$`)
-	w.exec(`CREATE TRIGGER set_clock BEFORE UPDATE ON dispatcherd.dispatchers FOR EACH ROW WHEN (new.name = 'steady') EXECUTE FUNCTION public.set_clock()`)
+	w.exec(
+		`CREATE TRIGGER set_clock BEFORE UPDATE ON dispatcherd.dispatchers FOR EACH ROW WHEN (new.name = 'steady') EXECUTE FUNCTION public.set_clock()`,
+	)
 	other := w.start(quick(w.config("other")))
 	heartbeats := func() int { return w.number(`SELECT beats FROM dispatcherd.dispatchers WHERE id = $1`, other.ID()) }
 	eventually(t, func() bool { return heartbeats() > 40 }, func() string { return "four seconds of heartbeats" })
@@ -129,7 +131,9 @@ func TestRowWhoseEndAFailoverLostRunsAgain(t *testing.T) {
 			INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT dispatcher, 7, ARRAY[id::bigint] FROM gone
 		) INSERT INTO dispatcherd.jobs_live (id, attempt, status, dispatcher, type, payload, started_at, token)
 		SELECT id, attempt, 'running', dispatcher, type, payload, started_at, 7 FROM gone`, int64(id))
-	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+	w.exec(
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+	)
 	begun := time.Now()
 	w.seen.start(t, id, 2)
 	require.Less(t, time.Since(begun), 5*time.Second)

@@ -17,7 +17,11 @@ func (w *world) keyed(keys string, p work) (id dispatcherd.JobID) {
 	w.t.Helper()
 	payload, err := json.Marshal(p)
 	require.NoError(w.t, err)
-	require.NoError(w.t, w.db.QueryRow(w.t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, payload) VALUES ('x', $1, $2) RETURNING id`, keys, string(payload)).Scan(&id))
+	require.NoError(
+		w.t,
+		w.db.QueryRow(w.t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, payload) VALUES ('x', $1, $2) RETURNING id`, keys, string(payload)).
+			Scan(&id),
+	)
 	return id
 }
 
@@ -57,20 +61,31 @@ func TestLimitsHoldWhenTheControllerIsKilledOrStopped(t *testing.T) {
 				w.worker(name, cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
 			}
 			w.exec(`INSERT INTO dispatcherd.limits (key, capacity, scope) VALUES ('two', 2, 'cluster'), ('here', 1, 'dispatcher')`)
-			w.exec(`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4] FROM generate_series(1, 200) i`)
+			w.exec(
+				`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4] FROM generate_series(1, 200) i`,
+			)
 			w.awaitDone(20)
 			var controller string
-			require.NoError(t, w.db.QueryRow(t.Context(), `SELECT d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher`).Scan(&controller))
+			require.NoError(
+				t,
+				w.db.QueryRow(t.Context(), `SELECT d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher`).
+					Scan(&controller),
+			)
 			processes[controller].signal(t, signals[0])
 			if len(signals) == 1 {
 				w.serve(configs[controller])
 			} else {
 				eventually(t, func() bool {
-					return w.number(`SELECT count(*) FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.name <> $1`, controller) == 1
+					return w.number(
+						`SELECT count(*) FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.name <> $1`,
+						controller,
+					) == 1
 				}, func() string { return "another controller" })
 				processes[controller].signal(t, signals[1])
 			}
-			w.exec(`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4] FROM generate_series(1, 40) i`)
+			w.exec(
+				`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4] FROM generate_series(1, 40) i`,
+			)
 			w.awaitDone(240)
 			require.Zero(t, w.number(overSQL, "two", 2))
 			require.Zero(t, w.number(overSQL, "one", 1))
@@ -88,7 +103,9 @@ func TestUnknownOutcomeKeepsThePermit(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', 'k:' || i % 4 FROM generate_series(1, 300) i`)
 	for done := 50; done <= 250; done += 50 {
 		w.awaitDone(done)
-		w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^dispatcherd (claim|finish|limits)'`)
+		w.exec(
+			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^dispatcherd (claim|finish|limits)'`,
+		)
 	}
 	w.awaitDone(300)
 	for _, key := range []string{"k:0", "k:1", "k:2", "k:3"} {
@@ -130,7 +147,11 @@ func TestCancelledAdmittedJobReturnsItsPermit(t *testing.T) {
 	w.worker("w", a.WorkerSocket, oneSlot("x"))
 	busy := w.gated(1)[0]
 	id, next := w.keyed("k", work{}), w.keyed("k", work{})
-	eventually(t, func() bool { return w.number(`SELECT coalesce(fence, 0) FROM dispatcherd.jobs WHERE id = $1`, id) > 0 }, func() string { return "an admitted job" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT coalesce(fence, 0) FROM dispatcherd.jobs WHERE id = $1`, id) > 0 },
+		func() string { return "an admitted job" },
+	)
 	_, err := w.jobs.Cancel(t.Context(), id)
 	require.NoError(t, err)
 	w.seen.open(t, w.seen.start(t, busy, 1))

@@ -22,7 +22,9 @@ func TestLockedRowsStopNoOtherJob(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.jobs (type, priority, run_at) SELECT 'a', 9, now() + interval '1 s' FROM generate_series(1, 150)`)
 	_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_live FOR UPDATE`)
 	require.NoError(t, err)
-	w.exec(`INSERT INTO dispatcherd.jobs (type, priority, run_at) SELECT t, p, now() + interval '1 s' FROM unnest('{a,a,b}'::text[], '{9,3,3}'::int[]) x (t, p), generate_series(1, 300)`)
+	w.exec(
+		`INSERT INTO dispatcherd.jobs (type, priority, run_at) SELECT t, p, now() + interval '1 s' FROM unnest('{a,a,b}'::text[], '{9,3,3}'::int[]) x (t, p), generate_series(1, 300)`,
+	)
 	const done = `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`
 	eventually(t, func() bool { return w.number(done+` AND finished_at > run_at`) == 900 }, func() string {
 		return fmt.Sprintf("900 done jobs; there are %d", w.number(done))
@@ -34,6 +36,10 @@ func TestLockedRowsStopNoOtherJob(t *testing.T) {
 	tx, err = w.db.Begin(t.Context()) // for the deferred rollback
 	require.NoError(t, err)
 	ended := time.Now()
-	eventually(t, func() bool { return w.number(done) == 1050 }, func() string { return fmt.Sprintf("the jobs that were locked; there are %d", w.number(done)) })
+	eventually(
+		t,
+		func() bool { return w.number(done) == 1050 },
+		func() string { return fmt.Sprintf("the jobs that were locked; there are %d", w.number(done)) },
+	)
 	require.Less(t, time.Since(ended), 6*time.Second)
 }

@@ -30,7 +30,9 @@ func TestCutPostgresConnectionsLoseAndDuplicateNoJob(t *testing.T) {
 	for range cuts {
 		w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs/cuts)
 		seen, _ := w.seen.list()
-		w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`)
+		w.exec(
+			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+		)
 		eventually(t, func() bool { all, _ := w.seen.list(); return len(all) > len(seen)+20 }, func() string {
 			return fmt.Sprint("more work; ", hosts[0].gauges(), hosts[1].gauges())
 		})

@@ -44,7 +44,11 @@ func TestDamagedPageStopsNoOtherJob(t *testing.T) {
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 8, Types: []string{"x", "y"}})
 	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'y' FROM generate_series(1, 100) n`)
 	const done = `SELECT count(*) FROM dispatcherd.jobs_done`
-	eventually(t, func() bool { return w.number(done) == 500-bad }, func() string { return fmt.Sprintf("%d jobs that are done; there are %d", 500-bad, w.number(done)) })
+	eventually(
+		t,
+		func() bool { return w.number(done) == 500-bad },
+		func() string { return fmt.Sprintf("%d jobs that are done; there are %d", 500-bad, w.number(done)) },
+	)
 	require.Positive(t, metricsOn(t, h.cfg)[`dispatcherd_rows_refused_total{operation="fetch"}`])
 	require.Contains(t, h.log.text(), `"operation":"fetch"`)
 	require.NotContains(t, h.log.text(), "Postgres does not answer")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // samples returns the samples of /metrics: values by "name{label="value",…}", with the
@@ -38,12 +38,12 @@ func (h *host) samples() map[string]float64 {
 }
 
 // types returns the answer of /v1/types, by type.
-func (h *host) types() (list api.TypeList, by map[string]api.Type) {
+func (h *host) types() (list httpapi.TypeList, by map[string]httpapi.Type) {
 	h.t.Helper()
 	text, err := askAPI(h.cfg, "/v1/types")
 	require.NoError(h.t, err)
 	require.NoError(h.t, json.Unmarshal([]byte(text), &list))
-	by = map[string]api.Type{}
+	by = map[string]httpapi.Type{}
 	for _, t := range list.Types {
 		by[t.Type] = t
 	}
@@ -62,11 +62,14 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	for range 7 {
 		w.insert("probe", work{})
 	}
-	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('nowhere', now()), ('nowhere', now() + interval '1 hour')`)
+	_, err := w.db.Exec(
+		t.Context(),
+		`INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('nowhere', now()), ('nowhere', now() + interval '1 hour')`,
+	)
 	require.NoError(t, err)
 	r.expect("job")
 
-	var by map[string]api.Type
+	var by map[string]httpapi.Type
 	eventually(t, func() bool {
 		_, by = h.types()
 		probe, nowhere := by["probe"].Pending, by["nowhere"].Pending
@@ -98,10 +101,13 @@ func TestPendingJobsWithKeysAreCountedInPostgres(t *testing.T) {
 	r := helloRaw(t, cfg.WorkerSocket, "probe")
 	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) SELECT 'probe', 'k' FROM generate_series(1, 7)`)
 	require.NoError(t, err)
-	_, err = w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, run_at) SELECT 'nowhere', 'k', now() - interval '1 hour' FROM generate_series(1, 3)`)
+	_, err = w.db.Exec(
+		t.Context(),
+		`INSERT INTO dispatcherd.jobs (type, keys, run_at) SELECT 'nowhere', 'k', now() - interval '1 hour' FROM generate_series(1, 3)`,
+	)
 	require.NoError(t, err)
 	r.expect("job")
-	var by map[string]api.Type
+	var by map[string]httpapi.Type
 	eventually(t, func() bool {
 		_, by = h.types()
 		probe, nowhere := by["probe"].Pending, by["nowhere"].Pending

@@ -64,7 +64,9 @@ func helloPaced(t *testing.T, socket string) *rawWorker {
 	t.Helper()
 	for {
 		r := dialRaw(t, socket)
-		_, _ = r.conn.Write([]byte(`{"op":"hello","versions":[1,1],"worker":"raw","slots":[]}` + "\n")) // a rejected connection may be closed already
+		_, _ = r.conn.Write(
+			[]byte(`{"op":"hello","versions":[1,1],"worker":"raw","slots":[]}` + "\n"),
+		) // a rejected connection may be closed already
 		if f := r.next(); f.Op == "welcome" {
 			r.nonce = f.Session
 			return r

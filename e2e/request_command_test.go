@@ -26,7 +26,10 @@ func TestRequestCommandPrintsResultPartialOutputAndProgress(t *testing.T) {
 	got := h.onAPI("", "request", "pdf", `{"do": "talk", "n": 1.50}`)
 	require.Equal(t, outcome{
 		out: "{\"line\":1}\n{\"do\":\"talk\",\"n\":1.50}\n",
-		err: fmt.Sprintf("queued: 1 of 1 waiting jobs of the type\nstarted on slot %d of callee\nprogress: 1 of 2, half\nprogress: 2 of 2, all\n", slot),
+		err: fmt.Sprintf(
+			"queued: 1 of 1 waiting jobs of the type\nstarted on slot %d of callee\nprogress: 1 of 2, half\nprogress: 2 of 2, all\n",
+			slot,
+		),
 	}, got)
 
 	got = h.onAPI(`{"do":"talk"}`, "request", "pdf", "-", "-o", "jsonl")
@@ -78,7 +81,12 @@ func TestRequestOverTCPNeedsItsToken(t *testing.T) {
 	serveCalls(t, cfg.WorkerSocket, 1, "pdf")
 	h.awaitSlots(1)
 	url := "http://" + h.Addresses()[1].String()
-	got := invocation{args: []string{"request", "pdf", `1`}, env: map[string]string{"DISPATCHERD_API": url, "DISPATCHERD_API_TOKEN": "s3cret"}}.runs(t)
+	got := invocation{
+		args: []string{"request", "pdf", `1`},
+		env:  map[string]string{"DISPATCHERD_API": url, "DISPATCHERD_API_TOKEN": "s3cret"},
+	}.runs(
+		t,
+	)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "1\n", got.out)
 	for _, line := range [][]string{{"request", "pdf"}, {"types"}} {

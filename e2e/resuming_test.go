@@ -25,7 +25,12 @@ type keeper struct {
 }
 
 var keepers = []keeper{
-	{"python/resuming.py", python, "", "    open(job['payload'] + '.begun', 'w').close()\n    while not os.path.exists(job['payload']): time.sleep(0.01)\n    return {"},
+	{
+		"python/resuming.py",
+		python,
+		"",
+		"    open(job['payload'] + '.begun', 'w').close()\n    while not os.path.exists(job['payload']): time.sleep(0.01)\n    return {",
+	},
 	{
 		"node/resuming.mjs", func() (string, error) { return exec.LookPath("node") },
 		"import { existsSync, writeFileSync } from 'node:fs';\n",

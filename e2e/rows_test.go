@@ -28,7 +28,11 @@ func TestLargePayloadsOfOneTypeDoNotStopOtherTypes(t *testing.T) {
 	w.worker("a", h.cfg.WorkerSocket, scriptSlots{N: large, Types: []string{"a"}})
 	w.worker("c", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"c"}})
 	var g actor.Gauges
-	eventually(t, func() bool { g = h.gauges(); return g.Loading > 0 }, func() string { return fmt.Sprintf("payloads that are loaded; there is %+v", g) })
+	eventually(
+		t,
+		func() bool { g = h.gauges(); return g.Loading > 0 },
+		func() string { return fmt.Sprintf("payloads that are loaded; there is %+v", g) },
+	)
 	for range 5 {
 		w.await(w.insert("c", work{}), dispatcherd.Done)
 		w.await(w.insertNew(claim.New{Type: "c"}, work{Secret: strings.Repeat("x", 20_000)}), dispatcherd.Done)
@@ -53,7 +57,11 @@ func TestUnreadableRowDoesNotStopOtherRows(t *testing.T) {
 	for _, id := range good {
 		w.await(id, dispatcherd.Done)
 	}
-	eventually(t, func() bool { return strings.Contains(h.log.text(), fmt.Sprintf(`"job":%d`, bad)) }, func() string { return "a line about the job" })
+	eventually(
+		t,
+		func() bool { return strings.Contains(h.log.text(), fmt.Sprintf(`"job":%d`, bad)) },
+		func() string { return "a line about the job" },
+	)
 	require.NotContains(t, h.log.text(), "Postgres does not answer")
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND status = 'failed'`, bad))
 }
@@ -63,7 +71,12 @@ func TestUnclaimableRowIsSetAside(t *testing.T) {
 	w := newWorld(t)
 	bad := w.insertNew(claim.New{Type: "x", Priority: 9}, work{})
 	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused by the test'; END $$`)
-	w.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW WHEN (NEW.id = %d AND NEW.status = 'running') EXECUTE FUNCTION public.refuse()`, bad))
+	w.exec(
+		fmt.Sprintf(
+			`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW WHEN (NEW.id = %d AND NEW.status = 'running') EXECUTE FUNCTION public.refuse()`,
+			bad,
+		),
+	)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 1, Types: []string{"x"}})
 	for range 20 {
@@ -92,7 +105,12 @@ func TestRefusedCancellationIsReported(t *testing.T) {
 	}
 	bad := ids[2]
 	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused by the test'; END $$`)
-	w.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION public.refuse()`, bad))
+	w.exec(
+		fmt.Sprintf(
+			`CREATE TRIGGER refuse BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION public.refuse()`,
+			bad,
+		),
+	)
 	w.exec(`INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live`)
 	h := w.start(w.config("d"))
 	for _, id := range ids {
@@ -100,7 +118,11 @@ func TestRefusedCancellationIsReported(t *testing.T) {
 			w.await(id, dispatcherd.Cancelled)
 		}
 	}
-	eventually(t, func() bool { return strings.Contains(h.log.text(), fmt.Sprintf(`"job":%d`, bad)) }, func() string { return "a line about the job" })
+	eventually(
+		t,
+		func() bool { return strings.Contains(h.log.text(), fmt.Sprintf(`"job":%d`, bad)) },
+		func() string { return "a line about the job" },
+	)
 	require.NotContains(t, h.log.text(), "refused by the test", "a message may quote the row")
 	require.Positive(t, metricsOn(t, h.cfg)[`dispatcherd_rows_refused_total{operation="heartbeat"}`])
 	shown := onDatabase(t, w.dsn, "", fmt.Sprint("job why ", bad), "--api-socket", h.cfg.APISocket)
@@ -119,7 +141,11 @@ func TestChangedTypeIsNotSentToASlotOfTheFormerType(t *testing.T) {
 	w.worker("a", h.cfg.WorkerSocket, scriptSlots{N: 8, Types: []string{"a"}})
 	h.awaitSlots(8)
 	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'a' FROM generate_series(1, $1::int)`, jobs)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) > 100 }, func() string { return "some jobs that are done" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) > 100 },
+		func() string { return "some jobs that are done" },
+	)
 	for part := range 40 {
 		w.exec(`UPDATE dispatcherd.jobs SET type = 'b', priority = 3, max_attempts = 2 WHERE status = 'pending' AND id / 8 % 40 = $1`, part)
 	}
@@ -176,8 +202,15 @@ func (w *world) losePayload() {
 	defer cancel()
 	w.exec(`CREATE EXTENSION IF NOT EXISTS pg_surgery`)
 	var toast string
-	require.NoError(w.t, w.db.QueryRow(ctx, `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`).Scan(&toast))
+	require.NoError(
+		w.t,
+		w.db.QueryRow(ctx, `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass`).Scan(&toast),
+	)
 	var chunks []string
-	require.NoError(w.t, w.db.QueryRow(ctx, fmt.Sprintf(`SELECT array_agg(ctid::text) FROM %[1]s WHERE chunk_id = (SELECT max(chunk_id) FROM %[1]s)`, toast)).Scan(&chunks))
+	require.NoError(
+		w.t,
+		w.db.QueryRow(ctx, fmt.Sprintf(`SELECT array_agg(ctid::text) FROM %[1]s WHERE chunk_id = (SELECT max(chunk_id) FROM %[1]s)`, toast)).
+			Scan(&chunks),
+	)
 	w.exec(`SELECT heap_force_kill($1::text::regclass, $2::text[]::tid[])`, toast, chunks)
 }

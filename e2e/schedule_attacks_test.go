@@ -11,19 +11,26 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// These tests are attacks on schedules. internal/schedule and claim/schedules contain the others.
+// These tests are attacks on schedules. internal/schedule and internal/schedule/schedulestore contain the others.
 
 // everySecond creates a schedule that runs every second, without regard to open runs.
 func (w *world) everySecond(name string) {
 	w.t.Helper()
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap, catch_up_most) VALUES ($1, 'cron', '* * * * * *', 'none', 'allow_all', 100)`, name)
+	w.exec(
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap, catch_up_most) VALUES ($1, 'cron', '* * * * * *', 'none', 'allow_all', 100)`,
+		name,
+	)
 }
 
 // noneLostOrTwice checks that each second since the first tick has one tick and one job.
 func (w *world) noneLostOrTwice(name string) {
 	w.t.Helper()
 	require.Zero(w.t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome <> 'run'`))
-	require.Equal(w.t, w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`), w.ticks(name, "run"))
+	require.Equal(
+		w.t,
+		w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`),
+		w.ticks(name, "run"),
+	)
 	require.Equal(w.t, w.ticks(name, "run"), w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 }
 
@@ -125,7 +132,9 @@ func TestStartupRunOfALostWorkerIsCancelled(t *testing.T) {
 // Attack 12: a schedule is renamed and deleted while a worker does its run. The run ends normally.
 func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'x'), ('clock', 'cron', '* * * * * *', 'none')`)
+	w.exec(
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'x'), ('clock', 'cron', '* * * * * *', 'none')`,
+	)
 	cfg := w.config("d")
 	w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "x")
@@ -147,7 +156,9 @@ func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
 // A worker does a startup run like any other job, and then others.
 func TestStartupRunOccupiesASlotOfItsWorker(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, type) VALUES ('a', 'startup-worker', 'x'), ('b', 'startup-worker', 'x'), ('c', 'startup-worker', 'y')`)
+	w.exec(
+		`INSERT INTO dispatcherd.schedules (name, kind, type) VALUES ('a', 'startup-worker', 'x'), ('b', 'startup-worker', 'x'), ('c', 'startup-worker', 'y')`,
+	)
 	cfg := w.config("d")
 	w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "x")
@@ -164,7 +175,9 @@ func TestStartupRunOccupiesASlotOfItsWorker(t *testing.T) {
 // Attack 16 and the kinds startup and interval: each start of the cluster has one startup run.
 func TestEachStartOfTheClusterHasOneStartupRun(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, once, type) VALUES ('start', 'startup', 'start', 'x'), ('ever', 'startup', 'ever', 'x')`)
+	w.exec(
+		`INSERT INTO dispatcherd.schedules (name, kind, once, type) VALUES ('start', 'startup', 'start', 'x'), ('ever', 'startup', 'ever', 'x')`,
+	)
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, every, type) VALUES ('i', 'interval', '1 s', 'x')`)
 	a, b := w.start(w.config("a")), w.start(w.config("b"))
 	w.worker("w", a.cfg.WorkerSocket, oneSlot("x"))

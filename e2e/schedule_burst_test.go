@@ -19,8 +19,15 @@ func TestBurstOfSchedulesIsInsertedInTime(t *testing.T) {
 	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
 	h.awaitSlots(4)
 	const n = 10_000
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '0 0 1 1 *', 'none' FROM generate_series(1, $1::int) n`, n)
-	eventually(t, func() bool { return h.samples()[`dispatcherd_schedules{state="active"}`] == n }, func() string { return "all schedules in the plan" })
+	w.exec(
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '0 0 1 1 *', 'none' FROM generate_series(1, $1::int) n`,
+		n,
+	)
+	eventually(
+		t,
+		func() bool { return h.samples()[`dispatcherd_schedules{state="active"}`] == n },
+		func() string { return "all schedules in the plan" },
+	)
 	at := time.Now().Add(8 * time.Second).UTC()
 	w.exec(`UPDATE dispatcherd.schedules SET spec = $1`, at.Format("5 4 15 2 1 *"))
 	for w.ticks("s1", "run") == 0 && time.Since(at) < longWait {

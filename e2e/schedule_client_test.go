@@ -61,7 +61,10 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, next, 3)
 	require.Equal(t, 30, next[0].Local.Minute())
-	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at) SELECT id, 'ahead', 'skipped', $1 FROM dispatcherd.schedules WHERE name = 'nightly'`, next[1].At)
+	w.exec(
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at) SELECT id, 'ahead', 'skipped', $1 FROM dispatcherd.schedules WHERE name = 'nightly'`,
+		next[1].At,
+	)
 	ahead, err := mine.Next(ctx, "nightly", 1)
 	require.NoError(t, err)
 	require.Equal(t, next[2], ahead[0], "after the high-water mark")
@@ -159,7 +162,11 @@ func TestScheduleFilesAreAppliedOverTheAPI(t *testing.T) {
 	require.Equal(t, "2 created, 0 changed, 0 removed\n", apply(exit.OK, file))
 	require.Equal(t, "There is no difference.\n", apply(exit.OK, file))
 	require.Equal(t, "There is no difference.\n", onDatabase(t, w.dsn, file, "schedule apply -").err)
-	require.Equal(t, "0 created, 1 changed, 1 removed\n", apply(exit.OK, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 2}\npriority = 3\n", "--prune", "--yes"))
+	require.Equal(
+		t,
+		"0 created, 1 changed, 1 removed\n",
+		apply(exit.OK, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 2}\npriority = 3\n", "--prune", "--yes"),
+	)
 	require.Contains(t, onDatabase(t, w.dsn, "", "schedule show a").out, `{"page": 2}`)
 	require.Equal(t, exit.NotFound, onDatabase(t, w.dsn, "", "schedule show b").code)
 	require.Contains(t, apply(exit.Usage, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npriority = 11\n"), "priority 11: must be from 0 to 10")

@@ -46,11 +46,19 @@ var invalidSchedules = []invalidSchedule{
 	{"jitter=25h", `jitter 25h0m0s: must be from 0s to 24h0m0s`, "jitter_is_0_to_1_day"},
 	{"jitter=some", `jitter "some": must be a duration from 0s to 24h`, "invalid input syntax for type interval"},
 	{"starts_at=1969-12-31T23:59:59Z", `starts_at 1969-12-31T23:59:59Z: must be from 1970 to 2199`, "starts_at_is_between_1970_and_2200"},
-	{"starts_at=1970-01-01T00:00:00+01:00", `starts_at 1970-01-01T00:00:00+01:00: must be from 1970 to 2199`, "starts_at_is_between_1970_and_2200"},
+	{
+		"starts_at=1970-01-01T00:00:00+01:00",
+		`starts_at 1970-01-01T00:00:00+01:00: must be from 1970 to 2199`,
+		"starts_at_is_between_1970_and_2200",
+	},
 	{"starts_at=soon", `starts_at "soon": must be a time from 1970 to 2199`, "invalid input syntax for type timestamp"},
 	{"ends_at=2200-01-01T00:00:00Z", `ends_at 2200-01-01T00:00:00Z: must be from 1970 to 2199`, "ends_at_is_between_1970_and_2200"},
 	{"ends_at=never", `ends_at "never": must be a time from 1970 to 2199`, "invalid input syntax for type timestamp"},
-	{"starts_at=2030-01-01T00:00:00Z & ends_at=2030-01-01T00:00:00Z", `ends_at 2030-01-01T00:00:00Z: must be after starts_at 2030-01-01T00:00:00Z`, "ends_at_is_after_starts_at"},
+	{
+		"starts_at=2030-01-01T00:00:00Z & ends_at=2030-01-01T00:00:00Z",
+		`ends_at 2030-01-01T00:00:00Z: must be after starts_at 2030-01-01T00:00:00Z`,
+		"ends_at_is_after_starts_at",
+	},
 	{"kind=startup & once=", `once "": must be start, version or ever`, "once_is_start_version_or_ever"},
 	{"kind=startup & once=daily", `once "daily": must be start, version or ever`, "once_is_start_version_or_ever"},
 	{"once=ever", `once "ever": only a schedule of kind startup has it`, "only_startup_has_once"},
@@ -102,7 +110,8 @@ func complete(p map[string]string) map[string]string {
 func body(pairs map[string]string) string {
 	var members []string
 	for column, value := range pairs {
-		raw := slices.Contains([]string{"payload", "priority", "max_attempts", "timeout_ms", "catch_up_most", "paused"}, column) && json.Valid([]byte(value))
+		raw := slices.Contains([]string{"payload", "priority", "max_attempts", "timeout_ms", "catch_up_most", "paused"}, column) &&
+			json.Valid([]byte(value))
 		if !raw {
 			text, _ := json.Marshal(value)
 			value = string(text)
@@ -136,7 +145,15 @@ func insert(pairs map[string]string) (sql string, args []any) {
 		values[len(values)-1] = strings.TrimSuffix(values[len(values)-1], "::")
 	}
 	text, _ := json.Marshal(args)
-	return "INSERT INTO dispatcherd.schedules (" + strings.Join(columns, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM (SELECT $1::text::json AS x) j", []any{string(text)}
+	return "INSERT INTO dispatcherd.schedules (" + strings.Join(
+			columns,
+			", ",
+		) + ") SELECT " + strings.Join(
+			values,
+			", ",
+		) + " FROM (SELECT $1::text::json AS x) j", []any{
+			string(text),
+		}
 }
 
 var examples = regexp.MustCompile(`for example (?:kind "([a-z]+)" with (\w+) )?("[^"\n]*"|\{.*\}|\S+)`)
@@ -175,7 +192,12 @@ func TestInvalidSchedulesAreRejectedAlike(t *testing.T) {
 	require.NoError(t, err)
 	defer own.Close()
 	put := func(pairs map[string]string) (int, string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://d/v1/schedules/"+strings.ReplaceAll(pairs["name"], " ", "%20"), strings.NewReader(body(pairs)))
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPut,
+			"http://d/v1/schedules/"+strings.ReplaceAll(pairs["name"], " ", "%20"),
+			strings.NewReader(body(pairs)),
+		)
 		require.NoError(t, err)
 		res, err := c.client.Do(req)
 		require.NoError(t, err)

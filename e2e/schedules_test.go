@@ -9,14 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // ticks returns the number of ticks of a schedule with an outcome.
 func (w *world) ticks(name, outcome string) int {
 	w.t.Helper()
-	return w.number(`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.outcome = $2`, name, outcome)
+	return w.number(
+		`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.outcome = $2`,
+		name,
+		outcome,
+	)
 }
 
 func (w *world) awaitTicks(name, outcome string, n int) {
@@ -35,11 +39,22 @@ func TestScheduleInsertsOneJobPerOccasion(t *testing.T) {
 	w.worker("w", a.WorkerSocket, oneSlot("x"))
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, payload) VALUES ('s', 'cron', '* * * * * *', 'x', '{}')`)
 	w.awaitTicks("s", "run", 4)
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome = 'run' AND job_id NOT IN (SELECT id FROM dispatcherd.jobs)`))
+	require.Zero(
+		t,
+		w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome = 'run' AND job_id NOT IN (SELECT id FROM dispatcherd.jobs)`),
+	)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE made_at < planned_at - interval '20 ms'`))
-	require.Equal(t, w.number(`SELECT count(*) FROM dispatcherd.ticks`), w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`))
+	require.Equal(
+		t,
+		w.number(`SELECT count(*) FROM dispatcherd.ticks`),
+		w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`),
+	)
 	w.awaitTicks("s", "run", 5)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) >= 3 }, func() string { return "three jobs that are done" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) >= 3 },
+		func() string { return "three jobs that are done" },
+	)
 }
 
 // An edit takes effect without a notification, at a heartbeat. A schedule that SQL accepts and
@@ -49,12 +64,14 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 	cfg := w.config("a")
 	cfg.Listen = false
 	w.start(cfg)
-	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`)
+	w.exec(
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`,
+	)
 	w.awaitTicks("s", "run", 1)
 	var bad contract.Schedule
 	eventually(t, func() bool {
 		var err error
-		bad, err = schedules.Schedules{DB: w.db}.Get(t.Context(), "bad")
+		bad, err = schedulestore.Schedules{DB: w.db}.Get(t.Context(), "bad")
 		require.NoError(t, err)
 		return strings.Contains(bad.Error, `minute "61"`)
 	}, func() string { return fmt.Sprintf("the error of the schedule; it is %+v", bad) })
@@ -74,7 +91,11 @@ func TestEditsWithoutARecordAreRepaired(t *testing.T) {
 	cfg := w.config("a")
 	cfg.ScheduleResync = time.Second
 	w.start(cfg)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 }, func() string { return "the plan contains the schedule" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
+		func() string { return "the plan contains the schedule" },
+	)
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(context.Background()) // without effect after Commit
@@ -111,7 +132,11 @@ func TestStartupWorkerScheduleOfALongTransactionIsFound(t *testing.T) {
 	require.NoError(t, err)
 	beats(3)
 	require.NoError(t, tx.Commit(t.Context()))
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 }, func() string { return "the controller has read the edit" })
+	eventually(
+		t,
+		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
+		func() string { return "the controller has read the edit" },
+	)
 	beats(3)
 	helloRaw(t, socket, "x").expect("job")
 }
@@ -124,7 +149,10 @@ func TestStartupScheduleRunsOncePerVersion(t *testing.T) {
 		cfg := w.config(fmt.Sprintf("d%d", i))
 		cfg.AppVersion = version
 		h := w.start(cfg)
-		w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ($1, 'cron', '* * * * * *', 'x', 'allow_all')`, cfg.Name)
+		w.exec(
+			`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ($1, 'cron', '* * * * * *', 'x', 'allow_all')`,
+			cfg.Name,
+		)
 		w.awaitTicks(cfg.Name, "run", 1) // this dispatcher has planned all schedules
 		w.exec(`DELETE FROM dispatcherd.schedules WHERE name = $1`, cfg.Name)
 		h.stop()

@@ -29,12 +29,20 @@ func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
 	hosts := []*host{w.start(w.config("a")), w.start(w.config("b"))}
 	for _, h := range hosts {
 		for i := range 2 {
-			w.worker(fmt.Sprint(h.cfg.Name, i), h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x", "y"}}, scriptSlots{N: 4, Types: []string{"x"}})
+			w.worker(
+				fmt.Sprint(h.cfg.Name, i),
+				h.cfg.WorkerSocket,
+				scriptSlots{N: 4, Types: []string{"x", "y"}},
+				scriptSlots{N: 4, Types: []string{"x"}},
+			)
 		}
 		h.awaitSlots(16)
 	}
 	for range 5 { // some jobs arrive while others run
-		w.exec(`INSERT INTO dispatcherd.jobs (type, priority) SELECT CASE WHEN i % 3 = 0 THEN 'y' ELSE 'x' END, i % 11 FROM generate_series(1, $1::int) i`, jobs/5)
+		w.exec(
+			`INSERT INTO dispatcherd.jobs (type, priority) SELECT CASE WHEN i % 3 = 0 THEN 'y' ELSE 'x' END, i % 11 FROM generate_series(1, $1::int) i`,
+			jobs/5,
+		)
 	}
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
 	for _, h := range hosts {

@@ -93,7 +93,11 @@ func TestStoppedDispatcherIsNotDeclaredLost(t *testing.T) {
 func (w *world) requireLeaseAndJobs(h *host, dispatchers int) {
 	w.t.Helper()
 	require.Equal(w.t, dispatchers, w.living())
-	require.Equal(w.t, 1, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`, h.ID()))
+	require.Equal(
+		w.t,
+		1,
+		w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE id = $1 AND incarnation IS NOT NULL AND lost_at IS NULL`, h.ID()),
+	)
 	w.await(w.insert("x", work{}), dispatcherd.Done)
 	require.NotContains(w.t, h.log.text(), "the lease is lost")
 }
@@ -167,8 +171,20 @@ func TestDispatcherInAnotherNetworkNamespaceHoldsTheLock(t *testing.T) {
 	cfg := w.config("d")
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
-	cmd := exec.Command("unshare", "--net", programPath(t), "serve", "--config", "", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket,
-		"--api-socket", filepath.Join(w.dir, "other-api.sock"))
+	cmd := exec.Command(
+		"unshare",
+		"--net",
+		programPath(t),
+		"serve",
+		"--config",
+		"",
+		"--database-url",
+		w.dsn,
+		"--worker-socket",
+		cfg.WorkerSocket,
+		"--api-socket",
+		filepath.Join(w.dir, "other-api.sock"),
+	)
 	cmd.Env = programEnv()
 	second := startCommand(t, cmd)
 	second.ends(t, exit.Conflict)

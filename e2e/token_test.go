@@ -58,7 +58,10 @@ func TestWhyNamesAnUnheldRow(t *testing.T) {
 		return text
 	}
 	require.Contains(t, reasons(), `"reasons":["Unheld"]`)
-	w.exec(`UPDATE dispatcherd.jobs SET status = 'pending', dispatcher = NULL, errors = jsonb_build_array(jsonb_build_object('error', $1::text))`, claim.WhyUnheld)
+	w.exec(
+		`UPDATE dispatcherd.jobs SET status = 'pending', dispatcher = NULL, errors = jsonb_build_array(jsonb_build_object('error', $1::text))`,
+		claim.WhyUnheld,
+	)
 	require.Contains(t, reasons(), `"Unheld"`)
 	w.exec(`UPDATE dispatcherd.jobs SET errors = '[{"error": "another"}]'`)
 	require.NotContains(t, reasons(), "Unheld")

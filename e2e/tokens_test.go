@@ -109,7 +109,8 @@ func TestUnusableTCPAddressIsNamedInTheError(t *testing.T) {
 		{exit.Usage, "no such file", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file + ".not"}},
 	} {
 		cfg := w.config("d")
-		p := w.program(append([]string{"serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket}, c.flags...)...)
+		p := w.program(
+			append([]string{"serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket}, c.flags...)...)
 		p.ends(t, c.code)
 		require.Contains(t, p.errors.text(), c.says)
 		require.NotContains(t, p.errors.text(), "check that Postgres runs")

@@ -30,7 +30,10 @@ var obstacles = []obstacle{
 	}, "P0001"},
 	{"the payload is lost", func(w *world, id dispatcherd.JobID) func() {
 		w.exec(`CREATE EXTENSION IF NOT EXISTS pg_surgery`)
-		w.exec(`UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)) WHERE id = $1`, int64(id))
+		w.exec(
+			`UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)) WHERE id = $1`,
+			int64(id),
+		)
 		w.exec(`DO $$ DECLARE toast regclass; BEGIN
 			SELECT reltoastrelid INTO toast FROM pg_class WHERE oid = 'dispatcherd.jobs_live'::regclass;
 			EXECUTE format('SELECT heap_force_kill(%L::regclass, (SELECT array_agg(ctid) FROM %s))', toast, toast);

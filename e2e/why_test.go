@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // Requests in memory are explained like rows until they end.
@@ -26,7 +26,7 @@ func TestWhyExplainsARequestInMemory(t *testing.T) {
 		calls.Go(func() { c.request(`{"type":"pdf","payload":{"do":"gate"}}`) })
 		eventually(t, func() bool { return h.gauges().InHand == n+1 }, func() string { return "a running request" })
 	}
-	explained := func(path string) (why api.Why) {
+	explained := func(path string) (why httpapi.Why) {
 		got := c.ask(http.MethodGet, path, "")
 		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
 		require.NoError(t, json.Unmarshal([]byte(got.body), &why))
@@ -71,7 +71,7 @@ func TestWhyExplainsThePlacementOfAJobThatHasEnded(t *testing.T) {
 	for _, id := range jobs {
 		w.await(id, dispatcherd.Done)
 	}
-	explained := func(id dispatcherd.JobID) (why api.Why) {
+	explained := func(id dispatcherd.JobID) (why httpapi.Why) {
 		got := h.caller().ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d/why", id), "")
 		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
 		require.NoError(t, json.Unmarshal([]byte(got.body), &why))

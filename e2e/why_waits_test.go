@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
@@ -48,7 +48,7 @@ func TestWhyWithoutASlotForTheType(t *testing.T) {
 	require.Regexp(t, `offered +pdf, excel\n`, text)
 	require.NotContains(t, w.why(h, w.insert("invoice", work{})), "meant?")
 	eventually(t, func() bool {
-		var list api.TypeList
+		var list httpapi.TypeList
 		got := h.caller().ask(http.MethodGet, "/v1/types", "")
 		require.NoError(t, json.Unmarshal([]byte(got.body), &list))
 		for _, known := range list.Types {
@@ -71,7 +71,15 @@ func TestWhyWhileAllSlotsAreBusy(t *testing.T) {
 	const since = `since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
 	eventually(t, func() bool { return h.slots()[0].Busy > 0 }, func() string { return "a duration" })
 	text := w.why(h, waiting)
-	require.Regexp(t, fmt.Sprintf(`CapacityBusy: the only slot that supports the type is taken; longest: slot \d+ with job %d, %s; slot \d+ reaches a timeout in 59m`, running, since), text)
+	require.Regexp(
+		t,
+		fmt.Sprintf(
+			`CapacityBusy: the only slot that supports the type is taken; longest: slot \d+ with job %d, %s; slot \d+ reaches a timeout in 59m`,
+			running,
+			since,
+		),
+		text,
+	)
 	require.Regexp(t, fmt.Sprintf(`busy with job %d \(x\) %s \(\S+\), timeout in 59m`, running, since), text)
 	close(callee.open)
 	w.await(waiting, dispatcherd.Done)
@@ -155,10 +163,17 @@ func TestWhyOfARowThatAnotherSessionHasLocked(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
 	var pid int
-	require.NoError(t, tx.QueryRow(t.Context(), `UPDATE dispatcherd.jobs SET progress = NULL WHERE id = $1 RETURNING pg_backend_pid()`, id).Scan(&pid))
+	require.NoError(
+		t,
+		tx.QueryRow(t.Context(), `UPDATE dispatcherd.jobs SET progress = NULL WHERE id = $1 RETURNING pg_backend_pid()`, id).Scan(&pid),
+	)
 	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
 	eventually(t, func() bool { return h.gauges().Slots == 1 }, func() string { return "a slot" })
-	require.Regexp(t, fmt.Sprintf(`RowLocked: the session of Postgres with process id %d \(.+\) has locked the row since \S+Z; claims skip it`, pid), w.why(h, id))
+	require.Regexp(
+		t,
+		fmt.Sprintf(`RowLocked: the session of Postgres with process id %d \(.+\) has locked the row since \S+Z; claims skip it`, pid),
+		w.why(h, id),
+	)
 	require.NoError(t, tx.Commit(t.Context()))
 	tx, err = w.db.Begin(t.Context()) // for the deferred rollback
 	require.NoError(t, err)
@@ -175,7 +190,11 @@ func TestWhyAfterACrashDescribesTheCurrentAttempt(t *testing.T) {
 	w.seen.start(t, id, 1)
 	first.kill()
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x")
-	eventually(t, func() bool { j := w.get(id); return j.Status == dispatcherd.Running && j.Attempt == 2 }, func() string { return "attempt 2" })
+	eventually(
+		t,
+		func() bool { j := w.get(id); return j.Status == dispatcherd.Running && j.Attempt == 2 },
+		func() string { return "attempt 2" },
+	)
 	text := w.why(h, id)
 	require.Regexp(t, `placed +\S+ on slot \d+ of callee`, text)
 	require.NotContains(t, text, "ended")

@@ -77,8 +77,24 @@ var languages = []language{
 	{"python3", "python/worker.py", 21, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/many.py", 36, 100, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/resuming.py", 95, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
-	{"node", "node/worker.mjs", 22, 1, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
-	{"node", "node/resuming.mjs", 86, 1, `return {`, `if (!job.payload) throw new RangeError("zero"); return 1 || {`, `"error":"RangeError: zero"`},
+	{
+		"node",
+		"node/worker.mjs",
+		22,
+		1,
+		`return {`,
+		`if (!job.payload) throw new RangeError("zero"); return 1 || {`,
+		`"error":"RangeError: zero"`,
+	},
+	{
+		"node",
+		"node/resuming.mjs",
+		86,
+		1,
+		`return {`,
+		`if (!job.payload) throw new RangeError("zero"); return 1 || {`,
+		`"error":"RangeError: zero"`,
+	},
 }
 
 // inEach runs a test for each language that this machine can run.
@@ -99,7 +115,14 @@ func start(t *testing.T, interpreter, program string, limits workerproto.Limits)
 	path := filepath.Join(t.TempDir(), "w.sock")
 	l, err := workerproto.Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
-	h := &script{make(chan *workerproto.Session, 1), make(chan string, 100), make(chan error, 1), nil, workerproto.NoObserver{}, make(chan int, 1000)}
+	h := &script{
+		make(chan *workerproto.Session, 1),
+		make(chan string, 100),
+		make(chan error, 1),
+		nil,
+		workerproto.NoObserver{},
+		make(chan int, 1000),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- workerproto.Serve(ctx, l, limits, h, h) }()
@@ -124,7 +147,12 @@ func job(id int64, payload string) *workerproto.Job {
 
 func TestExampleWorkerExecutesJobs(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
-		h, cmd := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second})
+		h, cmd := start(
+			t,
+			l.interpreter,
+			l.program,
+			workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second},
+		)
 		s := await(t, h.opened)
 		require.Len(t, h.hello.Slots, l.slots)
 		for i, slot := range h.hello.Slots {
@@ -212,7 +240,12 @@ func startMany(t *testing.T) (*script, *workerproto.Session) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
 	}
-	program := edited(t, "python/many.py", "    return {", "    if len(asyncio.all_tasks()) <= SLOTS: await full.wait()\n    full.set()\n    return {")
+	program := edited(
+		t,
+		"python/many.py",
+		"    return {",
+		"    if len(asyncio.all_tasks()) <= SLOTS: await full.wait()\n    full.set()\n    return {",
+	)
 	program = edited(t, program, "async def work", "full = asyncio.Event()\n\nasync def work")
 	h, _ := start(t, "python3", program, workerproto.Limits{})
 	return h, await(t, h.opened)
@@ -249,7 +282,14 @@ func TestExampleSendsTheTokenOfTheExecution(t *testing.T) {
 		}
 	}))
 	defer service.Close()
-	_, err := worker.Command("sh", "shell/send.sh", service.URL)(t.Context(), &worker.Job{ID: 7, Attempt: 1, Token: "K3ZQ-1", Payload: []byte(`{"to":"anna"}`)})
+	_, err := worker.Command(
+		"sh",
+		"shell/send.sh",
+		service.URL,
+	)(
+		t.Context(),
+		&worker.Job{ID: 7, Attempt: 1, Token: "K3ZQ-1", Payload: []byte(`{"to":"anna"}`)},
+	)
 	require.NoError(t, err)
 	require.Equal(t, `K3ZQ-1 {"to":"anna"}`, await(t, calls))
 	require.Equal(t, `K3ZQ-1 {"to":"anna"}`, await(t, calls))
@@ -258,7 +298,12 @@ func TestExampleSendsTheTokenOfTheExecution(t *testing.T) {
 
 func TestExampleWorkerAnswersPings(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
-		h, _ := start(t, l.interpreter, l.program, workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
+		h, _ := start(
+			t,
+			l.interpreter,
+			l.program,
+			workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second},
+		)
 		await(t, h.opened)
 		for range 5 {
 			await(t, h.received) // no job was sent, so the frame is a pong

@@ -29,13 +29,21 @@ func TestDurationClassInSQLIsThatOfThePrograms(t *testing.T) {
 			}
 		}
 	}
-	require.EqualValues(t, dispatcherd.ClassOf(dispatcherd.MaxExpected)-1, one[int16](t, conn, `SELECT dispatcherd.duration_class(2147483647)`))
+	require.EqualValues(
+		t,
+		dispatcherd.ClassOf(dispatcherd.MaxExpected)-1,
+		one[int16](t, conn, `SELECT dispatcherd.duration_class(2147483647)`),
+	)
 }
 
 // Postgres computes the class of each row that it inserts, so it must not call a function in SQL for that.
 func TestDurationClassIsInlined(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	require.Contains(t, one[string](t, conn, `EXPLAIN (VERBOSE, FORMAT JSON) SELECT dispatcherd.duration_class(expected_ms) FROM dispatcherd.jobs_live`), "width_bucket")
+	require.Contains(
+		t,
+		one[string](t, conn, `EXPLAIN (VERBOSE, FORMAT JSON) SELECT dispatcherd.duration_class(expected_ms) FROM dispatcherd.jobs_live`),
+		"width_bucket",
+	)
 }
 
 // A daemon of the former version runs beside the new schema. Producers cannot insert expected durations, and both versions can use the schema.

@@ -120,17 +120,46 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	insert := func(values string) string {
 		return `INSERT INTO dispatcherd.jobs (type, priority, run_at) VALUES ` + values
 	}
-	require.Equal(t, []string{""}, received(`INSERT INTO dispatcherd.jobs (id, type) VALUES (1000, 'pdf')`), "an id by hand, before the sequence was used")
+	require.Equal(
+		t,
+		[]string{""},
+		received(`INSERT INTO dispatcherd.jobs (id, type) VALUES (1000, 'pdf')`),
+		"an id by hand, before the sequence was used",
+	)
 	require.Equal(t, []string{"1 7 1772539200123456 p d f"}, received(insert(`('p d f', 7, '2026-03-03 12:00:00.123456Z')`)))
 	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now()), ('pdf', 2, now())`)), "two rows")
 	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
-	require.Equal(t, []string{"5 1 1000000 pdf", ""},
-		received("BEGIN", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), insert(`('pdf', 2, now())`), insert(`('pdf', 3, now())`), "COMMIT"),
-		"the second payload stands for all further rows, whatever the number of statements")
-	require.Equal(t, []string{"9 1 1000000 pdf"},
-		received("BEGIN", "SAVEPOINT s", insert(`('pdf', 1, now())`), "ROLLBACK TO s", insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`), "COMMIT"),
-		"rolled back statements do not count")
-	require.Equal(t, []string{"10 0 1000000 pdf"}, received(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)), "each transaction anew")
+	require.Equal(
+		t,
+		[]string{"5 1 1000000 pdf", ""},
+		received(
+			"BEGIN",
+			insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`),
+			insert(`('pdf', 2, now())`),
+			insert(`('pdf', 3, now())`),
+			"COMMIT",
+		),
+		"the second payload stands for all further rows, whatever the number of statements",
+	)
+	require.Equal(
+		t,
+		[]string{"9 1 1000000 pdf"},
+		received(
+			"BEGIN",
+			"SAVEPOINT s",
+			insert(`('pdf', 1, now())`),
+			"ROLLBACK TO s",
+			insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`),
+			"COMMIT",
+		),
+		"rolled back statements do not count",
+	)
+	require.Equal(
+		t,
+		[]string{"10 0 1000000 pdf"},
+		received(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)),
+		"each transaction anew",
+	)
 }
 
 // The controller reads jobs with keys after a notification of their own.
@@ -166,9 +195,22 @@ func TestInsertsOfJobsWithKeysNotifyTheController(t *testing.T) {
 func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`
-	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`)
-	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`), "without a daily partition the row goes to the default partition")
+	exec(
+		t,
+		conn,
+		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
+	)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`,
+	)
+	require.Equal(
+		t,
+		1,
+		one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`),
+		"without a daily partition the row goes to the default partition",
+	)
 
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)
@@ -189,9 +231,21 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 // and jobs that end wait for these locks. So no slow statement may follow the drop.
 func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
-	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`)
+	exec(
+		t,
+		conn,
+		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
+	)
+	exec(
+		t,
+		conn,
+		`CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`,
+	)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`,
+	)
 	exec(t, conn, `CREATE FUNCTION unlocked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass AND mode = 'AccessExclusiveLock') THEN
 			RAISE EXCEPTION 'rows are deleted while the partitions are locked';
@@ -218,21 +272,42 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE PUBLICATION everything FOR ALL TABLES`)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'failed', now()), ('pdf', 'cancelled', now())`)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'failed', now()), ('pdf', 'cancelled', now())`,
+	)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`,
+	)
 	for _, status := range []string{"done", "failed", "cancelled"} {
 		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, 4, '1 year')`, status))
 	}
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '4 days'`)
-	require.Equal(t, 4, one[int](t, conn, `SELECT dispatcherd.retry_jobs(ARRAY (SELECT id::bigint FROM dispatcherd.jobs))`), "from old and new daily partitions, and from the default one")
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '4 days'`,
+	)
+	require.Equal(
+		t,
+		4,
+		one[int](t, conn, `SELECT dispatcherd.retry_jobs(ARRAY (SELECT id::bigint FROM dispatcherd.jobs))`),
+		"from old and new daily partitions, and from the default one",
+	)
 	require.True(t, one[bool](t, conn, `SELECT bool_and(dispatcherd.cancel_pending(id)) FROM dispatcherd.jobs`))
 }
 
 // A day without its own partition fills the default partition with many rows.
 func TestDefaultPartitionIsEmptiedInPortions(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`,
+	)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`)
 	keep := `SELECT more FROM dispatcherd.keep_partitions('done', 1, '1 year')`
 	require.True(t, one[bool](t, conn, keep))

@@ -22,7 +22,11 @@ func TestLastStepWaitsForDaemonsOfFormerVersions(t *testing.T) {
 	conn := connect(t, dsn)
 	_, err := migrations.Down(t.Context(), dsn, beforeKeys)
 	require.NoError(t, err)
-	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, incarnation) VALUES ('old "one"', '1 s', gen_random_uuid()), ('left', '1 s', NULL)`)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation) VALUES ('old "one"', '1 s', gen_random_uuid()), ('left', '1 s', NULL)`,
+	)
 	for range 2 {
 		_, err = migrations.Up(t.Context(), dsn)
 		var postponed *migrations.PostponedError
@@ -73,13 +77,21 @@ func TestStepsOfKeysCanBeUndone(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn := connect(t, dsn)
 	state := func() string {
-		return one[string](t, conn, `SELECT string_agg(x, E'\n' ORDER BY x) FROM (SELECT pg_get_functiondef(oid) AS x FROM pg_proc WHERE pronamespace = 'dispatcherd'::regnamespace
+		return one[string](
+			t,
+			conn,
+			`SELECT string_agg(x, E'\n' ORDER BY x) FROM (SELECT pg_get_functiondef(oid) AS x FROM pg_proc WHERE pronamespace = 'dispatcherd'::regnamespace
 			UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'dispatcherd' AND tablename IN ('jobs_live', 'limits', 'key_starts')
 			UNION ALL SELECT format('%s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod)) FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
-				WHERE relnamespace = 'dispatcherd'::regnamespace AND attnum > 0 AND NOT attisdropped AND relkind IN ('r', 'p') AND NOT relispartition) s`)
+				WHERE relnamespace = 'dispatcherd'::regnamespace AND attnum > 0 AND NOT attisdropped AND relkind IN ('r', 'p') AND NOT relispartition) s`,
+		)
 	}
 	rights := func() string { // of columns that exist
-		return one[string](t, conn, `SELECT string_agg(x, E'\n') FROM regexp_split_to_table((`+rightsOfRoles+`), E'\n') x WHERE x NOT LIKE '%pg.dropped%'`)
+		return one[string](
+			t,
+			conn,
+			`SELECT string_agg(x, E'\n') FROM regexp_split_to_table((`+rightsOfRoles+`), E'\n') x WHERE x NOT LIKE '%pg.dropped%'`,
+		)
 	}
 	_, err := migrations.Down(t.Context(), dsn, beforeKeys)
 	require.NoError(t, err)

@@ -35,8 +35,11 @@ func withLogin(t *testing.T, conn *pgx.Conn) {
 func TestNoUntrustedRoleCanLockRowsOrStopWrites(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	withLogin(t, conn)
-	rows, err := conn.Query(t.Context(), `SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'dispatcherd'::regnamespace AND relkind IN ('r', 'p')
-		AND relname NOT IN ('schedules', 'limits')`) // operators edit both; ticks skip locked schedules, the controller reads limits without locks, and no heartbeat, claim or finish reads them
+	rows, err := conn.Query(
+		t.Context(),
+		`SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'dispatcherd'::regnamespace AND relkind IN ('r', 'p')
+		AND relname NOT IN ('schedules', 'limits')`,
+	) // operators edit both; ticks skip locked schedules, the controller reads limits without locks, and no heartbeat, claim or finish reads them
 	require.NoError(t, err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
@@ -120,29 +123,49 @@ func TestBackdatedJobsCountFromTheirInsertion(t *testing.T) {
 	exec(t, conn, early)
 	exec(t, conn, `RESET ROLE`)
 	require.Equal(t, "3 of 15", one[string](t, conn, count))
-	exec(t, conn, `REVOKE INSERT (created_at) ON dispatcherd.jobs FROM dispatcherd_producer; TRUNCATE dispatcherd.jobs_live; SET ROLE dispatcherd_producer`)
+	exec(
+		t,
+		conn,
+		`REVOKE INSERT (created_at) ON dispatcherd.jobs FROM dispatcherd_producer; TRUNCATE dispatcherd.jobs_live; SET ROLE dispatcherd_producer`,
+	)
 	exec(t, conn, `BEGIN; SELECT pg_sleep(1.1)`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', now())`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', now() + interval '1 hour')`)
 	exec(t, conn, `COMMIT; RESET ROLE`)
-	require.Equal(t, "1 1 3600", one[string](t, conn, `SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`),
-		"created_at is the begin of the transaction")
+	require.Equal(
+		t,
+		"1 1 3600",
+		one[string](
+			t,
+			conn,
+			`SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`,
+		),
+		"created_at is the begin of the transaction",
+	)
 }
 
 // Without the right, a producer inserts through a function that limits the priority.
 func TestProducerWithoutTheRightSetsNoPriority(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `REVOKE INSERT (priority) ON dispatcherd.jobs FROM dispatcherd_producer`)
-	exec(t, conn, `CREATE FUNCTION public.enqueue(type text, priority int) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-		AS 'INSERT INTO dispatcherd.jobs (type, priority) VALUES (type, least(priority, 3)) RETURNING id'`)
+	exec(
+		t,
+		conn,
+		`CREATE FUNCTION public.enqueue(type text, priority int) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+		AS 'INSERT INTO dispatcherd.jobs (type, priority) VALUES (type, least(priority, 3)) RETURNING id'`,
+	)
 	for _, statement := range []string{
 		`INSERT INTO dispatcherd.jobs (type, priority) VALUES ('pdf', 10)`, `COPY dispatcherd.jobs (type, priority) FROM STDIN`,
 		`INSERT INTO dispatcherd.jobs VALUES (DEFAULT)`, `UPDATE dispatcherd.jobs SET priority = 10`,
 	} {
 		require.ErrorContains(t, attempt(t, conn, "dispatcherd_producer", statement), "permission denied", statement)
 	}
-	exec(t, conn, `SET ROLE dispatcherd_producer; INSERT INTO dispatcherd.jobs (type) VALUES ('pdf'); SELECT public.enqueue('pdf', 10); RESET ROLE`)
+	exec(
+		t,
+		conn,
+		`SET ROLE dispatcherd_producer; INSERT INTO dispatcherd.jobs (type) VALUES ('pdf'); SELECT public.enqueue('pdf', 10); RESET ROLE`,
+	)
 	require.Equal(t, "0 3", one[string](t, conn, `SELECT string_agg(priority::text, ' ' ORDER BY id) FROM dispatcherd.jobs`))
 }
 
@@ -156,14 +179,26 @@ func TestJobsOfASlowStatementCountFromTheirInsertion(t *testing.T) {
 		INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', statement_timestamp());
 	END $$`)
 	exec(t, conn, `RESET ROLE`)
-	require.Equal(t, "1 1", one[string](t, conn, `SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`))
+	require.Equal(
+		t,
+		"1 1",
+		one[string](
+			t,
+			conn,
+			`SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`,
+		),
+	)
 }
 
 // CREATE INDEX locks a table so. A row that a trigger protects is no such lock.
 func TestLockedTableIsNotReportedAsRefusedRows(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	other := connect(t, conn.Config().ConnString())
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`)
+	exec(
+		t,
+		conn,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`,
+	)
 	const keep = `SELECT concat_ws(' ', made, blocked, cardinality(refused)) FROM dispatcherd.keep_partitions('cancelled', $1, '1 year')`
 	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} {
 		exec(t, other, `BEGIN; LOCK TABLE dispatcherd.jobs_cancelled_rest IN `+mode+` MODE`)

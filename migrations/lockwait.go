@@ -30,7 +30,10 @@ func limitLockWait(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // retryLocked repeats try until all locks are granted. It returns what all calls have applied.
-func retryLocked(ctx context.Context, try func(context.Context) ([]*goose.MigrationResult, error)) (applied []*goose.MigrationResult, err error) {
+func retryLocked(
+	ctx context.Context,
+	try func(context.Context) ([]*goose.MigrationResult, error),
+) (applied []*goose.MigrationResult, err error) {
 	for round := 1; ; round++ {
 		some, err := try(ctx)
 		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
@@ -41,7 +44,10 @@ func retryLocked(ctx context.Context, try func(context.Context) ([]*goose.Migrat
 		case c != notGranted && c != deadlocked:
 			return applied, err
 		case round == lockRounds:
-			return applied, fmt.Errorf("%w: other sessions keep the tables locked; end those that pg_stat_activity shows with old transactions (a backup?), and try again", err)
+			return applied, fmt.Errorf(
+				"%w: other sessions keep the tables locked; end those that pg_stat_activity shows with old transactions (a backup?), and try again",
+				err,
+			)
 		}
 		select {
 		case <-ctx.Done():

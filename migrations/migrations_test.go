@@ -90,11 +90,19 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	require.NoError(t, err)
 	_, err = migrations.Down(t.Context(), dsn, 1)
 	require.NoError(t, err)
-	require.EqualError(t, migrations.Check(t.Context(), conn), fmt.Sprintf("the schema is at version 1 and this build needs %d: run 'dispatcherd migrate up'", migrations.Latest()))
+	require.EqualError(
+		t,
+		migrations.Check(t.Context(), conn),
+		fmt.Sprintf("the schema is at version 1 and this build needs %d: run 'dispatcherd migrate up'", migrations.Latest()),
+	)
 
 	_, err = conn.Exec(t.Context(), "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
 	require.NoError(t, err)
-	require.EqualError(t, migrations.Check(t.Context(), conn), fmt.Sprintf("the schema is at version 99, newer than version %d of this build: install a newer dispatcherd", migrations.Latest()))
+	require.EqualError(
+		t,
+		migrations.Check(t.Context(), conn),
+		fmt.Sprintf("the schema is at version 99, newer than version %d of this build: install a newer dispatcherd", migrations.Latest()),
+	)
 }
 
 // A daemon of the previous version may restart during a rolling upgrade.
@@ -103,7 +111,11 @@ func TestNewerSchemaStatesWhichProgramsCanUseIt(t *testing.T) {
 	conn := connect(t, dsn)
 	exec(t, conn, "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
 	says := func(version int64) error {
-		exec(t, conn, fmt.Sprintf("CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql AS 'SELECT %d::bigint'", version))
+		exec(
+			t,
+			conn,
+			fmt.Sprintf("CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql AS 'SELECT %d::bigint'", version),
+		)
 		return migrations.Check(t.Context(), conn)
 	}
 	require.NoError(t, says(1))

@@ -19,7 +19,10 @@ import (
 // schema (the migrator) has every right.
 var rights = []struct{ who, statement string }{
 	{"P OD", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
-	{"P OD", `INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`},
+	{
+		"P OD",
+		`INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`,
+	},
 	{"   D", `INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', now())`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, status, dispatcher) VALUES ('pdf', 'running', 1)`},
@@ -75,7 +78,10 @@ var rights = []struct{ who, statement string }{
 		INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', b); PERFORM dispatcherd.insert_member(b, '{"type": "pdf"}'); PERFORM dispatcherd.seal_batch(b); END $$`},
 	{"P OD", `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf"}]}')`},
 	{"P OD", `SELECT * FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '1 hour')`},
-	{"  OD", `DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b); PERFORM dispatcherd.repair_flows(b); END $$`},
+	{
+		"  OD",
+		`DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b); PERFORM dispatcherd.repair_flows(b); END $$`,
+	},
 	{"   D", `SELECT * FROM dispatcherd.settle(10)`},
 	{"   D", `SELECT dispatcherd.expire_flows('1 day')`},
 	{"   D", `SELECT * FROM dispatcherd.repair_next(0)`},
@@ -184,7 +190,11 @@ func TestEachRoleMayDoItsWorkAndNothingElse(t *testing.T) {
 		require.NoError(t, errors.Join(err, other.Close(context.Background())))
 	})
 	roles := map[byte]string{
-		'P': "dispatcherd_producer", 'R': "dispatcherd_reader", 'O': "dispatcherd_operator", 'D': "dispatcherd_dispatcher", '-': "dispatcherd_test_no_rights",
+		'P': "dispatcherd_producer",
+		'R': "dispatcherd_reader",
+		'O': "dispatcherd_operator",
+		'D': "dispatcherd_dispatcher",
+		'-': "dispatcherd_test_no_rights",
 	}
 	for letter, role := range roles {
 		for _, r := range rights {
@@ -198,7 +208,12 @@ func TestEachRoleMayDoItsWorkAndNothingElse(t *testing.T) {
 		}
 	}
 	exec(t, conn, `SET ROLE dispatcherd_producer`)
-	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "payload"}, pgx.CopyFromRows([][]any{{"pdf", "{}"}}))
+	_, err := conn.CopyFrom(
+		t.Context(),
+		pgx.Identifier{"dispatcherd", "jobs"},
+		[]string{"type", "payload"},
+		pgx.CopyFromRows([][]any{{"pdf", "{}"}}),
+	)
 	require.NoError(t, err)
 	_, err = conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"id", "type"}, pgx.CopyFromRows([][]any{{1, "pdf"}}))
 	require.ErrorContains(t, err, "permission denied")
@@ -211,7 +226,11 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	writable, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Equal(t, []string{"expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "type", "unique_key"}, writable)
+	require.Equal(
+		t,
+		[]string{"expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "type", "unique_key"},
+		writable,
+	)
 	rows, err = conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0
 		AND NOT has_column_privilege('dispatcherd_reader', attrelid, attname, 'SELECT') ORDER BY attname`)
 	require.NoError(t, err)
@@ -236,8 +255,36 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"cancel_pending", "cancel_tree", "check_parent", "expire_flows", "insert_children", "insert_flow", "insert_member", "insert_unique", "keep_partitions", "limit_run_at",
-		"make_ticks", "notify_dispatchers", "number_read_edits", "open_batch", "pause_vacuum", "record_edits", "record_limit_edit", "repair_flows", "repair_next", "retry_jobs", "retry_tree", "seal_batch", "settle", "start_queued"}, names)
+	require.Equal(
+		t,
+		[]string{
+			"cancel_pending",
+			"cancel_tree",
+			"check_parent",
+			"expire_flows",
+			"insert_children",
+			"insert_flow",
+			"insert_member",
+			"insert_unique",
+			"keep_partitions",
+			"limit_run_at",
+			"make_ticks",
+			"notify_dispatchers",
+			"number_read_edits",
+			"open_batch",
+			"pause_vacuum",
+			"record_edits",
+			"record_limit_edit",
+			"repair_flows",
+			"repair_next",
+			"retry_jobs",
+			"retry_tree",
+			"seal_batch",
+			"settle",
+			"start_queued",
+		},
+		names,
+	)
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to
@@ -268,7 +315,16 @@ func TestDownRevokesAllRightsOfTheRoles(t *testing.T) {
 	roles := []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_dispatcher"}
 	slices.Sort(roles)
 	for _, role := range roles {
-		require.False(t, one[bool](t, conn, `SELECT has_schema_privilege($1, 'dispatcherd', 'USAGE') OR has_any_column_privilege($1, 'dispatcherd.jobs', 'SELECT, INSERT')`, role), role)
+		require.False(
+			t,
+			one[bool](
+				t,
+				conn,
+				`SELECT has_schema_privilege($1, 'dispatcherd', 'USAGE') OR has_any_column_privilege($1, 'dispatcherd.jobs', 'SELECT, INSERT')`,
+				role,
+			),
+			role,
+		)
 	}
 }
 

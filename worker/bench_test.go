@@ -63,8 +63,14 @@ func BenchmarkNoopJobs(b *testing.B) {
 	for _, slots := range []int{1, 32, 256, 1000} {
 		b.Run(map[int]string{1: "slots=1", 32: "slots=32", 256: "slots=256", 1000: "slots=1000"}[slots], func(b *testing.B) {
 			d := newDispatcher(b)
-			p := &pump{left: b.N, slotOf: make(map[dispatcherd.JobID]int32), all: make(chan struct{}),
-				payload: []byte(`{"customer":"ACME GmbH","document":"invoice-2026-11-0042","pages":[1,2,3,4],"locale":"de_AT","options":{"dpi":300,"colour":true}}`)}
+			p := &pump{
+				left:   b.N,
+				slotOf: make(map[dispatcherd.JobID]int32),
+				all:    make(chan struct{}),
+				payload: []byte(
+					`{"customer":"ACME GmbH","document":"invoice-2026-11-0042","pages":[1,2,3,4],"locale":"de_AT","options":{"dpi":300,"colour":true}}`,
+				),
+			}
 			l, err := workerproto.Access{Mode: 0o600}.Listen(d.path)
 			require.NoError(b, err)
 			d.serve(l, workerproto.Limits{}, p)

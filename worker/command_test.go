@@ -133,8 +133,11 @@ func gone(t *testing.T, pid string) {
 func TestCancelEndsTheWholeProcessGroup(t *testing.T) {
 	path, lines := fifo(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	p := Program{Path: "sh", Grace: 3 * time.Second, Args: []string{"-c",
-		`trap 'echo term >"$0"' TERM; sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 1; done' "$0" & echo $$ >"$0"; while :; do wait; done`, path}}
+	p := Program{Path: "sh", Grace: 3 * time.Second, Args: []string{
+		"-c",
+		`trap 'echo term >"$0"' TERM; sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 1; done' "$0" & echo $$ >"$0"; while :; do wait; done`,
+		path,
+	}}
 	done := make(chan error, 1)
 	go func() {
 		_, err := p.Handle(ctx, &Job{})
@@ -164,7 +167,11 @@ func TestChildThatHoldsTheOutputDoesNotKeepTheSlot(t *testing.T) {
 	for name, start := range map[string]string{"in the group": "", "outside the group": "setsid"} {
 		t.Run(name, func(t *testing.T) {
 			path, lines := fifo(t)
-			p := Program{Grace: time.Hour, Path: "sh", Args: []string{"-c", start + ` sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" & echo 5; read -r _ <"$0.go"`, path}}
+			p := Program{
+				Grace: time.Hour,
+				Path:  "sh",
+				Args:  []string{"-c", start + ` sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" & echo 5; read -r _ <"$0.go"`, path},
+			}
 			require.NoError(t, syscall.Mkfifo(path+".go", 0o600))
 			done := make(chan any, 1)
 			go func() {

@@ -53,7 +53,10 @@ func FuzzReturnValuesOfAHandler(f *testing.F) {
 	f.Fuzz(func(t *testing.T, acts, text string, delay int64, resultKind, errorKind uint8) {
 		w := New(Options{})
 		w.Slots(1, "x")
-		e := w.newExecution(&workerproto.Conn{}, &workerproto.Job{Execution: workerproto.Execution{Job: 7, Attempt: 1}, Type: "x", Timeout: time.Hour})
+		e := w.newExecution(
+			&workerproto.Conn{},
+			&workerproto.Job{Execution: workerproto.Execution{Job: 7, Attempt: 1}, Type: "x", Timeout: time.Hour},
+		)
 		w.handlers["x"] = func(ctx context.Context, job *Job) (any, error) {
 			_ = job.Partial(valueOf(resultKind, acts, text))
 			return valueOf(resultKind, acts, text), errorOf(ctx, errorKind, acts, text, delay)
@@ -143,7 +146,12 @@ func TestPanicAfterTheHandlerHasReturnedFailsOnlyItsJob(t *testing.T) {
 		"Unwrap panics":             {nil, boom("rrrpr"), "panic: boom", false},
 		"Error of a wrapped error":  {nil, Permanent(boom("prrrr")), "panic: boom", false},
 		"MarshalJSON panics":        {boom("rrrrp"), nil, "encoding a value of type *worker.hostile: panic: boom", true},
-		"MarshalJSON inside":        {map[string]any{"a": boom("rrrrp")}, nil, "encoding a value of type map[string]interface {}: panic: boom", true},
+		"MarshalJSON inside": {
+			map[string]any{"a": boom("rrrrp")},
+			nil,
+			"encoding a value of type map[string]interface {}: panic: boom",
+			true,
+		},
 		"error of MarshalJSON":      {&hostile{acts: "r", text: "1", cause: boom("prrrr")}, nil, "panic: boom", false},
 		"value of the panic panics": {boom("h"), nil, "panic: a *worker.hostile", true},
 		"Goexit in Error":           {nil, boom("xrrrr"), "runtime.Goexit", false},
@@ -169,7 +177,13 @@ func TestPanicAfterTheHandlerHasReturnedFailsOnlyItsJob(t *testing.T) {
 		require.Equal(t, id, fail.Job, name)
 		require.Contains(t, fail.Error, c.want, name)
 		require.Equal(t, c.permanent, fail.Permanent, name)
-		require.True(t, strings.Contains(fail.Error, "hostile_test.go") || strings.Contains(fail.Error, "Goexit"), "%s: a stack: %s", name, fail.Error)
+		require.True(
+			t,
+			strings.Contains(fail.Error, "hostile_test.go") || strings.Contains(fail.Error, "Goexit"),
+			"%s: a stack: %s",
+			name,
+			fail.Error,
+		)
 	}
 	close(finish)
 	require.JSONEq(t, `"unharmed"`, string(expect[*workerproto.Done](d).Result))

@@ -32,7 +32,9 @@ func stalledDispatcher(t *testing.T) (path string, reads chan<- func(line []byte
 		in := bufio.NewScanner(conn)
 		in.Buffer(nil, 1<<20)
 		in.Scan() // reads the hello
-		_, _ = conn.Write(workerproto.Append(nil, &workerproto.Welcome{Version: 1, Session: "s", Limits: workerproto.Parameters{Timeout: time.Hour}}))
+		_, _ = conn.Write(
+			workerproto.Append(nil, &workerproto.Welcome{Version: 1, Session: "s", Limits: workerproto.Parameters{Timeout: time.Hour}}),
+		)
 		for read := range readers {
 			for in.Scan() {
 				read(in.Bytes())

@@ -20,7 +20,10 @@ type spawning struct {
 }
 
 // spawner runs a worker whose jobs call spawn and return.
-func spawner(t *testing.T, spawn func(context.Context, *Job) ([]dispatcherd.JobID, error)) (*dispatcher, *workerproto.Session, <-chan spawning) {
+func spawner(
+	t *testing.T,
+	spawn func(context.Context, *Job) ([]dispatcherd.JobID, error),
+) (*dispatcher, *workerproto.Session, <-chan spawning) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path, Name: "w"})
 	results := make(chan spawning, 10)
@@ -49,8 +52,21 @@ func awaitSpawning(t *testing.T, results <-chan spawning) spawning {
 func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	d, s, results := spawner(t, func(ctx context.Context, j *Job) ([]dispatcherd.JobID, error) {
-		return j.Spawn(ctx, Child{Type: "mail", Payload: map[string]int{"n": 1}, Timeout: -1},
-			Child{Type: "pdf", Payload: []byte(`[1]`), Priority: 3, RunAt: at, MaxAttempts: 2, Timeout: time.Microsecond, Expected: time.Minute, Keys: "k", UniqueKey: "u"})
+		return j.Spawn(
+			ctx,
+			Child{Type: "mail", Payload: map[string]int{"n": 1}, Timeout: -1},
+			Child{
+				Type:        "pdf",
+				Payload:     []byte(`[1]`),
+				Priority:    3,
+				RunAt:       at,
+				MaxAttempts: 2,
+				Timeout:     time.Microsecond,
+				Expected:    time.Minute,
+				Keys:        "k",
+				UniqueKey:   "u",
+			},
+		)
 	})
 	require.True(t, push(s, 42, 0, "pdf", `{}`))
 	f := expect[*workerproto.Spawn](d)
@@ -58,7 +74,11 @@ func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	require.False(t, f.Detached)
 	require.JSONEq(t, `[{"type":"mail","payload":{"n":1},"timeout_ms":-1},
 		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,"expected_ms":60000,"keys":"k","unique_key":"u"}]`, string(f.Jobs))
-	require.True(t, s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request + 1, IDs: []dispatcherd.JobID{1}}), "of no request: ignored")
+	require.True(
+		t,
+		s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request + 1, IDs: []dispatcherd.JobID{1}}),
+		"of no request: ignored",
+	)
 	require.True(t, s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request, IDs: []dispatcherd.JobID{43, 44}}))
 	require.Equal(t, spawning{ids: []dispatcherd.JobID{43, 44}}, awaitSpawning(t, results))
 	expect[*workerproto.Done](d)
@@ -71,7 +91,10 @@ func TestRefusedSpawnNamesTheRule(t *testing.T) {
 	require.True(t, push(s, 42, 0, "pdf", `{}`))
 	f := expect[*workerproto.Spawn](d)
 	require.True(t, f.Detached)
-	require.True(t, s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request, Rule: dispatcherd.RuleParentIsRunning, Error: "it has ended"}))
+	require.True(
+		t,
+		s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request, Rule: dispatcherd.RuleParentIsRunning, Error: "it has ended"}),
+	)
 	r := awaitSpawning(t, results)
 	require.Equal(t, &SpawnError{Rule: dispatcherd.RuleParentIsRunning, Reason: "it has ended"}, r.err)
 	require.EqualError(t, r.err, "it has ended (parent_is_running)")

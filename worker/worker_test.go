@@ -78,13 +78,23 @@ func TestErrorDecidesWhetherTheJobIsRetried(t *testing.T) {
 		permanent bool
 		after     time.Duration
 	}{
-		"plain error":          {func(context.Context, *Job) (any, error) { return nil, boom }, "boom", false, 0},
-		"permanent":            {func(context.Context, *Job) (any, error) { return nil, Permanent(boom) }, "boom", true, 0},
-		"retry after":          {func(context.Context, *Job) (any, error) { return nil, RetryAfter(boom, 3*time.Second) }, "boom", false, 3 * time.Second},
-		"panic":                {func(context.Context, *Job) (any, error) { panic("ouch") }, "panic: ouch", false, 0},
-		"result is not JSON":   {func(context.Context, *Job) (any, error) { return make(chan int), nil }, "unsupported type", true, 0},
-		"NUL in the result":    {func(context.Context, *Job) (any, error) { return "a\x00b", nil }, "Postgres cannot store", true, 0},
-		"result is too long":   {func(context.Context, *Job) (any, error) { return strings.Repeat("x", 1<<20), nil }, "too long for a frame", true, 0},
+		"plain error": {func(context.Context, *Job) (any, error) { return nil, boom }, "boom", false, 0},
+		"permanent":   {func(context.Context, *Job) (any, error) { return nil, Permanent(boom) }, "boom", true, 0},
+		"retry after": {
+			func(context.Context, *Job) (any, error) { return nil, RetryAfter(boom, 3*time.Second) },
+			"boom",
+			false,
+			3 * time.Second,
+		},
+		"panic":              {func(context.Context, *Job) (any, error) { panic("ouch") }, "panic: ouch", false, 0},
+		"result is not JSON": {func(context.Context, *Job) (any, error) { return make(chan int), nil }, "unsupported type", true, 0},
+		"NUL in the result":  {func(context.Context, *Job) (any, error) { return "a\x00b", nil }, "Postgres cannot store", true, 0},
+		"result is too long": {
+			func(context.Context, *Job) (any, error) { return strings.Repeat("x", 1<<20), nil },
+			"too long for a frame",
+			true,
+			0,
+		},
 		"payload is malformed": {func(_ context.Context, j *Job) (any, error) { return nil, j.Decode(new([]int)) }, "payload of job 7", true, 0},
 	}
 	for name, c := range cases {
@@ -163,7 +173,10 @@ func TestContextEndsWhenTheHandlerHasReturned(t *testing.T) {
 	run(t, w)
 	s, _ := d.opened()
 	for id, limit := range []time.Duration{0, time.Hour} {
-		require.True(t, s.Send(&workerproto.Job{Execution: workerproto.Execution{Job: dispatcherd.JobID(id + 1), Attempt: 1}, Type: "x", Timeout: limit}))
+		require.True(
+			t,
+			s.Send(&workerproto.Job{Execution: workerproto.Execution{Job: dispatcherd.JobID(id + 1), Attempt: 1}, Type: "x", Timeout: limit}),
+		)
 		expect[*workerproto.Done](d)
 		ctx := <-contexts
 		<-ctx.Done()

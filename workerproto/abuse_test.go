@@ -54,7 +54,11 @@ func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 		code  Code
 		fatal bool
 	}{
-		"frame over the limit":               {lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", MinFrame) + `"}`}, code: FrameTooLong, fatal: true},
+		"frame over the limit": {
+			lines: []string{`{"op":"ping","x":"` + strings.Repeat("x", MinFrame) + `"}`},
+			code:  FrameTooLong,
+			fatal: true,
+		},
 		"endless line":                       {lines: []string{strings.Repeat("[", 3*MinFrame)}, code: FrameTooLong, fatal: true},
 		"invalid JSON":                       {lines: []string{`{"op":"done",,}`}, code: BadJSON},
 		"line is not JSON":                   {lines: []string{"GET / HTTP/1.1"}, code: BadJSON},
@@ -68,10 +72,20 @@ func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 		"second hello":                       {lines: []string{helloLine}, code: SecondHello, fatal: true},
 		"finish under another session":       {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"00"}`}, code: WrongSession},
 		"finish for a job of another worker": {lines: []string{`{"op":"done","job":1,"attempt":1,"session":"` + nonce + `"}`}, code: NotHeld},
-		"hello with a slot without types":    {raw: true, lines: []string{`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0}]}`}, code: BadSlot, fatal: true},
-		"later version":                      {raw: true, lines: []string{`{"op":"hello","versions":[8,9],"worker":"w"}`}, code: BadVersion, fatal: true},
-		"invalid JSON before hello":          {raw: true, lines: []string{`hello?`}, code: BadJSON, fatal: true},
-		"another frame before hello":         {raw: true, lines: []string{`{"op":"ping"}`}, code: NotHello, fatal: true},
+		"hello with a slot without types": {
+			raw:   true,
+			lines: []string{`{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0}]}`},
+			code:  BadSlot,
+			fatal: true,
+		},
+		"later version": {
+			raw:   true,
+			lines: []string{`{"op":"hello","versions":[8,9],"worker":"w"}`},
+			code:  BadVersion,
+			fatal: true,
+		},
+		"invalid JSON before hello":  {raw: true, lines: []string{`hello?`}, code: BadJSON, fatal: true},
+		"another frame before hello": {raw: true, lines: []string{`{"op":"ping"}`}, code: NotHello, fatal: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -12,11 +12,21 @@ import (
 var benchJob = Job{
 	Token:     "K3ZQ7X2ABCDEFGHJ-1njchs",
 	Execution: Execution{Job: 123456789, Attempt: 2, Session: "9f86d081884c7d659a2feaa0c55ad015"},
-	Slot:      12, Type: "pdf.render", Timeout: time.Minute, Age: 1500 * time.Millisecond,
-	Payload: []byte(`{"customer":"ACME GmbH","document":"invoice-2026-11-0042","pages":[1,2,3,4],"locale":"de_AT","options":{"dpi":300,"colour":true}}`),
+	Slot:      12,
+	Type:      "pdf.render",
+	Timeout:   time.Minute,
+	Age:       1500 * time.Millisecond,
+	Payload: []byte(
+		`{"customer":"ACME GmbH","document":"invoice-2026-11-0042","pages":[1,2,3,4],"locale":"de_AT","options":{"dpi":300,"colour":true}}`,
+	),
 }
 
-var benchDone = Done{Execution: benchJob.Execution, Result: []byte(`{"file":"s3://bucket/invoice-2026-11-0042.pdf","bytes":182736,"pages":4,"sha256":"2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae","warnings":[],"took_ms":812.25}`)}
+var benchDone = Done{
+	Execution: benchJob.Execution,
+	Result: []byte(
+		`{"file":"s3://bucket/invoice-2026-11-0042.pdf","bytes":182736,"pages":4,"sha256":"2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae","warnings":[],"took_ms":812.25}`,
+	),
+}
 
 func BenchmarkEncodeJob(b *testing.B) { benchEncode(b, &benchJob) }
 

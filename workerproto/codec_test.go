@@ -40,7 +40,15 @@ func everyDispatcherFrame() []DispatcherFrame {
 	return []DispatcherFrame{
 		&Welcome{Version: 1, Session: x.Session, Dispatcher: "d1", Resumed: []Resumed{{42, 3}, {-1, 1}}, Limits: Parameters{
 			MaxFrame: 1 << 20, Heartbeat: 5 * time.Second, Timeout: 15 * time.Second, MaxSlots: 10, MaxTypes: 20, Resume: time.Minute}},
-		&Job{Execution: x, Slot: 3, Type: "pdf", Mode: dispatcherd.OnDemand, Payload: []byte(`{"n":1}`), Timeout: time.Minute, Age: 1500 * time.Millisecond},
+		&Job{
+			Execution: x,
+			Slot:      3,
+			Type:      "pdf",
+			Mode:      dispatcherd.OnDemand,
+			Payload:   []byte(`{"n":1}`),
+			Timeout:   time.Minute,
+			Age:       1500 * time.Millisecond,
+		},
 		&Job{Execution: x, Type: "pdf"},
 		&Cancel{Execution: x, Reason: "by the caller"},
 		&Stale{Execution: x},
@@ -49,7 +57,8 @@ func everyDispatcherFrame() []DispatcherFrame {
 		&GoAway{Reason: "stops", Grace: 30 * time.Second},
 		&Error{Code: WrongSession, Message: "no", Job: 42},
 		&Error{Code: NotHello, Message: "no", Fatal: true},
-		&Ping{}, &Pong{},
+		&Ping{},
+		&Pong{},
 	}
 }
 

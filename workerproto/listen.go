@@ -183,7 +183,10 @@ func removeStale(path string) error {
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
-		return errors.Join(fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path", path, ErrInUse), conn.Close())
+		return errors.Join(
+			fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path", path, ErrInUse),
+			conn.Close(),
+		)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("cannot find out whether a process listens on %q: %w", path, err)

@@ -170,7 +170,13 @@ func (m *sessionState) checkSlots(slots []Slot) *Error {
 		types += len(slots[i].Types)
 	}
 	if types > m.limits.MaxSlotTypes {
-		return Complain(BadSlot, 0, "the slots of the session would have %d types in all, the limit is %d; announce fewer slots, or fewer types per slot", types, m.limits.MaxSlotTypes)
+		return Complain(
+			BadSlot,
+			0,
+			"the slots of the session would have %d types in all, the limit is %d; announce fewer slots, or fewer types per slot",
+			types,
+			m.limits.MaxSlotTypes,
+		)
 	}
 	fresh := make(map[int32]struct{}, len(slots))
 	for i := range slots {
@@ -224,5 +230,6 @@ func (m *sessionState) checkTypes(sl *Slot) *Error {
 
 // validName reports whether the name of a worker or caller is valid.
 func validName(name string) bool {
-	return name != "" && len(name) <= dispatcherd.MaxWorkerLength && utf8.ValidString(name) && !strings.ContainsFunc(name, dispatcherd.Invisible)
+	return name != "" && len(name) <= dispatcherd.MaxWorkerLength && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, dispatcherd.Invisible)
 }

@@ -90,7 +90,12 @@ func (r *Ranges) Refused(lane contract.Lane, now timing.Instant, rng *rand.Rand)
 
 // Split appends the parts of a lane that are read: those outside the ranges whose pause has
 // not ended, or outside all ranges. again says that some ranges are read again.
-func (r *Ranges) Split(parts []contract.LaneQuery, q contract.LaneQuery, all bool, now timing.Instant) (_ []contract.LaneQuery, again bool) {
+func (r *Ranges) Split(
+	parts []contract.LaneQuery,
+	q contract.LaneQuery,
+	all bool,
+	now timing.Instant,
+) (_ []contract.LaneQuery, again bool) {
 	for _, p := range r.lanes[contract.Lane{Type: q.Type, Priority: q.Priority, Class: q.Class}] {
 		if !q.After.Less(p.To) {
 			continue

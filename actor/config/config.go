@@ -87,9 +87,24 @@ func Default() Config {
 	return Config{
 		Weights: scoring.Default(),
 		Limits: Limits{
-			Slots: 200_000, SlotTypes: 4_000_000, Types: 10_000, Requests: 10_000,
-			ClaimBatch: 1000, Claims: 4, FinishBatch: 1000, Finishes: 2, Unfinished: 20_000,
-			LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, KnownRows: 256, LostPerList: 5, Crashes: 3, Spawns: 2, OpenSpawns: 256, StepWork: 10_000,
+			Slots:         200_000,
+			SlotTypes:     4_000_000,
+			Types:         10_000,
+			Requests:      10_000,
+			ClaimBatch:    1000,
+			Claims:        4,
+			FinishBatch:   1000,
+			Finishes:      2,
+			Unfinished:    20_000,
+			LaneLength:    4096,
+			LanesPerFetch: 1024,
+			RowsPerFetch:  65_536,
+			KnownRows:     256,
+			LostPerList:   5,
+			Crashes:       3,
+			Spawns:        2,
+			OpenSpawns:    256,
+			StepWork:      10_000,
 		},
 		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
 		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
@@ -132,9 +147,17 @@ func (c Config) Validate() error {
 // Backlog returns the configuration of the backlog.
 func (c Config) Backlog() backlog.Config {
 	return backlog.Config{
-		Poll: c.Poll, PollUnsubscribed: c.PollUnsubscribed, Patience: c.Patience, Penalty: c.Penalty, Backoff: c.RetryStatement,
-		LaneLength: c.Limits.LaneLength, LanesPerFetch: c.Limits.LanesPerFetch, RowsPerFetch: c.Limits.RowsPerFetch, KnownRows: c.Limits.KnownRows,
-		LostPerBatch: c.Limits.LostPerList, Departures: c.Limits.Unfinished,
+		Poll:             c.Poll,
+		PollUnsubscribed: c.PollUnsubscribed,
+		Patience:         c.Patience,
+		Penalty:          c.Penalty,
+		Backoff:          c.RetryStatement,
+		LaneLength:       c.Limits.LaneLength,
+		LanesPerFetch:    c.Limits.LanesPerFetch,
+		RowsPerFetch:     c.Limits.RowsPerFetch,
+		KnownRows:        c.Limits.KnownRows,
+		LostPerBatch:     c.Limits.LostPerList,
+		Departures:       c.Limits.Unfinished,
 	}
 }
 

@@ -49,7 +49,11 @@ func main() {
 	n := flag.Int("n", 2000, "jobs")
 	idle := flag.Duration("idle", 30*time.Second, "how long to measure the idle daemon")
 	daemon := flag.String("daemon", "", "an existing dispatcherd binary instead of the checkout's")
-	against := flag.String("against", "", "other binaries, separated by commas, that are compared job by job with that of -daemon; disables all other measurements")
+	against := flag.String(
+		"against",
+		"",
+		"other binaries, separated by commas, that are compared job by job with that of -daemon; disables all other measurements",
+	)
 	rounds := flag.Int("rounds", 0, "rounds of a comparison (default 5, short 2)")
 	var o openLoop
 	flag.BoolVar(&o.short, "short", false, "only the open loop, in short windows: about four minutes")

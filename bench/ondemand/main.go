@@ -103,10 +103,18 @@ func printIdle(all map[string]*trips) {
 	gapped := func(name string) float64 { return stats.Quantile(all[name].gapped, 0.5) }
 	fmt.Printf("idle: %d requests of each system back to back, %d with a pause; gearman_gap_p50_us=%.0f http_gap_p50_us=%.0f\n",
 		len(all["nats"].backToBack), len(all["nats"].gapped), gapped("gearman"), gapped("http"))
-	fmt.Printf("ondemand: p50_us=%.1f p99_us=%.1f gap_p50_us=%.1f nats_p50_us=%.1f nats_gap_p50_us=%.1f gearman_p50_us=%.1f ratio_nats=%.2f gap_ratio_nats=%.2f http_p50_us=%.1f\n",
-		p50("dispatcherd"), stats.Quantile(steady(all["dispatcherd"].backToBack), 0.99), gapped("dispatcherd"),
-		p50("nats"), gapped("nats"), p50("gearman"),
-		p50("dispatcherd")/p50("nats"), gapped("dispatcherd")/gapped("nats"), p50("http"))
+	fmt.Printf(
+		"ondemand: p50_us=%.1f p99_us=%.1f gap_p50_us=%.1f nats_p50_us=%.1f nats_gap_p50_us=%.1f gearman_p50_us=%.1f ratio_nats=%.2f gap_ratio_nats=%.2f http_p50_us=%.1f\n",
+		p50("dispatcherd"),
+		stats.Quantile(steady(all["dispatcherd"].backToBack), 0.99),
+		gapped("dispatcherd"),
+		p50("nats"),
+		gapped("nats"),
+		p50("gearman"),
+		p50("dispatcherd")/p50("nats"),
+		gapped("dispatcherd")/gapped("nats"),
+		p50("http"),
+	)
 }
 
 // steady corrects for coordinated omission as described in the package comment.

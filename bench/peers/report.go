@@ -91,7 +91,14 @@ func (a *arena) conditions(ctx context.Context) (map[string]string, error) {
 
 func printTable(doc document) {
 	c := doc.Conditions
-	fmt.Printf("%s jobs that do nothing, %s rounds, %s cores, Postgres %s (%s)\n\n", c["jobs"], c["rounds"], c["cores"], c["postgres"], c["settings"])
+	fmt.Printf(
+		"%s jobs that do nothing, %s rounds, %s cores, Postgres %s (%s)\n\n",
+		c["jobs"],
+		c["rounds"],
+		c["cores"],
+		c["postgres"],
+		c["settings"],
+	)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tjobs/s\tleast\tmost\tdispatcherd is\tPostgres µs/job\t")
 	for _, r := range doc.Results {
@@ -110,7 +117,15 @@ func lastLine(doc document) string {
 	for _, r := range doc.Results {
 		rate[r.Name], ratio[r.Name] = r.Rate.Median, r.Ratio
 	}
-	return fmt.Sprintf("peers: dispatcherd=%.0f graphile=%.0f river=%.0f pgboss=%.0f floor=%.0f ratio_graphile=%.2f ratio_river=%.2f ratio_floor=%.2f",
-		rate["dispatcherd"], rate["graphile"], rate["river"], rate["pgboss"], rate["floor"],
-		ratio["graphile"], ratio["river"], ratio["floor"])
+	return fmt.Sprintf(
+		"peers: dispatcherd=%.0f graphile=%.0f river=%.0f pgboss=%.0f floor=%.0f ratio_graphile=%.2f ratio_river=%.2f ratio_floor=%.2f",
+		rate["dispatcherd"],
+		rate["graphile"],
+		rate["river"],
+		rate["pgboss"],
+		rate["floor"],
+		ratio["graphile"],
+		ratio["river"],
+		ratio["floor"],
+	)
 }

@@ -114,7 +114,12 @@ func drain(ctx context.Context, r *rig.Rig, dsn string, l load, statements bool)
 	perJob := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(n) }
 	took := to.Sub(from)
 	fmt.Printf("%d jobs in %.2f s: %.0f jobs/s, %.2f µs each\n\n", n, took.Seconds(), float64(n)/took.Seconds(), perJob(took))
-	fmt.Printf("processor time a job: Postgres %.2f + daemon %.2f + workers %.2f µs\n", perJob(cpu), perJob(rig.CPU(d.PID())), perJob(crew.CPU()))
+	fmt.Printf(
+		"processor time a job: Postgres %.2f + daemon %.2f + workers %.2f µs\n",
+		perJob(cpu),
+		perJob(rig.CPU(d.PID())),
+		perJob(crew.CPU()),
+	)
 	for name, used := range backends(ctx, dsn) {
 		fmt.Printf("    %-40s %.2f µs\n", name, perJob(used))
 	}
@@ -135,7 +140,10 @@ func backends(ctx context.Context, dsn string) map[string]time.Duration {
 		return used
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows, _ := conn.Query(ctx, `SELECT pid, coalesce(nullif(application_name, ''), backend_type) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`)
+	rows, _ := conn.Query(
+		ctx,
+		`SELECT pid, coalesce(nullif(application_name, ''), backend_type) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`,
+	)
 	var pid int
 	var name string
 	_, _ = pgx.ForEachRow(rows, []any{&pid, &name}, func() error { // without this list the report is shorter

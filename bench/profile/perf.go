@@ -26,7 +26,10 @@ func startPerf(wanted bool) *sampler {
 		fmt.Println("cannot create a file for samples:", err)
 		return nil
 	}
-	s := &sampler{dir: dir, cmd: exec.Command("perf", "record", "-e", "cpu-clock", "-F", "999", "-a", "-g", "-q", "-o", filepath.Join(dir, "data"))}
+	s := &sampler{
+		dir: dir,
+		cmd: exec.Command("perf", "record", "-e", "cpu-clock", "-F", "999", "-a", "-g", "-q", "-o", filepath.Join(dir, "data")),
+	}
 	if err := s.cmd.Start(); err != nil {
 		fmt.Println("perf cannot be started:", err)
 		_ = os.RemoveAll(dir)

@@ -22,8 +22,20 @@ func (s *study) cpu(ctx context.Context) error {
 			return err
 		}
 		windows = append(windows, w)
-		fmt.Printf("drain of %d: %7.0f jobs/s, CPU a job: Postgres %.2f + daemon %.2f + workers %.2f µs; claim %.1f ms × %.0f, finish %.1f ms × %.0f, fetch %.1f ms × %.0f\n",
-			n, w.Rate, w.PostgresCPU, w.DaemonCPU, w.WorkersCPU, w.ClaimMean, w.ClaimRows, w.FinishMean, w.FinishRows, w.FetchMean, w.FetchRows)
+		fmt.Printf(
+			"drain of %d: %7.0f jobs/s, CPU a job: Postgres %.2f + daemon %.2f + workers %.2f µs; claim %.1f ms × %.0f, finish %.1f ms × %.0f, fetch %.1f ms × %.0f\n",
+			n,
+			w.Rate,
+			w.PostgresCPU,
+			w.DaemonCPU,
+			w.WorkersCPU,
+			w.ClaimMean,
+			w.ClaimRows,
+			w.FinishMean,
+			w.FinishRows,
+			w.FetchMean,
+			w.FetchRows,
+		)
 	}
 	parts := []float64{
 		middle(windows, func(w window) float64 { return w.PostgresCPU }),

@@ -41,14 +41,28 @@ func (s *study) sweep(ctx context.Context, name string, sizes []int, change func
 // print writes a line about the point.
 func (p *point) print(name string) {
 	of := func(what func(window) float64) float64 { return middle(p.Windows, what) }
-	fmt.Printf("%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × %4.0f  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
-		name, p.Rate.Median, p.Rate.Min, p.Rate.Max,
-		of(func(w window) float64 { return w.ClaimMean }), of(func(w window) float64 { return w.ClaimP99 }), of(func(w window) float64 { return w.ClaimRows }),
-		of(func(w window) float64 { return w.FinishMean }), of(func(w window) float64 { return w.FinishRows }),
-		of(func(w window) float64 { return w.FetchMean }), of(func(w window) float64 { return w.FetchRows }),
-		100*of(func(w window) float64 { return w.Lost }), p.Deadlocks,
-		of(func(w window) float64 { return w.PostgresCPU }), of(func(w window) float64 { return w.DaemonCPU }),
-		of(func(w window) float64 { return w.WorkersCPU }), float64(p.Memory)/1e6)
+	fmt.Printf(
+		"%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × %4.0f  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
+		name,
+		p.Rate.Median,
+		p.Rate.Min,
+		p.Rate.Max,
+		of(
+			func(w window) float64 { return w.ClaimMean },
+		),
+		of(func(w window) float64 { return w.ClaimP99 }),
+		of(func(w window) float64 { return w.ClaimRows }),
+		of(func(w window) float64 { return w.FinishMean }),
+		of(func(w window) float64 { return w.FinishRows }),
+		of(func(w window) float64 { return w.FetchMean }),
+		of(func(w window) float64 { return w.FetchRows }),
+		100*of(func(w window) float64 { return w.Lost }),
+		p.Deadlocks,
+		of(func(w window) float64 { return w.PostgresCPU }),
+		of(func(w window) float64 { return w.DaemonCPU }),
+		of(func(w window) float64 { return w.WorkersCPU }),
+		float64(p.Memory)/1e6,
+	)
 }
 
 func (s *study) measure(ctx context.Context, one shape) (p point, err error) {

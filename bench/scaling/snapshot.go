@@ -126,8 +126,18 @@ func (s *study) minutesOf(ctx context.Context, held bool) (r snapshotRun, err er
 			return r, err
 		}
 		r.Moments = append(r.Moments, m)
-		fmt.Printf("held=%t minute %5.2f  %7.0f jobs/s  %9d dead rows  table %5.0f MB  indexes %5.0f MB  claim %.1f ms, fetch %.1f ms, finish %.1f ms\n",
-			held, m.Minute, m.Rate, m.DeadTuples, float64(m.TableBytes)/1e6, float64(m.IndexBytes)/1e6, m.ClaimMean, m.FetchMean, m.FinishMean)
+		fmt.Printf(
+			"held=%t minute %5.2f  %7.0f jobs/s  %9d dead rows  table %5.0f MB  indexes %5.0f MB  claim %.1f ms, fetch %.1f ms, finish %.1f ms\n",
+			held,
+			m.Minute,
+			m.Rate,
+			m.DeadTuples,
+			float64(m.TableBytes)/1e6,
+			float64(m.IndexBytes)/1e6,
+			m.ClaimMean,
+			m.FetchMean,
+			m.FinishMean,
+		)
 	}
 	return r, nil
 }

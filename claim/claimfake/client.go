@@ -42,7 +42,12 @@ func (c *Client) statement(first func(*Statement, int64) State) *Statement {
 // Fetch returns the statement of claim.Store.Fetch.
 func (c *Client) Fetch(r *contract.FetchRequest) *Statement {
 	s := c.statement((*Statement).read)
-	s.fetch = contract.FetchRequest{Lanes: slices.Clone(r.Lanes), Classes: slices.Clone(r.Classes), Backfill: r.Backfill, SkipLocked: r.SkipLocked}
+	s.fetch = contract.FetchRequest{
+		Lanes:      slices.Clone(r.Lanes),
+		Classes:    slices.Clone(r.Classes),
+		Backfill:   r.Backfill,
+		SkipLocked: r.SkipLocked,
+	}
 	return s
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // permitted reports whether a row has no keys or has its permits.
@@ -67,7 +67,7 @@ func (c *Controller) Begin(ctx context.Context) (firstFence, lastArrived int64, 
 	err = c.Do(ctx, func(t *Table, _ int64) error {
 		role := &t.controller
 		if role.dispatcher != c.Dispatcher || role.term != c.Term {
-			return limits.ErrNotController
+			return limitstore.ErrNotController
 		}
 		role.number++
 		number = role.number
@@ -89,7 +89,7 @@ func (c *Controller) changes(ctx context.Context, f func(t *Table)) error {
 	number := c.number
 	return c.Do(ctx, func(t *Table, _ int64) error {
 		if t.Skip&CheckNumber == 0 && (t.controller.dispatcher != c.Dispatcher || t.controller.number != number) {
-			return limits.ErrNotController
+			return limitstore.ErrNotController
 		}
 		f(t)
 		return nil
@@ -115,13 +115,13 @@ func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err erro
 }
 
 // Held does the same as limits.Controller.Held.
-func (c *Controller) Held(ctx context.Context) (list []limits.Held, err error) {
+func (c *Controller) Held(ctx context.Context) (list []limitstore.Held, err error) {
 	err = c.reads(ctx, func(t *Table, now int64) {
 		for _, r := range t.keyed {
 			if r.Fence == 0 {
 				continue
 			}
-			h := limits.Held{Permit: permits.Permit{Class: r.class(), Job: r.job(), Fence: max(r.Fence, -r.Fence),
+			h := limitstore.Held{Permit: permits.Permit{Class: r.class(), Job: r.job(), Fence: max(r.Fence, -r.Fence),
 				Dispatcher: cmp.Or(r.Dispatcher, r.AdmittedTo), Started: r.Status == dispatcherd.Running}, Returned: r.Fence < 0}
 			if h.Started {
 				h.Ago = now - r.claimedAt
@@ -133,12 +133,12 @@ func (c *Controller) Held(ctx context.Context) (list []limits.Held, err error) {
 }
 
 // Arrived does the same as limits.Controller.Arrived.
-func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []limits.Waiting, edited bool, err error) {
+func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []limitstore.Waiting, edited bool, err error) {
 	err = c.reads(ctx, func(t *Table, _ int64) {
 		edited = t.edited
 		for _, r := range t.keyed {
 			if r.waits() && int64(r.ID) > after && len(list) < most {
-				list = append(list, limits.Waiting{Class: r.class(), Job: r.job()})
+				list = append(list, limitstore.Waiting{Class: r.class(), Job: r.job()})
 			}
 		}
 	})
@@ -146,13 +146,13 @@ func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list [
 }
 
 // waiting returns the waiting rows in the order of their classes, and in each class in order.
-func (t *Table) waiting() (list []limits.Waiting) {
+func (t *Table) waiting() (list []limitstore.Waiting) {
 	for _, r := range t.keyed {
 		if r.waits() {
-			list = append(list, limits.Waiting{Class: r.class(), Job: r.job()})
+			list = append(list, limitstore.Waiting{Class: r.class(), Job: r.job()})
 		}
 	}
-	slices.SortFunc(list, func(a, b limits.Waiting) int {
+	slices.SortFunc(list, func(a, b limitstore.Waiting) int {
 		return cmp.Or(compareClasses(a.Class, b.Class), cmp.Compare(a.RunAt, b.RunAt), cmp.Compare(a.ID, b.ID))
 	})
 	return list
@@ -163,7 +163,7 @@ func compareClasses(a, b permits.Class) int {
 }
 
 // Heads does the same as limits.Controller.Heads.
-func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []limits.Waiting, err error) {
+func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []limitstore.Waiting, err error) {
 	err = c.reads(ctx, func(t *Table, _ int64) {
 		last := after
 		for _, w := range t.waiting() {
@@ -194,7 +194,11 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 }
 
 // Admit does the same as limits.Controller.Admit, for all dispatchers at once.
-func (c *Controller) Admit(ctx context.Context, list []permits.Admission, _ []limits.Start) (admitted map[int64]dispatcherd.DurationClass, err error) {
+func (c *Controller) Admit(
+	ctx context.Context,
+	list []permits.Admission,
+	_ []limitstore.Start,
+) (admitted map[int64]dispatcherd.DurationClass, err error) {
 	admitted = make(map[int64]dispatcherd.DurationClass, len(list))
 	err = c.changes(ctx, func(t *Table) {
 		t.commits++
@@ -238,8 +242,8 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned
 }
 
 // Types does the same as limits.Controller.Types.
-func (c *Controller) Types(ctx context.Context) (types map[string]limits.Type, err error) {
-	types = map[string]limits.Type{}
+func (c *Controller) Types(ctx context.Context) (types map[string]limitstore.Type, err error) {
+	types = map[string]limitstore.Type{}
 	err = c.reads(ctx, func(t *Table, _ int64) {
 		for _, id := range t.present {
 			d := t.dispatcher(id)
@@ -249,7 +253,7 @@ func (c *Controller) Types(ctx context.Context) (types map[string]limits.Type, e
 			for name, n := range d.capacity { // order-free: one element for each type
 				if n > 0 {
 					typ := types[name]
-					types[name] = limits.Type{Slots: typ.Slots + n, Dispatchers: append(typ.Dispatchers, id)}
+					types[name] = limitstore.Type{Slots: typ.Slots + n, Dispatchers: append(typ.Dispatchers, id)}
 				}
 			}
 		}
@@ -258,10 +262,10 @@ func (c *Controller) Types(ctx context.Context) (types map[string]limits.Type, e
 }
 
 // Starts returns nothing: there are no rates.
-func (c *Controller) Starts(context.Context) ([]limits.Start, error) { return nil, nil }
+func (c *Controller) Starts(context.Context) ([]limitstore.Start, error) { return nil, nil }
 
 // Confirm does nothing: there are no rates.
-func (c *Controller) Confirm(context.Context, []limits.Start) error { return nil }
+func (c *Controller) Confirm(context.Context, []limitstore.Start) error { return nil }
 
 // Expire does nothing: there are no rates.
 func (c *Controller) Expire(context.Context) (more bool, err error) { return false, nil }

@@ -65,7 +65,10 @@ func (s *Statement) renew(now int64) {
 		if id == s.me || o.lost {
 			continue
 		}
-		s.Heartbeat.Others = append(s.Heartbeat.Others, contract.Heard{ID: id, BeatAt: o.beatAt, Lease: time.Duration(o.lease) * time.Microsecond})
+		s.Heartbeat.Others = append(
+			s.Heartbeat.Others,
+			contract.Heard{ID: id, BeatAt: o.beatAt, Lease: time.Duration(o.lease) * time.Microsecond},
+		)
 		for name, n := range o.capacity { // order-free: one sum for each type
 			others[name] = add(others[name], n, id < s.me)
 		}

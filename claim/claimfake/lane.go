@@ -32,7 +32,8 @@ func (t *Table) Pending(name contract.Lane) []contract.Key {
 func (t *Table) named(typ string, may func(dispatcherd.JobID) bool) (lanes []contract.NamedLane) {
 	for p := dispatcherd.MaxPriority; p >= dispatcherd.MinPriority; p-- {
 		for c := dispatcherd.DurationClass(dispatcherd.DurationClasses - 1); c > dispatcherd.NoDuration; c-- {
-			if l := t.lanes[contract.Lane{Type: typ, Priority: p, Class: c}]; l != nil && slices.ContainsFunc(l.keys[l.head:], func(k contract.Key) bool { return may(k.ID) }) {
+			if l := t.lanes[contract.Lane{Type: typ, Priority: p, Class: c}]; l != nil &&
+				slices.ContainsFunc(l.keys[l.head:], func(k contract.Key) bool { return may(k.ID) }) {
 				lanes = append(lanes, contract.NamedLane{Priority: p, Class: c})
 			}
 		}

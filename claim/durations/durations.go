@@ -38,7 +38,8 @@ const (
 
 // HasNamesake reports whether a dispatcher that is alive, other than me, has the same name. They replace each other's rows.
 func (d Table) HasNamesake(ctx context.Context, me int32) (has bool, err error) {
-	err = d.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers WHERE name = $1 AND id <> $2 AND lost_at IS NULL AND NOT leaving)`, d.Name, me).Scan(&has)
+	err = d.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers WHERE name = $1 AND id <> $2 AND lost_at IS NULL AND NOT leaving)`, d.Name, me).
+		Scan(&has)
 	return has, err
 }
 

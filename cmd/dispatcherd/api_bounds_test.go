@@ -20,11 +20,26 @@ import (
 func constantBounds() map[string]any {
 	c := daemon.DefaultAPIConfig()
 	return map[string]any{
-		"max-body-bytes": c.MaxBodies, "max-upload": c.MaxUpload, "request-timeout": c.DefaultTimeout, "max-request-timeout": c.MaxTimeout,
-		"max-api-connections": c.MaxConnections, "max-connection-rate": connrate.Default, "max-api-header": c.MaxHeader, "api-header-timeout": c.HeaderTimeout,
-		"api-body-timeout": c.BodyTimeout, "api-write-timeout": c.WriteTimeout, "api-idle-timeout": c.IdleTimeout, "api-heartbeat": c.Heartbeat,
-		"max-open-requests": c.OpenRequests, "max-shared-requests": c.SharedRequests, "max-keys": c.Keys, "keep-answers": c.KeepAnswers, "max-shared-request-bytes": c.KeepBytes, "max-events": c.EventsPerRequest,
-		"api-database-connections": c.Connections, "answer-poll": daemon.RowPoll,
+		"max-body-bytes":           c.MaxBodies,
+		"max-upload":               c.MaxUpload,
+		"request-timeout":          c.DefaultTimeout,
+		"max-request-timeout":      c.MaxTimeout,
+		"max-api-connections":      c.MaxConnections,
+		"max-connection-rate":      connrate.Default,
+		"max-api-header":           c.MaxHeader,
+		"api-header-timeout":       c.HeaderTimeout,
+		"api-body-timeout":         c.BodyTimeout,
+		"api-write-timeout":        c.WriteTimeout,
+		"api-idle-timeout":         c.IdleTimeout,
+		"api-heartbeat":            c.Heartbeat,
+		"max-open-requests":        c.OpenRequests,
+		"max-shared-requests":      c.SharedRequests,
+		"max-keys":                 c.Keys,
+		"keep-answers":             c.KeepAnswers,
+		"max-shared-request-bytes": c.KeepBytes,
+		"max-events":               c.EventsPerRequest,
+		"api-database-connections": c.Connections,
+		"answer-poll":              daemon.RowPoll,
 	}
 }
 
@@ -77,7 +92,7 @@ func TestBoundsOfTheAPIMatchTheDocument(t *testing.T) {
 	for name, value := range constantBounds() {
 		row(name, fmt.Sprint(value))
 	}
-	existing := namesOfTests(t, "../../e2e/*_test.go", "../../api/*_test.go")
+	existing := namesOfTests(t, "../../e2e/*_test.go", "../../internal/httpapi/*_test.go")
 	for bound, names := range boundTests {
 		for _, name := range names {
 			require.True(t, existing[name], "%s: there is no test %s", bound, name)

@@ -26,7 +26,9 @@ func (a *app) debugBundleCommand() *cobra.Command {
 	var socket, file string
 	var force bool
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Write diagnostic data of a running dispatcher to a file", Args: settings.NoArguments,
+		Use:   "bundle",
+		Short: "Write diagnostic data of a running dispatcher to a file",
+		Args:  settings.NoArguments,
 		Long: `Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
 masked), metrics, stacks of all goroutines, decision log (decisions.jsonl). It contains no payloads,
 results or error texts of workers. Only root and the user of the dispatcher may request it.`,

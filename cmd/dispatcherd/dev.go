@@ -33,7 +33,12 @@ with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
 			case a.Origin("database-url") == "flag --database-url":
 				return exit.Errorf(exit.Usage, "dev runs a Postgres of its own: use --database-url with serve")
 			case ephemeral && dir != "":
-				return exit.Errorf(exit.Usage, "--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir, a.Origin("data-dir"))
+				return exit.Errorf(
+					exit.Usage,
+					"--ephemeral would delete the data in --data-dir (%s, %s): give one of the two",
+					dir,
+					a.Origin("data-dir"),
+				)
 			case !ephemeral && dir == "":
 				var err error
 				if dir, err = a.stateDir(); err != nil {
@@ -112,7 +117,13 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 	go func() {
 		select {
 		case <-pg.Done():
-			d.Lose(exit.Errorf(exit.Unavailable, "the private Postgres, process %d, has ended, and the dispatcher cannot continue without it: start dev again", pg.PID()))
+			d.Lose(
+				exit.Errorf(
+					exit.Unavailable,
+					"the private Postgres, process %d, has ended, and the dispatcher cannot continue without it: start dev again",
+					pg.PID(),
+				),
+			)
 		case <-over:
 		}
 	}()

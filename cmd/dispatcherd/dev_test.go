@@ -44,7 +44,9 @@ func startDev(t *testing.T, more ...string) *dev {
 	out, in := io.Pipe()
 	a := bare(nothingSet)
 	a.Console = console.Console{In: strings.NewReader(""), Out: in, Err: &d.log}
-	args := append([]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")}, more...)
+	args := append(
+		[]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")},
+		more...)
 	go func() {
 		d.ended <- a.run(ctx, args)
 		_ = in.Close() // never returns an error

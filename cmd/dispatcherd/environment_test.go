@@ -15,8 +15,14 @@ import (
 // A misspelt variable is reported without its value, because the value may be a secret.
 func TestUnknownVariableIsReported(t *testing.T) {
 	env := map[string]string{
-		"DISPATCHERD_PROBE_LIMT": "canary", "DISPATCHERD_PROBE_FORCE": "canary", // a flag that applies to one invocation is not a setting
-		"DISPATCHERD_PROBE_LIMIT": "2", "DISPATCHERD_CONFIG": "", "DISPATCHERD_JOB_ID": "7", "DISPATCHERD_TYPE": "pdf", "DISPATCHERDX": "1", "PATH": "/bin",
+		"DISPATCHERD_PROBE_LIMT":  "canary",
+		"DISPATCHERD_PROBE_FORCE": "canary", // a flag that applies to one invocation is not a setting
+		"DISPATCHERD_PROBE_LIMIT": "2",
+		"DISPATCHERD_CONFIG":      "",
+		"DISPATCHERD_JOB_ID":      "7",
+		"DISPATCHERD_TYPE":        "pdf",
+		"DISPATCHERDX":            "1",
+		"PATH":                    "/bin",
 	}
 	got := invocation{args: []string{"probe"}, env: env, extra: probeCommand}.runs(t)
 	require.Equal(t, exit.OK, got.code)
@@ -43,7 +49,11 @@ func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	a.SayIgnored(serve) // nothing: a.Err is nil
 	a.LogIgnored(zap.New(core))
 	require.Equal(t, 2, seen.Len())
-	require.Equal(t, "there is no setting for the environment variable DISPATCHERD_LEESE; the nearest one is DISPATCHERD_LEASE: it is ignored", seen.All()[0].Message)
+	require.Equal(
+		t,
+		"there is no setting for the environment variable DISPATCHERD_LEESE; the nearest one is DISPATCHERD_LEASE: it is ignored",
+		seen.All()[0].Message,
+	)
 	require.Equal(t, "there is no setting for the environment variable DISPATCHERD_SERVICE_HOST: it is ignored", seen.All()[1].Message)
 }
 

@@ -111,10 +111,29 @@ func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 		}
 	})
 	require.ElementsMatch(t, []string{
-		"serve decision-log", "serve duration-window", "serve grace", "serve memory-bytes", "serve resume",
-		"job cancel count", "job insert priority", "fanout priority", "job retry count", "request priority", "request wait-for-worker", "migrate down to", "worker run worker-grace",
-		"trace advise duration-window", "trace advise since", "trace advise until", "trace simulate duration-window",
-		"trace demo batch", "trace demo seed", "trace export since", "trace export until", "trace generate batch", "trace generate seed",
+		"serve decision-log",
+		"serve duration-window",
+		"serve grace",
+		"serve memory-bytes",
+		"serve resume",
+		"job cancel count",
+		"job insert priority",
+		"fanout priority",
+		"job retry count",
+		"request priority",
+		"request wait-for-worker",
+		"migrate down to",
+		"worker run worker-grace",
+		"trace advise duration-window",
+		"trace advise since",
+		"trace advise until",
+		"trace simulate duration-window",
+		"trace demo batch",
+		"trace demo seed",
+		"trace export since",
+		"trace export until",
+		"trace generate batch",
+		"trace generate seed",
 	}, taken)
 }
 

@@ -39,7 +39,12 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	id, err := strconv.Atoi(strings.TrimSpace(first.out))
 	require.NoError(t, err, "the output is the id and nothing else")
 
-	second := onDatabase(t, url, ` {"page": 2} `, "job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s --expected 20m -o json")
+	second := onDatabase(
+		t,
+		url,
+		` {"page": 2} `,
+		"job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s --expected 20m -o json",
+	)
 	require.Equal(t, exit.OK, second.code, second.err)
 	require.JSONEq(t, fmt.Sprintf(`{"schema_version": 1, "inserted": {"count": 1, "ids": [%d]}}`, id+1), second.out)
 
@@ -68,7 +73,10 @@ func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 func TestInvalidLineRejectsTheWholeStream(t *testing.T) {
 	url := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
-	require.NoError(t, os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644))
+	require.NoError(
+		t,
+		os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644),
+	)
 
 	got := onDatabase(t, url, "", "job insert", file)
 	require.Equal(t, exit.Usage, got.code)
@@ -88,7 +96,11 @@ func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
 	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
 	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "line 3: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it; nothing was inserted\n")
+	require.Contains(
+		t,
+		got.err,
+		"line 3: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it; nothing was inserted\n",
+	)
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
 }
@@ -97,7 +109,11 @@ func TestTooLargePayloadIsAUsageError(t *testing.T) {
 	url := pgtest.New(t)
 	got := onDatabase(t, url, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(t, got.err, "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it\n")
+	require.Contains(
+		t,
+		got.err,
+		"the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it\n",
+	)
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))
 }

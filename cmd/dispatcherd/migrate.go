@@ -51,8 +51,12 @@ func (a *app) warnOfMissingRoles(ctx context.Context, dsn string) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	fmt.Fprintf(a.Err, "warning: the server has no role %s, because no migration was allowed to create roles. A superuser can: CREATE ROLE %s NOLOGIN; then run 'dispatcherd migrate up' again, which grants the rights\n",
-		strings.Join(missing, ", "), strings.Join(missing, " NOLOGIN; CREATE ROLE "))
+	fmt.Fprintf(
+		a.Err,
+		"warning: the server has no role %s, because no migration was allowed to create roles. A superuser can: CREATE ROLE %s NOLOGIN; then run 'dispatcherd migrate up' again, which grants the rights\n",
+		strings.Join(missing, ", "),
+		strings.Join(missing, " NOLOGIN; CREATE ROLE "),
+	)
 	return nil
 }
 
@@ -90,7 +94,12 @@ func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
 	}
 	switch {
 	case to > at:
-		return exit.Errorf(exit.Usage, "--to is %d, but the schema is at version %d: name a lower one, or go up with 'dispatcherd migrate up'", to, at)
+		return exit.Errorf(
+			exit.Usage,
+			"--to is %d, but the schema is at version %d: name a lower one, or go up with 'dispatcherd migrate up'",
+			to,
+			at,
+		)
 	case to < 0:
 		to = max(at-1, 0)
 	}

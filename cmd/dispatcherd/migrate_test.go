@@ -80,7 +80,10 @@ func TestServeMigratesBesideOlderDaemons(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), `INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation) OVERRIDING SYSTEM VALUE VALUES (1, 'old', '1 min', gen_random_uuid())`)
+	_, err = conn.Exec(
+		t.Context(),
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation) OVERRIDING SYSTEM VALUE VALUES (1, 'old', '1 min', gen_random_uuid())`,
+	)
 	require.NoError(t, err)
 	core, logs := observer.New(zap.WarnLevel)
 	require.NoError(t, migrateFirst(t.Context(), url, zap.New(core)))

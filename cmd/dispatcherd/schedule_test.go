@@ -123,23 +123,52 @@ starts_at = 2026-01-02T04:04:05+01:00
 	file("flat.toml", "[sweep]\ntype = \"a\"\nspec = \"@daily\"\n[nightly\n")
 	file("value.toml", "nightly = 3\n")
 	// Postgres rejects the second schedule. The first one is created, and not again.
-	file("refused.toml", "[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\npayload = \""+strings.Repeat("x", 9<<20)+"\"\n")
+	file(
+		"refused.toml",
+		"[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\npayload = \""+strings.Repeat("x", 9<<20)+"\"\n",
+	)
 	apply := func(line string) string { return "schedule apply " + filepath.Join(folder, line) }
-	got := transcript(t, url,
-		apply("a.toml --dry-run"), "schedule list", apply("a.toml"), "schedule pause sweep", apply("a.toml"), apply("b.toml"), apply("b.toml --prune"),
-		apply("b.toml --prune --yes -o json"), "schedule list", apply("unknown.toml"), apply("invalid.toml"), apply("flat.toml"), apply("value.toml"),
-		apply("missing.toml"), "schedule apply")
+	got := transcript(
+		t,
+		url,
+		apply(
+			"a.toml --dry-run",
+		),
+		"schedule list",
+		apply("a.toml"),
+		"schedule pause sweep",
+		apply("a.toml"),
+		apply("b.toml"),
+		apply("b.toml --prune"),
+		apply(
+			"b.toml --prune --yes -o json",
+		),
+		"schedule list",
+		apply("unknown.toml"),
+		apply("invalid.toml"),
+		apply("flat.toml"),
+		apply("value.toml"),
+		apply("missing.toml"),
+		"schedule apply",
+	)
 	requireGolden(t, "schedule-apply.txt", strings.ReplaceAll(got, folder, "DIR"))
 	refused := onDatabase(t, url, "", apply("refused.toml"))
 	require.Equal(t, exit.Usage, refused.code, refused.err)
-	require.Contains(t, refused.err, "Before the error: 1 created, 0 changed, 0 removed. Repeat the command to make the edits that are left.\n")
+	require.Contains(
+		t,
+		refused.err,
+		"Before the error: 1 created, 0 changed, 0 removed. Repeat the command to make the edits that are left.\n",
+	)
 	file("refused.toml", "[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\n")
 	require.Equal(t, "1 created, 0 changed, 0 removed\n", onDatabase(t, url, "", apply("refused.toml")).err)
 }
 
 // While an apply waits for the lock of a schedule, its earlier edits have taken effect, and other sessions edit other schedules.
 func TestApplyHoldsNoLockWhileItWaits(t *testing.T) {
-	url := databaseWith(t, "INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT n, 'cron', '@daily', 'pdf' FROM unnest('{a,b,c}'::text[]) n")
+	url := databaseWith(
+		t,
+		"INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT n, 'cron', '@daily', 'pdf' FROM unnest('{a,b,c}'::text[]) n",
+	)
 	file := filepath.Join(t.TempDir(), "f.toml")
 	require.NoError(t, os.WriteFile(file, []byte("[a]\ntype = \"new\"\nspec = \"@daily\"\n[b]\ntype = \"new\"\nspec = \"@daily\"\n"), 0o600))
 	connect := func() *pgx.Conn {
@@ -157,7 +186,8 @@ func TestApplyHoldsNoLockWhileItWaits(t *testing.T) {
 	go func() { result <- onDatabase(t, url, "", "schedule apply "+file) }()
 	require.Eventually(t, func() bool {
 		var waits bool
-		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits)
+		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").
+			Scan(&waits)
 		return err == nil && waits
 	}, 30*time.Second, 5*time.Millisecond)
 	for _, statement := range []string{"SET lock_timeout = '1s'", "UPDATE dispatcherd.schedules SET priority = 3 WHERE name IN ('a', 'c')",

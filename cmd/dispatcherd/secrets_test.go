@@ -19,8 +19,18 @@ import (
 func TestNoCommandPrintsThePassword(t *testing.T) {
 	const secret = "hunter2S3CRET"
 	lines := []string{
-		"config show", "config show -o json", "config show job list --origin", "migrate up", "migrate status", "migrate down", "job list", "job get 1",
-		"job insert --type x", "job retry 1", "job cancel 1", "trace export /does/not/matter --slots-of /does/not/exist",
+		"config show",
+		"config show -o json",
+		"config show job list --origin",
+		"migrate up",
+		"migrate status",
+		"migrate down",
+		"job list",
+		"job get 1",
+		"job insert --type x",
+		"job retry 1",
+		"job cancel 1",
+		"trace export /does/not/matter --slots-of /does/not/exist",
 		"serve --log-level debug --log-format json",
 	}
 	dir := t.TempDir()

@@ -21,7 +21,10 @@ func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	var migrate bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the dispatcher on your Postgres", Args: settings.NoArguments, Annotations: map[string]string{settings.NoteLogs: "yes"},
+		Use:         "serve",
+		Short:       "Run the dispatcher on your Postgres",
+		Args:        settings.NoArguments,
+		Annotations: map[string]string{settings.NoteLogs: "yes"},
 		Long: `Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
 --grace for running jobs. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher
 on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost: a dispatcher

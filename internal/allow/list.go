@@ -165,8 +165,13 @@ func (l *List) CallerObjection(p workerproto.Peer, typ string) string {
 func (l *List) LimitsObjection(p workerproto.Peer) string {
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
 		if _, permitted := l.entry(p, typ); !permitted {
-			return fmt.Sprintf("uid %d, gid %d may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the entry %q of --allow-api lists other users; "+
-				"call as a user of each entry, or use SQL", p.UID, p.GID, typ)
+			return fmt.Sprintf(
+				"uid %d, gid %d may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the entry %q of --allow-api lists other users; "+
+					"call as a user of each entry, or use SQL",
+				p.UID,
+				p.GID,
+				typ,
+			)
 		}
 	}
 	return ""

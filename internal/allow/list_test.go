@@ -94,5 +94,9 @@ func TestObjectionOfAllTypesNamesNoSingleUse(t *testing.T) {
 	require.NoError(t, l.Set("payroll=1001"))
 	require.Empty(t, l.LimitsObjection(workerproto.Peer{UID: 1001}))
 	text := l.LimitsObjection(workerproto.Peer{UID: 7, GID: 7})
-	require.Contains(t, text, `uid 7, gid 7 may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the entry "payroll"`)
+	require.Contains(
+		t,
+		text,
+		`uid 7, gid 7 may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the entry "payroll"`,
+	)
 }

@@ -68,7 +68,10 @@ func CopyRow(row []any, columns []string) ([]any, error) {
 		case slices.Contains(columns, name):
 			values = append(values, value)
 		case value != nil:
-			return nil, fmt.Errorf("%s: the database takes no jobs with this column from this role: run 'dispatcherd migrate up', or grant the role dispatcherd_producer", name)
+			return nil, fmt.Errorf(
+				"%s: the database takes no jobs with this column from this role: run 'dispatcherd migrate up', or grant the role dispatcherd_producer",
+				name,
+			)
 		}
 	}
 	return values, nil
@@ -86,7 +89,13 @@ func InsertSQL(row []any, runAt string) (sql string, values []any) {
 			places = append(places, fmt.Sprintf("$%d", len(values)))
 		}
 	}
-	return "INSERT INTO dispatcherd.jobs (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ") RETURNING id", values
+	return "INSERT INTO dispatcherd.jobs (" + strings.Join(
+		columns,
+		", ",
+	) + ") VALUES (" + strings.Join(
+		places,
+		", ",
+	) + ") RETURNING id", values
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.

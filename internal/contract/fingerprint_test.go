@@ -15,7 +15,8 @@ func TestGenerationsAreDistinctAndOrdered(t *testing.T) {
 		for n := 1; n <= contract.MaxGeneration; n++ {
 			to := f.WithGeneration(n)
 			o := contract.ResumeOffer{From: f, To: to}
-			if to == f || !o.Follows(previous) || !o.Follows(f) || o.Follows(to) || n > 1 && (&contract.ResumeOffer{From: f, To: previous}).Follows(to) {
+			if to == f || !o.Follows(previous) || !o.Follows(f) || o.Follows(to) ||
+				n > 1 && (&contract.ResumeOffer{From: f, To: previous}).Follows(to) {
 				require.Failf(t, "out of order", "%x: generation %d gives %x after %x", f, n, to, previous)
 			}
 			previous = to

@@ -13,17 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // APIConfig is the API's part of Config.
 type APIConfig struct {
-	api.Config
+	httpapi.Config
 
 	Listen      string // TCP address; "" = Unix socket only
 	TokenFile   string // contains the bearer tokens of TCP callers
@@ -39,7 +39,7 @@ const (
 
 // DefaultAPIConfig has no TCP address and the bounds that docs/api.md lists.
 func DefaultAPIConfig() APIConfig {
-	return APIConfig{Config: api.DefaultConfig(), Connections: defaultAPIConnections}
+	return APIConfig{Config: httpapi.DefaultConfig(), Connections: defaultAPIConnections}
 }
 
 // errOpenToAll rejects an API without tokens on an address that other hosts reach.
@@ -69,14 +69,14 @@ func (c *APIConfig) Check() error {
 
 // apiServer owns the API: its listeners, its connections to Postgres and its callers.
 type apiServer struct {
-	handler   *api.Handler
+	handler   *httpapi.Handler
 	backend   *backend.Backend
 	requests  *backend.Requests
 	rows      *backend.Rows
 	pending   *backend.Pending
 	pool      *pgxpool.Pool // connections for callers
 	listeners []apiListener
-	tokens    atomic.Pointer[api.Tokens] // of the listeners that require tokens
+	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
 }
 
 // apiListener is one listener of the API.
@@ -156,12 +156,25 @@ func (d *Daemon) constructAPI() {
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
-		Loop: d.loop, Pool: a.pool, Requests: a.requests, Rows: a.rows, Pending: a.pending, Decisions: d.decisions,
-		Dispatcher: d.store.Dispatcher, Connected: d.workers.connected, Aside: d.store.WhyAside, Unread: d.store.WhyUnread, Book: d.askBook, Subscribed: d.listener.up.Load, Stopping: d.stopping,
-		ReconnectGrace: d.cfg.Core.ReconnectGrace, UploadWait: d.cfg.API.BodyTimeout,
-		Uploads: d.cfg.API.Connections - 1, MaxPayload: d.cfg.API.MaxPayload,
+		Loop:           d.loop,
+		Pool:           a.pool,
+		Requests:       a.requests,
+		Rows:           a.rows,
+		Pending:        a.pending,
+		Decisions:      d.decisions,
+		Dispatcher:     d.store.Dispatcher,
+		Connected:      d.workers.connected,
+		Aside:          d.store.WhyAside,
+		Unread:         d.store.WhyUnread,
+		Book:           d.askBook,
+		Subscribed:     d.listener.up.Load,
+		Stopping:       d.stopping,
+		ReconnectGrace: d.cfg.Core.ReconnectGrace,
+		UploadWait:     d.cfg.API.BodyTimeout,
+		Uploads:        d.cfg.API.Connections - 1,
+		MaxPayload:     d.cfg.API.MaxPayload,
 	})
-	a.handler = api.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
+	a.handler = httpapi.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
 	if !d.cfg.AllowAPI.Empty() {
 		a.handler.Permit = d.permitCaller
 		a.handler.PermitAll = d.permitLimits

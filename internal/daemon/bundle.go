@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -39,7 +39,7 @@ func (d *Daemon) withBundle(next http.Handler) http.Handler {
 			fmt.Fprintf(w, "{\"title\":%q,\"status\":%d,\"detail\":%q}\n", http.StatusText(status), status, why)
 		}
 		switch {
-		case !isOperator(api.ConnOf(r)):
+		case !isOperator(httpapi.ConnOf(r)):
 			reject(http.StatusForbidden, "only root and the user that the dispatcher runs as may take a bundle, over its Unix socket")
 		case !busy.TryLock():
 			reject(http.StatusConflict, "another bundle is being written")

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/allow"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 

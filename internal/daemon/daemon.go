@@ -23,18 +23,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/flows"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/settlement"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
+	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
+	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/resources"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -102,9 +102,21 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	}
 	refused := newRefusedRows(d.metrics, log)
 	d.store, err = claim.Open(ctx, claim.Config{
-		DSN: cfg.DSN, Name: cfg.Name, Lease: cfg.Lease, AsyncClaims: cfg.AsyncClaims, Identity: d.lock.identity(),
-		Claims: cfg.Core.Limits.Claims, Finishes: cfg.Core.Limits.Finishes, Spawns: cfg.Core.Limits.Spawns,
-		Observer: &storeObserver{log: log, metrics: d.metrics, refused: refused, listener: d.listener, statements: statementLog{log: log, dsn: cfg.DSN}},
+		DSN:         cfg.DSN,
+		Name:        cfg.Name,
+		Lease:       cfg.Lease,
+		AsyncClaims: cfg.AsyncClaims,
+		Identity:    d.lock.identity(),
+		Claims:      cfg.Core.Limits.Claims,
+		Finishes:    cfg.Core.Limits.Finishes,
+		Spawns:      cfg.Core.Limits.Spawns,
+		Observer: &storeObserver{
+			log:        log,
+			metrics:    d.metrics,
+			refused:    refused,
+			listener:   d.listener,
+			statements: statementLog{log: log, dsn: cfg.DSN},
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -179,22 +191,36 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.workers.keepLogs = d.cfg.KeepLogs
-	table := schedules.Schedules{DB: d.api.pool}
-	d.workers.startups = startups{store: d.store, types: d.startupTypes, resume: d.cfg.Workers.Resume, orphans: table.CancelOrphans, renew: table.RenewWorkers, log: d.log}
+	table := schedulestore.Schedules{DB: d.api.pool}
+	d.workers.startups = startups{
+		store:   d.store,
+		types:   d.startupTypes,
+		resume:  d.cfg.Workers.Resume,
+		orphans: table.CancelOrphans,
+		renew:   table.RenewWorkers,
+		log:     d.log,
+	}
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows, d.statements.logs = refused, d.logs
-	d.statements.lockedRows = &lockedRows{locked: claim.Jobs{DB: d.api.pool}.Locked, log: d.log, lost: make(chan dispatcherd.JobID, 1), pause: lockCheckPause}
+	d.statements.lockedRows = &lockedRows{
+		locked: claim.Jobs{DB: d.api.pool}.Locked,
+		log:    d.log,
+		lost:   make(chan dispatcherd.JobID, 1),
+		pause:  lockCheckPause,
+	}
 	d.controller = controller.New(controller.Config{
 		Table: func(term int64) controller.Table {
-			return schedules.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
+			return schedulestore.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
-		WorkerTypes: schedules.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Resync: d.cfg.ScheduleResync,
+		WorkerTypes: schedulestore.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Resync: d.cfg.ScheduleResync,
 		Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
 	})
 	d.constructAdmission()
 	keep := retention(d.cfg.Keep)
-	d.settlement = settlement.New(settlement.Config{Table: flows.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log})
+	d.settlement = settlement.New(
+		settlement.Config{Table: flowstore.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log},
+	)
 	d.heartbeats = &heartbeats{
 		plan: d.controller, admit: d.admission, settlement: d.settlement,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
@@ -223,10 +249,14 @@ func (d *Daemon) construct(refused *refusedRows) {
 func (d *Daemon) constructAdmission() {
 	d.admission = admission.New(admission.Config{
 		Table: func(term int64) admission.Table {
-			return &limits.Controller{Do: d.store.Admission, Dispatcher: d.store.Dispatcher(), Term: term}
+			return &limitstore.Controller{Do: d.store.Admission, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
-		Dispatcher: d.store.Dispatcher, Announce: d.announce, Patience: cmp.Or(d.cfg.KeyPatience, DefaultKeyPatience), PerPriority: d.cfg.Core.Weights.PerPriority(),
-		Log: d.log, Metrics: admission.NewMetrics(d.metrics.registry),
+		Dispatcher:  d.store.Dispatcher,
+		Announce:    d.announce,
+		Patience:    cmp.Or(d.cfg.KeyPatience, DefaultKeyPatience),
+		PerPriority: d.cfg.Core.Weights.PerPriority(),
+		Log:         d.log,
+		Metrics:     admission.NewMetrics(d.metrics.registry),
 	})
 }
 
@@ -344,7 +374,12 @@ func (d *Daemon) stop() error {
 	d.notifySupervisor("STOPPING=1")
 	unended := 0
 	d.loop.Ask(func(c *actor.Core) { unended = c.Unended() })
-	d.log.Info("stopping", zap.Duration("grace", d.cfg.Grace), zap.Int("unended_jobs", unended), zap.String("second_signal", "ends the dispatcher at once"))
+	d.log.Info(
+		"stopping",
+		zap.Duration("grace", d.cfg.Grace),
+		zap.Int("unended_jobs", unended),
+		zap.String("second_signal", "ends the dispatcher at once"),
+	)
 	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: lastStatements, Resume: d.cfg.Workers.Resume > 0}
 	d.loop.Order(stages.Begin(d.lease.now()))
 	d.await(stages, shell.Settling)

@@ -30,7 +30,11 @@ func TestSocketInUseIsAConflict(t *testing.T) {
 func TestGroupOfOneSocketReachesTheDirectoryOfBoth(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	dir := filepath.Join(t.TempDir(), "new")
-	cfg := Config{WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"), APIAccess: workerproto.Access{Group: strconv.Itoa(os.Getgid())}}
+	cfg := Config{
+		WorkerSocket: filepath.Join(dir, "w"),
+		APISocket:    filepath.Join(dir, "a"),
+		APIAccess:    workerproto.Access{Group: strconv.Itoa(os.Getgid())},
+	}
 	require.NoError(t, OpenSockets(&cfg))
 	defer CloseSockets(&cfg)
 	info, err := os.Stat(dir)

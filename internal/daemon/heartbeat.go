@@ -12,9 +12,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/controller"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/settlement"
+	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
+	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -103,7 +103,9 @@ const unheldLogged = 10
 
 // rejoin joins as a new dispatcher.
 func (h *heartbeats) rejoin(ctx context.Context) {
-	h.log.Error("the lease is lost: this dispatcher sent no heartbeat for too long, or an earlier state of the database was restored; others take over its jobs; joining as a new one")
+	h.log.Error(
+		"the lease is lost: this dispatcher sent no heartbeat for too long, or an earlier state of the database was restored; others take over its jobs; joining as a new one",
+	)
 	if _, err := h.store.Join(ctx); err != nil {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
 		return
@@ -136,7 +138,9 @@ func (h *heartbeats) guard(ctx context.Context) {
 			return
 		case <-check.C:
 			if ev := with(h.lease, (*shell.Lease).Guard); ev != nil {
-				h.log.Error("no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed")
+				h.log.Error(
+					"no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed",
+				)
 				h.loop.Order(ev)
 			}
 		}
@@ -154,7 +158,10 @@ const idlePauses = 6
 // of the same type and class is learned, because all durations are estimates. An exchange that has begun is completed when ctx ends.
 func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, me int32, log *zap.Logger) {
 	if has, err := table.HasNamesake(ctx, me); err == nil && has {
-		log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own", zap.String("name", table.Name))
+		log.Warn(
+			"another dispatcher has the same --name, so they replace each other's learned durations: give each its own",
+			zap.String("name", table.Name),
+		)
 	}
 	idle := idlePauses
 	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {

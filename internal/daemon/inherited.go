@@ -91,8 +91,15 @@ func (d *Daemon) inherited(address string) net.Listener {
 func (d *Daemon) checkInherited() error {
 	for address, l := range d.cfg.Inherited {
 		d.sockets = append(d.sockets, l)
-		return exit.Errorf(exit.Usage, "the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
-			"make ListenStream= and the settings agree", address, d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.API.Listen)
+		return exit.Errorf(
+			exit.Usage,
+			"the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
+				"make ListenStream= and the settings agree",
+			address,
+			d.cfg.WorkerSocket,
+			d.cfg.APISocket,
+			d.cfg.API.Listen,
+		)
 	}
 	return nil
 }

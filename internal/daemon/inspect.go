@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -38,7 +38,7 @@ func (d *Daemon) Addresses() []net.Addr {
 
 // Books are the counters of requests and their ends. Tests check the sums.
 type Books struct {
-	API     api.Gauges
+	API     httpapi.Gauges
 	Rows    int64 // that callers wait for
 	Uploads int   // each holds a connection to Postgres
 

@@ -20,13 +20,18 @@ import (
 func TestLocksOfLostRowsAreLogged(t *testing.T) {
 	core, logged := observer.New(zapcore.WarnLevel)
 	checked, answer := make(chan dispatcherd.JobID), make(chan *claim.Lock)
-	l := &lockedRows{log: zap.New(core), lost: make(chan dispatcherd.JobID, 1), pause: 1, locked: func(_ context.Context, id dispatcherd.JobID) (*claim.Lock, error) {
-		checked <- id
-		if lock := <-answer; lock != nil {
-			return lock, nil
-		}
-		return nil, errors.New("no answer")
-	}}
+	l := &lockedRows{
+		log:   zap.New(core),
+		lost:  make(chan dispatcherd.JobID, 1),
+		pause: 1,
+		locked: func(_ context.Context, id dispatcherd.JobID) (*claim.Lock, error) {
+			checked <- id
+			if lock := <-answer; lock != nil {
+				return lock, nil
+			}
+			return nil, errors.New("no answer")
+		},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -34,7 +39,12 @@ func TestLocksOfLostRowsAreLogged(t *testing.T) {
 		l.run(ctx)
 	}()
 	lose := func(ids ...dispatcherd.JobID) {
-		res := contract.ClaimResult{Verdict: contract.OK, Won: []contract.Won{{ID: 1}}, Loading: []contract.Won{{ID: 2}}, Unclaimable: []contract.Unclaimable{{ID: 3}}}
+		res := contract.ClaimResult{
+			Verdict:     contract.OK,
+			Won:         []contract.Won{{ID: 1}},
+			Loading:     []contract.Won{{ID: 2}},
+			Unclaimable: []contract.Unclaimable{{ID: 3}},
+		}
 		l.claimed(&contract.ClaimRequest{IDs: append([]dispatcherd.JobID{1, 2, 3}, ids...)}, &res)
 	}
 	lose() // all rows are accounted for

@@ -80,8 +80,10 @@ func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
 		m.log.Warn("sweeping failed", zap.Error(err))
 	}
 	if err == nil && remaining > 0 && !failing {
-		m.log.Error("jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had recorded them, or the database was restored; the next heartbeat tries to release them",
-			zap.Int("jobs", remaining))
+		m.log.Error(
+			"jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had recorded them, or the database was restored; the next heartbeat tries to release them",
+			zap.Int("jobs", remaining),
+		)
 	}
 	return err == nil && remaining == 0
 }

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/jobmetrics"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -38,21 +38,40 @@ func newMetrics(log *zap.Logger) *metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &metrics{
-		registry: r, jobs: register(r, &jobmetrics.Jobs{}),
+		registry: r,
+		jobs:     register(r, &jobmetrics.Jobs{}),
 		statements: histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
 			prometheus.ExponentialBuckets(0.0002, 2, 16), "operation", "verdict"),
-		rows: counters(r, "dispatcherd_statement_rows_total", "Jobs that statements fetched, won, ended, released or took over from another dispatcher.", "operation"),
+		rows: counters(
+			r,
+			"dispatcherd_statement_rows_total",
+			"Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
+			"operation",
+		),
 		unheld: counters(r, "dispatcherd_unheld_rows_total",
 			"Rows that ran under this dispatcher in the table only, and that it made pending.").WithLabelValues(),
-		refusedRows:  counters(r, "dispatcherd_rows_refused_total", "Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end it did not record.", "operation"),
+		refusedRows: counters(
+			r,
+			"dispatcherd_rows_refused_total",
+			"Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end it did not record.",
+			"operation",
+		),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
-		retained:     gauge(r, "dispatcherd_retention_timestamp_seconds", "Time of the last maintenance that created and dropped all daily partitions; 0 = none yet."),
-		requestKeys:  gauge(r, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it."),
-		joins:        newJoinMetrics(r),
-		queueUsage:   gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
-		queueBlocker: gauge(r, "dispatcherd_notification_queue_blocking_pid", "Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full."),
-		workers:      newWorkerMetrics(r),
-		api:          newAPIMetrics(r, log),
+		retained: gauge(
+			r,
+			"dispatcherd_retention_timestamp_seconds",
+			"Time of the last maintenance that created and dropped all daily partitions; 0 = none yet.",
+		),
+		requestKeys: gauge(r, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it."),
+		joins:       newJoinMetrics(r),
+		queueUsage:  gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
+		queueBlocker: gauge(
+			r,
+			"dispatcherd_notification_queue_blocking_pid",
+			"Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full.",
+		),
+		workers: newWorkerMetrics(r),
+		api:     newAPIMetrics(r, log),
 	}
 }
 
@@ -144,11 +163,22 @@ type apiMetrics struct {
 func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 	m := &apiMetrics{
 		failures: newLimitedLog(log, 1, "API answered 500"),
-		responses: histograms(r, "dispatcherd_api_response_duration_seconds", "Responses of the API by route and status; an event stream counts its whole duration.",
-			prometheus.ExponentialBuckets(0.00005, 4, 11), "route", "status"),
-		bounds: counters(r, "dispatcherd_api_bound_hits_total", "Requests, connections and events that a bound of the API rejected or truncated.", "bound"),
+		responses: histograms(
+			r,
+			"dispatcherd_api_response_duration_seconds",
+			"Responses of the API by route and status; an event stream counts its whole duration.",
+			prometheus.ExponentialBuckets(0.00005, 4, 11),
+			"route",
+			"status",
+		),
+		bounds: counters(
+			r,
+			"dispatcherd_api_bound_hits_total",
+			"Requests, connections and events that a bound of the API rejected or truncated.",
+			"bound",
+		),
 	}
-	for _, b := range api.Bounds {
+	for _, b := range httpapi.Bounds {
 		m.bounds.WithLabelValues(string(b))
 	}
 	return m
@@ -165,4 +195,4 @@ func (m *apiMetrics) Failed(route string, err error) {
 }
 
 // Refused implements api.Observer.
-func (m *apiMetrics) Refused(b api.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
+func (m *apiMetrics) Refused(b httpapi.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }

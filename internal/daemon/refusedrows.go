@@ -25,8 +25,16 @@ func newRefusedRows(m *metrics, log *zap.Logger) *refusedRows {
 		ends:      m.refusedRows.WithLabelValues(string(claim.OpFinish)),
 		claimsLog: newLimitedLog(log, 1, "Postgres refuses to claim a job; it is set aside, and 'dispatcherd job why' says why"),
 		loadsLog:  newLimitedLog(log, 1, "Postgres cannot read the payload of a job; its attempt ends with the reason"),
-		endsLog:   newLimitedLog(log, 1, "Postgres did not record the end of a job, whose row is locked or cannot be written; 'dispatcherd job why' says why"),
-		othersLog: newLimitedLog(log, 1, "Postgres refuses to read, release, cancel or change a job, or its row is locked; it is set aside, and 'dispatcherd job why' says why"),
+		endsLog: newLimitedLog(
+			log,
+			1,
+			"Postgres did not record the end of a job, whose row is locked or cannot be written; 'dispatcherd job why' says why",
+		),
+		othersLog: newLimitedLog(
+			log,
+			1,
+			"Postgres refuses to read, release, cancel or change a job, or its row is locked; it is set aside, and 'dispatcherd job why' says why",
+		),
 	}
 }
 

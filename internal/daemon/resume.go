@@ -16,8 +16,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -160,7 +160,7 @@ func (u *startups) renewDue(ctx context.Context, now time.Time) {
 	var occasions []string
 	u.mu.Lock()
 	for _, w := range u.connected { // order-free: all get their turn
-		if now.Sub(w.renewed) >= renewEvery && len(due) < schedules.MaxTicks {
+		if now.Sub(w.renewed) >= renewEvery && len(due) < schedulestore.MaxTicks {
 			due, occasions = append(due, w), append(occasions, w.occasion)
 		}
 	}
@@ -201,7 +201,11 @@ func (r *startedRuns) find(id dispatcherd.JobID) *startedRun {
 
 // begin starts the runs for a new session, at most one per slot. It returns the slots without a
 // run. A session that resumes executions of an unknown process gets none.
-func (u *startups) begin(s *workerproto.Session, h *workerproto.Hello, f contract.Fingerprint) (started startedRuns, free []workerproto.Slot) {
+func (u *startups) begin(
+	s *workerproto.Session,
+	h *workerproto.Hello,
+	f contract.Fingerprint,
+) (started startedRuns, free []workerproto.Slot) {
 	started.decided, free = func() {}, h.Slots
 	wanted := u.types()
 	var types []string
@@ -240,7 +244,10 @@ func (u *startups) begin(s *workerproto.Session, h *workerproto.Hello, f contrac
 		slot := slots[j.Schedule]
 		delete(slots, j.Schedule)
 		started.runs = append(started.runs, startedRun{j, slot})
-		started.running = append(started.running, workerproto.Running{Execution: workerproto.Execution{Job: j.ID, Attempt: 1, Session: s.Nonce()}, Slot: slot})
+		started.running = append(
+			started.running,
+			workerproto.Running{Execution: workerproto.Execution{Job: j.ID, Attempt: 1, Session: s.Nonce()}, Slot: slot},
+		)
 	}
 	for _, slot := range slots { // order-free: another session of the process has started these runs
 		free = append(free, slot)

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/actor/durations"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
@@ -49,29 +49,61 @@ func counterDesc(name, help string, labels ...string) metricDesc {
 
 // registerScraped registers the metrics that are read at each scrape.
 func (d *Daemon) registerScraped() {
-	d.metrics.registry.MustRegister(scrape(d.scrapeLoop), scrape(d.scrapeTypes), scrape(d.scrapeAPI), scrape(d.scrapeRequests), scrape(d.scrapeLimits))
+	d.metrics.registry.MustRegister(
+		scrape(d.scrapeLoop),
+		scrape(d.scrapeTypes),
+		scrape(d.scrapeAPI),
+		scrape(d.scrapeRequests),
+		scrape(d.scrapeLimits),
+	)
 }
 
 var (
-	loopBusyDesc    = counterDesc("dispatcherd_loop_busy_seconds_total", "Time that the loop spent in steps; its increase per second is the load of the loop.")
+	loopBusyDesc = counterDesc(
+		"dispatcherd_loop_busy_seconds_total",
+		"Time that the loop spent in steps; its increase per second is the load of the loop.",
+	)
 	loopStepsDesc   = counterDesc("dispatcherd_loop_steps_total", "Events that the loop processed.")
 	jobEventsDesc   = counterDesc("dispatcherd_jobs_total", "Events of jobs and requests.", "event")
 	stateDesc       = gaugeDesc("dispatcherd_state", "Current numbers of the dispatcher.", "what")
 	largestUserDesc = gaugeDesc("dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", "what")
 	slotsDesc       = gaugeDesc("dispatcherd_slots", "Slots that support a type.", "type", "state")
 	reservedDesc    = gaugeDesc("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.")
-	jobsKnownDesc   = gaugeDesc("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.", "type", "mode")
+	jobsKnownDesc   = gaugeDesc(
+		"dispatcherd_jobs_known",
+		"Waiting jobs that the dispatcher knows: fetched candidates, and requests.",
+		"type",
+		"mode",
+	)
 	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", "type")
 	windowShareDesc = gaugeDesc("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.", "type")
-	expectedDesc    = gaugeDesc("dispatcherd_expected_duration_seconds", "Learned duration of the jobs of a type and duration class; without a class, of those without an expected duration.", "type", "class")
-	fullScanDesc    = gaugeDesc("dispatcherd_full_scan_seconds", "Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.")
-	fullScanAgeDesc = gaugeDesc("dispatcherd_full_scan_age_seconds", "Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.")
-	notifiedDesc    = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
+	expectedDesc    = gaugeDesc(
+		"dispatcherd_expected_duration_seconds",
+		"Learned duration of the jobs of a type and duration class; without a class, of those without an expected duration.",
+		"type",
+		"class",
+	)
+	fullScanDesc = gaugeDesc(
+		"dispatcherd_full_scan_seconds",
+		"Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.",
+	)
+	fullScanAgeDesc = gaugeDesc(
+		"dispatcherd_full_scan_age_seconds",
+		"Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.",
+	)
+	notifiedDesc = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
 
-	jobsPendingDesc      = gaugeDesc("dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.", "type")
-	pendingAgeDesc       = gaugeDesc("dispatcherd_jobs_pending_age_seconds", "Time since the latest complete count of pending jobs began; before the first count, since the start.")
+	jobsPendingDesc = gaugeDesc("dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.", "type")
+	pendingAgeDesc  = gaugeDesc(
+		"dispatcherd_jobs_pending_age_seconds",
+		"Time since the latest complete count of pending jobs began; before the first count, since the start.",
+	)
 	unroutableDesc       = gaugeDesc("dispatcherd_unroutable_jobs", "Pending jobs of types that no slot of any dispatcher supports.", "type")
-	oldestUnroutableDesc = gaugeDesc("dispatcherd_unroutable_jobs_oldest_seconds", "Age of the oldest unroutable job when the jobs were counted.", "type")
+	oldestUnroutableDesc = gaugeDesc(
+		"dispatcherd_unroutable_jobs_oldest_seconds",
+		"Age of the oldest unroutable job when the jobs were counted.",
+		"type",
+	)
 
 	connectionsDesc        = gaugeDesc("dispatcherd_api_connections", "Open connections of callers.")
 	frameSessionsDesc      = gaugeDesc("dispatcherd_api_frame_sessions", "Connections of callers with frames.")
@@ -82,15 +114,32 @@ var (
 	bodyBytesDesc          = gaugeDesc("dispatcherd_api_body_bytes", "Bytes of request bodies in memory.")
 	watchedRowsDesc        = gaugeDesc("dispatcherd_api_watched_rows", "Rows that callers wait for.")
 
-	limitsDesc         = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
-	apiLimitsDesc      = gaugeDesc("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", "limit")
-	memoryLimitDesc    = gaugeDesc("dispatcherd_memory_limit_bytes", "Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.")
+	limitsDesc    = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
+	apiLimitsDesc = gaugeDesc(
+		"dispatcherd_api_limit",
+		"Configured bounds of the API, in connections, requests, keys, bytes or events.",
+		"limit",
+	)
+	memoryLimitDesc = gaugeDesc(
+		"dispatcherd_memory_limit_bytes",
+		"Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.",
+	)
 	logEntriesDesc     = gaugeDesc("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.")
 	buildDesc          = gaugeDesc("dispatcherd_build_info", "1; the label describes the program.", "version")
-	logOverwrittenDesc = counterDesc("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.")
+	logOverwrittenDesc = counterDesc(
+		"dispatcherd_decision_log_overwritten_total",
+		"Entries of the decision log that newer ones have replaced.",
+	)
 
-	passedDesc    = counterDesc("dispatcherd_jobs_passed_total", "Placements that the next, older job would have preceded without expected durations.")
-	misjudgedDesc = counterDesc("dispatcherd_expected_duration_errors_total", "Jobs with an expected duration that were done, by true duration divided by the middle of the class.", "ratio")
+	passedDesc = counterDesc(
+		"dispatcherd_jobs_passed_total",
+		"Placements that the next, older job would have preceded without expected durations.",
+	)
+	misjudgedDesc = counterDesc(
+		"dispatcherd_expected_duration_errors_total",
+		"Jobs with an expected duration that were done, by true duration divided by the middle of the class.",
+		"ratio",
+	)
 
 	requestsDesc      = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
 	requestsEndedDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests by end.", "kind", "end")
@@ -165,7 +214,7 @@ type typeSums struct {
 }
 
 // add adds a type. A type that no slot of any dispatcher supports is unroutable.
-func (s *typeSums) add(t *api.Type) {
+func (s *typeSums) add(t *httpapi.Type) {
 	s.free, s.taken = s.free+t.Free, s.taken+t.Capacity-t.Free
 	s.known, s.requests = s.known+t.Known, s.requests+t.Requests
 	s.oldest = max(s.oldest, t.Oldest)

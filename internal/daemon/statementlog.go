@@ -37,7 +37,15 @@ type statementLog struct {
 }
 
 // isolating are the operations that are sent again in parts after an error about a row.
-var isolating = []claim.Operation{claim.OpFetch, claim.OpBackfill, claim.OpClaim, claim.OpResolve, claim.OpLoad, claim.OpFinish, claim.OpAdopt}
+var isolating = []claim.Operation{
+	claim.OpFetch,
+	claim.OpBackfill,
+	claim.OpClaim,
+	claim.OpResolve,
+	claim.OpLoad,
+	claim.OpFinish,
+	claim.OpAdopt,
+}
 
 // report processes the result of a statement.
 func (t *statementLog) report(r claim.Report) {

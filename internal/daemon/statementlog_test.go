@@ -61,7 +61,12 @@ func TestErrorOfPostgresIsNotLoggedAsSilence(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
 		tr := &statementLog{log: zap.New(core)}
 		for range 2 {
-			tr.report(claim.Report{Operation: claim.OpClaim, Err: &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Message: "cause"}})
+			tr.report(
+				claim.Report{
+					Operation: claim.OpClaim,
+					Err:       &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Message: "cause"},
+				},
+			)
 		}
 		require.Equal(t, []string{want}, messages(lines.All()), code)
 		require.Contains(t, lines.All()[0].ContextMap()["error"], code)
@@ -93,7 +98,10 @@ func TestUnusableDatabaseIsNotLoggedAsUnavailable(t *testing.T) {
 func TestAMissingRightIsLoggedWithTheGrantThatAddsIt(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	tr := &statementLog{log: zap.New(core), dsn: "postgres://web:secret@db/app"}
-	refused := claim.Report{Operation: claim.OpClaim, Err: &pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "permission denied for table claims"}}
+	refused := claim.Report{
+		Operation: claim.OpClaim,
+		Err:       &pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "permission denied for table claims"},
+	}
 	tr.report(refused)
 	tr.report(refused)
 	tr.report(claim.Report{Operation: claim.OpFetch})

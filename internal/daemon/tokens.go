@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // loadTokens reads the file of bearer tokens. From then on these tokens are valid.
@@ -19,7 +19,7 @@ func (d *Daemon) loadTokens() error {
 		return fmt.Errorf("--api-tokens: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	tokens, err := api.ReadTokens(io.LimitReader(f, 1<<20))
+	tokens, err := httpapi.ReadTokens(io.LimitReader(f, 1<<20))
 	if err != nil {
 		return fmt.Errorf("--api-tokens %s: %w", path, err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -61,7 +61,13 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := event.Registered{Session: id, Worker: h.Worker, User: s.Peer().User(), Fingerprint: fingerprintOf(s.Nonce()), NotResumable: !h.Resumes && len(h.Running) == 0}
+	ev := event.Registered{
+		Session:      id,
+		Worker:       h.Worker,
+		User:         s.Peer().User(),
+		Fingerprint:  fingerprintOf(s.Nonce()),
+		NotResumable: !h.Resumes && len(h.Running) == 0,
+	}
 	started, free := w.startups.begin(s, h, ev.Fingerprint)
 	defer started.decided()
 	if running := slices.Concat(h.Running, started.running); len(running) > 0 {
@@ -87,14 +93,14 @@ func (w *workers) forget(id dispatcherd.SessionID) {
 }
 
 // connected lists the workers by session, without their slots.
-func (w *workers) connected() []api.Worker {
+func (w *workers) connected() []httpapi.Worker {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	all := make([]api.Worker, 0, len(w.session))
+	all := make([]httpapi.Worker, 0, len(w.session))
 	for _, id := range slices.Sorted(maps.Keys(w.session)) {
 		s := w.session[id]
 		p := s.Peer()
-		all = append(all, api.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
+		all = append(all, httpapi.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
 	}
 	return all
 }

@@ -95,8 +95,17 @@ func TestExportWritesOneObjectPerLine(t *testing.T) {
 	l := New(10)
 	l.Append(time.Unix(10, 0), []actor.Decision{
 		{
-			Kind: actor.DecisionPlaced, Job: 7, Type: "pdf", Worker: "w", Slot: 3, Capacity: 2, SlotTypes: 1, Terms: scoring.Terms{Base: 5000, Rarity: 250},
-			RunnerUp: actor.RunnerUp{Job: 8, Type: "ocr", Score: 4000}, Waited: 2 * time.Second, Reasons: 1,
+			Kind:      actor.DecisionPlaced,
+			Job:       7,
+			Type:      "pdf",
+			Worker:    "w",
+			Slot:      3,
+			Capacity:  2,
+			SlotTypes: 1,
+			Terms:     scoring.Terms{Base: 5000, Rarity: 250},
+			RunnerUp:  actor.RunnerUp{Job: 8, Type: "ocr", Score: 4000},
+			Waited:    2 * time.Second,
+			Reasons:   1,
 		},
 		{Kind: actor.DecisionEnded, Job: -2, Type: "pdf", Mode: dispatcherd.OnDemand, Answer: effect.AnswerLate, Ran: time.Second},
 	})
@@ -104,9 +113,13 @@ func TestExportWritesOneObjectPerLine(t *testing.T) {
 	require.NoError(t, l.Export(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2)
-	require.JSONEq(t, `{"at":"1970-01-01T00:00:10Z","decision":"placed","job":7,"mode":"queued","type":"pdf","priority":0,"slot":3,"worker":"w",
+	require.JSONEq(
+		t,
+		`{"at":"1970-01-01T00:00:10Z","decision":"placed","job":7,"mode":"queued","type":"pdf","priority":0,"slot":3,"worker":"w",
 		"capacity":2,"slot_types":1,"score":{"total":5.25,"base":5,"rarity":0.25},"runner_up":{"job":8,"type":"ocr","score":4},
-		"reasons":["CapacityBusy"],"waited_seconds":2}`, lines[0])
+		"reasons":["CapacityBusy"],"waited_seconds":2}`,
+		lines[0],
+	)
 	var last Line
 	require.NoError(t, json.Unmarshal([]byte(lines[1]), &last))
 	require.Equal(t, "late", last.Outcome)
@@ -114,7 +127,10 @@ func TestExportWritesOneObjectPerLine(t *testing.T) {
 }
 
 func TestSecondsOfEntriesHaveThreeDecimals(t *testing.T) {
-	e := Entry{At: time.Unix(0, 0), Decision: actor.Decision{Kind: actor.DecisionEnded, Waited: 63*time.Second + 952*time.Millisecond, Ran: 31_952 * time.Millisecond}}
+	e := Entry{
+		At:       time.Unix(0, 0),
+		Decision: actor.Decision{Kind: actor.DecisionEnded, Waited: 63*time.Second + 952*time.Millisecond, Ran: 31_952 * time.Millisecond},
+	}
 	text, err := json.Marshal(e.Line())
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"waited_seconds":63.952,"ran_seconds":31.952`)

@@ -42,7 +42,11 @@ func TestInstallationOfThisMachineIsFound(t *testing.T) {
 func TestErrorOfAMissingPostgresNamesCommands(t *testing.T) {
 	err := missing([]Install{{"/usr/lib/postgresql/11/bin", 11}})
 	require.ErrorIs(t, err, ErrMissing)
-	require.ErrorContains(t, err, "version 14 or newer is needed (/usr/lib/postgresql/11/bin has version 11); install it, such as with 'apt-get install postgresql'")
+	require.ErrorContains(
+		t,
+		err,
+		"version 14 or newer is needed (/usr/lib/postgresql/11/bin has version 11); install it, such as with 'apt-get install postgresql'",
+	)
 }
 
 func TestOnlyVersionLinesOfServersAreParsed(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -75,17 +75,33 @@ func CodeOf(ctx context.Context, err error) int {
 	var status *claim.StatusError
 	var refused *workerproto.Error
 	var count *contract.CountError
-	var noTick *schedules.RefusedError
+	var noTick *schedulestore.RefusedError
 	switch {
 	case errors.As(err, &coded):
 		return coded.Code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return Interrupted
-	case errors.Is(err, claim.ErrTransactionPool), errors.As(err, &unusable), errors.Is(err, schedules.ErrInvalid), errors.Is(err, limits.ErrInvalid), errors.Is(err, joins.ErrInvalid), Denied(err):
+	case errors.Is(err, claim.ErrTransactionPool),
+		errors.As(err, &unusable),
+		errors.Is(err, schedulestore.ErrInvalid),
+		errors.Is(err, limitstore.ErrInvalid),
+		errors.Is(err, joins.ErrInvalid),
+		Denied(err):
 		return Usage
-	case errors.Is(err, claim.ErrNotFound), errors.Is(err, schedules.ErrNotFound), errors.Is(err, limits.ErrNotFound), errors.Is(err, joins.ErrNotFound):
+	case errors.Is(err, claim.ErrNotFound),
+		errors.Is(err, schedulestore.ErrNotFound),
+		errors.Is(err, limitstore.ErrNotFound),
+		errors.Is(err, joins.ErrNotFound):
 		return NotFound
-	case errors.Is(err, limits.ErrTooMany), errors.Is(err, joins.ErrConflict), errors.Is(err, schedules.ErrEdited), errors.Is(err, schedules.ErrFull), errors.As(err, &noTick), errors.As(err, &inUse), errors.As(err, &status), errors.As(err, &refused), errors.As(err, &count):
+	case errors.Is(err, limitstore.ErrTooMany),
+		errors.Is(err, joins.ErrConflict),
+		errors.Is(err, schedulestore.ErrEdited),
+		errors.Is(err, schedulestore.ErrFull),
+		errors.As(err, &noTick),
+		errors.As(err, &inUse),
+		errors.As(err, &status),
+		errors.As(err, &refused),
+		errors.As(err, &count):
 		return Conflict
 	case errors.Is(err, devpg.ErrMissing), errors.Is(err, claim.ErrSearchTime), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable
@@ -147,9 +163,9 @@ func Explain(err error) string {
 		return "the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up' (" + err.Error() + ")"
 	case errors.Is(err, claim.ErrNotFound):
 		return err.Error() + ": " + WhatBecameOfIt
-	case errors.Is(err, schedules.ErrNotFound):
+	case errors.Is(err, schedulestore.ErrNotFound):
 		return err.Error() + ": 'dispatcherd schedule list' shows all schedules"
-	case errors.Is(err, limits.ErrNotFound):
+	case errors.Is(err, limitstore.ErrNotFound):
 		return err.Error() + ": 'dispatcherd limit list' shows all limits"
 	case Unreachable(err):
 		return Once(err.Error()) + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"

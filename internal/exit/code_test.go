@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 func TestUnusableDirectoryIsAWrongSetting(t *testing.T) {
@@ -28,7 +28,7 @@ func TestSearchThatTookTooLongMeansThatPostgresDoesNotAnswer(t *testing.T) {
 
 func TestErrorsOfSchedulesHaveTheirCodes(t *testing.T) {
 	for err, code := range map[error]int{
-		schedules.ErrInvalid: Usage, schedules.ErrNotFound: NotFound, schedules.ErrEdited: Conflict, schedules.ErrFull: Conflict, &schedules.RefusedError{Err: errors.New("paused")}: Conflict,
+		schedulestore.ErrInvalid: Usage, schedulestore.ErrNotFound: NotFound, schedulestore.ErrEdited: Conflict, schedulestore.ErrFull: Conflict, &schedulestore.RefusedError{Err: errors.New("paused")}: Conflict,
 	} {
 		require.Equal(t, code, CodeOf(t.Context(), fmt.Errorf("schedule %q: %w", "s", err)), err)
 	}

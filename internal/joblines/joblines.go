@@ -16,13 +16,25 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
-var jobFields = []string{"type", "priority", "payload", "run_at", "max_attempts", "timeout_ms", "expected_ms", "keys", "parent", "unique_key", "unique_for"}
+var jobFields = []string{
+	"type",
+	"priority",
+	"payload",
+	"run_at",
+	"max_attempts",
+	"timeout_ms",
+	"expected_ms",
+	"keys",
+	"parent",
+	"unique_key",
+	"unique_for",
+}
 
 // MaxLine bounds one line of a command's input, in bytes. For the input of
 // callers, --max-payload of the dispatcher applies instead.
@@ -83,7 +95,10 @@ func jsonReason(err error) error {
 	case errors.As(err, &kind) && kind.Field == "":
 		return fmt.Errorf("a job is a JSON object, not a JSON %s", jsontext.Excerpt(kind.Value))
 	case errors.As(err, &kind) && kind.Field == "keys":
-		return fmt.Errorf("keys cannot be the JSON %s: write one string of words, for example \"tenant:42 stripe*3\"", jsontext.Excerpt(kind.Value))
+		return fmt.Errorf(
+			"keys cannot be the JSON %s: write one string of words, for example \"tenant:42 stripe*3\"",
+			jsontext.Excerpt(kind.Value),
+		)
 	case errors.As(err, &kind) && strings.HasSuffix(kind.Field, "_ms"):
 		return fmt.Errorf("%s cannot be the JSON %s: write a whole number from 1 to 2147483647", kind.Field, jsontext.Excerpt(kind.Value))
 	case errors.As(err, &kind):
@@ -97,7 +112,9 @@ func jsonReason(err error) error {
 	case errors.As(err, &when):
 		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
 	}
-	return errors.New("a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h")
+	return errors.New(
+		"a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h",
+	)
 }
 
 // Check checks a job against the constraints of the table.
@@ -244,7 +261,11 @@ type TooLongError struct{ Line, Longest int }
 
 // Error names the line and says what to do.
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("line %d is longer than %d bytes: split the input, or store large data outside the job and refer to it", e.Line, e.Longest)
+	return fmt.Sprintf(
+		"line %d is longer than %d bytes: split the input, or store large data outside the job and refer to it",
+		e.Line,
+		e.Longest,
+	)
 }
 
 // NewReader reads lines of at most longest bytes from r.

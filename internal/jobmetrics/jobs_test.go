@@ -55,12 +55,19 @@ func TestStartsAndEndsAreCountedByTypeAndOutcome(t *testing.T) {
 		&effect.Send{Type: "pdf"}, &effect.Send{Type: "mail", Mode: dispatcherd.OnDemand}, &effect.Cancel{},
 	})
 	require.Equal(t, map[string]float64{
-		"dispatcherd_job_wait_seconds queued pdf": 1, "dispatcherd_job_wait_seconds on_demand mail": 1,
-		"dispatcherd_jobs_ended_total done pdf": 2, "dispatcherd_jobs_ended_total released pdf": 1, "dispatcherd_jobs_ended_total isolated pdf": 1,
-		"dispatcherd_jobs_ended_total done mail": 1, "dispatcherd_jobs_ended_total failed mail": 1,
-		"dispatcherd_jobs_ended_total late mail": 1, "dispatcherd_jobs_ended_total stopping mail": 1,
-		"dispatcherd_job_run_seconds done pdf": 2, "dispatcherd_job_run_seconds isolated pdf": 1,
-		"dispatcherd_job_run_seconds done mail": 1, "dispatcherd_job_run_seconds failed mail": 1,
+		"dispatcherd_job_wait_seconds queued pdf":     1,
+		"dispatcherd_job_wait_seconds on_demand mail": 1,
+		"dispatcherd_jobs_ended_total done pdf":       2,
+		"dispatcherd_jobs_ended_total released pdf":   1,
+		"dispatcherd_jobs_ended_total isolated pdf":   1,
+		"dispatcherd_jobs_ended_total done mail":      1,
+		"dispatcherd_jobs_ended_total failed mail":    1,
+		"dispatcherd_jobs_ended_total late mail":      1,
+		"dispatcherd_jobs_ended_total stopping mail":  1,
+		"dispatcherd_job_run_seconds done pdf":        2,
+		"dispatcherd_job_run_seconds isolated pdf":    1,
+		"dispatcherd_job_run_seconds done mail":       1,
+		"dispatcherd_job_run_seconds failed mail":     1,
 	}, gather(t, &j))
 }
 
@@ -70,8 +77,24 @@ func TestOutcomesHaveDifferentNames(t *testing.T) {
 	for o := range outcomes {
 		names[nameOf(o)]++
 	}
-	require.Equal(t, []string{"busy", "cancelled", "crashed", "done", "failed", "isolated", "late", "quarantined", "released", "retry", "stopping", "unsupported"},
-		slices.Sorted(maps.Keys(names)))
+	require.Equal(
+		t,
+		[]string{
+			"busy",
+			"cancelled",
+			"crashed",
+			"done",
+			"failed",
+			"isolated",
+			"late",
+			"quarantined",
+			"released",
+			"retry",
+			"stopping",
+			"unsupported",
+		},
+		slices.Sorted(maps.Keys(names)),
+	)
 }
 
 func TestOnlyTheFirstTypesGetALabel(t *testing.T) {

@@ -85,7 +85,13 @@ func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
 		if written > MaxNumber {
 			s.reject(longNumber)
 		} else if s.fault.What == "" && len(s.text)+s.grown > MaxText {
-			s.reject(fmt.Sprintf("numbers with which its text has more than %d bytes when all digits are written out (from byte %d on): write them as strings", MaxText, s.at-len(number)))
+			s.reject(
+				fmt.Sprintf(
+					"numbers with which its text has more than %d bytes when all digits are written out (from byte %d on): write them as strings",
+					MaxText,
+					s.at-len(number),
+				),
+			)
 		}
 	case len(number) > MaxNumber || exponentDigits > 4:
 		s.reject(longNumber)

@@ -13,7 +13,9 @@ import (
 )
 
 // codePath matches a path to a file or a folder of the repository in backquotes.
-var codePath = regexp.MustCompile("`((?:actor|api|backlog|claim|client|cmd|docs|e2e|harness|bench|internal|migrations|scoring|slotindex|tools|worker|workerproto)(?:/[A-Za-z0-9_./-]*)?)`")
+var codePath = regexp.MustCompile(
+	"`((?:actor|api|backlog|claim|client|cmd|docs|e2e|harness|bench|internal|migrations|scoring|slotindex|tools|worker|workerproto)(?:/[A-Za-z0-9_./-]*)?)`",
+)
 
 // missingPaths returns the paths of the repository that a document names and that
 // do not exist.
@@ -41,7 +43,13 @@ func TestArchitectureNamesExistingFiles(t *testing.T) {
 }
 
 func TestMissingPathsAreReported(t *testing.T) {
-	if got := missingPaths(filepath.Join("..", ".."), "see `actor/core.go` and `actor/nothing.go`"); !slices.Equal(got, []string{"actor/nothing.go"}) {
+	if got := missingPaths(
+		filepath.Join("..", ".."),
+		"see `actor/core.go` and `actor/nothing.go`",
+	); !slices.Equal(
+		got,
+		[]string{"actor/nothing.go"},
+	) {
 		t.Errorf("found %q", got)
 	}
 }
@@ -141,7 +149,13 @@ func TestArchitectureNamesIdentifiersOfTheirFiles(t *testing.T) {
 
 func TestMisplacedNamesAreReported(t *testing.T) {
 	row := "| `place` | `actor/core.go`, `Core`, `placeAll`; `won`, `absent` in `actor/claim.go` | `job.go` (`Status`); `Absent` in `actor/config`; `nothing` |\n"
-	if got := misplacedNames(t, row); !slices.Equal(got, []string{"placeAll in actor/core.go", "absent in actor/claim.go", "Absent in actor/config"}) {
+	if got := misplacedNames(
+		t,
+		row,
+	); !slices.Equal(
+		got,
+		[]string{"placeAll in actor/core.go", "absent in actor/claim.go", "Absent in actor/config"},
+	) {
 		t.Errorf("found %q", got)
 	}
 }

@@ -91,13 +91,27 @@ func bubbleHelpers(s source) map[string]bool {
 func TestNoTestSleeps(t *testing.T) { obey(t, checkSleep) }
 
 func TestSleepsOutsideBubblesAreRejected(t *testing.T) {
-	judge(t, checkSleep,
+	judge(
+		t,
+		checkSleep,
 		example{"a_test.go", `package p; import "time"; func f() { time.Sleep(1) }`, []string{"wait for the event"}},
 		example{"a_test.go", `package p; import "time"; var nap = time.Sleep`, []string{"wait for the event"}},
-		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }); time.Sleep(2) }`, []string{"wait"}},
+		example{
+			"a_test.go",
+			`package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }); time.Sleep(2) }`,
+			[]string{"wait"},
+		},
 		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func f() { synctest.Test(nil, func() { time.Sleep(1) }) }`, nil},
-		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func bubble(f func()) { synctest.Test(nil, func() { f() }) }; func g() { bubble(func() { time.Sleep(1) }) }`, nil},
-		example{"a_test.go", `package p; import ("testing/synctest"; "time"); func bubble(f func()) { f(); synctest.Test(nil, nil) }; func g() { bubble(func() { time.Sleep(1) }) }`, []string{"wait"}},
+		example{
+			"a_test.go",
+			`package p; import ("testing/synctest"; "time"); func bubble(f func()) { synctest.Test(nil, func() { f() }) }; func g() { bubble(func() { time.Sleep(1) }) }`,
+			nil,
+		},
+		example{
+			"a_test.go",
+			`package p; import ("testing/synctest"; "time"); func bubble(f func()) { f(); synctest.Test(nil, nil) }; func g() { bubble(func() { time.Sleep(1) }) }`,
+			[]string{"wait"},
+		},
 	)
 }
 
@@ -166,7 +180,10 @@ func checkConnectionStrings(s source) []string {
 	var found []string
 	s.visit(func(n ast.Node) {
 		if sel, ok := n.(*ast.SelectorExpr); ok && slices.Contains(parsers, path.Base(s.qualified(sel))) {
-			found = append(found, s.finding(n, "%s outside internal/dsn: its errors quote the connection string; use dsn.Parse", path.Base(s.qualified(sel))))
+			found = append(
+				found,
+				s.finding(n, "%s outside internal/dsn: its errors quote the connection string; use dsn.Parse", path.Base(s.qualified(sel))),
+			)
 		}
 	})
 	return found
@@ -249,7 +266,10 @@ func checkPayload(s source) []string {
 				continue // the inner call is reported separately
 			}
 			if name := secrets(arg); name != "" {
-				found = append(found, s.finding(arg, "%s goes into a log line or an error: payloads and results belong to the users; name the job or the length", name))
+				found = append(
+					found,
+					s.finding(arg, "%s goes into a log line or an error: payloads and results belong to the users; name the job or the length", name),
+				)
 			}
 		}
 	})

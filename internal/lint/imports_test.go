@@ -11,95 +11,239 @@ import (
 // mayImport says which packages of this module a package may import; "" is
 // the root. Tests and the command may import every package.
 var mayImport = map[string][]string{
-	"":                  {},
-	"scoring":           {""},
-	"slotindex":         {"", "internal/segarray"},
-	"internal/contract": {""},
-	"internal/timing":   {},
-	"internal/cron":     {},
-	"internal/permits":  {},
-	"internal/idtable":  {""},
-	"internal/segarray": {},
-	"internal/quota":    {},
-	"internal/logtail":  {"", "internal/contract", "internal/quota"},
-	"backlog":           {"", "slotindex", "internal/contract", "internal/timing"},
-	"actor":             {"", "actor/aside", "actor/config", "actor/durations", "actor/effect", "actor/event", "actor/held", "actor/jobstate", "actor/orders", "actor/spawns", "actor/users", "actor/waits", "backlog", "scoring", "slotindex", "internal/contract", "internal/idtable", "internal/quota", "internal/segarray", "internal/timing"},
-	"actor/aside":       {"", "internal/contract", "internal/timing"},
-	"actor/config":      {"backlog", "scoring", "internal/timing"},
-	"actor/effect":      {"", "scoring", "internal/contract", "internal/timing"},
-	"actor/event":       {"", "internal/contract"},
-	"actor/held":        {"", "internal/contract", "internal/timing"},
-	"actor/durations":   {"", "internal/contract", "internal/timing", "scoring"},
-	"actor/orders":      {},
-	"actor/spawns":      {"", "internal/contract"},
-	"actor/waits":       {"internal/timing"},
-	"actor/users":       {"actor/config", "internal/quota"},
-	"actor/jobstate":    {},
-	"workerproto":       {"", "internal/jsontext", "internal/quota"},
-	"worker":            {"", "workerproto"},
-	"migrations":        {"internal/dsn"},
-	"claim":             {"internal/permits", "", "actor/aside", "migrations", "internal/contract", "internal/dsn", "internal/jsontext", "internal/timing"},
-	"claim/schedules":   {"claim", "internal/contract", "internal/schedule"},
-	"claim/claimfake":   {"", "claim", "claim/limits", "internal/contract", "internal/jsontext", "internal/permits"},
-	"api":               {"internal/flowapi", "internal/limitapi", "internal/permits", "", "internal/contract", "internal/jsontext", "internal/ondemand", "internal/problem", "internal/quota", "internal/scheduleapi", "workerproto"},
-	"client":            {"claim/joins", "internal/permits", "", "internal/contract", "internal/jsontext", "internal/problem", "workerproto"},
-	"internal/ondemand": {"internal/permits", "", "internal/problem", "internal/quota"},
-	"internal/problem":  {""},
+	"":                        {},
+	"scoring":                 {""},
+	"slotindex":               {"", "internal/segarray"},
+	"internal/contract":       {""},
+	"internal/timing":         {},
+	"internal/schedule/cron":  {},
+	"internal/limits/permits": {},
+	"internal/idtable":        {""},
+	"internal/segarray":       {},
+	"internal/quota":          {},
+	"internal/logtail":        {"", "internal/contract", "internal/quota"},
+	"backlog":                 {"", "slotindex", "internal/contract", "internal/timing"},
+	"actor": {
+		"",
+		"actor/aside",
+		"actor/config",
+		"actor/durations",
+		"actor/effect",
+		"actor/event",
+		"actor/held",
+		"actor/jobstate",
+		"actor/orders",
+		"actor/spawns",
+		"actor/users",
+		"actor/waits",
+		"backlog",
+		"scoring",
+		"slotindex",
+		"internal/contract",
+		"internal/idtable",
+		"internal/quota",
+		"internal/segarray",
+		"internal/timing",
+	},
+	"actor/aside":     {"", "internal/contract", "internal/timing"},
+	"actor/config":    {"backlog", "scoring", "internal/timing"},
+	"actor/effect":    {"", "scoring", "internal/contract", "internal/timing"},
+	"actor/event":     {"", "internal/contract"},
+	"actor/held":      {"", "internal/contract", "internal/timing"},
+	"actor/durations": {"", "internal/contract", "internal/timing", "scoring"},
+	"actor/orders":    {},
+	"actor/spawns":    {"", "internal/contract"},
+	"actor/waits":     {"internal/timing"},
+	"actor/users":     {"actor/config", "internal/quota"},
+	"actor/jobstate":  {},
+	"workerproto":     {"", "internal/jsontext", "internal/quota"},
+	"worker":          {"", "workerproto"},
+	"migrations":      {"internal/dsn"},
+	"claim": {
+		"internal/limits/permits",
+		"",
+		"actor/aside",
+		"migrations",
+		"internal/contract",
+		"internal/dsn",
+		"internal/jsontext",
+		"internal/timing",
+	},
+	"internal/schedule/schedulestore": {"claim", "internal/contract", "internal/schedule"},
+	"claim/claimfake": {
+		"",
+		"claim",
+		"internal/limits/limitstore",
+		"internal/contract",
+		"internal/jsontext",
+		"internal/limits/permits",
+	},
+	"internal/httpapi": {
+		"internal/flow/flowapi",
+		"internal/limits/limitapi",
+		"internal/limits/permits",
+		"",
+		"internal/contract",
+		"internal/jsontext",
+		"internal/ondemand",
+		"internal/httpapi/problem",
+		"internal/quota",
+		"internal/schedule/scheduleapi",
+		"workerproto",
+	},
+	"client": {
+		"internal/flow/joins",
+		"internal/limits/permits",
+		"",
+		"internal/contract",
+		"internal/jsontext",
+		"internal/httpapi/problem",
+		"workerproto",
+	},
+	"internal/ondemand":        {"internal/limits/permits", "", "internal/httpapi/problem", "internal/quota"},
+	"internal/httpapi/problem": {""},
 
-	"claim/limits": {"", "claim", "internal/contract", "internal/limit", "internal/permits"},
-	"claim/flows":  {""},
+	"internal/limits/limitstore": {"", "claim", "internal/contract", "internal/limits", "internal/limits/permits"},
+	"internal/flow/flowstore":    {""},
 
 	"claim/durations": {"", "internal/contract"},
 
-	"claim/joins": {"", "internal/contract", "internal/jsontext"},
+	"internal/flow/joins": {"", "internal/contract", "internal/jsontext"},
 
-	"internal/flowapi": {"", "internal/contract", "internal/jsontext", "internal/problem", "internal/rowapi"},
+	"internal/flow/flowapi": {"", "internal/contract", "internal/jsontext", "internal/httpapi/problem", "internal/httpapi/rowapi"},
 
-	"internal/limit":    {"internal/contract", "internal/permits"},
-	"internal/limitapi": {"internal/contract", "internal/limit", "internal/problem", "internal/rowapi"},
-	"internal/rowapi":   {"internal/contract", "internal/jsontext", "internal/problem"},
+	"internal/limits":          {"internal/contract", "internal/limits/permits"},
+	"internal/limits/limitapi": {"internal/contract", "internal/limits", "internal/httpapi/problem", "internal/httpapi/rowapi"},
+	"internal/httpapi/rowapi":  {"internal/contract", "internal/jsontext", "internal/httpapi/problem"},
 
-	"internal/scheduleapi": {"internal/contract", "internal/jsontext", "internal/problem", "internal/rowapi", "internal/schedule"},
+	"internal/schedule/scheduleapi": {
+		"internal/contract",
+		"internal/jsontext",
+		"internal/httpapi/problem",
+		"internal/httpapi/rowapi",
+		"internal/schedule",
+	},
 
 	"internal/devpg":    {},
 	"internal/dsn":      {},
 	"internal/jsontext": {},
 	"internal/pgtest":   {"", "migrations", "internal/devpg"},
 	"internal/lint":     {},
-	"internal/sim": {"", "claim/claimfake", "claim/flows", "claim/limits", "actor", "actor/config", "actor/effect",
-		"actor/event", "internal/contract", "internal/daemon/admission", "internal/daemon/settlement", "internal/permits", "internal/shell", "internal/timing", "scoring", "workerproto"},
+	"internal/sim": {
+		"",
+		"claim/claimfake",
+		"internal/flow/flowstore",
+		"internal/limits/limitstore",
+		"actor",
+		"actor/config",
+		"actor/effect",
+		"actor/event",
+		"internal/contract",
+		"internal/limits/admission",
+		"internal/flow/settlement",
+		"internal/limits/permits",
+		"internal/shell",
+		"internal/timing",
+		"scoring",
+		"workerproto",
+	},
 	"internal/trace": {"", "actor", "actor/config", "actor/effect",
 		"actor/event", "internal/contract", "internal/quota", "internal/timing", "scoring", "slotindex"},
-	"internal/allow":      {"", "workerproto"},
-	"internal/connrate":   {"workerproto"},
-	"internal/exit":       {"claim/joins", "claim/limits", "claim", "claim/schedules", "internal/contract", "internal/devpg", "internal/dsn", "migrations", "workerproto"},
+	"internal/allow":    {"", "workerproto"},
+	"internal/connrate": {"workerproto"},
+	"internal/exit": {
+		"internal/flow/joins",
+		"internal/limits/limitstore",
+		"claim",
+		"internal/schedule/schedulestore",
+		"internal/contract",
+		"internal/devpg",
+		"internal/dsn",
+		"migrations",
+		"workerproto",
+	},
 	"internal/jobmetrics": {"", "actor", "actor/effect", "internal/contract"},
-	"internal/joblines":   {"internal/permits", "", "claim", "claim/joins", "internal/contract", "internal/jsontext"},
-	"internal/schedule":   {"internal/permits", "", "internal/contract", "internal/cron", "internal/jsontext"},
-	"internal/daemon": {"actor/durations", "claim/durations", "internal/daemon/admission", "internal/daemon/settlement", "claim/flows", "claim/limits", "internal/permits", "", "actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/allow", "internal/connrate", "internal/contract", "internal/daemon/backend", "internal/daemon/controller",
-		"internal/decisionlog", "internal/dsn", "internal/exit", "internal/hostlock", "internal/jobmetrics", "internal/logtail", "internal/ondemand", "internal/resources", "internal/shell", "internal/timing", "migrations", "workerproto"},
-	"internal/daemon/admission":  {"", "claim/limits", "internal/contract", "internal/permits", "internal/timing"},
-	"internal/daemon/settlement": {"", "claim/flows", "internal/contract"},
-	"internal/daemon/controller": {"claim/schedules", "internal/contract", "internal/schedule", "internal/timing"},
-	"internal/daemon/backend": {"claim/joins", "internal/flowapi", "internal/limitapi", "claim/limits", "internal/permits", "", "actor", "actor/effect", "actor/event", "api", "claim", "claim/schedules", "internal/contract",
-		"internal/decisionlog", "internal/exit", "internal/joblines", "internal/jsontext", "internal/logtail", "internal/ondemand", "internal/problem", "internal/scheduleapi", "scoring"},
+	"internal/joblines":   {"internal/limits/permits", "", "claim", "internal/flow/joins", "internal/contract", "internal/jsontext"},
+	"internal/schedule":   {"internal/limits/permits", "", "internal/contract", "internal/schedule/cron", "internal/jsontext"},
+	"internal/daemon": {
+		"actor/durations",
+		"claim/durations",
+		"internal/limits/admission",
+		"internal/flow/settlement",
+		"internal/flow/flowstore",
+		"internal/limits/limitstore",
+		"internal/limits/permits",
+		"",
+		"actor",
+		"actor/aside",
+		"actor/config",
+		"actor/effect",
+		"actor/event",
+		"internal/httpapi",
+		"claim",
+		"internal/schedule/schedulestore",
+		"internal/allow",
+		"internal/connrate",
+		"internal/contract",
+		"internal/daemon/backend",
+		"internal/schedule/controller",
+		"internal/decisionlog",
+		"internal/dsn",
+		"internal/exit",
+		"internal/hostlock",
+		"internal/jobmetrics",
+		"internal/logtail",
+		"internal/ondemand",
+		"internal/resources",
+		"internal/shell",
+		"internal/timing",
+		"migrations",
+		"workerproto",
+	},
+	"internal/limits/admission":    {"", "internal/limits/limitstore", "internal/contract", "internal/limits/permits", "internal/timing"},
+	"internal/flow/settlement":     {"", "internal/flow/flowstore", "internal/contract"},
+	"internal/schedule/controller": {"internal/schedule/schedulestore", "internal/contract", "internal/schedule", "internal/timing"},
+	"internal/daemon/backend": {
+		"internal/flow/joins",
+		"internal/flow/flowapi",
+		"internal/limits/limitapi",
+		"internal/limits/limitstore",
+		"internal/limits/permits",
+		"",
+		"actor",
+		"actor/effect",
+		"actor/event",
+		"internal/httpapi",
+		"claim",
+		"internal/schedule/schedulestore",
+		"internal/contract",
+		"internal/decisionlog",
+		"internal/exit",
+		"internal/joblines",
+		"internal/jsontext",
+		"internal/logtail",
+		"internal/ondemand",
+		"internal/httpapi/problem",
+		"internal/schedule/scheduleapi",
+		"scoring",
+	},
 	"internal/resources":   {},
 	"internal/hostlock":    {},
 	"internal/shell":       {"", "actor", "actor/effect", "actor/event", "internal/contract", "workerproto"},
 	"internal/decisionlog": {"", "actor", "internal/contract", "scoring"},
 
-	"claim/schedules/schedulestest": {"claim/schedules", "internal/contract", "internal/schedule"},
+	"internal/schedule/schedulestest": {"internal/schedule/schedulestore", "internal/contract", "internal/schedule"},
 
-	"internal/cron/crontest":   {},
-	"internal/lint/measures":   {"internal/lint/vocabulary"},
-	"internal/lint/vocabulary": {},
+	"internal/schedule/cron/crontest": {},
+	"internal/lint/measures":          {"internal/lint/vocabulary"},
+	"internal/lint/vocabulary":        {},
 }
 
 const command = "cmd"
 
 // logging are the packages that may log and read the environment of the Go runtime:
 // the command, and the daemon, which end-to-end tests run in process.
-var logging = []string{command, "internal/daemon", "internal/resources", "e2e"}
+var logging = []string{"internal/flow/settlement", "internal/limits/admission", "internal/schedule/controller", command, "internal/daemon", "internal/resources", "e2e"}
 
 // parts is the folder of the command's packages. They may import every package
 // outside it, and inside it only those in mayImportPart. So shared packages do
@@ -124,13 +268,22 @@ func checkParts(s source) []string {
 	}
 	allowed, known := mayImportPart[part]
 	if !known {
-		return []string{s.finding(s.file, "package %q is not in the table of the command's packages: add it in internal/lint/imports_test.go with the packages that it may import", s.dir())}
+		return []string{
+			s.finding(
+				s.file,
+				"package %q is not in the table of the command's packages: add it in internal/lint/imports_test.go with the packages that it may import",
+				s.dir(),
+			),
+		}
 	}
 	var found []string
 	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
 		other, ours := strings.CutPrefix(p, module+"/"+parts)
 		if ours && !slices.Contains(allowed, other) {
-			found = append(found, s.finding(s.imports()[p], "%q imports %q: of these packages it may import only %q; connect the packages in main", part, other, allowed))
+			found = append(
+				found,
+				s.finding(s.imports()[p], "%q imports %q: of these packages it may import only %q; connect the packages in main", part, other, allowed),
+			)
 		}
 	}
 	return found
@@ -161,14 +314,29 @@ func checkImports(s source) []string {
 		allowed, known = []string{"", "worker", "client"}, true
 	}
 	if !known {
-		return []string{s.finding(s.file, "package %q is not in the table of imports: add it in internal/lint/imports_test.go with the packages that it may import", s.dir())}
+		return []string{
+			s.finding(
+				s.file,
+				"package %q is not in the table of imports: add it in internal/lint/imports_test.go with the packages that it may import",
+				s.dir(),
+			),
+		}
 	}
 	var found []string
 	for _, p := range slices.Sorted(maps.Keys(s.imports())) {
 		inside, ours := strings.CutPrefix(p, module)
 		inside = strings.TrimPrefix(inside, "/")
 		if ours && !slices.Contains(allowed, inside) {
-			found = append(found, s.finding(s.imports()[p], "%q imports %q: of this module it may import only %q; connect the packages in the command", s.dir(), inside, allowed))
+			found = append(
+				found,
+				s.finding(
+					s.imports()[p],
+					"%q imports %q: of this module it may import only %q; connect the packages in the command",
+					s.dir(),
+					inside,
+					allowed,
+				),
+			)
 		}
 	}
 	return found
@@ -212,7 +380,11 @@ var homes = []struct {
 	{"go.uber.org/goleak", source.test, "use it in tests only"},
 	{"testing", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
 	{"testing/", func(s source) bool { return s.test() || testSupport(s) }, "use it in tests only"},
-	{"flag", func(s source) bool { return s.test() || s.in(command, "examples", "internal/lint/measures") }, "add a parameter; flags belong to cmd"},
+	{
+		"flag",
+		func(s source) bool { return s.test() || s.in(command, "examples", "internal/lint/measures") },
+		"add a parameter; flags belong to cmd",
+	},
 	{"github.com/spf13/", func(s source) bool { return s.in(command) }, "add a parameter; the command line belongs to cmd"},
 }
 

@@ -53,19 +53,35 @@ func TestDaemonBinaryHasAtMost22MB(t *testing.T) {
 	require.NoError(t, err, string(out))
 	program, err := os.Stat(path)
 	require.NoError(t, err)
-	require.LessOrEqual(t, program.Size(), int64(maxBinary), "text/template (cobra's SetHelpTemplate) keeps every exported method alive; `go tool nm -size -sort size` says what is large")
+	require.LessOrEqual(
+		t,
+		program.Size(),
+		int64(maxBinary),
+		"text/template (cobra's SetHelpTemplate) keeps every exported method alive; `go tool nm -size -sort size` says what is large",
+	)
 	require.Greater(t, program.Size(), int64(maxBinary/4), "the build must produce the complete program")
 }
 
 // testLibraries must not be linked into the daemon.
-var testLibraries = []string{"testing", "net/http/httptest", "github.com/stretchr/testify", module + "/internal/pgtest", module + "/claim/contract", "pgregory.net/rapid", "go.uber.org/goleak"}
+var testLibraries = []string{
+	"testing",
+	"net/http/httptest",
+	"github.com/stretchr/testify",
+	module + "/internal/pgtest",
+	module + "/claim/contract",
+	"pgregory.net/rapid",
+	"go.uber.org/goleak",
+}
 
 func checkLinked(packages []string) []string {
 	var found []string
 	for _, p := range packages {
 		for _, lib := range testLibraries {
 			if p == lib || strings.HasPrefix(p, lib+"/") {
-				found = append(found, "the daemon links "+p+": move what imports it into a test; `go list -deps -json ./cmd/dispatcherd` shows which package imports it")
+				found = append(
+					found,
+					"the daemon links "+p+": move what imports it into a test; `go list -deps -json ./cmd/dispatcherd` shows which package imports it",
+				)
 			}
 		}
 	}

@@ -46,7 +46,15 @@ func checkMapOrder(s source, info *types.Info) []string {
 			}
 		}
 		if what != "" && !excused[s.line(n)] {
-			found = append(found, s.finding(n, "%s: decisions must not depend on map order; use a slice, or state in the same line why the order does not matter: %s a reason of two words or more", what, orderFree))
+			found = append(
+				found,
+				s.finding(
+					n,
+					"%s: decisions must not depend on map order; use a slice, or state in the same line why the order does not matter: %s a reason of two words or more",
+					what,
+					orderFree,
+				),
+			)
 		}
 	})
 	return found

@@ -11,7 +11,27 @@ import (
 )
 
 // purePackages make decisions and have no side effects.
-var purePackages = []string{"actor", "actor/aside", "actor/config", "actor/effect", "actor/event", "actor/held", "actor/jobstate", "actor/orders", "actor/spawns", "actor/waits", "backlog", "internal/cron", "internal/idtable", "internal/permits", "internal/schedule", "internal/segarray", "internal/timing", "scoring", "slotindex"}
+var purePackages = []string{
+	"actor",
+	"actor/aside",
+	"actor/config",
+	"actor/effect",
+	"actor/event",
+	"actor/held",
+	"actor/jobstate",
+	"actor/orders",
+	"actor/spawns",
+	"actor/waits",
+	"backlog",
+	"internal/schedule/cron",
+	"internal/idtable",
+	"internal/limits/permits",
+	"internal/schedule",
+	"internal/segarray",
+	"internal/timing",
+	"scoring",
+	"slotindex",
+}
 
 // isPure reports whether the file belongs to a pure package and is not a test.
 func isPure(s source) bool { return !s.test() && slices.Contains(purePackages, s.dir()) }
@@ -53,11 +73,17 @@ func checkPureImports(s source) []string {
 func TestPurePackagesImportNothingImpure(t *testing.T) { obey(t, checkPureImports) }
 
 func TestImpureImportsAreRejected(t *testing.T) {
-	judge(t, checkPureImports,
+	judge(
+		t,
+		checkPureImports,
 		example{"actor/core.go", `package p; import "sync"`, []string{`imports "sync"`}},
 		example{"actor/actor.go", `package p; import ("context"; "sync/atomic")`, []string{`imports "sync/atomic"`}},
 		example{"actor/core.go", `package p; import "context"`, []string{"the core never waits"}},
-		example{"scoring/a.go", `package p; import ("database/sql"; "github.com/jackc/pgx/v5"; "net/http"; "os")`, []string{"sql", "pgx", "net/http", `"os"`}},
+		example{
+			"scoring/a.go",
+			`package p; import ("database/sql"; "github.com/jackc/pgx/v5"; "net/http"; "os")`,
+			[]string{"sql", "pgx", "net/http", `"os"`},
+		},
 		example{"slotindex/a.go", `package p; import ("fmt"; "math/bits"; "time"; "` + module + `")`, nil},
 		example{"slotindex/a_test.go", `package p; import "os"`, nil},
 		example{"worker/a.go", `package p; import "sync"`, nil},
@@ -96,13 +122,19 @@ func checkPureCalls(s source) []string {
 func TestPurePackagesUseNoClockAndNoGlobalRandomSource(t *testing.T) { obey(t, checkPureCalls) }
 
 func TestClockAndGlobalRandomSourceAreRejected(t *testing.T) {
-	judge(t, checkPureCalls,
+	judge(
+		t,
+		checkPureCalls,
 		example{"actor/core.go", `package p; import "time"; var x = time.Now()`, []string{"time.Now"}},
 		example{"actor/core.go", `package p; import "time"; var now = time.Now`, []string{"time.Now"}},
 		example{"actor/core.go", `package p; import "time"; var x = time.NewTimer(time.Second)`, []string{"time.NewTimer"}},
 		example{"actor/loop.go", `package p; import "time"; var x = time.NewTimer(time.Second)`, nil},
 		example{"actor/actor.go", `package p; import clock "time"; func f() { clock.Sleep(clock.Second) }`, []string{"time.Sleep"}},
-		example{"actor/core.go", `package p; import "math/rand/v2"; var x, y = rand.IntN(3), rand.New(rand.NewPCG(1, 2)).IntN(3)`, []string{"rand.IntN"}},
+		example{
+			"actor/core.go",
+			`package p; import "math/rand/v2"; var x, y = rand.IntN(3), rand.New(rand.NewPCG(1, 2)).IntN(3)`,
+			[]string{"rand.IntN"},
+		},
 		example{"scoring/a.go", `package p; import "time"; const x = 3 * time.Second`, nil},
 	)
 }
@@ -182,7 +214,13 @@ func TestLoopAndItsCasesAreShort(t *testing.T) { obey(t, checkLoop) }
 
 func TestLongLoopsAndLongCasesAreRejected(t *testing.T) {
 	body := func(n int) string {
-		return "package p\nfunc f(c chan int) {\nselect {\ncase <-c:\n" + strings.Repeat("f(c)\n", n) + "default:\n}\n" + strings.Repeat("\n", 30) + "}\n"
+		return "package p\nfunc f(c chan int) {\nselect {\ncase <-c:\n" + strings.Repeat(
+			"f(c)\n",
+			n,
+		) + "default:\n}\n" + strings.Repeat(
+			"\n",
+			30,
+		) + "}\n"
 	}
 	judge(t, checkLoop,
 		example{"actor/actor.go", body(2), nil},

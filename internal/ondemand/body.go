@@ -3,7 +3,7 @@ package ondemand
 import (
 	"sync"
 
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 )
 
 // Explain returns the problem that is sent to a caller for an error. The problem does

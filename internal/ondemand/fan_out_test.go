@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 )
 
 func TestSizesOfChunksDifferByAtMostOne(t *testing.T) {
@@ -87,7 +87,9 @@ func payloads(chunks []Chunk) (list []string) {
 
 // Article 2: 9 items on 3 workers are 3 items each.
 func TestRoomTaskOf9ItemsOn3WorkersIs3ItemsEach(t *testing.T) {
-	w := &workers{offerings: []Offering{{Session: 1, Worker: "a", Slots: 2}, {Session: 5, Worker: "b", Slots: 1}, {Session: 7, Worker: "c", Slots: 1}}}
+	w := &workers{
+		offerings: []Offering{{Session: 1, Worker: "a", Slots: 2}, {Session: 5, Worker: "b", Slots: 1}, {Session: 7, Worker: "c", Slots: 1}},
+	}
 	chunks, err := distribute(t, w, &FanOut{Items: items(9), Priority: 3, Expected: new(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, []string{"[1,2,3]", "[4,5,6]", "[7,8,9]"}, payloads(chunks))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 )
 
 // This file decides which shared request a caller joins.
@@ -61,7 +61,17 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	if o.Later && !s.laters.Fits(o.User, 1) {
 		return nil, false, s.refuseLocked(BoundRequests, s.laters, o.User, "callers that fetch their answer later")
 	}
-	r := &Shared{s: s, coalesce: coalesce, mark: mark, typ: o.Type, user: o.User, row: o.Durable, needs: o.Keys, callers: 1, changed: make(chan struct{})}
+	r := &Shared{
+		s:        s,
+		coalesce: coalesce,
+		mark:     mark,
+		typ:      o.Type,
+		user:     o.User,
+		row:      o.Durable,
+		needs:    o.Keys,
+		callers:  1,
+		changed:  make(chan struct{}),
+	}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
 			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")

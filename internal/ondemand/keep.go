@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // Options are the parameters of a request.
@@ -51,7 +51,11 @@ func (s *Service) Check(o *Options) error {
 	case o.Timeout != nil && (*o.Timeout < time.Millisecond || *o.Timeout > s.limits.MaxTimeout):
 		reason = fmt.Sprintf("timeout must lie between 1ms and %v", s.limits.MaxTimeout)
 	case o.Expected != nil && (*o.Expected < time.Millisecond || *o.Expected > dispatcherd.MaxExpected):
-		reason = fmt.Sprintf("expected_ms is %d, must be a whole number from 1 to %d, or left out", o.Expected.Milliseconds(), dispatcherd.MaxExpected.Milliseconds())
+		reason = fmt.Sprintf(
+			"expected_ms is %d, must be a whole number from 1 to %d, or left out",
+			o.Expected.Milliseconds(),
+			dispatcherd.MaxExpected.Milliseconds(),
+		)
 	case o.CapacityWait < 0 || o.CapacityWait > s.limits.MaxTimeout:
 		reason = fmt.Sprintf("wait_for_worker must lie between 0 and %v", s.limits.MaxTimeout)
 	case len(o.CoalesceKey) > MaxKey:

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 )
 
 // backend keeps the last caller and answers when the test says so.
@@ -40,7 +40,14 @@ func (*backend) Rank(dispatcherd.JobID) (Rank, bool)                { return Ran
 
 func newLimits() Limits {
 	return Limits{
-		DefaultTimeout: time.Minute, MaxTimeout: time.Hour, MaxBodies: 1 << 20, SharedRequests: 10, Keys: 10, KeepAnswers: time.Minute, KeepBytes: 1 << 20, EventsPerRequest: 10,
+		DefaultTimeout:   time.Minute,
+		MaxTimeout:       time.Hour,
+		MaxBodies:        1 << 20,
+		SharedRequests:   10,
+		Keys:             10,
+		KeepAnswers:      time.Minute,
+		KeepBytes:        1 << 20,
+		EventsPerRequest: 10,
 	}
 }
 

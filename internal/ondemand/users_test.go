@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 )
 
 // tryBegin returns the detail of the problem, or "".
@@ -34,8 +34,11 @@ func flood(t *testing.T, s *Service, next func(n int) Options) (detail string) {
 
 func TestAsynchronousRequestsOfOneUserDoNotExcludeOthers(t *testing.T) {
 	s, _ := newService(t) // 10 shared requests
-	require.Equal(t, "too many shared requests: uid 1 has 9, wants 1 more and may have 9, while all users have 9 of 10: use fewer, or another dispatcher",
-		flood(t, s, func(int) Options { return Options{Type: "pdf", User: "uid 1", Later: true} }))
+	require.Equal(
+		t,
+		"too many shared requests: uid 1 has 9, wants 1 more and may have 9, while all users have 9 of 10: use fewer, or another dispatcher",
+		flood(t, s, func(int) Options { return Options{Type: "pdf", User: "uid 1", Later: true} }),
+	)
 	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Durable: true}))
 }
 

@@ -51,8 +51,16 @@ func (q *Quota) Objection(user string, n int, what string) string {
 	if name == "" {
 		name = "a user without a name"
 	}
-	return fmt.Sprintf("too many %s: %s has %d, wants %d more and may have %d, while all users have %d of %d: use fewer, or another dispatcher",
-		what, name, q.users[user], n, q.Most(user), q.held, q.limit)
+	return fmt.Sprintf(
+		"too many %s: %s has %d, wants %d more and may have %d, while all users have %d of %d: use fewer, or another dispatcher",
+		what,
+		name,
+		q.users[user],
+		n,
+		q.Most(user),
+		q.held,
+		q.limit,
+	)
 }
 
 // Largest returns the user that holds most, and how much that is.

@@ -121,7 +121,15 @@ type Plan struct {
 
 // New returns an empty plan that is bounded to most schedules; 0 = MaxSchedules.
 func New(start Start, most int) *Plan {
-	return &Plan{most: cmp.Or(most, MaxSchedules), start: start, entries: map[int64]*entry{}, rules: map[ruleName]*rule{}, zones: zones{}, excess: map[int64]struct{}{}, delayed: map[int64]int64{}}
+	return &Plan{
+		most:    cmp.Or(most, MaxSchedules),
+		start:   start,
+		entries: map[int64]*entry{},
+		rules:   map[ruleName]*rule{},
+		zones:   zones{},
+		excess:  map[int64]struct{}{},
+		delayed: map[int64]int64{},
+	}
 }
 
 // Len returns the number of schedules.
@@ -166,10 +174,23 @@ func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) erro
 	p.Remove(s.ID)
 	if len(p.entries) >= p.most {
 		p.excess[s.ID] = struct{}{}
-		return fmt.Errorf("%d schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute", p.most)
+		return fmt.Errorf(
+			"%d schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute",
+			p.most,
+		)
 	}
-	e := &entry{id: s.ID, version: s.Version, due: never, since: s.Since.UnixMicro(), every: time.Duration(s.Every).Microseconds(),
-		jitter: time.Duration(s.Jitter).Microseconds(), catchUp: time.Duration(s.CatchUp).Microseconds(), most: int32(s.CatchUpMost), kind: kindOf(s.Kind)}
+	e := &entry{
+		id:      s.ID,
+		version: s.Version,
+		due:     never,
+		since:   s.Since.UnixMicro(),
+		every:   time.Duration(s.Every).Microseconds(),
+		jitter: time.Duration(s.Jitter).
+			Microseconds(),
+		catchUp: time.Duration(s.CatchUp).Microseconds(),
+		most:    int32(s.CatchUpMost),
+		kind:    kindOf(s.Kind),
+	}
 	if !mark.IsZero() {
 		e.mark = mark.UnixMicro()
 	}

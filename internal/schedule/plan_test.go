@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/cron"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
 )
 
 // begin is when the tests begin.
@@ -20,11 +20,29 @@ var begin = time.Date(2026, 3, 28, 22, 0, 0, 0, time.UTC)
 
 // cronPlan returns a cron schedule with the defaults of the table.
 func cronPlan(id int64, spec, zone string) *contract.SchedulePlan {
-	return &contract.SchedulePlan{ID: id, Name: fmt.Sprint("s", id), Kind: contract.Cron, Spec: spec, TimeZone: zone, CatchUp: contract.Duration(time.Hour), CatchUpMost: 1, Version: 1, Since: begin}
+	return &contract.SchedulePlan{
+		ID:          id,
+		Name:        fmt.Sprint("s", id),
+		Kind:        contract.Cron,
+		Spec:        spec,
+		TimeZone:    zone,
+		CatchUp:     contract.Duration(time.Hour),
+		CatchUpMost: 1,
+		Version:     1,
+		Since:       begin,
+	}
 }
 
 func intervalPlan(id int64, every time.Duration) *contract.SchedulePlan {
-	return &contract.SchedulePlan{ID: id, Name: "i", Kind: contract.Interval, Every: contract.Duration(every), TimeZone: "UTC", Version: 1, Since: begin}
+	return &contract.SchedulePlan{
+		ID:       id,
+		Name:     "i",
+		Kind:     contract.Interval,
+		Every:    contract.Duration(every),
+		TimeZone: "UTC",
+		Version:  1,
+		Since:    begin,
+	}
 }
 
 // planned returns a plan with schedules.
@@ -333,7 +351,12 @@ func TestJitterIsEqualOnAllHostsAndSpread(t *testing.T) {
 	}
 	other := *s
 	other.ID = 4
-	require.NotEqual(t, a[0].RunAt, runUntil(t, planned(t, &other), begin.Add(time.Hour))[0].RunAt, "schedules at the same time have different jitter")
+	require.NotEqual(
+		t,
+		a[0].RunAt,
+		runUntil(t, planned(t, &other), begin.Add(time.Hour))[0].RunAt,
+		"schedules at the same time have different jitter",
+	)
 }
 
 func TestUpcomingOccasionsShowLocalTimeAndDaylightSaving(t *testing.T) {
@@ -440,7 +463,11 @@ func TestPlanRefusesSchedulesBeyondItsBound(t *testing.T) {
 	require.NoError(t, set(1))
 	require.NoError(t, set(2))
 	require.NoError(t, set(2), "an edit")
-	require.EqualError(t, set(3), "2 schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute")
+	require.EqualError(
+		t,
+		set(3),
+		"2 schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute",
+	)
 	require.Equal(t, []int{2, 1}, []int{p.Len(), p.Excess()})
 	p.Remove(1)
 	p.Compare()

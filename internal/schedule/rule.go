@@ -12,9 +12,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/cron"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
 )
 
 // rule is a cron expression in a time zone. Schedules with equal texts share it.
@@ -125,7 +125,11 @@ func Check(s *contract.Schedule) error {
 // CheckName checks the name of a schedule.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("name %q: must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example %q", name, "nightly-report")
+		return fmt.Errorf(
+			"name %q: must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example %q",
+			name,
+			"nightly-report",
+		)
 	}
 	return nil
 }
@@ -136,7 +140,11 @@ func checkKeys(s *contract.Schedule) error {
 		return nil
 	}
 	if s.Kind == contract.StartupWorker {
-		return fmt.Errorf("keys %q: a schedule of kind %s has none: remove them, or choose another kind, for example kind \"startup\" with once \"start\"", s.Keys, s.Kind)
+		return fmt.Errorf(
+			"keys %q: a schedule of kind %s has none: remove them, or choose another kind, for example kind \"startup\" with once \"start\"",
+			s.Keys,
+			s.Kind,
+		)
 	}
 	_, err := permits.Parse(s.Keys)
 	return err
@@ -185,7 +193,11 @@ func checkColumns(s *contract.SchedulePlan) error {
 		}
 	}
 	if s.StartsAt != nil && s.EndsAt != nil && !s.EndsAt.After(*s.StartsAt) {
-		return fmt.Errorf("ends_at %s: must be after starts_at %s, for example 2199-12-31T00:00:00Z", s.EndsAt.Format(time.RFC3339), s.StartsAt.Format(time.RFC3339))
+		return fmt.Errorf(
+			"ends_at %s: must be after starts_at %s, for example 2199-12-31T00:00:00Z",
+			s.EndsAt.Format(time.RFC3339),
+			s.StartsAt.Format(time.RFC3339),
+		)
 	}
 	return nil
 }
@@ -198,13 +210,25 @@ func checkKind(s *contract.SchedulePlan) error {
 		return fmt.Errorf("kind %q: must be cron, interval, startup or startup-worker, for example %q", s.Kind, contract.Cron)
 	}
 	if s.Kind != contract.Cron && s.Spec != "" {
-		return fmt.Errorf("spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it ('schedule set' with spec=), or set both, for example kind \"cron\" with spec \"30 2 * * *\"", s.Spec, s.Kind)
+		return fmt.Errorf(
+			"spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it ('schedule set' with spec=), or set both, for example kind \"cron\" with spec \"30 2 * * *\"",
+			s.Spec,
+			s.Kind,
+		)
 	}
 	if s.Kind != contract.Interval && s.Every != 0 {
-		return fmt.Errorf("every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it ('schedule set' with every=), or set both, for example kind \"interval\" with every \"10m\"", time.Duration(s.Every), s.Kind)
+		return fmt.Errorf(
+			"every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it ('schedule set' with every=), or set both, for example kind \"interval\" with every \"10m\"",
+			time.Duration(s.Every),
+			s.Kind,
+		)
 	}
 	if s.Kind != contract.Startup && s.Once != "" {
-		return fmt.Errorf("once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it ('schedule set' with once=), or set both, for example kind \"startup\" with once \"start\"", s.Once, s.Kind)
+		return fmt.Errorf(
+			"once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it ('schedule set' with once=), or set both, for example kind \"startup\" with once \"start\"",
+			s.Once,
+			s.Kind,
+		)
 	}
 	switch s.Kind {
 	case contract.Interval:
@@ -220,7 +244,9 @@ func checkKind(s *contract.SchedulePlan) error {
 }
 
 // errNoVersion is the reason why a startup schedule with once = version does not run.
-var errNoVersion = errors.New("once \"version\": the dispatchers know no version of the application: start them with --app-version, for example --app-version 1.4.2")
+var errNoVersion = errors.New(
+	"once \"version\": the dispatchers know no version of the application: start them with --app-version, for example --app-version 1.4.2",
+)
 
 // maxAppVersion bounds a version of the application in bytes: an occasion has at most 256.
 const maxAppVersion = 256 - len(versionPrefix)
@@ -275,7 +301,12 @@ func occurrence(s *contract.SchedulePlan) string {
 // at most a number of them, without regard to jitter, pauses and the high-water mark.
 func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]time.Time, error) {
 	if s.Kind != contract.Cron {
-		return nil, fmt.Errorf("schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions", s.Name, s.Kind, occurrence(s))
+		return nil, fmt.Errorf(
+			"schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions",
+			s.Name,
+			s.Kind,
+			occurrence(s),
+		)
 	}
 	r, err := zones{}.rule(s.Spec, s.TimeZone)
 	if err != nil {

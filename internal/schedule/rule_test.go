@@ -38,7 +38,11 @@ func TestErrorOfOccasionsSaysWhenTheScheduleRuns(t *testing.T) {
 		return err
 	}
 	_, err := Upcoming(intervalPlan(1, 2*time.Second), begin, 1)
-	require.EqualError(t, err, `schedule "i" is of kind interval and runs 2s after the end of its last run: only schedules of kind cron have planned occasions`)
+	require.EqualError(
+		t,
+		err,
+		`schedule "i" is of kind interval and runs 2s after the end of its last run: only schedules of kind cron have planned occasions`,
+	)
 	require.ErrorContains(t, of(contract.StartupWorker, ""), "runs once in each new worker process:")
 	require.ErrorContains(t, of(contract.Startup, contract.OncePerStart), "runs once per start of the cluster:")
 	require.ErrorContains(t, of(contract.Startup, contract.OncePerVersion), "runs once per version of the application:")

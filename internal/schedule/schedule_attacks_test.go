@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// These tests are attacks on the plan. claim/schedules and e2e contain the others.
+// These tests are attacks on the plan. internal/schedule/schedulestore and e2e contain the others.
 
 // occasionsOf returns the occasions of a schedule between two instants, made at their time.
 func occasionsOf(t *testing.T, spec, zone string, from, until time.Time) (list []string) {
@@ -41,9 +41,24 @@ func TestScheduleInARepeatedHourRunsOnce(t *testing.T) {
 
 // Attack 3.
 func TestScheduleFollowsUnusualZones(t *testing.T) {
-	require.Equal(t, []string{"2026-04-04T14:45:00Z"}, occasionsOf(t, "45 1 * * *", "Australia/Lord_Howe", day(2026, 4, 4).Add(12*time.Hour), day(2026, 4, 5).Add(10*time.Hour)), "the first of the repeated half hour")
-	require.Equal(t, []string{"2026-04-23T22:00:00Z"}, occasionsOf(t, "0 0 * * *", "Africa/Cairo", day(2026, 4, 23).Add(12*time.Hour), day(2026, 4, 24).Add(12*time.Hour)), "midnight is in the gap")
-	require.Equal(t, []string{"2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"}, occasionsOf(t, "0 12 * * *", "Pacific/Apia", day(2011, 12, 29), day(2011, 12, 31)), "30 December does not exist")
+	require.Equal(
+		t,
+		[]string{"2026-04-04T14:45:00Z"},
+		occasionsOf(t, "45 1 * * *", "Australia/Lord_Howe", day(2026, 4, 4).Add(12*time.Hour), day(2026, 4, 5).Add(10*time.Hour)),
+		"the first of the repeated half hour",
+	)
+	require.Equal(
+		t,
+		[]string{"2026-04-23T22:00:00Z"},
+		occasionsOf(t, "0 0 * * *", "Africa/Cairo", day(2026, 4, 23).Add(12*time.Hour), day(2026, 4, 24).Add(12*time.Hour)),
+		"midnight is in the gap",
+	)
+	require.Equal(
+		t,
+		[]string{"2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"},
+		occasionsOf(t, "0 12 * * *", "Pacific/Apia", day(2011, 12, 29), day(2011, 12, 31)),
+		"30 December does not exist",
+	)
 }
 
 // Attack 4.
@@ -61,7 +76,11 @@ func TestScheduleDoesNotBurstAfterTheClockMovedForward(t *testing.T) {
 	ticks, _ := p.Due(begin.Add(61*time.Minute+30*time.Second), 1000)
 	require.Len(t, ticks, 2)
 	require.Equal(t, 59, ticks[0].Missed)
-	require.Equal(t, Tick{Schedule: 1, Version: 1, Occasion: "2026-03-28T23:01:00Z", Planned: begin.Add(61 * time.Minute), RunAt: begin.Add(61 * time.Minute)}, ticks[1])
+	require.Equal(
+		t,
+		Tick{Schedule: 1, Version: 1, Occasion: "2026-03-28T23:01:00Z", Planned: begin.Add(61 * time.Minute), RunAt: begin.Add(61 * time.Minute)},
+		ticks[1],
+	)
 }
 
 // Attack 6: the clock moves back by 1 h.

@@ -29,7 +29,14 @@ type Loop interface {
 // Deliver passes the frames of a worker to the loop as events, in order. Results that
 // arrive together become one event, up to ReportPortion. The same applies to reports.
 // number assigns ids to new slots. logs says whether to pass on log frames. Other frames are ignored.
-func Deliver(loop Loop, id dispatcherd.SessionID, worker string, frames []workerproto.WorkerFrame, number func([]workerproto.Slot) []dispatcherd.Slot, logs bool) {
+func Deliver(
+	loop Loop,
+	id dispatcherd.SessionID,
+	worker string,
+	frames []workerproto.WorkerFrame,
+	number func([]workerproto.Slot) []dispatcherd.Slot,
+	logs bool,
+) {
 	var results []event.Result
 	var reports []event.Report
 	flush := func() {

@@ -68,7 +68,12 @@ func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	require.Equal(t, []event.Event{event.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
 	require.False(t, l.Trusted(18*time.Second), "the lease begins with the heartbeat")
 	require.Equal(t, []event.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
-	require.Equal(t, []event.Event{event.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost), "a heartbeat reports the loss before the lease ends")
+	require.Equal(
+		t,
+		[]event.Event{event.Disowned{}},
+		l.HeartbeatAnswered(13*time.Second, lost),
+		"a heartbeat reports the loss before the lease ends",
+	)
 	require.Equal(t, []event.Event{event.Owned{}}, l.Joined())
 	require.True(t, l.Trusted(20*time.Second), "the lease begins with the Join")
 }
@@ -193,13 +198,36 @@ func (r rows) Partial(*effect.Partial)   { r.note("row partial") }
 
 func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	r := &recorder{}
-	p := Ports{Statements: statements{r}, Workers: workers{r}, Callers: callers{r}, Rows: rows{r}, Fail: func(err error) { r.note(err.Error()) }}
+	p := Ports{
+		Statements: statements{r},
+		Workers:    workers{r},
+		Callers:    callers{r},
+		Rows:       rows{r},
+		Fail:       func(err error) { r.note(err.Error()) },
+	}
 	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
 	p.Perform([]effect.Effect{
-		&effect.Fetch{}, &effect.Claim{}, &effect.Resolve{}, &effect.Load{}, &effect.Adopt{}, &effect.Finish{}, &effect.Spawn{}, &effect.SetGate{},
-		&effect.Send{Mode: queued}, &effect.Send{Mode: onDemand}, &effect.Cancel{}, &effect.GoAway{}, &effect.Welcome{},
-		&effect.Started{}, &effect.Answer{}, &effect.Progress{Mode: queued}, &effect.Progress{Mode: onDemand},
-		&effect.Partial{Mode: queued}, &effect.Partial{Mode: onDemand}, &effect.Log{}, &effect.Violation{Err: errors.New("violation")},
+		&effect.Fetch{},
+		&effect.Claim{},
+		&effect.Resolve{},
+		&effect.Load{},
+		&effect.Adopt{},
+		&effect.Finish{},
+		&effect.Spawn{},
+		&effect.SetGate{},
+		&effect.Send{Mode: queued},
+		&effect.Send{Mode: onDemand},
+		&effect.Cancel{},
+		&effect.GoAway{},
+		&effect.Welcome{},
+		&effect.Started{},
+		&effect.Answer{},
+		&effect.Progress{Mode: queued},
+		&effect.Progress{Mode: onDemand},
+		&effect.Partial{Mode: queued},
+		&effect.Partial{Mode: onDemand},
+		&effect.Log{},
+		&effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
 		"fetch", "claim", "resolve", "load", "adopt", "finish", "spawn", "gate",
@@ -246,7 +274,17 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 func TestLogFramesArePassedOnBeforeTheResult(t *testing.T) {
 	l := &loop{}
 	job := workerproto.Execution{Job: 2, Attempt: 3}
-	Deliver(l, 7, "w", []workerproto.WorkerFrame{&workerproto.Log{Execution: job, Level: workerproto.LevelWarn, Message: "a: b"}, &workerproto.Done{Execution: job}}, nil, true)
+	Deliver(
+		l,
+		7,
+		"w",
+		[]workerproto.WorkerFrame{
+			&workerproto.Log{Execution: job, Level: workerproto.LevelWarn, Message: "a: b"},
+			&workerproto.Done{Execution: job},
+		},
+		nil,
+		true,
+	)
 	require.Equal(t, []event.Event{
 		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Log: "warn: a: b\n"}}},
 		event.Released{Session: 7, Results: []event.Result{{Job: 2, Attempt: 3, OK: true}}},

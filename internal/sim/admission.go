@@ -7,9 +7,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/admission"
+	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 )
 
 // admitter runs the admission of jobs with keys of one incarnation of a host. A nil admitter does nothing.
@@ -28,8 +28,12 @@ func (c *keyed) admitter(h *host) *admitter {
 	}
 	a := &admitter{}
 	a.Controller = admission.New(admission.Config{
-		Table: a.table, Dispatcher: h.client.Dispatcher, Announce: a.announce, Patience: keyPatience.duration(), PerPriority: weights.PerPriority(),
-		Now: func() time.Time { return time.Unix(0, 0).Add(h.time()) },
+		Table:       a.table,
+		Dispatcher:  h.client.Dispatcher,
+		Announce:    a.announce,
+		Patience:    keyPatience.duration(),
+		PerPriority: weights.PerPriority(),
+		Now:         func() time.Time { return time.Unix(0, 0).Add(h.time()) },
 	})
 	a.begin(h, opKeys, hostAdmits, a.Step)
 	return a
@@ -111,7 +115,7 @@ func (c *withoutHeld) Begin(ctx context.Context) (firstFence, lastArrived int64,
 }
 
 // Held implements admission.Table.
-func (c *withoutHeld) Held(ctx context.Context) ([]limits.Held, error) {
+func (c *withoutHeld) Held(ctx context.Context) ([]limitstore.Held, error) {
 	if c.left > 0 {
 		c.left--
 		return nil, nil

@@ -50,7 +50,16 @@ func (k *worker) execute(c *conn, f *frame) {
 	x := &w.executions
 	i := x.take()
 	e := &x.all[i]
-	*e = execution{job: f.job, attempt: f.attempt, gen: e.gen + 1, binding: e.binding + 1, conn: c.number, firstConn: c.number, worker: k.id, live: true}
+	*e = execution{
+		job:       f.job,
+		attempt:   f.attempt,
+		gen:       e.gen + 1,
+		binding:   e.binding + 1,
+		conn:      c.number,
+		firstConn: c.number,
+		worker:    k.id,
+		live:      true,
+	}
 	for n := range k.slots {
 		if &k.slots[n] == s {
 			e.slot = int16(n)

@@ -136,7 +136,17 @@ func (j *judge) setAside(w *world, h *host, rows []contract.Unclaimable) {
 	w.stats.SetAside += len(rows)
 	for _, u := range rows {
 		r := w.table.Row(u.ID)
-		x := actor.Explain(actor.Inquiry{ID: r.ID, Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), RunAt: r.RunAt, Failures: r.Failures}, h.core)
+		x := actor.Explain(
+			actor.Inquiry{
+				ID:       r.ID,
+				Type:     r.Type,
+				Priority: r.Priority,
+				Class:    dispatcherd.ClassOf(r.Expected),
+				RunAt:    r.RunAt,
+				Failures: r.Failures,
+			},
+			h.core,
+		)
 		if x.SetAside != u.Reason {
 			w.violate("dispatcher %d was refused job %d because of %q and reports %q", h.id, u.ID, u.Reason, x.SetAside)
 		}

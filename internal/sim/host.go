@@ -286,7 +286,12 @@ func (h *host) report(s *statement) {
 	switch s.op {
 	case opFetch, opBackfill:
 		h.fetched.Request = s.fetch
-		h.fetched.Result = contract.FetchResult{Verdict: s.verdict, DBNow: s.tx.Fetched.DBNow, Candidates: s.tx.Fetched.Candidates, Named: s.tx.Fetched.Named}
+		h.fetched.Result = contract.FetchResult{
+			Verdict:    s.verdict,
+			DBNow:      s.tx.Fetched.DBNow,
+			Candidates: s.tx.Fetched.Candidates,
+			Named:      s.tx.Fetched.Named,
+		}
 		h.step(&h.fetched)
 	case opClaim, opResolve:
 		h.reportClaim(s)

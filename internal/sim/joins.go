@@ -241,7 +241,15 @@ func (j *joinJudge) checkWait(w *world, r *claimfake.Row, runs bool) {
 	}
 	want := c.runWhen == claimfake.WhenEnded || c.runWhen == claimfake.WhenDone && bad == 0 || c.runWhen == claimfake.WhenFailed && bad > 0
 	if runs != want {
-		w.violate("wrong outcome: job %d runs: %t, want %t by run_when %d; %d of %d jobs are not done", r.ID, runs, want, c.runWhen, bad, len(c.after))
+		w.violate(
+			"wrong outcome: job %d runs: %t, want %t by run_when %d; %d of %d jobs are not done",
+			r.ID,
+			runs,
+			want,
+			c.runWhen,
+			bad,
+			len(c.after),
+		)
 	}
 }
 
@@ -262,15 +270,23 @@ const orphanAge = 2 * slack
 
 // checkOrphans checks that no job waits for long after the end of its parent.
 func (j *joinJudge) checkOrphans(w *world) {
-	if w.postgres.down || w.postgres.cut || !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.works() && w.now-h.since > orphanAge }) {
+	if w.postgres.down || w.postgres.cut ||
+		!slices.ContainsFunc(w.hosts, func(h *host) bool { return h.works() && w.now-h.since > orphanAge }) {
 		return
 	}
 	j.open = slices.DeleteFunc(j.open, func(id dispatcherd.JobID) bool {
 		r := w.table.Row(id)
 		parent := w.table.Row(r.Parent)
 		since := max(w.job(r.Parent).ended, w.job(id).visible, w.postgres.restored)
-		if parent.Status.Final() && (r.Status == dispatcherd.Pending || r.Status == dispatcherd.Waiting) && !r.Locked() && w.now-since > orphanAge {
-			w.violate("orphan: job %d has status %s %v after the end of its parent %d", id, r.Status, (w.now - w.job(r.Parent).ended).duration(), r.Parent)
+		if parent.Status.Final() && (r.Status == dispatcherd.Pending || r.Status == dispatcherd.Waiting) && !r.Locked() &&
+			w.now-since > orphanAge {
+			w.violate(
+				"orphan: job %d has status %s %v after the end of its parent %d",
+				id,
+				r.Status,
+				(w.now - w.job(r.Parent).ended).duration(),
+				r.Parent,
+			)
 		}
 		return r.Status.Final()
 	})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // keyed holds the parameters of the fault Keys.
@@ -123,7 +123,14 @@ func (j *judge) claimedKeys(w *world, r *claimfake.Row) {
 			}
 		}
 		if n.Cost != permits.All && cost > capacity {
-			w.violate("key over: job %d (%s) starts, so that jobs with a cost of %d run on key %s of capacity %d", r.ID, r.Keys, cost, n.Key, capacity)
+			w.violate(
+				"key over: job %d (%s) starts, so that jobs with a cost of %d run on key %s of capacity %d",
+				r.ID,
+				r.Keys,
+				cost,
+				n.Key,
+				capacity,
+			)
 		}
 		if capacity != 1 {
 			continue

@@ -72,11 +72,36 @@ const (
 	WithoutEnds              // heartbeats do not find recorded ends
 )
 
-var breakNames = [...]string{"intact", "without fence", "without status", "without poll", "without lease",
-	"without return", "without epoch", "without takeover", "without release", "without end",
-	"without fingerprint", "without attempt", "without generation", "without membership", "without hold", "without grace", "without deadline",
-	"without permit", "without number", "without held",
-	"without record", "without counted", "without recorded", "without linked", "without run_when", "without children", "without parent", "without ends"}
+var breakNames = [...]string{
+	"intact",
+	"without fence",
+	"without status",
+	"without poll",
+	"without lease",
+	"without return",
+	"without epoch",
+	"without takeover",
+	"without release",
+	"without end",
+	"without fingerprint",
+	"without attempt",
+	"without generation",
+	"without membership",
+	"without hold",
+	"without grace",
+	"without deadline",
+	"without permit",
+	"without number",
+	"without held",
+	"without record",
+	"without counted",
+	"without recorded",
+	"without linked",
+	"without run_when",
+	"without children",
+	"without parent",
+	"without ends",
+}
 
 // String returns the name of the safeguard.
 func (b Break) String() string { return breakNames[b] }

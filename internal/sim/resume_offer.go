@@ -146,7 +146,15 @@ func (k *worker) addOffers(c *conn) {
 		e.offeredConn = c.number + 1
 		e.offerCount++
 		from := w.conns[e.firstConn].fingerprint()
-		b := resumeOffer{e.job, e.attempt, from, from.WithGeneration(int(e.offerCount)), s.execution, e.binding, announcedSlot{s.number, s.set, w.now}}
+		b := resumeOffer{
+			e.job,
+			e.attempt,
+			from,
+			from.WithGeneration(int(e.offerCount)),
+			s.execution,
+			e.binding,
+			announcedSlot{s.number, s.set, w.now},
+		}
 		if w.has(Resume) && w.detach.random.chance(w.detach.forged) {
 			b.attempt--
 		}
@@ -179,7 +187,10 @@ func (k *worker) addForgedOffer(c *conn) {
 			x := &w.executions.all[i]
 			k.number++
 			mine := c.resumeOffers[0]
-			c.resumeOffers = append(c.resumeOffers, resumeOffer{x.job, x.attempt, mine.from, mine.to, -1, 0, announcedSlot{k.number, mine.slot.set, w.now}})
+			c.resumeOffers = append(
+				c.resumeOffers,
+				resumeOffer{x.job, x.attempt, mine.from, mine.to, -1, 0, announcedSlot{k.number, mine.slot.set, w.now}},
+			)
 			return
 		}
 	}

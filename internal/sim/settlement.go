@@ -6,9 +6,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/claim/flows"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/settlement"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
+	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
 )
 
 // settler runs the settlement of one incarnation of a host. It is the settlement.Table. A nil settler does nothing.
@@ -29,12 +29,12 @@ func (c *joined) settler(h *host) *settler {
 }
 
 // CountEnds implements settlement.Table.
-func (s *settler) CountEnds(ctx context.Context) (flows.Counted, error) {
+func (s *settler) CountEnds(ctx context.Context) (flowstore.Counted, error) {
 	if err := s.do(ctx, func(*statement) {}); err != nil {
-		return flows.Counted{}, err
+		return flowstore.Counted{}, err
 	}
 	counted := s.answer.tx.Counted
-	return flows.Counted{Ends: counted.Ends, Blocked: counted.Blocked}, nil
+	return flowstore.Counted{Ends: counted.Ends, Blocked: counted.Blocked}, nil
 }
 
 // Repair implements settlement.Table. No row is changed by hand.

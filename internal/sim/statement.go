@@ -30,7 +30,23 @@ const (
 
 // pgConnOf maps an operation to its kind of connection. The statements of a connection
 // run one after another.
-var pgConnOf = [...]int{opFetch: 0, opClaim: 1, opResolve: 1, opFinish: 2, opGate: 3, opHeartbeat: 3, opJoin: 3, opLeave: 3, opAdopt: 4, opHandOver: 3, opBackfill: 5, opLoad: 6, opKeys: 7, opSettle: 8, opSpawn: 9}
+var pgConnOf = [...]int{
+	opFetch:     0,
+	opClaim:     1,
+	opResolve:   1,
+	opFinish:    2,
+	opGate:      3,
+	opHeartbeat: 3,
+	opJoin:      3,
+	opLeave:     3,
+	opAdopt:     4,
+	opHandOver:  3,
+	opBackfill:  5,
+	opLoad:      6,
+	opKeys:      7,
+	opSettle:    8,
+	opSpawn:     9,
+}
 
 const pgConns = 10
 

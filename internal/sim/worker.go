@@ -30,7 +30,12 @@ type workerSlot struct {
 
 // addWorker adds a worker and returns its number of slots.
 func (w *world) addWorker(host int16) int {
-	k := &worker{world: w, id: int16(len(w.workers)), host: host, notResumable: w.detach.window == 0 || w.detach.random.chance(w.detach.notResumable)}
+	k := &worker{
+		world:        w,
+		id:           int16(len(w.workers)),
+		host:         host,
+		notResumable: w.detach.window == 0 || w.detach.random.chance(w.detach.notResumable),
+	}
 	w.workers = append(w.workers, k)
 	all := uint32(1)<<w.scale.types - 1
 	for range 1 + w.random.below(6) {

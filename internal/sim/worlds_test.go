@@ -45,8 +45,11 @@ func wantedEvents(t *testing.T) int {
 
 // replay returns the command that runs a world again.
 func replay(o Options) string {
-	return fmt.Sprintf("go test ./internal/sim -run TestSeed -seed=%d -steps=%d -v\n\tafter the fix, add to testdata/seeds.txt: %[1]d %[2]d what it found",
-		o.Seed, o.withDefaults().Steps)
+	return fmt.Sprintf(
+		"go test ./internal/sim -run TestSeed -seed=%d -steps=%d -v\n\tafter the fix, add to testdata/seeds.txt: %[1]d %[2]d what it found",
+		o.Seed,
+		o.withDefaults().Steps,
+	)
 }
 
 // requireNoViolation fails if a run violated a guarantee, and prints the
@@ -192,7 +195,12 @@ func TestMostJobsNeedKeys(t *testing.T) {
 func TestMostJobsWaitForOthers(t *testing.T) {
 	var sum Stats
 	for seed := range uint64(30) {
-		faults := []Faults{All, All &^ Keys, Joins | Crash | Stop | Unknown | Slow | Unreachable | Kill | Late | Rows, Joins | Unknown | Notify | Resume | HandOver}
+		faults := []Faults{
+			All,
+			All &^ Keys,
+			Joins | Crash | Stop | Unknown | Slow | Unreachable | Kill | Late | Rows,
+			Joins | Unknown | Notify | Resume | HandOver,
+		}
 		o := Options{Seed: 9_000 + seed, Faults: faults[seed%4], Every: true, Steps: 20_000}
 		w := newWorld(o)
 		w.joins.rate, w.joins.outside, w.joins.spawning, w.scale.cancelGap = 1, 3000, 1500, second/50

@@ -45,7 +45,10 @@ var sentences = [][]struct{ text, license string }{
 	},
 	{
 		{"permission is hereby granted, free of charge, to any person obtaining a copy", "MIT"},
-		{"permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted, provided", "ISC"},
+		{
+			"permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted, provided",
+			"ISC",
+		},
 		{"permission to use, copy, modify, and distribute this software for any purpose with or without fee is hereby granted, provided", "ISC"},
 		{"permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted.", "0BSD"},
 		{"this is free and unencumbered software released into the public domain", "Unlicense"},
@@ -69,7 +72,8 @@ func identify(text string) []string {
 	}
 	if strings.Contains(text, "redistribution and use in source and binary forms") {
 		license := "BSD-2-Clause"
-		if strings.Contains(text, "neither the name") || strings.Contains(text, "may not be used to endorse") || strings.Contains(text, "the names of its contributors") {
+		if strings.Contains(text, "neither the name") || strings.Contains(text, "may not be used to endorse") ||
+			strings.Contains(text, "the names of its contributors") {
 			license = "BSD-3-Clause"
 		}
 		found = append(found, license)

@@ -20,12 +20,24 @@ func Bars(title, unit string, parts []string, bars []Bar) string {
 		longest = max(longest, sum(bar.Parts))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13">`+"\n", width, high)
+	fmt.Fprintf(
+		&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13">`+"\n",
+		width,
+		high,
+	)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, high)
 	fmt.Fprintf(&b, `<text x="16" y="22" font-size="15" font-weight="600" fill="#111827">%s</text>`+"\n", escape(title))
 	for i, name := range parts {
 		x := 16 + 180*i
-		fmt.Fprintf(&b, `<rect x="%d" y="36" width="12" height="12" fill="%s"/><text x="%d" y="47" fill="#374151">%s</text>`+"\n", x, colours[i%len(colours)], x+18, escape(name))
+		fmt.Fprintf(
+			&b,
+			`<rect x="%d" y="36" width="12" height="12" fill="%s"/><text x="%d" y="47" fill="#374151">%s</text>`+"\n",
+			x,
+			colours[i%len(colours)],
+			x+18,
+			escape(name),
+		)
 	}
 	for i, bar := range bars {
 		y, x := top+row*i, float64(left)

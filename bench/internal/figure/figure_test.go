@@ -11,7 +11,13 @@ import (
 
 func TestFigureIsWellFormedAndContainsEveryPoint(t *testing.T) {
 	svg := SVG(
-		Panel{Title: "a < b & c", XName: "x", YName: "y", LogX: true, Lines: []Line{{Name: "one", Points: []Point{{10, 1}, {100, 2}, {1000, 3}}}}},
+		Panel{
+			Title: "a < b & c",
+			XName: "x",
+			YName: "y",
+			LogX:  true,
+			Lines: []Line{{Name: "one", Points: []Point{{10, 1}, {100, 2}, {1000, 3}}}},
+		},
 		Panel{Title: "flat", Lines: []Line{{Points: []Point{{5, 0}}}, {}}},
 	)
 	d := xml.NewDecoder(strings.NewReader(svg))

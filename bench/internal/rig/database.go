@@ -59,8 +59,15 @@ func (r *Rig) Settle(ctx context.Context, dsn string) error {
 // log files, as on every server that has run for a while. A new server must create
 // and zero each file first, which costs more per job than the daemon.
 func (r *Rig) warmLog(ctx context.Context, gigabytes int) error {
-	return Exec(ctx, r.Server.URL("postgres"),
-		fmt.Sprintf(`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, %d)`, logFiles*gigabytes), `CHECKPOINT`)
+	return Exec(
+		ctx,
+		r.Server.URL("postgres"),
+		fmt.Sprintf(
+			`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, %d)`,
+			logFiles*gigabytes,
+		),
+		`CHECKPOINT`,
+	)
 }
 
 // CacheLog reads the gigabyte of log files that is overwritten next, so that the

@@ -33,7 +33,12 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.parts, "parts", "", "parts to run, separated by commas; empty = all, or all but plain with -short, which is too short for its range")
+	flag.StringVar(
+		&o.parts,
+		"parts",
+		"",
+		"parts to run, separated by commas; empty = all, or all but plain with -short, which is too short for its range",
+	)
 	flag.StringVar(&o.base, "base", "", "plain: commit to compare with; empty = the last one without batches and flows")
 	flag.BoolVar(&o.short, "short", false, "run a shorter form of all parts")
 	flag.IntVar(&o.members, "members", 1_000_000, "batch: members")

@@ -10,11 +10,21 @@ import (
 	"time"
 	_ "time/tzdata" // for a host without time zones
 
-	"github.com/dispatcherd/dispatcherd/internal/cron/crontest"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron/crontest"
 )
 
 // zones are the zones of the comparison.
-var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "America/Havana", "Africa/Cairo", "Africa/Casablanca", "Asia/Kathmandu"}
+var zones = []string{
+	"UTC",
+	"Europe/Berlin",
+	"America/New_York",
+	"Australia/Lord_Howe",
+	"Pacific/Apia",
+	"America/Havana",
+	"Africa/Cairo",
+	"Africa/Casablanca",
+	"Asia/Kathmandu",
+}
 
 const casesPerZone = 300
 

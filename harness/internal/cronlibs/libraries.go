@@ -12,7 +12,7 @@ import (
 	"github.com/reugn/go-quartz/quartz"
 	robfig "github.com/robfig/cron/v3"
 
-	"github.com/dispatcherd/dispatcherd/internal/cron"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
 )
 
 // next returns the first occasion after an instant, or the zero time.
@@ -46,7 +46,9 @@ var libraries = []library{
 		return func(after time.Time) time.Time { return s.Next(after.In(zone)) }, err
 	}},
 	{"netresearch/go-cron", func(expr string, zone *time.Location) (next, error) {
-		parser, err := netresearch.TryNewParser(netresearch.SecondOptional | netresearch.Minute | netresearch.Hour | netresearch.Dom | netresearch.Month | netresearch.Dow | netresearch.Descriptor | netresearch.Extended | netresearch.DowOrDom)
+		parser, err := netresearch.TryNewParser(
+			netresearch.SecondOptional | netresearch.Minute | netresearch.Hour | netresearch.Dom | netresearch.Month | netresearch.Dow | netresearch.Descriptor | netresearch.Extended | netresearch.DowOrDom,
+		)
 		if err != nil {
 			return nil, err
 		}

@@ -63,7 +63,10 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 	}
 	n := after.Count() - before.Count()
 	return figure.Figures{figure.AtMost("fetch_ms_p99", 1000*after.Minus(before).Quantile(0.99), 3)},
-		figure.Figures{figure.AtLeast("fetches", float64(n), 100), figure.AtLeast("fetch_ms_p50", 1000*after.Minus(before).Quantile(0.5), math.Inf(-1))}, nil
+		figure.Figures{
+			figure.AtLeast("fetches", float64(n), 100),
+			figure.AtLeast("fetch_ms_p50", 1000*after.Minus(before).Quantile(0.5), math.Inf(-1)),
+		}, nil
 }
 
 // claimed waits until n jobs have been claimed.

@@ -13,17 +13,33 @@ import (
 
 // others are the files that do not count: tests and their tools, the trace tools, and what other changes of that time concern.
 var others = []string{
-	":!*_test.go", ":!harness", ":!bench", ":!internal/trace", ":!cmd/dispatcherd/internal/traces",
-	":!internal/sim", ":!claim/claimfake", ":!internal/contract/contracttest", ":!internal/lint",
-	":!internal/permits", ":!internal/daemon/admission", ":!claim/limits", ":!claim/flows", ":!claim/joins", ":!claim/running.go",
-	":!internal/daemon/settlement", ":!internal/exit", ":!internal/json", ":!migrations/sql/00044*",
+	":!*_test.go",
+	":!harness",
+	":!bench",
+	":!internal/trace",
+	":!cmd/dispatcherd/internal/traces",
+	":!internal/sim",
+	":!claim/claimfake",
+	":!internal/contract/contracttest",
+	":!internal/lint",
+	":!internal/limits/permits",
+	":!internal/limits/admission",
+	":!internal/limits/limitstore",
+	":!internal/flow/flowstore",
+	":!internal/flow/joins",
+	":!claim/running.go",
+	":!internal/flow/settlement",
+	":!internal/exit",
+	":!internal/json",
+	":!migrations/sql/00044*",
 }
 
 // Lines counts the lines of Go code that were added since a commit, less those that were removed; for details, the lines of SQL.
 // Blank lines and comments do not count.
 func Lines(ctx context.Context, root, base string) (figures, details figure.Figures, err error) {
 	count := func(files string) float64 {
-		out, failed := exec.CommandContext(ctx, "git", append([]string{"-C", root, "diff", "-U0", base, "HEAD", "--", files}, others...)...).Output()
+		out, failed := exec.CommandContext(ctx, "git", append([]string{"-C", root, "diff", "-U0", base, "HEAD", "--", files}, others...)...).
+			Output()
 		if failed != nil {
 			err = fmt.Errorf("git diff %s HEAD: %w", base, failed)
 		}

@@ -95,7 +95,10 @@ func Off(dir string) (figure.Figures, error) {
 		}
 		placements += len(want)
 	}
-	return figure.Figures{figure.None("off_differs", float64(differs)), {Name: "placements", Value: float64(placements), Low: 33_941, High: 33_941}}, nil
+	return figure.Figures{
+		figure.None("off_differs", float64(differs)),
+		{Name: "placements", Value: float64(placements), Low: 33_941, High: 33_941},
+	}, nil
 }
 
 // Replays replays both traces with and without expected durations.
@@ -126,10 +129,17 @@ func Replays(dir string, replicas uint64) (figures, details figure.Figures, err 
 			figure.AtMost("liars10", some.mean/hint.mean, 1.15), figure.AtMost("liars100", all.mean/off.mean, 1.05),
 			figure.None("w_exceeded", float64(exceeded)),
 		}, figure.Figures{
-			figure.AtMost("openb33_hint_p99", hint.p99/off.p99, 1), figure.AtMost("january_hint_p99", hintJanuary.p99/offJanuary.p99, 1),
+			figure.AtMost("openb33_hint_p99", hint.p99/off.p99, 1),
+			figure.AtMost("january_hint_p99", hintJanuary.p99/offJanuary.p99, 1),
 			figure.AtMost("openb33_nohint_p99", none.p99/off.p99, 1.1),
-			figure.AtMost("january_nohint", noneJanuary.mean/offJanuary.mean, 1.03), figure.AtMost("january_nohint_p99", noneJanuary.p99/offJanuary.p99, 1.1),
-			figure.AtLeast("openb33_off_s", off.mean, 0), figure.AtLeast("january_off_s", offJanuary.mean, 0),
+			figure.AtMost(
+				"january_nohint",
+				noneJanuary.mean/offJanuary.mean,
+				1.03,
+			),
+			figure.AtMost("january_nohint_p99", noneJanuary.p99/offJanuary.p99, 1.1),
+			figure.AtLeast("openb33_off_s", off.mean, 0),
+			figure.AtLeast("january_off_s", offJanuary.mean, 0),
 		}, err
 }
 
@@ -155,11 +165,20 @@ func Random(ctx context.Context, n int) (figure.Figures, error) {
 // workload returns a random overload of two types. Its jobs take longer and longer, or very short or very long, or as
 // long as harms others most: jobs that claim to be short are long.
 func workload(r *rand.Rand) *trace.Trace {
-	t := &trace.Trace{Name: "random", Slots: []trace.Slot{{ID: 1, Worker: "w", Types: []string{"a"}}, {ID: 2, Worker: "w", Types: []string{"a", "b"}}}}
+	t := &trace.Trace{
+		Name:  "random",
+		Slots: []trace.Slot{{ID: 1, Worker: "w", Types: []string{"a"}}, {ID: 2, Worker: "w", Types: []string{"a", "b"}}},
+	}
 	kind, at := r.IntN(3), int64(0)
 	for i := range 8 + r.IntN(25) {
 		at += r.Int64N(3000)
-		j := trace.Job{ID: int64(i + 1), ArrivalMS: at, Type: []string{"a", "b"}[r.IntN(2)], Priority: dispatcherd.Priority(r.IntN(11)), Mode: dispatcherd.Mode(r.IntN(2))}
+		j := trace.Job{
+			ID:        int64(i + 1),
+			ArrivalMS: at,
+			Type:      []string{"a", "b"}[r.IntN(2)],
+			Priority:  dispatcherd.Priority(r.IntN(11)),
+			Mode:      dispatcherd.Mode(r.IntN(2)),
+		}
 		switch kind {
 		case 0:
 			j.DurationMS = 100 << (i / 3)

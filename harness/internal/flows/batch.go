@@ -111,7 +111,12 @@ func callbackFigures(ctx context.Context, st *stage.Stage, n int) (figure.Figure
 	}
 	printFindings(r)
 	return figure.Figures{
-		figure.None("batch_early", float64(r.JoinedEarly)), figure.None("batch_lost", float64(r.JoinedLost)), figure.None("batch_twice", float64(r.JoinedTwice)),
+		figure.None(
+			"batch_early",
+			float64(r.JoinedEarly),
+		),
+		figure.None("batch_lost", float64(r.JoinedLost)),
+		figure.None("batch_twice", float64(r.JoinedTwice)),
 		figure.AtLeast("batch_members", float64(members), float64(n)),
 		figure.AtMost("callback_after_ms", float64(started-last)/1000, float64(callbackTime.Milliseconds())),
 	}, nil

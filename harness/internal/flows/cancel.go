@@ -28,7 +28,15 @@ func Cancel(ctx context.Context, env *stage.Environment, n int) (figures, detail
 		return nil, nil, err
 	}
 	ms := lasting.Milliseconds()
-	if err = st.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload) VALUES ('parent', '{"do": "spawn", "children": %d, "ms": %d, "child": {"n": 0, "ms": %d}}')`, n, ms, ms)); err == nil {
+	if err = st.Exec(
+		ctx,
+		fmt.Sprintf(
+			`INSERT INTO dispatcherd.jobs (type, payload) VALUES ('parent', '{"do": "spawn", "children": %d, "ms": %d, "child": {"n": 0, "ms": %d}}')`,
+			n,
+			ms,
+			ms,
+		),
+	); err == nil {
 		err = awaitRunning(ctx, st, n+1)
 	}
 	at := history.Now()

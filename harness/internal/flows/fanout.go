@@ -26,7 +26,13 @@ const (
 func FanOut(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
 	types := []string{history.Chunk}
 	st, err := env.Start(ctx, stage.Setup{
-		Name: "fanout", Daemons: 1, Workers: fanOutWorkers, Plain: true, Direct: true, Types: types, Offers: []stage.Offer{{Slots: fanOutCallers, Types: types}},
+		Name:    "fanout",
+		Daemons: 1,
+		Workers: fanOutWorkers,
+		Plain:   true,
+		Direct:  true,
+		Types:   types,
+		Offers:  []stage.Offer{{Slots: fanOutCallers, Types: types}},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +63,11 @@ func FanOut(ctx context.Context, env *stage.Environment, n int) (figures, detail
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, fmt.Errorf("a fan-out failed: %w", err)
 	}
-	return figure.Figures{figure.AtLeast("fanout_rate", float64(n)/took.Seconds(), 200)}, figure.Figures{figure.None("fanout_wrong", float64(wrong.Load()))}, nil
+	return figure.Figures{
+			figure.AtLeast("fanout_rate", float64(n)/took.Seconds(), 200),
+		}, figure.Figures{
+			figure.None("fanout_wrong", float64(wrong.Load())),
+		}, nil
 }
 
 // equalShares reports whether each worker has answered with the number of its items, a third of all.

@@ -20,8 +20,12 @@ const (
 // Faults runs structures with at least n jobs on three daemons under kills, and counts what must not happen.
 func Faults(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
 	st, err := env.Start(ctx, stage.Setup{
-		Name: "faults", Daemons: 3, Workers: 2, Flags: []string{"--lease", "10s", "--max-crashes", "30000", "--retry-base", "100ms", "--retry-max", "1s"},
-		Plain: true, Structures: 60,
+		Name:       "faults",
+		Daemons:    3,
+		Workers:    2,
+		Flags:      []string{"--lease", "10s", "--max-crashes", "30000", "--retry-base", "100ms", "--retry-max", "1s"},
+		Plain:      true,
+		Structures: 60,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -58,11 +62,28 @@ func Faults(ctx context.Context, env *stage.Environment, n int) (figures, detail
 		kinds[s.Joins[i].Kind]++
 	}
 	return figure.Figures{
-			figure.None("joined_early", float64(r.JoinedEarly)), figure.None("joined_lost", float64(r.JoinedLost)), figure.None("joined_twice", float64(r.JoinedTwice)),
+			figure.None(
+				"joined_early",
+				float64(r.JoinedEarly),
+			),
+			figure.None("joined_lost", float64(r.JoinedLost)),
+			figure.None("joined_twice", float64(r.JoinedTwice)),
 			figure.None("orphans", float64(r.Orphans)),
 		}, figure.Figures{
-			figure.AtLeast("structured_jobs", float64(len(s.Jobs)), float64(n)), figure.AtLeast("kills", float64(kills), 1), figure.None("open", float64(open)),
-			figure.AtLeast("batches", float64(kinds["batch"]), 1), figure.AtLeast("flows", float64(kinds["flow"]), 1), figure.AtLeast("nodes", float64(kinds["node"]), 1),
+			figure.AtLeast(
+				"structured_jobs",
+				float64(len(s.Jobs)),
+				float64(n),
+			),
+			figure.AtLeast("kills", float64(kills), 1),
+			figure.None("open", float64(open)),
+			figure.AtLeast(
+				"batches",
+				float64(kinds["batch"]),
+				1,
+			),
+			figure.AtLeast("flows", float64(kinds["flow"]), 1),
+			figure.AtLeast("nodes", float64(kinds["node"]), 1),
 			figure.AtLeast("parents", float64(kinds["children"]), 1),
 		}, nil
 }

@@ -51,7 +51,13 @@ func DAG(ctx context.Context, env *stage.Environment, layers, width int) (figure
 var errOpen = errors.New("the flow has not ended in time")
 
 // graph runs a flow of layers on one daemon. It judges the flow, and then calls measured.
-func graph(ctx context.Context, env *stage.Environment, name string, layers, width int, measured func(conn *pgx.Conn, flow int64) error) (details figure.Figures, err error) {
+func graph(
+	ctx context.Context,
+	env *stage.Environment,
+	name string,
+	layers, width int,
+	measured func(conn *pgx.Conn, flow int64) error,
+) (details figure.Figures, err error) {
 	if err := rate.Warm(ctx, env); err != nil {
 		return nil, err
 	}
@@ -69,7 +75,8 @@ func graph(ctx context.Context, env *stage.Environment, name string, layers, wid
 	defer conn.Close(context.WithoutCancel(ctx))
 	begun := time.Now()
 	var flow int64
-	if err := conn.QueryRow(ctx, `SELECT (dispatcherd.insert_flow($1) ->> 'id')::bigint`, map[string]any{"nodes": stage.Layers(layers, width, history.Node)}).Scan(&flow); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT (dispatcherd.insert_flow($1) ->> 'id')::bigint`, map[string]any{"nodes": stage.Layers(layers, width, history.Node)}).
+		Scan(&flow); err != nil {
 		return nil, fmt.Errorf("inserting the flow: %w", err)
 	}
 	insertion := time.Since(begun)

@@ -41,7 +41,15 @@ func clean() *history.History {
 		},
 		Rows: []history.Row{
 			{Job: 1, N: 11, Type: "pdf", Status: "done", Attempt: 2, Crashes: 1, Result: &history.Result{N: 11, Attempt: 2}},
-			{Job: 2, N: 12, Type: "pdf", Status: "failed", Attempt: 1, Failures: 1, Errors: []history.BadEnd{{Attempt: 1, Error: history.PlannedError(1)}}},
+			{
+				Job:      2,
+				N:        12,
+				Type:     "pdf",
+				Status:   "failed",
+				Attempt:  1,
+				Failures: 1,
+				Errors:   []history.BadEnd{{Attempt: 1, Error: history.PlannedError(1)}},
+			},
 		},
 	}
 }

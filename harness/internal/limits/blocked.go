@@ -38,9 +38,16 @@ func Blocked(ctx context.Context, env *stage.Environment, blocked, n int) (figur
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, alone.Close(ctx)) }()
-	if err := beside.Exec(ctx, `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('blocked', 1)`,
-		fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'slow', '{"ms": %d}', 'blocked' FROM generate_series(1, %d)`, slowJob.Milliseconds(), blocked),
-		`ANALYZE`); err != nil {
+	if err := beside.Exec(
+		ctx,
+		`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('blocked', 1)`,
+		fmt.Sprintf(
+			`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'slow', '{"ms": %d}', 'blocked' FROM generate_series(1, %d)`,
+			slowJob.Milliseconds(),
+			blocked,
+		),
+		`ANALYZE`,
+	); err != nil {
 		return nil, nil, err
 	}
 	if _, err := until(ctx, beside, 1); err != nil {
@@ -71,7 +78,8 @@ func until(ctx context.Context, st *stage.Stage, n int) (took time.Duration, err
 	defer conn.Close(context.WithoutCancel(ctx))
 	for begun := time.Now(); ; {
 		var running int
-		if err := conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence > 0 AND status = 'running'`).Scan(&running); err != nil {
+		if err := conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence > 0 AND status = 'running'`).
+			Scan(&running); err != nil {
 			return 0, err
 		}
 		took = time.Since(begun)

@@ -50,6 +50,11 @@ func Count(ctx context.Context, env *stage.Environment, n int) (f figure.Figures
 	}
 	late, err := st.Number(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE errors::text LIKE '%larger fence%'`)
 	return figure.Figures{
-		figure.None("count_difference", float64(s.Value-int64(n/additions*additions))), figure.None("late_fences", float64(late)), figure.AtLeast("count_kills", float64(kills), float64(min(8, n/10_000))),
+		figure.None(
+			"count_difference",
+			float64(s.Value-int64(n/additions*additions)),
+		),
+		figure.None("late_fences", float64(late)),
+		figure.AtLeast("count_kills", float64(kills), float64(min(8, n/10_000))),
 	}, err
 }

@@ -66,10 +66,21 @@ func Faults(ctx context.Context, env *stage.Environment, n int) (figures, detail
 		}
 		sum.add(v)
 	}
-	return figure.Figures{figure.None("over", float64(sum.over)), figure.None("order", float64(sum.order)), figure.None("leaked", float64(sum.leaked))},
+	return figure.Figures{
+			figure.None("over", float64(sum.over)),
+			figure.None("order", float64(sum.order)),
+			figure.None("leaked", float64(sum.leaked)),
+		},
 		figure.Figures{
-			figure.AtLeast("jobs", float64(sum.jobs), float64(n)), figure.AtLeast("least_kills", float64(least), 1), figure.AtLeast("runs_again", float64(sum.again), 1),
-			figure.AtLeast("unstarted", float64(sum.unstarted), 0), figure.None("failed", float64(sum.failed)),
+			figure.AtLeast(
+				"jobs",
+				float64(sum.jobs),
+				float64(n),
+			),
+			figure.AtLeast("least_kills", float64(least), 1),
+			figure.AtLeast("runs_again", float64(sum.again), 1),
+			figure.AtLeast("unstarted", float64(sum.unstarted), 0),
+			figure.None("failed", float64(sum.failed)),
 		}, nil
 }
 
@@ -116,8 +127,17 @@ func over(jobs []job) int {
 
 func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verdict, err error) {
 	st, err := env.Start(ctx, stage.Setup{
-		Name: fmt.Sprint("faults", daemons), Daemons: daemons, Workers: 2, Flags: []string{"--lease", "10s", "--max-crashes", "30000"}, Plain: true,
-		Offers: []stage.Offer{{Slots: 50, Types: []string{"work"}}}, Mix: keyed, Types: []string{"work"},
+		Name: fmt.Sprint(
+			"faults",
+			daemons,
+		),
+		Daemons: daemons,
+		Workers: 2,
+		Flags:   []string{"--lease", "10s", "--max-crashes", "30000"},
+		Plain:   true,
+		Offers:  []stage.Offer{{Slots: 50, Types: []string{"work"}}},
+		Mix:     keyed,
+		Types:   []string{"work"},
 	})
 	if err != nil {
 		return v, err

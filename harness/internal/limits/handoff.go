@@ -43,7 +43,13 @@ func Handoff(ctx context.Context, env *stage.Environment, n int) (figures, detai
 	far.Idle = 1
 	polled, err := handoff(ctx, env, far, 30)
 	return figure.Figures{
-		figure.AtMost("handoff_p50_ms", local.p50, 3), figure.AtMost("handoff_p99_ms", local.p99, 15), figure.AtLeast("serial_per_s", local.rate, 250),
+		figure.AtMost(
+			"handoff_p50_ms",
+			local.p50,
+			3,
+		),
+		figure.AtMost("handoff_p99_ms", local.p99, 15),
+		figure.AtLeast("serial_per_s", local.rate, 250),
 		figure.AtMost("remote_handoff_p99_ms", remote.p99, 50),
 	}, figure.Figures{figure.AtMost("remote_handoff_p50_ms", remote.p50, 50), figure.AtMost("polled_handoff_max_ms", polled.most, 2200)}, err
 }
@@ -92,7 +98,8 @@ func becomeController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, want
 // controller returns the place of the daemon that is the controller; -1 = none.
 func controller(ctx context.Context, st *stage.Stage, conn *pgx.Conn) (int, error) {
 	var name string
-	err := conn.QueryRow(ctx, `SELECT d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL AND NOT d.leaving`).Scan(&name)
+	err := conn.QueryRow(ctx, `SELECT d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL AND NOT d.leaving`).
+		Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return -1, nil
 	}

@@ -13,7 +13,17 @@ func at(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
 // ran is a job of a key with attempts, each from one time to another. It was inserted at 0 and is the id-th.
 func ran(id int64, keys string, times ...int) job {
 	needs := judge.Needs(keys)
-	j := job{id: id, group: needs[0].Key, keys: keys, needs: needs, inserted: at(0), due: at(0), fence: id, attempts: len(times) / 2, ended: true}
+	j := job{
+		id:       id,
+		group:    needs[0].Key,
+		keys:     keys,
+		needs:    needs,
+		inserted: at(0),
+		due:      at(0),
+		fence:    id,
+		attempts: len(times) / 2,
+		ended:    true,
+	}
 	for i := 0; i < len(times); i += 2 {
 		j.runs = append(j.runs, span{at(times[i]), at(times[i+1])})
 	}

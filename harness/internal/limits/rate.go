@@ -32,10 +32,19 @@ func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f, 
 		return nil, nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.limits (key, capacity, rate, per) VALUES ('api', NULL, $1, $2)`, perWindow, window); err != nil {
+	if _, err := conn.Exec(
+		ctx,
+		`INSERT INTO dispatcherd.limits (key, capacity, rate, per) VALUES ('api', NULL, $1, $2)`,
+		perWindow,
+		window,
+	); err != nil {
 		return nil, nil, err
 	}
-	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', '{}', 'api' FROM generate_series(1, $1)`, int(perWindow*lasts.Seconds())); err != nil {
+	if _, err := conn.Exec(
+		ctx,
+		`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', '{}', 'api' FROM generate_series(1, $1)`,
+		int(perWindow*lasts.Seconds()),
+	); err != nil {
 		return nil, nil, err
 	}
 	for i := range rateKills {

@@ -49,7 +49,12 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 		return 0, err
 	}
 	n := int((lasts + 5*time.Second) / takeoverJob)
-	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', jsonb_build_object('ms', $1::int), 'serial' FROM generate_series(1, $2)`, takeoverJob.Milliseconds(), n); err != nil {
+	if _, err := conn.Exec(
+		ctx,
+		`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', jsonb_build_object('ms', $1::int), 'serial' FROM generate_series(1, $2)`,
+		takeoverJob.Milliseconds(),
+		n,
+	); err != nil {
 		return 0, err
 	}
 	if err := stage.Pause(ctx, 2*time.Second); err != nil {

@@ -25,8 +25,17 @@ const rounds = 5
 // Setup is the setup of a measurement of time: daemons without proxies, workers without logs.
 func Setup(name string, daemons, workers, slots int, flags ...string) stage.Setup {
 	return stage.Setup{
-		Name: name, Daemons: daemons, Workers: workers, Flags: flags, Plain: true, Direct: true,
-		Offers: []stage.Offer{{Slots: slots, Types: []string{Type}}}, Mix: func(n int64) history.Work { return history.Work{N: n, Type: Type} }, Types: []string{Type},
+		Name:    name,
+		Daemons: daemons,
+		Workers: workers,
+		Flags:   flags,
+		Plain:   true,
+		Direct:  true,
+		Offers: []stage.Offer{
+			{Slots: slots, Types: []string{Type}},
+		},
+		Mix:   func(n int64) history.Work { return history.Work{N: n, Type: Type} },
+		Types: []string{Type},
 	}
 }
 
@@ -36,7 +45,12 @@ var Settings = map[string]string{"shared_buffers": "512MB", "min_wal_size": "4GB
 
 // Warm writes a gigabyte of log. The checkpoint makes its files new ones.
 func Warm(ctx context.Context, env *stage.Environment) error {
-	return env.Postgres.Exec(ctx, "postgres", `SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, 64)`, `CHECKPOINT`)
+	return env.Postgres.Exec(
+		ctx,
+		"postgres",
+		`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, 64)`,
+		`CHECKPOINT`,
+	)
 }
 
 // Compare returns the median of the quotients of two rates. Every round changes which one begins.
@@ -90,7 +104,8 @@ func (j Jobs) Drain(ctx context.Context, st *stage.Stage) (rate float64, err err
 		return 0, err
 	}
 	var done int
-	err = conn.QueryRow(ctx, `SELECT count(*), count(*) / extract(epoch FROM max(finished_at) - min(started_at)) FROM dispatcherd.jobs_done WHERE type = $1`, Type).Scan(&done, &rate)
+	err = conn.QueryRow(ctx, `SELECT count(*), count(*) / extract(epoch FROM max(finished_at) - min(started_at)) FROM dispatcherd.jobs_done WHERE type = $1`, Type).
+		Scan(&done, &rate)
 	if err == nil && done != j.N {
 		err = fmt.Errorf("%d of %d jobs are done", done, j.N)
 	}
@@ -102,7 +117,17 @@ func (j Jobs) insert(ctx context.Context, conn *pgx.Conn) error {
 	if column == "" {
 		column, value = "keys", "NULL"
 	}
-	if _, err := conn.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, %s) SELECT '%s', '{}', %s FROM generate_series(1, %d) i`, column, Type, value, j.N)); err != nil || j.Inserted == nil {
+	if _, err := conn.Exec(
+		ctx,
+		fmt.Sprintf(
+			`INSERT INTO dispatcherd.jobs (type, payload, %s) SELECT '%s', '{}', %s FROM generate_series(1, %d) i`,
+			column,
+			Type,
+			value,
+			j.N,
+		),
+	); err != nil ||
+		j.Inserted == nil {
 		return err
 	}
 	return j.Inserted()

@@ -25,8 +25,12 @@ func Burst(ctx context.Context, env *stage.Environment, n int) (Figures, error) 
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	at := time.Now().Add(burstWait).Truncate(time.Second).UTC()
-	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 'burst-' || i, 'cron', $2, 'tick' FROM generate_series(1, $1) i`,
-		n, at.Format("5 4 15 2 1 *")); err != nil {
+	if _, err := conn.Exec(
+		ctx,
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 'burst-' || i, 'cron', $2, 'tick' FROM generate_series(1, $1) i`,
+		n,
+		at.Format("5 4 15 2 1 *"),
+	); err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, time.Until(at)); err != nil {

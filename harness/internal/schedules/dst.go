@@ -3,8 +3,8 @@ package schedules
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/cron"
-	"github.com/dispatcherd/dispatcherd/internal/cron/crontest"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron/crontest"
 )
 
 // DST compares occasions near changes of the wall clock with the reference, in all time zones.

@@ -32,8 +32,16 @@ type kill struct {
 // Kills runs three daemons and kills the controller until a time has passed.
 func Kills(ctx context.Context, env *stage.Environment, lasts time.Duration) (f Figures, err error) {
 	st, err := env.Start(ctx, stage.Setup{
-		Name: "kills", Daemons: 3, Workers: 1, Flags: []string{"--lease", "10s", "--max-crashes", "30000"}, Plain: true,
-		Offers: []stage.Offer{{Slots: 20, Types: types}}, Mix: func(n int64) history.Work { return history.Work{N: n, Type: types[0]} }, Types: types,
+		Name:    "kills",
+		Daemons: 3,
+		Workers: 1,
+		Flags:   []string{"--lease", "10s", "--max-crashes", "30000"},
+		Plain:   true,
+		Offers: []stage.Offer{
+			{Slots: 20, Types: types},
+		},
+		Mix:   func(n int64) history.Work { return history.Work{N: n, Type: types[0]} },
+		Types: types,
 	})
 	if err != nil {
 		return nil, err
@@ -78,7 +86,8 @@ func killController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, near b
 		name string
 		term int64
 	)
-	err := conn.QueryRow(ctx, `SELECT d.name, c.term FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher`).Scan(&name, &term)
+	err := conn.QueryRow(ctx, `SELECT d.name, c.term FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher`).
+		Scan(&name, &term)
 	if err != nil {
 		return fmt.Errorf("reading which dispatcher is the controller: %w", err)
 	}

@@ -26,8 +26,13 @@ var errBurst = errors.New("the ticks of a burst were not made in time, so no qui
 // rate in the same time before, in several rounds.
 func BurstPlain(ctx context.Context, env *stage.Environment, n, rounds int) (Figures, error) {
 	st, err := env.Start(ctx, stage.Setup{
-		Name: "plain", Daemons: 1, Workers: 1, Plain: true, Types: []string{"plain"}, Offers: []stage.Offer{{Slots: 20, Types: []string{"plain"}}},
-		Mix: func(n int64) history.Work { return history.Work{N: n, Type: "plain"} },
+		Name:    "plain",
+		Daemons: 1,
+		Workers: 1,
+		Plain:   true,
+		Types:   []string{"plain"},
+		Offers:  []stage.Offer{{Slots: 20, Types: []string{"plain"}}},
+		Mix:     func(n int64) history.Work { return history.Work{N: n, Type: "plain"} },
 	})
 	if err != nil {
 		return nil, err
@@ -68,7 +73,12 @@ func BurstPlain(ctx context.Context, env *stage.Environment, n, rounds int) (Fig
 func insertPlain(ctx context.Context, conn *pgx.Conn, until time.Time) error {
 	begun := time.Now()
 	for i := 0; time.Now().Before(until); i++ {
-		if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'plain', jsonb_build_object('n', $1::int * $2::int + k) FROM generate_series(1, $2) k`, i, plainGroup); err != nil {
+		if _, err := conn.Exec(
+			ctx,
+			`INSERT INTO dispatcherd.jobs (type, payload) SELECT 'plain', jsonb_build_object('n', $1::int * $2::int + k) FROM generate_series(1, $2) k`,
+			i,
+			plainGroup,
+		); err != nil {
 			return err
 		}
 		if err := pause(ctx, time.Until(begun.Add(time.Duration(i+1)*plainPause))); err != nil {
@@ -82,7 +92,8 @@ func insertPlain(ctx context.Context, conn *pgx.Conn, until time.Time) error {
 func endsBeside(ctx context.Context, conn *pgx.Conn, at time.Time, n int) (burst, quiet int, err error) {
 	var ticks int
 	var last *time.Time
-	if err := conn.QueryRow(ctx, `SELECT count(*), max(made_at) FROM dispatcherd.ticks WHERE planned_at = $1`, at).Scan(&ticks, &last); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT count(*), max(made_at) FROM dispatcherd.ticks WHERE planned_at = $1`, at).
+		Scan(&ticks, &last); err != nil {
 		return 0, 0, err
 	}
 	if ticks != n || last.Sub(at) > burstMost {

@@ -76,7 +76,10 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 		return err
 	}
 	shift := wall.UnixNano() - (before+history.Now())/2
-	rows, err := conn.Query(ctx, `SELECT at, coalesce(due, at), job, kind, attempt, dispatcher, coalesce(type, ''), coalesce(fence, 0) FROM chaos.audit ORDER BY seq`)
+	rows, err := conn.Query(
+		ctx,
+		`SELECT at, coalesce(due, at), job, kind, attempt, dispatcher, coalesce(type, ''), coalesce(fence, 0) FROM chaos.audit ORDER BY seq`,
+	)
 	if err != nil {
 		return err
 	}
@@ -92,15 +95,31 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 	if err != nil {
 		return fmt.Errorf("reading the changes: %w", err)
 	}
-	rows, err = conn.Query(ctx, `SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, priority, coalesce(keys, ''), status::text,
+	rows, err = conn.Query(
+		ctx,
+		`SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, priority, coalesce(keys, ''), status::text,
 		attempt, failures, crashes, result, errors, d.job IS NOT NULL
-		FROM dispatcherd.jobs LEFT JOIN chaos.damaged d ON d.job = id`)
+		FROM dispatcherd.jobs LEFT JOIN chaos.damaged d ON d.job = id`,
+	)
 	if err != nil {
 		return err
 	}
 	h.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Row, error) {
 		var r history.Row
-		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Priority, &r.Keys, &r.Status, &r.Attempt, &r.Failures, &r.Crashes, &r.Result, &r.Errors, &r.Damaged)
+		return r, row.Scan(
+			&r.Job,
+			&r.N,
+			&r.Type,
+			&r.Priority,
+			&r.Keys,
+			&r.Status,
+			&r.Attempt,
+			&r.Failures,
+			&r.Crashes,
+			&r.Result,
+			&r.Errors,
+			&r.Damaged,
+		)
 	})
 	if err != nil {
 		return fmt.Errorf("reading the jobs: %w", err)

@@ -29,7 +29,11 @@ type Worker struct {
 
 // startWorker starts the i-th worker and connects it to one daemon's proxy.
 func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
-	w := &Worker{Name: fmt.Sprint("w", i), Daemon: d, log: func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) }}
+	w := &Worker{
+		Name:   fmt.Sprint("w", i),
+		Daemon: d,
+		log:    func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) },
+	}
 	if !s.logs {
 		w.log = func(int) string { return "" }
 	}

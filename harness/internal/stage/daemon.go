@@ -35,7 +35,12 @@ type Daemon struct {
 // startDaemon starts a daemon. Its connection to Postgres uses a proxy, over TCP or a Unix
 // socket, or is direct.
 func (s *Stage) startDaemon(name string, tcp, direct bool, flags []string) (*Daemon, error) {
-	d := &Daemon{Name: name, logFile: filepath.Join(s.dir, name+".log"), apiSocket: filepath.Join(s.dir, name+"-a"), socket: filepath.Join(s.dir, name+"-w")}
+	d := &Daemon{
+		Name:      name,
+		logFile:   filepath.Join(s.dir, name+".log"),
+		apiSocket: filepath.Join(s.dir, name+"-a"),
+		socket:    filepath.Join(s.dir, name+"-w"),
+	}
 	socket, api, front := d.socket, d.apiSocket, filepath.Join(s.dir, name+"-p")
 	dsn := fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, filepath.Dir(s.Postgres.Socket()))
 	if !direct {

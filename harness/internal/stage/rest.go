@@ -18,7 +18,10 @@ func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		left, err = s.Number(context.WithoutCancel(ctx), `SELECT (SELECT count(*) FROM dispatcherd.jobs_live) + (SELECT count(*) FROM dispatcherd.jobs_waiting)`)
+		left, err = s.Number(
+			context.WithoutCancel(ctx),
+			`SELECT (SELECT count(*) FROM dispatcherd.jobs_live) + (SELECT count(*) FROM dispatcherd.jobs_waiting)`,
+		)
 		if err != nil || left == 0 || ctx.Err() != nil {
 			return left, err
 		}

@@ -152,7 +152,13 @@ type Stage struct {
 // Start creates an empty database and starts daemons and workers. It returns when
 // every slot is registered.
 func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) {
-	s := &Stage{Environment: h, database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"), dir: filepath.Join(h.dir, o.Name), types: o.Types, logs: o.Logs || !o.Plain}
+	s := &Stage{
+		Environment: h,
+		database:    "chaos_" + strings.ReplaceAll(o.Name, "-", "_"),
+		dir:         filepath.Join(h.dir, o.Name),
+		types:       o.Types,
+		logs:        o.Logs || !o.Plain,
+	}
 	defer func() {
 		if err != nil {
 			s.StopAll()

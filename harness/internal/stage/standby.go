@@ -53,7 +53,8 @@ func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
 	}
 	for ctx.Err() == nil {
 		var follows bool
-		err := conn.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = $1`, wanted).Scan(&follows)
+		err := conn.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = $1`, wanted).
+			Scan(&follows)
 		if err != nil || follows {
 			return err
 		}

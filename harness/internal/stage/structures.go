@@ -83,7 +83,8 @@ func (b *builder) runWhen() string { return []string{"done", "ended", "failed"}[
 
 // open opens a batch; parent is an open batch or 0.
 func (b *builder) open(ctx context.Context, parent int64) (batch int64, err error) {
-	err = b.conn.QueryRow(ctx, `SELECT dispatcherd.open_batch(jsonb_build_object('type', $1::text), $2, NULL, nullif($3::bigint, 0))`, history.Callback, b.runWhen(), parent).Scan(&batch)
+	err = b.conn.QueryRow(ctx, `SELECT dispatcherd.open_batch(jsonb_build_object('type', $1::text), $2, NULL, nullif($3::bigint, 0))`, history.Callback, b.runWhen(), parent).
+		Scan(&batch)
 	return batch, err
 }
 
@@ -252,7 +253,13 @@ func (b *builder) insertParents(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	rows, err := b.conn.Query(ctx, `INSERT INTO dispatcherd.jobs (type, payload) SELECT $1::text, $2::jsonb FROM generate_series(1, $3::int) RETURNING id`, history.Parent, string(payload), 1+b.dice.IntN(8))
+	rows, err := b.conn.Query(
+		ctx,
+		`INSERT INTO dispatcherd.jobs (type, payload) SELECT $1::text, $2::jsonb FROM generate_series(1, $3::int) RETURNING id`,
+		history.Parent,
+		string(payload),
+		1+b.dice.IntN(8),
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -270,7 +277,10 @@ func (b *builder) insertParents(ctx context.Context) (n int, err error) {
 // sealAll seals the batches that lost connections have left open. It waits for Postgres.
 func (s *Stage) sealAll(ctx context.Context) (err error) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; pause(ctx, 100*time.Millisecond) {
-		if err = s.Exec(ctx, `SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id DESC`); err == nil {
+		if err = s.Exec(
+			ctx,
+			`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id DESC`,
+		); err == nil {
 			return nil
 		}
 	}

@@ -54,5 +54,9 @@ func (s *Stage) EndTicks(ctx context.Context) (twice, lost int, err error) {
 	if err := conn.QueryRow(ctx, TicksSQL, until).Scan(&twice, &lost, &wanted); err != nil {
 		return 0, 0, fmt.Errorf("counting ticks: %w", err)
 	}
-	return twice, lost, s.Exec(ctx, `DELETE FROM chaos.audit a USING dispatcherd.jobs j WHERE j.id = a.job AND j.type = 'tick'`, `DELETE FROM dispatcherd.jobs_live WHERE type = 'tick'`)
+	return twice, lost, s.Exec(
+		ctx,
+		`DELETE FROM chaos.audit a USING dispatcherd.jobs j WHERE j.id = a.job AND j.type = 'tick'`,
+		`DELETE FROM dispatcherd.jobs_live WHERE type = 'tick'`,
+	)
 }

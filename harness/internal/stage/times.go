@@ -21,7 +21,10 @@ func (d *Daemon) Times(ctx context.Context, operation string) (t Times, err erro
 		return t, err
 	}
 	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), `dispatcherd_statement_duration_seconds_bucket{operation="`+operation+`",verdict="ok",le="`)
+		rest, ok := strings.CutPrefix(
+			strings.TrimSpace(line),
+			`dispatcherd_statement_duration_seconds_bucket{operation="`+operation+`",verdict="ok",le="`,
+		)
 		bound, value, ok2 := strings.Cut(rest, `"} `)
 		if !ok || !ok2 {
 			continue

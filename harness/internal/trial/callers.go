@@ -105,7 +105,10 @@ func verifyCallers(s *Scene, _ *history.History, _ *judge.Report) (failures []st
 		}
 		for _, d := range s.Daemons {
 			if margin := history.Slack.Nanoseconds(); d.Name == c.Daemon && d.AliveAllThrough(c.Begun-margin, c.Ended+margin) {
-				failures = append(failures, fmt.Sprintf("the caller of %d (%s) was not answered by %s, which was running: %s", c.Work.N, c.Manner, d.Name, c.Problem))
+				failures = append(
+					failures,
+					fmt.Sprintf("the caller of %d (%s) was not answered by %s, which was running: %s", c.Work.N, c.Manner, d.Name, c.Problem),
+				)
 			}
 		}
 	}

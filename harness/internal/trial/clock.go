@@ -20,7 +20,15 @@ const jumps = "[...]int64{0, 3600, -3600, 400 * 86400, 0, -400 * 86400, 1, -1}"
 var clockJumps = Trial{
 	Name:  "clock-jumps",
 	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, in both directions: no process is declared lost, nothing is late",
-	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags("--heartbeat-timeout", "1s"), Offers: offers, Mix: usual, Types: types, Rate: 500},
+	Setup: stage.Setup{
+		Daemons: 2,
+		Workers: 2,
+		Flags:   patientFlags("--heartbeat-timeout", "1s"),
+		Offers:  offers,
+		Mix:     usual,
+		Types:   types,
+		Rate:    500,
+	},
 	Cuts: []Cut{{
 		File: "GOROOT/src/time/time.go",
 		Old:  "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
@@ -64,8 +72,11 @@ var clockJumps = Trial{
 const shortLease = 2 * time.Second
 
 var clockAhead = Trial{
-	Name:  "clock-ahead",
-	About: fmt.Sprintf("a dispatcher stops while the database clock is an hour ahead or behind, and the clock is then set right: it is declared lost within its lease and %v, and no other one is", grace),
+	Name: "clock-ahead",
+	About: fmt.Sprintf(
+		"a dispatcher stops while the database clock is an hour ahead or behind, and the clock is then set right: it is declared lost within its lease and %v, and no other one is",
+		grace,
+	),
 	Setup: stage.Setup{Daemons: 3, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: lasting(300), Types: types, Rate: 150},
 	Jobs:  [3]int{300, 1000, 6000},
 	Least: [3]time.Duration{11 * time.Second, 22 * time.Second, 2 * time.Minute},
@@ -126,7 +137,10 @@ func verifyClockAhead(s *Scene, h *history.History, _ *judge.Report) (failures [
 		failures = append(failures, fmt.Sprintf("%d of %d stopped dispatchers were declared lost", lost, len(s.killed)))
 	}
 	if worst := again.At(1); worst > shortLease+grace {
-		failures = append(failures, fmt.Sprintf("a job of a stopped dispatcher ran again after %v, want at most %v", round(worst), shortLease+grace))
+		failures = append(
+			failures,
+			fmt.Sprintf("a job of a stopped dispatcher ran again after %v, want at most %v", round(worst), shortLease+grace),
+		)
 	}
 	return failures
 }

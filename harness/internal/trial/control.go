@@ -44,8 +44,16 @@ func Controls() []*Control {
 	forgotten.Drain = 15 * time.Second
 	return append([]*Control{
 		{
-			Trial: named(zombie, "fence-out", "a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
-				Cut{"claim/statements.go", "` + isItem + ` AND j.dispatcher = $5::int AND j.status", "j.id BETWEEN i.id AND i.id AND i.id > 0 AND $5::int IS NOT NULL AND j.status", 2},
+			Trial: named(
+				zombie,
+				"fence-out",
+				"a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
+				Cut{
+					"claim/statements.go",
+					"` + isItem + ` AND j.dispatcher = $5::int AND j.status",
+					"j.id BETWEEN i.id AND i.id AND i.id > 0 AND $5::int IS NOT NULL AND j.status",
+					2,
+				},
 				Cut{"claim/statements.go", "j.attempt = ($1::int[])[j.id - r.base + 1]", "($1::int[])[j.id - r.base + 1] > 0", 1},
 				Cut{"claim/statements.go", "AND j.dispatcher = $2::int AND j.status", "AND $2::int IS NOT NULL AND j.status", 1},
 			),
@@ -81,16 +89,32 @@ func Controls() []*Control {
 		},
 		{Trial: laggingFailover, Found: func(r *judge.Report) int { return r.Lost }},
 		{
-			Trial: named(databaseClock, "clock-out", "the database clock decides which dispatchers are lost",
+			Trial: named(
+				databaseClock,
+				"clock-out",
+				"the database clock decides which dispatchers are lost",
 				Cut{"claim/lease.go", "d.lost_at IS NULL AND ` + beatAt + ` = s.beat", "false", 1},
-				Cut{"claim/lease.go", "	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED", "	UNION ALL SELECT id FROM dispatcherd.dispatchers WHERE id <> $1 AND lost_at IS NULL AND beat_at + lease < now()", 1},
+				Cut{
+					"claim/lease.go",
+					"	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED",
+					"	UNION ALL SELECT id FROM dispatcherd.dispatchers WHERE id <> $1 AND lost_at IS NULL AND beat_at + lease < now()",
+					1,
+				},
 			),
 			Found: func(r *judge.Report) int { return r.Crashes },
 		},
 		{
-			Trial: named(forgotten, "restore-out", "no dispatcher gives up its former id, and a sweep does not look for unknown ids: jobs stay running",
+			Trial: named(
+				forgotten,
+				"restore-out",
+				"no dispatcher gives up its former id, and a sweep does not look for unknown ids: jobs stay running",
 				Cut{"claim/lease.go", "now(), true WHERE $6 > 0", "now(), true WHERE $6 < 0", 1},
-				Cut{"claim/sweep.go", "NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine))", "IN (SELECT id FROM mine)", 1},
+				Cut{
+					"claim/sweep.go",
+					"NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine))",
+					"IN (SELECT id FROM mine)",
+					1,
+				},
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
@@ -111,10 +135,28 @@ func RunControl(ctx context.Context, env *stage.Environment, c *Control, seed ui
 	}
 	r := o.Report
 	caught = c.Found(r) > 0 && len(o.Failures) > 0
-	line = fmt.Sprintf("chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
-		" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d took=%v",
-		c.Trial.Name, caught, r.Lost, r.Unexpected, r.Stale, r.Illegal, r.Disorder, r.Stuck, r.Twice, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder,
-		r.JoinedEarly, r.JoinedLost, r.JoinedTwice, r.Orphans, round(time.Since(begun)))
+	line = fmt.Sprintf(
+		"chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
+			" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d took=%v",
+		c.Trial.Name,
+		caught,
+		r.Lost,
+		r.Unexpected,
+		r.Stale,
+		r.Illegal,
+		r.Disorder,
+		r.Stuck,
+		r.Twice,
+		r.TickTwice,
+		r.TickLost,
+		r.KeyOver,
+		r.KeyOrder,
+		r.JoinedEarly,
+		r.JoinedLost,
+		r.JoinedTwice,
+		r.Orphans,
+		round(time.Since(begun)),
+	)
 	return line, caught, nil
 }
 
@@ -192,13 +234,32 @@ func rowControls() []*Control {
 	unreadable.Drain, large.Drain = 15*time.Second, 15*time.Second
 	return []*Control{
 		{
-			Trial: named(unreadable, "isolation-out", "a statement that fails because of one row is not divided: one unreadable row stops all", notDivided),
+			Trial: named(
+				unreadable,
+				"isolation-out",
+				"a statement that fails because of one row is not divided: one unreadable row stops all",
+				notDivided,
+			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
 		{
-			Trial: named(large, "payload-out", "a claim reads payloads of every size: it reaches the statement timeout again and again", notDivided,
-				Cut{"claim/statements.go", "CASE WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN", "CASE WHEN $4::int IS NOT NULL THEN payload WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN", 1},
-				Cut{"claim/config.go", `"statement_timeout":                   limit,`, `"statement_timeout": "1000",`, 1}, // for a batch that is quickly inserted
+			Trial: named(
+				large,
+				"payload-out",
+				"a claim reads payloads of every size: it reaches the statement timeout again and again",
+				notDivided,
+				Cut{
+					"claim/statements.go",
+					"CASE WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN",
+					"CASE WHEN $4::int IS NOT NULL THEN payload WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN",
+					1,
+				},
+				Cut{
+					"claim/config.go",
+					`"statement_timeout":                   limit,`,
+					`"statement_timeout": "1000",`,
+					1,
+				}, // for a batch that is quickly inserted
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},

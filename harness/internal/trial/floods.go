@@ -18,9 +18,21 @@ const linesPerSecond = 40
 
 var connectionFlood = Trial{
 	Name: "connection-flood",
-	About: fmt.Sprintf("a user connects, says hello and closes as fast as possible: jobs of a good worker start and are recorded within %v (p99), "+
-		"and the dispatcher logs at most %d lines per second", promptly, linesPerSecond),
-	Setup: stage.Setup{Daemons: 1, Workers: 1, Flags: patientFlags("--log-level", "info"), Offers: offers, Mix: lasting(5), Types: types, Rate: 200},
+	About: fmt.Sprintf(
+		"a user connects, says hello and closes as fast as possible: jobs of a good worker start and are recorded within %v (p99), "+
+			"and the dispatcher logs at most %d lines per second",
+		promptly,
+		linesPerSecond,
+	),
+	Setup: stage.Setup{
+		Daemons: 1,
+		Workers: 1,
+		Flags:   patientFlags("--log-level", "info"),
+		Offers:  offers,
+		Mix:     lasting(5),
+		Types:   types,
+		Rate:    200,
+	},
 	Jobs:  [3]int{1000, 2000, 20_000},
 	Least: [3]time.Duration{5 * time.Second, 10 * time.Second, time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
@@ -72,9 +84,21 @@ const unnotified = 2 * time.Second
 
 var queueFlood = Trial{
 	Name: "notification-flood",
-	About: fmt.Sprintf("a session that listens keeps a transaction open, and another one fills the notification queue: inserts succeed, jobs start within %v (p99), "+
-		"and the jobs of a dispatcher that is killed with its workers run again within %v", unnotified, time.Second+grace),
-	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags("--resume", "1s"), Offers: offers, Mix: lasting(300), Types: types, Rate: 100},
+	About: fmt.Sprintf(
+		"a session that listens keeps a transaction open, and another one fills the notification queue: inserts succeed, jobs start within %v (p99), "+
+			"and the jobs of a dispatcher that is killed with its workers run again within %v",
+		unnotified,
+		time.Second+grace,
+	),
+	Setup: stage.Setup{
+		Daemons: 2,
+		Workers: 2,
+		Flags:   patientFlags("--resume", "1s"),
+		Offers:  offers,
+		Mix:     lasting(300),
+		Types:   types,
+		Rate:    100,
+	},
 	Jobs:  [3]int{500, 1500, 10_000},
 	Least: [3]time.Duration{8 * time.Second, 20 * time.Second, 2 * time.Minute},
 	Before: func(ctx context.Context, s *Scene) error {
@@ -103,7 +127,15 @@ var queueFlood = Trial{
 		s.Note("run_again", len(again))
 		s.Note("again_max", again.At(1))
 		if worst := again.At(1); len(again) == 0 || worst > time.Second+grace {
-			failures = append(failures, fmt.Sprintf("%d jobs of killed dispatchers ran again, the last one after %v, want at most %v", len(again), round(worst), time.Second+grace))
+			failures = append(
+				failures,
+				fmt.Sprintf(
+					"%d jobs of killed dispatchers ran again, the last one after %v, want at most %v",
+					len(again),
+					round(worst),
+					time.Second+grace,
+				),
+			)
 		}
 		return append(failures, s.checkOthers(h, r, "none", unnotified)...)
 	},

@@ -18,7 +18,16 @@ var flows = Trial{
 	Name: "flows",
 	About: "batches, flows and parents with children while workers are killed every 500 ms, a dispatcher every 2 s and Postgres every 7 s, and every tenth answer about ends is lost: " +
 		"each join fires once, after all ends, and no child outlives its parent",
-	Setup: stage.Setup{Daemons: 3, Workers: 2, Flags: patientFlags(quickLease...), Offers: offers, Mix: plain, Types: types, Rate: 20, Structures: 16},
+	Setup: stage.Setup{
+		Daemons:    3,
+		Workers:    2,
+		Flags:      patientFlags(quickLease...),
+		Offers:     offers,
+		Mix:        plain,
+		Types:      types,
+		Rate:       20,
+		Structures: 16,
+	},
 	Jobs:  [3]int{200, 1000, 10_000},
 	Least: [3]time.Duration{15 * time.Second, time.Minute, 10 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
@@ -76,18 +85,38 @@ func flowControls() []*Control {
 	}
 	return []*Control{
 		{
-			Trial: named(without(short, earlyOut), "join-early-out", "the seal of a batch does not wait for transactions that have inserted members"),
+			Trial: named(
+				without(short, earlyOut),
+				"join-early-out",
+				"the seal of a batch does not wait for transactions that have inserted members",
+			),
 			Found: func(r *judge.Report) int { return r.JoinedEarly },
 		},
 		{
-			Trial: named(short, "join-lost-out", "the end of a job that fails or is cancelled while it runs is not recorded for the jobs that wait for it",
-				Cut{"claim/statements.go", "ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE", "ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE false AND", 1},
+			Trial: named(
+				short,
+				"join-lost-out",
+				"the end of a job that fails or is cancelled while it runs is not recorded for the jobs that wait for it",
+				Cut{
+					"claim/statements.go",
+					"ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE",
+					"ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE false AND",
+					1,
+				},
 			),
 			Found: func(r *judge.Report) int { return r.JoinedLost },
 		},
 		{
-			Trial: named(short, "join-twice-out", "the end of a job that is done is recorded twice",
-				Cut{"claim/statements.go", "SELECT id, parent, 'done', watched FROM gone WHERE", "SELECT id, parent, 'done', watched FROM gone, generate_series(1, 2) WHERE", 1},
+			Trial: named(
+				short,
+				"join-twice-out",
+				"the end of a job that is done is recorded twice",
+				Cut{
+					"claim/statements.go",
+					"SELECT id, parent, 'done', watched FROM gone WHERE",
+					"SELECT id, parent, 'done', watched FROM gone, generate_series(1, 2) WHERE",
+					1,
+				},
 			),
 			Found: func(r *judge.Report) int { return r.JoinedTwice },
 		},

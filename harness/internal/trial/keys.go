@@ -40,7 +40,16 @@ var keys = Trial{
 	Name: "keys",
 	About: "jobs with keys while workers are killed every 500 ms, a dispatcher every 4 s, Postgres every 7 s, as often a dispatcher loses Postgres for longer than its lease, and every tenth answer about permits is lost: " +
 		"no key has more holders than its capacity, and jobs get their permits in order",
-	Setup: stage.Setup{Daemons: 3, Workers: 2, Flags: patientFlags(quickLease...), Offers: offers, Mix: keyedMix, Types: types, Rate: 100, Capacity: capacities},
+	Setup: stage.Setup{
+		Daemons:  3,
+		Workers:  2,
+		Flags:    patientFlags(quickLease...),
+		Offers:   offers,
+		Mix:      keyedMix,
+		Types:    types,
+		Rate:     100,
+		Capacity: capacities,
+	},
 	Jobs:  [3]int{1000, 5000, 100_000},
 	Least: [3]time.Duration{15 * time.Second, time.Minute, 10 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
@@ -107,10 +116,28 @@ func keyControls() []*Control {
 	}
 	return []*Control{
 		{
-			Trial: named(short, "key-number-out", "a former controller admits jobs as long as it lives, and its statements check neither the role nor the number",
-				Cut{"internal/daemon/admission/admission.go", "	jumped := c.clock", "	if b.Term == 0 {\n\t\tb.Term = c.beat.Term\n\t}\n\tjumped := c.clock", 1},
-				Cut{"claim/limits/controller.go", "c.dispatcher = $1::int AND c.admissions = $2::bigint FOR SHARE", "$1::int IS NOT NULL AND $2::bigint IS NOT NULL FOR SHARE", 1},
-				Cut{"claim/limits/controller.go", "WHERE dispatcher = $1::int AND term = $2::bigint RETURNING", "WHERE $1::int IS NOT NULL AND $2::bigint IS NOT NULL RETURNING", 1},
+			Trial: named(
+				short,
+				"key-number-out",
+				"a former controller admits jobs as long as it lives, and its statements check neither the role nor the number",
+				Cut{
+					"internal/limits/admission/admission.go",
+					"	jumped := c.clock",
+					"	if b.Term == 0 {\n\t\tb.Term = c.beat.Term\n\t}\n\tjumped := c.clock",
+					1,
+				},
+				Cut{
+					"internal/limits/limitstore/controller.go",
+					"c.dispatcher = $1::int AND c.admissions = $2::bigint FOR SHARE",
+					"$1::int IS NOT NULL AND $2::bigint IS NOT NULL FOR SHARE",
+					1,
+				},
+				Cut{
+					"internal/limits/limitstore/controller.go",
+					"WHERE dispatcher = $1::int AND term = $2::bigint RETURNING",
+					"WHERE $1::int IS NOT NULL AND $2::bigint IS NOT NULL RETURNING",
+					1,
+				},
 			),
 			Found: over,
 		},
@@ -122,14 +149,30 @@ func keyControls() []*Control {
 			Found: over,
 		},
 		{
-			Trial: named(short, "key-held-out", "for a second, a new book does not know which jobs have permits",
-				Cut{"internal/daemon/admission/read.go", "	rows, err := c.table.Held(ctx)\n", "	rows, err := c.table.Held(ctx)\n\tif c.Now().Sub(c.began) < time.Second {\n\t\trows = nil\n\t}\n", 1},
+			Trial: named(
+				short,
+				"key-held-out",
+				"for a second, a new book does not know which jobs have permits",
+				Cut{
+					"internal/limits/admission/read.go",
+					"	rows, err := c.table.Held(ctx)\n",
+					"	rows, err := c.table.Held(ctx)\n\tif c.Now().Sub(c.began) < time.Second {\n\t\trows = nil\n\t}\n",
+					1,
+				},
 			),
 			Found: over,
 		},
 		{
-			Trial: named(short, "key-order-out", "of the known jobs of a class, the last one gets its permits first",
-				Cut{"internal/permits/class.go", "	j := c.jobs[0]\n\tc.jobs = c.jobs[1:]\n", "	j := c.jobs[len(c.jobs)-1]\n\tc.jobs = c.jobs[:len(c.jobs)-1]\n", 1},
+			Trial: named(
+				short,
+				"key-order-out",
+				"of the known jobs of a class, the last one gets its permits first",
+				Cut{
+					"internal/limits/permits/class.go",
+					"	j := c.jobs[0]\n\tc.jobs = c.jobs[1:]\n",
+					"	j := c.jobs[len(c.jobs)-1]\n\tc.jobs = c.jobs[:len(c.jobs)-1]\n",
+					1,
+				},
 			),
 			Found: func(r *judge.Report) int { return r.KeyOrder },
 		},

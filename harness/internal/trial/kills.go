@@ -20,7 +20,15 @@ const (
 var dispatcherKill = Trial{
 	Name:  "dispatcher-kill",
 	About: "kill -9 of a dispatcher: its running jobs are adopted after its restart; when its workers die with it, they run again within 15 s, which is less than the lease",
-	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: []string{"--max-crashes", "30000"}, Offers: offers, Mix: lasting(1500), Types: types, Rate: 40},
+	Setup: stage.Setup{
+		Daemons: 2,
+		Workers: 2,
+		Flags:   []string{"--max-crashes", "30000"},
+		Offers:  offers,
+		Mix:     lasting(1500),
+		Types:   types,
+		Rate:    40,
+	},
 	Jobs:  [3]int{200, 1000, 8000},
 	Least: [3]time.Duration{7 * time.Second, 30 * time.Second, 5 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
@@ -52,7 +60,10 @@ var dispatcherKill = Trial{
 			failures = append(failures, "no job ran again")
 		}
 		if worst := waits.At(1); worst > hold+grace {
-			failures = append(failures, fmt.Sprintf("a job of a dispatcher that was killed ran again after %v, want at most %v", round(worst), hold+grace))
+			failures = append(
+				failures,
+				fmt.Sprintf("a job of a dispatcher that was killed ran again after %v, want at most %v", round(worst), hold+grace),
+			)
 		}
 		return failures
 	},
@@ -73,7 +84,11 @@ func (s *Scene) killHost(ctx context.Context, d *stage.Daemon) error {
 // killDispatcher kills a daemon and records its id in Postgres. Its keeper restarts it.
 func (s *Scene) killDispatcher(ctx context.Context, d *stage.Daemon) error {
 	s.keptFor(d.Name, restartTime)
-	id, err := s.Number(ctx, `SELECT coalesce((SELECT id FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL ORDER BY started_at DESC LIMIT 1), 0)`, d.Name)
+	id, err := s.Number(
+		ctx,
+		`SELECT coalesce((SELECT id FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL ORDER BY started_at DESC LIMIT 1), 0)`,
+		d.Name,
+	)
 	if err != nil {
 		return err
 	}
@@ -93,7 +108,15 @@ const restartTime = 2 * time.Second
 var workerKill = Trial{
 	Name:  "worker-kill",
 	About: "kill -9 of a worker every 200 ms while slots are free on other workers: how soon its jobs start there (p99 at most 100 ms), and never twice at once",
-	Setup: stage.Setup{Daemons: 2, Workers: 4, Flags: []string{"--max-crashes", "30000"}, Offers: offers, Mix: lasting(250), Types: types, Rate: 200},
+	Setup: stage.Setup{
+		Daemons: 2,
+		Workers: 4,
+		Flags:   []string{"--max-crashes", "30000"},
+		Offers:  offers,
+		Mix:     lasting(250),
+		Types:   types,
+		Rate:    200,
+	},
 	Jobs:  [3]int{1500, 5000, 30_000},
 	Least: [3]time.Duration{10 * time.Second, 30 * time.Second, 3 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
@@ -111,7 +134,10 @@ var workerKill = Trial{
 			failures = append(failures, fmt.Sprintf("only %d jobs were interrupted", len(waits)))
 		}
 		if p99 := waits.At(0.99); p99 > restartWithin {
-			failures = append(failures, fmt.Sprintf("p99 from kill -9 to the start on another worker is %v, want at most %v", round(p99), restartWithin))
+			failures = append(
+				failures,
+				fmt.Sprintf("p99 from kill -9 to the start on another worker is %v, want at most %v", round(p99), restartWithin),
+			)
 		}
 		return failures
 	},

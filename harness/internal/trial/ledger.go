@@ -72,10 +72,16 @@ func (l *ledger) close(t *Trial, begun int64) {
 // were given up.
 func (l *ledger) judge(r *judge.Report) (failures []string) {
 	if r.Twice > l.givenUp {
-		failures = append(failures, fmt.Sprintf("%d executions started while an earlier one of the same job ran, but at most %d were given up", r.Twice, l.givenUp))
+		failures = append(
+			failures,
+			fmt.Sprintf("%d executions started while an earlier one of the same job ran, but at most %d were given up", r.Twice, l.givenUp),
+		)
 	}
 	if r.Late > l.givenUp {
-		failures = append(failures, fmt.Sprintf("%d executions started after the end of their attempt, but at most %d were given up", r.Late, l.givenUp))
+		failures = append(
+			failures,
+			fmt.Sprintf("%d executions started after the end of their attempt, but at most %d were given up", r.Late, l.givenUp),
+		)
 	}
 	return failures
 }

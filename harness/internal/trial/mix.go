@@ -9,7 +9,11 @@ import (
 // third.
 var (
 	types  = []string{"pdf", "excel", "rare"}
-	offers = []stage.Offer{{Slots: 12, Types: []string{"pdf"}}, {Slots: 12, Types: []string{"excel", "pdf"}}, {Slots: 4, Types: []string{"excel", "pdf", "rare"}}}
+	offers = []stage.Offer{
+		{Slots: 12, Types: []string{"pdf"}},
+		{Slots: 12, Types: []string{"excel", "pdf"}},
+		{Slots: 4, Types: []string{"excel", "pdf", "rare"}},
+	}
 )
 
 // usual returns a mix of mostly short jobs. Some jobs are long enough to be

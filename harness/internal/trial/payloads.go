@@ -22,8 +22,11 @@ var largeFill = "[1000" + strings.Repeat(",2357", 79_999) + "]"
 var largeBatch = [3]int{250, 250, 700}
 
 var largeBatches = Trial{
-	Name:  "large-batches",
-	About: fmt.Sprintf("hundreds of jobs with payloads of 960 kB become due at once, and each has a free slot: jobs of another type start within %v (p99)", promptly),
+	Name: "large-batches",
+	About: fmt.Sprintf(
+		"hundreds of jobs with payloads of 960 kB become due at once, and each has a free slot: jobs of another type start within %v (p99)",
+		promptly,
+	),
 	Setup: stage.Setup{
 		Daemons: 1, Workers: 2, Offers: []stage.Offer{{Slots: 350, Types: []string{"large"}}, {Slots: 4, Types: []string{"small"}}},
 		Mix: func(n int64) history.Work { return history.Work{N: n, Type: "small", Ms: 5} }, Types: []string{"large", "small"}, Rate: 100,
@@ -31,7 +34,10 @@ var largeBatches = Trial{
 	Jobs:  [3]int{500, 1000, 5000},
 	Least: [3]time.Duration{8 * time.Second, 10 * time.Second, time.Minute},
 	Before: func(ctx context.Context, s *Scene) error {
-		if err := s.Exec(ctx, `ALTER TABLE dispatcherd.jobs ALTER COLUMN payload SET STORAGE EXTERNAL`); err != nil { // a compression takes longer than the insertion
+		if err := s.Exec(
+			ctx,
+			`ALTER TABLE dispatcherd.jobs ALTER COLUMN payload SET STORAGE EXTERNAL`,
+		); err != nil { // a compression takes longer than the insertion
 			return err
 		}
 		large := func(n int64) history.Work { return history.Work{N: n, Type: "large", Ms: 5} }
@@ -85,8 +91,11 @@ func withFill(n int64) history.Work {
 }
 
 var unreadableRows = Trial{
-	Name:      "unreadable-rows",
-	About:     fmt.Sprintf("payloads of pending and running jobs become unreadable: these jobs end with a reason, and all others start and are recorded within %v (p99)", promptly),
+	Name: "unreadable-rows",
+	About: fmt.Sprintf(
+		"payloads of pending and running jobs become unreadable: these jobs end with a reason, and all others start and are recorded within %v (p99)",
+		promptly,
+	),
 	Setup:     stage.Setup{Daemons: 2, Workers: 1, Flags: patientFlags(), Offers: offers, Mix: withFill, Types: types, Rate: 200},
 	Jobs:      [3]int{1500, 3000, 40_000},
 	Least:     [3]time.Duration{8 * time.Second, 15 * time.Second, 3 * time.Minute},
@@ -103,7 +112,8 @@ var unreadableRows = Trial{
 		defer conn.Close(context.WithoutCancel(ctx))
 		s.every(ctx, 150*time.Millisecond, func(i int) {
 			var job *int64
-			if failed := conn.QueryRow(context.WithoutCancel(ctx), `SELECT chaos.damage($1)`, []string{"pending", "running"}[i%2]).Scan(&job); failed != nil {
+			if failed := conn.QueryRow(context.WithoutCancel(ctx), `SELECT chaos.damage($1)`, []string{"pending", "running"}[i%2]).
+				Scan(&job); failed != nil {
 				err = failed
 			} else if job != nil {
 				s.affected[*job] = true

@@ -154,8 +154,11 @@ const returnTime = 500 * time.Millisecond
 var longestOutage = [3]time.Duration{4 * time.Second, 8 * time.Second, time.Minute}
 
 var outages = Trial{
-	Name:  "outages",
-	About: fmt.Sprintf("Postgres is down for 2 s to a minute again and again: no attempt is lost, and the first job is recorded as done within %v of the return (p99)", returnTime),
+	Name: "outages",
+	About: fmt.Sprintf(
+		"Postgres is down for 2 s to a minute again and again: no attempt is lost, and the first job is recorded as done within %v of the return (p99)",
+		returnTime,
+	),
 	Setup: stage.Setup{Daemons: 1, Workers: 2, Offers: offers, Mix: lasting(50), Types: types, Rate: 40},
 	Jobs:  [3]int{300, 3000, 3000},
 	Least: [3]time.Duration{25 * time.Second, 2 * time.Minute, 12 * time.Minute},
@@ -190,7 +193,10 @@ func verifyOutages(s *Scene, h *history.History, _ *judge.Report) (failures []st
 		failures = append(failures, fmt.Sprintf("after %d of %d outages no job ended", len(s.returns)-len(done), len(s.returns)))
 	}
 	if p99 := done.At(0.99); p99 > returnTime {
-		failures = append(failures, fmt.Sprintf("the first job was done %v after the return of Postgres (p99), want at most %v", round(p99), returnTime))
+		failures = append(
+			failures,
+			fmt.Sprintf("the first job was done %v after the return of Postgres (p99), want at most %v", round(p99), returnTime),
+		)
 	}
 	if lost > 0 {
 		failures = append(failures, fmt.Sprintf("%d attempts were lost", lost))

@@ -58,7 +58,11 @@ func (s *Scene) lockRows(ctx context.Context, long time.Duration) error {
 		return err
 	}
 	for _, status := range []string{"running", "pending"} {
-		rows, err := tx.Query(ctx, `SELECT id::bigint FROM dispatcherd.jobs_live WHERE status = $1::dispatcherd.status ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED`, status)
+		rows, err := tx.Query(
+			ctx,
+			`SELECT id::bigint FROM dispatcherd.jobs_live WHERE status = $1::dispatcherd.status ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED`,
+			status,
+		)
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,15 @@ func takeoverOf(name string, daemons int) Trial {
 		Name: name,
 		About: fmt.Sprintf("kill -9 of a dispatcher and an immediate restart, %d on one database, default lease: "+
 			"running jobs continue, and new jobs start within %v of the start (p99)", daemons, takeoverTime),
-		Setup: stage.Setup{Daemons: daemons, Workers: daemons, Flags: []string{"--max-crashes", "30000"}, Offers: offers, Mix: lasting(300), Types: types, Rate: 40},
+		Setup: stage.Setup{
+			Daemons: daemons,
+			Workers: daemons,
+			Flags:   []string{"--max-crashes", "30000"},
+			Offers:  offers,
+			Mix:     lasting(300),
+			Types:   types,
+			Rate:    40,
+		},
 		Jobs:  [3]int{300, 3000, 3000},
 		Least: [3]time.Duration{12 * killPeriod, 52 * killPeriod, 52 * killPeriod},
 		Trouble: func(ctx context.Context, s *Scene) error {
@@ -90,7 +98,10 @@ func verifyTakeover(s *Scene, h *history.History, r *judge.Report) (failures []s
 		failures = append(failures, "no job was adopted")
 	}
 	if p99 := waits.At(0.99); p99 > takeoverTime {
-		failures = append(failures, fmt.Sprintf("new jobs started %v after the start of a dispatcher (p99), want at most %v", round(p99), takeoverTime))
+		failures = append(
+			failures,
+			fmt.Sprintf("new jobs started %v after the start of a dispatcher (p99), want at most %v", round(p99), takeoverTime),
+		)
 	}
 	if r.Twice > 0 {
 		failures = append(failures, fmt.Sprintf("%d jobs ran twice at the same time", r.Twice))

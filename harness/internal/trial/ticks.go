@@ -72,13 +72,21 @@ func tickControls() []*Control {
 	again.Before = func(ctx context.Context, s *Scene) error { return s.Exec(ctx, tickTwice...) }
 	return []*Control{
 		{
-			Trial: named(again, "tick-twice-out", "neither the key of ticks nor the high-water mark prevents a second tick: a tick whose answer is lost is made again"),
+			Trial: named(
+				again,
+				"tick-twice-out",
+				"neither the key of ticks nor the high-water mark prevents a second tick: a tick whose answer is lost is made again",
+			),
 			Found: func(r *judge.Report) int { return r.TickTwice },
 		},
 		{
 			Trial: named(ticks, "tick-lost-out", "a tick whose statement has failed is not made again",
-				Cut{"internal/daemon/controller/controller.go", "made, err := c.table.Make(ctx, ticks)\n\tif err != nil {\n\t\treturn err\n\t}",
-					"made, err := c.table.Make(ctx, ticks)\n\tfor i := range ticks {\n\t\tif err != nil {\n\t\t\tmade = append(made[:i:i], contract.MadeTick{Outcome: contract.TickExists})\n\t\t}\n\t}", 1},
+				Cut{
+					"internal/schedule/controller/controller.go",
+					"made, err := c.table.Make(ctx, ticks)\n\tif err != nil {\n\t\treturn err\n\t}",
+					"made, err := c.table.Make(ctx, ticks)\n\tfor i := range ticks {\n\t\tif err != nil {\n\t\t\tmade = append(made[:i:i], contract.MadeTick{Outcome: contract.TickExists})\n\t\t}\n\t}",
+					1,
+				},
 			),
 			Found: func(r *judge.Report) int { return r.TickLost },
 		},

@@ -127,7 +127,13 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 			st.StopAll()
 		}
 	}()
-	s := &Scene{Stage: st, Size: size, Dice: rand.New(rand.NewPCG(seed, uint64(len(t.Name)))), killed: map[int32]int64{}, affected: map[int64]bool{}}
+	s := &Scene{
+		Stage:    st,
+		Size:     size,
+		Dice:     rand.New(rand.NewPCG(seed, uint64(len(t.Name)))),
+		killed:   map[int32]int64{},
+		affected: map[int64]bool{},
+	}
 	o := &Outcome{}
 	onStage := history.Now()
 	if err := s.act(ctx, t); err != nil {
@@ -161,7 +167,13 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 		return nil, err
 	}
 	o.judge(s, t, end{
-		left: left, leaked: leaked, deadlocks: env.Postgres.Deadlocks() - deadlocks, drained: drained, patience: patience(setup.Flags), tickTwice: twice, tickLost: lost,
+		left:      left,
+		leaked:    leaked,
+		deadlocks: env.Postgres.Deadlocks() - deadlocks,
+		drained:   drained,
+		patience:  patience(setup.Flags),
+		tickTwice: twice,
+		tickLost:  lost,
 	})
 	o.Line += fmt.Sprintf(" took=%v", round(time.Since(begun)))
 	return o, nil
@@ -198,12 +210,37 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 	if t.Verify != nil {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
 	}
-	o.Line = fmt.Sprintf("chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
-		" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
-		" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d %s drain=%v",
-		t.Name, r.Jobs, r.Lost, r.Unexpected, r.Stale, r.Affinity, e.leaked, e.deadlocks, r.Overlaps, r.Illegal, r.Disorder,
-		r.Stuck, r.Executions, r.Twice, r.Late, r.Unknown, r.TickTwice, r.TickLost, r.KeyOver, r.KeyOrder,
-		r.JoinedEarly, r.JoinedLost, r.JoinedTwice, r.Orphans, strings.Join(s.figures, " "), round(e.drained))
+	o.Line = fmt.Sprintf(
+		"chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
+			" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
+			" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d %s drain=%v",
+		t.Name,
+		r.Jobs,
+		r.Lost,
+		r.Unexpected,
+		r.Stale,
+		r.Affinity,
+		e.leaked,
+		e.deadlocks,
+		r.Overlaps,
+		r.Illegal,
+		r.Disorder,
+		r.Stuck,
+		r.Executions,
+		r.Twice,
+		r.Late,
+		r.Unknown,
+		r.TickTwice,
+		r.TickLost,
+		r.KeyOver,
+		r.KeyOrder,
+		r.JoinedEarly,
+		r.JoinedLost,
+		r.JoinedTwice,
+		r.Orphans,
+		strings.Join(s.figures, " "),
+		round(e.drained),
+	)
 }
 
 // act produces jobs and injects faults at the same time.
@@ -274,10 +311,42 @@ func (o *Outcome) printJob(w io.Writer, id int64) {
 // All returns the experiments in the order in which they run.
 func All() []*Trial {
 	return []*Trial{
-		&workerKill, &dispatcherKill, &takeover, &takeoverPair, &allFaults, &partition, &workerNetwork, &lostAnswers, &stoppedDispatcher, &stoppedWorker,
-		&readOnly, &fullDisk, &terminated, &failover, &outages, &notifyOff, &blind, &poison, &rolling,
-		&callers, &manyDispatchers, &halfOpen, &bounds, &databaseClock, &clockAhead, &restore, &clockJumps,
-		&rowLocks, &unreadableRows, &largeBatches, &operatorUpdates, &connectionFlood, &queueFlood, &ticks, &keys, &flows,
+		&workerKill,
+		&dispatcherKill,
+		&takeover,
+		&takeoverPair,
+		&allFaults,
+		&partition,
+		&workerNetwork,
+		&lostAnswers,
+		&stoppedDispatcher,
+		&stoppedWorker,
+		&readOnly,
+		&fullDisk,
+		&terminated,
+		&failover,
+		&outages,
+		&notifyOff,
+		&blind,
+		&poison,
+		&rolling,
+		&callers,
+		&manyDispatchers,
+		&halfOpen,
+		&bounds,
+		&databaseClock,
+		&clockAhead,
+		&restore,
+		&clockJumps,
+		&rowLocks,
+		&unreadableRows,
+		&largeBatches,
+		&operatorUpdates,
+		&connectionFlood,
+		&queueFlood,
+		&ticks,
+		&keys,
+		&flows,
 	}
 }
 

@@ -18,15 +18,15 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Config is what a Backend uses. All fields but Decisions are required.
@@ -38,8 +38,8 @@ type Config struct {
 	Pending   *Pending
 	Decisions *decisionlog.Log // nil: off
 
-	Dispatcher func() int32        // the id of this dispatcher
-	Connected  func() []api.Worker // the connected workers by session, without their slots
+	Dispatcher func() int32            // the id of this dispatcher
+	Connected  func() []httpapi.Worker // the connected workers by session, without their slots
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
 	Aside func(dispatcherd.JobID) string
 	// Unread returns why fetches may not read a row; "" = they read it.
@@ -137,7 +137,9 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 		return 0, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 	}
 	if errors.Is(err, claim.ErrRowDeleted) {
-		return 0, false, problem.NotFound.Of("the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again")
+		return 0, false, problem.NotFound.Of(
+			"the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again",
+		)
 	}
 	if err != nil {
 		err = classify(err)
@@ -253,7 +255,7 @@ func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, 
 func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error) {
 	if id.OnDemand() {
 		if !b.Requests.Cancel(id, by) {
-			return "", api.ErrNotFound
+			return "", httpapi.ErrNotFound
 		}
 		return dispatcherd.Cancelled, nil
 	}

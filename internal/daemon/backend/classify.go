@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -33,7 +33,7 @@ func classify(err error) error {
 	case errors.As(err, &noCallback):
 		return problem.NotFound.Of(noCallback.Error())
 	case errors.Is(err, claim.ErrNotFound):
-		return api.ErrNotFound
+		return httpapi.ErrNotFound
 	case errors.As(err, &status):
 		return problem.Conflict.Of(status.Error())
 	case errors.Is(err, claim.ErrSearchTime):

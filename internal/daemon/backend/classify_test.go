@@ -15,8 +15,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // A caller of the API gets 503 and may retry.

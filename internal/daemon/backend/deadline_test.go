@@ -19,8 +19,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // unobserved is an api.Observer that does nothing.
@@ -33,7 +33,7 @@ func (unobserved) Responded(string, int, time.Duration) {}
 func (unobserved) Failed(string, error) {}
 
 // Refused implements api.Observer.
-func (unobserved) Refused(api.Bound) {}
+func (unobserved) Refused(httpapi.Bound) {}
 
 // slowSlots is an actor.Performer with slots that take a fixed time for each job, and an
 // empty table. Its slots ignore Cancel.
@@ -66,7 +66,7 @@ func (w *slowSlots) Perform(fx []effect.Effect) {
 }
 
 // open returns the API of a dispatcher with slots of one type.
-func (w *slowSlots) open(t *testing.T, slots int) *api.Handler {
+func (w *slowSlots) open(t *testing.T, slots int) *httpapi.Handler {
 	core := config.Default()
 	w.loop = actor.NewActor(actor.New(core), nil)
 	w.requests = NewRequests(w.loop)
@@ -77,7 +77,12 @@ func (w *slowSlots) open(t *testing.T, slots int) *api.Handler {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
 	w.loop.Register(ev)
-	h := api.New(api.DefaultConfig(), New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}), unobserved{}, http.NotFoundHandler())
+	h := httpapi.New(
+		httpapi.DefaultConfig(),
+		New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}),
+		unobserved{},
+		http.NotFoundHandler(),
+	)
 	t.Cleanup(h.Close)
 	return h
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Flows implements api.Backend.
@@ -124,11 +124,18 @@ func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit
 }
 
 // whyWaiting explains a job that waits for others.
-func (b *Backend) whyWaiting(ctx context.Context, job *contract.Job) (api.Why, error) {
-	why := api.Why{Job: job.ID, Type: job.Type, Mode: dispatcherd.Queued.String(), Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonDependencies}}
+func (b *Backend) whyWaiting(ctx context.Context, job *contract.Job) (httpapi.Why, error) {
+	why := httpapi.Why{
+		Job:      job.ID,
+		Type:     job.Type,
+		Mode:     dispatcherd.Queued.String(),
+		Priority: job.Priority,
+		Status:   job.Status,
+		Reasons:  []string{httpapi.ReasonDependencies},
+	}
 	waits, err := on(ctx, job.ID, joins.Joins{DB: b.Pool}.Waits)
 	if why.WaitsFor = waits; waits != nil && waits.Batch && waits.Left == nil {
-		why.Reasons = []string{api.ReasonUnsealed}
+		why.Reasons = []string{httpapi.ReasonUnsealed}
 	}
 	return why, err
 }

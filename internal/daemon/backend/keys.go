@@ -7,20 +7,26 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/api"
-	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // laneReasons are reasons of the Core about the order in which rows are read and claimed. A job that waits for permits is in
 // no lane, so they say nothing about it.
 var laneReasons = []actor.Reason{
-	actor.ReasonClaimRaceLost, actor.ReasonUnread, actor.ReasonOtherShare, actor.ReasonAwaitsFetch, actor.ReasonClaimsFull, actor.ReasonOutranked, actor.ReasonCapacityBusy,
+	actor.ReasonClaimRaceLost,
+	actor.ReasonUnread,
+	actor.ReasonOtherShare,
+	actor.ReasonAwaitsFetch,
+	actor.ReasonClaimsFull,
+	actor.ReasonOutranked,
+	actor.ReasonCapacityBusy,
 }
 
 // addKeys explains why a job with keys has no permits.
-func (b *Backend) addKeys(ctx context.Context, why *api.Why, job *contract.Job) {
+func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.Job) {
 	if job.Keys == nil {
 		return
 	}
@@ -35,7 +41,7 @@ func (b *Backend) addKeys(ctx context.Context, why *api.Why, job *contract.Job) 
 	if !b.Book(ctx, func(book *permits.Book) {
 		w = book.Explain(class, permits.Job{RunAt: job.RunAt.UnixMicro(), ID: int64(job.ID)})
 	}) {
-		why.Reasons = append([]string{api.ReasonKeyElsewhere}, why.Reasons...)
+		why.Reasons = append([]string{httpapi.ReasonKeyElsewhere}, why.Reasons...)
 		why.KeyWait = b.keyWait(ctx, *job.Keys)
 		return
 	}
@@ -52,15 +58,22 @@ func (b *Backend) addKeys(ctx context.Context, why *api.Why, job *contract.Job) 
 	if why.Expected != nil {
 		why.Expected.PassedBy = nil // others pass it until it has its permits
 	}
-	if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) && !slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
+	if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) &&
+		!slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
 		why.Reasons = append(why.Reasons, string(actor.ReasonTypeUnknown))
 	}
 }
 
 // keyReasons are the reasons of the book as the API names them. The Core knows the others: the job is not due, or its type is unknown.
 var keyReasons = map[permits.Reason]string{
-	permits.KeyBusy: api.ReasonKeyBusy, permits.KeyOrder: api.ReasonKeyOrder, permits.KeyRate: api.ReasonKeyRate, permits.KeyPaused: api.ReasonKeyPaused, permits.KeyCost: api.ReasonKeyCost,
-	permits.Ready: api.ReasonHeld, permits.TypeFull: api.ReasonHeld, permits.NotRead: api.ReasonHeld,
+	permits.KeyBusy:   httpapi.ReasonKeyBusy,
+	permits.KeyOrder:  httpapi.ReasonKeyOrder,
+	permits.KeyRate:   httpapi.ReasonKeyRate,
+	permits.KeyPaused: httpapi.ReasonKeyPaused,
+	permits.KeyCost:   httpapi.ReasonKeyCost,
+	permits.Ready:     httpapi.ReasonHeld,
+	permits.TypeFull:  httpapi.ReasonHeld,
+	permits.NotRead:   httpapi.ReasonHeld,
 }
 
 // heldDetails say what the controller waits for.
@@ -70,8 +83,16 @@ var heldDetails = map[permits.Reason]string{
 	permits.NotRead:  "the controller reads it after the jobs before it",
 }
 
-func keyWaitView(w *permits.Waiting) *api.KeyWait {
-	k := &api.KeyWait{Key: w.Key, Held: w.Held, Capacity: &w.Capacity, Holders: w.Holders, Alone: w.Alone, First: w.First, Detail: heldDetails[w.Reason]}
+func keyWaitView(w *permits.Waiting) *httpapi.KeyWait {
+	k := &httpapi.KeyWait{
+		Key:      w.Key,
+		Held:     w.Held,
+		Capacity: &w.Capacity,
+		Holders:  w.Holders,
+		Alone:    w.Alone,
+		First:    w.First,
+		Detail:   heldDetails[w.Reason],
+	}
 	if w.Capacity == permits.Unlimited {
 		k.Capacity = nil
 	}
@@ -94,7 +115,7 @@ func keyWaitView(w *permits.Waiting) *api.KeyWait {
 const maxHoldersShown = 10
 
 // keyWait says what the table says about the first key that has no room for a job. Without an answer of Postgres it says nothing.
-func (b *Backend) keyWait(ctx context.Context, keys string) *api.KeyWait {
+func (b *Backend) keyWait(ctx context.Context, keys string) *httpapi.KeyWait {
 	needs, err := permits.Parse(keys)
 	if err != nil {
 		return nil
@@ -103,7 +124,7 @@ func (b *Backend) keyWait(ctx context.Context, keys string) *api.KeyWait {
 	for i := range needs {
 		names[i] = needs[i].Key
 	}
-	table := limits.Keys{DB: b.Pool}
+	table := limitstore.Keys{DB: b.Pool}
 	states, err := within(ctx, func(ctx context.Context) ([]contract.KeyState, error) { return table.Held(ctx, names) })
 	if err != nil {
 		return nil
@@ -116,7 +137,7 @@ func (b *Backend) keyWait(ctx context.Context, keys string) *api.KeyWait {
 		}
 	}
 	s := &states[first]
-	k := &api.KeyWait{Key: s.Key, Held: s.Held, Alone: s.Alone}
+	k := &httpapi.KeyWait{Key: s.Key, Held: s.Held, Alone: s.Alone}
 	if s.Limit.Scope == contract.DispatcherScope {
 		k.Scope = s.Limit.Scope
 	}

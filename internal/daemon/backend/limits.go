@@ -6,32 +6,32 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/limitapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/permits"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 )
 
 // Limits implements api.Backend.
-func (b *Backend) Limits() limitapi.Limits { return limitTable{limits.Limits{DB: b.Pool}} }
+func (b *Backend) Limits() limitapi.Limits { return limitTable{limitstore.Limits{DB: b.Pool}} }
 
 // Keys implements api.Backend.
-func (b *Backend) Keys() limitapi.Keys { return keyTable{b, limits.Keys{DB: b.Pool}} }
+func (b *Backend) Keys() limitapi.Keys { return keyTable{b, limitstore.Keys{DB: b.Pool}} }
 
 // limitTable executes the operations for callers, with a time limit, and turns their errors into problems.
-type limitTable struct{ table limits.Limits }
+type limitTable struct{ table limitstore.Limits }
 
 func withinLimits[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	result, err := within(ctx, do)
 	var invalid *ondemand.InvalidError
 	switch {
-	case errors.Is(err, limits.ErrNotFound):
+	case errors.Is(err, limitstore.ErrNotFound):
 		err = problem.NotFound.Of(err.Error())
-	case errors.Is(err, limits.ErrInvalid), errors.As(err, &invalid):
+	case errors.Is(err, limitstore.ErrInvalid), errors.As(err, &invalid):
 		err = problem.InvalidRequest.Of(err.Error())
-	case errors.Is(err, limits.ErrTooMany), errors.Is(err, limits.ErrEdited):
+	case errors.Is(err, limitstore.ErrTooMany), errors.Is(err, limitstore.ErrEdited):
 		err = problem.Conflict.Of(err.Error())
 	}
 	return result, err
@@ -61,7 +61,7 @@ func (l limitTable) Remove(ctx context.Context, key string) error {
 // keyTable explains keys by the table, and by the book if this dispatcher is the controller.
 type keyTable struct {
 	b     *Backend
-	table limits.Keys
+	table limitstore.Keys
 }
 
 // List implements limitapi.Keys. The book does not count paused classes at their keys, so it answers only if the table
@@ -75,7 +75,18 @@ func (k keyTable) List(ctx context.Context, after string, most int) (contract.Ke
 	page.Keys, page.Next, page.Incomplete = []contract.KeySummary{}, "", false
 	for i := range states[:min(len(states), most)] {
 		s := &states[i]
-		page.Keys = append(page.Keys, contract.KeySummary{Key: s.Name, Limit: limitView(s.Name, &s.Limit), Default: s.Limit.Key == "", Held: s.Held, Alone: s.Alone, Holders: s.Holders, Classes: s.Waiting})
+		page.Keys = append(
+			page.Keys,
+			contract.KeySummary{
+				Key:     s.Name,
+				Limit:   limitView(s.Name, &s.Limit),
+				Default: s.Limit.Key == "",
+				Held:    s.Held,
+				Alone:   s.Alone,
+				Holders: s.Holders,
+				Classes: s.Waiting,
+			},
+		)
 	}
 	if len(states) > most {
 		page.Next = states[most-1].Name
@@ -108,7 +119,13 @@ func (k keyTable) Show(ctx context.Context, key string) (contract.KeyState, erro
 	s.Decided = k.b.Book(ctx, func(b *permits.Book) {
 		state, _ := b.Key(key)
 		if state.Next.ID != 0 {
-			s.Next = &contract.KeyWaiter{ID: state.Next.ID, Type: state.NextClass.Type, Priority: state.NextClass.Priority, Keys: state.NextClass.Keys, RunAt: time.UnixMicro(state.Next.RunAt)}
+			s.Next = &contract.KeyWaiter{
+				ID:       state.Next.ID,
+				Type:     state.NextClass.Type,
+				Priority: state.NextClass.Priority,
+				Keys:     state.NextClass.Keys,
+				RunAt:    time.UnixMicro(state.Next.RunAt),
+			}
 		}
 		if s.Limit.Rate > 0 {
 			s.Started = &state.Started

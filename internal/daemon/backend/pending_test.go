@@ -38,7 +38,17 @@ func portions(fail *bool, keyed []contract.PendingType, table ...contract.Pendin
 func TestCountOfPendingRowsTakesAFiftiethOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := false
-		p := NewPending(portions(&fail, nil, contract.PendingType{Type: "a", Rows: 1}, contract.PendingType{Type: "b", Rows: 2}, contract.PendingType{Type: "c", Rows: 3}), 0, 10)
+		p := NewPending(
+			portions(
+				&fail,
+				nil,
+				contract.PendingType{Type: "a", Rows: 1},
+				contract.PendingType{Type: "b", Rows: 2},
+				contract.PendingType{Type: "c", Rows: 3},
+			),
+			0,
+			10,
+		)
 		require.Zero(t, p.Continue(t.Context()), "the second portion follows at once")
 		require.Zero(t, p.Continue(t.Context()), "then the portion of jobs with keys")
 		require.Empty(t, p.Latest().Types, "the first count is not complete")
@@ -66,11 +76,25 @@ func TestCountOfPendingRowsTakesAFiftiethOfTheTime(t *testing.T) {
 func TestCountOfPendingRowsAddsThoseWithKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := []contract.PendingType{{Type: "a", Rows: 9_000, Oldest: 3}, {Type: "b", Rows: 9_000}, {Type: "c", Rows: 5}}
-		keyed := []contract.PendingType{{Type: "b", Rows: 1_001, Keyed: 4}, {Type: "a", Rows: 1_000, Keyed: 5}, {Type: "d", Rows: 1}, {Type: "d", Rows: 1, Keyed: 1}}
+		keyed := []contract.PendingType{
+			{Type: "b", Rows: 1_001, Keyed: 4},
+			{Type: "a", Rows: 1_000, Keyed: 5},
+			{Type: "d", Rows: 1},
+			{Type: "d", Rows: 1, Keyed: 1},
+		}
 		p := NewPending(portions(new(bool), keyed, table...), 0, 9)
 		for p.Continue(t.Context()) == 0 {
 		}
-		require.Equal(t, []contract.PendingType{{Type: "a", Rows: 10_000, Oldest: 3, Keyed: 5}, {Type: "b", Rows: 10_001, Keyed: 4}, {Type: "c", Rows: 5}, {Type: "d", Rows: 2, Keyed: 1}}, p.Latest().Types)
+		require.Equal(
+			t,
+			[]contract.PendingType{
+				{Type: "a", Rows: 10_000, Oldest: 3, Keyed: 5},
+				{Type: "b", Rows: 10_001, Keyed: 4},
+				{Type: "c", Rows: 5},
+				{Type: "d", Rows: 2, Keyed: 1},
+			},
+			p.Latest().Types,
+		)
 		require.Equal(t, []string{"b"}, p.full())
 	})
 }
@@ -101,9 +125,13 @@ func TestPauseBetweenCountsIsBounded(t *testing.T) {
 			require.Zero(t, p.Continue(t.Context()))
 		}
 		require.Equal(t, maxCountPause, p.Continue(t.Context()))
-		quick := NewPending(func(context.Context, contract.PendingCursor, []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
-			return nil, next, nil
-		}, 0, 1000)
+		quick := NewPending(
+			func(context.Context, contract.PendingCursor, []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
+				return nil, next, nil
+			},
+			0,
+			1000,
+		)
 		require.Equal(t, CountInterval, quick.Continue(t.Context()))
 	})
 }

@@ -47,7 +47,16 @@ func (c *Requests) begin(caller ondemand.Caller) dispatcherd.JobID {
 func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
 	id := c.begin(caller)
 	taken := c.loop.Request(event.Requested{
-		Job: id, Type: r.Type, User: r.User, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Payload: r.Payload, Session: r.Session, Deadline: r.Deadline, Wait: r.WaitCapacity, CapacityWait: r.CapacityWait,
+		Job:          id,
+		Type:         r.Type,
+		User:         r.User,
+		Priority:     r.Priority,
+		Class:        dispatcherd.ClassOf(r.Expected),
+		Payload:      r.Payload,
+		Session:      r.Session,
+		Deadline:     r.Deadline,
+		Wait:         r.WaitCapacity,
+		CapacityWait: r.CapacityWait,
 	})
 	if !taken {
 		c.end(id, stopped)

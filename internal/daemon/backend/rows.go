@@ -293,7 +293,10 @@ func (r *Rows) ids() []dispatcherd.JobID {
 }
 
 // theRowStays is the answer to callers of durable requests when their dispatcher stops.
-var theRowStays = ondemand.Answer{Kind: ondemand.Stopping, Reason: "the dispatcher is about to stop; the job continues; ask for it by its id"}
+var theRowStays = ondemand.Answer{
+	Kind:   ondemand.Stopping,
+	Reason: "the dispatcher is about to stop; the job continues; ask for it by its id",
+}
 
 // Release tells the present and future callers of durable requests that this
 // dispatcher stops and that their rows stay.

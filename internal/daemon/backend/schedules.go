@@ -5,32 +5,32 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // Schedules implements api.Backend.
 func (b *Backend) Schedules() scheduleapi.Table {
-	return scheduleTable{schedules.Schedules{DB: b.Pool}}
+	return scheduleTable{schedulestore.Schedules{DB: b.Pool}}
 }
 
 // scheduleTable executes the operations for callers, with a time limit, and turns their errors
 // into problems.
-type scheduleTable struct{ table schedules.Schedules }
+type scheduleTable struct{ table schedulestore.Schedules }
 
 func withinSchedules[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	result, err := within(ctx, do)
-	var noTick *schedules.RefusedError
+	var noTick *schedulestore.RefusedError
 	var invalid *ondemand.InvalidError
 	switch {
-	case errors.Is(err, schedules.ErrNotFound):
+	case errors.Is(err, schedulestore.ErrNotFound):
 		err = problem.NotFound.Of(err.Error())
-	case errors.Is(err, schedules.ErrInvalid), errors.As(err, &invalid):
+	case errors.Is(err, schedulestore.ErrInvalid), errors.As(err, &invalid):
 		err = problem.InvalidRequest.Of(err.Error())
-	case errors.As(err, &noTick), errors.Is(err, schedules.ErrEdited), errors.Is(err, schedules.ErrFull):
+	case errors.As(err, &noTick), errors.Is(err, schedulestore.ErrEdited), errors.Is(err, schedulestore.ErrFull):
 		err = problem.Conflict.Of(err.Error())
 	}
 	return result, err

@@ -8,15 +8,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/claim/schedules"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 func TestErrorsOfSchedulesAreProblems(t *testing.T) {
 	for kind, errs := range map[string][]error{
-		"not-found":       {schedules.ErrNotFound},
-		"invalid-request": {schedules.ErrInvalid},
-		"conflict":        {schedules.ErrEdited, schedules.ErrFull, &schedules.RefusedError{Outcome: "locked", Err: errors.New("locked")}},
+		"not-found":       {schedulestore.ErrNotFound},
+		"invalid-request": {schedulestore.ErrInvalid},
+		"conflict":        {schedulestore.ErrEdited, schedulestore.ErrFull, &schedulestore.RefusedError{Outcome: "locked", Err: errors.New("locked")}},
 	} {
 		for _, want := range errs {
 			_, err := withinSchedules(t.Context(), func(context.Context) (int, error) { return 0, fmt.Errorf("schedule %q: %w", "s", want) })

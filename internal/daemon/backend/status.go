@@ -8,31 +8,31 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // Slots implements api.Backend.
-func (b *Backend) Slots(q api.SlotQuery) (page []api.Slot, next int64) {
+func (b *Backend) Slots(q httpapi.SlotQuery) (page []httpapi.Slot, next int64) {
 	list, after := actor.ListSlots(actor.SlotQuery{After: dispatcherd.SlotID(q.After), Type: q.Type, Limit: q.Limit}, b.Loop)
 	return slotViews(list), int64(after)
 }
 
 // Waiting implements api.Backend.
-func (b *Backend) Waiting() []api.WaitingRequest {
+func (b *Backend) Waiting() []httpapi.WaitingRequest {
 	b.Loop.Order(event.Tick{}) // updates the ages
 	list := actor.ListRequests(b.Loop)
-	views := make([]api.WaitingRequest, len(list))
+	views := make([]httpapi.WaitingRequest, len(list))
 	for i, r := range list {
-		views[i] = api.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: contract.Seconds(r.Age)}
+		views[i] = httpapi.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: contract.Seconds(r.Age)}
 	}
 	return views
 }
 
-func slotViews(slots []actor.SlotInfo) []api.Slot {
-	views := make([]api.Slot, len(slots))
+func slotViews(slots []actor.SlotInfo) []httpapi.Slot {
+	views := make([]httpapi.Slot, len(slots))
 	for i, s := range slots {
-		views[i] = api.Slot{
+		views[i] = httpapi.Slot{
 			Slot: int64(s.ID), Worker: s.Worker, Session: int64(s.Session), Number: s.Number, Types: s.Types,
 			State: s.State, Draining: s.Draining, Job: int64(s.Job), JobType: s.JobType, Attempt: int32(s.Attempt),
 			Busy: contract.Seconds(s.Busy), Left: contract.Seconds(s.Left), Stopping: s.Stopping,
@@ -45,7 +45,7 @@ func slotViews(slots []actor.SlotInfo) []api.Slot {
 const maxWorkerTypes = 20
 
 // Workers implements api.Backend.
-func (b *Backend) Workers() []api.Worker {
+func (b *Backend) Workers() []httpapi.Worker {
 	workers := b.Connected()
 	at := make(map[int64]int, len(workers))
 	for i := range workers {
@@ -82,13 +82,13 @@ func (b *Backend) Workers() []api.Worker {
 }
 
 // Types implements api.Backend.
-func (b *Backend) Types() api.TypeList {
+func (b *Backend) Types() httpapi.TypeList {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
 	known, count := actor.ListTypes(b.Loop), b.Pending.Latest()
-	views, of := make([]api.Type, len(known)), make(map[string]*api.Type, len(known)+len(count.Types))
+	views, of := make([]httpapi.Type, len(known)), make(map[string]*httpapi.Type, len(known)+len(count.Types))
 	for i, t := range known {
-		views[i] = api.Type{
+		views[i] = httpapi.Type{
 			Type: t.Name, Capacity: t.Capacity, Free: t.Free, OtherSlots: others[t.Name], Known: t.Known, Requests: t.Requests,
 			Oldest: contract.Seconds(t.Oldest), Pending: count.absent(),
 		}
@@ -100,7 +100,7 @@ func (b *Backend) Types() api.TypeList {
 		case v == nil && t.Rows == 0:
 			continue
 		case v == nil:
-			v = &api.Type{Type: t.Type, OtherSlots: others[t.Type]}
+			v = &httpapi.Type{Type: t.Type, OtherSlots: others[t.Type]}
 			of[t.Type] = v
 		}
 		v.Pending, v.OldestKeyed = &t.Rows, contract.Seconds(t.Keyed)
@@ -108,18 +108,18 @@ func (b *Backend) Types() api.TypeList {
 			v.Oldest = max(v.Oldest, contract.Seconds(t.Oldest))
 		}
 	}
-	list := make([]api.Type, 0, len(of))
+	list := make([]httpapi.Type, 0, len(of))
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		list = append(list, *of[name])
 	}
-	return api.TypeList{Types: list, PendingAge: contract.Seconds(time.Since(count.At))}
+	return httpapi.TypeList{Types: list, PendingAge: contract.Seconds(time.Since(count.At))}
 }
 
 // probePatience is how long the loop may take to answer a probe.
 const probePatience = time.Second
 
 // Checks implements api.Backend.
-func (b *Backend) Checks() (alive bool, checks []api.Check) {
+func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 	asked := make(chan actor.Gauges, 1)
 	go func() {
 		var g actor.Gauges
@@ -131,11 +131,11 @@ func (b *Backend) Checks() (alive bool, checks []api.Check) {
 	defer patience.Stop()
 	select {
 	case g := <-asked:
-		notify := api.Check{Name: "notify", OK: true, Info: "notifications arrive"}
+		notify := httpapi.Check{Name: "notify", OK: true, Info: "notifications arrive"}
 		if !b.Subscribed() {
 			notify.Info = "only polling finds new jobs"
 		}
-		return true, []api.Check{
+		return true, []httpapi.Check{
 			{Name: "postgres", OK: !g.CircuitOpen, Info: choose(g.CircuitOpen, "does not answer", "answers")},
 			notify,
 			{Name: "serving", OK: !b.stopping(), Info: choose(b.stopping(), "about to stop", "takes work")},

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -20,7 +20,13 @@ import (
 var errBadLines = errors.New("bad lines")
 
 // InsertLines implements api.Backend.
-func (b *Backend) InsertLines(ctx context.Context, body io.Reader, permit func(string) error, strict bool, bad func(int, error)) (count int64, err error) {
+func (b *Backend) InsertLines(
+	ctx context.Context,
+	body io.Reader,
+	permit func(string) error,
+	strict bool,
+	bad func(int, error),
+) (count int64, err error) {
 	leave, err := b.beginUpload(ctx)
 	if err != nil {
 		return 0, err
@@ -57,7 +63,7 @@ func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, classify(ctx.Err())
 	case <-patience.C:
-		return nil, api.ErrTooManyUploads
+		return nil, httpapi.ErrTooManyUploads
 	}
 }
 

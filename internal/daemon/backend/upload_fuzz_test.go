@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
-	"github.com/dispatcherd/dispatcherd/internal/limitapi"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
 )
 
 // linesOnly is an api.Backend that implements uploads only. It keeps the rows.
 type linesOnly struct {
-	api.Backend
+	httpapi.Backend
 
 	longest int
 	kept    []claim.New
@@ -36,7 +36,13 @@ func (*linesOnly) Keys() limitapi.Keys          { return nil }
 func (*linesOnly) Flows() flowapi.Tables        { return nil }
 
 // InsertLines implements api.Backend.
-func (l *linesOnly) InsertLines(_ context.Context, body io.Reader, permit func(string) error, strict bool, bad func(int, error)) (int64, error) {
+func (l *linesOnly) InsertLines(
+	_ context.Context,
+	body io.Reader,
+	permit func(string) error,
+	strict bool,
+	bad func(int, error),
+) (int64, error) {
 	u := &upload{permit: permit, lines: joblines.NewReader(body, l.longest), strict: strict, report: bad}
 	u.jobs(func(n claim.New, err error) bool {
 		if err == nil {
@@ -64,10 +70,10 @@ func FuzzUpload(f *testing.F) {
 	f.Add([]byte("{\"type\":\"pdf\",\"payload\":\"\\ud800\"}\n{\"type\":\"\xff\"}\n[]\nnull\n"), false)
 	f.Add([]byte(strings.Repeat("x", 600)+"\n{}\n"), true)
 	f.Add([]byte(strings.Repeat("{\"type\":\"a\"}\n", 300)), true)
-	cfg := api.DefaultConfig()
+	cfg := httpapi.DefaultConfig()
 	cfg.MaxPayload, cfg.MaxUpload = 500, 3000
 	l := &linesOnly{longest: cfg.MaxPayload}
-	h := api.New(cfg, l, unobserved{}, http.NotFoundHandler())
+	h := httpapi.New(cfg, l, unobserved{}, http.NotFoundHandler())
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, body []byte, strict bool) {
 		l.kept = nil
@@ -88,7 +94,7 @@ func FuzzUpload(f *testing.F) {
 			require.Empty(t, l.kept)
 			return
 		}
-		var response api.Uploaded
+		var response httpapi.Uploaded
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &response))
 		lines := 0
 		for line := range bytes.SplitSeq(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), []byte("\n")) {

@@ -11,18 +11,18 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // Why implements api.Backend. The row contains the job. The Core knows why the job waits
 // now. The decision log contains earlier decisions.
-func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error) {
+func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, error) {
 	if id.OnDemand() {
 		return b.whyRequest(id)
 	}
@@ -32,11 +32,11 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 	}
 	if claim.AboutRow(err) {
 		if reason := b.Unread(id); reason != "" {
-			return api.Why{Job: id, Status: dispatcherd.Pending, Reasons: []string{string(actor.ReasonSetAside)}, SetAside: reason}, nil
+			return httpapi.Why{Job: id, Status: dispatcherd.Pending, Reasons: []string{string(actor.ReasonSetAside)}, SetAside: reason}, nil
 		}
 	}
 	if err != nil {
-		return api.Why{}, err
+		return httpapi.Why{}, err
 	}
 	if job.Status == dispatcherd.Waiting {
 		return b.whyWaiting(ctx, &job)
@@ -53,10 +53,10 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (api.Why, error
 }
 
 // whyUnread explains a job whose row cannot be read. Only jobs in hand are known then.
-func (b *Backend) whyUnread(id dispatcherd.JobID) (api.Why, error) {
+func (b *Backend) whyUnread(id dispatcherd.JobID) (httpapi.Why, error) {
 	x := b.explain(actor.Inquiry{ID: id})
 	if !slices.ContainsFunc(x.Reasons, inHand) {
-		return api.Why{}, problem.Unavailable.Of("Postgres does not answer; dispatchers claim no job until it does").Retryable()
+		return httpapi.Why{}, problem.Unavailable.Of("Postgres does not answer; dispatchers claim no job until it does").Retryable()
 	}
 	why := whyView(&x)
 	why.Job, why.Status, why.Stopping = id, dispatcherd.Running, b.stoppingOf(id)
@@ -66,11 +66,11 @@ func (b *Backend) whyUnread(id dispatcherd.JobID) (api.Why, error) {
 
 // addLock says which session has locked a pending row. Without an answer of Postgres it adds
 // nothing.
-func (b *Backend) addLock(ctx context.Context, why *api.Why) {
+func (b *Backend) addLock(ctx context.Context, why *httpapi.Why) {
 	lock, err := within(ctx, func(ctx context.Context) (*claim.Lock, error) { return b.jobs().Locked(ctx, why.Job) })
 	if err == nil && lock != nil {
-		why.Reasons = append([]string{api.ReasonRowLocked}, why.Reasons...)
-		why.Locked = (*api.RowLock)(lock)
+		why.Reasons = append([]string{httpapi.ReasonRowLocked}, why.Reasons...)
+		why.Locked = (*httpapi.RowLock)(lock)
 	}
 }
 
@@ -80,23 +80,36 @@ func (b *Backend) stoppingOf(id dispatcherd.JobID) (reason string) {
 	return reason
 }
 
-func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
+func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	me := int(b.Dispatcher())
 	switch {
 	case job.Status.Final():
-		why := api.Why{Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status, Reasons: []string{api.ReasonFinal}}
+		why := httpapi.Why{
+			Job:      id,
+			Type:     job.Type,
+			Mode:     "queued",
+			Priority: job.Priority,
+			Status:   job.Status,
+			Reasons:  []string{httpapi.ReasonFinal},
+		}
 		b.addDecisions(&why, id, job.Attempt)
 		addRecord(&why, job)
 		addOrigin(&why, job, me)
 		return why
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
-		return api.Why{
+		return httpapi.Why{
 			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
-			Reasons: []string{api.ReasonOtherDispatcher}, Dispatcher: *job.Dispatcher,
+			Reasons: []string{httpapi.ReasonOtherDispatcher}, Dispatcher: *job.Dispatcher,
 		}
 	}
 	x := b.explain(actor.Inquiry{
-		ID: id, Type: job.Type, Priority: job.Priority, Class: classOf(job), RunAt: job.RunAt.UnixMicro(), Failures: int32(job.Failures), Now: job.ReadAt.UnixMicro(),
+		ID:       id,
+		Type:     job.Type,
+		Priority: job.Priority,
+		Class:    classOf(job),
+		RunAt:    job.RunAt.UnixMicro(),
+		Failures: int32(job.Failures),
+		Now:      job.ReadAt.UnixMicro(),
 	})
 	why := whyView(&x)
 	b.addDecisions(&why, id, job.Attempt)
@@ -105,9 +118,9 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 	}
 	switch {
 	case job.Status == dispatcherd.Running && !slices.ContainsFunc(x.Reasons, inHand):
-		why.Reasons = []string{api.ReasonUnheld}
+		why.Reasons = []string{httpapi.ReasonUnheld}
 	case job.Status == dispatcherd.Pending && releasedUnheld(job.Errors):
-		why.Reasons = append(why.Reasons, api.ReasonUnheld)
+		why.Reasons = append(why.Reasons, httpapi.ReasonUnheld)
 	}
 	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
 	if slices.Contains(x.Reasons, actor.ReasonScheduled) || slices.Contains(x.Reasons, actor.ReasonBackoff) {
@@ -125,20 +138,20 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) api.Why {
 
 // addRecord adds the placement and the end that the row contains, unless the decision log has
 // the placement.
-func addRecord(why *api.Why, job *contract.Job) {
+func addRecord(why *httpapi.Why, job *contract.Job) {
 	p := job.Placement
 	if why.Placement != nil || p == nil || job.StartedAt == nil || job.FinishedAt == nil {
 		return
 	}
 	s := p.Score
-	why.Placement = &api.Placement{
+	why.Placement = &httpapi.Placement{
 		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited,
-		Score: api.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
+		Score: httpapi.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
 	}
 	if p.WaitedFor != "" {
 		why.Placement.WaitedFor = []string{p.WaitedFor}
 	}
-	why.End = &api.End{At: *job.FinishedAt, Attempt: int(job.Attempt), Outcome: string(job.Status), Waited: p.Waited, Ran: p.Ran}
+	why.End = &httpapi.End{At: *job.FinishedAt, Attempt: int(job.Attempt), Outcome: string(job.Status), Waited: p.Waited, Ran: p.Ran}
 	why.DecisionLog = ""
 }
 
@@ -156,7 +169,7 @@ func releasedUnheld(list json.RawMessage) bool {
 }
 
 // whyRequest explains a request in memory, which only the Core and the decision log know.
-func (b *Backend) whyRequest(id dispatcherd.JobID) (api.Why, error) {
+func (b *Backend) whyRequest(id dispatcherd.JobID) (httpapi.Why, error) {
 	x := b.explain(actor.Inquiry{ID: id})
 	if x.Mode != dispatcherd.OnDemand {
 		return b.whyEndedRequest(id)
@@ -185,9 +198,9 @@ func (b *Backend) explain(q actor.Inquiry) actor.Explanation {
 	return actor.Explain(q, b.Loop)
 }
 
-func whyView(x *actor.Explanation) api.Why {
+func whyView(x *actor.Explanation) httpapi.Why {
 	score := scoreView(x.Terms)
-	why := api.Why{
+	why := httpapi.Why{
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
 		Age: contract.Seconds(x.Age), Score: &score,
 		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
@@ -199,7 +212,7 @@ func whyView(x *actor.Explanation) api.Why {
 		why.Reasons[i] = string(r)
 	}
 	for _, r := range x.Ahead {
-		rival := api.Rival{Job: int64(r.ID), Mode: r.Mode.String(), Type: r.Type, Priority: r.Priority, Score: scoreView(r.Terms)}
+		rival := httpapi.Rival{Job: int64(r.ID), Mode: r.Mode.String(), Type: r.Type, Priority: r.Priority, Score: scoreView(r.Terms)}
 		if r.Passed {
 			after := contract.Seconds(r.After)
 			rival.Passed = &after
@@ -207,10 +220,10 @@ func whyView(x *actor.Explanation) api.Why {
 		why.Ahead = append(why.Ahead, rival)
 	}
 	if x.Bounded {
-		why.Overtaking = &api.Overtaking{Window: contract.Seconds(x.Window), Closes: contract.Seconds(x.Closes)}
+		why.Overtaking = &httpapi.Overtaking{Window: contract.Seconds(x.Window), Closes: contract.Seconds(x.Closes)}
 	}
 	if x.Expected > 0 {
-		why.Expected = &api.Expected{Class: x.Class.String(), Duration: contract.Seconds(x.Expected), Learned: x.Learned}
+		why.Expected = &httpapi.Expected{Class: x.Class.String(), Duration: contract.Seconds(x.Expected), Learned: x.Learned}
 		if x.Bounded {
 			why.Expected.PassedBy = new(contract.Seconds(x.PassedBy))
 		}
@@ -219,19 +232,26 @@ func whyView(x *actor.Explanation) api.Why {
 }
 
 // scoreView converts a score to points; the Core counts thousandths.
-func scoreView(t scoring.Terms) api.Score {
+func scoreView(t scoring.Terms) httpapi.Score {
 	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
-	return api.Score{
-		Total: points(t.Total()), Base: points(t.Base), Age: points(t.Age), Rarity: points(t.Rarity), OnDemand: points(t.OnDemand), Brevity: points(t.Brevity),
+	return httpapi.Score{
+		Total: points(
+			t.Total(),
+		),
+		Base:     points(t.Base),
+		Age:      points(t.Age),
+		Rarity:   points(t.Rarity),
+		OnDemand: points(t.OnDemand),
+		Brevity:  points(t.Brevity),
 	}
 }
 
 // addDecisions adds the entries of the decision log about the latest attempt of the job to an
 // explanation. It reports whether there are any. An entry of a placement does not contain the
 // attempt of a row, so its time tells whether it belongs to an earlier one.
-func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
+func (b *Backend) addDecisions(why *httpapi.Why, id dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
 	if b.Decisions == nil {
-		why.DecisionLog = api.DecisionLogOff
+		why.DecisionLog = httpapi.DecisionLogOff
 		return false
 	}
 	placed, ended := b.Decisions.Find(id)
@@ -246,50 +266,54 @@ func (b *Backend) addDecisions(why *api.Why, id dispatcherd.JobID, attempt dispa
 	}
 	if ended != nil {
 		why.Type, why.Priority = ended.Type, ended.Priority
-		why.End = &api.End{
-			At: ended.At, Attempt: int(ended.Attempt), Outcome: ended.OutcomeName(), Waited: contract.Seconds(ended.Waited), Ran: contract.Seconds(ended.Ran),
+		why.End = &httpapi.End{
+			At:      ended.At,
+			Attempt: int(ended.Attempt),
+			Outcome: ended.OutcomeName(),
+			Waited:  contract.Seconds(ended.Waited),
+			Ran:     contract.Seconds(ended.Ran),
 		}
 	}
 	switch {
 	case placed != nil:
 	case b.Decisions.Stats().Overwritten > 0:
-		why.DecisionLog = api.DecisionLogOverwritten
+		why.DecisionLog = httpapi.DecisionLogOverwritten
 	default:
-		why.DecisionLog = api.DecisionLogMissing
+		why.DecisionLog = httpapi.DecisionLogMissing
 	}
 	return placed != nil || ended != nil
 }
 
 // addOrigin adds who placed a row that has ended, if the decision log has no placement.
-func addOrigin(why *api.Why, job *contract.Job, me int) {
+func addOrigin(why *httpapi.Why, job *contract.Job, me int) {
 	switch {
 	case why.Placement != nil:
 	case job.Attempt == 0:
-		why.DecisionLog = api.DecisionLogNeverPlaced
+		why.DecisionLog = httpapi.DecisionLogNeverPlaced
 	case job.Dispatcher != nil && *job.Dispatcher != me:
-		why.DecisionLog, why.Dispatcher = api.DecisionLogMissing, *job.Dispatcher
+		why.DecisionLog, why.Dispatcher = httpapi.DecisionLogMissing, *job.Dispatcher
 	}
 }
 
-func placementView(e *decisionlog.Entry) *api.Placement {
-	p := &api.Placement{
+func placementView(e *decisionlog.Entry) *httpapi.Placement {
+	p := &httpapi.Placement{
 		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: scoreView(e.Terms),
 		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: contract.Seconds(e.Waited), WaitedFor: e.ReasonNames(),
 	}
 	if r := e.RunnerUp; r.Type != "" {
-		p.RunnerUp = &api.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: decisionlog.Points(r.Score)}
+		p.RunnerUp = &httpapi.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: decisionlog.Points(r.Score)}
 	}
 	return p
 }
 
 // whyEndedRequest explains a request that is no longer in memory.
-func (b *Backend) whyEndedRequest(id dispatcherd.JobID) (api.Why, error) {
-	why := api.Why{Job: id, Mode: dispatcherd.OnDemand.String(), Status: dispatcherd.Failed, Reasons: []string{api.ReasonFinal}}
+func (b *Backend) whyEndedRequest(id dispatcherd.JobID) (httpapi.Why, error) {
+	why := httpapi.Why{Job: id, Mode: dispatcherd.OnDemand.String(), Status: dispatcherd.Failed, Reasons: []string{httpapi.ReasonFinal}}
 	if !b.addDecisions(&why, id, 0) || why.End == nil {
-		return api.Why{}, api.ErrNotFound // it was never here, or its entries are overwritten
+		return httpapi.Why{}, httpapi.ErrNotFound // it was never here, or its entries are overwritten
 	}
-	if why.DecisionLog == api.DecisionLogMissing { // no other process has requests with this id
-		why.DecisionLog = api.DecisionLogNeverPlaced
+	if why.DecisionLog == httpapi.DecisionLogMissing { // no other process has requests with this id
+		why.DecisionLog = httpapi.DecisionLogNeverPlaced
 	}
 	if why.End.Outcome == effect.AnswerDone.String() {
 		why.Status = dispatcherd.Done

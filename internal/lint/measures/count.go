@@ -39,7 +39,7 @@ var otherModules = []string{"harness", "bench", "tools"}
 // support are folders that only tests use, or programs that test or measure
 // the product.
 var support = []string{
-	"claim/claimfake", "internal/cron/crontest", "internal/pgtest",
+	"claim/claimfake", "internal/schedule/cron/crontest", "internal/pgtest",
 	"internal/lint", "internal/sim", "internal/trace", "cmd/dispatcherd/internal/traces",
 }
 

@@ -17,10 +17,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -123,7 +123,7 @@ func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Read
 }
 
 // Slots returns a page of the slots.
-func (d *Dispatcher) Slots(ctx context.Context, q api.SlotQuery) (page api.SlotList, err error) {
+func (d *Dispatcher) Slots(ctx context.Context, q httpapi.SlotQuery) (page httpapi.SlotList, err error) {
 	query := url.Values{"limit": {strconv.Itoa(q.Limit)}, "type": {q.Type}}
 	if q.After != 0 {
 		query.Set("after", strconv.FormatInt(q.After, 10))
@@ -198,7 +198,12 @@ func (d *Dispatcher) Explain(err error) error {
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return exit.Errorf(exit.Unavailable, "%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user", d, err)
+		return exit.Errorf(
+			exit.Unavailable,
+			"%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user",
+			d,
+			err,
+		)
 	case d.URL != "":
 		return exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api right?", d, err)
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 const openLong = `Opens a batch and prints its id (docs/flows.md). Members are jobs with this id as parent ("job insert --parent"). When the
@@ -59,7 +59,11 @@ func (a commands) sealCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("sealed", s, fmt.Sprintf("batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled))
+		return a.PrintLine(
+			"sealed",
+			s,
+			fmt.Sprintf("batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled),
+		)
 	})
 }
 

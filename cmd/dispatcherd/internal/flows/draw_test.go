@@ -139,8 +139,23 @@ var trailing = regexp.MustCompile(`(?m) +$`)
 func TestFlowIsShownWithStatesAndDurations(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	later := func(d time.Duration) *time.Time { return new(at.Add(d)) }
-	f := contract.Flow{Batch: contract.Batch{ID: 10, Kind: contract.FlowKind, Name: "nightly", State: contract.BatchSealed, OpenedAt: at, SealedAt: &at, Open: new(4), Done: 1, Failed: 1,
-		Callback: true, RunWhen: contract.RunWhenEnded, CallbackType: "report", CallbackStatus: dispatcherd.Waiting}}
+	f := contract.Flow{
+		Batch: contract.Batch{
+			ID:             10,
+			Kind:           contract.FlowKind,
+			Name:           "nightly",
+			State:          contract.BatchSealed,
+			OpenedAt:       at,
+			SealedAt:       &at,
+			Open:           new(4),
+			Done:           1,
+			Failed:         1,
+			Callback:       true,
+			RunWhen:        contract.RunWhenEnded,
+			CallbackType:   "report",
+			CallbackStatus: dispatcherd.Waiting,
+		},
+	}
 	f.Nodes = graph("load left right sum alarm gone")
 	n := f.Nodes
 	n[0].StartedAt, n[0].FinishedAt = &at, later(1500*time.Millisecond)

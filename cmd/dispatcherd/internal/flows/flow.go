@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 const insertLong = `Inserts the flow of a JSON document (docs/flows.md) and prints its id:
@@ -26,8 +26,11 @@ A node also has the fields of "job insert" except parent and unique_key. One inv
 
 func (a commands) insertCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "insert FILE | -", SuggestFor: []string{"add", "create", "submit", "run"}, Short: "Insert the flow of a JSON document", Long: insertLong,
-		Example: "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
+		Use:        "insert FILE | -",
+		SuggestFor: []string{"add", "create", "submit", "run"},
+		Short:      "Insert the flow of a JSON document",
+		Long:       insertLong,
+		Example:    "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%q needs one file", cmd.CommandPath())
@@ -82,8 +85,11 @@ func (a commands) read(name string) ([]byte, error) {
 
 func (a commands) repairCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
-		Use: "repair", SuggestFor: []string{"fix", "recount"}, Short: "Count the jobs that have not ended again, after rows were deleted by hand",
-		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.", Example: "  dispatcherd flow repair 17",
+		Use:        "repair",
+		SuggestFor: []string{"fix", "recount"},
+		Short:      "Count the jobs that have not ended again, after rows were deleted by hand",
+		Long:       "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.",
+		Example:    "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
 		b, err := t.Get(ctx, id)
 		if err != nil {
@@ -93,13 +99,19 @@ func (a commands) repairCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("repaired", flowapi.Changed{Changed: n}, fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")))
+		return a.PrintLine(
+			"repaired",
+			flowapi.Changed{Changed: n},
+			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")),
+		)
 	})
 }
 
 func (a commands) showFlowCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
-		Use: "show", SuggestFor: []string{"get", "status", "graph"}, Short: "Draw the graph of a flow with states and durations",
+		Use:        "show",
+		SuggestFor: []string{"get", "status", "graph"},
+		Short:      "Draw the graph of a flow with states and durations",
 		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is a list of nodes with their dependencies.
 TIME is that of the last attempt, or since when a node could run.`,
 		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",

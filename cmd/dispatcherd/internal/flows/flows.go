@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim/joins"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // BatchCommand is the group of commands about batches.
@@ -77,7 +77,10 @@ func (a commands) onFlows(cmd *cobra.Command, do func(ctx context.Context, t flo
 // explained returns an error with the sentence of Postgres alone, as with a database.
 func explained(coded, err error) error {
 	code := exit.CodeOf(context.Background(), coded)
-	if p, ok := errors.AsType[*client.Problem](err); ok && slices.Contains([]int{exit.Usage, exit.NotFound, exit.Conflict}, code) && p.Type != client.TypeForbidden {
+	if p, ok := errors.AsType[*client.Problem](
+		err,
+	); ok && slices.Contains([]int{exit.Usage, exit.NotFound, exit.Conflict}, code) &&
+		p.Type != client.TypeForbidden {
 		return exit.Errorf(code, "%s", p.Detail)
 	}
 	return coded
@@ -114,7 +117,10 @@ func (a commands) listCommand() *cobra.Command {
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before", "state")
 	settings.Between(cmd.Flags(), "1", strconv.Itoa(joins.MaxListed), "limit")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	_ = cmd.RegisterFlagCompletionFunc(
+		"state",
+		cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp),
+	) // fails for an unknown flag only
 	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, _ []string) error {
 		if f.State != "" && !slices.Contains(contract.BatchStates, f.State) {
 			return exit.Errorf(exit.Usage, "--state %q is none of %s", f.State, strings.Join(contract.BatchStates, ", "))
@@ -132,10 +138,25 @@ func (a commands) list(ctx context.Context, t flowapi.Table, f contract.BatchFil
 	rows := make([][]string, len(list))
 	for i := range list {
 		b := &list[i]
-		rows[i] = []string{fmt.Sprint(b.ID), b.Name, b.State, openText(b), strconv.Itoa(b.Done), strconv.Itoa(b.Failed), strconv.Itoa(b.Cancelled), stamp(b.OpenedAt), lasted(b)}
+		rows[i] = []string{
+			fmt.Sprint(b.ID),
+			b.Name,
+			b.State,
+			openText(b),
+			strconv.Itoa(b.Done),
+			strconv.Itoa(b.Failed),
+			strconv.Itoa(b.Cancelled),
+			stamp(b.OpenedAt),
+			lasted(b),
+		}
 	}
 	name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
-	if err := a.PrintRows(name, list, []string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"}, rows); err != nil {
+	if err := a.PrintRows(
+		name,
+		list,
+		[]string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"},
+		rows,
+	); err != nil {
 		return err
 	}
 	if len(list) == f.Limit {
@@ -218,7 +239,14 @@ func (a commands) checkKind(ctx context.Context, t flowapi.Table, id dispatcherd
 	case err != nil || b.Kind == a.kind:
 		return err
 	case b.Kind == contract.ChildrenKind:
-		return exit.Errorf(exit.NotFound, "%d is the id of a job with children, not of a %s: use 'dispatcherd job %s %d'", id, a.kind, command, id)
+		return exit.Errorf(
+			exit.NotFound,
+			"%d is the id of a job with children, not of a %s: use 'dispatcherd job %s %d'",
+			id,
+			a.kind,
+			command,
+			id,
+		)
 	}
 	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, b.Kind, a.kind, b.Kind, command, id)
 }

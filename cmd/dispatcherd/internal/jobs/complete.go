@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // Bounds of a completion in the shell of a user, who waits for it.
@@ -41,7 +41,7 @@ func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status
 func (a commands) completeTypes(at *ask.Dispatcher) completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
 		var answer struct {
-			Types []api.Type `json:"types"`
+			Types []httpapi.Type `json:"types"`
 		}
 		err := at.JSON(cmd.Context(), "/v1/types", &answer)
 		for i := range answer.Types[:min(len(answer.Types), completionPage)] {

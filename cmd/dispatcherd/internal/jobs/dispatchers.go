@@ -16,8 +16,11 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
 	list := &cobra.Command{
-		Use: "list", SuggestFor: []string{"dispatchers", "ps"}, Short: "List the dispatchers that share the database, the newest first", Args: settings.NoArguments,
-		Example: "  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl",
+		Use:        "list",
+		SuggestFor: []string{"dispatchers", "ps"},
+		Short:      "List the dispatchers that share the database, the newest first",
+		Args:       settings.NoArguments,
+		Example:    "  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all struct {
 				Dispatchers []contract.Dispatcher `json:"dispatchers"`
@@ -27,9 +30,23 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 			}
 			rows := make([][]string, len(all.Dispatchers))
 			for i, d := range all.Dispatchers {
-				rows[i] = []string{strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), (time.Duration(d.LeaseMS) * time.Millisecond).String(), strconv.Itoa(d.Types), strconv.Itoa(d.Running)}
+				rows[i] = []string{
+					strconv.Itoa(d.ID),
+					d.Name,
+					d.State,
+					stamp(d.StartedAt),
+					stamp(d.HeartbeatAt),
+					(time.Duration(d.LeaseMS) * time.Millisecond).String(),
+					strconv.Itoa(d.Types),
+					strconv.Itoa(d.Running),
+				}
 			}
-			return a.PrintRows("dispatchers", all.Dispatchers, []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"}, rows)
+			return a.PrintRows(
+				"dispatchers",
+				all.Dispatchers,
+				[]string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"},
+				rows,
+			)
 		},
 	}
 	a.APIFlags(list.Flags(), &at)

@@ -28,7 +28,10 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	var per string
 	var durable bool
 	cmd := &cobra.Command{
-		Use: "fanout TYPE FILE", SuggestFor: []string{"distribute", "scatter"}, Short: "Distribute items over all workers of a type", Long: fanOutLong,
+		Use:        "fanout TYPE FILE",
+		SuggestFor: []string{"distribute", "scatter"},
+		Short:      "Distribute items over all workers of a type",
+		Long:       fanOutLong,
 		Example: `  dispatcherd fanout thumbnails items.json
   seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +52,13 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 			if err := json.Unmarshal(text, &items); err != nil {
 				return exit.Errorf(exit.Usage, "%s contains no JSON array", args[1])
 			}
-			d := client.Distribution{Type: args[0], PerSlot: per == "slot", Priority: dispatcherd.Priority(priority), Timeout: timeout, Expected: expected}
+			d := client.Distribution{
+				Type:     args[0],
+				PerSlot:  per == "slot",
+				Priority: dispatcherd.Priority(priority),
+				Timeout:  timeout,
+				Expected: expected,
+			}
 			for _, item := range items {
 				d.Items = append(d.Items, item)
 			}

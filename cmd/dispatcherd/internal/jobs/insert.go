@@ -52,13 +52,29 @@ type insertFlags struct {
 }
 
 // oneJobFlags describe a single job and are not allowed with a stream.
-var oneJobFlags = []string{"type", "priority", "payload", "payload-file", "run-at", "max-attempts", "timeout", "expected", "keys", "parent", "unique-key", "unique-for"}
+var oneJobFlags = []string{
+	"type",
+	"priority",
+	"payload",
+	"payload-file",
+	"run-at",
+	"max-attempts",
+	"timeout",
+	"expected",
+	"keys",
+	"parent",
+	"unique-key",
+	"unique-for",
+}
 
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
 	var at ask.Dispatcher
 	cmd := &cobra.Command{
-		Use: "insert [FILE | -]", SuggestFor: []string{"add", "create", "enqueue", "submit"}, Short: "Insert one job, or a stream of JSON lines", Long: jobInsertLong,
+		Use:        "insert [FILE | -]",
+		SuggestFor: []string{"add", "create", "enqueue", "submit"},
+		Short:      "Insert one job, or a stream of JSON lines",
+		Long:       jobInsertLong,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("%q takes one file, but got %q as well", cmd.CommandPath(), args[1])
@@ -217,7 +233,13 @@ func checkedJSON(text []byte) (json.RawMessage, error) {
 	}
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return nil, exit.Errorf(exit.Usage, "the payload is not JSON: line %d, column %d: %s; a plain text needs quotation marks inside: '\"text\"'", line, column, syntax.Error())
+	return nil, exit.Errorf(
+		exit.Usage,
+		"the payload is not JSON: line %d, column %d: %s; a plain text needs quotation marks inside: '\"text\"'",
+		line,
+		column,
+		syntax.Error(),
+	)
 }
 
 // parseWhen parses a time, or a duration from now.
@@ -227,7 +249,11 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err == nil && d < 0 {
-		return time.Time{}, exit.Errorf(exit.Usage, "--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once", s)
+		return time.Time{}, exit.Errorf(
+			exit.Usage,
+			"--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once",
+			s,
+		)
 	}
 	if err != nil {
 		return time.Time{}, exit.Errorf(exit.Usage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)

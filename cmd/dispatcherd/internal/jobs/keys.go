@@ -5,32 +5,32 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/api"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // keyText says for which key a job waits, and for what.
-func keyText(reason string, k *api.KeyWait) string {
+func keyText(reason string, k *httpapi.KeyWait) string {
 	capacity := "none"
 	if k.Capacity != nil {
 		capacity = strconv.FormatInt(*k.Capacity, 10)
 	}
 	var text string
 	switch reason {
-	case api.ReasonKeyPaused:
+	case httpapi.ReasonKeyPaused:
 		return fmt.Sprintf("key %s is paused: its capacity is 0; 'limit set' with another capacity resumes it", k.Key)
-	case api.ReasonKeyCost:
+	case httpapi.ReasonKeyCost:
 		return fmt.Sprintf("it costs more than the limit of key %s, which is %s: raise the limit, or cancel the job", k.Key, capacity)
-	case api.ReasonKeyOrder:
+	case httpapi.ReasonKeyOrder:
 		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
 		if k.RetryAt != nil {
 			text += " while it waits for its retry (on_retry=wait), until " + moment(*k.RetryAt)
 		}
-	case api.ReasonKeyRate:
+	case httpapi.ReasonKeyRate:
 		text = fmt.Sprintf("the window of key %s has no room", k.Key)
 		if k.At != nil {
 			text += " until " + moment(*k.At)
 		}
-	case api.ReasonKeyElsewhere:
+	case httpapi.ReasonKeyElsewhere:
 		return controllerText(k, capacity)
 	default:
 		text = heldText(k, capacity)
@@ -42,7 +42,7 @@ func keyText(reason string, k *api.KeyWait) string {
 }
 
 // heldText says how much of a key is held, and by which jobs.
-func heldText(k *api.KeyWait, capacity string) string {
+func heldText(k *httpapi.KeyWait, capacity string) string {
 	holders := strings.Trim(fmt.Sprint(k.Holders), "[]")
 	if k.Alone && len(k.Holders) == 1 {
 		return fmt.Sprintf("job %s runs alone on key %s", holders, k.Key)
@@ -60,9 +60,14 @@ func heldText(k *api.KeyWait, capacity string) string {
 	return text
 }
 
-func controllerText(k *api.KeyWait, capacity string) string {
+func controllerText(k *httpapi.KeyWait, capacity string) string {
 	if k.Controller == nil {
 		return "no dispatcher is the controller, which admits jobs with keys; " + heldText(k, capacity)
 	}
-	return fmt.Sprintf("dispatcher %d (%s) is the controller and knows more; %s", k.Controller.Dispatcher, k.Controller.Name, heldText(k, capacity))
+	return fmt.Sprintf(
+		"dispatcher %d (%s) is the controller and knows more; %s",
+		k.Controller.Dispatcher,
+		k.Controller.Name,
+		heldText(k, capacity),
+	)
 }

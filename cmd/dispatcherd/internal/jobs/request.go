@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the result
@@ -31,7 +31,10 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	var priority int8
 	var file string
 	cmd := &cobra.Command{
-		Use: "request TYPE [PAYLOAD | -]", SuggestFor: []string{"do", "call", "run", "ask"}, Short: "Run a job now and wait for its result", Long: requestLong,
+		Use:        "request TYPE [PAYLOAD | -]",
+		SuggestFor: []string{"do", "call", "run", "ask"},
+		Short:      "Run a job now and wait for its result",
+		Long:       requestLong,
 		Example: `  dispatcherd request pdf '{"page": 1}'
   dispatcherd request pdf --payload-file page.json --timeout 2m --wait-for-worker 10s
   echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,
@@ -72,7 +75,17 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
 	flags.DurationVar(&r.Expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
-	settings.OnlyOnCommandLine(flags, "payload-file", "priority", "timeout", "wait-for-worker", "durable", "keys", "expected", "idempotency-key")
+	settings.OnlyOnCommandLine(
+		flags,
+		"payload-file",
+		"priority",
+		"timeout",
+		"wait-for-worker",
+		"durable",
+		"keys",
+		"expected",
+		"idempotency-key",
+	)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1ms", "1h", "timeout")
 	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "expected")
@@ -197,8 +210,8 @@ func (a commands) suggestType(ctx context.Context, at *ask.Dispatcher, typ strin
 	if !ok || p.Type != client.TypeNoSlot {
 		return explained
 	}
-	var answer api.TypeList
-	if at.JSON(ctx, "/v1/types?limit="+strconv.Itoa(api.MaxEntries), &answer) != nil {
+	var answer httpapi.TypeList
+	if at.JSON(ctx, "/v1/types?limit="+strconv.Itoa(httpapi.MaxEntries), &answer) != nil {
 		return explained // the first error is more important
 	}
 	var names []string

@@ -25,9 +25,15 @@ func TestRetryOfManyJobsRetriesAll(t *testing.T) {
 
 	a, out, _ := on(url, "")
 	f := contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Failed}}
-	require.NoError(t, a.changeAll(t.Context(), table{claim.Jobs{DB: conn}}, change{op: contract.RetryJobs, did: "retried"}, f, consent{yes: true, count: -1}))
+	require.NoError(
+		t,
+		a.changeAll(t.Context(), table{claim.Jobs{DB: conn}}, change{op: contract.RetryJobs, did: "retried"}, f, consent{yes: true, count: -1}),
+	)
 	require.Equal(t, fmt.Sprintf("%d jobs retried\n", n), out.String())
-	rows, err := conn.Query(t.Context(), `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`)
+	rows, err := conn.Query(
+		t.Context(),
+		`SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`,
+	)
 	require.NoError(t, err)
 	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // SlotCommand is the group of commands about slots.
@@ -20,7 +20,7 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 
 func (a commands) slotListCommand() *cobra.Command {
 	var at ask.Dispatcher
-	q := api.SlotQuery{Limit: api.DefaultEntries}
+	q := httpapi.SlotQuery{Limit: httpapi.DefaultEntries}
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"slots"}, Short: "List slots and their states, by id", Args: settings.NoArguments,
 		Example: "  dispatcherd slot list --type pdf\n  dispatcherd slot list --after 1200 --limit 50 -o json",
@@ -50,14 +50,14 @@ func (a commands) slotListCommand() *cobra.Command {
 	flags.IntVar(&q.Limit, "limit", q.Limit, "slots per page")
 	flags.Int64Var(&q.After, "after", 0, "continue after this slot")
 	settings.OnlyOnCommandLine(flags, "type", "limit", "after")
-	settings.Between(flags, "1", strconv.Itoa(api.MaxEntries), "limit")
+	settings.Between(flags, "1", strconv.Itoa(httpapi.MaxEntries), "limit")
 	settings.Between(flags, "1", settings.LargestID, "after")
 	a.APIFlags(flags, &at)
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	return cmd
 }
 
-func slotRow(s *api.Slot) []string {
+func slotRow(s *httpapi.Slot) []string {
 	state, job := s.State, ""
 	if s.Draining {
 		state += ", draining"
@@ -72,7 +72,7 @@ func slotRow(s *api.Slot) []string {
 }
 
 // noSlots says why a list of slots is empty.
-func noSlots(q *api.SlotQuery) string {
+func noSlots(q *httpapi.SlotQuery) string {
 	if q.Type == "" && q.After == 0 {
 		return "There are no slots: no worker is connected."
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
@@ -78,14 +78,14 @@ func (r remote) Get(ctx context.Context, id dispatcherd.JobID) (job contract.Job
 
 // Cancel implements store.
 func (r remote) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	var state api.JobState
+	var state httpapi.JobState
 	err := about(id, r.at.Call(ctx, http.MethodDelete, jobPath(id), nil, &state))
 	return state.Status, err
 }
 
 // Retry implements store.
 func (r remote) Retry(ctx context.Context, id dispatcherd.JobID) error {
-	return about(id, r.at.Call(ctx, http.MethodPost, jobPath(id)+"/retry", nil, &api.JobState{}))
+	return about(id, r.at.Call(ctx, http.MethodPost, jobPath(id)+"/retry", nil, &httpapi.JobState{}))
 }
 
 // Change implements store.
@@ -100,14 +100,14 @@ func (r remote) Change(ctx context.Context, op contract.Operation, f contract.Fi
 
 // Insert implements store.
 func (r remote) Insert(ctx context.Context, n claim.New) (dispatcherd.JobID, error) {
-	var inserted api.Inserted
+	var inserted httpapi.Inserted
 	err := r.at.Call(ctx, http.MethodPost, "/v1/jobs", joblines.Of(n), &inserted)
 	return inserted.ID, err
 }
 
 // InsertUnique implements store.
 func (r remote) InsertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error) {
-	var answer api.Inserted
+	var answer httpapi.Inserted
 	err = r.at.Call(ctx, http.MethodPost, "/v1/jobs", job, &answer)
 	return answer.ID, !answer.Existing, err
 }
@@ -128,7 +128,7 @@ func (r remote) InsertMany(ctx context.Context, jobs iter.Seq2[claim.New, error]
 		_ = w.CloseWithError(bad) // never fails
 		ended <- bad
 	}()
-	var uploaded api.Uploaded
+	var uploaded httpapi.Uploaded
 	err := r.at.Upload(ctx, "/v1/jobs", "application/x-ndjson", body, &uploaded)
 	_ = body.Close() // ends the goroutine if the dispatcher answered early; never fails
 	return uploaded.Inserted, cmp.Or(<-ended, err)

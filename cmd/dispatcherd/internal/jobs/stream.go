@@ -107,7 +107,12 @@ func (s *jobStream) explain(err error) error {
 		if s.badLines == maxComplaints {
 			atLeast = "at least "
 		}
-		return exit.Errorf(exit.Usage, "%s%s; nothing was inserted (--skip-bad skips bad lines)", atLeast, console.Counted(s.badLines, "bad line"))
+		return exit.Errorf(
+			exit.Usage,
+			"%s%s; nothing was inserted (--skip-bad skips bad lines)",
+			atLeast,
+			console.Counted(s.badLines, "bad line"),
+		)
 	}
 	if long, ok := errors.AsType[*joblines.TooLongError](s.bad); ok {
 		return exit.Errorf(exit.Usage, "%w", long)

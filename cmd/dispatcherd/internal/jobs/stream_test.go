@@ -16,7 +16,11 @@ import (
 func TestPlaceIsTheLineOfTheJob(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOf(rapid.SampledFrom([]string{`{"type":"pdf"}`, "", "bad"})).Draw(rt, "lines")
-		stream := &jobStream{lines: joblines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100), skipBad: true, complain: func(string, ...any) {}}
+		stream := &jobStream{
+			lines:    joblines.NewReader(strings.NewReader(strings.Join(kinds, "\n")), 100),
+			skipBad:  true,
+			complain: func(string, ...any) {},
+		}
 		for _, err := range stream.jobs {
 			require.NoError(rt, err)
 		}

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // TypesCommand lists the types of a running dispatcher.
@@ -17,13 +17,16 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
 	var after string
-	limit := api.DefaultEntries
+	limit := httpapi.DefaultEntries
 	cmd := &cobra.Command{
-		Use: "types", SuggestFor: []string{"queues", "depth", "top", "stats"}, Short: "List types, their slots and their waiting jobs", Args: settings.NoArguments,
-		Example: "  dispatcherd types\n  dispatcherd types --after pdf --limit 50 -o jsonl",
+		Use:        "types",
+		SuggestFor: []string{"queues", "depth", "top", "stats"},
+		Short:      "List types, their slots and their waiting jobs",
+		Args:       settings.NoArguments,
+		Example:    "  dispatcherd types\n  dispatcherd types --after pdf --limit 50 -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"after": {after}, "limit": {strconv.Itoa(limit)}}
-			var answer api.TypeList
+			var answer httpapi.TypeList
 			if err := at.JSON(cmd.Context(), "/v1/types?"+query.Encode(), &answer); err != nil {
 				return err
 			}
@@ -51,12 +54,12 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", limit, "types per page")
 	cmd.Flags().StringVar(&after, "after", "", "continue after this type")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(api.MaxEntries), "limit")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(httpapi.MaxEntries), "limit")
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 
-func typeRow(t *api.Type) []string {
+func typeRow(t *httpapi.Type) []string {
 	return []string{
 		t.Type, strconv.Itoa(t.Capacity), strconv.Itoa(t.Free), strconv.Itoa(t.OtherSlots), pendingText(t.Pending), strconv.Itoa(t.Known),
 		strconv.Itoa(t.Requests), spanOf(max(t.Oldest, t.OldestKeyed)).String(),

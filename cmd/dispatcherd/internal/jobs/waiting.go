@@ -6,25 +6,28 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 func (a commands) requestsCommand() *cobra.Command {
 	var at ask.Dispatcher
 	var typ string
 	var after int64
-	limit := api.DefaultEntries
+	limit := httpapi.DefaultEntries
 	cmd := &cobra.Command{
-		Use: "requests", SuggestFor: []string{"waiting", "on-demand"}, Short: "List waiting on-demand requests, the oldest first", Args: settings.NoArguments,
-		Example: "  dispatcherd job requests --type pdf\n  dispatcherd job requests --after -1200 --limit 50",
+		Use:        "requests",
+		SuggestFor: []string{"waiting", "on-demand"},
+		Short:      "List waiting on-demand requests, the oldest first",
+		Args:       settings.NoArguments,
+		Example:    "  dispatcherd job requests --type pdf\n  dispatcherd job requests --after -1200 --limit 50",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"limit": {strconv.Itoa(limit)}, "type": {typ}}
 			if after != 0 {
 				query.Set("after", strconv.FormatInt(after, 10))
 			}
-			var page api.RequestPage
+			var page httpapi.RequestPage
 			if err := at.JSON(cmd.Context(), "/v1/requests?"+query.Encode(), &page); err != nil {
 				return err
 			}
@@ -49,7 +52,7 @@ func (a commands) requestsCommand() *cobra.Command {
 	flags.IntVar(&limit, "limit", limit, "requests per page")
 	flags.Int64Var(&after, "after", 0, "only requests with a smaller id: the last one of the previous page")
 	settings.OnlyOnCommandLine(flags, "type", "limit", "after")
-	settings.Between(flags, "1", strconv.Itoa(api.MaxEntries), "limit")
+	settings.Between(flags, "1", strconv.Itoa(httpapi.MaxEntries), "limit")
 	settings.Between(flags, "-"+settings.LargestID, "-1", "after")
 	a.APIFlags(flags, &at)
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only

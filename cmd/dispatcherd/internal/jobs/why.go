@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 func (a commands) whyCommand() *cobra.Command {
@@ -31,9 +31,13 @@ prints the placement from the decision log. Requests have negative ids ("job req
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id == 0 {
-				return exit.Errorf(exit.Usage, "%q is not the id of a job: ids of jobs are numbers from 1, ids of requests in memory are negative", args[0])
+				return exit.Errorf(
+					exit.Usage,
+					"%q is not the id of a job: ids of jobs are numbers from 1, ids of requests in memory are negative",
+					args[0],
+				)
 			}
-			var why api.Why
+			var why httpapi.Why
 			err = at.JSON(cmd.Context(), fmt.Sprintf("/v1/jobs/%d/why", id), &why)
 			if err = about(dispatcherd.JobID(id), err); errors.Is(err, claim.ErrNotFound) && !noCallback(err) {
 				return noSuchJob(id)
@@ -86,43 +90,43 @@ func RequestIDsLast(args []string) []string {
 
 // reasonTexts explain the reasons.
 var reasonTexts = map[string]string{
-	"Running":                 "it runs",
-	"Recording":               "it has ended; its result is being written to Postgres",
-	"Unrecordable":            "it has ended, but its row is locked or Postgres refuses the end; the dispatcher tries again after a growing pause",
-	"Claimed":                 "a slot is reserved for it; the claim is in flight, or its payload is being read",
-	"Scheduled":               "its run_at is in the future",
-	"Backoff":                 "it failed; its next attempt is in the future",
-	"Draining":                "this dispatcher is about to stop",
-	"SetAside":                "Postgres refused to claim it; the dispatcher tries again after a growing pause",
-	"Fenced":                  "this dispatcher cannot renew its lease, so it claims no rows",
-	"CircuitOpen":             "Postgres does not answer",
-	"Unrecorded":              "too many ended attempts are not yet recorded in Postgres",
-	"TypeUnknown":             "no worker of this dispatcher offers the type",
-	"NoCapacity":              "no slot supports the type now",
-	"CapacityBusy":            "every slot that supports the type is taken",
-	"ClaimRaceLost":           "the cursor is after it: its claim was lost, it was committed late, or it is retried",
-	"Unread":                  "it is after the rows that were read so far",
-	"OtherShare":              "it is in the share of another dispatcher; this dispatcher reads it when slots are free or the job is old",
-	"AwaitsFetch":             "a fetch in flight may return a job with a higher score",
-	"ClaimsFull":              "the next claim is full, or will be with the jobs that have a higher score",
-	"Outranked":               "jobs with higher scores can use the same slots",
-	api.ReasonFinal:           "it has ended",
-	api.ReasonOtherDispatcher: "another dispatcher runs it",
-	api.ReasonRowLocked:       "another session has locked the row, so claims skip it",
-	api.ReasonKeyBusy:         "a key has no room",
-	api.ReasonKeyOrder:        "another job has precedence at a key",
-	api.ReasonKeyRate:         "the window of a key has no room",
-	api.ReasonKeyPaused:       "the capacity of a key is 0",
-	api.ReasonKeyCost:         "it costs more than the limit of a key",
-	api.ReasonKeyElsewhere:    "another dispatcher is the controller, which admits jobs with keys",
-	api.ReasonDependencies:    "it waits for other jobs",
-	api.ReasonUnsealed:        "its batch is not sealed, so members may follow",
-	api.ReasonHeld:            "the controller has not admitted it",
-	api.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
+	"Running":                     "it runs",
+	"Recording":                   "it has ended; its result is being written to Postgres",
+	"Unrecordable":                "it has ended, but its row is locked or Postgres refuses the end; the dispatcher tries again after a growing pause",
+	"Claimed":                     "a slot is reserved for it; the claim is in flight, or its payload is being read",
+	"Scheduled":                   "its run_at is in the future",
+	"Backoff":                     "it failed; its next attempt is in the future",
+	"Draining":                    "this dispatcher is about to stop",
+	"SetAside":                    "Postgres refused to claim it; the dispatcher tries again after a growing pause",
+	"Fenced":                      "this dispatcher cannot renew its lease, so it claims no rows",
+	"CircuitOpen":                 "Postgres does not answer",
+	"Unrecorded":                  "too many ended attempts are not yet recorded in Postgres",
+	"TypeUnknown":                 "no worker of this dispatcher offers the type",
+	"NoCapacity":                  "no slot supports the type now",
+	"CapacityBusy":                "every slot that supports the type is taken",
+	"ClaimRaceLost":               "the cursor is after it: its claim was lost, it was committed late, or it is retried",
+	"Unread":                      "it is after the rows that were read so far",
+	"OtherShare":                  "it is in the share of another dispatcher; this dispatcher reads it when slots are free or the job is old",
+	"AwaitsFetch":                 "a fetch in flight may return a job with a higher score",
+	"ClaimsFull":                  "the next claim is full, or will be with the jobs that have a higher score",
+	"Outranked":                   "jobs with higher scores can use the same slots",
+	httpapi.ReasonFinal:           "it has ended",
+	httpapi.ReasonOtherDispatcher: "another dispatcher runs it",
+	httpapi.ReasonRowLocked:       "another session has locked the row, so claims skip it",
+	httpapi.ReasonKeyBusy:         "a key has no room",
+	httpapi.ReasonKeyOrder:        "another job has precedence at a key",
+	httpapi.ReasonKeyRate:         "the window of a key has no room",
+	httpapi.ReasonKeyPaused:       "the capacity of a key is 0",
+	httpapi.ReasonKeyCost:         "it costs more than the limit of a key",
+	httpapi.ReasonKeyElsewhere:    "another dispatcher is the controller, which admits jobs with keys",
+	httpapi.ReasonDependencies:    "it waits for other jobs",
+	httpapi.ReasonUnsealed:        "its batch is not sealed, so members may follow",
+	httpapi.ReasonHeld:            "the controller has not admitted it",
+	httpapi.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
 
 // reasonText explains a reason with its numbers, as far as they are known.
-func reasonText(why *api.Why, reason string) string {
+func reasonText(why *httpapi.Why, reason string) string {
 	switch {
 	case reason == "Backoff" && why.RunAt != nil:
 		return fmt.Sprintf("it failed %d of at most %d times; its next attempt is at %s", why.Failures, why.Attempts, moment(*why.RunAt))
@@ -138,15 +142,15 @@ func reasonText(why *api.Why, reason string) string {
 			text += fmt.Sprintf("; is %q meant?", why.Similar)
 		}
 		return text
-	case reason == api.ReasonRowLocked && why.Locked != nil:
+	case reason == httpapi.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
-	case reason == api.ReasonUnsealed:
+	case reason == httpapi.ReasonUnsealed:
 		return fmt.Sprintf("%s: 'dispatcherd batch seal %d' or seal_batch(%d) in SQL", reasonTexts[reason], why.Job, why.Job)
-	case reason == api.ReasonDependencies && why.WaitsFor != nil && why.WaitsFor.Left != nil:
+	case reason == httpapi.ReasonDependencies && why.WaitsFor != nil && why.WaitsFor.Left != nil:
 		return dependenciesText(why.WaitsFor)
 	case strings.HasPrefix(reason, "Key") && why.KeyWait != nil:
 		return keyText(reason, why.KeyWait)
-	case reason == api.ReasonHeld && why.KeyWait != nil && why.KeyWait.Detail != "":
+	case reason == httpapi.ReasonHeld && why.KeyWait != nil && why.KeyWait.Detail != "":
 		return why.KeyWait.Detail
 	}
 	return reasonTexts[reason]
@@ -185,8 +189,8 @@ func moment(t time.Time) string {
 
 // busyText says how many slots are taken, since when, and when the first of them becomes free
 // at the latest.
-func busyText(why *api.Why) string {
-	var longest, first *api.Slot
+func busyText(why *httpapi.Why) string {
+	var longest, first *httpapi.Slot
 	for i := range why.Slots {
 		s := &why.Slots[i]
 		if s.Busy > 0 && (longest == nil || s.Busy > longest.Busy) {
@@ -212,7 +216,7 @@ func busyText(why *api.Why) string {
 // before returns the time some seconds ago.
 func before(seconds float64) time.Time { return time.Now().Add(-spanOf(seconds)) }
 
-func lockText(l *api.RowLock) string {
+func lockText(l *httpapi.RowLock) string {
 	text := "several sessions of Postgres have"
 	if l.PID != 0 {
 		text = fmt.Sprintf("the session of Postgres with process id %d (%s) has", l.PID, cmp.Or(l.Application, "no application name"))
@@ -225,7 +229,7 @@ func lockText(l *api.RowLock) string {
 }
 
 // addWhy adds the facts of an explanation.
-func addWhy(line func(name, format string, args ...any), why *api.Why) {
+func addWhy(line func(name, format string, args ...any), why *httpapi.Why) {
 	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	if why.Keys != "" {
 		line("keys", "%s", why.Keys)
@@ -286,7 +290,7 @@ func addWhy(line func(name, format string, args ...any), why *api.Why) {
 }
 
 // printDecisions writes what the decision log holds about the job.
-func printDecisions(line func(name, format string, args ...any), why *api.Why) {
+func printDecisions(line func(name, format string, args ...any), why *httpapi.Why) {
 	if p := why.Placement; p != nil {
 		supports, capacity := "", ""
 		if p.SlotTypes > 0 { // otherwise the row says where the job ran
@@ -308,7 +312,7 @@ func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 		line("ended", "%s %s after %v, attempt %d", stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
 	}
 	text := decisionLogTexts[why.DecisionLog]
-	if why.DecisionLog == api.DecisionLogMissing && why.Dispatcher != 0 {
+	if why.DecisionLog == httpapi.DecisionLogMissing && why.Dispatcher != 0 {
 		text = fmt.Sprintf("dispatcher %d placed it", why.Dispatcher)
 	}
 	if text != "" {
@@ -318,13 +322,13 @@ func printDecisions(line func(name, format string, args ...any), why *api.Why) {
 
 // decisionLogTexts explain why there is no placement.
 var decisionLogTexts = map[string]string{
-	api.DecisionLogOverwritten: "the placement is not in the log; older entries are overwritten (see --decision-log)",
-	api.DecisionLogMissing:     "an earlier process, or another dispatcher, placed it",
-	api.DecisionLogNeverPlaced: "it was never placed by this dispatcher",
-	api.DecisionLogOff:         "this dispatcher keeps no decision log (--decision-log 0)",
+	httpapi.DecisionLogOverwritten: "the placement is not in the log; older entries are overwritten (see --decision-log)",
+	httpapi.DecisionLogMissing:     "an earlier process, or another dispatcher, placed it",
+	httpapi.DecisionLogNeverPlaced: "it was never placed by this dispatcher",
+	httpapi.DecisionLogOff:         "this dispatcher keeps no decision log (--decision-log 0)",
 }
 
-func runnerUpText(r *api.RunnerUp) string {
+func runnerUpText(r *httpapi.RunnerUp) string {
 	switch {
 	case r == nil:
 		return "none"
@@ -334,7 +338,7 @@ func runnerUpText(r *api.RunnerUp) string {
 	return fmt.Sprintf("job %d %s, score %.0f", r.Job, r.Type, r.Score)
 }
 
-func scoreText(s *api.Score) string {
+func scoreText(s *httpapi.Score) string {
 	text := fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand)
 	if s.Brevity != 0 {
 		text += fmt.Sprintf(" + brevity %.0f", s.Brevity)
@@ -342,7 +346,7 @@ func scoreText(s *api.Score) string {
 	return text
 }
 
-func expectedText(e *api.Expected) string {
+func expectedText(e *httpapi.Expected) string {
 	jobs, source := "jobs of its type", "learned from"
 	if e.Class != "" {
 		jobs += " and duration class " + e.Class
@@ -357,7 +361,7 @@ func expectedText(e *api.Expected) string {
 	return text
 }
 
-func slotsText(why *api.Why) string {
+func slotsText(why *httpapi.Why) string {
 	text := fmt.Sprintf("%d support the type, %d of them free", why.Capacity, why.Free)
 	if why.OtherSlots > 0 {
 		text += fmt.Sprintf("; %d more at other dispatchers", why.OtherSlots)
@@ -365,7 +369,7 @@ func slotsText(why *api.Why) string {
 	return text
 }
 
-func slotText(s *api.Slot, mine int64) string {
+func slotText(s *httpapi.Slot, mine int64) string {
 	doing := s.State
 	if s.Job != 0 {
 		doing += fmt.Sprintf(" with job %d (%s)", s.Job, s.JobType)
@@ -389,7 +393,7 @@ func slotText(s *api.Slot, mine int64) string {
 }
 
 // rivalText describes a job with a higher score than a job of a mode.
-func rivalText(r *api.Rival, mode string) string {
+func rivalText(r *httpapi.Rival, mode string) string {
 	passed := "never overtaken: both age at the same rate"
 	switch {
 	case r.Passed == nil && r.Mode != mode && mode == dispatcherd.Queued.String():
@@ -402,7 +406,7 @@ func rivalText(r *api.Rival, mode string) string {
 	return fmt.Sprintf("job %d %s priority %d %s, score %.0f: %s", r.Job, r.Type, r.Priority, r.Mode, r.Score.Total, passed)
 }
 
-func overtakingText(o *api.Overtaking, e *api.Expected) string {
+func overtakingText(o *httpapi.Overtaking, e *httpapi.Expected) string {
 	if o.Closes == 0 {
 		return fmt.Sprintf("no later job can overtake it (the window of %v is over)", spanOf(o.Window))
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // WorkerListCommand lists the workers of a running dispatcher.
@@ -20,9 +20,9 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 		Use: "list", SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots", Args: settings.NoArguments,
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			workers, rows := []api.Worker{}, [][]string{}
+			workers, rows := []httpapi.Worker{}, [][]string{}
 			for after := int64(0); ; {
-				var page api.WorkerPage
+				var page httpapi.WorkerPage
 				if err := at.JSON(cmd.Context(), "/v1/workers?limit=1000"+afterQuery(after), &page); err != nil {
 					return err
 				}
@@ -51,7 +51,7 @@ func afterQuery(session int64) string {
 	return fmt.Sprintf("&after=%d", session)
 }
 
-func workerRow(w *api.Worker) []string {
+func workerRow(w *httpapi.Worker) []string {
 	slots, types := strconv.Itoa(w.Slots), strings.Join(w.Types, ", ")
 	if w.Draining > 0 {
 		slots += fmt.Sprintf(", %d draining", w.Draining)

@@ -8,16 +8,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	table "github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 )
 
 func (a commands) listKeysCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"keys"}, Short: "List keys that jobs hold or wait for", Args: settings.NoArguments, Example: "  dispatcherd key list\n  dispatcherd key list --after tenant:42",
+		Use:        "list",
+		SuggestFor: []string{"keys"},
+		Short:      "List keys that jobs hold or wait for",
+		Args:       settings.NoArguments,
+		Example:    "  dispatcherd key list\n  dispatcherd key list --after tenant:42",
 	}
 	after, most := pageFlags(cmd, "keys")
 	return a.onSources(cmd, func(ctx context.Context, s sources, _ []string) error {

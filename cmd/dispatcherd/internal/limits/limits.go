@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/limits"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/limit"
-	"github.com/dispatcherd/dispatcherd/internal/limitapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
+	table "github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 )
 
 // LimitCommand is the group of commands about limits.
@@ -106,7 +106,11 @@ func pageFlags(cmd *cobra.Command, what string) (after *string, most *int) {
 
 func (a commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"limits"}, Short: "List limits by key", Args: settings.NoArguments, Example: "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
+		Use:        "list",
+		SuggestFor: []string{"limits"},
+		Short:      "List limits by key",
+		Args:       settings.NoArguments,
+		Example:    "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
 	}
 	after, most := pageFlags(cmd, "limits")
 	return a.onSources(cmd, func(ctx context.Context, s sources, _ []string) error {
@@ -159,8 +163,11 @@ const setLong = `Creates a limit, or changes columns of it (docs/limits.md). An 
 
 func (a commands) setCommand() *cobra.Command {
 	return a.onSources(&cobra.Command{
-		Use: "set KEY COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a limit", Long: setLong,
-		Example: "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n  dispatcherd limit set tenant:42 capacity=0",
+		Use:        "set KEY COLUMN=VALUE…",
+		SuggestFor: []string{"add", "create", "edit"},
+		Short:      "Create or change a limit",
+		Long:       setLong,
+		Example:    "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n  dispatcherd limit set tenant:42 capacity=0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return fmt.Errorf("%q needs a key and at least one column, for example 'tenant:*' capacity=2", cmd.CommandPath())
@@ -175,7 +182,7 @@ func (a commands) setCommand() *cobra.Command {
 // set changes columns of a limit, or of a new one.
 func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assignments []string) error {
 	v := contract.NewLimit(key)
-	if err := limit.Check(&v); err != nil {
+	if err := limits.Check(&v); err != nil {
 		return exit.Errorf(exit.Usage, "%w", err)
 	}
 	v, err := s.Get(ctx, key)
@@ -196,7 +203,7 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 			return exit.Errorf(exit.Usage, "column %q is given twice: name it once", column)
 		}
 		given[column] = true
-		if err := limit.Assign(&v, column, value); err != nil {
+		if err := limits.Assign(&v, column, value); err != nil {
 			return exit.Errorf(exit.Usage, "%w", err)
 		}
 	}

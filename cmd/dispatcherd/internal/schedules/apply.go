@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 const applyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table [NAME] for each
@@ -127,8 +127,13 @@ func compare(ctx context.Context, s scheduleapi.Table, list []wanted, prune bool
 		}
 	}
 	if total+len(d.Created) > schedule.MaxSchedules && len(d.Created) > 0 {
-		return d, exit.Errorf(exit.Conflict, "there are %d schedules and the file contains %d others, but at most %d can run: remove some first, for example with 'dispatcherd schedule rm old'",
-			total, len(d.Created), schedule.MaxSchedules)
+		return d, exit.Errorf(
+			exit.Conflict,
+			"there are %d schedules and the file contains %d others, but at most %d can run: remove some first, for example with 'dispatcherd schedule rm old'",
+			total,
+			len(d.Created),
+			schedule.MaxSchedules,
+		)
 	}
 	if prune {
 		for _, name := range slices.Sorted(maps.Keys(existing)) {

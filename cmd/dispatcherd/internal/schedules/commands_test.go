@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/problem"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // fakeHost is an API without users.
@@ -77,7 +77,12 @@ func run(t *testing.T, s *fakeTable, stdin string, args ...string) (out, errs st
 	t.Helper()
 	a, o := newCommands()
 	a.In, a.Env = strings.NewReader(stdin), func(string) (string, bool) { return "", false }
-	root := &cobra.Command{Use: "dispatcherd", SilenceErrors: true, SilenceUsage: true, PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Resolve(cmd) }}
+	root := &cobra.Command{
+		Use:               "dispatcherd",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Resolve(cmd) },
+	}
 	root.AddCommand(Command(a.Invocation))
 	a.RegisterFlags(root.PersistentFlags())
 	root.SetArgs(append(append([]string{"schedule"}, args...), "--api", served(t, s), "--config", ""))
@@ -233,7 +238,11 @@ func TestBackfillPassesItsBounds(t *testing.T) {
 	require.Equal(t, "2 queued, 1 run\n", out)
 	_, _, code := run(t, s, "", append(args, "--overlap", "skip")...)
 	require.Equal(t, exit.OK, code)
-	require.Equal(t, []string{"backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z queue_all", "backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z skip"}, s.calls)
+	require.Equal(
+		t,
+		[]string{"backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z queue_all", "backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z skip"},
+		s.calls,
+	)
 	s.counts = map[string]int{"new": 3, "exists": 2}
 	out, _, _ = run(t, s, "", append(args, "--dry-run")...)
 	require.Equal(t, "2 with a tick, 3 new\n", out)
@@ -313,7 +322,11 @@ func TestErrorsOfAssignments(t *testing.T) {
 	s := everyKind()
 	require.EqualError(t, a.set(t.Context(), s, "", []string{"type=a"}),
 		`name "": must be 1 to 128 letters, digits, dots, underscores or hyphens and begin with a letter or digit, for example "nightly-report"`)
-	require.EqualError(t, a.set(t.Context(), s, "a", []string{"type=a", "spec=@daily", "type=b"}), `type is given twice, as "a" and "b": remove one`)
+	require.EqualError(
+		t,
+		a.set(t.Context(), s, "a", []string{"type=a", "spec=@daily", "type=b"}),
+		`type is given twice, as "a" and "b": remove one`,
+	)
 	require.Empty(t, s.calls)
 	_, err := parse([]byte("[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {f = inf}\n"))
 	require.EqualError(t, err, `schedule "a": a value is inf or nan, which JSON does not have: write a number, or a text, for example "inf"`)

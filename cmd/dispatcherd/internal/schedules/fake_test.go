@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // fakeTable has schedules in memory, and records the calls that change something.
@@ -260,7 +260,11 @@ func TestApplyRefusesMoreSchedulesThanRun(t *testing.T) {
 	a, _ := newCommands()
 	s := many{newFake(), 100_000 - 2}
 	err = a.apply(t.Context(), s, list, applyFlags{})
-	require.EqualError(t, err, "there are 99998 schedules and the file contains 3 others, but at most 100000 can run: remove some first, for example with 'dispatcherd schedule rm old'")
+	require.EqualError(
+		t,
+		err,
+		"there are 99998 schedules and the file contains 3 others, but at most 100000 can run: remove some first, for example with 'dispatcherd schedule rm old'",
+	)
 	require.Equal(t, exit.Conflict, exit.CodeOf(t.Context(), err))
 	require.Empty(t, s.calls)
 	s.n--

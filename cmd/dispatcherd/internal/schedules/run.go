@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
 )
 
 func (a commands) runCommand() *cobra.Command {

@@ -10,20 +10,31 @@ import (
 
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // Command is the group of commands about schedules.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("schedule", "List, set, explain, pause, resume or run schedules of jobs",
-		a.listCommand(), a.showCommand(), a.nextCommand(), a.setCommand(), a.applyCommand(), a.removeCommand(), a.pauseCommand(), a.resumeCommand(),
-		a.runCommand(), a.backfillCommand())
+	return settings.Group(
+		"schedule",
+		"List, set, explain, pause, resume or run schedules of jobs",
+		a.listCommand(),
+		a.showCommand(),
+		a.nextCommand(),
+		a.setCommand(),
+		a.applyCommand(),
+		a.removeCommand(),
+		a.pauseCommand(),
+		a.resumeCommand(),
+		a.runCommand(),
+		a.backfillCommand(),
+	)
 }
 
 // commands holds the invocation that the commands use.
@@ -106,7 +117,11 @@ func assign(v *contract.Schedule, assignments []string) error {
 }
 
 // changeCommand is a command that changes the schedule that it names.
-func (a commands) changeCommand(did string, change func(scheduleapi.Table, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
+func (a commands) changeCommand(
+	did string,
+	change func(scheduleapi.Table, context.Context, string) error,
+	cmd *cobra.Command,
+) *cobra.Command {
 	cmd.Args = oneName
 	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
 		if err := change(s, ctx, args[0]); err != nil {
@@ -118,12 +133,20 @@ func (a commands) changeCommand(did string, change func(scheduleapi.Table, conte
 
 func (a commands) removeCommand() *cobra.Command {
 	return a.changeCommand("removed", scheduleapi.Table.Remove, &cobra.Command{
-		Use: "rm NAME", SuggestFor: []string{"remove", "delete"}, Short: "Remove a schedule; its runs end normally", Example: "  dispatcherd schedule rm nightly"})
+		Use:        "rm NAME",
+		SuggestFor: []string{"remove", "delete"},
+		Short:      "Remove a schedule; its runs end normally",
+		Example:    "  dispatcherd schedule rm nightly",
+	})
 }
 
 func (a commands) pauseCommand() *cobra.Command {
 	return a.changeCommand("paused", scheduleapi.Table.Pause, &cobra.Command{
-		Use: "pause NAME", SuggestFor: []string{"disable"}, Short: "Pause a schedule; no occasion is missed meanwhile", Example: "  dispatcherd schedule pause nightly"})
+		Use:        "pause NAME",
+		SuggestFor: []string{"disable"},
+		Short:      "Pause a schedule; no occasion is missed meanwhile",
+		Example:    "  dispatcherd schedule pause nightly",
+	})
 }
 
 func (a commands) resumeCommand() *cobra.Command {

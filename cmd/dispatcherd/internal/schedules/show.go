@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 func (a commands) listCommand() *cobra.Command {
@@ -94,8 +94,11 @@ const (
 
 func (a commands) showCommand() *cobra.Command {
 	return a.onSchedules(&cobra.Command{
-		Use: "show NAME", SuggestFor: []string{"get", "describe", "ticks"}, Short: "Print a schedule, its last ticks, and the reason of the last skip",
-		Example: "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json", Args: oneName,
+		Use:        "show NAME",
+		SuggestFor: []string{"get", "describe", "ticks"},
+		Short:      "Print a schedule, its last ticks, and the reason of the last skip",
+		Example:    "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json",
+		Args:       oneName,
 	}, func(ctx context.Context, s scheduleapi.Table, args []string) error { return a.show(ctx, s, args[0]) })
 }
 
@@ -184,8 +187,11 @@ func tickText(t *contract.Tick) string {
 func (a commands) nextCommand() *cobra.Command {
 	n := 10
 	cmd := &cobra.Command{
-		Use: "next NAME", SuggestFor: []string{"upcoming"}, Short: "Print the next occasions in UTC and local time, with changes of the wall clock",
-		Example: "  dispatcherd schedule next nightly -n 5", Args: oneName,
+		Use:        "next NAME",
+		SuggestFor: []string{"upcoming"},
+		Short:      "Print the next occasions in UTC and local time, with changes of the wall clock",
+		Example:    "  dispatcherd schedule next nightly -n 5",
+		Args:       oneName,
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
 	settings.OnlyOnCommandLine(cmd.Flags(), "count")
@@ -207,7 +213,10 @@ func ahead(v *contract.Schedule, now time.Time) string {
 	if v.Handled == nil || !v.Handled.After(now.Add(skew)) {
 		return ""
 	}
-	return fmt.Sprintf("the database clock was set back, and all occasions up to %s are handled; remove and create the schedule to run it earlier", stamp(*v.Handled))
+	return fmt.Sprintf(
+		"the database clock was set back, and all occasions up to %s are handled; remove and create the schedule to run it earlier",
+		stamp(*v.Handled),
+	)
 }
 
 // next prints the occasions of a schedule after an instant.

@@ -7,11 +7,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	table "github.com/dispatcherd/dispatcherd/claim/schedules"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // patience bounds a command over the API, and each step of a command with any number of steps.

@@ -16,7 +16,15 @@ const variablePrefix = "DISPATCHERD_"
 
 // otherVariables begin like the variables of settings, but name no settings. `worker
 // run` sets some of them for its programs. The tests of this project read others.
-var otherVariables = []string{"DISPATCHERD_ATTEMPT", "DISPATCHERD_FENCE", "DISPATCHERD_JOB_ID", "DISPATCHERD_JOB_TOKEN", "DISPATCHERD_TEST_DATABASE_URL", "DISPATCHERD_TRACES", "DISPATCHERD_TYPE"}
+var otherVariables = []string{
+	"DISPATCHERD_ATTEMPT",
+	"DISPATCHERD_FENCE",
+	"DISPATCHERD_JOB_ID",
+	"DISPATCHERD_JOB_TOKEN",
+	"DISPATCHERD_TEST_DATABASE_URL",
+	"DISPATCHERD_TRACES",
+	"DISPATCHERD_TYPE",
+}
 
 // maxUnknown bounds how many unknown variables are reported.
 const maxUnknown = 10
@@ -47,7 +55,8 @@ func (a *Invocation) unknownVariables(root *cobra.Command) []string {
 	var unknown []string
 	for _, pair := range slices.Sorted(slices.Values(a.Environ())) {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) || slices.Contains(known, name) || len(unknown) == maxUnknown {
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) || slices.Contains(known, name) ||
+			len(unknown) == maxUnknown {
 			continue
 		}
 		text := "there is no setting for the environment variable " + console.OneLine(jsontext.Excerpt(name))

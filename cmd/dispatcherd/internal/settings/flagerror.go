@@ -24,7 +24,10 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown) && isDigits(unknown.GetSpecifiedShortnames()):
 		number := "-" + unknown.GetSpecifiedShortnames()
 		if cmd.HasParent() && cmd.Parent().Name() == "job" {
-			return fmt.Errorf("%q is not the id of a job: ids of jobs are numbers from 1; negative ids name requests in memory, see job why and slot list", number)
+			return fmt.Errorf(
+				"%q is not the id of a job: ids of jobs are numbers from 1; negative ids name requests in memory, see job why and slot list",
+				number,
+			)
 		}
 		return fmt.Errorf("%q is taken for a flag: give a flag's value that begins with - as in --name=%s", number, number)
 	case errors.As(err, &unknown) && len(unknown.GetSpecifiedShortnames()) == 0:

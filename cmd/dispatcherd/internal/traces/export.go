@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/api"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -145,7 +145,11 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 		return nil, "", err
 	}
 	if len(past) > f.limit {
-		return nil, "", exit.Errorf(exit.Conflict, "more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit", f.limit)
+		return nil, "", exit.Errorf(
+			exit.Conflict,
+			"more than %d jobs ended in that time: shorten it with --since and --until, or raise --limit",
+			f.limit,
+		)
 	}
 	left := fillTrace(t, past)
 	if len(t.Jobs) == 0 {
@@ -155,7 +159,11 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 		return nil, "", exit.Errorf(exit.NotFound, "these jobs are not a valid trace: %w", err)
 	}
 	if len(left) > 0 {
-		omitted = fmt.Sprintf("%s omitted because no slot supports them: %s", console.Counted(int64(len(past)-len(t.Jobs)), "job"), strings.Join(left, ", "))
+		omitted = fmt.Sprintf(
+			"%s omitted because no slot supports them: %s",
+			console.Counted(int64(len(past)-len(t.Jobs)), "job"),
+			strings.Join(left, ", "),
+		)
 	}
 	return t, omitted, nil
 }
@@ -170,8 +178,13 @@ func (f *exportFlags) noJobs(ended int64, left []string) error {
 	if f.slots != "" {
 		whose = "the trace " + f.slots
 	}
-	return exit.Errorf(exit.NotFound, "%s ended in that time, but no slot of %s supports the types: %s; give another --api-socket, or --slots-of",
-		console.Counted(ended, "job"), whose, strings.Join(left, ", "))
+	return exit.Errorf(
+		exit.NotFound,
+		"%s ended in that time, but no slot of %s supports the types: %s; give another --api-socket, or --slots-of",
+		console.Counted(ended, "job"),
+		whose,
+		strings.Join(left, ", "),
+	)
 }
 
 // slotsFor returns the slots of the trace, and their online times if they are known.
@@ -184,13 +197,16 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var slots []trace.Slot
-	for q := (api.SlotQuery{Limit: api.MaxEntries}); ; {
+	for q := (httpapi.SlotQuery{Limit: httpapi.MaxEntries}); ; {
 		page, err := (&ask.Dispatcher{Socket: f.socket}).Slots(ctx, q)
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, s := range page.Slots {
-			slots = append(slots, trace.Slot{ID: int64(len(slots) + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))})
+			slots = append(
+				slots,
+				trace.Slot{ID: int64(len(slots) + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))},
+			)
 		}
 		if q.After = page.Next; q.After == 0 {
 			break

@@ -119,8 +119,16 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core := config.Default()
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
-		Name: "replay", DSN: dsn, WorkerSocket: h.Socket(), APISocket: filepath.Join(h.dir, "api.sock"),
-		Core: core, Lease: daemon.DefaultLease, Heartbeat: shell.Interval(daemon.DefaultLease), Grace: replayGrace, Listen: true, Observe: h.watch.observe,
+		Name:         "replay",
+		DSN:          dsn,
+		WorkerSocket: h.Socket(),
+		APISocket:    filepath.Join(h.dir, "api.sock"),
+		Core:         core,
+		Lease:        daemon.DefaultLease,
+		Heartbeat:    shell.Interval(daemon.DefaultLease),
+		Grace:        replayGrace,
+		Listen:       true,
+		Observe:      h.watch.observe,
 	}
 }
 

@@ -11,7 +11,11 @@ import (
 
 func TestPlanSplitsATraceByWorkerOnTheCompressedClock(t *testing.T) {
 	tr := &trace.Trace{
-		Slots: []trace.Slot{{ID: 1, Worker: "b", Types: []string{"x"}}, {ID: 2, Worker: "a", Types: []string{"x"}}, {ID: 3, Worker: "b", Types: []string{"y"}}},
+		Slots: []trace.Slot{
+			{ID: 1, Worker: "b", Types: []string{"x"}},
+			{ID: 2, Worker: "a", Types: []string{"x"}},
+			{ID: 3, Worker: "b", Types: []string{"y"}},
+		},
 		Events: []trace.SlotEvent{
 			{AtMS: 0, Slot: 1, Kind: trace.Register}, {AtMS: 5000, Slot: 1, Kind: trace.Drain}, {AtMS: 7000, Slot: 1, Kind: trace.Register},
 			{AtMS: 1000, Slot: 2, Kind: trace.Register},

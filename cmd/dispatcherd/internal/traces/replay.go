@@ -310,7 +310,12 @@ func (r *replay) report(cause error) (trace.Report, error) {
 	defer r.mu.Unlock()
 	executions := make([]trace.Execution, len(r.runs))
 	for i, run := range r.runs {
-		executions[i] = trace.Execution{Job: run.Job, Slot: run.Slot, StartMS: decompress(run.Start, r.speed), EndMS: decompress(run.End, r.speed)}
+		executions[i] = trace.Execution{
+			Job:     run.Job,
+			Slot:    run.Slot,
+			StartMS: decompress(run.Start, r.speed),
+			EndMS:   decompress(run.End, r.speed),
+		}
 	}
 	failed += r.failed
 	report := trace.Summarize(r.trace, executions, failed, r.host.Findings())

@@ -74,9 +74,11 @@ its jobs wait, side by side for several --weights.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
-	cmd.Flags().DurationVar(&f.window, "duration-window", 0, "expected duration from which a job gains nothing; 0 = expected durations do not count")
+	cmd.Flags().
+		DurationVar(&f.window, "duration-window", 0, "expected duration from which a job gains nothing; 0 = expected durations do not count")
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` to compare with; a difference exits with 1")
-	cmd.Flags().VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
+	cmd.Flags().
+		VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
 	settings.OnlyOnCommandLine(cmd.Flags(), "weights", "duration-window", "compare", "output")
 	settings.Between(cmd.Flags(), "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
@@ -197,7 +199,15 @@ func (a commands) compareSchedule(path string, got []trace.Placement) error {
 	detail := fmt.Sprintf("%d jobs instead of %d", len(got), len(want))
 	if same < min(len(want), len(got)) {
 		w, g := want[same], got[same]
-		detail = fmt.Sprintf("expected job %d at %d ms on slot %d, got job %d at %d ms on slot %d", w.Job, w.StartMS, w.Slot, g.Job, g.StartMS, g.Slot)
+		detail = fmt.Sprintf(
+			"expected job %d at %d ms on slot %d, got job %d at %d ms on slot %d",
+			w.Job,
+			w.StartMS,
+			w.Slot,
+			g.Job,
+			g.StartMS,
+			g.Slot,
+		)
 	}
 	return exit.Errorf(exit.Negative, "the schedule differs from %s after %d lines: %s", path, same, detail)
 }

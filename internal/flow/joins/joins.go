@@ -1,0 +1,223 @@
+package joins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+)
+
+// DB executes the statements: a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
+type DB interface {
+	// QueryRow runs a statement that returns one row.
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Joins provides the operations of producers and operators on batches and flows. Its errors are *RefusedErrors, or those
+// of DB.
+type Joins struct {
+	DB DB
+	By string // who cancels, as the tables record it; "" = the role of the session
+}
+
+// Kinds of a RefusedError.
+var (
+	ErrNotFound = errors.New("no such batch, flow or job")
+	ErrInvalid  = errors.New("invalid value")
+	ErrConflict = errors.New("the state forbids it")
+)
+
+// RefusedError says why Postgres refuses an operation. It is one of the errors above.
+type RefusedError struct {
+	Rule    string // the name of the constraint; "" = a rule of Postgres
+	Node    string // of a flow; "" = the flow, or another operation
+	message string
+	kind    error
+}
+
+// Error is the sentence of Postgres, which names the node and the rule.
+func (e *RefusedError) Error() string { return e.message }
+
+// Unwrap returns the kind.
+func (e *RefusedError) Unwrap() error { return e.kind }
+
+// ofState are the constraints that forbid an operation because of the state of other rows.
+var ofState = map[string]bool{
+	contract.OpenBatchRule:       true,
+	contract.UniqueKeyIndex:      true,
+	isolationRule:                true,
+	"callback_has_ended":         true,
+	"callback_has_no_children":   true,
+	"parent_is_running":          true,
+	"children_are_at_most_10000": true,
+	"flow_is_not_sealed":         true,
+}
+
+// isolationRule is the constraint of functions that must see what other transactions commit while they wait for locks.
+const isolationRule = "isolation_is_read_committed"
+
+// readCommitted says what to do in a transaction of another level.
+const readCommitted = ": begin the transaction at this level (pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, sql.TxOptions{Isolation: sql.LevelReadCommitted}), " +
+	"or, without a transaction, set default_transaction_isolation of the connections"
+
+// lockNotAvailable is the SQLSTATE of a row that another transaction has locked.
+const lockNotAvailable = "55P03"
+
+// raised is the routine of Postgres in an error that a PL/pgSQL function raises. Such an error is a sentence for users.
+const raised = "exec_stmt_raise"
+
+// refused converts the errors of the functions.
+func refused(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	e := &RefusedError{Rule: pg.ConstraintName, Node: pg.ColumnName, message: plain(pg.Message)}
+	switch {
+	case pg.Code == "P0002":
+		e.kind = ErrNotFound
+	case ofState[pg.ConstraintName],
+		pg.Code == lockNotAvailable && pg.Routine == raised: // otherwise the lock timeout of the session has passed
+		e.kind = ErrConflict
+	case pg.ConstraintName != "" || strings.HasPrefix(pg.Code, "22"):
+		e.kind = ErrInvalid
+	default:
+		return err
+	}
+	if rule := contract.Rule(pg.ConstraintName, pg.Detail); rule != "" && pg.Routine != raised {
+		e.message = rule
+	}
+	if pg.ConstraintName == isolationRule {
+		e.message += readCommitted
+	}
+	return e
+}
+
+// rawRule and rawTime find texts of Postgres itself, which the functions pass on.
+var (
+	rawRule = regexp.MustCompile(`(?:value for domain [\w.]+|new row for relation "\w+") violates check constraint "(\w+)"`)
+	rawTime = regexp.MustCompile(`(?:invalid input syntax for type timestamp with time zone|date/time field value out of range): (".*")`)
+)
+
+// plain replaces texts of Postgres about columns by the texts of their rules.
+func plain(message string) string {
+	if found := rawRule.FindStringSubmatchIndex(message); found != nil {
+		if rule := contract.Rule(message[found[2]:found[3]], ""); rule != "" {
+			return message[:found[0]] + rule + message[found[1]:]
+		}
+	}
+	return rawTime.ReplaceAllString(message, `run_at is $1, must be a time, for example "2026-01-31T08:00:00Z"`)
+}
+
+// CheckJSON returns an error that says where a text is not JSON, or what Postgres cannot store. Postgres does not say it.
+func CheckJSON(what string, text []byte) error {
+	var syntax *json.SyntaxError
+	var value json.RawMessage
+	if err := json.Unmarshal(text, &value); errors.As(err, &syntax) {
+		return &RefusedError{message: fmt.Sprintf("%s: it is not JSON (byte %d): %v", what, syntax.Offset, syntax), kind: ErrInvalid}
+	}
+	err := jsontext.CheckValue(text)
+	if err == nil && !utf8.Valid(text) {
+		err = errors.New("it contains bytes that are not UTF-8")
+	}
+	if err != nil {
+		return &RefusedError{message: fmt.Sprintf("%s: %v", what, err), kind: ErrInvalid}
+	}
+	return nil
+}
+
+// Open opens a batch and returns its id, which is also that of its callback.
+func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.JobID, err error) {
+	var callback *string
+	if b.Callback != nil {
+		err := CheckJSON("callback", b.Callback)
+		if err == nil {
+			err = checkRepeated(b.Callback, jobFields, RefusedError{Rule: "job_has_known_members", message: "the callback: "})
+		}
+		if err != nil {
+			return 0, err
+		}
+		callback = new(string(b.Callback))
+	}
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.open_batch($1::text::jsonb, coalesce(nullif($2::text, ''), 'done'), nullif($3::text, ''), nullif($4::bigint, 0))`,
+		callback, b.RunWhen, b.Name, int64(b.Parent)).
+		Scan(&id)
+	return id, refused(err)
+}
+
+// Seal says that a batch has all of its members. It may be repeated.
+func (j Joins) Seal(ctx context.Context, id dispatcherd.JobID) (s contract.Sealed, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT open, done, failed, cancelled, fired FROM dispatcherd.seal_batch($1)`, int64(id)).
+		Scan(&s.Open, &s.Done, &s.Failed, &s.Cancelled, &s.Fired)
+	return s, refused(err)
+}
+
+// InsertFlow inserts the flow that a JSON document describes, as a whole or not at all.
+func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.InsertedFlow, err error) {
+	err = checkDocument(document) // it names the node
+	if err == nil {
+		err = CheckJSON("flow", document)
+	}
+	if err != nil {
+		return f, err
+	}
+	var text []byte
+	if err = j.DB.QueryRow(ctx, `SELECT dispatcherd.insert_flow($1::text::jsonb)::text`, string(document)).Scan(&text); err != nil {
+		return f, refused(err)
+	}
+	return f, json.Unmarshal(text, &f)
+}
+
+// InsertUnique inserts a job, described by a JSON object without a unique key, unless another one has the key: a
+// pending or running job, or one that was inserted with the key less than its time to keep ago. id is that of the job that has
+// the key. A time to keep of 0 means only while the job is pending or running; others are at least 1 µs.
+func (j Joins) InsertUnique(
+	ctx context.Context,
+	job []byte,
+	key string,
+	keep time.Duration,
+) (id dispatcherd.JobID, inserted bool, err error) {
+	if keep < 0 || keep > 0 && keep < time.Microsecond {
+		return 0, false, &RefusedError{
+			Rule:    "for_time_is_positive",
+			message: fmt.Sprintf("the time to keep the unique key is %v: it must be 0, or at least 1µs", keep),
+			kind:    ErrInvalid,
+		}
+	}
+	err = j.DB.QueryRow(ctx, `SELECT id, inserted FROM dispatcherd.insert_unique($1::text::jsonb, $2, nullif($3::bigint, 0) * interval '1 microsecond')`,
+		string(job), key, keep.Microseconds()).
+		Scan(&id, &inserted)
+	return id, inserted, refused(err)
+}
+
+// Cancel cancels a batch or flow and everything below it. A batch takes no further members then.
+func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.CancelledTree, err error) {
+	b, err := j.Get(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	err = j.DB.QueryRow(ctx, `SELECT cancelled, running FROM dispatcherd.cancel_tree($1, nullif($2::text, ''))`, int64(id), j.By).
+		Scan(&c.Cancelled, &c.Running)
+	if err == nil && b.EndedAt != nil && c == (contract.CancelledTree{}) { // otherwise its callback was pending or running
+		err = &RefusedError{Rule: "batch_has_not_ended", message: fmt.Sprintf("%s %d has ended", b.Kind, id), kind: ErrConflict}
+	}
+	return c, refused(err)
+}
+
+// Repair counts the jobs of a batch or flow that have not ended, or of all of them for id 0. It returns how many counters were
+// wrong. Daemons do this, too.
+func (j Joins) Repair(ctx context.Context, id dispatcherd.JobID) (n int, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.repair_flows(nullif($1::bigint, 0))`, int64(id)).Scan(&n)
+	return n, refused(err)
+}

@@ -1,0 +1,241 @@
+// Package settlement counts the ends of jobs for which other jobs wait.
+//
+// One goroutine sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat if there
+// may be records of ends, for example those of a dispatcher that was killed. So an end is counted within a heartbeat, unless another
+// transaction has locked its batch.
+package settlement
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
+)
+
+// Times of the goroutine.
+const (
+	retryPause   = 500 * time.Millisecond // after a statement that failed
+	blockedPause = 2 * time.Millisecond   // after a settlement that met a locked batch; doubled each time
+	blockedMost  = time.Second
+	repairEvery  = 12 * time.Hour
+	expireEvery  = 10 * time.Minute // also after a start until the first repair, and after a repair that failed
+)
+
+// countedMost bounds the noted jobs. Heartbeats find the ends of others.
+const countedMost = 100_000
+
+// Table sends the statements; see flows.Settler.
+type Table interface {
+	// CountEnds counts ends.
+	CountEnds(ctx context.Context) (flowstore.Counted, error)
+	// Repair compares the counters of the next batch or flow with the rows.
+	Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error)
+	// Expire deletes a portion of what has ended long ago.
+	Expire(ctx context.Context, keep time.Duration) (more bool, err error)
+}
+
+// Config configures a Settlement.
+type Config struct {
+	Table Table
+	Keep  time.Duration    // how long ended batches and flows are kept
+	Log   *zap.Logger      // nil = none
+	Now   func() time.Time // nil = time.Now
+}
+
+// Settlement owns the goroutine.
+type Settlement struct {
+	Config
+
+	wake chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	counted map[dispatcherd.JobID]struct{} // jobs that run here and whose ends are recorded
+
+	pause    time.Duration // after a settlement that met a locked batch
+	failing  bool
+	repairAt time.Time
+	repaired dispatcherd.JobID // the last batch of the repair that is under way
+	expireAt time.Time
+}
+
+// New returns a Settlement that waits.
+func New(c Config) *Settlement {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	now := c.Now()
+	return &Settlement{
+		Config:   c,
+		wake:     make(chan struct{}, 1),
+		counted:  map[dispatcherd.JobID]struct{}{},
+		repairAt: now.Add(expireEvery),
+		expireAt: now.Add(expireEvery),
+	}
+}
+
+// Notified says that there may be ends to count.
+func (s *Settlement) Notified() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Claimed notes the rows that a claim took.
+func (s *Settlement) Claimed(rows []contract.Won) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range rows {
+		if rows[i].Counted {
+			s.note(rows[i].ID)
+		}
+	}
+}
+
+// Watched notes a job that runs here and has inserted children.
+func (s *Settlement) Watched(job dispatcherd.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(job)
+}
+
+// note needs mu.
+func (s *Settlement) note(job dispatcherd.JobID) {
+	if len(s.counted) < countedMost {
+		s.counted[job] = struct{}{}
+	}
+}
+
+// Finished takes the result of a finish. Jobs that other jobs began to wait for after the claim, and adopted jobs, are not
+// noted: heartbeats find their ends.
+func (s *Settlement) Finished(request *contract.FinishRequest, result *contract.FinishResult) {
+	if result.Verdict != contract.OK {
+		return
+	}
+	found := false
+	s.mu.Lock()
+	if len(s.counted) > 0 {
+		for i := range request.Items {
+			id := request.Items[i].ID
+			if _, counted := s.counted[id]; counted {
+				found = true
+				delete(s.counted, id)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if found {
+		s.Notified()
+	}
+}
+
+// Run counts ends until ctx is done.
+func (s *Settlement) Run(ctx context.Context) {
+	timer := time.NewTimer(expireEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		timer.Reset(s.Step(ctx))
+	}
+}
+
+// Woken reports whether Run would do its next step without a pause. A caller without Run asks before each step.
+func (s *Settlement) Woken() bool {
+	select {
+	case <-s.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// Step does what is due, and returns the pause until the next step, which a notification ends.
+func (s *Settlement) Step(ctx context.Context) time.Duration {
+	wait, err := s.work(ctx)
+	if err != nil {
+		wait = retryPause
+	}
+	if err != nil && !s.failing && ctx.Err() == nil {
+		s.Log.Warn("flows: a statement failed; it is repeated", zap.Error(err))
+	}
+	s.failing = err != nil
+	return wait
+}
+
+// work does a portion of all that is due, and returns how long nothing is to be done without a notification. So ends are counted
+// while many rows are deleted.
+func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
+	counted, err := s.Table.CountEnds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if s.pause = min(2*s.pause, blockedMost); !counted.Blocked {
+		s.pause = 0
+	} else if s.pause == 0 {
+		s.pause = blockedPause
+	}
+	now := s.Now()
+	moreRepairs, failedRepair := s.repair(ctx, now)
+	moreOld, failedExpiry := s.expire(ctx, now)
+	if err := errors.Join(failedRepair, failedExpiry); err != nil {
+		return 0, err
+	}
+	wait = min(s.repairAt.Sub(now), s.expireAt.Sub(now))
+	switch {
+	case counted.More || moreRepairs || moreOld:
+		return 0, nil
+	case counted.Blocked:
+		return min(wait, s.pause), nil
+	}
+	return wait, nil
+}
+
+// repair corrects the counters of the next batch if a repair is due. more says that there may be further ones.
+func (s *Settlement) repair(ctx context.Context, now time.Time) (more bool, err error) {
+	if now.Before(s.repairAt) {
+		return false, nil
+	}
+	next, wrong, err := s.Table.Repair(ctx, s.repaired)
+	switch {
+	case err != nil:
+		s.repairAt = now.Add(expireEvery)
+		s.repaired = max(s.repaired, next) // the others are compared
+	case next == 0:
+		s.repairAt, s.repaired = now.Add(repairEvery), 0
+	default:
+		s.repaired = next
+	}
+	if wrong > 0 {
+		s.Log.Warn(
+			"flows: counters of an open job were wrong and are corrected: rows of jobs were deleted or changed by hand",
+			zap.Int64("job", int64(next)),
+			zap.Int("counters", wrong),
+		)
+	}
+	return err == nil && next > 0, err
+}
+
+// expire deletes a portion of what has ended long ago if that is due.
+func (s *Settlement) expire(ctx context.Context, now time.Time) (more bool, err error) {
+	if now.Before(s.expireAt) {
+		return false, nil
+	}
+	if more, err = s.Table.Expire(ctx, s.Keep); !more {
+		s.expireAt = now.Add(expireEvery)
+	}
+	return more, err
+}

@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+)
+
+// Backend is the dispatcher behind the API. Its methods may be called from any
+// goroutine at any time.
+type Backend interface {
+	ondemand.Backend
+	Jobs
+	Lists
+	// Schedules returns the table of schedules. Its errors are problems, or those of Jobs.
+	Schedules() scheduleapi.Table
+	// Limits returns the table of limits. Its errors are those of Schedules.
+	Limits() limitapi.Limits
+	// Keys explains keys. Its errors are those of Schedules.
+	Keys() limitapi.Keys
+	// Flows returns the tables of batches and flows. Its errors are those of Schedules.
+	Flows() flowapi.Tables
+}
+
+// Jobs inserts, reads and changes jobs of the table.
+type Jobs interface {
+	// Insert adds one job, described by a JSON object as in docs/api.md, unless another job has its unique key. id is that of the
+	// job with this key. It returns the error of permit for its type, or for that of the callback of the batch.
+	Insert(ctx context.Context, object []byte, permit func(typ string) error) (id dispatcherd.JobID, inserted bool, err error)
+	// InsertBatch adds a sealed batch of jobs, one for each payload, and returns its id. The timeout of f is the limit
+	// of an attempt; nil = that of the type.
+	InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error)
+	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
+	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
+	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted
+	// already. If permit returns an error for a type, nothing is inserted and InsertLines
+	// returns that error.
+	InsertLines(
+		ctx context.Context,
+		lines io.Reader,
+		permit func(typ string) error,
+		strict bool,
+		bad func(line int, reason error),
+	) (int64, error)
+	// Job reads one job. It returns ErrNotFound if there is none.
+	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
+	// Cancel cancels a pending job and returns Cancelled, or asks the worker of a running
+	// job to stop and returns Running. It returns ErrNotFound if there is no job, or a
+	// problem of kind Conflict if the job has ended. The table records by as the one who
+	// cancelled. The caller of a request in memory is answered at once, also if it runs.
+	Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error)
+	// Retry makes a failed or cancelled job pending again. Its errors are those of Cancel.
+	Retry(ctx context.Context, id dispatcherd.JobID) error
+	// List returns a page of jobs without payload, result and progress.
+	List(ctx context.Context, f contract.Filter) (contract.Page, error)
+	// Change cancels or retries the jobs that a filter selects, if count is their number. With
+	// a negative count it only counts them. It returns a *contract.CountError for another count.
+	// by is as for Cancel.
+	Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error)
+	// Watch calls c when a row may have changed. If the job runs on this dispatcher, it
+	// calls Started and Reported. For all other changes it calls Answered with kind Changed.
+	// stop ends Watch.
+	Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func())
+	// Why explains the state of a job. It returns ErrNotFound if there is none.
+	Why(ctx context.Context, id dispatcherd.JobID) (Why, error)
+}
+
+// Lists describes the state of the dispatcher.
+type Lists interface {
+	// Slots lists slots of this dispatcher's workers by id. It never returns nil. If more
+	// slots follow, next is the After of the next page, otherwise 0.
+	Slots(q SlotQuery) (page []Slot, next int64)
+	// Waiting lists the requests that wait in memory, by descending ids.
+	Waiting() []WaitingRequest
+	// ClusterSlots returns the number of slots of all dispatchers that support a type, as
+	// far as is known.
+	ClusterSlots(typ string) int
+	// Types lists the types that this dispatcher knows, and those of pending rows.
+	Types() TypeList
+	// Workers lists the workers of this dispatcher by session. It never returns nil.
+	Workers() []Worker
+	// Dispatchers lists the dispatchers of the table, the newest first. It never returns nil.
+	Dispatchers(ctx context.Context) ([]contract.Dispatcher, error)
+	// Checks reports whether the dispatcher can work. alive says whether the loop runs.
+	// checks are the states of everything else that the dispatcher needs.
+	Checks() (alive bool, checks []Check)
+}
+
+// Check is the state of one thing that the dispatcher needs: one line of /readyz?verbose.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	Info string `json:"info,omitempty"`
+}
+
+// SlotQuery selects a page of slots.
+type SlotQuery struct {
+	After int64  // only slots with a larger id
+	Type  string // only slots that support the type; "" = all
+	Limit int    // slots of a page, at least 1
+}
+
+// Slot is one slot as the API shows it.
+type Slot struct {
+	Slot     int64    `json:"slot"`
+	Worker   string   `json:"worker"`
+	Session  int64    `json:"session"`
+	Number   int32    `json:"number"` // the worker's own number of the slot
+	Types    []string `json:"types"`
+	State    string   `json:"state"` // free, reserved or busy
+	Draining bool     `json:"draining,omitempty"`
+	Job      int64    `json:"job,omitempty"` // negative for an on-demand request without a row
+	JobType  string   `json:"job_type,omitempty"`
+	Attempt  int32    `json:"attempt,omitempty"`
+	Busy     float64  `json:"busy_seconds,omitempty"` // how long the attempt has run
+	Left     float64  `json:"left_seconds,omitempty"` // time until its timeout, or until the worker must have stopped it; absent: without a bound
+	Stopping string   `json:"stopping,omitempty"`     // why the job is being stopped
+}
+
+// WaitingRequest is a request that waits in memory, as the API shows it.
+type WaitingRequest struct {
+	ID       dispatcherd.JobID    `json:"id"` // negative
+	Type     string               `json:"type"`
+	Priority dispatcherd.Priority `json:"priority"`
+	Age      float64              `json:"age_seconds"`
+}
+
+// Worker is one worker as the API shows it.
+type Worker struct {
+	Session  int64    `json:"session"`
+	Worker   string   `json:"worker"`
+	UID      int      `json:"uid"` // of its process; -1 = unknown
+	PID      int      `json:"pid"`
+	Slots    int      `json:"slots"`
+	Free     int      `json:"free"`
+	Draining int      `json:"draining"` // slots that take no more jobs
+	Types    []string `json:"types"`    // of its slots, by name, the first 20
+	AllTypes int      `json:"type_count"`
+}
+
+// Type is one type as the API shows it.
+type Type struct {
+	Type        string  `json:"type"`
+	Capacity    int     `json:"capacity"` // slots that support the type, free or busy
+	Free        int     `json:"free"`
+	OtherSlots  int     `json:"other_slots"`          // slots of other dispatchers that support the type
+	Pending     *int    `json:"pending,omitempty"`    // pending rows; contract.PendingLimit+1 = more; nil = not counted
+	Known       int     `json:"known"`                // of the pending rows, those that this dispatcher has read
+	Requests    int     `json:"requests"`             // on-demand requests that wait
+	Oldest      float64 `json:"oldest_seconds"`       // age of the oldest other waiting job; of an unknown type, when the rows were counted
+	OldestKeyed float64 `json:"oldest_keyed_seconds"` // age of the oldest job that waits for permits, when the rows were counted
+}
+
+// Errors that a Backend returns. It also returns problems and errors of package ondemand.
+var (
+	ErrNotFound       = errors.New("no such job")
+	ErrTooManyUploads = errors.New("the limit of concurrent streams of jobs is reached")
+)

@@ -1,0 +1,318 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+)
+
+// readBody reads a whole body of at most limit bytes, and counts the bytes towards
+// MaxBodies. It reads to the end, because the server notices a disconnect of the caller
+// only after that.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, held *ondemand.Body, err error) {
+	if r.ContentLength > limit {
+		endBody(w, r, false)
+		return nil, nil, &http.MaxBytesError{Limit: limit}
+	}
+	held = h.requests.NewBody(userOf(r))
+	var b bytes.Buffer
+	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // memory for a large body is allocated only as it arrives
+	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), h, held})
+	if err == nil {
+		return b.Bytes(), held, nil
+	}
+	held.Drop()
+	err = h.bodyError(err)
+	if problemOf(err).Status != http.StatusBadRequest { // it is too large, over a budget or late: the caller may still be sending it
+		endBody(w, r, true)
+	}
+	return nil, nil, err
+}
+
+// countedReader counts the bytes that are read from a body towards MaxBodies.
+type countedReader struct {
+	io.Reader
+
+	h    *Handler
+	held *ondemand.Body
+}
+
+// Read implements io.Reader.
+func (c countedReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if !c.held.Add(int64(n)) {
+		return n, c.h.requests.RefuseBody(c.held, int64(n))
+	}
+	return n, err
+}
+
+// endBody reads and discards the rest of a rejected body, within bounds. Many clients read
+// the answer only after they have sent the whole body. If the server closed the connection
+// before, they would get a broken pipe instead of the answer. A client that expects 100
+// Continue sends no body before the server reads. begun says whether the server has read a
+// part of the body.
+func endBody(w http.ResponseWriter, r *http.Request, begun bool) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // fails only on a connection without deadlines
+	if begun || r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded) // an error does not change the answer
+	}
+}
+
+// maxDiscarded bounds the bytes of a rejected body that are read.
+const maxDiscarded = 8 << 20
+
+// bodyError returns the error for a body that could not be read. The error contains
+// nothing of the body. bodyError counts timeouts.
+func (h *Handler) bodyError(err error) error {
+	var long *http.MaxBytesError
+	var refused *problem.Problem
+	switch {
+	case errors.As(err, &long), errors.As(err, &refused):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		h.obs.Refused(BoundBodyTime)
+		return problem.InvalidRequest.Of("the body did not arrive in time")
+	}
+	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
+}
+
+// isJSON reports whether the declared media type is JSON in UTF-8. It also accepts the
+// media type of forms, because curl declares it by default.
+func isJSON(r *http.Request) bool {
+	t := r.Header.Get("Content-Type")
+	if t == "" || t == "application/json" {
+		return true
+	}
+	t, parameters, err := mime.ParseMediaType(t)
+	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+		return false // RFC 8259 requires UTF-8
+	}
+	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json") || t == "application/x-www-form-urlencoded")
+}
+
+// Span is a duration in JSON: a number of seconds, or a string such as "1.5s".
+type Span time.Duration
+
+// errNoSpan names all members that are spans, because a decoder does not say which one
+// is invalid.
+var errNoSpan = errors.New("timeout and wait_for_worker are numbers of seconds, or strings with a unit such as \"1.5s\"")
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Span) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		var word string
+		if err := json.Unmarshal(text, &word); err != nil {
+			return err
+		}
+		d, err := time.ParseDuration(word)
+		if err != nil {
+			return errNoSpan
+		}
+		*s = Span(d)
+		return nil
+	}
+	var seconds float64
+	err := json.Unmarshal(text, &seconds)
+	span, fits := spanOf(seconds)
+	if err != nil || !fits {
+		return errNoSpan
+	}
+	*s = span
+	return nil
+}
+
+// spanOf converts seconds. It reports false if they do not fit.
+func spanOf(seconds float64) (Span, bool) {
+	if math.Abs(seconds) > 1e9 {
+		return 0, false
+	}
+	return Span(seconds * float64(time.Second)), true
+}
+
+// requestBody is the body of POST /v1/requests.
+type requestBody struct {
+	Type          string               `json:"type"`
+	Payload       json.RawMessage      `json:"payload,omitempty"`
+	Priority      dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout       *Span                `json:"timeout,omitempty"`
+	WaitForWorker Span                 `json:"wait_for_worker,omitempty"`
+	Durable       bool                 `json:"durable,omitempty"`
+	Keys          *string              `json:"keys,omitempty"`
+	ExpectedMS    *int64               `json:"expected_ms,omitempty"`
+	CoalesceKey   string               `json:"coalesce_key,omitempty"`
+}
+
+// requestFields are the names of the members of requestBody.
+var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "keys", "expected_ms", "coalesce_key"}
+
+// parseRequest reads and checks a request.
+func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
+	var q requestBody
+	if !utf8.Valid(body) {
+		return ondemand.Options{}, problem.InvalidRequest.Of("it is not UTF-8")
+	}
+	if json.Unmarshal(body, &q) != nil {
+		return ondemand.Options{}, problem.InvalidRequest.Of(notOne(body, new(requestBody)))
+	}
+	if err := jsontext.CheckNames(body, requestFields); err != nil {
+		return ondemand.Options{}, problem.InvalidRequest.Of(err.Error())
+	}
+	o := ondemand.Options{
+		Type:         q.Type,
+		Payload:      q.Payload,
+		Priority:     q.Priority,
+		Timeout:      (*time.Duration)(q.Timeout),
+		CapacityWait: time.Duration(q.WaitForWorker),
+		Durable:      q.Durable,
+		CoalesceKey:  q.CoalesceKey,
+		Expected:     expected(q.ExpectedMS),
+	}
+	if q.Keys != nil {
+		if o.Keys = *q.Keys; o.Keys == "" {
+			_, err := permits.Parse("")
+			return o, problem.InvalidRequest.Of(err.Error())
+		}
+	}
+	if err := h.requests.Check(&o); err != nil {
+		return o, err
+	}
+	var err error
+	o.Payload, err = payloadLine(q.Payload)
+	return o, err
+}
+
+// expected returns an expected duration, if there is one. Check refuses what lies outside the bounds.
+func expected(ms *int64) *time.Duration {
+	if ms == nil {
+		return nil
+	}
+	return new(time.Duration(min(max(*ms, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond)
+}
+
+// fanOutBody is the body of POST /v1/fanouts.
+type fanOutBody struct {
+	Type       string               `json:"type"`
+	Items      []json.RawMessage    `json:"items,omitempty"`
+	Chunks     []json.RawMessage    `json:"chunks,omitempty"`
+	Per        string               `json:"per,omitempty"`
+	Priority   dispatcherd.Priority `json:"priority,omitempty"`
+	Timeout    *Span                `json:"timeout,omitempty"`
+	ExpectedMS *int64               `json:"expected_ms,omitempty"`
+	Durable    bool                 `json:"durable,omitempty"`
+}
+
+// fanOutFields are the names of the members of fanOutBody.
+var fanOutFields = []string{"type", "items", "chunks", "per", "priority", "timeout", "expected_ms", "durable"}
+
+// parseFanOut reads and checks a fan-out.
+func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err error) {
+	var q fanOutBody
+	switch {
+	case !utf8.Valid(body):
+		return f, false, problem.InvalidRequest.Of("it is not UTF-8")
+	case json.Unmarshal(body, &q) != nil:
+		return f, false, problem.InvalidRequest.Of(notOne(body, new(fanOutBody)))
+	}
+	if err := jsontext.CheckNames(body, fanOutFields); err != nil {
+		return f, false, problem.InvalidRequest.Of(err.Error())
+	}
+	f = ondemand.FanOut{
+		Type:     q.Type,
+		Priority: q.Priority,
+		Timeout:  (*time.Duration)(q.Timeout),
+		PerSlot:  q.Per == "slot",
+		Expected: expected(q.ExpectedMS),
+	}
+	switch {
+	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
+		return f, false, problem.InvalidRequest.Of(`per must be "worker" or "slot"`)
+	case q.Durable && q.Per == "worker":
+		return f, false, problem.InvalidRequest.Of(`durable needs per "slot": the workers of other dispatchers are not known`)
+	}
+	if f.Items, err = payloadLines(q.Items); err == nil {
+		f.Chunks, err = payloadLines(q.Chunks)
+	}
+	if err == nil {
+		err = h.requests.CheckFanOut(&f)
+	}
+	return f, q.Durable, err
+}
+
+// payloadLines is payloadLine for a list. It returns nil for nil.
+func payloadLines(list []json.RawMessage) ([]json.RawMessage, error) {
+	for i := range list {
+		line, err := payloadLine(list[i])
+		if err != nil {
+			return nil, err
+		}
+		list[i] = line
+	}
+	return list, nil
+}
+
+// payloadLine checks that the payload can be sent to a worker, and removes its line breaks.
+func payloadLine(payload []byte) ([]byte, error) {
+	if payload == nil {
+		return nil, nil
+	}
+	if err := jsontext.CheckValue(payload); err != nil {
+		return nil, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+	}
+	if !bytes.ContainsAny(payload, "\n\r") {
+		return payload, nil
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, payload); err != nil {
+		return nil, problem.InvalidRequest.Of("the payload is not JSON")
+	}
+	return line.Bytes(), nil
+}
+
+// notOne says why a body cannot be decoded into v: the object is invalid, or other text
+// follows the object. A Decoder distinguishes these two reasons, but copies the body. So it
+// is used only after an error.
+func notOne(body []byte, v any) string {
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(v); err != nil {
+		return jsonReason(err)
+	}
+	return "something follows the JSON object"
+}
+
+// jsonReason rewords a decoder's error without quoting the input.
+func jsonReason(err error) string {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return "a request is a JSON object, not a JSON " + jsontext.Excerpt(kind.Value)
+	case errors.As(err, &kind) && kind.Field == "keys":
+		return "keys cannot be the JSON " + jsontext.Excerpt(kind.Value) + `: write one string of words, for example "tenant:42 stripe*3"`
+	case errors.As(err, &kind) && kind.Field == "expected_ms":
+		return "expected_ms cannot be the JSON " + jsontext.Excerpt(kind.Value) + ": write a whole number from 1 to 2147483647"
+	case errors.As(err, &kind):
+		return kind.Field + " cannot be the JSON " + jsontext.Excerpt(kind.Value)
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
+	case errors.Is(err, io.EOF):
+		return "the body is empty; a request is a JSON object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "it is not JSON (it ends too early)"
+	}
+	return err.Error()
+}

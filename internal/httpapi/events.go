@@ -1,0 +1,137 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+)
+
+// sse writes an event stream. Every write has its own deadline, so that the stream ends if
+// the caller stops reading.
+type sse struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	buf     []byte
+}
+
+// newSSE begins a stream. After that the response can contain only events.
+func (h *Handler) newSSE(w http.ResponseWriter) *sse {
+	s := &sse{w: w, control: http.NewResponseController(w), timeout: h.cfg.WriteTimeout}
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // nginx would buffer events
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
+	w.WriteHeader(http.StatusOK)
+	return s
+}
+
+// event queues one event; id may be empty.
+func (s *sse) event(id, name string, data []byte) {
+	if id != "" {
+		s.buf = append(append(append(s.buf, "id: "...), id...), '\n')
+	}
+	s.buf = append(append(append(s.buf, "event: "...), name...), '\n')
+	s.buf = append(s.buf, "data: "...)
+	for _, b := range data { // a line break in JSON is white space
+		if b == '\n' || b == '\r' {
+			b = ' '
+		}
+		s.buf = append(s.buf, b)
+	}
+	s.buf = append(s.buf, '\n', '\n')
+}
+
+// heartbeat queues a comment, which shows that the stream is alive.
+func (s *sse) heartbeat() { s.buf = append(s.buf, ":\n\n"...) }
+
+// flush sends the queued events.
+func (s *sse) flush() error {
+	if len(s.buf) == 0 {
+		return nil
+	}
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // fails only on a connection without deadlines
+	_, err := s.w.Write(s.buf)
+	s.buf = s.buf[:0]
+	if err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// streamRequest sends the events of a request until its end. If the request is refused
+// before the stream begins, the answer is a problem.
+func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondemand.Follower) error {
+	v, err := f.Ready(r.Context(), firstEvent(r.Header.Get("Last-Event-ID")))
+	if err != nil {
+		return err
+	}
+	if v.Refused() {
+		return ondemand.ExplainAnswer(f.Answer(&v)).About(v.Job)
+	}
+	if v.Job > 0 {
+		w.Header().Set("Dispatcherd-Job", strconv.FormatInt(int64(v.Job), 10))
+	}
+	out := h.newSSE(w)
+	heartbeat := time.NewTicker(h.cfg.Heartbeat)
+	defer heartbeat.Stop()
+	for {
+		h.sendEvents(out, &v)
+		if v.More {
+			if err := out.flush(); err != nil {
+				return err
+			}
+			v = f.Look(v.Next)
+			continue
+		}
+		if a := f.Answer(&v); a != nil {
+			out.end(strconv.Itoa(v.Next), v.Job, a)
+			return out.flush()
+		}
+		if len(v.Events)+v.Missed == 0 {
+			out.heartbeat()
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		if err := f.Wait(r.Context(), &v, heartbeat.C); err != nil {
+			out.event("", "error", problemJSON(problemOf(err)))
+			return out.flush()
+		}
+		v = f.Look(v.Next)
+	}
+}
+
+// firstEvent reads Last-Event-ID and returns the sequence number to continue with.
+func firstEvent(lastID string) int {
+	n, err := strconv.Atoi(lastID)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n + 1
+}
+
+// sendEvents queues the events of a view.
+func (h *Handler) sendEvents(out *sse, v *ondemand.View) {
+	if v.Missed > 0 {
+		h.obs.Refused(BoundEvents)
+		out.event("", "gap", []byte(`{"missed":`+strconv.Itoa(v.Missed)+`}`))
+	}
+	first := v.Next - len(v.Events)
+	for i := range v.Events {
+		out.event(strconv.Itoa(first+i), v.Events[i].Name, v.Events[i].Data)
+	}
+}
+
+// end queues the last event: the result or the problem.
+func (s *sse) end(id string, job dispatcherd.JobID, a *ondemand.Answer) {
+	if a.Kind != ondemand.Done {
+		s.event(id, "error", problemJSON(ondemand.ExplainAnswer(a).About(job)))
+		return
+	}
+	s.event(id, "result", a.Result())
+}

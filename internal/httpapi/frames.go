@@ -1,0 +1,343 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// frameRoute is the route of requests in frames, for metrics.
+const frameRoute = "frame request"
+
+// frameSlack is the space in a frame for everything except the payload or result.
+const frameSlack = 64 << 10
+
+// minFrame is the smallest limit of frames, because a result may be as large as a worker's
+// frame.
+const minFrame = 1 << 20
+
+// serveFrames serves callers that use frames, until ctx is done.
+func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
+	limits := workerproto.Limits{
+		Dispatcher: h.cfg.Dispatcher,
+		MaxFrame:   max(h.cfg.MaxPayload, minFrame) + frameSlack, MaxConnections: h.cfg.MaxConnections,
+		MaxRequests: h.cfg.OpenRequests, Outbox: 2*h.cfg.OpenRequests + 1024,
+		HelloTimeout: h.cfg.HeaderTimeout, WriteTimeout: h.cfg.WriteTimeout,
+	}
+	return workerproto.ServeCallers(ctx, l, limits, (*frames)(h), frameObserver{obs: h.obs})
+}
+
+// frames makes Handler a workerproto.CallerHandler.
+type frames Handler
+
+// Open implements workerproto.CallerHandler.
+func (h *frames) Open(s *workerproto.CallerSession) {
+	s.Value = &frameSession{h: (*Handler)(h), session: s, open: map[int64]*frameRequest{}}
+	h.frameSessions.Add(1)
+}
+
+// Frames implements workerproto.CallerHandler.
+func (*frames) Frames(s *workerproto.CallerSession, list []workerproto.CallerFrame) {
+	session := s.Value.(*frameSession)
+	for _, f := range list {
+		switch f := f.(type) {
+		case *workerproto.Request:
+			session.begin(f)
+		case *workerproto.CancelRequest:
+			session.cancel(f.ID)
+		}
+	}
+}
+
+// Closed implements workerproto.CallerHandler. It cancels the requests of the session, as
+// HTTP does when a caller disconnects.
+func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
+	session := s.Value.(*frameSession)
+	for _, r := range session.takeAll() {
+		r.abandon(nil)
+		r.finished(problem.CallerGone.Status)
+	}
+	session.following.Wait()
+	h.frameSessions.Add(-1)
+}
+
+// frameSession holds the open requests of one session.
+type frameSession struct {
+	h         *Handler
+	session   *workerproto.CallerSession
+	following sync.WaitGroup // goroutines of followed requests
+
+	mu   sync.Mutex
+	open map[int64]*frameRequest
+}
+
+// frameRequest is one open request. If the request is in memory and has one caller, it is
+// direct: the loop of the dispatcher answers it, and frameRequest is its ondemand.Caller.
+// Any other request is followed: a goroutine waits for its events and answer.
+type frameRequest struct {
+	ondemand.AnswerOnly
+
+	s     *frameSession
+	id    int64
+	began time.Time
+	body  *ondemand.Body
+	job   dispatcherd.JobID       // of a direct request; used only by the reader of the session
+	stop  context.CancelCauseFunc // of a followed request; the cause is errCancelled, or nil after a disconnect
+}
+
+// errCancelled says that the caller cancelled a request.
+var errCancelled = errors.New("the caller cancelled it")
+
+// begin starts a request.
+func (s *frameSession) begin(f *workerproto.Request) {
+	r := &frameRequest{s: s, id: f.ID, began: time.Now(), body: s.h.requests.NewBody(s.session.Peer().User())}
+	s.mu.Lock()
+	_, taken := s.open[f.ID]
+	full := len(s.open) >= s.session.MaxRequests()
+	if !taken {
+		s.open[f.ID] = r
+		s.h.frameRequests.Add(1)
+	}
+	s.mu.Unlock()
+	switch {
+	case taken:
+		s.session.Send(workerproto.Complain(workerproto.DuplicateID, 0, "request %d is open already", f.ID))
+		return
+	case full:
+		s.h.obs.Refused(BoundOpenRequests)
+		r.fail(problem.QueueFull.Of(fmt.Sprintf("this connection has %d open requests, which is the limit", s.session.MaxRequests())).Retryable())
+		return
+	}
+	if err := r.submit(f); err != nil {
+		r.fail(s.h.problemOn(frameRoute, err))
+	}
+}
+
+// submit checks a request and passes it to the dispatcher.
+func (r *frameRequest) submit(f *workerproto.Request) (err error) {
+	h := r.s.h
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	o := optionsOf(f)
+	o.User = r.body.User()
+	if err := h.requests.Check(&o); err != nil {
+		return err
+	}
+	if err := h.permit(r.s.session.Peer(), o.Type); err != nil {
+		return err
+	}
+	if len(f.Payload) > h.cfg.MaxPayload {
+		return &http.MaxBytesError{Limit: int64(h.cfg.MaxPayload)}
+	}
+	if !r.body.Add(int64(len(f.Payload))) {
+		return h.requests.RefuseBody(r.body, int64(len(f.Payload)))
+	}
+	if !o.Events && !o.Shared() {
+		r.job, err = h.requests.Submit(context.Background(), &o, r)
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	r.stop = stop
+	r.s.following.Go(func() {
+		defer stop(nil)
+		r.follow(ctx, &o)
+	})
+	return nil
+}
+
+func optionsOf(f *workerproto.Request) ondemand.Options {
+	o := ondemand.Options{
+		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
+		Key: f.Key, Keys: f.Keys, Events: f.Events,
+	}
+	if f.Timeout != 0 {
+		o.Timeout = new(f.Timeout)
+	}
+	if f.Expected != 0 {
+		o.Expected = new(f.Expected)
+	}
+	return o
+}
+
+// cancel cancels an open request. It answers a direct request, unless the dispatcher has
+// answered before. The goroutine of a followed request answers that request.
+func (s *frameSession) cancel(id int64) {
+	s.mu.Lock()
+	r := s.open[id]
+	s.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.abandon(errCancelled)
+	if r.stop == nil {
+		r.fail(problem.JobCancelled.Of(errCancelled.Error()))
+	}
+}
+
+// abandon tells the dispatcher that the caller no longer waits for the request.
+func (r *frameRequest) abandon(cause error) {
+	switch {
+	case r.stop != nil:
+		r.stop(cause)
+	case r.job != 0:
+		r.s.h.requests.Abandon(r.job, r)
+	}
+}
+
+// Answered implements ondemand.Caller.
+func (r *frameRequest) Answered(a ondemand.Answer) { r.answer(0, &a) }
+
+// answer ends the request with the answer of the dispatcher.
+func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
+	if a.Kind != ondemand.Done {
+		r.fail(ondemand.ExplainAnswer(a).About(job))
+		return
+	}
+	f := &workerproto.Answer{ID: r.id, Job: max(job, 0), Worker: a.Worker, Result: a.Result()}
+	if f.Size() > r.s.session.MaxFrame() {
+		r.fail(
+			problem.TooLarge.Of(fmt.Sprintf("the result has %d bytes and does not fit into a frame; use HTTP for it", len(f.Result))).About(job),
+		)
+		return
+	}
+	r.end(f, http.StatusOK)
+}
+
+// fail ends the request with a problem.
+func (r *frameRequest) fail(p *problem.Problem) {
+	r.end(&workerproto.Answer{
+		ID: r.id, Job: p.Job, Code: p.Name(), Message: p.Detail, RetryAfter: time.Duration(p.RetryAfterMS) * time.Millisecond,
+	}, p.Status)
+}
+
+// end sends the one answer of the request. Later calls change nothing.
+func (r *frameRequest) end(f *workerproto.Answer, status int) {
+	r.s.mu.Lock()
+	open := r.s.open[r.id] == r
+	if open {
+		delete(r.s.open, r.id)
+	}
+	r.s.mu.Unlock()
+	if !open {
+		return
+	}
+	r.s.session.Send(f)
+	r.finished(status)
+}
+
+// finished counts the end of a request that is no longer open.
+func (r *frameRequest) finished(status int) {
+	r.body.Drop()
+	r.s.h.frameRequests.Add(-1)
+	r.s.h.obs.Responded(frameRoute, status, time.Since(r.began))
+}
+
+// takeAll removes and returns the open requests.
+func (s *frameSession) takeAll() []*frameRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*frameRequest, 0, len(s.open))
+	for _, r := range s.open { // order-free: the requests are independent
+		all = append(all, r)
+	}
+	clear(s.open)
+	return all
+}
+
+// follow sends the events and the answer of a followed request.
+func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.fail(r.s.h.problemOn(frameRoute, panicked(v)))
+		}
+	}()
+	f, err := r.s.h.requests.Begin(ctx, o, r.body)
+	if err == nil {
+		defer func() {
+			if errors.Is(context.Cause(ctx), errCancelled) {
+				f.Withdraw()
+			} else {
+				f.Leave()
+			}
+		}()
+		err = r.followUntilEnd(ctx, f, o.Events)
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		r.fail(problem.JobCancelled.Of(errCancelled.Error()))
+	default:
+		r.fail(r.s.h.problemOn(frameRoute, err))
+	}
+}
+
+func (r *frameRequest) followUntilEnd(ctx context.Context, f *ondemand.Follower, events bool) error {
+	v, err := f.Ready(ctx, 0)
+	for ; err == nil; v = f.Look(v.Next) {
+		if events {
+			r.sendEvents(&v)
+		}
+		if v.More {
+			continue
+		}
+		if a := f.Answer(&v); a != nil {
+			r.answer(v.Job, a)
+			return nil
+		}
+		err = f.Wait(ctx, &v, nil)
+	}
+	return err
+}
+
+// sendEvents sends the events of a view.
+func (r *frameRequest) sendEvents(v *ondemand.View) {
+	if v.Missed > 0 {
+		r.s.h.obs.Refused(BoundEvents)
+		r.s.session.Send(&workerproto.Gap{ID: r.id, Missed: v.Missed})
+	}
+	for i := range v.Events {
+		switch e := &v.Events[i]; e.Name {
+		case "progress":
+			r.s.session.Send(&workerproto.RequestProgress{ID: r.id, Data: e.Data})
+		case "partial":
+			r.s.session.Send(&workerproto.RequestPartial{ID: r.id, Data: e.Data})
+		case "queued":
+			r.s.session.Send(&workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting})
+		case "started":
+			r.s.session.Send(&workerproto.Started{ID: r.id, Slot: e.Slot, Worker: e.Worker})
+		}
+	}
+}
+
+// frameObserver counts the errors of sessions of callers by bound.
+type frameObserver struct {
+	workerproto.NoObserver
+
+	obs Observer
+}
+
+// Complained implements workerproto.Observer.
+func (o frameObserver) Complained(code workerproto.Code) {
+	switch code {
+	case workerproto.SlowReader:
+		o.obs.Refused(BoundSlowReader)
+	case workerproto.HelloTimeout:
+		o.obs.Refused(BoundHeaderTime)
+	case workerproto.HeartbeatTimeout:
+		o.obs.Refused(BoundIdleTime)
+	case workerproto.FrameTooLong:
+		o.obs.Refused(BoundPayload)
+	}
+}

@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// Observer counts what the API does, for metrics. Its methods must be fast and may be
+// called from any goroutine.
+type Observer interface {
+	// Responded reports every response: the route as in docs/api.md, the status, and
+	// the duration. The duration of an event stream lasts until its end.
+	Responded(route string, status int, took time.Duration)
+	// Failed reports an internal error. The answer was a 500.
+	Failed(route string, err error)
+	// Refused counts a rejection or a drop because of a bound.
+	Refused(bound Bound)
+}
+
+// Bound names a bound of Config in metrics.
+type Bound = ondemand.Bound
+
+// The bounds of this package. Package ondemand has further ones.
+const (
+	BoundConnections    Bound = "connections"     // a connection was closed to make room
+	BoundConnectionRate Bound = "connection-rate" // a user connected too fast
+	BoundPayload        Bound = "payload"         // a body was too large
+	BoundOpenRequests   Bound = "open-requests"   // too many open requests of one connection with frames
+	BoundSlowReader     Bound = "slow-reader"     // a caller did not read its frames
+	BoundEvents         Bound = "events"          // a slow reader of a stream missed events
+	BoundToken          Bound = "token"           // a token was missing or wrong
+	BoundUser           Bound = "user"            // the user of a caller may not use the type
+	BoundUploads        Bound = "uploads"         // too many streams of jobs were being inserted
+
+	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
+	BoundBodyTime   Bound = "body-timeout"   // a body did not arrive in time
+	BoundWriteTime  Bound = "write-timeout"  // a response, or an event, was not read
+	BoundIdleTime   Bound = "idle-timeout"   // a connection was idle for too long
+)
+
+// Bounds lists all bounds.
+var Bounds = []Bound{
+	ondemand.BoundBodies,
+	ondemand.BoundRequests,
+	ondemand.BoundKeys,
+	BoundConnections,
+	BoundConnectionRate,
+	BoundPayload,
+	BoundOpenRequests,
+	BoundSlowReader,
+	BoundEvents,
+	BoundToken,
+	BoundUser,
+	BoundUploads,
+	BoundHeaderTime,
+	BoundBodyTime,
+	BoundWriteTime,
+	BoundIdleTime,
+}
+
+// Handler serves the API. Create it with New, and Close it.
+type Handler struct {
+	// Permit decides whether the user of a connection to the Unix socket may submit, read and
+	// cancel jobs of a type. It returns "" if so, and otherwise the reason. nil: every user
+	// may. Set it before Serve.
+	Permit func(peer workerproto.Peer, typ string) (objection string)
+	// PermitAll is Permit for jobs of all types, which limits and keys concern.
+	PermitAll func(peer workerproto.Peer) (objection string)
+
+	cfg      Config
+	backend  Backend
+	obs      Observer
+	mux      *http.ServeMux
+	routes   []route
+	requests *ondemand.Service
+	open     atomic.Int64 // connections of all listeners
+	serving  sync.WaitGroup
+
+	frameSessions, frameRequests atomic.Int64
+
+	rejections chan struct{} // tokens of rejected connections that get an answer
+
+	longestUpload time.Duration
+}
+
+// New returns a handler. metrics serves /metrics. New panics on a configuration
+// that Validate rejects.
+func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handler {
+	if err := cfg.Validate(); err != nil {
+		panic("api: " + err.Error())
+	}
+	h := &Handler{
+		cfg:           cfg,
+		backend:       backend,
+		obs:           obs,
+		mux:           http.NewServeMux(),
+		rejections:    make(chan struct{}, rejectionsAtOnce),
+		longestUpload: longestUpload,
+	}
+	h.requests = ondemand.New(cfg.limits(), backend, obs.Refused)
+	h.routes = h.allRoutes(metrics)
+	allowed := map[string][]string{}
+	for _, r := range h.routes {
+		h.mux.HandleFunc(r.method+" "+r.path, h.observed(r))
+		allowed[r.path] = append(allowed[r.path], r.method)
+		if r.method == http.MethodGet {
+			allowed[r.path] = append(allowed[r.path], http.MethodHead)
+		}
+	}
+	for path, methods := range allowed { // order-free: one entry for each path
+		h.mux.HandleFunc(path, h.observed(route{path: path, handle: refuseMethod(strings.Join(methods, ", "))}))
+	}
+	h.mux.HandleFunc("/", h.observed(route{path: "other", handle: func(http.ResponseWriter, *http.Request) error {
+		return problem.NotFound.Of("there is nothing at this path; /openapi.json lists what there is")
+	}}))
+	return h
+}
+
+// Close ends all shared requests. The server must have been closed before.
+func (h *Handler) Close() { h.requests.Close() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.RequestURI == "*" && r.Method == http.MethodOptions { // OPTIONS * names no path
+		w.Header().Set("Content-Length", "0")
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+func refuseMethod(allowed string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Allow", allowed)
+		return problem.MethodNotAllowed.Of("this path takes " + allowed)
+	}
+}
+
+// observed turns errors into problems and reports every response.
+func (h *Handler) observed(rt route) http.HandlerFunc {
+	name := strings.TrimSpace(rt.method + " " + rt.path)
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		rec := recorder{ResponseWriter: w, status: http.StatusOK}
+		defer h.surviveOn(name, began)
+		err := rt.checkQuery(&rec, r)
+		if err == nil {
+			err = rt.handle(&rec, r)
+		}
+		if err != nil && !rec.wrote {
+			writeProblem(&rec, h.problemOn(name, err))
+		}
+		h.obs.Responded(name, rec.status, time.Since(began))
+	}
+}
+
+// problemOn turns an error into a problem. It reports bodies that are too large and
+// internal errors to the observer.
+func (h *Handler) problemOn(route string, err error) *problem.Problem {
+	p := problemOf(err)
+	switch p.Status {
+	case http.StatusRequestEntityTooLarge:
+		h.obs.Refused(BoundPayload)
+	case http.StatusInternalServerError:
+		h.obs.Failed(route, err)
+	}
+	return p
+}
+
+// recorder remembers the status of a response.
+type recorder struct {
+	http.ResponseWriter
+
+	status int
+	wrote  bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	r.status, r.wrote = status, true
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(b []byte) (int, error) {
+	r.wrote = true
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// answerJSON sends a value.
+func answerJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // v contains a value that is not JSON; no row of the table does
+		writeProblem(w, problem.Internal.Of("the answer cannot be written as JSON"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // fails only if the caller has disconnected
+}
+
+// Gauges are current numbers.
+type Gauges struct {
+	ondemand.Gauges
+
+	Connections   int // open
+	FrameSessions int // connections with frames
+	FrameRequests int // open requests of connections with frames
+}
+
+// Gauges returns the current numbers.
+func (h *Handler) Gauges() Gauges {
+	return Gauges{Gauges: h.requests.Gauges(), Connections: int(h.open.Load()),
+		FrameSessions: int(h.frameSessions.Load()), FrameRequests: int(h.frameRequests.Load()),
+	}
+}

@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// jobWatch implements ondemand.Caller for a caller that follows a row. It holds reports of
+// the worker up to a bound. All other events only say that the row may have changed.
+type jobWatch struct {
+	changed chan struct{} // capacity 1
+
+	most     int               // limit of waiting reports
+	requests *ondemand.Service // counts the bytes of the reports
+
+	mu      sync.Mutex
+	missed  int // number of reports that were dropped before the first of reports
+	reports []ondemand.Report
+	over    bool // the caller has disconnected
+}
+
+// Started implements Caller.
+func (j *jobWatch) Started(dispatcherd.SlotID, string) { j.wake() }
+
+// Answered implements Caller.
+func (j *jobWatch) Answered(ondemand.Answer) { j.wake() }
+
+// Reported implements Caller. If there is no room, it drops the oldest reports.
+func (j *jobWatch) Reported(r ondemand.Report) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.over {
+		return
+	}
+	for len(j.reports) > 0 && (len(j.reports) >= j.most || j.requests.Full()) {
+		j.requests.Hold(-int64(len(j.reports[0].JSON)))
+		j.reports[0] = ondemand.Report{}
+		j.reports = j.reports[1:]
+		j.missed++
+	}
+	if j.requests.Full() {
+		j.missed++ // there is no room even for this report alone
+	} else {
+		j.reports = append(j.reports, r)
+		j.requests.Hold(int64(len(r.JSON)))
+	}
+	j.wake()
+}
+
+func (j *jobWatch) wake() {
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
+}
+
+// take returns waiting reports, up to ondemand.ViewBytes. missed is the number of reports
+// that were dropped before the first one. more says that further reports wait.
+func (j *jobWatch) take() (missed int, reports []ondemand.Report, more bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n, size := 0, 0
+	for n < len(j.reports) && size < ondemand.ViewBytes {
+		size += len(j.reports[n].JSON)
+		n++
+	}
+	j.requests.Hold(-int64(size))
+	reports = slices.Clone(j.reports[:n])
+	j.reports = slices.Delete(j.reports, 0, n)
+	missed, j.missed = j.missed, 0
+	return missed, reports, len(j.reports) > 0
+}
+
+// close drops the waiting reports.
+func (j *jobWatch) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.over = true
+	for i := range j.reports {
+		j.requests.Hold(-int64(len(j.reports[i].JSON)))
+	}
+	j.reports = nil
+}
+
+// getJobEvents streams the events of a row until the row is final. Status events have ids,
+// so a caller that reconnects with Last-Event-ID gets only newer status events. Reports of
+// a worker are sent only while the job runs on this dispatcher, and are not kept.
+func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
+	id, err := jobID(r)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		if _, err := h.permittedRow(r, id); err != nil {
+			return err
+		}
+		h.newSSE(w)
+		return nil
+	}
+	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsPerRequest, requests: h.requests}
+	defer watch.close()
+	stop := h.backend.Watch(id, watch)
+	defer stop()
+	job, err := h.permittedRow(r, id)
+	if err != nil {
+		return err
+	}
+	out := h.newSSE(w)
+	statuses := statusLine{out: out, sent: r.Header.Get("Last-Event-ID")}
+	beat := time.NewTicker(h.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		if err := h.sendReports(&statuses, &job, watch); err != nil {
+			return err
+		}
+		if statuses.send(&job); job.Status.Final() {
+			out.end("", job.ID, finalAnswer(&job))
+			return out.flush()
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		select {
+		case <-watch.changed:
+		case <-beat.C:
+			out.heartbeat()
+		case <-r.Context().Done():
+			return problem.CallerGone.Of("")
+		}
+		switch fresh, err := h.permittedRow(r, id); {
+		case err == nil:
+			job = fresh
+		case errors.Is(err, ErrNotFound), problemOf(err).Status == http.StatusForbidden: // the row was deleted, or its type has changed
+			out.event("", "error", problemJSON(problemOf(err)))
+			return out.flush()
+		} // after another error the row is read again at the next change or heartbeat
+	}
+}
+
+// sendReports sends the waiting reports in portions. It queues the last portion and does
+// not flush it. job must have been read before the call.
+func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jobWatch) error {
+	out := statuses.out
+	for {
+		missed, reports, more := watch.take()
+		if missed > 0 {
+			if job.Status == dispatcherd.Running {
+				statuses.send(job)
+			}
+			h.obs.Refused(BoundEvents)
+			out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+		}
+		for _, p := range reports {
+			if !statuses.running(job, p.Attempt) {
+				continue
+			}
+			name := "progress"
+			switch {
+			case p.Partial:
+				name = "partial"
+			case p.Log:
+				name = "log"
+			}
+			out.event("", name, p.JSON)
+		}
+		if !more {
+			return nil
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// finalAnswer returns how a row has ended.
+func finalAnswer(job *contract.Job) *ondemand.Answer {
+	switch job.Status {
+	case dispatcherd.Done:
+		return &ondemand.Answer{Kind: ondemand.Done, Payload: job.Result}
+	case dispatcherd.Failed:
+		return &ondemand.Answer{Kind: ondemand.Failed, Reason: lastError(job.Errors)}
+	}
+	reason := "it was cancelled"
+	if job.Cancelled != nil {
+		reason += " by " + *job.Cancelled
+	}
+	return &ondemand.Answer{Kind: ondemand.Cancelled, Reason: reason}
+}
+
+// lastError returns the message of the latest error.
+func lastError(history json.RawMessage) string {
+	var ends []struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(history, &ends) != nil || len(ends) == 0 {
+		return ""
+	}
+	return ends[len(ends)-1].Error
+}

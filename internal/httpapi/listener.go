@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// ServeUnix is like Serve, but for a Unix socket. There callers may use frames instead of
+// HTTP: a connection uses frames if its first byte is an opening brace.
+func (h *Handler) ServeUnix(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
+	c := h.newConnections()
+	d := &demux{h: h, listener: l, connections: c, http: make(chan incoming), frames: make(chan incoming)}
+	d.ctx, d.stop = context.WithCancel(ctx)
+	go d.accept()
+	ended := make(chan error, 1)
+	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}) }()
+	err := h.serve(ctx, branch{d, d.http}, c, handler, errorLog)
+	_ = d.close() // serve may have ended because net/http failed
+	return errors.Join(err, ignoreClosed(<-ended))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// demux accepts connections and passes each to HTTP or to frames.
+type demux struct {
+	h           *Handler
+	listener    net.Listener
+	connections *connections
+	http        chan incoming
+	frames      chan incoming
+	ctx         context.Context // when it is done, no further connection is passed on
+	stop        context.CancelFunc
+}
+
+// incoming is a connection, or the listener's error.
+type incoming struct {
+	conn net.Conn
+	err  error
+}
+
+// accept takes connections until the listener is closed. It passes errors of the listener
+// to net/http, which pauses before its next Accept. accept pauses as long, because the
+// channel to net/http has no buffer.
+func (d *demux) accept() {
+	for {
+		conn, err := d.listener.Accept()
+		if err == nil {
+			go d.route(conn)
+			continue
+		}
+		if !d.hand(d.http, incoming{err: err}) || errors.Is(err, net.ErrClosed) {
+			return
+		}
+	}
+}
+
+// route reads the first byte of a connection. A connection that sends nothing counts as
+// idle. It is closed after HeaderTimeout, or to make room, or when demux is closed.
+func (d *demux) route(conn net.Conn) {
+	timed := &timedConn{Conn: conn, connections: d.connections}
+	d.connections.changed(timed, http.StateNew)
+	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
+	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+	_, err := timed.Read(timed.first[:])
+	handed := false
+	if keep() && err == nil {
+		timed.unread = true
+		_ = conn.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
+		to := d.http
+		if timed.first[0] == '{' {
+			d.connections.changed(timed, http.StateActive)
+			timed.phase.Store(inFrames)
+			to = d.frames
+		}
+		handed = d.hand(to, incoming{conn: timed})
+	}
+	if !handed {
+		_ = timed.Close()
+	}
+}
+
+// hand passes a connection or an error to one protocol. It returns false if demux is closed.
+func (d *demux) hand(to chan<- incoming, a incoming) bool {
+	select {
+	case to <- a:
+		return true
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
+// close closes the listener and the connections that have sent nothing.
+func (d *demux) close() error {
+	d.stop()
+	return d.listener.Close()
+}
+
+// branch is the listener of one of the two protocols.
+type branch struct {
+	d    *demux
+	from <-chan incoming
+}
+
+// Accept implements net.Listener.
+func (b branch) Accept() (net.Conn, error) {
+	select {
+	case a := <-b.from:
+		return a.conn, a.err
+	case <-b.d.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (b branch) Close() error { return b.d.close() }
+
+// Addr implements net.Listener.
+func (b branch) Addr() net.Addr { return b.d.listener.Addr() }
+
+// Bounds of the answers to rejected connections. A connection beyond them is closed without
+// an answer.
+const (
+	rejectionsAtOnce = 64
+	rejectionTime    = 100 * time.Millisecond
+)
+
+// Reject closes a connection to the Unix socket that exceeds the connection rate of its
+// user. It does not block. The caller gets the reason as a response or as a frame,
+// depending on the first byte that it sends.
+func (h *Handler) Reject(conn net.Conn, reason string) {
+	h.obs.Refused(BoundConnectionRate)
+	select {
+	case h.rejections <- struct{}{}:
+	default:
+		_ = conn.Close()
+		return
+	}
+	go func() {
+		defer func() {
+			_ = conn.Close()
+			<-h.rejections
+		}()
+		_ = conn.SetDeadline(time.Now().Add(rejectionTime)) // fails only on a closed connection
+		var request [4096]byte
+		if n, err := conn.Read(request[:]); n == 0 || err != nil {
+			return
+		}
+		if request[0] == '{' {
+			_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.TooManyConnections, 0, "%s", reason)))
+			return
+		}
+		p := problem.QueueFull.Of(reason).Retryable()
+		body := problemJSON(p)
+		response := http.Response{
+			StatusCode:    p.Status,
+			ProtoMajor:    1,
+			ProtoMinor:    1,
+			Close:         true,
+			ContentLength: int64(len(body)),
+			Body:          io.NopCloser(bytes.NewReader(body)),
+			Header:        http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}},
+		}
+		_ = response.Write(conn)
+	}()
+}

@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+)
+
+// live reports whether the loop runs. No other check may cause a restart.
+func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
+	alive, _ := h.backend.Checks()
+	return probe(w, r, []Check{{Name: "loop", OK: alive}}, nil)
+}
+
+// ready reports whether the dispatcher accepts work. ?exclude=name skips a check, as in the
+// probes of Kubernetes. An unknown name is an error. Otherwise a misspelt name would be
+// noticed only when the check fails.
+func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
+	alive, checks := h.backend.Checks()
+	checks = append([]Check{{Name: "loop", OK: alive}}, checks...)
+	names := make([]string, len(checks))
+	for i, c := range checks {
+		names[i] = c.Name
+	}
+	excluded := r.URL.Query()["exclude"]
+	for _, name := range excluded {
+		if !slices.Contains(names, name) {
+			return problem.InvalidRequest.Of(fmt.Sprintf("there is no check %q to exclude; the checks are %s", name, strings.Join(names, ", ")))
+		}
+	}
+	return probe(w, r, checks, excluded)
+}
+
+// probe answers with a status for programs and a text for people.
+func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []string) error {
+	var bad []string
+	for _, c := range checks {
+		if !c.OK && !slices.Contains(excluded, c.Name) {
+			bad = append(bad, strings.TrimSpace(c.Name+" "+c.Info))
+		}
+	}
+	verbose := r.URL.Query().Has("verbose")
+	if bad != nil && !verbose {
+		return problem.Unavailable.Of("not ok: " + strings.Join(bad, ", ")).Retryable()
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	result := "ok"
+	if bad != nil {
+		result = "not ok: " + strings.Join(bad, ", ")
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if verbose {
+		for _, c := range checks {
+			mark := "+"
+			if !c.OK {
+				mark = "-"
+			}
+			fmt.Fprintf(w, "[%s] %s %s\n", mark, c.Name, c.Info)
+		}
+	}
+	fmt.Fprintln(w, result)
+	return nil
+}

@@ -1,0 +1,126 @@
+// Package problem defines the errors that callers of the API receive. Each error has a
+// stable name. HTTP sends the name as the type of an RFC 9457 problem, frames send it as
+// a code. docs/api.md describes every name.
+package problem
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Namespace is the prefix of every problem type. The rest is the name of a [Kind].
+const Namespace = "urn:dispatcherd:problem:"
+
+// Problem is an error as callers see it (RFC 9457).
+type Problem struct { //nolint:errname // RFC 9457 calls it a problem
+	Type         string            `json:"type"`
+	Title        string            `json:"title"`
+	Status       int               `json:"status"`
+	Detail       string            `json:"detail,omitempty"`
+	Job          dispatcherd.JobID `json:"job,omitempty"`  // the row it is about
+	Line         int               `json:"line,omitempty"` // the line of an upload it is about
+	RetryAfterMS int64             `json:"retry_after_ms,omitempty"`
+	Problems     []Problem         `json:"problems,omitempty"` // one for each of the first bad lines of an upload
+	Bad          int               `json:"bad,omitempty"`      // bad lines of an upload, listed or not
+}
+
+// Error is the title and the detail.
+func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+
+// Name is the name of the problem's kind.
+func (p *Problem) Name() string { return strings.TrimPrefix(p.Type, Namespace) }
+
+// About sets the row of the problem. It ignores negative ids: requests in memory have no row.
+func (p *Problem) About(id dispatcherd.JobID) *Problem {
+	if id > 0 {
+		p.Job = id
+	}
+	return p
+}
+
+// retryPause is the time after which a caller may try again.
+const retryPause = time.Second
+
+// Retryable tells the caller to try again.
+func (p *Problem) Retryable() *Problem {
+	p.RetryAfterMS = retryPause.Milliseconds()
+	return p
+}
+
+// Kind is a problem without its details.
+type Kind struct {
+	Name   string
+	Status int // of HTTP
+	Title  string
+}
+
+// Of returns a problem of this kind.
+func (k Kind) Of(detail string) *Problem {
+	return &Problem{Type: Namespace + k.Name, Title: k.Title, Status: k.Status, Detail: detail}
+}
+
+// The kinds. Their names never change.
+var (
+	InvalidRequest   = Kind{"invalid-request", http.StatusBadRequest, "The request is not understood"}
+	InvalidJob       = Kind{"invalid-job", http.StatusUnprocessableEntity, "What was sent is no job"}
+	BadLines         = Kind{"bad-lines", http.StatusUnprocessableEntity, "Lines of the upload are no jobs; nothing was inserted"}
+	Unauthorized     = Kind{"unauthorized", http.StatusUnauthorized, "A valid bearer token is needed"}
+	ForeignOrigin    = Kind{"foreign-origin", http.StatusForbidden, "Web pages of other origins are not allowed"}
+	Forbidden        = Kind{"forbidden", http.StatusForbidden, "This user may not use jobs of the type"}
+	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing"}
+	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here"}
+	NotAcceptable    = Kind{"not-acceptable", http.StatusNotAcceptable, "None of the accepted media types can be sent"}
+	Conflict         = Kind{"conflict", http.StatusConflict, "The state of the job or schedule forbids it"}
+	TooLarge         = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large"}
+	UnsupportedMedia = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body has a media type that is not supported"}
+	KeyReused        = Kind{"idempotency-key-reused", http.StatusUnprocessableEntity, "The Idempotency-Key belongs to another request"}
+	JobFailed        = Kind{"job-failed", http.StatusUnprocessableEntity, "The job failed"}
+	JobCancelled     = Kind{"job-cancelled", http.StatusConflict, "The job was cancelled"}
+	QueueFull        = Kind{"queue-full", http.StatusTooManyRequests, "Too many requests wait already"}
+	DeadlinePassed   = Kind{"deadline-passed", http.StatusGatewayTimeout, "The deadline passed before the answer"}
+	NoSlot           = Kind{"no-slot-supports-type", http.StatusServiceUnavailable, "No slot supports the type"}
+	Stopping         = Kind{"stopping", http.StatusServiceUnavailable, "The dispatcher is about to stop"}
+	Unavailable      = Kind{"unavailable", http.StatusServiceUnavailable, "Something that is needed does not answer"}
+	Internal         = Kind{"internal", http.StatusInternalServerError, "The dispatcher has an internal error"}
+)
+
+// Lookup returns the kind with that name. An unknown name is a kind of its own.
+func Lookup(name string) Kind {
+	for _, k := range Kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return Kind{name, http.StatusInternalServerError, name}
+}
+
+// CallerGone is never sent, because the caller has disconnected. Its status is for metrics.
+var CallerGone = Kind{"caller-gone", 499, "The caller disconnected"}
+
+// Kinds lists every kind that is sent.
+var Kinds = []Kind{
+	InvalidRequest,
+	InvalidJob,
+	BadLines,
+	Unauthorized,
+	ForeignOrigin,
+	Forbidden,
+	NotFound,
+	MethodNotAllowed,
+	NotAcceptable,
+	Conflict,
+	TooLarge,
+	UnsupportedMedia,
+	KeyReused,
+	JobFailed,
+	JobCancelled,
+	QueueFull,
+	DeadlinePassed,
+	NoSlot,
+	Stopping,
+	Unavailable,
+	Internal,
+}

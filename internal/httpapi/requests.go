@@ -1,0 +1,335 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+)
+
+// postRequest runs an on-demand request.
+func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
+	if !isJSON(r) {
+		return problem.UnsupportedMedia.Of("send application/json")
+	}
+	stream, err := wantsStream(r)
+	if err != nil {
+		return err
+	}
+	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	if err != nil {
+		return err
+	}
+	defer body.Drop()
+	o, err := h.parseRequest(text)
+	if err != nil {
+		return err
+	}
+	if err := h.callerOf(r).permit(o.Type); err != nil {
+		return err
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the request bounds the wait
+	if o.Key, err = keyOf(r); err != nil {
+		return err
+	}
+	o.User = userOf(r)
+	o.Events, o.Later = stream, prefersAsync(r)
+	if !stream && !o.Shared() {
+		return h.answerDirect(w, r, &o)
+	}
+	f, err := h.requests.Begin(r.Context(), &o, body)
+	if err != nil {
+		return err
+	}
+	defer f.Leave()
+	switch {
+	case stream:
+		return h.streamRequest(w, r, f)
+	case o.Later:
+		return answerLater(w, f)
+	}
+	v, a, err := f.Await(r.Context())
+	h.extendWrite(w)
+	if err != nil {
+		return err
+	}
+	return writeAnswer(w, v.Job, a)
+}
+
+// directCaller waits for the answer of a request that is kept only in memory.
+type directCaller struct {
+	ondemand.AnswerOnly
+
+	answer chan ondemand.Answer // capacity 1
+}
+
+// Answered implements ondemand.Caller.
+func (c *directCaller) Answered(a ondemand.Answer) { c.answer <- a }
+
+// answerDirect submits a request and waits for its answer. The core ends the request at its
+// deadline.
+func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Options) error {
+	c := &directCaller{answer: make(chan ondemand.Answer, 1)}
+	id, err := h.requests.Submit(r.Context(), o, c)
+	if err != nil {
+		return err
+	}
+	select {
+	case a := <-c.answer:
+		h.extendWrite(w)
+		return writeAnswer(w, id, &a)
+	case <-r.Context().Done():
+		h.requests.Abandon(id, c)
+		return problem.CallerGone.Of("")
+	}
+}
+
+// withoutKey rejects an Idempotency-Key, which the request would ignore.
+func withoutKey(w http.ResponseWriter, r *http.Request) error {
+	if len(r.Header.Values("Idempotency-Key")) == 0 {
+		return nil
+	}
+	endBody(w, r, false)
+	return problem.InvalidRequest.Of(r.Method + " " + r.URL.Path + " takes no Idempotency-Key; POST /v1/requests takes a key")
+}
+
+// keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, which is most likely
+// an unset variable of the caller: without a key, a repeated request would run twice.
+func keyOf(r *http.Request) (string, error) {
+	keys := r.Header.Values("Idempotency-Key")
+	switch {
+	case len(keys) == 0:
+		return "", nil
+	case len(keys) > 1:
+		return "", problem.InvalidRequest.Of("there is more than one Idempotency-Key")
+	case keys[0] == "":
+		return "", problem.InvalidRequest.Of("Idempotency-Key is empty: give each request a value of its own, or leave the header out")
+	case len(keys[0]) > ondemand.MaxKey:
+		return "", problem.InvalidRequest.Of("Idempotency-Key is longer than " + strconv.Itoa(ondemand.MaxKey) + " bytes")
+	}
+	return keys[0], nil
+}
+
+// prefersAsync reports whether Prefer (RFC 7240) contains respond-async.
+func prefersAsync(r *http.Request) bool {
+	for _, value := range r.Header.Values("Prefer") {
+		for part := range strings.SplitSeq(value, ",") {
+			if name, _, _ := strings.Cut(part, ";"); strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// extendWrite restarts the write timeout of the response.
+func (h *Handler) extendWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout)) // fails only on a connection without deadlines
+}
+
+// writeAnswer sends the result unchanged, or returns a problem.
+func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer) error {
+	if a.Kind != ondemand.Done {
+		return ondemand.ExplainAnswer(a).About(id)
+	}
+	header := w.Header()
+	nameRow(header, id)
+	result := a.Result()
+	if a.Worker != "" {
+		header.Set("Dispatcherd-Worker", headerValue(a.Worker))
+	}
+	header.Set("Content-Type", mediaJSON)
+	header.Set("Content-Length", strconv.Itoa(len(result)))
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(result) // fails only if the caller has disconnected
+	return nil
+}
+
+// headerValue replaces characters of a worker's name that a header cannot contain.
+func headerValue(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// RequestState describes a shared request without its answer.
+type RequestState struct {
+	ID    string `json:"id"`
+	State string `json:"state"`         // queued, running or ended
+	Job   int64  `json:"job,omitempty"` // the row of a durable request
+}
+
+// answerLater tells the caller where the answer will be.
+func answerLater(w http.ResponseWriter, f *ondemand.Follower) error {
+	v := f.Look(1)
+	if v.Failure != nil {
+		return v.Failure
+	}
+	if v.Refused() {
+		return ondemand.ExplainAnswer(f.Answer(&v)).About(v.Job)
+	}
+	w.Header().Set("Preference-Applied", "respond-async")
+	sendState(w, f, &v)
+	return nil
+}
+
+func sendState(w http.ResponseWriter, f *ondemand.Follower, v *ondemand.View) {
+	state := RequestState{ID: f.ID(), State: "queued", Job: int64(max(v.Job, 0))}
+	if v.Started {
+		state.State = "running"
+	}
+	if f.Answer(v) != nil {
+		state.State = "ended"
+	} else {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Location", "/v1/requests/"+f.ID())
+	answerJSON(w, http.StatusAccepted, state)
+}
+
+var errNoRequest = problem.NotFound.Of("no request has that id, or it ended too long ago")
+
+// findRequest returns an observer of the kept request in a path, if the caller may use its
+// type.
+func (h *Handler) findRequest(r *http.Request) (*ondemand.Follower, error) {
+	f := h.requests.Find(r.PathValue("id"))
+	if f == nil {
+		return nil, errNoRequest
+	}
+	return f, h.callerOf(r).permit(f.Type()) // an observer that does not leave holds nothing
+}
+
+// getRequest returns the answer, the events or the state of a kept request.
+func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
+	stream, err := wantsStream(r)
+	if err != nil {
+		return err
+	}
+	f, err := h.findRequest(r)
+	if err != nil {
+		return err
+	}
+	defer f.Leave()
+	v := f.Look(1)
+	a := f.Answer(&v)
+	switch {
+	case stream && r.Method == http.MethodHead && v.Failure == nil:
+		h.newSSE(w)
+		return nil
+	case stream:
+		return h.streamRequest(w, r, f)
+	case v.Failure != nil:
+		return v.Failure
+	case a != nil:
+		return writeAnswer(w, v.Job, a)
+	}
+	sendState(w, f, &v)
+	return nil
+}
+
+// deleteRequest cancels a kept request, or forgets one that has ended.
+func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
+	f, err := h.findRequest(r)
+	if err != nil {
+		return err
+	}
+	defer f.Leave()
+	f.Cancel()
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// ChunkResult is the answer of one chunk of a fan-out.
+type ChunkResult struct {
+	OK     bool            `json:"ok"`
+	Result json.RawMessage `json:"result,omitempty"` // with ok; null if the worker returned none
+	Error  string          `json:"error,omitempty"`  // without ok
+	Code   string          `json:"code,omitempty"`   // without ok: name of a problem
+	Worker string          `json:"worker"`
+	Items  int             `json:"items,omitempty"` // number of items in the chunk
+}
+
+// FanOutBatch answers a durable fan-out.
+type FanOutBatch struct {
+	Batch  dispatcherd.JobID `json:"batch"`
+	Chunks int               `json:"chunks"`
+}
+
+// postFanOut distributes items over the workers of a type.
+func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
+	if err := withoutKey(w, r); err != nil {
+		return err
+	}
+	if !isJSON(r) {
+		endBody(w, r, false)
+		return problem.UnsupportedMedia.Of("send application/json")
+	}
+	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	if err != nil {
+		return err
+	}
+	defer body.Drop()
+	f, durable, err := h.parseFanOut(text)
+	if err != nil {
+		return err
+	}
+	if err := h.callerOf(r).permit(f.Type); err != nil {
+		return err
+	}
+	f.User = userOf(r)
+	if durable {
+		return h.fanOutBatch(w, r, &f)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the requests bounds the wait
+	chunks, err := h.requests.FanOut(r.Context(), &f)
+	h.extendWrite(w)
+	if err != nil {
+		return err
+	}
+	results, status := chunkResults(chunks)
+	answerJSON(w, status, results)
+	return nil
+}
+
+// fanOutBatch inserts a fan-out as a batch, whose members any dispatcher may run.
+func (h *Handler) fanOutBatch(w http.ResponseWriter, r *http.Request, f *ondemand.FanOut) error {
+	n := h.backend.ClusterSlots(f.Type)
+	if n == 0 {
+		return problem.NoSlot.Of("no slot of any dispatcher supports the type, so the number of chunks is not known")
+	}
+	chunks := f.Divide(min(n, ondemand.MaxChunks))
+	payloads := make([]json.RawMessage, len(chunks))
+	for i := range chunks {
+		payloads[i] = chunks[i].Payload
+	}
+	id, err := h.backend.InsertBatch(r.Context(), f, payloads)
+	if err != nil {
+		return err
+	}
+	answerJSON(w, http.StatusAccepted, FanOutBatch{Batch: id, Chunks: len(chunks)})
+	return nil
+}
+
+// chunkResults returns the body and the status of an answered fan-out.
+func chunkResults(chunks []ondemand.Chunk) ([]ChunkResult, int) {
+	results, status := make([]ChunkResult, len(chunks)), http.StatusOK
+	for i := range chunks {
+		c := &chunks[i]
+		results[i] = ChunkResult{OK: c.Answer.Kind == ondemand.Done, Worker: c.Worker, Items: c.Items}
+		if results[i].OK {
+			results[i].Result = c.Answer.Result()
+			continue
+		}
+		p := ondemand.ExplainAnswer(&c.Answer)
+		results[i].Error, results[i].Code, status = p.Detail, p.Name(), http.StatusMultiStatus
+	}
+	return results, status
+}

@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Why explains why a job waits, runs or has ended.
+type Why struct {
+	Job      dispatcherd.JobID    `json:"job"`
+	Type     string               `json:"type"`
+	Mode     string               `json:"mode"`
+	Priority dispatcherd.Priority `json:"priority"`
+	Status   dispatcherd.Status   `json:"status"`
+	Reasons  []string             `json:"reasons"`             // all reasons why the job does not start, or where it is; empty: it starts next
+	SetAside string               `json:"set_aside,omitempty"` // why Postgres refused to claim, release or cancel the job, or which session has locked its row
+	Held     string               `json:"held,omitempty"`      // with reason Unrecordable: why Postgres did not record the end
+	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
+	Failures int                  `json:"failures,omitempty"`  // failed attempts of the row
+	Attempts int                  `json:"max_attempts,omitempty"`
+	Offered  []string             `json:"offered,omitempty"`  // if no slot supports the type: types that slots support, similar names first, at most 16
+	Similar  string               `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
+	Locked   *RowLock             `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
+	Stopping string               `json:"stopping,omitempty"` // why the job is being stopped
+	Age      float64              `json:"age_seconds"`
+	Score    *Score               `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
+
+	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
+	Waiting    int  `json:"waiting,omitempty"` // known waiting jobs of its type
+	RankAll    int  `json:"rank_of_all,omitempty"`
+	WaitingAll int  `json:"waiting_of_all,omitempty"`
+	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
+	Competing  int  `json:"competing,omitempty"` // jobs that go before this job and can use one of its compatible slots
+
+	Capacity   int     `json:"capacity"` // slots of this dispatcher that support the type, free or busy
+	Free       int     `json:"free"`
+	OtherSlots int     `json:"other_slots,omitempty"` // slots of other dispatchers that support the type
+	Slot       int64   `json:"slot,omitempty"`        // the slot on which the job runs, or which it would get now
+	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
+	Ahead      []Rival `json:"ahead,omitempty"`       // the first jobs of Competing, at most 16
+
+	Keys    string   `json:"keys,omitempty"`
+	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
+
+	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
+
+	Expected   *Expected   `json:"expected,omitempty"`   // absent without --duration-window
+	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
+	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
+
+	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to the job
+	End         *End       `json:"end,omitempty"`          // the latest end of an attempt of the job on this dispatcher
+	DecisionLog string     `json:"decision_log,omitempty"` // why Placement is nil although the job has started
+}
+
+// Reasons that do not come from the core.
+const (
+	ReasonFinal           = "Final"           // done, failed or cancelled
+	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
+	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
+	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so claims skip it
+	ReasonDependencies    = "Dependencies"    // it waits for other jobs; Why.WaitsFor names them
+	ReasonUnsealed        = "Unsealed"        // it is the callback of a batch that is not sealed
+)
+
+// Reasons of a job with keys that waits for its permits. The controller knows them; another dispatcher says KeyElsewhere.
+const (
+	ReasonKeyBusy      = "KeyBusy"      // a key has no room
+	ReasonKeyOrder     = "KeyOrder"     // another job has precedence at a key
+	ReasonKeyRate      = "KeyRate"      // the window of a key has no room
+	ReasonKeyPaused    = "KeyPaused"    // the capacity of a key is 0
+	ReasonKeyCost      = "KeyCost"      // the job costs more than the limit of a key
+	ReasonKeyElsewhere = "KeyElsewhere" // another dispatcher is the controller
+	ReasonHeld         = "Held"         // the controller has not admitted it; KeyWait.Detail says why
+)
+
+// KeyWait says for which key a job waits.
+type KeyWait struct {
+	Key        string               `json:"key,omitempty"`
+	Held       int64                `json:"held"`                 // cost of the jobs that have permits
+	Capacity   *int64               `json:"capacity"`             // nil = unlimited
+	Holders    []int64              `json:"holders,omitempty"`    // ids of jobs that have permits, at most 10
+	Alone      bool                 `json:"alone,omitempty"`      // one of the holders runs alone on the key
+	Scope      string               `json:"scope,omitempty"`      // dispatcher: each dispatcher has the capacity; else absent
+	Position   int                  `json:"position,omitempty"`   // among the waiting jobs of the key, 1 is the next
+	First      int64                `json:"first,omitempty"`      // with KeyOrder: the job that has precedence
+	RetryAt    *time.Time           `json:"retry_at,omitempty"`   // with KeyOrder: when First is retried, which the limit makes others wait for
+	At         *time.Time           `json:"at,omitempty"`         // with KeyRate: when the window may have room
+	Detail     string               `json:"detail,omitempty"`     // with Held
+	Controller *contract.Controller `json:"controller,omitempty"` // with KeyElsewhere; nil = there is none
+}
+
+// RowLock is a lock of another session of Postgres.
+type RowLock struct {
+	PID         int        `json:"pid"`             // of the session; 0 = several sessions
+	Since       *time.Time `json:"since,omitempty"` // begin of its transaction; absent if the dispatcher's role may not see it
+	Application string     `json:"application,omitempty"`
+}
+
+// Values of Why.DecisionLog.
+const (
+	DecisionLogOverwritten = "overwritten"
+	DecisionLogMissing     = "missing"
+	DecisionLogNeverPlaced = "never_placed"
+	DecisionLogOff         = "off"
+)
+
+// Placement is the decision to run a job on a slot.
+type Placement struct {
+	At        time.Time `json:"at"`
+	Attempt   int       `json:"attempt"` // 0 for a queued job, because the claim that follows assigns its attempt
+	Slot      int64     `json:"slot"`
+	Worker    string    `json:"worker"`
+	Score     Score     `json:"score"`
+	Capacity  int       `json:"capacity"`             // slots of all dispatchers that supported the type, free or busy
+	SlotTypes int       `json:"slot_types"`           // types that the slot supports
+	RunnerUp  *RunnerUp `json:"runner_up,omitempty"`  // nil: no other job was considered
+	Waited    float64   `json:"waited_seconds"`       // from the arrival of the job to the placement
+	WaitedFor []string  `json:"waited_for,omitempty"` // reasons why jobs of its type did not start in this time
+}
+
+// RunnerUp is the best job that was considered after the placed job. If the placed job
+// preempted another job, RunnerUp is the preempted job.
+type RunnerUp struct {
+	Job   int64   `json:"job,omitempty"` // 0: a row that was not yet read; Score is the upper bound of its lane
+	Type  string  `json:"type"`
+	Score float64 `json:"score"`
+}
+
+// End is the end of an attempt, or of a request.
+type End struct {
+	At      time.Time `json:"at"`
+	Attempt int       `json:"attempt"`
+	Outcome string    `json:"outcome"`
+	Waited  float64   `json:"waited_seconds"` // before the attempt started
+	Ran     float64   `json:"ran_seconds"`
+}
+
+// Score is a score by term, in points.
+type Score struct {
+	Total    float64 `json:"total"`
+	Base     float64 `json:"base"`
+	Age      float64 `json:"age"`
+	Rarity   float64 `json:"rarity"`
+	OnDemand float64 `json:"on_demand"`
+	Brevity  float64 `json:"brevity,omitempty"` // for the expected duration; 0 without --duration-window
+}
+
+// Expected is how long the jobs of the type and duration class of a job take.
+type Expected struct {
+	Class    string   `json:"class,omitempty"`             // "0" to "7"; absent if the job has no expected duration
+	Duration float64  `json:"duration_seconds"`            // as this dispatcher expects it
+	Learned  bool     `json:"learned"`                     // false if no such job has been done yet
+	PassedBy *float64 `json:"passed_by_seconds,omitempty"` // absent without an overtaking window; a job that arrives more than this later overtakes the job only if its duration is expected to be longer meanwhile
+}
+
+// Rival is a waiting job that goes before the explained job.
+type Rival struct {
+	Job      int64                `json:"job"`
+	Mode     string               `json:"mode"`
+	Type     string               `json:"type"`
+	Priority dispatcherd.Priority `json:"priority"`
+	Score    Score                `json:"score"`
+	Passed   *float64             `json:"passed_in_seconds"` // when the explained job overtakes the rival if both continue to wait; null: never
+}
+
+// Overtaking is the time in which newer jobs can overtake a job.
+type Overtaking struct {
+	Window float64 `json:"window_seconds"`    // W: a job that arrives more than W later cannot overtake the job
+	Closes float64 `json:"closes_in_seconds"` // time after which no new job can overtake the job; 0: this is so already
+}

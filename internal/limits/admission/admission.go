@@ -1,0 +1,449 @@
+// Package admission admits jobs with keys while this dispatcher is the controller of the cluster.
+//
+// One goroutine owns a permits.Book, which it makes from the table. It admits a job by writing the fence
+// into its row: the row is the permit. Reports of this dispatcher's claims and finishes, and reads of all rows with a fence,
+// state what has started and ended. After an error of a statement the goroutine makes the book again. Each book has a
+// number, and statements of earlier numbers change nothing, so a late statement admits no job.
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// Table sends the statements of one term; see limits.Controller.
+type Table interface { //nolint:interfacebloat // one method for each statement
+	// Begin makes all earlier statements of controllers change nothing. It also returns the last waiting row.
+	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
+	// Limits reads all limits.
+	Limits(ctx context.Context) ([]permits.Limit, error)
+	// Held reads all rows with a fence.
+	Held(ctx context.Context) ([]limitstore.Held, error)
+	// Arrived reads waiting rows with larger ids.
+	Arrived(ctx context.Context, after int64, most int) (list []limitstore.Waiting, edited bool, err error)
+	// Heads reads the first waiting row of each class.
+	Heads(ctx context.Context, after permits.Class, most int) ([]limitstore.Waiting, error)
+	// Refill reads further jobs of classes.
+	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
+	// Admit writes fences.
+	Admit(ctx context.Context, list []permits.Admission, starts []limitstore.Start) (admitted map[int64]dispatcherd.DurationClass, err error)
+	// Withdraw makes pending rows with fences wait again. Those for which returned is true keep their precedence.
+	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error)
+	// Starts reads the starts of keys with a rate.
+	Starts(ctx context.Context) ([]limitstore.Start, error)
+	// Confirm records when admitted cost has started.
+	Confirm(ctx context.Context, starts []limitstore.Start) error
+	// Expire deletes old records of starts.
+	Expire(ctx context.Context) (more bool, err error)
+	// Types reads the slots of the cluster by type.
+	Types(ctx context.Context) (map[string]limitstore.Type, error)
+	// Notify tells the controller that jobs with keys have ended.
+	Notify(ctx context.Context) error
+}
+
+// Config configures a Controller.
+type Config struct {
+	Table      func(term int64) Table
+	Dispatcher func() int32 // of this daemon
+	// Announce tells the loop of rows that it may claim.
+	Announce func(rows []contract.RowNotification)
+	// Patience is how long other jobs pass a job that waits for several things; see permits.Config.
+	Patience time.Duration
+	// PerPriority is the age that equals one unit of priority.
+	PerPriority time.Duration
+	MaxClasses  int              // see permits.Config
+	Log         *zap.Logger      // nil = none
+	Metrics     *Metrics         // nil = none
+	Now         func() time.Time // nil = time.Now
+}
+
+// Times of the goroutine.
+const (
+	retryPause   = 500 * time.Millisecond // after a statement that failed
+	arrivePause  = 50 * time.Millisecond  // between two reads of arrived jobs, without a notification; doubles while none arrive
+	notifyPause  = 2 * time.Millisecond   // between two reads after notifications: any session may notify
+	remotePause  = 20 * time.Millisecond  // until the permits are read after a change, while other dispatchers claim; doubles without a change
+	longPause    = time.Second            // between two reads of permits, heads and types
+	confirmPause = time.Second            // between two records of starts
+	expirePause  = time.Minute
+	idlePause    = time.Hour
+	silentMost   = 2500 * time.Millisecond // without a heartbeat, a dispatcher gets no jobs that only it may claim
+	slowMost     = 3 * time.Second         // after a read that took long, at most
+	readShare    = 10                      // a periodic read takes at most 1/readShare of the time, up to slowMost; one after notifications at most half of it
+)
+
+// Sizes of statements.
+const (
+	admitMost  = 1000
+	arriveMost = 5000
+	lateMost   = 500 // few, because hand-offs wait for the read
+	headsMost  = 1000
+	refillMost = 200 // classes
+	refillJobs = 64  // of a class
+)
+
+// Beat is what a heartbeat found.
+type Beat struct {
+	Term   int64            // 0 = another dispatcher is the controller
+	Keyed  bool             // jobs wait for permits, or limits were edited
+	Others []contract.Heard // the other dispatchers that are alive, with their last heartbeats
+	Clock  time.Time
+	Read   time.Time // local time at which the clock was read
+}
+
+// report is what a claim or finish of this dispatcher says about a permit.
+type report struct {
+	id, fence int64
+	started   bool // otherwise ended
+	at        time.Time
+}
+
+// Controller owns the book.
+type Controller struct {
+	Config
+
+	beats  chan Beat     // capacity 1: the latest heartbeat
+	wake   chan struct{} // capacity 1
+	active atomic.Bool   // there is a book
+	asks   chan func(*permits.Book)
+
+	mu       sync.Mutex
+	reports  []report
+	notified bool // jobs may have arrived, ended, or limits were edited
+	keyed    bool // some of them have keys, or limits were edited
+	ended    bool // jobs with keys ended here, and another dispatcher is the controller
+	returned bool // jobs with keys are pending again
+
+	clock  timing.DatabaseClock
+	base   time.Time // clock of the book
+	began  time.Time // local time at base
+	beat   Beat
+	others map[int32]lastBeat
+	table  Table
+	book   *permits.Book // nil = not the controller, or not yet loaded
+	held   map[int64]heldPermit
+	failed error // the last error, until a success
+	state  reads
+}
+
+// lastBeat is the last heartbeat of another dispatcher.
+type lastBeat struct {
+	beatAt int64
+	since  time.Time // local time when it was first read
+}
+
+// heldPermit is a permit that the book has.
+type heldPermit struct {
+	class   permits.Class
+	fence   int64
+	started bool
+	rates   []permits.Rate // by the limits as they are
+	counted []permits.Rate // as Admit recorded them
+	at      int32          // dispatcher
+}
+
+// reads states what to read when.
+type reads struct {
+	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
+	ahead                                                                            bool // jobs were read that were inserted after those of the last readArrived
+
+	arriveFrom, heldFrom time.Time     // after a notification, not before
+	arrivePause          time.Duration // the last pause between two reads of arrived jobs
+	heldSoon             time.Time     // after an admission, not before
+	heldPause            time.Duration // until the next read of permits, while other dispatchers claim
+
+	arrived int64         // ids up to then were read
+	former  int64         // the value of arrived before the last seconds: later ids are read again
+	latter  int64         // the next value of former
+	late    int64         // ids up to then were read again in this round
+	heads   permits.Class // heads up to then were read in this round
+	listed  bool          // a round has ended
+	whole   bool          // the round shows all waiting jobs: none was locked
+	locked  bool          // returned rows do not wait yet, because they were locked
+	edited  bool
+	unsure  bool // a job was not admitted, and the permits were not read since
+	told    bool // of jobs with keys, which were not read since; or there may be more than were read
+
+	undecided bool // further jobs may have room
+
+	confirm []limitstore.Start
+	reread  []limitstore.Waiting // jobs that could not be admitted
+	endedAt time.Time            // when the last job with keys ended, of which nothing is decided yet
+}
+
+// New returns a controller that waits for heartbeats.
+func New(c Config) *Controller {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Controller{Config: c, beats: make(chan Beat, 1), wake: make(chan struct{}, 1), asks: make(chan func(*permits.Book))}
+}
+
+// Heartbeat passes on the result of a heartbeat. One goroutine may call it.
+func (c *Controller) Heartbeat(b Beat) {
+	select {
+	case old := <-c.beats:
+		b.Keyed = b.Keyed || old.Keyed
+	default:
+	}
+	c.beats <- b // there is room because no other goroutine sends
+	c.signal()
+}
+
+// signal wakes the goroutine.
+func (c *Controller) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Notified says that jobs may have arrived or ended, or that limits were edited. keyed says that this concerns jobs with keys:
+// they are read even if the book knows of none.
+func (c *Controller) Notified(keyed bool) {
+	if !c.active.Load() {
+		return // a heartbeat says whether jobs wait
+	}
+	c.mu.Lock()
+	c.notified, c.keyed = true, c.keyed || keyed
+	c.mu.Unlock()
+	c.signal()
+}
+
+// Claimed reports rows that a claim took.
+func (c *Controller) Claimed(rows []contract.Won) {
+	now := c.Now()
+	c.report(func() (found bool) {
+		for i := range rows {
+			if rows[i].Fence > 0 {
+				c.reports, found = append(c.reports, report{int64(rows[i].ID), rows[i].Fence, true, now}), true
+			}
+		}
+		return found
+	})
+}
+
+// report calls add under the lock, and wakes the goroutine if it returns true.
+func (c *Controller) report(add func() bool) {
+	c.mu.Lock()
+	added := add()
+	c.mu.Unlock()
+	if added {
+		c.signal()
+	}
+}
+
+// Finished reports the ends of attempts.
+func (c *Controller) Finished(request *contract.FinishRequest, result *contract.FinishResult) {
+	if result.Verdict != contract.OK {
+		return
+	}
+	now := c.Now()
+	c.report(func() (found bool) {
+		for i := range request.Items {
+			f := &request.Items[i]
+			if f.Fence <= 0 {
+				continue
+			}
+			found = true
+			if !f.Outcome.Final() || !recorded(result, f.ID) {
+				c.returned = true // the read of all permits finds what became of it
+				continue
+			}
+			c.reports = append(c.reports, report{id: int64(f.ID), fence: f.Fence, at: now})
+		}
+		c.ended = c.ended || found
+		return found
+	})
+}
+
+// recorded reports whether the end of an item was recorded.
+func recorded(r *contract.FinishResult, id dispatcherd.JobID) bool {
+	if slices.Contains(r.Stale, id) {
+		return false
+	}
+	for i := range r.Deferred {
+		if r.Deferred[i].ID == id {
+			return false
+		}
+	}
+	for i := range r.Rest {
+		if r.Rest[i].ID == id {
+			return false
+		}
+	}
+	return true
+}
+
+// Ask calls f with the book in the goroutine of the controller, and reports whether it has one.
+func (c *Controller) Ask(ctx context.Context, f func(*permits.Book)) bool {
+	if !c.active.Load() {
+		return false
+	}
+	asked := false
+	done := make(chan struct{})
+	select {
+	case c.asks <- func(b *permits.Book) {
+		defer close(done)
+		if b != nil {
+			f(b)
+			asked = true
+		}
+	}:
+		<-done
+		return asked
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Run admits jobs until ctx is done.
+func (c *Controller) Run(ctx context.Context) {
+	timer := time.NewTimer(idlePause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-c.asks:
+			f(c.book)
+			continue
+		case <-c.wake:
+		case <-timer.C:
+		}
+		timer.Reset(c.Step(ctx))
+	}
+}
+
+// Step does what is due, and returns for how long nothing is to be done unless something is reported. One goroutine
+// may call it, instead of Run.
+func (c *Controller) Step(ctx context.Context) time.Duration {
+	select {
+	case b := <-c.beats:
+		c.heard(b)
+	default:
+	}
+	c.handle(ctx, c.work(ctx))
+	return c.pause(c.Now())
+}
+
+// handle makes the book again after an error.
+func (c *Controller) handle(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		c.failed = nil
+		return
+	}
+	if c.failed == nil && !errors.Is(err, limitstore.ErrNotController) {
+		c.Log.Warn("limits: a statement failed; the permits are read again", zap.Error(err))
+	}
+	c.failed = err
+	c.drop()
+	c.state.retryAt = c.Now().Add(retryPause)
+}
+
+// heard adopts the result of a heartbeat.
+func (c *Controller) heard(b Beat) {
+	jumped := c.clock.Read(b.Clock, b.Read) != 0
+	if b.Term != c.beat.Term || jumped {
+		c.drop()
+		if b.Term != 0 {
+			c.table = c.Table(b.Term)
+		}
+	}
+	if c.book == nil || b.Keyed {
+		c.state.arriveAt = time.Time{}
+	}
+	c.beat = b
+	c.follow(b.Read)
+	others := make(map[int32]lastBeat, len(b.Others))
+	for _, o := range b.Others {
+		last := c.others[o.ID]
+		if last.beatAt != o.BeatAt {
+			last = lastBeat{o.BeatAt, b.Read}
+		}
+		others[o.ID] = last
+	}
+	c.others = others
+	if slices.ContainsFunc(b.Others, func(o contract.Heard) bool { return c.silent(o.ID) }) {
+		c.state.typesAt = time.Time{}
+	}
+}
+
+// silent reports whether another dispatcher has sent no heartbeat for a while, long before it is declared lost.
+func (c *Controller) silent(dispatcher int32) bool {
+	o, known := c.others[dispatcher]
+	return known && c.beat.Read.Sub(o.since) >= silentMost
+}
+
+// drop forgets the book.
+func (c *Controller) drop() {
+	c.book, c.held = nil, nil
+	c.state = reads{}
+	c.active.Store(false)
+	c.Metrics.dropped()
+}
+
+// now is the clock of the book in microseconds.
+func (c *Controller) now() int64 { return c.micros(c.Now()) }
+
+// micros is the clock of the book at a local time. It follows the database clock by a ten-thousandth at most, so that an
+// inexact read of that clock shortens no window.
+func (c *Controller) micros(local time.Time) int64 { return c.base.Add(local.Sub(c.began)).UnixMicro() }
+
+// followMost bounds by how much one heartbeat changes the clock of the book.
+const followMost = 100 * time.Microsecond
+
+// follow makes the clock of the book follow the database clock.
+func (c *Controller) follow(local time.Time) {
+	behind := c.clock.Estimate(local).Sub(c.base.Add(local.Sub(c.began)))
+	c.base = c.base.Add(min(max(behind, -followMost), followMost))
+}
+
+// pause returns how long nothing is to be done.
+func (c *Controller) pause(now time.Time) time.Duration {
+	s := &c.state
+	if c.book == nil {
+		if c.beat.Term == 0 {
+			return idlePause
+		}
+		return max(s.retryAt.Sub(now), time.Millisecond)
+	}
+	if s.undecided {
+		return 0
+	}
+	wait := min(s.expireAt.Sub(now), idlePause)
+	if c.busy() {
+		wait = min(wait, s.arriveAt.Sub(now), s.lateAt.Sub(now), s.heldAt.Sub(now), s.headsAt.Sub(now), s.typesAt.Sub(now))
+	}
+	if len(s.confirm) > 0 {
+		wait = min(wait, s.confirmAt.Sub(now))
+	}
+	if at, ok := c.book.Next(); ok {
+		wait = min(wait, time.Duration(at-c.now())*time.Microsecond)
+	}
+	return max(wait, time.Millisecond)
+}
+
+// busy reports whether jobs wait or hold permits, as far as the book knows.
+func (c *Controller) busy() bool {
+	return c.beat.Keyed || c.state.edited || c.state.unsure || c.state.told || c.book.Classes() > 0 || len(c.held) > 0
+}

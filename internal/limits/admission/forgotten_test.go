@@ -1,0 +1,86 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+)
+
+// A waiting job is cancelled. It holds up no other job, however long the execution takes for which it waited.
+func TestCancelledJobHoldsUpNoOther(t *testing.T) {
+	cancel := func(w *world, id int64) { w.update(func() { delete(w.rows, id) }) }
+	one := func(w *world, keys string, priority int16) int64 {
+		return w.insert(permits.Class{Keys: keys, Type: "x", Priority: priority}, 1)[0]
+	}
+	for name, test := range map[string]func(w *world) (want []int64){
+		"only job of its class": func(w *world) []int64 {
+			reader, writer := one(w, "cache", 0), one(w, "cache*all", 0)
+			w.heard()
+			w.begin(reader)
+			second := one(w, "cache", 0)
+			w.heard()
+			require.Equal(t, []int64{reader}, w.holders())
+			cancel(w, writer)
+			return []int64{reader, second}
+		},
+		"first job of its class": func(w *world) []int64 {
+			reader, writer := one(w, "cache", 0), one(w, "cache*all", 0)
+			w.heard()
+			w.begin(reader)
+			second := one(w, "cache", 0)
+			one(w, "cache*all", 0)
+			w.heard()
+			cancel(w, writer)
+			return []int64{reader, second}
+		},
+		"retry": func(w *world) []int64 {
+			w.setLimit(permits.Limit{Key: "cache", Capacity: 1, OnRetry: permits.Wait})
+			first, second := one(w, "cache", 0), one(w, "cache", 0)
+			w.heard()
+			w.end(first, w.begin(first), contract.Retry, time.Hour)
+			w.pass(2)
+			require.Empty(t, w.holders())
+			cancel(w, first)
+			return []int64{second}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.setLimit(permits.Limit{Key: "cache", Capacity: 3})
+				want := test(w)
+				w.pass(3)
+				require.Equal(t, want, w.holders())
+			})
+		})
+	}
+}
+
+// A returned row is locked, so it keeps its fence, and a read of all first jobs does not show it. The controller does not forget it: no
+// younger job passes it.
+func TestReturnedJobThatIsLockedIsNotForgotten(t *testing.T) {
+	for name, younger := range map[string]permits.Class{"of its class": {Keys: "k", Type: "x", Priority: 1}, "of another class": {Keys: "k", Type: "x"}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.setLimit(permits.Limit{Key: "k", Capacity: 2})
+				first := w.insert(permits.Class{Keys: "k", Type: "x", Priority: 1}, 1)[0]
+				second := w.insert(k, 1)[0]
+				w.heard()
+				fence, other := w.begin(first), w.begin(second)
+				w.setLimit(permits.Limit{Key: "k", Capacity: 1})
+				w.insert(younger, 1)
+				w.pass(1)
+				w.update(func() { w.fault = func(op string) fault { return fault{locked: op == "withdraw"} } })
+				w.end(first, fence, contract.Crashed, 0)
+				w.pass(3)
+				require.Equal(t, []int64{second}, w.holders())
+				w.end(second, other, contract.Succeeded, 0)
+				w.heard()
+				require.Equal(t, []int64{first}, w.holders())
+			})
+		})
+	}
+}

@@ -1,0 +1,410 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+)
+
+// fencesMost bounds the fences of a book, so that they stay below those of the next number.
+const fencesMost = 1 << 31
+
+// work sends what is due.
+func (c *Controller) work(ctx context.Context) error {
+	if c.beat.Term == 0 {
+		return c.tellController(ctx)
+	}
+	if c.Now().Before(c.state.retryAt) {
+		return nil
+	}
+	if c.book == nil || c.book.Fences() >= fencesMost {
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+	}
+	c.takeReports()
+	for _, step := range [...]func(context.Context) error{c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readLate, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	c.Metrics.update(c.book, len(c.held))
+	return nil
+}
+
+// tellController notifies the controller after jobs with keys ended here.
+func (c *Controller) tellController(ctx context.Context) error {
+	c.mu.Lock()
+	ended := c.ended
+	c.reports, c.ended, c.returned, c.notified, c.keyed = nil, false, false, false, false
+	c.mu.Unlock()
+	if !ended {
+		return nil
+	}
+	_ = c.Table(0).Notify(ctx) // the controller reads all permits within a second
+	return nil
+}
+
+// load makes the book from the table.
+func (c *Controller) load(ctx context.Context) error {
+	first, last, err := c.table.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := c.table.Limits(ctx)
+	if err != nil {
+		return err
+	}
+	c.book = permits.New(
+		permits.Config{
+			Patience:    c.Patience.Microseconds(),
+			PerPriority: c.PerPriority.Microseconds(),
+			FirstFence:  first,
+			MaxClasses:  c.MaxClasses,
+		},
+		list,
+	)
+	c.held = map[int64]heldPermit{}
+	c.began = c.Now()
+	c.base = c.clock.Estimate(c.began)
+	recent := max(last-lateIDs, 0)
+	c.state = reads{expireAt: c.Now().Add(expirePause), turnAt: c.Now().Add(lateTime), arrived: last, former: recent, latter: recent}
+	c.book.Advance(c.now())
+	if err := c.readTypes(ctx); err != nil {
+		return err
+	}
+	if _, err := c.compareHeld(ctx); err != nil {
+		return err
+	}
+	if err := c.readStarts(ctx); err != nil {
+		return err
+	}
+	for more, full := true, false; more && !full; { // readHeads continues
+		if more, full, err = c.readPortion(ctx); err != nil {
+			return err
+		}
+	}
+	c.active.Store(true)
+	c.Metrics.loaded()
+	c.Log.Info("limits: this dispatcher admits jobs with keys")
+	return nil
+}
+
+// readStarts restores the windows. What was admitted and is not known to have started, and does not wait for its
+// claim, counts as started now. The record of each start is either there, or in a part of the window.
+func (c *Controller) readStarts(ctx context.Context) error {
+	list, err := c.table.Starts(ctx)
+	if err != nil {
+		return err
+	}
+	type part struct {
+		key string
+		at  int32
+	}
+	unstarted := map[part]int64{}
+	for _, p := range c.held {
+		for _, r := range p.counted {
+			if !p.started {
+				unstarted[part{r.Key, at(r, p.at)}] += r.Cost
+			}
+		}
+	}
+	now := c.now()
+	for _, s := range list {
+		if s.At == limitstore.NotStarted {
+			s.Cost -= unstarted[part{s.Key, s.Dispatcher}]
+			s.Ago = 0
+			for _, r := range c.book.Rates(permits.Class{Keys: s.Key}) {
+				if s.Cost > 0 {
+					c.state.confirm = append(c.state.confirm, limitstore.Start{Key: s.Key, Dispatcher: s.Dispatcher, Cost: s.Cost, Per: r.Per, At: now})
+				}
+			}
+		}
+		if s.Cost > 0 {
+			c.book.Starts(s.Key, s.Dispatcher, now-max(s.Ago, 0), s.Cost)
+		}
+	}
+	return nil
+}
+
+// at is the dispatcher to which a rate applies.
+func at(r permits.Rate, dispatcher int32) int32 {
+	if r.Scope == permits.Dispatcher {
+		return dispatcher
+	}
+	return 0
+}
+
+// takeReports tells the book what this dispatcher has claimed and ended.
+func (c *Controller) takeReports() {
+	c.mu.Lock()
+	reports := c.reports
+	notified, keyed, returned := c.notified, c.keyed, c.returned
+	c.reports, c.notified, c.keyed, c.returned, c.ended = nil, false, false, false, false
+	c.mu.Unlock()
+	s := &c.state
+	s.told = s.told || keyed
+	if notified {
+		s.arriveAt, s.arrivePause = earlier(s.arriveAt, s.arriveFrom), 0
+	}
+	if notified || returned {
+		s.heldAt = earlier(s.heldAt, s.heldFrom)
+	}
+	for _, r := range reports {
+		if !r.started {
+			s.endedAt = r.at
+		}
+		if r.started {
+			c.started(r.id, r.fence, c.micros(r.at))
+		} else {
+			c.end(r.id, r.fence)
+		}
+	}
+}
+
+// Starts count as later, because the clock of the book may be early by followMost per second: by startMargin, and by a
+// part of the longest window, during which the clock goes on to follow.
+const (
+	startMargin = 1000
+	windowPart  = int64(time.Second / followMost)
+)
+
+// started tells the book that a row was claimed.
+func (c *Controller) started(id, fence, micros int64) {
+	p, ok := c.held[id]
+	if !ok || p.fence != fence || p.started {
+		return
+	}
+	p.started = true
+	c.held[id] = p
+	longest := int64(0)
+	for _, r := range p.rates {
+		longest = max(longest, r.Per)
+	}
+	micros += startMargin + longest/windowPart
+	c.book.Started(id, fence, micros)
+	c.count(&p, micros)
+}
+
+// count records a start of keys with a rate, or that what was admitted will not start if micros is 0. Limits may have been
+// edited since the admission.
+func (c *Controller) count(p *heldPermit, micros int64) {
+	add := func(rates []permits.Rate, micros int64, unrecorded bool) {
+		for _, r := range rates {
+			c.state.confirm = append(
+				c.state.confirm,
+				limitstore.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros, Unrecorded: unrecorded},
+			)
+		}
+	}
+	if micros == 0 || slices.Equal(p.rates, p.counted) {
+		add(p.counted, micros, false)
+		return
+	}
+	add(p.counted, 0, false)
+	add(p.rates, micros, true)
+}
+
+// end tells the book that a row has ended.
+func (c *Controller) end(id, fence int64) {
+	p, ok := c.held[id]
+	if !ok || p.fence != fence {
+		return
+	}
+	delete(c.held, id)
+	c.book.Ended(id, fence)
+	if !p.started {
+		c.count(&p, c.now())
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// decideMost bounds the decisions of a step. Jobs that start at once always make room for further ones.
+const decideMost = 8
+
+// decide admits jobs until no further one has room. After some decisions, the next step continues, so that edited limits and
+// permits are read and questions are answered meanwhile.
+func (c *Controller) decide(ctx context.Context) error {
+	for range decideMost {
+		c.book.Advance(c.now())
+		if err := c.refill(ctx); err != nil {
+			return err
+		}
+		if c.state.ahead { // the same transaction may have inserted an earlier job of another class
+			c.state.arriveAt = time.Time{}
+			if err := c.readArrived(ctx); err != nil {
+				return err
+			}
+		}
+		list := c.book.Admit(admitMost)
+		if !c.state.endedAt.IsZero() {
+			c.Metrics.decided(c.Now().Sub(c.state.endedAt))
+			c.state.endedAt = time.Time{}
+		}
+		if len(list) == 0 {
+			c.state.undecided = false
+			return nil
+		}
+		if err := c.admit(ctx, list); err != nil {
+			return err
+		}
+		c.takeReports()
+	}
+	c.state.undecided = true
+	return nil
+}
+
+// refill reads further jobs of classes.
+func (c *Controller) refill(ctx context.Context) error {
+	for {
+		refills := c.book.Refills(refillMost)
+		if len(refills) == 0 {
+			return nil
+		}
+		jobs, err := c.table.Refill(ctx, refills, refillJobs)
+		if err != nil {
+			return err
+		}
+		for i := range refills {
+			c.book.Filled(refills[i], jobs[i], len(jobs[i]) == refillJobs)
+			for _, j := range jobs[i] {
+				c.state.ahead = c.state.ahead || j.ID > c.state.arrived
+			}
+		}
+	}
+}
+
+// admit writes the fences of admitted jobs, and announces the rows to the loop.
+func (c *Controller) admit(ctx context.Context, list []permits.Admission) error {
+	me := c.Dispatcher()
+	var starts []limitstore.Start
+	for i := range list {
+		a := &list[i]
+		rates := c.book.Rates(a.Class)
+		c.held[a.ID] = heldPermit{class: a.Class, fence: a.Fence, rates: rates, counted: rates, at: a.Dispatcher}
+		for _, r := range rates {
+			starts = append(starts, limitstore.Start{Key: r.Key, Dispatcher: at(r, a.Dispatcher), Cost: r.Cost, Per: r.Per})
+		}
+	}
+	admitted, err := c.table.Admit(ctx, list, sum(starts))
+	if err != nil {
+		return err
+	}
+	rows := make([]contract.RowNotification, 0, len(list))
+	for i := range list {
+		a := &list[i]
+		if class, ok := admitted[a.ID]; !ok {
+			c.notAdmitted(a)
+		} else if a.Dispatcher == 0 || a.Dispatcher == me {
+			rows = append(
+				rows,
+				contract.RowNotification{
+					Type:     a.Type,
+					Priority: dispatcherd.Priority(a.Priority),
+					Class:    class,
+					Key:      contract.Key{RunAt: a.RunAt, ID: dispatcherd.JobID(a.ID)},
+				},
+			)
+		}
+	}
+	if len(admitted) > 0 {
+		c.othersMayClaim()
+	}
+	c.Metrics.admitted(len(admitted))
+	c.Announce(rows)
+	return nil
+}
+
+// notAdmitted forgets a job that is gone, changed or locked. If it waits, readHeads finds it again, and if it has
+// returned, readHeld.
+func (c *Controller) notAdmitted(a *permits.Admission) {
+	p := c.held[a.ID]
+	delete(c.held, a.ID)
+	c.count(&p, 0)
+	c.state.unsure = true
+	if a.Retry != 0 {
+		c.book.Locked(a.ID, a.Fence)
+		return
+	}
+	c.book.Unused(a.ID, a.Fence)
+	c.state.reread = append(c.state.reread, limitstore.Waiting{Class: a.Class, Job: a.Job})
+}
+
+// sum adds up the starts of each key, because one statement may change a row once.
+func sum(starts []limitstore.Start) []limitstore.Start {
+	type part struct {
+		key string
+		at  int32
+	}
+	places := map[part]int{}
+	var all []limitstore.Start
+	for _, s := range starts {
+		if i, ok := places[part{s.Key, s.Dispatcher}]; ok {
+			all[i].Cost += s.Cost
+			continue
+		}
+		places[part{s.Key, s.Dispatcher}] = len(all)
+		all = append(all, s)
+	}
+	return all
+}
+
+// withdraw takes back permits of rows that have found no slot while other jobs need the permits.
+func (c *Controller) withdraw(ctx context.Context) error {
+	stuck := c.book.Withdrawals()
+	if len(stuck) == 0 {
+		return nil
+	}
+	ids, fences, retries := make([]int64, len(stuck)), make([]int64, len(stuck)), make([]bool, len(stuck))
+	for i := range stuck {
+		ids[i], fences[i], retries[i] = stuck[i].ID, stuck[i].Fence, stuck[i].Retry != 0
+	}
+	withdrawn, err := c.table.Withdraw(ctx, ids, fences, retries)
+	if err != nil {
+		return err
+	}
+	for i := range stuck {
+		if w := &stuck[i]; withdrawn[w.ID] {
+			p := c.held[w.ID]
+			delete(c.held, w.ID)
+			c.book.Withdrawn(w.ID, w.Fence)
+			c.count(&p, 0)
+		}
+	}
+	c.Metrics.withdrawn(len(withdrawn))
+	return c.decide(ctx)
+}
+
+// confirm records the starts of keys with a rate.
+func (c *Controller) confirm(ctx context.Context) error {
+	s := &c.state
+	if len(s.confirm) == 0 || !c.due(&s.confirmAt, confirmPause) {
+		return nil
+	}
+	err := c.table.Confirm(ctx, s.confirm)
+	s.confirm = nil
+	return err
+}
+
+// expire deletes a portion of the old records of starts.
+func (c *Controller) expire(ctx context.Context) error {
+	if !c.due(&c.state.expireAt, expirePause) {
+		return nil
+	}
+	more, err := c.table.Expire(ctx)
+	if more {
+		c.state.expireAt = time.Time{}
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+// Package limit checks limits of keys and reads their columns. It is pure.
+package limits
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+)
+
+// Bounds of the columns.
+const (
+	maxCapacity = 1_000_000_000
+	minPer      = 10 * time.Millisecond
+	maxPer      = 366 * 24 * time.Hour
+)
+
+// Check returns an error if the table rejects a limit. The error names the column, its value, the rule and an
+// example.
+func Check(v *contract.Limit) error {
+	per := time.Duration(v.Per)
+	switch {
+	case v.Key != "*" && !permits.IsKey(strings.TrimSuffix(v.Key, "*")):
+		return fmt.Errorf(
+			"key %q: must be a key, or a prefix and *; a key has 1 to 128 characters without blanks, control characters and *, for example %q",
+			v.Key,
+			"tenant:*",
+		)
+	case v.Capacity != nil && (*v.Capacity < 0 || *v.Capacity > maxCapacity):
+		return fmt.Errorf(
+			"capacity %d: must be from 0 (paused) to %d, or unlimited (none, in JSON null), for example 2",
+			*v.Capacity,
+			maxCapacity,
+		)
+	case v.Rate < 0 || v.Rate > maxCapacity:
+		return fmt.Errorf("rate %d: must be from 1 to %d, or unlimited (none, in JSON null), for example 3", v.Rate, maxCapacity)
+	case v.Rate > 0 && per == 0:
+		return fmt.Errorf("rate %d: needs per, the length of the window, for example per=1s", v.Rate)
+	case v.Rate == 0 && per != 0:
+		return fmt.Errorf("per %v: needs rate, the cost that may start within it, for example rate=3", per)
+	case per != 0 && (per < minPer || per > maxPer):
+		return fmt.Errorf("per %v: must be from %v to %v, for example 1s", per, minPer, maxPer)
+	case v.Scope != contract.ClusterScope && v.Scope != contract.DispatcherScope:
+		return fmt.Errorf(
+			"scope %q: must be %s or %s, for example %s",
+			v.Scope,
+			contract.ClusterScope,
+			contract.DispatcherScope,
+			contract.DispatcherScope,
+		)
+	case v.OnRetry != contract.PassOnRetry && v.OnRetry != contract.WaitOnRetry:
+		return fmt.Errorf(
+			"on_retry %q: must be %s or %s, for example %s",
+			v.OnRetry,
+			contract.PassOnRetry,
+			contract.WaitOnRetry,
+			contract.WaitOnRetry,
+		)
+	}
+	return nil
+}
+
+// examples are the columns that users set, in the order of the table, with an example of each.
+var examples = []struct{ name, example string }{
+	{"capacity", "2"}, {"rate", "3"}, {"per", "1s"}, {"scope", contract.DispatcherScope}, {"on_retry", contract.WaitOnRetry},
+}
+
+// Columns returns the names of the columns that users set.
+func Columns() []string {
+	names := make([]string, len(examples))
+	for i, e := range examples {
+		names[i] = e.name
+	}
+	return names
+}
+
+// Assign sets a column to a text, or to a JSON value. It does not check the limit; [Check] does. An empty text means the
+// default, and none means unlimited.
+func Assign(v *contract.Limit, column, text string) error {
+	fresh := contract.NewLimit(v.Key)
+	var err error
+	none := text == "none" || text == "null"
+	switch column {
+	case "capacity":
+		switch {
+		case none:
+			v.Capacity = nil
+		case text == "":
+			v.Capacity = fresh.Capacity
+		default:
+			v.Capacity, err = number(text)
+		}
+	case "rate":
+		if v.Rate = 0; text != "" && !none {
+			var n *int
+			if n, err = number(text); err == nil {
+				v.Rate = *n
+				if *n == 0 { // Check takes it for unlimited
+					return fmt.Errorf(
+						"rate 0: must be from 1 to %d, or unlimited (none, in JSON null), for example 3; capacity 0 pauses the key",
+						maxCapacity,
+					)
+				}
+			}
+		}
+	case "per":
+		if v.Per = 0; text != "" && !none {
+			err = v.Per.UnmarshalText([]byte(text))
+		}
+	case "scope":
+		if v.Scope = text; text == "" {
+			v.Scope = fresh.Scope
+		}
+	case "on_retry":
+		if v.OnRetry = text; text == "" {
+			v.OnRetry = fresh.OnRetry
+		}
+	default:
+		return fmt.Errorf("column %q: must be one of %s", column, strings.Join(Columns(), ", "))
+	}
+	if err != nil {
+		for _, e := range examples {
+			if e.name == column {
+				return fmt.Errorf("%s %q: must have the form of %s, or none (in JSON null)", column, text, e.example)
+			}
+		}
+	}
+	return nil
+}
+
+func number(text string) (*int, error) {
+	n, err := strconv.Atoi(text)
+	return &n, err
+}
+
+// Parse reads the columns of a limit from a JSON object whose names are checked. An absent member means the default.
+func Parse(key string, members map[string]json.RawMessage) (contract.Limit, error) {
+	v := contract.NewLimit(key)
+	for _, e := range examples {
+		value, given := members[e.name]
+		if !given {
+			continue
+		}
+		text := string(value)
+		if quoted := len(value) > 0 &&
+			value[0] == '"'; quoted != (e.name == "per" || e.name == "scope" || e.name == "on_retry") && text != "null" ||
+			quoted && json.Unmarshal(value, &text) != nil ||
+			quoted && text == "none" {
+			return v, fmt.Errorf("%s %s: must have the form of %s", e.name, value, jsonExample(e.name, e.example))
+		}
+		if err := Assign(&v, e.name, text); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+func jsonExample(column, example string) string {
+	if column == "capacity" || column == "rate" {
+		return example + ", or null"
+	}
+	return strconv.Quote(example)
+}

@@ -1,0 +1,473 @@
+package limitstore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Connection runs f with a connection to Postgres. f returns of how many rows it was.
+type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
+
+// Controller sends the statements of the controller about jobs with keys. Begin comes first. All other
+// statements that change something do nothing after a later Begin, of any dispatcher.
+type Controller struct {
+	Do         Connection
+	Dispatcher int32
+	Term       int64
+
+	number int64 // of Begin
+}
+
+// ErrNotController says that another dispatcher is the controller, or that this one has begun again.
+var ErrNotController = errors.New("this dispatcher is no longer the controller")
+
+// beginSQL waits for the statements of the former number, which hold FOR SHARE on the row.
+const beginSQL = `
+UPDATE dispatcherd.controller SET admissions = admissions + 1 WHERE dispatcher = $1::int AND term = $2::bigint RETURNING admissions`
+
+// Begin makes the statements of all former numbers change nothing. It returns the fence below all fences
+// of this number, and the largest id of a waiting row, or 0.
+func (c *Controller) Begin(ctx context.Context) (firstFence, lastArrived int64, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		err := conn.QueryRow(ctx, beginSQL, c.Dispatcher, c.Term).Scan(&c.number)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return 0, ErrNotController
+		}
+		if err == nil {
+			err = conn.QueryRow(ctx, `SELECT coalesce((SELECT j.id::bigint FROM dispatcherd.jobs_live j WHERE `+waitingJobs+`
+				ORDER BY j.fence DESC, j.id + 0 DESC LIMIT 1), 0)`).Scan(&lastArrived)
+		}
+		return 0, err
+	})
+	return c.number << 32, lastArrived, err
+}
+
+// role is true while this dispatcher $1 is the controller with number $2. The lock makes Begin wait until
+// the statement has ended.
+const role = `role AS MATERIALIZED (
+	SELECT FROM dispatcherd.controller c WHERE c.dispatcher = $1::int AND c.admissions = $2::bigint FOR SHARE
+)`
+
+// MaxLimits bounds the limits that apply. A key whose limit is beyond it admits one job at a time.
+const MaxLimits = 100_000
+
+// Limits deletes the records of edits and then reads all limits.
+func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		if _, err := conn.Exec(
+			ctx,
+			`WITH `+role+` DELETE FROM dispatcherd.limit_edits WHERE EXISTS (SELECT FROM role)`,
+			c.Dispatcher,
+			c.number,
+		); err != nil {
+			return 0, err
+		}
+		rows, _ := conn.Query(
+			ctx,
+			`SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce((extract(epoch FROM per) * 1000000)::bigint, 0),
+			(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits ORDER BY key LIMIT $1`,
+			MaxLimits,
+		)
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l permits.Limit, err error) {
+			return l, row.Scan(&l.Key, &l.Capacity, &l.Rate, &l.Per, &l.Scope, &l.OnRetry)
+		})
+		return len(list), err
+	})
+	return list, err
+}
+
+// Held is a row with a fence.
+type Held struct {
+	permits.Permit
+
+	Returned bool  // it is pending again; Fence is positive nevertheless
+	Ago      int64 // microseconds since the start of a row that runs, at the time of the read, or less
+}
+
+// Held reads all rows with a fence.
+func (c *Controller) Held(ctx context.Context) (list []Held, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(
+			ctx,
+			`SELECT id::bigint, keys, type::text, priority::smallint, `+micros("run_at")+`, abs(fence), fence < 0, status = 'running',
+			coalesce(dispatcher, admitted_to, 0), coalesce(`+micros("clock_timestamp() - started_at")+`, 0)
+			FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence IS NOT NULL`,
+		)
+		var h Held
+		_, err := pgx.ForEachRow(
+			rows,
+			[]any{&h.ID, &h.Keys, &h.Type, &h.Priority, &h.RunAt, &h.Fence, &h.Returned, &h.Started, &h.Dispatcher, &h.Ago},
+			func() error {
+				list = append(list, h)
+				return nil
+			},
+		)
+		return len(list), err
+	})
+	return list, err
+}
+
+// micros is a time of the table in microseconds.
+func micros(column string) string { return `(extract(epoch FROM ` + column + `) * 1000000)::bigint` }
+
+// Waiting is a waiting row.
+type Waiting struct {
+	permits.Class
+	permits.Job
+}
+
+// waitingJobs is true for row j that waits for permits.
+const waitingJobs = `j.keys IS NOT NULL AND j.fence IS NULL`
+
+// Arrived reads waiting rows with ids above after in the order of their ids, up to most, and whether limits
+// were edited. A row with a smaller id may be committed later: Heads finds it.
+func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []Waiting, edited bool, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		// The planner does not know that fence is constant, so the order names it.
+		rows, _ := conn.Query(
+			ctx,
+			`SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, `+micros("j.run_at")+` FROM dispatcherd.jobs_live j
+			WHERE `+waitingJobs+` AND j.id + 0 > $1::bigint ORDER BY j.fence, j.id + 0 LIMIT $2`,
+			after,
+			most,
+		)
+		list, err = collect(rows)
+		if err == nil {
+			err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.limit_edits)`).Scan(&edited)
+		}
+		return len(list), err
+	})
+	return list, edited, err
+}
+
+func collect(rows pgx.Rows) (list []Waiting, err error) {
+	var w Waiting
+	_, err = pgx.ForEachRow(rows, []any{&w.ID, &w.Keys, &w.Type, &w.Priority, &w.RunAt}, func() error {
+		list = append(list, w)
+		return nil
+	})
+	return list, err
+}
+
+// headsSQL reads the first job of each class after a class, with one index descent for each.
+const headsSQL = `
+WITH RECURSIVE head AS (
+	(SELECT j.id::bigint AS id, j.keys, j.type::text AS type, j.priority::smallint AS priority, j.run_at::timestamptz AS run_at, 1 AS n
+		FROM dispatcherd.jobs_live j WHERE ` + waitingJobs + ` AND (j.keys, j.type, j.priority) > ($1::text, $2::text, $3::smallint)
+		ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT 1)
+	UNION ALL
+	SELECT next.*, h.n + 1 FROM head h CROSS JOIN LATERAL (
+		SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, j.run_at::timestamptz
+		FROM dispatcherd.jobs_live j WHERE ` + waitingJobs + ` AND (j.keys, j.type, j.priority) > (h.keys, h.type, h.priority)
+		ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT 1
+	) next WHERE h.n < $4::int
+)
+SELECT id, keys, type, priority, `
+
+// Heads reads the first waiting job of each class after a class, in the order of the classes, up to most.
+func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []Waiting, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, headsSQL+micros("run_at")+` FROM head`, after.Keys, after.Type, after.Priority, most)
+		list, err = collect(rows)
+		return len(list), err
+	})
+	return list, err
+}
+
+// refillSQL reads the next jobs of classes: $1 to $3 the classes, $4 and $5 the jobs after which to read, $6 how many.
+const refillSQL = `
+SELECT r.place, next.due, next.ids
+FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS r (keys, type, priority, run_at, id, place)
+CROSS JOIN LATERAL (
+	SELECT array_agg((extract(epoch FROM run_at) * 1000000)::bigint) AS due, array_agg(id::bigint) AS ids FROM (
+		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
+		WHERE ` + waitingJobs + ` AND j.keys = r.keys AND j.type = r.type AND j.priority = r.priority
+			AND (j.run_at, j.id + 0) > (timestamptz 'epoch' + r.run_at * interval '1 microsecond', r.id)
+		ORDER BY j.run_at, j.id + 0 LIMIT $6::int
+	) jobs
+) next
+WHERE next.ids IS NOT NULL`
+
+// Refill reads jobs that follow, up to most of each class, in order. The result has one element per refill.
+func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most int) (jobs [][]permits.Job, err error) {
+	jobs = make([][]permits.Job, len(refills))
+	n := len(refills)
+	keys, types, priorities, due, ids := make([]string, n), make([]string, n), make([]int16, n), make([]int64, n), make([]int64, n)
+	for i := range refills {
+		r := &refills[i]
+		keys[i], types[i], priorities[i], due[i], ids[i] = r.Keys, r.Type, r.Priority, r.After.RunAt, r.After.ID
+	}
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, refillSQL, keys, types, priorities, due, ids, most)
+		var place int
+		var runAt, found []int64
+		total := 0
+		_, err := pgx.ForEachRow(rows, []any{&place, &runAt, &found}, func() error {
+			for i := range found {
+				jobs[place-1] = append(jobs[place-1], permits.Job{RunAt: runAt[i], ID: found[i]})
+			}
+			total += len(found)
+			return nil
+		})
+		return total, err
+	})
+	return jobs, err
+}
+
+// Start is cost of a key with a rate.
+type Start struct {
+	Key        string
+	Dispatcher int32 // 0 = any
+	Cost       int64
+	Per        int64 // microseconds, of the limit
+	At         int64 // microseconds: when it started; NotStarted = it is admitted
+	Ago        int64 // microseconds since the end of its part of the window; only of Starts
+	Unrecorded bool  // no Admit has recorded the cost: the key had no such rate; only of Confirm
+}
+
+// NotStarted is the time of cost that is admitted and has not started, as far as the table says.
+const NotStarted = math.MaxInt64
+
+// admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row makes it fail after impatient.
+// $6 to $9 are the Starts. A notification makes other dispatchers scan.
+const admitSQL = `
+WITH ` + role + `, admitted AS (
+	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0)
+	WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
+)` + countSQL
+
+// admitFreeSQL does the same and leaves out locked rows. It takes a quarter more time.
+const admitFreeSQL = `
+WITH ` + role + `, free AS MATERIALIZED (
+	SELECT j.ctid FROM dispatcherd.jobs_live j WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+), admitted AS (
+	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
+)` + countSQL
+
+const (
+	// admissible is true for row j that waits or has returned, while this dispatcher is the controller. coalesce keeps the
+	// planner from the indexes of jobs with keys, which it would read from end to end.
+	admissible = `coalesce(j.keys, '') <> '' AND j.status = 'pending' AND (j.fence IS NULL OR j.fence < 0) AND EXISTS (SELECT FROM role)`
+	countSQL   = `, counted AS (
+	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
+	SELECT s.key, s.dispatcher, timestamptz 'infinity', s.cost, now() + s.per + interval '366 days'
+	FROM unnest($6::text[], $7::int[], $8::bigint[], $9::interval[]) AS s (key, dispatcher, cost, per) WHERE EXISTS (SELECT FROM role) ORDER BY 1, 2
+	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost, expires = excluded.expires
+), notified AS MATERIALIZED (
+	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM admitted LIMIT 1) a
+	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $1) AND dispatcherd.may_notify()
+)
+SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(expected) FROM admitted), (SELECT count(*) FROM notified)`
+)
+
+// Admit writes the fences of the rows of one decision, and returns the ids of those that got them, with their duration classes. The others are gone, or locked by
+// another session. starts are what all of them may start. It returns ErrNotController if it changed nothing.
+func (c *Controller) Admit(
+	ctx context.Context,
+	list []permits.Admission,
+	starts []Start,
+) (admitted map[int64]dispatcherd.DurationClass, err error) {
+	admitted = make(map[int64]dispatcherd.DurationClass, len(list))
+	groups := map[int32][]int64{} // by dispatcher
+	for i := range list {
+		groups[list[i].Dispatcher] = append(groups[list[i].Dispatcher], list[i].ID)
+	}
+	for dispatcher, ids := range groups {
+		slices.Sort(ids)
+		if err := c.admit(ctx, admitted, list[0].Fence, dispatcher, ids, starts); err != nil {
+			return admitted, err
+		}
+		starts = nil
+	}
+	return admitted, nil
+}
+
+// admit writes the fence of rows and adds them to admitted.
+func (c *Controller) admit(
+	ctx context.Context,
+	admitted map[int64]dispatcherd.DurationClass,
+	fence int64,
+	dispatcher int32,
+	ids []int64,
+	starts []Start,
+) error {
+	m := len(starts)
+	startKeys, at, costs, pers := make([]string, m), make([]int32, m), make([]int64, m), make([]time.Duration, m)
+	for i, s := range starts {
+		startKeys[i], at[i], costs[i], pers[i] = s.Key, s.Dispatcher, s.Cost, time.Duration(s.Per)*time.Microsecond
+	}
+	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var found []int64
+		var expected []int32 // milliseconds
+		var is bool
+		args := []any{c.Dispatcher, c.number, ids, fence, dispatcher, startKeys, at, costs, pers}
+		scan := func(row pgx.Row) error { return row.Scan(&is, &found, &expected, nil) }
+		var batch pgx.Batch // one transaction
+		batch.Queue(impatient)
+		batch.Queue(admitSQL, args...).QueryRow(scan)
+		err := conn.SendBatch(ctx, &batch).Close()
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == lockNotGranted {
+			found = nil
+			err = scan(conn.QueryRow(ctx, admitFreeSQL, args...))
+		}
+		if err == nil && !is {
+			err = ErrNotController
+		}
+		for i, id := range found {
+			admitted[id] = dispatcherd.ClassOf(time.Duration(expected[i]) * time.Millisecond)
+		}
+		return len(found), err
+	})
+}
+
+// impatient bounds the wait for a locked row. Locks of the notification queue and of growing tables also take that long on a
+// busy server, so admitFreeSQL, which meets no row locks, and all other statements wait as long as the session permits.
+const impatient = `SELECT set_config('lock_timeout', '20ms', true)`
+
+// lockNotGranted is the SQLSTATE of a statement that reached the lock timeout.
+const lockNotGranted = "55P03"
+
+// withdrawSQL makes pending rows with fences wait again: $3 ids, $4 fences. A row that was admitted may have run and returned
+// meanwhile; then its fence is negative. $5 is true for rows that count as returned.
+const withdrawSQL = `
+WITH ` + role + `, free AS MATERIALIZED (
+	SELECT j.ctid, i.returned FROM unnest($3::bigint[], $4::bigint[], $5::boolean[]) AS i (id, fence, returned) JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
+	WHERE j.status = 'pending' AND j.fence = i.fence AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+), waits AS (
+	UPDATE dispatcherd.jobs_live j SET fence = CASE WHEN f.returned THEN -abs(j.fence) END, admitted_to = NULL FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
+)
+SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM waits)`
+
+// Withdraw makes pending rows wait again, which were admitted or, with negative fences, have returned. It returns their
+// ids. The others have started, are gone, or are locked. Those for which returned is true keep their precedence; nil = none.
+func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
+	withdrawn = make(map[int64]bool, len(ids))
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var found []int64
+		var is bool
+		err := conn.QueryRow(ctx, withdrawSQL, c.Dispatcher, c.number, ids, fences, returned).Scan(&is, &found)
+		if err == nil && !is {
+			err = ErrNotController
+		}
+		for _, id := range found {
+			withdrawn[id] = true
+		}
+		return len(found), err
+	})
+	return withdrawn, err
+}
+
+// confirmSQL moves admitted cost of keys $3 and dispatchers $4 to the ends of the parts of the windows in which it started: $5 costs,
+// $6 lengths of windows, $7 times. Without a time it has not started, and will not. $8 says that the cost was not admitted as
+// such; because a former controller may have admitted it with another limit, the record may also be too small. A record of no cost expires.
+const confirmSQL = `
+WITH ` + role + `, item AS MATERIALIZED (
+	SELECT s.*, date_bin(s.per / 64, timestamptz 'epoch' + s.at * interval '1 microsecond', timestamptz 'epoch') + s.per / 64 AS part
+	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[], $8::boolean[]) AS s (key, dispatcher, cost, per, at, unrecorded)
+	WHERE EXISTS (SELECT FROM role)
+), started AS (
+	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
+	SELECT key, dispatcher, part, sum(cost), max(part + 2 * per + interval '1 min') FROM item WHERE at > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost
+)
+UPDATE dispatcherd.key_starts k SET cost = greatest(k.cost - i.cost, 0), expires = CASE WHEN k.cost > i.cost THEN k.expires ELSE now() END
+FROM (SELECT key, dispatcher, sum(cost) AS cost FROM item WHERE NOT unrecorded GROUP BY 1, 2) i
+WHERE k.key = i.key AND k.dispatcher = i.dispatcher AND k.part = 'infinity'`
+
+// Confirm records when admitted cost has started. A start at 0 has not started, and will not.
+func (c *Controller) Confirm(ctx context.Context, starts []Start) error {
+	n := len(starts)
+	keys, dispatchers, costs, pers, at := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Duration, n), make([]int64, n)
+	unrecorded := make([]bool, n)
+	for i, s := range starts {
+		keys[i], dispatchers[i], costs[i], pers[i], at[i], unrecorded[i] = s.Key, s.Dispatcher, s.Cost, time.Duration(
+			s.Per,
+		)*time.Microsecond, s.At, s.Unrecorded
+	}
+	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		_, err := conn.Exec(ctx, confirmSQL, c.Dispatcher, c.number, keys, dispatchers, costs, pers, at, unrecorded)
+		return n, err
+	})
+}
+
+// startsMost bounds the records that one statement of Starts reads, so that it takes no longer than a statement may.
+const startsMost = 20_000
+
+// Starts reads what was admitted to keys with a rate, and what has started. Only the controller changes the records.
+func (c *Controller) Starts(ctx context.Context) (list []Start, err error) {
+	s, part := Start{Dispatcher: -1}, "-infinity" // the last record that was read
+	for n := startsMost; n == startsMost && err == nil; {
+		n = 0
+		err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			rows, _ := conn.Query(ctx, `SELECT key, dispatcher, part::text, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("part")+` END, cost,
+					CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - part")+` ELSE 0 END FROM dispatcherd.key_starts
+				WHERE expires > now() AND cost > 0 AND (key, dispatcher, part) > ($2::text, $3::int, $4::text::timestamptz) ORDER BY key, dispatcher, part LIMIT $5`,
+				int64(NotStarted), s.Key, s.Dispatcher, part, startsMost)
+			_, err := pgx.ForEachRow(rows, []any{&s.Key, &s.Dispatcher, &part, &s.At, &s.Cost, &s.Ago}, func() error {
+				list = append(list, s)
+				n++
+				return nil
+			})
+			return n, err
+		})
+	}
+	return list, err
+}
+
+// expireMost bounds the records that one Expire deletes.
+const expireMost = 10_000
+
+// Type states the slots of a type in the cluster.
+type Type struct {
+	Slots       int
+	Dispatchers []int32 // ascending
+}
+
+// Types reads the slots of all dispatchers by type.
+func (c *Controller) Types(ctx context.Context) (types map[string]Type, err error) {
+	types = map[string]Type{}
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(
+			ctx,
+			`SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
+			WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0 GROUP BY t.key`,
+		)
+		var name string
+		var t Type
+		_, err := pgx.ForEachRow(rows, []any{&name, &t.Slots, &t.Dispatchers}, func() error {
+			types[name] = t
+			t.Dispatchers = nil
+			return nil
+		})
+		return len(types), err
+	})
+	return types, err
+}
+
+// Notify tells the controller, on another dispatcher, that jobs with keys have ended.
+func (c *Controller) Notify(ctx context.Context) error {
+	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		_, err := conn.Exec(ctx, `SELECT pg_notify('dispatcherd_keys', '') WHERE dispatcherd.may_notify()`)
+		return 0, err
+	})
+}
+
+// Expire deletes old records of starts, and reports whether there may be more.
+func (c *Controller) Expire(ctx context.Context) (more bool, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		tag, err := conn.Exec(ctx, `WITH `+role+`, old AS MATERIALIZED (
+				SELECT ctid FROM dispatcherd.key_starts WHERE expires <= now() AND EXISTS (SELECT FROM role) ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED
+			) DELETE FROM dispatcherd.key_starts k USING old WHERE k.ctid = old.ctid`, c.Dispatcher, c.number, expireMost)
+		more = tag.RowsAffected() == expireMost
+		return int(tag.RowsAffected()), err
+	})
+	return more, err
+}

@@ -1,0 +1,287 @@
+package limitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+)
+
+// Bounds of an explanation of keys.
+const (
+	maxClasses = 10_000 // read in one call
+	maxPermits = 10_000 // read in one call
+	maxHolders = 100    // listed
+	ownClasses = 100    // with exactly the key, if there are more classes than maxClasses
+)
+
+// Keys explains keys by the table.
+type Keys struct {
+	DB claim.DB
+}
+
+// holder is a row with a fence.
+type holder struct {
+	contract.KeyHolder
+
+	Keys string
+}
+
+// holdersSQL reads rows with fences: of all keys, or of $1; $2 how many. Returned rows are first.
+const holdersSQL = `
+SELECT j.id::bigint, j.type::text, j.fence, coalesce(j.dispatcher, j.admitted_to), CASE WHEN j.status = 'running' THEN j.started_at END, j.keys
+FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NOT NULL
+	AND ($1::text[] IS NULL OR EXISTS (SELECT FROM unnest(string_to_array(j.keys, ' ')) word WHERE split_part(word, '*', 1) = ANY ($1)))
+ORDER BY j.fence, j.id + 0 LIMIT $2`
+
+// holders reads the rows with fences that need one of the keys; without keys, all of them.
+func (k Keys) holders(ctx context.Context, keys []string) (list []holder, err error) {
+	rows, _ := k.DB.Query(ctx, holdersSQL, keys, maxPermits)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h holder, err error) {
+		return h, row.Scan(&h.ID, &h.Type, &h.Fence, &h.Dispatcher, &h.StartedAt, &h.Keys)
+	})
+}
+
+// heads reads the first waiting row of each class after a class.
+func (k Keys) heads(ctx context.Context, after permits.Class, most int) ([]Waiting, error) {
+	rows, _ := k.DB.Query(ctx, headsSQL+micros("run_at")+` FROM head`, after.Keys, after.Type, after.Priority, most)
+	return collect(rows)
+}
+
+// limitsOf returns the limits that apply to keys.
+func (k Keys) limitsOf(ctx context.Context, keys []string) (map[string]contract.Limit, error) {
+	wanted := map[string]bool{}
+	for _, key := range keys {
+		wanted[key] = true
+		for i := range key {
+			wanted[key[:i]+"*"] = true
+		}
+		wanted[key+"*"] = true
+	}
+	rows, _ := k.DB.Query(
+		ctx,
+		`SELECT `+columns+` FROM dispatcherd.limits l WHERE l.key = ANY ($1::text[])`,
+		slices.Collect(maps.Keys(wanted)),
+	)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[contract.Limit])
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]contract.Limit{}
+	for _, l := range list {
+		found[l.Key] = l
+	}
+	applies := map[string]contract.Limit{}
+	for _, key := range keys {
+		applies[key] = contract.NewLimit(key)
+		for i := range key {
+			if l, ok := found[key[:i]+"*"]; ok { // a longer prefix replaces a shorter one
+				applies[key] = l
+			}
+		}
+		for _, name := range []string{key + "*", key} {
+			if l, ok := found[name]; ok {
+				applies[key] = l
+			}
+		}
+	}
+	return applies, nil
+}
+
+// Controller returns the dispatcher that admits jobs with keys, or nil.
+func (k Keys) Controller(ctx context.Context) (*contract.Controller, error) {
+	var c contract.Controller
+	err := k.DB.QueryRow(ctx, `SELECT d.id, d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL`).
+		Scan(&c.Dispatcher, &c.Name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &c, err
+}
+
+// add adds a holder to a summary. A returned row waits.
+func add(s *contract.KeySummary, h *holder, cost int64) {
+	switch {
+	case h.Fence < 0:
+		return
+	case cost == permits.All:
+		s.Alone = true
+	default:
+		s.Held += cost
+	}
+	s.Holders++
+}
+
+// needs returns the needs of keys in the table, which the constraint has checked.
+func needs(keys string) []permits.Need {
+	list, _ := permits.Parse(keys)
+	return list
+}
+
+// List returns keys that jobs hold or wait for, in the order of their names, after a name. It reads at most 10,000 permits and 10,000
+// classes of waiting jobs.
+func (k Keys) List(ctx context.Context, after string, limit int) (page contract.KeyPage, err error) {
+	if limit <= 0 || limit > MaxListed {
+		limit = MaxListed
+	}
+	held, err := k.holders(ctx, nil)
+	if err != nil {
+		return page, err
+	}
+	waiting, err := k.heads(ctx, permits.Class{}, maxClasses)
+	if err != nil {
+		return page, err
+	}
+	page.Incomplete = len(held) == maxPermits || len(waiting) == maxClasses
+	all := map[string]*contract.KeySummary{}
+	of := func(key string) *contract.KeySummary {
+		if all[key] == nil {
+			all[key] = &contract.KeySummary{Key: key}
+		}
+		return all[key]
+	}
+	for i := range held {
+		for _, n := range needs(held[i].Keys) {
+			add(of(n.Key), &held[i], n.Cost)
+		}
+	}
+	for i := range waiting {
+		for _, n := range needs(waiting[i].Keys) {
+			of(n.Key).Classes++
+		}
+	}
+	var names []string
+	for name := range all {
+		if name > after {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > limit {
+		names = names[:limit]
+		page.Next = names[limit-1]
+	}
+	applies, err := k.limitsOf(ctx, names)
+	if err != nil {
+		return page, err
+	}
+	page.Keys = make([]contract.KeySummary, len(names))
+	for i, name := range names {
+		page.Keys[i] = *all[name]
+		page.Keys[i].Limit, page.Keys[i].Default = applies[name], applies[name].Version == 0
+	}
+	page.Controller, err = k.Controller(ctx)
+	return page, err
+}
+
+// CheckKey returns an error if a text is not a key.
+func CheckKey(key string) error {
+	if !permits.IsKey(key) {
+		return fmt.Errorf(
+			"%w: key %q: must have 1 to 128 characters without blanks, control characters and *, for example %q",
+			ErrInvalid,
+			key,
+			"tenant:42",
+		)
+	}
+	return nil
+}
+
+// Held returns what the table says about keys, without their waiting jobs: the bounded part of Show.
+func (k Keys) Held(ctx context.Context, keys []string) ([]contract.KeyState, error) {
+	held, err := k.holders(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	applies, err := k.limitsOf(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]contract.KeyState, len(keys))
+	for i, key := range keys {
+		s := &states[i]
+		s.Default = applies[key].Version == 0
+		s.Key, s.Limit, s.Jobs, s.Incomplete = key, applies[key], []contract.KeyHolder{}, len(held) == maxPermits
+		for j := range held {
+			at := slices.IndexFunc(needs(held[j].Keys), func(n permits.Need) bool { return n.Key == key })
+			if at < 0 {
+				continue
+			}
+			h := held[j].KeyHolder
+			h.Cost = needs(held[j].Keys)[at].Cost
+			add(&s.KeySummary, &held[j], h.Cost)
+			switch {
+			case h.Fence < 0:
+				s.Waiting++
+			case len(s.Jobs) < maxHolders:
+				s.Jobs = append(s.Jobs, h)
+			}
+		}
+	}
+	return states, nil
+}
+
+// Show returns the state of a key by the table: the limit that applies, the jobs that have permits, and the waiting jobs, of
+// which only the controller knows the order.
+func (k Keys) Show(ctx context.Context, key string) (s contract.KeyState, err error) {
+	if err := CheckKey(key); err != nil {
+		return s, err
+	}
+	states, err := k.Held(ctx, []string{key})
+	if err != nil {
+		return s, err
+	}
+	s = states[0]
+	classes, err := k.heads(ctx, permits.Class{}, maxClasses)
+	if err == nil && len(classes) == maxClasses {
+		s.Incomplete = true
+		var own []Waiting
+		own, err = k.heads(ctx, permits.Class{Keys: key, Priority: -1}, ownClasses)
+		classes = slices.Concat(own, slices.DeleteFunc(classes, func(w Waiting) bool { return w.Keys == key }))
+	}
+	if err != nil {
+		return s, err
+	}
+	classes = slices.DeleteFunc(classes, func(w Waiting) bool {
+		return !slices.ContainsFunc(needs(w.Keys), func(n permits.Need) bool { return n.Key == key })
+	})
+	if err := k.addWaiting(ctx, &s, classes); err != nil {
+		return s, err
+	}
+	s.Controller, err = k.Controller(ctx)
+	return s, err
+}
+
+// addWaiting adds the waiting jobs of classes.
+func (k Keys) addWaiting(ctx context.Context, s *contract.KeyState, classes []Waiting) error {
+	s.Classes = len(classes)
+	texts := make([]string, len(classes))
+	for i := range classes {
+		texts[i] = classes[i].Keys
+	}
+	slices.Sort(texts)
+	var waiting int
+	var now time.Time
+	err := k.DB.QueryRow(ctx, `SELECT clock_timestamp(), count(*) FROM (SELECT FROM dispatcherd.jobs_live j WHERE `+waitingJobs+` AND j.keys = ANY ($1::text[]) LIMIT $2) w`,
+		slices.Compact(texts), contract.WaitingLimit).
+		Scan(&now, &waiting)
+	if err != nil {
+		return err
+	}
+	s.Waiting = min(s.Waiting+waiting, contract.WaitingLimit)
+	for i := range classes {
+		at := time.UnixMicro(classes[i].RunAt)
+		if !at.After(now) && (s.Oldest == nil || at.Before(*s.Oldest)) {
+			s.Oldest = &at
+		}
+	}
+	return nil
+}

@@ -1,0 +1,360 @@
+// Package controller plans schedules while this dispatcher is the controller of the cluster.
+//
+// One goroutine owns the plan. Heartbeats tell it the term and the database clock. It sends no
+// statement while no schedule is due, except after an edit. The term fences its statements, so
+// a former controller changes nothing. Correctness does not depend on the role, because the
+// primary key of the table ticks admits each occasion once.
+package controller
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// Table sends the statements of one term; see schedules.Controller.
+type Table interface {
+	// Start reads what startup schedules run once for.
+	Start(ctx context.Context, appVersion string) (schedule.Start, error)
+	// Load reads a page of schedules, in the order of their ids.
+	Load(ctx context.Context, after int64) ([]schedulestore.Row, error)
+	// Edits deletes the records of applied edits and reads further ones.
+	Edits(ctx context.Context, applied []schedulestore.Edit, again []int64) ([]schedulestore.Edit, error)
+	// Make makes ticks.
+	Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error)
+	// LastRuns reads the last runs of intervals.
+	LastRuns(ctx context.Context, ids []int64) ([]schedule.Run, error)
+	// StartQueued starts queued ticks whose turn has come.
+	StartQueued(ctx context.Context, ids []int64) ([]schedulestore.Started, error)
+	// Expire deletes old ticks that were made after an instant.
+	Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error)
+	// Report writes why schedules do not run. It returns the schedules that are locked.
+	Report(ctx context.Context, problems []schedulestore.Problem) (locked []int64, err error)
+}
+
+// Config configures a Controller.
+type Config struct {
+	Table func(term int64) Table
+	// WorkerTypes reads the types of startup-worker schedules. Each dispatcher needs them.
+	WorkerTypes func(context.Context) ([]string, error)
+	AppVersion  string        // for startup schedules; empty = unknown
+	Resync      time.Duration // between two comparisons with the table; 0 = DefaultResync
+	// MaxSchedules bounds the plan. Schedules beyond it do not run, and their column error says so; 0 = schedule.MaxSchedules.
+	MaxSchedules int
+	Log          *zap.Logger
+	Metrics      *Metrics
+}
+
+// DefaultResync is the default of Config.Resync.
+const DefaultResync = 12 * time.Hour
+
+// Pauses of the goroutine.
+const (
+	retryPause = 500 * time.Millisecond // after a statement that failed
+	queuePause = time.Second            // between two reads of queued ticks
+	idlePause  = time.Hour              // without a planned occasion
+	expireTime = 5 * time.Minute        // between two deletions of old ticks
+	editPause  = 50 * time.Millisecond  // between two reads of edits: any session may notify
+	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
+	lockPause  = time.Second            // until the column error of a locked schedule is tried again
+
+	resyncPause = time.Minute // until a comparison with the table that failed is tried again
+)
+
+// Beat is what a heartbeat found.
+type Beat struct {
+	Term   int64 // 0 = another dispatcher is the controller
+	Edited bool
+	Edits  int64     // changes with each edit
+	Clock  time.Time // database clock
+	Read   time.Time // local time at which it was read
+}
+
+// Controller owns the plan.
+type Controller struct {
+	Config
+
+	beats    chan Beat     // capacity 1: the latest heartbeat
+	notified chan struct{} // capacity 1
+	ended    chan struct{} // capacity 1
+	waiting  atomic.Bool   // ticks are queued
+	types    atomic.Pointer[[]string]
+	edits    int64 // Beat.Edits of types
+	newTypes bool  // types are unknown or old
+
+	clock      timing.DatabaseClock
+	term       int64
+	table      Table
+	plan       *schedule.Plan       // nil = not the controller, or not yet loaded
+	applied    []schedulestore.Edit // in the plan, with a record in the table
+	again      []int64              // schedules to read, also without a record
+	edited     bool
+	editAt     time.Time                       // next read of edits
+	queued     map[int64]struct{}              // schedules with queued ticks
+	queueAt    time.Time                       // next read of queued ticks
+	queuedAt   time.Time                       // last read of queued ticks
+	unreported map[int64]schedulestore.Problem // by schedule: not yet in the column error
+	refused    map[int64]struct{}              // schedules whose last tick Postgres has refused
+	reportAt   time.Time                       // next write of the column error
+	resyncAt   time.Time
+	expireAt   time.Time // next deletion of old ticks
+	expired    time.Time // old ticks up to then are deleted or kept; zero = none
+	retryAt    time.Time // no statement before
+}
+
+// New returns a controller that waits for heartbeats.
+func New(c Config) *Controller {
+	if c.Resync <= 0 {
+		c.Resync = DefaultResync
+	}
+	c.MaxSchedules = cmp.Or(c.MaxSchedules, schedule.MaxSchedules)
+	c.Metrics.most.Set(float64(c.MaxSchedules))
+	return &Controller{Config: c, newTypes: true, beats: make(chan Beat, 1), notified: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+}
+
+// Heartbeat passes on the result of a heartbeat. One goroutine may call it.
+func (c *Controller) Heartbeat(b Beat) {
+	select {
+	case old := <-c.beats:
+		b.Edited = b.Edited || old.Edited
+	default:
+	}
+	c.beats <- b // there is room because no other goroutine sends
+}
+
+// Notified says that schedules were edited.
+func (c *Controller) Notified() {
+	select {
+	case c.notified <- struct{}{}:
+	default:
+	}
+}
+
+// Ended says that jobs of this dispatcher have ended, so that queued ticks may start. The end of
+// jobs of other dispatchers is found within queuePause.
+func (c *Controller) Ended() {
+	if !c.waiting.Load() {
+		return
+	}
+	select {
+	case c.ended <- struct{}{}:
+	default:
+	}
+}
+
+// Run plans until ctx is done.
+func (c *Controller) Run(ctx context.Context) {
+	timer := time.NewTimer(idlePause)
+	defer timer.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-c.beats:
+			c.heard(b)
+		case <-c.notified:
+			c.edited, c.newTypes = true, true
+		case <-c.ended:
+			c.queueAt = earlier(c.queueAt, c.queuedAt.Add(handOff))
+		case <-timer.C:
+		}
+		err := c.work(ctx)
+		if err != nil {
+			c.retryAt = time.Now().Add(retryPause)
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			c.Log.Warn("schedules: a statement failed; it is repeated", zap.Error(err))
+		}
+		failing = err != nil
+		c.waiting.Store(len(c.queued) > 0)
+		timer.Reset(c.pause(time.Now()))
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// heard adopts the result of a heartbeat.
+func (c *Controller) heard(b Beat) {
+	back := c.clock.Read(b.Clock, b.Read) < 0
+	if b.Term != c.term {
+		c.resign()
+		if c.term = b.Term; c.term != 0 {
+			c.table = c.Table(c.term)
+			c.Log.Info("schedules: this dispatcher is the controller", zap.Int64("term", c.term))
+		}
+	}
+	if back && c.plan != nil {
+		c.plan.ClockMoved(b.Clock)
+	}
+	c.edited = c.edited || b.Edited
+	c.newTypes = c.newTypes || b.Edits != c.edits
+	c.edits = b.Edits
+}
+
+// ReadTypes reads the types of startup-worker schedules.
+func (c *Controller) ReadTypes(ctx context.Context) error {
+	types, err := c.WorkerTypes(ctx)
+	if err == nil {
+		c.types.Store(&types)
+		c.newTypes = false
+	}
+	return err
+}
+
+// Types returns the types of startup-worker schedules, read by ReadTypes or after an edit.
+func (c *Controller) Types() []string {
+	if types := c.types.Load(); types != nil {
+		return *types
+	}
+	return nil
+}
+
+// resign drops the plan.
+func (c *Controller) resign() {
+	c.term, c.plan, c.applied, c.again, c.queued, c.unreported, c.refused = 0, nil, nil, nil, nil, nil, nil
+	c.Metrics.planned(nil)
+}
+
+// pause returns how long nothing is to be done.
+func (c *Controller) pause(now time.Time) time.Duration {
+	wait := idlePause
+	if c.plan == nil {
+		if c.term == 0 && !c.newTypes {
+			return wait
+		}
+		return max(c.retryAt.Sub(now), c.editAt.Sub(now), 0)
+	}
+	if at, ok := c.plan.Next(); ok {
+		wait = min(wait, at.Sub(c.clock.Estimate(now)))
+	}
+	if len(c.queued) > 0 {
+		wait = min(wait, c.queueAt.Sub(now))
+	}
+	if c.edited || c.newTypes {
+		wait = min(wait, c.editAt.Sub(now))
+	}
+	if len(c.unreported) > 0 {
+		wait = min(wait, c.reportAt.Sub(now))
+	}
+	wait = min(wait, c.resyncAt.Sub(now), c.expireAt.Sub(now))
+	return max(wait, c.retryAt.Sub(now), 0)
+}
+
+// work sends what is due. After an error nothing is lost: the plan returns the same again.
+func (c *Controller) work(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(c.retryAt) {
+		return nil
+	}
+	reads := (c.edited || c.newTypes) && !now.Before(c.editAt)
+	if reads {
+		c.editAt = now.Add(editPause)
+	}
+	if reads && c.newTypes {
+		if err := c.ReadTypes(ctx); err != nil {
+			return err
+		}
+	}
+	if c.term == 0 {
+		return nil
+	}
+	if c.plan == nil {
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+	}
+	if reads && c.edited {
+		if err := c.readEdits(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.tick(ctx); err != nil {
+		return err
+	}
+	if len(c.queued) > 0 && !time.Now().Before(c.queueAt) {
+		if err := c.startQueued(ctx); err != nil {
+			return err
+		}
+	}
+	if len(c.unreported) > 0 && !time.Now().Before(c.reportAt) {
+		if err := c.report(ctx); err != nil {
+			return err
+		}
+	}
+	if c.plan != nil && !now.Before(c.resyncAt) { // after the ticks, so that they do not wait until it succeeds
+		c.resyncAt = now.Add(min(c.Resync, resyncPause))
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+	}
+	c.Metrics.planned(c.plan)
+	return c.expire(ctx)
+}
+
+// tick makes what is due. It reads the channels of heartbeats again after each round.
+func (c *Controller) tick(ctx context.Context) error {
+	now := c.clock.Estimate(time.Now())
+	c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
+	if at, ok := c.plan.Next(); !ok || at.After(now) {
+		return nil
+	}
+	ticks, checks := c.plan.Due(now, schedulestore.MaxTicks)
+	if len(checks) > 0 {
+		runs, err := c.table.LastRuns(ctx, checks)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			c.plan.Checked(c.clock.Estimate(time.Now()), r)
+		}
+	}
+	if len(ticks) == 0 {
+		return nil
+	}
+	made, err := c.table.Make(ctx, ticks)
+	if err != nil {
+		return err
+	}
+	now = c.clock.Estimate(time.Now())
+	for i := range ticks {
+		c.made(now, &ticks[i], made[i])
+	}
+	if c.plan != nil {
+		c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
+	}
+	return nil
+}
+
+// made reports the outcome of a tick to the plan. Without an outcome this dispatcher is no longer
+// the controller, and the next heartbeat says so.
+func (c *Controller) made(now time.Time, t *schedule.Tick, m contract.MadeTick) {
+	switch m.Outcome {
+	case "":
+		c.resign()
+		return
+	case contract.TickQueued, contract.TickExists: // if it exists, a lost answer may have said that it is queued
+		c.wait(t.Schedule)
+	case contract.TickChanged:
+		c.edited, c.again = true, append(c.again, t.Schedule)
+	}
+	c.noteRefusal(t, m)
+	if c.plan == nil {
+		return
+	}
+	c.plan.Made(now, t, m.Outcome)
+	c.Metrics.ticked(t, m.Outcome, now)
+}

@@ -1,0 +1,218 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
+)
+
+// load reads all schedules. If there is a plan, load repairs it and counts the differences.
+func (c *Controller) load(ctx context.Context) error {
+	plan, repaired := c.plan, 0
+	if plan == nil {
+		start, err := c.table.Start(ctx, c.AppVersion)
+		if err != nil {
+			return err
+		}
+		plan = schedule.New(start, c.MaxSchedules)
+		c.queued, c.unreported, c.refused = map[int64]struct{}{}, map[int64]schedulestore.Problem{}, map[int64]struct{}{}
+	}
+	plan.Compare()
+	gone := map[int64]struct{}{}
+	for _, id := range plan.IDs() {
+		gone[id] = struct{}{}
+	}
+	for after := int64(0); ; {
+		rows, err := c.table.Load(ctx, after)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		for i := range rows {
+			row := &rows[i]
+			after = row.ID
+			delete(gone, row.ID)
+			if c.plan != nil && plan.Version(row.ID) == row.Version {
+				continue
+			}
+			if c.set(plan, row); plan.Version(row.ID) == row.Version {
+				repaired++
+			}
+		}
+	}
+	c.resyncAt = time.Now().Add(c.Resync) // a removal may need an earlier one
+	for id := range gone {
+		repaired++
+		c.remove(plan, id)
+	}
+	if c.plan != nil && repaired > 0 {
+		c.Metrics.repaired.Add(float64(repaired))
+		c.Log.Warn("schedules: the comparison with the table found edits that no record had reported", zap.Int("schedules", repaired))
+	}
+	c.plan, c.expired = plan, time.Time{}
+	return nil
+}
+
+// set adds a schedule to a plan, and notes what the column error shall contain. The queued ticks
+// of a paused schedule wait for the edit that resumes it.
+func (c *Controller) set(plan *schedule.Plan, row *schedulestore.Row) {
+	var handled time.Time
+	if row.Handled != nil {
+		handled = *row.Handled
+	}
+	reason := ""
+	if err := plan.Set(c.clock.Estimate(time.Now()), &row.SchedulePlan, handled); err != nil {
+		reason = err.Error()
+	}
+	if delete(c.queued, row.ID); row.Queued && !row.Paused {
+		c.wait(row.ID)
+	}
+	delete(c.refused, row.ID)
+	if delete(c.unreported, row.ID); reason != row.Error {
+		c.unreported[row.ID] = schedulestore.Problem{Schedule: row.ID, Version: row.Version, Reason: reason}
+	}
+}
+
+// fillPause is the time from the deletion of a schedule until one that exceeds the bound takes its place.
+const fillPause = time.Minute
+
+// remove removes a schedule from a plan.
+func (c *Controller) remove(plan *schedule.Plan, id int64) {
+	plan.Remove(id)
+	if plan.Excess() > 0 {
+		c.resyncAt = earlier(c.resyncAt, time.Now().Add(fillPause))
+	}
+	delete(c.queued, id)
+	delete(c.unreported, id)
+	delete(c.refused, id)
+}
+
+// noteRefusal notes whether Postgres refuses the ticks of a schedule, for the column error.
+func (c *Controller) noteRefusal(t *schedule.Tick, m contract.MadeTick) {
+	_, before := c.refused[t.Schedule]
+	switch {
+	case c.plan == nil || m.Outcome == contract.TickLocked:
+	case m.Err != nil && !before:
+		c.refused[t.Schedule] = struct{}{}
+		c.unreported[t.Schedule] = schedulestore.Problem{
+			Schedule: t.Schedule,
+			Version:  t.Version,
+			Reason:   "Postgres refuses the tick: " + m.Err.Error(),
+		}
+		c.Log.Warn(
+			"schedules: Postgres refuses a tick; it is tried again every minute",
+			zap.Int64("schedule", t.Schedule),
+			zap.String("occasion", t.Occasion),
+			zap.Error(m.Err),
+		)
+	case m.Err == nil && before:
+		delete(c.refused, t.Schedule)
+		c.unreported[t.Schedule] = schedulestore.Problem{Schedule: t.Schedule, Version: t.Version}
+	}
+}
+
+// portion returns the ids of schedules for one statement.
+func portion[T any](all map[int64]T) (ids []int64) {
+	for id := range all { // order-free: all get their turn
+		if ids = append(ids, id); len(ids) == schedulestore.MaxTicks {
+			break
+		}
+	}
+	return ids
+}
+
+// report writes why schedules do not run, for a portion of them.
+func (c *Controller) report(ctx context.Context) error {
+	var some []schedulestore.Problem
+	for _, id := range portion(c.unreported) {
+		some = append(some, c.unreported[id])
+	}
+	locked, err := c.table.Report(ctx, some)
+	if err != nil {
+		return err
+	}
+	for _, p := range some {
+		if !slices.Contains(locked, p.Schedule) {
+			delete(c.unreported, p.Schedule)
+		}
+	}
+	if len(locked) > 0 {
+		c.reportAt = time.Now().Add(lockPause)
+	}
+	return nil
+}
+
+// readEdits adopts a portion of edits. The next rounds read the others, so ticks do not wait for
+// all of them. A record that remains although it was adopted is locked, or this dispatcher is no
+// longer the controller. The next heartbeat says so.
+func (c *Controller) readEdits(ctx context.Context) error {
+	edits, err := c.table.Edits(ctx, c.applied, c.again)
+	if err != nil {
+		return err
+	}
+	adopted := map[int64]int64{} // sequence numbers by schedule
+	for _, e := range c.applied {
+		adopted[e.Schedule] = e.Seq
+	}
+	c.edited, c.again = false, nil
+	for _, e := range edits {
+		if e.Row == nil {
+			c.remove(c.plan, e.Schedule)
+		} else {
+			c.set(c.plan, e.Row)
+		}
+		if e.Seq != adopted[e.Schedule] {
+			c.edited, c.editAt = true, time.Time{}
+		}
+	}
+	c.applied = slices.DeleteFunc(edits, func(e schedulestore.Edit) bool { return e.Seq == 0 })
+	return nil
+}
+
+// expire deletes old ticks from time to time, in portions between the rounds of ticks. It continues after
+// the ticks that it has kept. Each load makes it read them again.
+func (c *Controller) expire(ctx context.Context) error {
+	if time.Now().Before(c.expireAt) {
+		return nil
+	}
+	next, more, err := c.table.Expire(ctx, c.expired)
+	if err != nil {
+		return err
+	}
+	if c.expired = next; !more {
+		c.expireAt = time.Now().Add(expireTime)
+	}
+	return nil
+}
+
+// wait notes that a schedule has queued ticks.
+func (c *Controller) wait(id int64) {
+	if len(c.queued) == 0 {
+		c.queueAt = time.Now()
+	}
+	c.queued[id] = struct{}{}
+}
+
+// startQueued starts queued ticks whose turn has come.
+func (c *Controller) startQueued(ctx context.Context) error {
+	started, err := c.table.StartQueued(ctx, portion(c.queued))
+	if err != nil {
+		return err
+	}
+	for _, s := range started {
+		if !s.Waiting {
+			delete(c.queued, s.Schedule)
+		}
+	}
+	c.queuedAt = time.Now()
+	c.queueAt = c.queuedAt.Add(queuePause)
+	return nil
+}

@@ -1,0 +1,387 @@
+package schedulestore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/jackc/pgx/v5"
+)
+
+// Connection runs f with a connection to Postgres. f returns of how many rows it was.
+type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
+
+// Controller sends the statements of the controller. Those that make ticks, start queued ones, delete
+// records of edits or write the column error do nothing unless the dispatcher is the controller in Term. Expire is
+// not fenced: what it deletes and cancels does not depend on who calls it.
+type Controller struct {
+	Do         Connection
+	Dispatcher int32
+	Term       int64
+}
+
+// role is true while the dispatcher $1 is the controller in term $2. The lock makes the next
+// controller wait until the statement has ended.
+const role = `role AS MATERIALIZED (
+	SELECT c.term FROM dispatcherd.controller c WHERE c.dispatcher = $1::int AND c.term = $2::bigint FOR SHARE
+)`
+
+// Row is a schedule as the plan needs it.
+type Row struct {
+	contract.SchedulePlan
+
+	Handled *time.Time // high-water mark: all occasions up to it are handled; nil = none
+	Queued  bool       // ticks wait for the end of a run
+}
+
+// planColumns are the columns of contract.SchedulePlan, by name, of schedule s.
+const planColumns = `s.id, s.name, s.kind, coalesce(s.spec, '') AS spec, ` + every + ` AS every, s.time_zone,
+	(extract(epoch FROM s.jitter) * 1000000000)::bigint AS jitter, s.starts_at, s.ends_at, coalesce(s.once, '') AS once,
+	(extract(epoch FROM s.catch_up) * 1000000000)::bigint AS catch_up, s.catch_up_most, s.paused, coalesce(s.error, '') AS error, s.version, s.since`
+
+const every = `coalesce((extract(epoch FROM s.every) * 1000000000)::bigint, 0)`
+
+// handled is the high-water mark of schedule s.
+const handled = `(SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL)`
+
+// rowColumns are the columns of Row, by name.
+const rowColumns = planColumns + `,
+	` + handled + ` AS handled,
+	EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.outcome = 'queued') AS queued`
+
+// page bounds the rows that one statement reads.
+const page = 5000
+
+// Load reads schedules in the order of their ids, from the first one above after. If it returns
+// no rows, there are no more.
+func (c Controller) Load(ctx context.Context, after int64) (rows []Row, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		found, _ := conn.Query(ctx, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id > $1 ORDER BY s.id LIMIT $2`, after, page)
+		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[Row])
+		return len(rows), err
+	})
+	return rows, err
+}
+
+// Start reads what startup schedules run once for.
+func (c Controller) Start(ctx context.Context, appVersion string) (start schedule.Start, err error) {
+	start.AppVersion = appVersion
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, `SELECT coalesce(founder, id) FROM dispatcherd.dispatchers WHERE id = $1`, c.Dispatcher).Scan(&start.Founder)
+	})
+	return start, err
+}
+
+// WorkerTypes reads the types of the startup-worker schedules, also of paused ones. Every dispatcher
+// may call it.
+func (c Controller) WorkerTypes(ctx context.Context) (types []string, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker'`)
+		types, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return len(types), err
+	})
+	return types, err
+}
+
+// Edit names an edited schedule.
+type Edit struct {
+	Schedule, Seq int64
+	Row           *Row // nil = the schedule was deleted
+}
+
+// editsMost bounds the edits that one statement reads.
+const editsMost = 1000
+
+// Edits deletes the records of edits that the plan contains, and reads further ones. Only the
+// controller of the term deletes records. A schedule that was edited again keeps its record. The
+// result also contains the schedules of again, with sequence number 0.
+func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (edits []Edit, err error) {
+	ids, seqs := make([]int64, len(applied)), make([]int64, len(applied))
+	for i, e := range applied {
+		ids[i], seqs[i] = e.Schedule, e.Seq
+	}
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var batch pgx.Batch
+		batch.Queue(`WITH `+role+`, gone AS MATERIALIZED (
+				SELECT e.schedule_id FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq) JOIN dispatcherd.schedule_edits e ON e.schedule_id = a.id AND e.seq = a.seq
+				WHERE EXISTS (SELECT FROM role) ORDER BY 1 FOR UPDATE OF e SKIP LOCKED
+			) DELETE FROM dispatcherd.schedule_edits e USING gone g WHERE e.schedule_id = g.schedule_id`, c.Dispatcher, c.Term, ids, seqs)
+		batch.Queue(`SELECT e.schedule_id, e.seq FROM dispatcherd.schedule_edits e ORDER BY e.schedule_id LIMIT $1`, editsMost).
+			Query(func(rows pgx.Rows) error {
+				edits, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Edit, err error) { return e, row.Scan(&e.Schedule, &e.Seq) })
+				return err
+			})
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			return 0, err
+		}
+		for _, id := range again {
+			edits = append(edits, Edit{Schedule: id})
+		}
+		if len(edits) == 0 {
+			return 0, nil
+		}
+		return len(edits), readRows(ctx, conn, edits)
+	})
+	return edits, err
+}
+
+// readRows reads the schedules of edits. It must use a later snapshot than the read of the edits.
+func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
+	ids := make([]int64, len(edits))
+	for i, e := range edits {
+		ids[i] = e.Schedule
+	}
+	found, _ := conn.Query(ctx, `SELECT `+rowColumns+` FROM unnest($1::bigint[]) AS i (id) JOIN dispatcherd.schedules s ON s.id = i.id`, ids)
+	rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[Row])
+	byID := make(map[int64]*Row, len(rows))
+	for _, row := range rows {
+		byID[row.ID] = row
+	}
+	for i := range edits {
+		edits[i].Row = byID[edits[i].Schedule]
+	}
+	return err
+}
+
+// makeSQL makes ticks. Its parameters after the role are those of make_ticks. An argument of the function refers to
+// the role, so that Postgres cannot call it without a row of role; role.term < 0 is false.
+const makeSQL = `WITH ` + role + `
+SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispatcherd.make_ticks(
+	$3, $4, $5, $6, $7, $8, array_fill(NULL::text, ARRAY[cardinality($3::bigint[])]), role.term < 0) m`
+
+// MaxTicks bounds the ticks of one statement.
+const MaxTicks = 1000
+
+// Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make
+// may be repeated: each occasion gets one tick. A tick that Postgres refuses does not stop ticks of other
+// schedules. Later ticks of its schedule get its outcome: if they were made, the high-water mark would pass it.
+func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
+	made := make([]contract.MadeTick, len(ticks))
+	places := make([]int, len(ticks))
+	for i := range places {
+		places[i], made[i].Outcome = i, contract.TickLocked
+	}
+	blocked := map[int64]contract.MadeTick{} // by schedule: the first tick that was not made
+	_, err := claim.Isolate(places, func(part []int) error {
+		open := slices.DeleteFunc(slices.Clone(part), func(i int) bool {
+			before, found := blocked[ticks[i].Schedule]
+			if found {
+				made[i] = before
+			}
+			return found
+		})
+		if len(open) == 0 {
+			return nil
+		}
+		some, err := c.make(ctx, pick(ticks, open))
+		if err != nil && len(part) == 1 { // after an error that is not about this tick, made is not used
+			blocked[ticks[part[0]].Schedule] = contract.MadeTick{Outcome: contract.TickRefused, Err: err}
+		}
+		for k, m := range some {
+			if made[open[k]] = m; m.Outcome == contract.TickLocked {
+				blocked[ticks[open[k]].Schedule] = m
+			}
+		}
+		return err
+	}, func(i int, err error) { made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: err} })
+	return made, err
+}
+
+// pick returns the ticks at some places.
+func pick(ticks []schedule.Tick, places []int) []schedule.Tick {
+	some := make([]schedule.Tick, len(places))
+	for k, i := range places {
+		some[k] = ticks[i]
+	}
+	return some
+}
+
+// make makes ticks in one statement.
+func (c Controller) make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
+	t, made := arrays(ticks), make([]contract.MadeTick, len(ticks))
+	err := c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, makeSQL, c.Dispatcher, c.Term, t.schedules, t.occasions, t.versions, t.planned, t.due, t.missed)
+		return len(ticks), readMade(rows, made)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// readMade reads the result of make_ticks.
+func readMade(rows pgx.Rows, made []contract.MadeTick) error {
+	var (
+		place int64
+		m     contract.MadeTick
+	)
+	_, err := pgx.ForEachRow(rows, []any{&place, &m.Outcome, &m.Job}, func() error {
+		made[place-1] = m
+		return nil
+	})
+	return err
+}
+
+// tickArrays are the parameters of make_ticks.
+type tickArrays struct {
+	schedules []int64
+	occasions []string
+	versions  []*int64
+	planned   []*time.Time
+	due       []time.Time
+	missed    []int32
+}
+
+func arrays(ticks []schedule.Tick) tickArrays {
+	n := len(ticks)
+	a := tickArrays{make([]int64, n), make([]string, n), make([]*int64, n), make([]*time.Time, n), make([]time.Time, n), make([]int32, n)}
+	for i := range ticks {
+		t := &ticks[i]
+		a.schedules[i], a.occasions[i], a.due[i], a.missed[i] = t.Schedule, t.Occasion, t.RunAt, int32(t.Missed)
+		if t.Version > 0 {
+			a.versions[i] = &t.Version
+		}
+		if !t.Planned.IsZero() {
+			a.planned[i] = &t.Planned
+		}
+	}
+	return a
+}
+
+// runsSQL reads the last runs of schedules $1. After the clock was set back, the last tick is not the one that
+// was made at the latest time, so a run that may not have ended comes first. The end of a run is in one of the
+// daily partitions since its begin; a day more allows for a clock that was set back.
+const runsSQL = `
+SELECT i.id, t.job_id IS NOT NULL, EXISTS (
+		SELECT FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id WHERE r.schedule_id = i.id),
+	(SELECT j.finished_at FROM dispatcherd.jobs j WHERE j.id = t.job_id AND j.status IN ('done', 'failed', 'cancelled')
+		AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1)
+FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
+	SELECT coalesce((SELECT max(r.job_id) FROM dispatcherd.schedule_runs r WHERE r.schedule_id = i.id), t.job_id) AS job_id, t.made_at
+	FROM dispatcherd.ticks t WHERE t.schedule_id = i.id AND t.job_id IS NOT NULL ORDER BY t.made_at DESC LIMIT 1
+) t ON true`
+
+// LastRuns reads the last runs of intervals, at most MaxTicks of them.
+func (c Controller) LastRuns(ctx context.Context, ids []int64) (runs []schedule.Run, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, runsSQL, ids)
+		runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r schedule.Run, err error) {
+			var ended *time.Time
+			err = row.Scan(&r.Schedule, &r.Exists, &r.Open, &ended)
+			if ended != nil {
+				r.EndedAt = *ended
+			}
+			return r, err
+		})
+		return len(runs), err
+	})
+	return runs, err
+}
+
+// Started is a queued tick that has become a run.
+type Started struct {
+	Schedule, Job int64 // Job is 0 if nothing was started
+	Waiting       bool  // further ticks wait
+}
+
+// startQueuedSQL starts queued ticks of schedules $3. The argument of the function refers to the role, as in makeSQL.
+const startQueuedSQL = `WITH ` + role + `
+SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued(CASE WHEN role.term > 0 THEN $3::bigint[] END) q`
+
+// StartQueued starts the next queued tick of each schedule whose runs have ended.
+// A job that Postgres refuses stops no others.
+func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
+	_, err = claim.Isolate(ids, func(part []int64) error {
+		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			rows, _ := conn.Query(ctx, startQueuedSQL, c.Dispatcher, c.Term, part)
+			some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
+			started = append(started, some...)
+			return len(some), err
+		})
+	}, func(id int64, _ error) { started = append(started, Started{Schedule: id, Waiting: true}) })
+	return started, err
+}
+
+// KeepTicks is how long ticks are kept; those of startup-worker schedules, after the worker was last
+// seen connected. The last planned tick of a schedule, which is its high-water mark, and the ticks of
+// startup schedules are kept as long as the schedule.
+const KeepTicks = 30 * 24 * time.Hour
+
+// expireSQL reads $2 ticks, and those made at the same time as the last one, that were made after $1 and
+// KeepTicks ago. It deletes those that need not be kept, and returns the time of the last one and their number.
+// It also deletes ended runs of startup-worker schedules, and at the beginning, those of all schedules: a tick
+// does not find each of them.
+const expireSQL = `
+WITH seen AS MATERIALIZED (
+	SELECT t.schedule_id, t.occasion, t.made_at FROM dispatcherd.ticks t
+	WHERE t.made_at > $1::timestamptz AND t.made_at < now() - $3::interval ORDER BY t.made_at FETCH FIRST $2 ROWS WITH TIES
+), old AS MATERIALIZED (
+	SELECT t.schedule_id, t.occasion FROM seen JOIN dispatcherd.ticks t ON t.schedule_id = seen.schedule_id AND t.occasion = seen.occasion
+	WHERE (t.planned_at < (SELECT max(o.planned_at) FROM dispatcherd.ticks o WHERE o.schedule_id = t.schedule_id AND o.planned_at IS NOT NULL)
+			OR t.planned_at IS NULL AND t.occasion !~ '^(start:|version:|ever$)' AND coalesce(t.renewed_at < now() - $3::interval, true)
+			OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
+		AND (t.outcome <> 'queued' OR NOT EXISTS (SELECT FROM dispatcherd.schedules s WHERE s.id = t.schedule_id))
+	FOR UPDATE OF t SKIP LOCKED
+), gone AS (
+	DELETE FROM dispatcherd.ticks t USING old o WHERE t.schedule_id = o.schedule_id AND t.occasion = o.occasion
+), worker_runs AS (
+	DELETE FROM dispatcherd.schedule_runs r USING dispatcherd.schedules s WHERE s.kind = 'startup-worker' AND r.schedule_id = s.id
+		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
+), other_runs AS (
+	DELETE FROM dispatcherd.schedule_runs r WHERE $1 < 'epoch'
+		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
+)
+SELECT coalesce(max(made_at), greatest($1, 'epoch')), count(*) FROM seen`
+
+// Expire deletes old ticks of a portion of at least MaxTicks that were made after an instant. next is the instant
+// for the next call. more says that there are more of them now. With the zero instant, it also reads the ticks
+// that earlier calls have kept, and cancels runs as [Schedules.CancelOrphans] does; otherwise
+// only those of schedules that exist. So the cost of a call depends on the ticks that have become old.
+func (c Controller) Expire(ctx context.Context, after time.Time) (next time.Time, more bool, err error) {
+	orphans := cancelWorkerRunsSQL
+	if after.IsZero() {
+		orphans = cancelOrphansSQL
+	}
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var n int
+		if err := conn.QueryRow(ctx, expireSQL, after, MaxTicks, KeepTicks).Scan(&next, &n); err != nil {
+			return 0, err
+		}
+		_, err := conn.Exec(ctx, orphans)
+		more = n >= MaxTicks
+		return n, err
+	})
+	return next, more, err
+}
+
+// Problem says why a version of a schedule does not run; an empty reason means that it does.
+type Problem struct {
+	Schedule, Version int64
+	Reason            string
+}
+
+// Report writes the column error of schedules. It skips locked ones and returns them.
+func (c Controller) Report(ctx context.Context, problems []Problem) (locked []int64, err error) {
+	ids, versions, reasons := make([]int64, len(problems)), make([]int64, len(problems)), make([]string, len(problems))
+	for i, p := range problems {
+		ids[i], versions[i], reasons[i] = p.Schedule, p.Version, p.Reason
+	}
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `WITH `+role+`, wrong AS MATERIALIZED (
+				SELECT s.id, s.version, nullif(p.reason, '') AS reason FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS p (id, version, reason)
+				JOIN dispatcherd.schedules s ON s.id = p.id AND s.version = p.version
+				WHERE EXISTS (SELECT FROM role) AND s.error IS DISTINCT FROM nullif(p.reason, '')
+			), problem AS MATERIALIZED (
+				SELECT s.id, w.reason FROM wrong w JOIN dispatcherd.schedules s ON s.id = w.id AND s.version = w.version ORDER BY 1 FOR NO KEY UPDATE OF s SKIP LOCKED
+			), written AS (
+				UPDATE dispatcherd.schedules s SET error = p.reason FROM problem p WHERE s.id = p.id
+			) SELECT w.id FROM wrong w WHERE w.id NOT IN (SELECT p.id FROM problem p)`,
+			c.Dispatcher, c.Term, ids, versions, reasons)
+		locked, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return len(problems), err
+	})
+	return locked, err
+}
