@@ -56,7 +56,7 @@ test: deps ## Run every test, with the race detector where there are goroutines 
 	go test -count=1 -timeout 20m $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
 	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./e2e ./claim || status=1; \
 	go test -count=1 -race -timeout 20m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
-	(cd harness && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
+	(cd tools/lab && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
 	(cd tools && go vet ./licenses && go test -count=1 $(TESTFLAGS) ./licenses) || status=1; \
 	exit $$status
 
@@ -68,7 +68,7 @@ lint: bin/golangci-lint units rules openapi ## Check format, vet (macOS too), go
 	GOOS=darwin go vet ./...
 	bin/golangci-lint run ./...
 	@$(MAKE) -s licenses >/dev/null
-	@for module in harness bench; do (cd $$module && go vet ./... && ../bin/golangci-lint run ./...) || exit 1; done
+	cd tools/lab && go vet ./... && ../../bin/golangci-lint run ./...
 	go test -count=1 ./internal/lint/...
 
 .PHONY: licenses
@@ -109,7 +109,7 @@ bench: deps ## Run the benchmarks (BENCH=regexp BENCHTIME=1s)
 # takes in time and allocations is committed, so that a change can be compared.
 HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./api ./internal/daemon ./internal/daemon/backend
 HOT_BENCH := -run '^$$' -bench 'Core|TakeRelease|AddRemove|Score|Encode|Decode(Job|Done)$$|ServeDone|NoopJobs|Plain' -benchmem -count $(COUNT) -benchtime 200ms
-BASELINE  := bench/results/hot.txt
+BASELINE  := tools/lab/hot.txt
 
 # Without the processor's name: benchstat would not compare two of them.
 bin/hot.txt: FORCE
@@ -128,40 +128,39 @@ bench/baseline: bin/hot.txt ## Make what bench/compare measures the new baseline
 
 .PHONY: bench/peers
 bench/peers: deps ## Race River, graphile-worker, pg-boss and bare SQL (BENCH=short; OUTPUT=json; CURVE=distance: over 0 to 5 ms to Postgres)
-	cd bench && go run ./peers $(SHORT) $(if $(filter distance,$(CURVE)),-distance 0s$(COMMA)500us$(COMMA)1ms$(COMMA)5ms,-o $(OUTPUT))
+	cd tools/lab && go run ./peers $(SHORT) $(if $(filter distance,$(CURVE)),-distance 0s$(COMMA)500us$(COMMA)1ms$(COMMA)5ms,-o $(OUTPUT))
 
 .PHONY: bench/noop
 bench/noop: deps ## Compare the rate of no-op jobs and of COPY with another commit: BASE=COMMIT (BENCH=short: three rounds)
-	cd bench && go run ./regression $(SHORT) -base '$(BASE)'
+	cd tools/lab && go run ./regression $(SHORT) -base '$(BASE)'
 
 .PHONY: bench/scaling
-bench/scaling: deps ## Draw a curve: CURVE=cpu|slots|types|dispatchers|backlog|snapshot|all (BENCH=short)
-	cd bench && go run ./scaling $(SHORT) $(CURVE)
+bench/scaling: deps ## Draw a curve: CURVE=slots|types|dispatchers|backlog|snapshot|all (BENCH=short)
+	cd tools/lab && go run ./scaling $(SHORT) $(CURVE)
 
 .PHONY: bench/latency
 bench/latency: deps ## Measure INSERT to worker, idle and in an open loop beside River (BENCH=short: four minutes)
-	cd bench && go run ./latency $(SHORT)
+	cd tools/lab && go run ./latency $(SHORT)
 
 .PHONY: bench/bounds
 bench/bounds: ## Drive each bound of the core to its limit; no step may take more than 5 ms
-	cd bench && go run ./bounds
+	cd tools/lab && go run ./bounds
 
 .PHONY: bench/introspect
 bench/introspect: ## Ask a busy core for lists, explanations and metrics; no portion may take more than 1 ms (p99)
-	cd bench && go run ./bounds -introspect
+	cd tools/lab && go run ./bounds -introspect
 
 .PHONY: bench/ondemand
-bench/ondemand: deps ## Measure how long a caller waits, beside NATS and Gearman (BENCH=short: half a minute)
-	@tools/deps.sh gearman
-	cd bench && go run ./ondemand $(SHORT)
+bench/ondemand: deps ## Measure how long a caller waits, beside NATS (BENCH=short: half a minute)
+	cd tools/lab && go run ./ondemand $(SHORT)
 
 .PHONY: bench/copyin
 bench/copyin: deps ## Measure how fast a producer can COPY
-	cd bench && go run ./copyin
+	cd tools/lab && go run ./copyin
 
 .PHONY: bench/profile
 bench/profile: deps ## Say where the time of a job goes (with perf where it is installed)
-	cd bench && go run ./profile $(if $(shell command -v perf),-perf)
+	cd tools/lab && go run ./profile $(if $(shell command -v perf),-perf)
 
 .PHONY: sim
 sim: ## Simulate dispatchers, workers and faults for SIM_EVENTS events (1e8)
@@ -169,28 +168,28 @@ sim: ## Simulate dispatchers, workers and faults for SIM_EVENTS events (1e8)
 
 .PHONY: chaos
 chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=smoke|short|normal|long)
-	cd harness && go run ./cmd/chaos -size $(CHAOS)
+	cd tools/lab && go run ./chaos -size $(CHAOS)
 
 .PHONY: chaos-controls
 chaos-controls: deps ## Take one safeguard after the other out of the daemon: the check must notice each time
-	cd harness && go run ./cmd/chaos -what controls
+	cd tools/lab && go run ./chaos -what controls
 
 .PHONY: schedules
 schedules: deps ## Measure schedules while controllers are killed, in a burst, idle, and near changes of the clock (SCHEDULES=full|short)
 	SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout 1h -run TestSimulatedYear ./internal/schedule/controller
-	cd harness && go run ./cmd/schedules $(if $(filter short,$(SCHEDULES)),-short)
+	cd tools/lab && go run ./schedules $(if $(filter short,$(SCHEDULES)),-short)
 
 .PHONY: limits
 limits: deps ## Measure keys and limits: cost, kills, hand-off, deep queues, rates, takeovers (LIMITS=full|short BASE=COMMIT)
-	cd harness && go run ./cmd/limits $(if $(filter short,$(LIMITS)),-short) $(if $(BASE),-base '$(BASE)')
+	cd tools/lab && go run ./limits $(if $(filter short,$(LIMITS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: flows
 flows: deps ## Measure batches, flows, children, fan-outs and unique jobs: cost, latency, kills (FLOWS=full|short BASE=COMMIT)
-	cd harness && go run ./cmd/flows $(if $(filter short,$(FLOWS)),-short) $(if $(BASE),-base '$(BASE)')
+	cd tools/lab && go run ./flows $(if $(filter short,$(FLOWS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: durations
 durations: deps ## Measure expected durations: waits of recorded traces, overtaking, cost (DURATIONS=full|short BASE=COMMIT)
-	cd harness && go run ./cmd/durations $(if $(filter short,$(DURATIONS)),-short) $(if $(BASE),-base '$(BASE)')
+	cd tools/lab && go run ./durations $(if $(filter short,$(DURATIONS)),-short) $(if $(BASE),-base '$(BASE)')
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

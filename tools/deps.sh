@@ -2,7 +2,6 @@
 # Installs what build, test and demo need and the machine lacks: a C compiler
 # (the race detector), Python 3 (the example worker) and Postgres 14 or newer;
 # with the argument "node" also Node.js 18 and npm (the linter of docs/openapi.json),
-# with "gearman" Gearman's server (a contestant of make bench/ondemand);
 # and what lint can do without: systemd-analyze.
 # Installs only as root or where sudo asks nothing; otherwise it prints the one
 # line to type and fails. Does nothing, quickly, when nothing is missing.
@@ -46,9 +45,6 @@ has python3 || missing+=(python)
 if [ "${1:-}" = node ]; then
 	{ has node && has npm; } || missing+=(node)
 fi
-if [ "${1:-}" = gearman ]; then
-	has gearmand || missing+=(gearman)
-fi
 # On macOS the race detector needs no compiler.
 has "${CC:-cc}" || has gcc || has clang || [ "$(uname)" = Darwin ] || missing+=(compiler)
 # Only `make units` needs it, and says so if it is missing. It is installed along
@@ -64,8 +60,6 @@ packages() {
 	for what in "${missing[@]}"; do
 		case "$1:$what" in
 		apt-get:postgres) echo postgresql ;;
-		apt-get:gearman) echo gearman-job-server ;;
-		*:gearman) echo gearmand ;;
 		apt-get:compiler) echo gcc libc6-dev ;;
 		dnf:postgres) echo postgresql-server ;;
 		brew:postgres) echo postgresql@17 ;;

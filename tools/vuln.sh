@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-for module in . harness bench; do
+for module in . tools/lab; do
 	[ -f "$module/go.mod" ] || continue
 	echo "vuln: $module"
 	status=0

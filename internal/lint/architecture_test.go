@@ -14,7 +14,7 @@ import (
 
 // codePath matches a path to a file or a folder of the repository in backquotes.
 var codePath = regexp.MustCompile(
-	"`((?:actor|api|backlog|claim|client|cmd|docs|e2e|harness|bench|internal|migrations|scoring|slotindex|tools|worker|workerproto)(?:/[A-Za-z0-9_./-]*)?)`",
+	"`((?:actor|api|backlog|claim|client|cmd|docs|e2e|internal|migrations|scoring|slotindex|tools|worker|workerproto)(?:/[A-Za-z0-9_./-]*)?)`",
 )
 
 // missingPaths returns the paths of the repository that a document names and that

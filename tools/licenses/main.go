@@ -3,9 +3,8 @@
 //
 //	cd tools && go run ./licenses
 //
-// What is linked into the daemon needs a permissive license. The modules bench
-// and harness are never distributed as programs and may also use files under
-// the MPL. Tools are only run, so they may have any license that is recognised.
+// What is linked into the daemon needs a permissive license. The module
+// tools/lab is never distributed as programs and may also use files under the MPL. Tools are only run, so they may have any license that is recognised.
 package main
 
 import (
@@ -33,10 +32,9 @@ var (
 
 var parts = []part{
 	{"daemon", ".", "./...", permissive},
-	{"bench", "bench", "./...", weak},
-	{"harness", "harness", "./...", weak},
+	{"tools/lab", "tools/lab", "./...", weak},
 	{"tools", "tools", "tool", nil},
-	{"bench/node", "bench/node", "", nil},
+	{"tools/lab/peers/node", "tools/lab/peers/node", "", nil},
 	{"tools/openapi", "tools/openapi", "", nil},
 }
 

@@ -34,7 +34,7 @@ func (t *tree) read(file string) (string, error) {
 }
 
 // otherModules are folders with a go.mod of their own.
-var otherModules = []string{"harness", "bench", "tools"}
+var otherModules = []string{"tools"}
 
 // support are folders that only tests use, or programs that test or measure
 // the product.

@@ -10,7 +10,7 @@
 //
 //   - go_lines: lines of Go files of the root module. Tests, internal/lint,
 //     internal/sim, internal/trace and the trace commands do not count. The
-//     modules harness, bench and tools do not count either.
+//     modules tools and tools/lab do not count either.
 //   - old_words: findings of package vocabulary.
 //   - unsafe: lines that use package unsafe, in Go files of the
 //     root module that are no tests.

@@ -53,5 +53,5 @@ func generated(file string) bool {
 	case base == "go.sum", base == "package-lock.json", base == "LICENSE", path.Ext(base) == ".svg":
 		return true
 	}
-	return strings.Contains(file, "/testdata/fuzz/") || strings.HasPrefix(file, "bench/results/")
+	return strings.Contains(file, "/testdata/fuzz/")
 }

@@ -1,0 +1,120 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+)
+
+// AwaitDrained waits until no job waits or runs. It returns the number of those
+// that still do at the deadline.
+func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		left, err = s.Number(
+			context.WithoutCancel(ctx),
+			`SELECT (SELECT count(*) FROM dispatcherd.jobs_live) + (SELECT count(*) FROM dispatcherd.jobs_waiting)`,
+		)
+		if err != nil || left == 0 || ctx.Err() != nil {
+			return left, err
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// Number returns the single number that a query returns.
+func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error) {
+	conn, err := pgx.Connect(ctx, s.Postgres.URL(s.database))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var n int
+	if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("%.60s: %w", sql, err)
+	}
+	return n, nil
+}
+
+// URL is the connection string of the experiment's database, without proxies.
+func (s *Stage) URL() string { return s.Postgres.URL(s.database) }
+
+// Exec runs statements in the experiment's database, without proxies.
+func (s *Stage) Exec(ctx context.Context, statements ...string) error {
+	return s.Postgres.Exec(ctx, s.database, statements...)
+}
+
+// AwaitSlots waits until every slot of every worker is registered and free and no
+// dispatcher has a job in hand. It returns how many slots are missing or in use at
+// the deadline, and a description.
+func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int, why string) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		leaked = 0
+		var texts []string
+		for _, d := range s.Daemons {
+			n, text := s.slotsOf(context.WithoutCancel(ctx), d)
+			leaked += n
+			texts = append(texts, text)
+		}
+		why = strings.Join(texts, "")
+		if leaked == 0 || ctx.Err() != nil {
+			return leaked, why
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// slotsOf returns how many of a daemon's slots are missing or in use.
+func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
+	want := 0
+	for _, w := range s.Workers {
+		if w.Daemon == d {
+			want += w.Slots
+		}
+	}
+	state, err := d.State(ctx)
+	if err != nil {
+		return max(want, 1), fmt.Sprintf("%s: %v; ", d.Name, err)
+	}
+	off := max(want-state["slots"], state["slots"]-want) + state["slots"] - state["slots_free"] + state["in_hand"] + state["unrecorded"]
+	if off == 0 {
+		return 0, ""
+	}
+	return off, fmt.Sprintf("%s: want %d slots, free, and nothing in hand: %v; ", d.Name, want, state)
+}
+
+// History reads all logs. Call it after StopAll, when all processes have ended.
+func (s *Stage) History(ctx context.Context) (*history.History, error) {
+	h := &history.History{Batches: s.Producer.log, Calls: s.calls, Over: s.over}
+	h.Batches = append(h.Batches, rowsOf(s.calls)...)
+	var err error
+	if h.Processes, err = s.Processes(); err != nil {
+		return nil, err
+	}
+	for i := range h.Processes { // jobs of structures are judged by their rows
+		p := &h.Processes[i]
+		p.Runs = slices.DeleteFunc(p.Runs, func(e history.Execution) bool { return history.IsStructured(e.Type) })
+	}
+	return h, s.readPostgres(ctx, h)
+}
+
+// Processes reads the logs of the workers. Call it after StopAll.
+func (s *Stage) Processes() (all []history.Process, err error) {
+	for _, w := range s.Workers {
+		lives, err := w.read()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, lives...)
+	}
+	return all, nil
+}

@@ -1,0 +1,270 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+)
+
+// Environment is what all experiments share: the programs built from this checkout, and
+// the server.
+type Environment struct {
+	Postgres *Postgres
+	Root     string // folder of the main module
+	dir      string
+	daemon   string // program files
+	worker   string
+}
+
+// Open builds the programs and starts the server with the usual settings.
+func Open(ctx context.Context) (*Environment, error) { return OpenWith(ctx, nil) }
+
+// OpenWith is Open with settings of the server that replace usual ones.
+func OpenWith(ctx context.Context, settings map[string]string) (_ *Environment, err error) {
+	h := &Environment{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	if h.Root, err = ProductDir(ctx); err != nil {
+		return nil, err
+	}
+	if h.dir, err = os.MkdirTemp("", "dchaos-"); err != nil {
+		return nil, fmt.Errorf("creating the folder of the experiments: %w", err)
+	}
+	if err = os.Chmod(h.dir, 0o711); err != nil { // the server's user must be able to enter it
+		return nil, err
+	}
+	h.daemon, h.worker = filepath.Join(h.dir, "dispatcherd"), filepath.Join(h.dir, "chaosworker")
+	if err = h.Rebuild(ctx, ""); err != nil {
+		return nil, err
+	}
+	if err = goBuild(ctx, filepath.Join(h.Root, "tools", "lab"), h.worker, "./worker", ""); err != nil {
+		return nil, err
+	}
+	h.Postgres, err = startPostgres(ctx, h.dir, settings)
+	return h, err
+}
+
+// Rebuild builds the daemon from altered sources. An empty overlay builds the
+// unchanged daemon again.
+func (h *Environment) Rebuild(ctx context.Context, overlay string) error {
+	return goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay)
+}
+
+// Dir is the folder of the logs.
+func (h *Environment) Dir() string { return h.dir }
+
+// Close stops the server and removes everything.
+func (h *Environment) Close() error {
+	var errs []error
+	if h.Postgres != nil && h.Postgres.server != nil {
+		errs = append(errs, h.Postgres.stop())
+	}
+	if h.dir != "" {
+		errs = append(errs, os.RemoveAll(h.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// ProductDir returns the folder of the main module. It works in any folder of the
+// module.
+func ProductDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list of the module: %w", err)
+	}
+	dir := filepath.Dir(strings.TrimSpace(string(out)))
+	if filepath.Base(dir) != "lab" {
+		return "", fmt.Errorf("run this inside the folder tools/lab of the checkout, not in %s", dir)
+	}
+	return filepath.Dir(filepath.Dir(dir)), nil
+}
+
+func goBuild(ctx context.Context, dir, out, pkg, overlay string) error {
+	args := []string{"build", "-trimpath", "-o", out}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building %s in %s: %w\n%s", pkg, dir, err, said.String())
+	}
+	return nil
+}
+
+// Setup describes the processes of an experiment.
+type Setup struct {
+	Name    string
+	Daemons int
+	Flags   []string // flags of every daemon
+	Workers int      // number of workers of each daemon
+	Offers  []Offer  // offers of every worker
+	Mix     func(n int64) history.Work
+	Types   []string
+	Rate    int // jobs per second; 0 = as many as possible
+	// Schedules is the number of schedules. Each makes a tick per second. No worker runs their jobs.
+	Schedules int
+	Capacity  map[string]int // limits of keys
+	Plain     bool           // no record of changes and executions: the triggers and logs cost time
+	Logs      bool           // a record of executions although Plain
+	Direct    bool           // no fault proxies: they cost time
+	Idle      int            // how many daemons, the first ones, have no workers
+	// Structures is the number of further slots of each worker, for jobs of batches, flows and parents.
+	Structures int
+	Disk       int // size in megabytes of the disk of the database; 0 = unlimited; needs root
+}
+
+// Stage is the set of processes of one experiment.
+type Stage struct {
+	*Environment
+	Daemons  []*Daemon
+	Workers  []*Worker
+	Producer *Producer
+	database string
+	dir      string
+	types    []string
+	logs     bool // of the workers
+	disk     *disk
+	// structures says that there are jobs of structures.
+	structures bool
+	over       int64 // when StopAll was called
+
+	callsMu sync.Mutex
+	calls   []history.Call
+}
+
+// Start creates an empty database and starts daemons and workers. It returns when
+// every slot is registered.
+func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) {
+	s := &Stage{
+		Environment: h,
+		database:    "chaos_" + strings.ReplaceAll(o.Name, "-", "_"),
+		dir:         filepath.Join(h.dir, o.Name),
+		types:       o.Types,
+		logs:        o.Logs || !o.Plain,
+	}
+	defer func() {
+		if err != nil {
+			s.StopAll()
+			err = fmt.Errorf("setting up %s: %w", o.Name, err)
+		}
+	}()
+	if err = os.Mkdir(s.dir, 0o711); err != nil {
+		return nil, err
+	}
+	if err = s.createDatabase(ctx, o.Disk); err != nil {
+		return nil, err
+	}
+	if _, err = migrations.Up(ctx, s.Postgres.URL(s.database)); err != nil {
+		return nil, err
+	}
+	if !o.Plain {
+		if err = s.Postgres.Exec(ctx, s.database, auditSQL); err != nil {
+			return nil, err
+		}
+	}
+	if o.Structures > 0 {
+		if err = s.Exec(ctx, releasedSQL); err != nil {
+			return nil, err
+		}
+		s.structures, s.types = true, append(slices.Clip(s.types), history.Structured...)
+		o.Offers = append(slices.Clip(o.Offers), Offer{Slots: o.Structures, Types: history.Structured})
+	}
+	if err = s.insertSchedules(ctx, o.Schedules); err != nil {
+		return nil, err
+	}
+	for key, capacity := range o.Capacity { // order-free: one row for each key
+		if err = s.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('%s', %d)`, key, capacity)); err != nil {
+			return nil, err
+		}
+	}
+	s.Producer = &Producer{mix: o.Mix, rate: o.Rate}
+	if s.Producer.Database, s.Producer.dsn, err = s.openDatabase("producers"); err != nil {
+		return nil, err
+	}
+	for i := range o.Daemons {
+		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Direct, o.Flags)
+		if err != nil {
+			return nil, err
+		}
+		s.Daemons = append(s.Daemons, d)
+	}
+	busy := s.Daemons[o.Idle:]
+	for i := range len(busy) * o.Workers {
+		w, err := s.startWorker(i, busy[i%len(busy)], o.Offers)
+		if err != nil {
+			return nil, err
+		}
+		s.Workers = append(s.Workers, w)
+	}
+	if leaked, why := s.AwaitSlots(ctx, 30*time.Second); leaked != 0 {
+		return nil, fmt.Errorf("not all slots are registered and free: %s", why)
+	}
+	return s, nil
+}
+
+func (s *Stage) createDatabase(ctx context.Context, megabytes int) error {
+	where := ""
+	if megabytes > 0 {
+		var err error
+		if s.disk, err = s.mountDisk(ctx, megabytes); err != nil {
+			return err
+		}
+		where = " TABLESPACE " + tablespace
+	}
+	return s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database+where)
+}
+
+// DropDatabase removes the database. The logs remain until the Environment is closed.
+func (s *Stage) DropDatabase(ctx context.Context) error {
+	if err := s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database+` WITH (FORCE)`); err != nil {
+		return err
+	}
+	if s.disk == nil {
+		return nil
+	}
+	return s.disk.unmount(ctx, s.Postgres)
+}
+
+// Close ends all processes of the experiment and removes its database.
+func (s *Stage) Close(ctx context.Context) error {
+	s.StopAll()
+	return s.DropDatabase(context.WithoutCancel(ctx))
+}
+
+// StopAll ends all processes of the experiment.
+func (s *Stage) StopAll() {
+	s.over = history.Now()
+	ended := make(chan struct{})
+	for _, w := range s.Workers {
+		go func() {
+			w.Stop(10 * time.Second)
+			ended <- struct{}{}
+		}()
+	}
+	for range s.Workers {
+		<-ended
+	}
+	for _, d := range s.Daemons {
+		d.close()
+	}
+	if s.Producer != nil && s.Producer.Database != nil {
+		_ = s.Producer.Database.Close() // an error is ignored: the connection ends in any case
+	}
+}
