@@ -291,7 +291,7 @@ func (e *Error) Unwrap() error { return e.Reason }
 // and an *Error for a line that is no job. After an *Error it may be called
 // again. Any other error is final.
 func (l *Reader) Next() error {
-	for l.scanner.Scan() {
+	for l.scanner.Scan() && l.scanner.Err() == nil { // a line that a failed read has cut is no line
 		l.Number++
 		line := l.scanner.Bytes()
 		l.Read += int64(len(line)) + 1

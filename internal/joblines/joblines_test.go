@@ -135,6 +135,8 @@ func TestTooLongLineEndsReading(t *testing.T) {
 	require.ErrorContains(t, err, "line 2 is longer than 16777216 bytes")
 	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
 	require.EqualError(t, err, "reading line 1: disk on fire")
+	_, _, err = readAll(t, io.MultiReader(strings.NewReader(`{"type":"a`), iotest.ErrReader(errors.New("disk on fire"))))
+	require.EqualError(t, err, "reading line 1: disk on fire", "not an error of the line that it cuts")
 }
 
 // TestJobSurvivesARoundTripThroughJSON checks that a job within the limits is
