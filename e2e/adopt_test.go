@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -102,39 +101,4 @@ func TestRepeatedlyKilledDispatcherLosesNothing(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("%d jobs, each started at most %d times", jobs, took[len(took)-1])
-}
-
-// The dispatcher is killed and started again. One row is locked, or Postgres refuses to
-// change it. The other jobs of its worker continue, and the free slot takes a new job.
-func TestRowThatCannotBeAdoptedDoesNotStopItsWorker(t *testing.T) {
-	for kind, block := range map[string]func(w *world, id dispatcherd.JobID){
-		"locked": func(w *world, id dispatcherd.JobID) {
-			tx, err := w.db.Begin(w.t.Context())
-			require.NoError(w.t, err)
-			w.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-			_, err = tx.Exec(w.t.Context(), `SELECT id FROM dispatcherd.jobs_live WHERE id = $1 FOR UPDATE`, int64(id))
-			require.NoError(w.t, err)
-		},
-		"refused": func(w *world, id dispatcherd.JobID) {
-			w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused by the test'; END $$`)
-			w.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION public.refuse()`, id))
-		},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			w := newWorld(t)
-			cfg := w.config("d")
-			cfg.Lease = time.Minute
-			first := w.serve(cfg)
-			w.worker("w", cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
-			ids := w.gated(3)
-			block(w, ids[0])
-			first.kill()
-			w.serve(cfg)
-			w.await(w.insert("x", work{}), dispatcherd.Done)
-			for _, id := range ids[1:] {
-				w.seen.open(t, w.seen.start(t, id, 1))
-			}
-			w.requireOnce(ids[1:])
-		})
-	}
 }

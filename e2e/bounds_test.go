@@ -16,11 +16,11 @@ import (
 
 var ndjson = []string{"Content-Type", "application/x-ndjson"}
 
-func TestUploadWithALongLineIsRefused(t *testing.T) {
+func TestLinesAndUploadsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.MaxPayload = 1000
+	cfg.API.MaxPayload, cfg.API.MaxUpload = 1000, 5000
 	h := w.start(cfg)
 	c := h.caller()
 	line := func(bytes int) string {
@@ -36,62 +36,12 @@ func TestUploadWithALongLineIsRefused(t *testing.T) {
 	}
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	require.InDelta(t, 2, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="payload"}`], 0)
+	whole := c.ask(http.MethodPost, "/v1/jobs", strings.Repeat("{\"type\":\"x\"}\n", 500), ndjson...)
+	require.Equal(t, http.StatusRequestEntityTooLarge, whole.StatusCode, "the sum of the lines")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	got := c.ask(http.MethodPost, "/v1/jobs", line(1000)+"\n"+line(1000), ndjson...)
 	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
-}
-
-func TestUploadIsBoundedInTotal(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.MaxUpload = 1000
-	h := w.start(cfg)
-	for _, query := range []string{"", "?on_error=skip"} {
-		got := h.caller().ask(http.MethodPost, "/v1/jobs"+query, strings.Repeat("{\"type\":\"x\"}\n", 100), ndjson...)
-		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode, got.body)
-	}
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
-}
-
-func TestRequestWithoutDeadlineGetsTheDefault(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.DefaultTimeout = 50 * time.Millisecond
-	h := w.start(cfg)
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
-	got := h.caller().request(`{"type":"pdf","payload":{"do":"gate"}}`)
-	require.Equal(t, http.StatusGatewayTimeout, got.StatusCode, got.body)
-	eventually(t, func() bool { // on a slow machine the worker may get the job later
-		return h.gauges().InHand == 0 && h.gauges().Free == 1 && callee.runs.Load() == int64(len(callee.cancelled))
-	}, func() string { return "no job in hand; there is " + fmt.Sprint(h.gauges()) })
-	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_requests_ended_total{end="late",kind="memory"}`], 0)
-}
-
-func TestCallersShareFewConnectionsToPostgres(t *testing.T) {
-	const few, callers = 2, 50
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.Connections = few
-	h := w.start(cfg)
-	id := w.insert("unsupported", work{})
-	c := h.caller()
-	var calls sync.WaitGroup
-	for range callers {
-		calls.Go(func() {
-			got, err := c.send(t.Context(), http.MethodGet, fmt.Sprint("/v1/jobs/", id), "")
-			if err != nil || got.StatusCode != http.StatusOK {
-				t.Errorf("%v %s", err, got.body)
-			}
-		})
-	}
-	calls.Wait()
-	open := w.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dispatcherd api'`)
-	require.Positive(t, open)
-	require.LessOrEqual(t, open, few)
 }
 
 // An upload holds a connection to Postgres until its caller has sent everything.

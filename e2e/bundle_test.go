@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -74,17 +72,4 @@ func TestDebugBundleContainsWhatIsDocumented(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`"decision":"placed","job":%d,.*"worker":"worker-of-renown",.*"score":`, id), files["decisions.jsonl"])
 	require.Regexp(t, fmt.Sprintf(`"decision":"ended","job":%d,"attempt":1,.*"outcome":"done"`, id), files["decisions.jsonl"])
 	require.Equal(t, cfg.Version+"\n", files["version"])
-}
-
-func TestDebugBundleIsRefusedOverTCP(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.Listen = "127.0.0.1:0"
-	h := w.start(cfg)
-	res, err := http.Get("http://" + h.Addresses()[1].String() + daemon.BundlePath)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusForbidden, res.StatusCode)
-	require.NoError(t, res.Body.Close())
-	http.DefaultClient.CloseIdleConnections()
 }

@@ -124,20 +124,6 @@ func TestUnlistedCallerIsRejectedOverHTTPAndFrames(t *testing.T) {
 	)
 }
 
-func TestWithoutAListEveryCallerMayUseEveryType(t *testing.T) {
-	w, h := callersWorld(t, "")
-	other, frames := w.callerAs(h, stranger)
-	serveCalls(t, h.cfg.WorkerSocket, 1, "payroll")
-	h.awaitSlots(1)
-	require.Equal(t, http.StatusOK, other.request(`{"type":"payroll"}`).StatusCode)
-	_, err := frames.Do(t.Context(), client.Request{Type: "payroll"})
-	require.NoError(t, err)
-	later := other.ask(http.MethodPost, "/v1/jobs", `{"type":"none"}`, "Content-Type", "application/json")
-	require.Equal(t, http.StatusCreated, later.StatusCode)
-	require.Equal(t, http.StatusOK, other.ask(http.MethodGet, later.Header.Get("Location"), "").StatusCode)
-	require.Equal(t, http.StatusOK, other.ask(http.MethodDelete, later.Header.Get("Location"), "").StatusCode)
-}
-
 // A member of the workers' group cannot open the API socket, and a member of the callers' group
 // cannot open the worker socket.
 func TestEachSocketAdmitsItsGroupOnly(t *testing.T) {
@@ -166,24 +152,4 @@ func TestEachSocketAdmitsItsGroupOnly(t *testing.T) {
 		require.Equal(t, !c.admitted, strings.Contains(answer, "permission denied"), "%s, gid %d: %s", c.socket, c.gid, answer)
 		require.NoError(t, conn.Close())
 	}
-}
-
-// Callers of different users share neither requests nor their keys, over HTTP and frames. The two
-// protocols share the keys of one user.
-func TestIdempotencyKeyBelongsToOneUser(t *testing.T) {
-	w, h := callersWorld(t, "")
-	other, frames := w.callerAs(h, stranger)
-	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
-	asks := func(c *caller, payload string) (location string) {
-		got := c.request(fmt.Sprintf(`{"type":"pdf","durable":true,"payload":%s}`, payload), "Prefer", "respond-async", "Idempotency-Key", "k")
-		require.Equal(t, http.StatusAccepted, got.StatusCode, got.body)
-		return got.Header.Get("Location")
-	}
-	mine := asks(h.caller(), "1")
-	require.Equal(t, mine, asks(h.caller(), "1"))
-	_, err := frames.Do(t.Context(), client.Request{Type: "pdf", Durable: true, Payload: 2, IdempotencyKey: "k"})
-	require.NoError(t, err, "the key of another user is not in use")
-	require.NotEqual(t, mine, asks(other, "2"))
-	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "one row for each user")
 }

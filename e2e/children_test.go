@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -152,43 +150,6 @@ func TestChildrenEndWithTheirParentUnlessTheyAreDetached(t *testing.T) {
 	w.await(ids[1], dispatcherd.Done)
 }
 
-// A retry is no end of the parent.
-func TestChildrenOutliveARetryOfTheirParent(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	parents := w.family(h.cfg.WorkerSocket, 1, "parent")
-	parent := w.insertMember("parent", member{Children: []worker.Child{{Type: "child", UniqueKey: "once"}}})
-	first := receive(t, parents.spawned, "the child is inserted")
-	parents.proceed <- errors.New("again")
-	refusal, ok := errors.AsType[*worker.SpawnError](receive(t, parents.refused, "the second attempt inserts a child with the same key"))
-	require.True(t, ok)
-	require.Equal(t, "jobs_live_unique_key", refusal.Rule)
-	w.await(parent, dispatcherd.Failed)
-	w.await(first[0], dispatcherd.Cancelled)
-}
-
-// Attack 5: a parent is quarantined.
-func TestChildOfAQuarantinedParentIsCancelled(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	parent := w.insertMember("parent", member{})
-	raw := helloRaw(t, h.cfg.WorkerSocket, "parent")
-	job := raw.expect("job")
-	raw.say(`{"op":"spawn","job":%d,"attempt":%d,"session":"%s","request":7,"jobs":[{"type":"child"}]}`, job.Job, job.Attempt, raw.nonce)
-	raw.expect("spawned")
-	child := dispatcherd.JobID(w.number(`SELECT id FROM dispatcherd.jobs WHERE parent = $1`, parent))
-	for range h.cfg.Core.Limits.Crashes - 1 {
-		require.NoError(t, raw.conn.Close())
-		require.Equal(t, dispatcherd.Pending, w.get(child).Status)
-		raw = helloRaw(t, h.cfg.WorkerSocket, "parent")
-		raw.expect("job")
-	}
-	require.NoError(t, raw.conn.Close())
-	failed := w.await(parent, dispatcherd.Failed)
-	require.Contains(t, string(failed.Errors), "quarantined")
-	w.await(child, dispatcherd.Cancelled)
-}
-
 // Attack 4: a parent is cancelled while its spawns commit. Each child is refused or cancelled.
 func TestNoChildIsLeftBehindByACancelDuringSpawn(t *testing.T) {
 	w := newWorld(t)
@@ -239,45 +200,6 @@ func TestNoChildIsLeftBehindByACancelDuringSpawn(t *testing.T) {
 	)
 }
 
-// Article 4, cancellation with teardown of children: a cancel reaches all generations on all
-// hosts at once. The root and the child do not end, so the grandchild is not cancelled because
-// of their end.
-func TestCancelReachesTheWholeTreeAtOnce(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.start(w.config("a")), w.start(w.config("b"))
-	odd := w.family(a.cfg.WorkerSocket, 2, "root", "grandchild")
-	even := w.family(b.cfg.WorkerSocket, 1, "child")
-	grandchild, err := json.Marshal(member{})
-	require.NoError(t, err)
-	child, err := json.Marshal(member{Children: []worker.Child{{Type: "grandchild", Payload: json.RawMessage(grandchild)}}, Silent: true})
-	require.NoError(t, err)
-	for _, cancel := range []func(id dispatcherd.JobID){
-		func(id dispatcherd.JobID) { // over HTTP, at a host that does not run the root
-			require.Equal(t, http.StatusAccepted, b.caller().ask(http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), "").StatusCode)
-		},
-		func(id dispatcherd.JobID) {
-			require.Equal(t, exit.OK, b.onAPI("", "job", "cancel", fmt.Sprint(id)).code)
-		},
-	} {
-		root := w.insertMember("root", member{Children: []worker.Child{{Type: "child", Payload: json.RawMessage(child)}}, Silent: true})
-		middle := receive(t, odd.spawned, "the child is inserted")[0]
-		last := receive(t, even.spawned, "the grandchild is inserted")[0]
-		a.awaitState("busy", last)
-		cancel(root)
-		require.ElementsMatch(
-			t,
-			[]dispatcherd.JobID{root, last},
-			[]dispatcherd.JobID{receive(t, odd.ended, "two jobs are told"), receive(t, odd.ended, "two jobs are told")},
-		)
-		require.Equal(t, middle, receive(t, even.ended, "the child is told"))
-		odd.proceed <- errors.New("told")
-		even.proceed <- errors.New("told")
-		for _, id := range []dispatcherd.JobID{root, middle, last} {
-			w.await(id, dispatcherd.Cancelled)
-		}
-	}
-}
-
 // With --allow-api a worker may insert children of the types only that its user may use as a
 // caller.
 func TestWorkerNeedsTheRightsOfACallerForItsChildren(t *testing.T) {
@@ -295,27 +217,6 @@ func TestWorkerNeedsTheRightsOfACallerForItsChildren(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent IS NOT NULL OR type = 'payroll'`))
 	w.insertMember("pdf", member{Children: []worker.Child{{Type: "pdf"}}})
 	receive(t, parents.spawned, "the permitted child is inserted")
-}
-
-// Postgres checks each child. One bad child refuses all.
-func TestBadChildRefusesTheWholeSpawn(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	parents := w.family(h.cfg.WorkerSocket, 1, "parent")
-	for rule, children := range map[string][]worker.Child{
-		"children_are_1_to_1000": make([]worker.Child, 1001),
-		"priority_is_0_to_10":    {{Type: "child"}, {Type: "child", Priority: 11}},
-		"keys_are_1_to_4_words":  {{Type: "child", Keys: strings.Repeat("k ", 5)}},
-		"child_is_a_job":         {{Type: "child", MaxAttempts: -40_000}},
-	} {
-		parent := w.insertMember("parent", member{Children: children})
-		refusal, ok := errors.AsType[*worker.SpawnError](receive(t, parents.refused, "the spawn is refused"))
-		require.True(t, ok)
-		require.Equal(t, rule, refusal.Rule, refusal.Reason)
-		w.await(parent, dispatcherd.Failed)
-	}
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE type = 'child'`))
-	requireMetric(t, h.cfg, `dispatcherd_jobs_total{event="spawn_refused"} 4`)
 }
 
 // A durable fan-out is a batch, whose jobs any host runs.

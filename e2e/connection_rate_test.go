@@ -89,26 +89,3 @@ func gathered(t *testing.T, h *host, name, label string) float64 {
 	t.Fatalf("there is no sample of %s with label %s", name, label)
 	return 0
 }
-
-// 1,000 sessions in a second cause at most ten lines about their beginnings and ten about
-// their ends, for each second.
-func TestManyShortSessionsCauseFewLogLines(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	h := w.start(cfg)
-	began := time.Now()
-	for range 1000 {
-		conn, err := net.Dial("unix", cfg.WorkerSocket)
-		require.NoError(t, err)
-		_, err = io.WriteString(conn, rawHello)
-		require.NoError(t, err)
-		_, err = bufio.NewReader(conn).ReadString('\n')
-		require.NoError(t, err)
-		require.NoError(t, conn.Close())
-	}
-	h.awaitSlots(0)
-	seconds := int(time.Since(began)/time.Second) + 2
-	require.LessOrEqual(t, strings.Count(h.log.text(), "worker connected"), 10*seconds)
-	require.LessOrEqual(t, strings.Count(h.log.text(), "worker disconnected"), 10*seconds)
-	require.Contains(t, h.log.text(), "not_logged_since")
-}

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"testing"
 
@@ -82,36 +81,6 @@ func TestFanOutReportsTheChunkOfAKilledWorker(t *testing.T) {
 	)
 	require.EqualValues(t, 2, callees[0].runs.Load()+callees[1].runs.Load())
 	h.awaitSlots(2)
-}
-
-// Attack 18: a fan-out has no worker, and a caller disconnects.
-func TestFanOutEndsWithoutWorkersAndWithItsCaller(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	r := receive(t, h.caller().fanOut(t.Context(), `{"type":"pdf","items":[1]}`), "the answer arrives")
-	require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
-	require.Equal(t, "urn:dispatcherd:problem:no-slot-supports-type", r.problem(t).Type)
-
-	var callees []*callee
-	for range 2 {
-		callees = append(callees, serveCalls(t, h.cfg.WorkerSocket, 1, "pdf"))
-	}
-	h.awaitSlots(2)
-	ctx, disconnect := context.WithCancel(t.Context())
-	gate := `{"do":"gate"}`
-	answer := h.caller().fanOut(ctx, fmt.Sprintf(`{"type":"pdf","chunks":[%s,%s,%s,%s]}`, gate, gate, gate, gate))
-	eventually(
-		t,
-		func() bool { g := h.gauges(); return g.Free == 0 && g.Requests == 2 },
-		func() string { return fmt.Sprintf("two chunks that run and two that wait; there is %+v", h.gauges()) },
-	)
-	disconnect()
-	<-answer
-	for _, c := range callees {
-		c.awaitCancelled(h)
-	}
-	h.awaitSlots(2)
-	require.EqualValues(t, 2, callees[0].runs.Load()+callees[1].runs.Load(), "the chunks that waited never started")
 }
 
 func TestFanOutCommandPrintsTheAnswerOfEachChunk(t *testing.T) {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -11,26 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
-
-func TestWelcomeOfCallersAndWorkersNamesTheDispatcher(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("berlin-7"))
-	dial := func(socket string) net.Conn {
-		conn, err := net.Dial("unix", socket)
-		require.NoError(t, err)
-		return conn
-	}
-	caller, err := workerproto.ConnectCaller(t.Context(), dial(h.cfg.APISocket), "")
-	require.NoError(t, err)
-	defer caller.Abort()
-	require.Equal(t, "berlin-7", caller.Welcome().Dispatcher)
-	served, err := workerproto.Connect(t.Context(), dial(h.cfg.WorkerSocket), &workerproto.Hello{Worker: "w"})
-	require.NoError(t, err)
-	defer served.Abort()
-	require.Equal(t, "berlin-7", served.Welcome().Dispatcher)
-}
 
 // The Go client sends all its requests as frames over one connection.
 func TestFramesReachAWorkerAndComeBack(t *testing.T) {

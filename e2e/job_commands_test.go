@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -192,44 +191,6 @@ func TestWaitingRequestsAreListedAndCancelled(t *testing.T) {
 	require.Equal(t, exit.OK, (<-answers).code)
 	require.Equal(t, exit.OK, (<-answers).code)
 	require.Contains(t, h.caller().ask("GET", "/metrics", "").body, `dispatcherd_requests_ended_total{end="cancelled",kind="memory"} 2`)
-}
-
-func TestCallerSeesAndCancelsOnlyRequestsOfPermittedTypes(t *testing.T) {
-	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
-	other, _ := w.callerAs(h, stranger)
-	ended := make(chan outcome, 1)
-	go func() { ended <- h.onAPI("", "request", "payroll", "--wait-for-worker", "1h") }()
-	eventually(t, func() bool { return h.gauges().Requests == 1 }, func() string { return "a request" })
-	require.JSONEq(t, `{"requests":[]}`, other.ask("GET", "/v1/requests", "").body)
-	require.Equal(t, http.StatusForbidden, other.ask("GET", "/v1/requests?type=payroll", "").StatusCode)
-	require.Equal(t, http.StatusForbidden, other.ask("DELETE", "/v1/jobs/-1", "").StatusCode)
-	require.Contains(t, h.caller().ask("GET", "/v1/requests", "").body, `"id":-1,"type":"payroll"`)
-	require.Equal(t, http.StatusOK, h.caller().ask("DELETE", "/v1/jobs/-1", "").StatusCode)
-	require.Equal(t, exit.Negative, (<-ended).code)
-}
-
-// A user who may not use payroll sees none of its jobs, and changes none.
-func TestUnlistedCallerSeesNoForbiddenJobs(t *testing.T) {
-	const secret = "salary-of-anna"
-	w, h := callersWorld(t, fmt.Sprintf("payroll=%d", os.Getuid()))
-	other, _ := w.callerAs(h, stranger)
-	w.exec(
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at, payload, errors) SELECT t, 'failed', now(), to_jsonb($1::text), jsonb_build_array(jsonb_build_object('error', $1::text))
-		FROM unnest(ARRAY['payroll', 'pdf', 'payroll']) t`,
-		secret,
-	)
-	var page contract.Page
-	require.NoError(t, json.Unmarshal([]byte(other.ask("GET", "/v1/jobs", "").body), &page))
-	require.Len(t, page.Jobs, 1)
-	require.Equal(t, "pdf", page.Jobs[0].Type)
-	for _, path := range []string{"/v1/jobs/1/retry", "/v1/retry?type=payroll&count=2", "/v1/cancel?type=payroll&count=2"} {
-		got := other.ask("POST", path, "")
-		require.Equal(t, http.StatusForbidden, got.StatusCode, path)
-		require.NotContains(t, got.body, secret)
-	}
-	require.JSONEq(t, `{"matching":1,"changed":1}`, other.ask("POST", "/v1/retry?status=failed&count=1", "").body)
-	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'failed'`))
-	require.JSONEq(t, `{"matching":2,"changed":2}`, h.caller().ask("POST", "/v1/retry?type=payroll&count=2", "").body)
 }
 
 // A shell offers types and ids of jobs, and never names of files.

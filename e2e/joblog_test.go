@@ -77,17 +77,3 @@ func TestLogOfAnAttemptIsStreamedAndKept(t *testing.T) {
 	)
 	require.NotContains(t, h.log.text(), "font missing")
 }
-
-func TestNoLogIsKeptByDefault(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	h := w.start(cfg)
-	raw := helloRaw(t, cfg.WorkerSocket, "x").answering()
-	id := w.insert("x", work{})
-	raw.expect("job")
-	raw.say(`{"op":"log","job":%d,"attempt":1,"session":%q,"message":"font missing"}`, id, raw.nonce)
-	raw.done(id, 1, raw.nonce, "1")
-	require.Nil(t, w.await(id, dispatcherd.Done).Log)
-	require.NotContains(t, w.shown("job get %d", id), "font missing")
-	require.NotContains(t, h.log.text(), "font missing")
-}

@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // oneSlot is a slot for one type.
@@ -67,31 +64,6 @@ func TestFutureJobDoesNotRunBeforeItsTime(t *testing.T) {
 	)
 	job := w.await(later, dispatcherd.Done)
 	require.False(t, job.StartedAt.Before(due), "started at %v, due at %v", job.StartedAt, due)
-}
-
-func TestPrioritiesOrderTheWaitingJobsOfOneSlot(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
-	gate := w.insert("x", work{Do: "gate"})
-	running := w.seen.start(t, gate, 1)
-	ids := map[dispatcherd.Priority]dispatcherd.JobID{}
-	for _, p := range []dispatcherd.Priority{3, 0, 10, 7} {
-		ids[p] = w.insertNew(claim.New{Type: "x", Priority: p}, work{})
-	}
-	eventually(t, func() bool { return h.gauges().Cached == 4 }, func() string { return fmt.Sprint("4 candidates; ", h.gauges()) })
-	w.seen.open(t, running)
-	for _, id := range ids {
-		w.await(id, dispatcherd.Done)
-	}
-	all, _ := w.seen.list()
-	var order []dispatcherd.JobID
-	for _, s := range all {
-		if s.What == "start" {
-			order = append(order, s.Job)
-		}
-	}
-	require.Equal(t, []dispatcherd.JobID{gate, ids[10], ids[7], ids[3], ids[0]}, order)
 }
 
 // history is the column errors.
@@ -208,44 +180,4 @@ func (w *world) insertOneByOne(rounds int) {
 		last = w.await(id, dispatcherd.Done)
 	}
 	require.EqualValues(w.t, 1, last.Attempt)
-}
-
-// A transaction commits after later transactions, with a smaller id and an earlier run_at. Its
-// job is found as well.
-func TestLateCommitOfASmallerIDIsFound(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
-	h.awaitSlots(1)
-	tx, err := w.db.Begin(t.Context())
-	require.NoError(t, err)
-	early, err := claim.Jobs{DB: tx}.Insert(t.Context(), claim.New{Type: "x", Payload: json.RawMessage(`{}`)})
-	require.NoError(t, err)
-	var late []dispatcherd.JobID
-	for range 20 {
-		late = append(late, w.insert("x", work{}))
-	}
-	for _, id := range late {
-		w.await(id, dispatcherd.Done)
-	}
-	require.Less(t, early, slices.Min(late))
-	require.NoError(t, tx.Commit(t.Context()))
-	w.await(early, dispatcherd.Done)
-}
-
-func TestOnDemandRequestIsAnsweredByAWorkerProcess(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
-	h.awaitSlots(1)
-	ctx, cancel := context.WithTimeout(t.Context(), longWait)
-	defer cancel()
-	got, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: []byte(`{"result":{"n":1}}`)})
-	require.NoError(t, err)
-	require.Equal(t, ondemand.Done, got.Kind)
-	require.JSONEq(t, `{"n":1}`, string(got.Payload))
-	got, err = h.Do(ctx, ondemand.Request{Type: "unsupported"})
-	require.NoError(t, err)
-	require.Equal(t, ondemand.Unsupported, got.Kind)
-	h.awaitSlots(1)
 }

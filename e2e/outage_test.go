@@ -2,56 +2,15 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
-
-// All connections to Postgres are cut repeatedly during claims and finishes. The dispatcher
-// resolves unknown outcomes by reading.
-func TestCutPostgresConnectionsLoseAndDuplicateNoJob(t *testing.T) {
-	const (
-		jobs = 3000
-		cuts = 40
-	)
-	w := newWorld(t)
-	hosts := []*host{w.start(w.config("a")), w.start(w.config("b"))}
-	for _, h := range hosts {
-		w.worker(h.cfg.Name, h.cfg.WorkerSocket, scriptSlots{N: 8, Types: []string{"x"}})
-		h.awaitSlots(8)
-	}
-	for range cuts {
-		w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs/cuts)
-		seen, _ := w.seen.list()
-		w.exec(
-			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
-		)
-		eventually(t, func() bool { all, _ := w.seen.list(); return len(all) > len(seen)+20 }, func() string {
-			return fmt.Sprint("more work; ", hosts[0].gauges(), hosts[1].gauges())
-		})
-	}
-	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
-	for _, h := range hosts {
-		h.awaitSlots(8)
-		var s actor.Stats
-		h.Ask(func(c *actor.Core) { s = c.Stats() })
-		t.Logf("%s: won %d, lost %d, unknown %d, done %d, stale %d", h.cfg.Name, s.Won, s.Lost, s.Unknown, s.Done, s.Stale)
-	}
-	requireOneAtATime(t, w)
-	starts := w.seen.ofJobs("start")
-	require.Len(t, starts, jobs)
-	for id, runs := range starts {
-		require.Len(t, runs, 1, "no worker died, so job %d must run only once", id)
-	}
-	require.Zero(t, w.deadlocks())
-}
 
 // The server is stopped and started under load. Meanwhile results wait, and requests that need
 // no row are answered.

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
@@ -92,62 +91,6 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	require.Less(t, m[`dispatcherd_window_share{type="probe"}`], 0.1)
 }
 
-// Jobs that wait for keys are in no lane, and the dispatcher knows none of them. Operators see them all the same.
-func TestPendingJobsWithKeysAreCountedInPostgres(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.CountPending = 20 * time.Millisecond
-	h := w.start(cfg)
-	r := helloRaw(t, cfg.WorkerSocket, "probe")
-	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) SELECT 'probe', 'k' FROM generate_series(1, 7)`)
-	require.NoError(t, err)
-	_, err = w.db.Exec(
-		t.Context(),
-		`INSERT INTO dispatcherd.jobs (type, keys, run_at) SELECT 'nowhere', 'k', now() - interval '1 hour' FROM generate_series(1, 3)`,
-	)
-	require.NoError(t, err)
-	r.expect("job")
-	var by map[string]httpapi.Type
-	eventually(t, func() bool {
-		_, by = h.types()
-		probe, nowhere := by["probe"].Pending, by["nowhere"].Pending
-		return probe != nil && *probe == 6 && nowhere != nil && *nowhere == 3
-	}, func() string { return fmt.Sprintf("6 and 3 pending jobs: %+v", by) })
-	require.Positive(t, by["probe"].OldestKeyed)
-	require.Zero(t, by["probe"].Oldest)
-	got := invocation{args: []string{"types", "--api-socket", cfg.APISocket}}.runs(t)
-	require.Regexp(t, `nowhere +0 +0 +0 +3 +0 +0 +1h0m`, got.out)
-	m := h.samples()
-	require.InDelta(t, 6, m[`dispatcherd_jobs_pending{type="probe"}`], 0)
-	require.InDelta(t, 3, m[`dispatcherd_unroutable_jobs{type="nowhere"}`], 0)
-	require.Greater(t, m[`dispatcherd_unroutable_jobs_oldest_seconds{type="nowhere"}`], 3600.0)
-	require.Zero(t, m[`dispatcherd_window_share{type="probe"}`], "the type has slots enough")
-}
-
-func TestSlotsOfOtherDispatchersMakeATypeRoutable(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.CountPending = 20 * time.Millisecond
-	h := w.start(cfg)
-	w.insert("x", work{})
-	w.insert("x", work{})
-	const unroutable = `dispatcherd_unroutable_jobs{type="x"}`
-	eventually(t, func() bool { return h.samples()[unroutable] == 2 }, func() string { return "2 unroutable jobs" })
-
-	other := w.config("other")
-	w.start(other)
-	helloRaw(t, other.WorkerSocket, "x").expect("job")
-	eventually(t, func() bool {
-		m := h.samples()
-		_, still := m[unroutable]
-		return !still && m[`dispatcherd_jobs_pending{type="x"}`] == 1
-	}, func() string {
-		return fmt.Sprint("the second job waits for a slot of the other dispatcher: ", h.samples())
-	})
-	_, by := h.types()
-	require.Equal(t, 1, by["x"].OtherSlots)
-}
-
 func TestStartsAndEndsOfJobsAreCountedByType(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -187,61 +130,26 @@ func TestStartsAndEndsOfJobsAreCountedByType(t *testing.T) {
 	}
 }
 
-// The table may contain any number of types. Metrics have a bounded number of series.
-func TestMetricsOfManyTypesAreBounded(t *testing.T) {
+func TestSlotsOfOtherDispatchersMakeATypeRoutable(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.CountPending = 20 * time.Millisecond
-	const types = 10_000
-	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type) SELECT format('type%s', i) FROM generate_series(1, $1) i`, types+5)
-	require.NoError(t, err)
 	h := w.start(cfg)
-	var m map[string]float64
-	eventually(t, func() bool { m = h.samples(); return m[`dispatcherd_state{what="pending_types"}`] == types },
-		func() string { return "a count ends at the limit of types" })
-	m = h.samples()
-	sums, series := map[string]float64{}, map[string]int{}
-	for name, value := range m {
-		family, labels, _ := strings.Cut(name, "{")
-		sums[family] += value
-		if strings.Contains(labels, "type=") {
-			series[family]++
-		}
-	}
-	for _, family := range []string{"dispatcherd_jobs_pending", "dispatcherd_unroutable_jobs"} {
-		require.InDelta(t, types, sums[family], 0, family)
-		require.Equal(t, 101, series[family], family)
-	}
-	for family, n := range series {
-		require.LessOrEqual(t, n, 12*101, family)
-	}
-	list, _ := h.types()
-	require.Len(t, list.Types, 1000, "one page")
-}
+	w.insert("x", work{})
+	w.insert("x", work{})
+	const unroutable = `dispatcherd_unroutable_jobs{type="x"}`
+	eventually(t, func() bool { return h.samples()[unroutable] == 2 }, func() string { return "2 unroutable jobs" })
 
-func TestCommandsListSlotsAndTypesInPages(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	h := w.start(cfg)
-	w.worker("w", cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"a", "b"}}, scriptSlots{N: 1, Types: []string{"c"}})
-	h.awaitSlots(3)
-	slots := h.slots()
-	for _, c := range []struct {
-		line, said string
-		lines      int
-	}{
-		{"slot list", "", 3},
-		{"slot list --limit 2", fmt.Sprintf("There are more: --after %d shows the next page.\n", slots[1].ID), 2},
-		{fmt.Sprintf("slot list --limit 2 --after %d", slots[1].ID), "", 1},
-		{"slot list --type c", "", 1},
-		{"slot list --type none", "There are no such slots.\n", 0},
-		{"types", "", 3},
-		{"types --limit 2", "There are more: --after b shows the next page.\n", 2},
-		{"types --limit 2 --after b", "", 1},
-	} {
-		got := invocation{args: append(strings.Fields(c.line), "--api-socket", cfg.APISocket)}.runs(t)
-		require.Equal(t, exit.OK, got.code, "%s: %s", c.line, got.err)
-		require.Equal(t, c.said, got.err, c.line)
-		require.Equal(t, 1+c.lines, strings.Count(got.out, "\n"), "%s: %s", c.line, got.out)
-	}
+	other := w.config("other")
+	w.start(other)
+	helloRaw(t, other.WorkerSocket, "x").expect("job")
+	eventually(t, func() bool {
+		m := h.samples()
+		_, still := m[unroutable]
+		return !still && m[`dispatcherd_jobs_pending{type="x"}`] == 1
+	}, func() string {
+		return fmt.Sprint("the second job waits for a slot of the other dispatcher: ", h.samples())
+	})
+	_, by := h.types()
+	require.Equal(t, 1, by["x"].OtherSlots)
 }

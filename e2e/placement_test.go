@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,20 +58,6 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// A job that no worker supports at first has waited for capacity.
-func TestJobThatWaitedForItsFirstWorkerSaysSo(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	id := w.insert("x", work{})
-	eventually(t, func() bool {
-		return w.number(`SELECT (statement_timestamp() - run_at > '1.1 s')::int FROM dispatcherd.jobs`) == 1
-	},
-		func() string { return "an older job" })
-	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
-	require.Equal(t, "NoCapacity", w.await(id, dispatcherd.Done).Placement.WaitedFor)
-	h.awaitSlots(1)
-}
-
 // Each failed attempt says where it ran, and the job keeps the time at which it was first due.
 func TestRetriedJobKeepsItsFirstDueTimeAndItsAttempts(t *testing.T) {
 	w := newWorld(t)
@@ -95,32 +79,4 @@ func TestRetriedJobKeepsItsFirstDueTimeAndItsAttempts(t *testing.T) {
 	require.Equal(t, due, *w.get(id).FirstRunAt)
 	w.await(id, dispatcherd.Failed)
 	h.awaitSlots(1)
-}
-
-// The row says who cancelled a job: a role or a caller of the API.
-func TestCancelledJobSaysWhoCancelledIt(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	role := w.db.Config().ConnConfig.User
-	user := fmt.Sprintf("api: uid=%d", os.Getuid())
-	for _, by := range []string{role, user} {
-		pending := w.insertNew(claim.New{Type: "x", RunAt: time.Now().Add(time.Hour)}, work{})
-		callee := serveCalls(t, h.cfg.WorkerSocket, 1, by)
-		running := w.insert(by, work{Do: "gate"})
-		h.awaitState("busy", running)
-		for _, id := range []dispatcherd.JobID{pending, running} {
-			if by == role {
-				w.shown("job cancel %d", id)
-			} else {
-				got := h.caller().ask(http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), "")
-				require.Less(t, got.StatusCode, 300, got.body)
-			}
-			job := w.await(id, dispatcherd.Cancelled)
-			require.NotNil(t, job.Cancelled)
-			require.Equal(t, by, *job.Cancelled)
-			require.Contains(t, w.shown("job get %d", id), by)
-		}
-		require.Equal(t, running, receive(t, callee.cancelled, "the cancel"))
-	}
-	h.awaitSlots(2)
 }

@@ -58,23 +58,6 @@ func helloRaw(t *testing.T, socket string, types ...string) *rawWorker {
 	return r
 }
 
-// helloPaced connects a worker without slots. While the user connects too fast, it tries
-// again.
-func helloPaced(t *testing.T, socket string) *rawWorker {
-	t.Helper()
-	for {
-		r := dialRaw(t, socket)
-		_, _ = r.conn.Write(
-			[]byte(`{"op":"hello","versions":[1,1],"worker":"raw","slots":[]}` + "\n"),
-		) // a rejected connection may be closed already
-		if f := r.next(); f.Op == "welcome" {
-			r.nonce = f.Session
-			return r
-		}
-		require.NoError(t, r.conn.Close())
-	}
-}
-
 // say sends one line.
 func (r *rawWorker) say(format string, args ...any) {
 	r.t.Helper()

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -69,38 +67,4 @@ func TestExitCodeOfRequestIsItsOutcome(t *testing.T) {
 		require.Contains(t, got.err, c.says)
 		require.Empty(t, got.out)
 	}
-}
-
-func TestRequestOverTCPNeedsItsToken(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.Listen, cfg.API.TokenFile = "127.0.0.1:0", filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(cfg.API.TokenFile, fmt.Appendf(nil, "anna %x\n", sha256.Sum256([]byte("s3cret"))), 0o600))
-	h := w.start(cfg)
-	serveCalls(t, cfg.WorkerSocket, 1, "pdf")
-	h.awaitSlots(1)
-	url := "http://" + h.Addresses()[1].String()
-	got := invocation{
-		args: []string{"request", "pdf", `1`},
-		env:  map[string]string{"DISPATCHERD_API": url, "DISPATCHERD_API_TOKEN": "s3cret"},
-	}.runs(
-		t,
-	)
-	require.Equal(t, exit.OK, got.code, got.err)
-	require.Equal(t, "1\n", got.out)
-	for _, line := range [][]string{{"request", "pdf"}, {"types"}} {
-		got = invocation{args: append(line, "--api", url), env: map[string]string{"DISPATCHERD_API_TOKEN": "wr0ng"}}.runs(t)
-		require.Equal(t, exit.Conflict, got.code, got.err)
-		require.NotContains(t, got.err, "wr0ng")
-	}
-}
-
-func TestTypesCommandListsTypesOfWorkers(t *testing.T) {
-	w := newWorld(t)
-	h, _ := w.startCallee(2)
-	got := h.onAPI("", "types")
-	require.Equal(t, exit.OK, got.code, got.err)
-	require.Regexp(t, `(?m)^pdf +2 +2 `, got.out)
-	require.Regexp(t, `^{"type":"pdf","capacity":2,"free":2,`, h.onAPI("", "types", "-o", "jsonl").out)
 }

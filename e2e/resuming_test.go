@@ -109,32 +109,3 @@ func keepsItsJob(t *testing.T, k keeper) {
 		require.JSONEq(t, fmt.Sprintf(`{"echo":%s,"type":"x"}`, payload), string(job.Result))
 	}
 }
-
-// A job that was claimed again meanwhile cannot be resumed. The worker is told, and offers the
-// slot again when the execution has ended.
-func TestExampleWorkerDropsJobThatCannotBeResumed(t *testing.T) {
-	eachKeeper(t, dropsJob)
-}
-
-func dropsJob(t *testing.T, k keeper) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Lease = time.Minute
-	daemon := w.serve(cfg)
-	w.resuming(k, cfg.WorkerSocket)
-	gate := filepath.Join(w.dir, "gate")
-	payload, err := json.Marshal(gate)
-	require.NoError(t, err)
-	id, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: payload})
-	require.NoError(t, err)
-	begun(t, gate)
-	daemon.kill()
-	w.exec(`UPDATE dispatcherd.jobs SET attempt = attempt + 1 WHERE id = $1`, int64(id)) // another attempt was claimed
-	w.serve(cfg)
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
-	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a free slot" })
-	require.Equal(t, dispatcherd.Running, w.get(id).Status, "the result of the former attempt is stale")
-	other, err := w.jobs.Insert(t.Context(), claim.New{Type: "x", Payload: payload})
-	require.NoError(t, err)
-	w.await(other, dispatcherd.Done)
-}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -158,40 +156,6 @@ func TestJobsOfAKilledDispatcherAreReleasedByAnother(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(w.dir, "doomed*.sock"))
 	require.NoError(t, err)
 	require.Len(t, left, 2, "the stale sockets are replaced")
-}
-
-// otherShares reports whether this dispatcher knows of rows of a type that are in the share of
-// another dispatcher.
-func (h *host) otherShares(typ string) (others bool) {
-	for id := range dispatcherd.JobID(256) {
-		x := actor.Explain(actor.Inquiry{ID: id + 1, Type: typ, RunAt: 1}, h)
-		others = others || slices.Contains(x.Reasons, actor.ReasonOtherShare)
-	}
-	return others
-}
-
-// The other dispatcher executes the share of a killed one long before the lease ends and any
-// dispatcher declares it lost. After that one share contains all rows.
-func TestShareOfAKilledDispatcherIsServedByAnother(t *testing.T) {
-	const jobs = 400
-	w := newWorld(t)
-	doomed := w.config("doomed")
-	doomed.Lease = time.Minute
-	process := w.serve(doomed)
-	w.worker("doomed", doomed.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
-	eventually(t, func() bool { return slotsOf(doomed) == 4 }, func() string { return "four slots" })
-	h := w.start(w.config("heir"))
-	w.worker("heir", h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
-	h.awaitSlots(4)
-	eventually(t, func() bool { return h.otherShares("x") }, func() string { return "two shares" })
-	process.kill()
-	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, $1::int)`, jobs)
-	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: jobs})
-	require.True(t, h.otherShares("x"), "the shares must not have changed")
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
-	require.Equal(t, jobs, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE attempt = 1`))
-	w.exec(`UPDATE dispatcherd.dispatchers SET lease = '1 ms' WHERE name = 'doomed'`)
-	eventually(t, func() bool { return !h.otherShares("x") }, func() string { return "one share for all" })
 }
 
 // A dispatcher was stopped for longer than its lease, and others have taken over its jobs. It

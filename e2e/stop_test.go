@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 // Running jobs may end within the grace period. The others are pending again without a failure
@@ -71,20 +69,6 @@ func requireAttemptsOnce(t *testing.T, w *world) {
 	}
 }
 
-func TestIdleDaemonStopsAtOnce(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Grace = time.Hour
-	process := w.serve(cfg)
-	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
-	eventually(t, func() bool { return slotsOf(cfg) == 1 }, func() string { return "a slot" })
-	process.signal(t, syscall.SIGTERM)
-	process.ends(t, exit.OK) // no job was running
-	require.NoFileExists(t, cfg.WorkerSocket)
-	require.NotContains(t, process.errors.text(), `"warn"`, "a regular stop logs no warning")
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
-}
-
 // A second signal ends the grace period.
 func TestSecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 	w := newWorld(t)
@@ -121,45 +105,4 @@ func TestStoppingWorkerEndsOrReleasesItsJobs(t *testing.T) {
 	require.JSONEq(t, `{"by":"new","attempt":2}`, string(job.Result))
 	require.Zero(t, job.Failures+job.Crashes)
 	h.awaitSlots(2)
-}
-
-// The exec worker passes SIGTERM on to its program and reports how the program ended.
-func TestExecWorkerStopsWithItsProgram(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	const script = `echo $$ >"$0.new"; mv "$0.new" "$0"; trap 'echo bye >&2; exit 3' TERM; while :; do sleep 0.01; done`
-	c := w.program("worker", "run", "--worker-socket", h.cfg.WorkerSocket, "--types", "x", "--worker-grace", "50ms",
-		"--", "sh", "-c", script, w.dir+"/pid")
-	id := w.insert("x", work{})
-	eventually(t, func() bool { _, err := os.Stat(w.dir + "/pid"); return err == nil }, func() string { return "a program" })
-	c.signal(t, syscall.SIGTERM)
-	c.ends(t, exit.OK)
-	job := w.await(id, dispatcherd.Pending)
-	require.Zero(t, job.Failures+job.Crashes)
-	h.awaitSlots(0)
-}
-
-// A second daemon on the same socket reports an error and does not disturb the first one.
-func TestSecondDaemonOnTheSameSocketFails(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	h := w.start(cfg)
-	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
-	h.awaitSlots(1)
-	second := w.program("serve", "--database-url", w.dsn, "--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket)
-	<-second.ended
-	require.NotZero(t, second.cmd.ProcessState.ExitCode())
-	require.Contains(t, second.errors.text(), cfg.WorkerSocket)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NULL`))
-	w.await(w.insert("x", work{}), dispatcherd.Done)
-	h.awaitSlots(1)
-}
-
-// Without a schema the daemon says what to do, and removes its sockets.
-func TestDaemonWithoutSchemaSaysWhatToDo(t *testing.T) {
-	w := newWorldOn(t, pgtest.Empty(t))
-	c := w.program("serve", "--database-url", w.dsn, "--worker-socket", w.dir+"/w.sock", "--api-socket", w.dir+"/a.sock")
-	c.ends(t, exit.Unavailable)
-	require.Contains(t, c.errors.text(), "migrate up")
-	require.NoFileExists(t, w.dir+"/w.sock")
 }

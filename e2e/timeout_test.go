@@ -33,20 +33,3 @@ func TestWorkerThatIgnoresATimeoutLosesItsSession(t *testing.T) {
 	ignoring.kill()
 	h.awaitSlots(0)
 }
-
-// A worker ignores the cancellation of a running job for longer than the grace period.
-func TestIgnoredCancelEndsTheSession(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Core.CancelGrace = 100 * time.Millisecond
-	h := w.start(cfg)
-	ignoring := w.worker("ignoring", cfg.WorkerSocket, oneSlot("x"))
-	id := w.insert("x", work{Do: "stubborn"})
-	w.seen.start(t, id, 1)
-	_, err := w.jobs.Cancel(t.Context(), id)
-	require.NoError(t, err)
-	job := w.await(id, dispatcherd.Cancelled)
-	require.Zero(t, job.Failures+job.Crashes)
-	ignoring.kill()
-	h.awaitSlots(0)
-}

@@ -23,20 +23,6 @@ func (w *world) why(h *host, id dispatcherd.JobID) string {
 	return w.shown("job why %d --api-socket %s", id, h.cfg.APISocket)
 }
 
-// Before the first worker, no fetch has read the database clock.
-func TestWhyWithoutAnyWorker(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	id := w.insert("pdf", work{})
-	text := w.why(h, id)
-	require.Contains(t, text, "TypeUnknown: no slot of any dispatcher supports the type\n")
-	require.Regexp(t, `age +\d+(\.\d+)?m?s\n`, text)
-	require.NotRegexp(t, `age +0s`, text)
-	require.Regexp(t, `later jobs can overtake it during the next 2[23]m`, text)
-	later := w.insertNew(claim.New{Type: "pdf", RunAt: time.Now().Add(time.Hour)}, work{})
-	require.Contains(t, w.why(h, later), "Scheduled")
-}
-
 func TestWhyWithoutASlotForTheType(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -86,29 +72,6 @@ func TestWhyWhileAllSlotsAreBusy(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-func TestWhyDuringBackoff(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Core.Retry.Base, cfg.Core.Retry.Max = time.Hour, time.Hour
-	h := w.start(cfg)
-	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
-	id := w.insert("x", work{Do: "fail", Times: 9})
-	eventually(t, func() bool { return w.get(id).Failures == 1 }, func() string { return "a failure" })
-	due := w.get(id).RunAt.UTC().Format("2006-01-02T15:04:05.000Z")
-	require.Regexp(t, `Backoff: it failed 1 of at most 5 times; its next attempt is at `+due+`, in \d+m`, w.why(h, id))
-	h.awaitSlots(1)
-}
-
-func TestWhyBeforeRunAt(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	serveCalls(t, h.cfg.WorkerSocket, 1, "x")
-	h.awaitSlots(1)
-	due := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	id := w.insertNew(claim.New{Type: "x", RunAt: due}, work{})
-	require.Regexp(t, `Scheduled: its run_at is `+due.Format("2006-01-02T15:04:05.000Z")+`, in 59m`, w.why(h, id))
-}
-
 func TestWhyWhilePostgresIsDown(t *testing.T) {
 	server, options := ownServer(t)
 	_, err := migrations.Up(t.Context(), server.URL("postgres"))
@@ -135,23 +98,6 @@ func TestWhyWhilePostgresIsDown(t *testing.T) {
 	h.awaitSlots(1)
 	require.NoError(t, h.stop()) // the daemon stops before the server
 	w.db.Close()
-}
-
-func TestWhyOfAnOutrankedJob(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x", "y")
-	h.awaitSlots(1)
-	running := w.insert("x", work{Do: "gate"})
-	h.awaitState("busy", running)
-	best, last := w.insertNew(claim.New{Type: "y", Priority: 9}, work{}), w.insert("x", work{})
-	eventually(t, func() bool { return h.gauges().Cached == 2 }, func() string { return "two candidates" })
-	text := w.why(h, last)
-	require.Contains(t, text, "Outranked: jobs with higher scores can use the same slots\n")
-	require.Contains(t, text, fmt.Sprintf("job %d y priority 9 queued, score ", best))
-	close(callee.open)
-	w.await(last, dispatcherd.Done)
-	h.awaitSlots(1)
 }
 
 func TestWhyOfARowThatAnotherSessionHasLocked(t *testing.T) {
@@ -181,25 +127,16 @@ func TestWhyOfARowThatAnotherSessionHasLocked(t *testing.T) {
 	h.awaitSlots(1)
 }
 
-// The end of an attempt is not shown as that of the next attempt.
-func TestWhyAfterACrashDescribesTheCurrentAttempt(t *testing.T) {
+func TestWhyDuringBackoff(t *testing.T) {
 	w := newWorld(t)
-	h := w.start(w.config("d"))
-	first := w.worker("first", h.cfg.WorkerSocket, oneSlot("x"))
-	id := w.insert("x", work{Do: "gate"})
-	w.seen.start(t, id, 1)
-	first.kill()
-	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x")
-	eventually(
-		t,
-		func() bool { j := w.get(id); return j.Status == dispatcherd.Running && j.Attempt == 2 },
-		func() string { return "attempt 2" },
-	)
-	text := w.why(h, id)
-	require.Regexp(t, `placed +\S+ on slot \d+ of callee`, text)
-	require.NotContains(t, text, "ended")
-	close(callee.open)
-	w.await(id, dispatcherd.Done)
+	cfg := w.config("d")
+	cfg.Core.Retry.Base, cfg.Core.Retry.Max = time.Hour, time.Hour
+	h := w.start(cfg)
+	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
+	id := w.insert("x", work{Do: "fail", Times: 9})
+	eventually(t, func() bool { return w.get(id).Failures == 1 }, func() string { return "a failure" })
+	due := w.get(id).RunAt.UTC().Format("2006-01-02T15:04:05.000Z")
+	require.Regexp(t, `Backoff: it failed 1 of at most 5 times; its next attempt is at `+due+`, in \d+m`, w.why(h, id))
 	h.awaitSlots(1)
 }
 
@@ -216,22 +153,4 @@ func TestWhyOfAJobThatAnEarlierDispatcherPlaced(t *testing.T) {
 	text := w.why(w.start(w.config("e")), id)
 	require.Regexp(t, `placed +\S+ on slot \d+ of callee\n`, text)
 	require.Regexp(t, `ended +\S+ done after \S+, attempt 1\n`, text)
-}
-
-// While no dispatcher runs, nothing can stop the worker of a cancelled job.
-func TestJobGetSaysThatAJobIsBeingCancelled(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	cfg.Grace = 20 * time.Millisecond
-	cfg.Workers.Resume, cfg.Core.Resume = longWait, longWait
-	first := w.start(cfg)
-	serveCalls(t, cfg.WorkerSocket, 1, "x")
-	first.awaitSlots(1)
-	id := w.insert("x", work{Do: "gate"})
-	first.awaitState("busy", id)
-	require.NoError(t, first.stop())
-	w.shown("job cancel %d", id)
-	require.Regexp(t, `being cancelled by +`+w.db.Config().ConnConfig.User+`\n`, w.shown("job get %d", id))
-	w.start(cfg)
-	w.await(id, dispatcherd.Cancelled)
 }

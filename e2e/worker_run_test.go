@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 // The exec worker reports on its error output what an operator must know: failures without
@@ -36,32 +33,4 @@ func TestExecWorkerReportsFailuresAndExcessSlots(t *testing.T) {
 	eventually(t, func() bool { return strings.Contains(many.errors.text(), "3 slots are more than the limit of 2") },
 		func() string { return "a line about the limit; the output is " + many.errors.text() })
 	many.kill()
-}
-
-// A worker that started before its dispatcher has reported that no dispatcher answers. A later
-// error of another kind is reported as well.
-func TestExecWorkerReportsEachConnectionErrorOnce(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "w.sock")
-	c := startProgram(t, nil, "worker", "run", "--worker-socket", socket, "--types", "x", "--config", "", "--", "true")
-	says := func(what string) {
-		t.Helper()
-		eventually(t, func() bool { return strings.Contains(c.errors.text(), what) },
-			func() string { return "the line " + what + "; it said " + c.errors.text() })
-	}
-	says("no such file")
-	require.NoError(t, os.WriteFile(socket, nil, 0o600))
-	says("; this is not a socket: give the dispatcher's worker socket as --worker-socket\n")
-	require.NoError(t, os.Remove(socket))
-	require.NoError(t, os.Symlink(socket, socket))
-	says("too many levels of symbolic links")
-	require.Equal(t, 3, strings.Count(c.errors.text(), "not connected, retrying: dispatcher at "+socket), c.errors.text())
-	c.kill()
-}
-
-func TestExecWorkerEndsOnTheAPISocket(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	c := w.program("worker", "run", "--worker-socket", h.cfg.APISocket, "--types", "x", "--", "true")
-	c.ends(t, exit.Conflict)
-	require.Contains(t, c.errors.text(), "workers connect to the socket of --worker-socket")
 }

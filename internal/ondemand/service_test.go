@@ -17,12 +17,14 @@ import (
 
 // backend keeps the last caller and answers when the test says so.
 type backend struct {
+	deadline   time.Duration // of the last request
 	last       dispatcherd.JobID
 	caller     Caller
 	submitting func() // called before Submit fails; nil = Submit succeeds
 }
 
-func (b *backend) Submit(_ context.Context, _ Request, c Caller) (dispatcherd.JobID, error) {
+func (b *backend) Submit(_ context.Context, r Request, c Caller) (dispatcherd.JobID, error) {
+	b.deadline = r.Deadline
 	if b.submitting != nil {
 		b.submitting()
 		return 0, ErrUnavailable
@@ -201,6 +203,17 @@ func TestLateJoinsAndCloseAreConcurrent(t *testing.T) {
 		require.LessOrEqual(t, s.Gauges().Followers, 4, "only callers that did not leave yet")
 		callers.Wait()
 		require.Zero(t, s.Gauges().Followers+s.Gauges().Requests)
+	}
+}
+
+func TestRequestWithoutATimeoutGetsTheDefault(t *testing.T) {
+	s, b := newService(t)
+	short := time.Second
+	for timeout, want := range map[*time.Duration]time.Duration{nil: time.Minute, &short: short} {
+		f := begin(t, s, Options{Type: "pdf", Timeout: timeout})
+		require.Equal(t, want, b.deadline)
+		b.caller.Answered(Answer{Kind: Done})
+		f.Leave()
 	}
 }
 
