@@ -47,11 +47,13 @@ type Actor struct {
 	registrations chan event.Event // events of sessions: Registered, Withdrew, Unregistered
 	releases      chan event.Released
 	requests      chan event.Requested
-	notifications chan struct{}    // capacity 1: several notifications are merged
-	orders        chan event.Event // events of operators, listener, workers and callers: drain, interrupt, weights, cancels, announced rows, reports, disconnects
-	results       chan event.Event // results of statements
-	questions     chan func(*Core)
-	done          chan struct{}
+	notifications chan struct{} // capacity 1: several notifications are merged
+	// Events of operators, listener, workers and callers: drain, interrupt, weights, cancels, announced rows,
+	// reports, disconnects.
+	orders    chan event.Event
+	results   chan event.Event // results of statements
+	questions chan func(*Core)
+	done      chan struct{}
 }
 
 // NewActor returns an Actor for a Core. The Actor receives no event before Start,
@@ -209,7 +211,9 @@ func (a *Actor) Ask(f func(*Core)) bool {
 
 // Load says how busy the loop has been since Start.
 type Load struct {
-	Busy  time.Duration // time in which the loop handled events; an increase close to 1 s per second means that one goroutine is not sufficient
+	// Time in which the loop handled events; an increase close to 1 s per second means that one goroutine is not
+	// sufficient.
+	Busy  time.Duration
 	Steps int64
 }
 

@@ -71,7 +71,8 @@ func (c *Core) considerOffer(o *offered) {
 		c.reassign(o, j)
 	case o.Mode == dispatcherd.OnDemand, c.jobs.Get(o.Job) != nil, c.ends.late.Contains(o.Job, o.Attempt, c.now):
 		c.decided(o) // the attempt has ended, or the job in hand belongs to another worker
-	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From && !o.Outdated(other.To):
+	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From &&
+		!o.Outdated(other.To):
 		other.session, other.Slot, other.To = o.session, o.Slot, o.To // the session of the first offer ended
 	case other != nil:
 		c.decided(o)

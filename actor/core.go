@@ -216,12 +216,16 @@ type job struct {
 
 // rowData is the part of a job that only queued jobs have.
 type rowData struct {
-	key         contract.Key // its place in the lane
-	batch       uint32       // the fetched batch that it was taken from
-	nonLocal    bool         // it was taken from a non-local lane
-	rescan      bool         // while the job was in hand, its row was read as pending with a key other than row.key, so the lane is read again when the job is forgotten
-	returned    bool         // the row goes back to the table and is found by the next scan: the worker returned the job, or an operator changed its lane
-	loading     bool         // the row is claimed; its payload is not read yet
+	key      contract.Key // its place in the lane
+	batch    uint32       // the fetched batch that it was taken from
+	nonLocal bool         // it was taken from a non-local lane
+	// While the job was in hand, its row was read as pending with a key other than row.key, so the lane is read
+	// again when the job is forgotten.
+	rescan bool
+	// The row goes back to the table and is found by the next scan: the worker returned the job, or an operator
+	// changed its lane.
+	returned    bool
+	loading     bool // the row is claimed; its payload is not read yet
 	failures    int32
 	fence       int64          // of a job with keys; 0 = none
 	maxAttempts int32          // number of failures after which the job fails permanently

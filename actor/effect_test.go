@@ -164,7 +164,9 @@ func TestRowWithAnUnfitPayloadFails(t *testing.T) {
 
 // The time until the deadline counts from the time at which the claim was sent.
 func TestDurableRequestDoesNotStartAfterItsDeadline(t *testing.T) {
-	for left, late := range map[time.Duration]bool{-time.Nanosecond: true, 100 * time.Millisecond: true, 101 * time.Millisecond: false, 0: false} {
+	for left, late := range map[time.Duration]bool{
+		-time.Nanosecond: true, 100 * time.Millisecond: true, 101 * time.Millisecond: false, 0: false,
+	} {
 		w := newWorld(t)
 		w.command("register worker=ann types=(pdf)", nil)
 		w.command("hold claim", nil)

@@ -207,7 +207,8 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 		h.score = p.core.cfg.Weights.Score(h.mode, q.Priority, int64(p.now)-h.arrival, p.core.capacity(t)).Total()
 		switch {
 		case q.ID < 0,
-			p.core.backlog.State(p.core.backlog.LaneOf(backlog.Lane{Type: t, Priority: q.Priority}, q.ID)).Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
+			p.core.backlog.State(p.core.backlog.LaneOf(backlog.Lane{Type: t, Priority: q.Priority}, q.ID)).
+				Contains(contract.Key{RunAt: q.RunAt, ID: q.ID}):
 			all = append(all, scored{h, q.ID})
 		case p.core.index.Capacity(t) > 0:
 			unread = append(unread, scored{h, q.ID})
@@ -498,7 +499,8 @@ func TestRankOfARequest(t *testing.T) {
 	for n := range 3 {
 		p.step(event.Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
 	}
-	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} { // scores: 6,144; 5,120 for row 2, which is the older one; 5,120; 4,096
+	// Scores: 6,144; 5,120 for row 2, which is the older one; 5,120; 4,096.
+	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} {
 		rank, waits, ok := p.core.RankOfRequest(id)
 		require.True(t, ok)
 		require.Equal(t, 5, waits)

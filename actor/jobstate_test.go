@@ -16,22 +16,23 @@ import (
 // stateSetups are the commands that bring a job into each state. The job is the
 // row "letter" or the request "call".
 var stateSetups = map[jobstate.State]string{
-	jobstate.Waiting:          "request call type=pdf wait=yes",
-	jobstate.Serving:          "register worker=ann types=(pdf); request call type=pdf",
-	jobstate.Abandoned:        "register worker=ann types=(pdf); request call type=pdf; abandon call",
-	jobstate.Reserved:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
-	jobstate.Unplaced:         "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
-	jobstate.Claiming:         "register worker=ann types=(pdf); hold claim; insert letter; run",
-	jobstate.Slotless:         "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
-	jobstate.Preempted:        "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
-	jobstate.Unresolved:       "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
-	jobstate.Unassigned:       "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
-	jobstate.Running:          "register worker=ann types=(pdf); insert letter; run",
-	jobstate.Revoked:          "register worker=ann types=(pdf); insert letter; run; disown",
-	jobstate.Stopping:         "register worker=ann types=(pdf); insert letter; run; cancel letter",
-	jobstate.Detached:         "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
-	jobstate.DetachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9; cancel letter",
-	jobstate.Recording:        "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
+	jobstate.Waiting:    "request call type=pdf wait=yes",
+	jobstate.Serving:    "register worker=ann types=(pdf); request call type=pdf",
+	jobstate.Abandoned:  "register worker=ann types=(pdf); request call type=pdf; abandon call",
+	jobstate.Reserved:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
+	jobstate.Unplaced:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
+	jobstate.Claiming:   "register worker=ann types=(pdf); hold claim; insert letter; run",
+	jobstate.Slotless:   "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
+	jobstate.Preempted:  "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
+	jobstate.Unresolved: "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
+	jobstate.Unassigned: "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
+	jobstate.Running:    "register worker=ann types=(pdf); insert letter; run",
+	jobstate.Revoked:    "register worker=ann types=(pdf); insert letter; run; disown",
+	jobstate.Stopping:   "register worker=ann types=(pdf); insert letter; run; cancel letter",
+	jobstate.Detached:   "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
+	jobstate.DetachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann " +
+		"types=(pdf) slots=9; cancel letter",
+	jobstate.Recording: "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
 }
 
 // expectedTransitions lists every possible cell: state, event, next state and

@@ -347,7 +347,8 @@ func (h *history) disturbedStep(events ...event.Event) {
 func (h *history) syncReference() {
 	h.pollNow()
 	h.feed(event.Tick{})
-	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) || h.answerOne(is[*effect.Adopt]) {
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) ||
+		h.answerOne(is[*effect.Adopt]) {
 	}
 	for _, s := range h.reference.slots {
 		s.busy, s.reservedFor = false, nil

@@ -234,7 +234,8 @@ func (h *history) restart() {
 }
 
 func (h *history) answerAll() {
-	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) || h.answerOne(is[*effect.Resolve]) || h.answerOne(is[*effect.Adopt]) || h.answerOne(is[*effect.Finish]) {
+	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) ||
+		h.answerOne(is[*effect.Resolve]) || h.answerOne(is[*effect.Adopt]) || h.answerOne(is[*effect.Finish]) {
 	}
 }
 

@@ -25,9 +25,11 @@ type Config struct {
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
 	RowsPerFetch  int
-	KnownRows     int // rows of a fetch that lanes with candidates are asked for, so that it is short although many lanes are due; the last lane may exceed it
-	LostPerBatch  int // lost claims after which the rest of a fetched batch is discarded
-	Departures    int // maximum number of remembered rows that left their place while a scan was in flight
+	// Rows of a fetch that lanes with candidates are asked for, so that it is short although many lanes are due;
+	// the last lane may exceed it.
+	KnownRows    int
+	LostPerBatch int // lost claims after which the rest of a fetched batch is discarded
+	Departures   int // maximum number of remembered rows that left their place while a scan was in flight
 }
 
 // Jobs describes the jobs in hand.

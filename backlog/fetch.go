@@ -85,7 +85,8 @@ func (b *Backlog) nextFetch(jobs Jobs) bool {
 	if f.request == nil {
 		f.request = &contract.FetchRequest{}
 	}
-	f.request.Lanes, f.request.Classes, f.request.SkipLocked, f.rows, f.known = f.request.Lanes[:0], f.request.Classes[:0], b.skipLocked(), 0, 0
+	f.request.Lanes, f.request.Classes, f.request.SkipLocked = f.request.Lanes[:0], f.request.Classes[:0], b.skipLocked()
+	f.rows, f.known = 0, 0
 	f.rest = false
 	round := b.roundDue()
 	b.askLow(round)

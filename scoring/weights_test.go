@@ -29,15 +29,21 @@ func extreme() Weights {
 
 func TestAWeightOutOfRangeIsRefusedByNameValueAndRange(t *testing.T) {
 	for want, change := range map[string]func(*Weights){
-		`weight "priority" is -1: set it to a whole number from 0 to 1000000000`:                                               func(w *Weights) { w.Priority = -1 },
-		`weight "priority" is 1000000001: set it to a whole number from 0 to 1000000000`:                                       func(w *Weights) { w.Priority = 1_000_000_001 },
-		`weight "ageing" is 0: set it to a whole number from 1 to 1000000; without ageing nothing bounds how long a job waits`: func(w *Weights) { w.Ageing = 0 },
-		`weight "rarity" is -5: set it to a whole number from 0 to 1000000000`:                                                 func(w *Weights) { w.Rarity = -5 },
-		`weight "on-demand" is -1: set it to a whole number from 0 to 1000000000`:                                              func(w *Weights) { w.OnDemand = -1 },
-		`weight "on-demand-ageing" is 1000001: set it to a whole number from 0 to 1000000`:                                     func(w *Weights) { w.OnDemandAgeing = 1_000_001 },
-		`weight "on-demand-cap" is -1s: set it to a duration from 0s to 87672h0m0s`:                                            func(w *Weights) { w.OnDemandCap = -time.Second },
-		`weight "on-demand-cap" is 87673h0m0s: set it to a duration from 0s to 87672h0m0s`:                                     func(w *Weights) { w.OnDemandCap = MaxAge + time.Hour },
-		`weight "on-demand-cap" is 1.5ms: set it to whole milliseconds`:                                                        func(w *Weights) { w.OnDemandCap = 1500 * time.Microsecond },
+		`weight "priority" is -1: set it to a whole number from 0 to 1000000000`:         func(w *Weights) { w.Priority = -1 },
+		`weight "priority" is 1000000001: set it to a whole number from 0 to 1000000000`: func(w *Weights) { w.Priority = 1_000_000_001 },
+		`weight "ageing" is 0: set it to a whole number from 1 to 1000000; without ageing nothing bounds how long a job waits`: func(w *Weights) {
+			w.Ageing = 0
+		},
+		`weight "rarity" is -5: set it to a whole number from 0 to 1000000000`:    func(w *Weights) { w.Rarity = -5 },
+		`weight "on-demand" is -1: set it to a whole number from 0 to 1000000000`: func(w *Weights) { w.OnDemand = -1 },
+		`weight "on-demand-ageing" is 1000001: set it to a whole number from 0 to 1000000`: func(w *Weights) {
+			w.OnDemandAgeing = 1_000_001
+		},
+		`weight "on-demand-cap" is -1s: set it to a duration from 0s to 87672h0m0s`: func(w *Weights) { w.OnDemandCap = -time.Second },
+		`weight "on-demand-cap" is 87673h0m0s: set it to a duration from 0s to 87672h0m0s`: func(w *Weights) {
+			w.OnDemandCap = MaxAge + time.Hour
+		},
+		`weight "on-demand-cap" is 1.5ms: set it to whole milliseconds`: func(w *Weights) { w.OnDemandCap = 1500 * time.Microsecond },
 	} {
 		w := Default()
 		change(&w)
@@ -68,7 +74,9 @@ func TestTheScoreNamesItsTerms(t *testing.T) {
 	require.Equal(
 		t,
 		"5332 = base 1024 + age 16 + rarity 164 + on-demand 4128",
-		(&Weights{Priority: 1024, Ageing: 16, Rarity: 164, OnDemand: 4096, OnDemandAgeing: 32, OnDemandCap: time.Hour}).Score(dispatcherd.OnDemand, 1, 1000, 1).
+		(&Weights{
+			Priority: 1024, Ageing: 16, Rarity: 164, OnDemand: 4096, OnDemandAgeing: 32, OnDemandCap: time.Hour,
+		}).Score(dispatcherd.OnDemand, 1, 1000, 1).
 			String(),
 	)
 }

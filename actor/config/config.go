@@ -13,10 +13,12 @@ import (
 
 // Config contains the settings. The zero value is not valid; see Default.
 type Config struct {
-	Weights        scoring.Weights
-	Limits         Limits
-	Retry          timing.Backoff // retries of failed attempts
-	RetryStatement timing.Backoff // retries of statements that Postgres refused or did not answer; short, so that work continues soon after an outage
+	Weights scoring.Weights
+	Limits  Limits
+	Retry   timing.Backoff // retries of failed attempts
+	// Retries of statements that Postgres refused or did not answer; short, so that work continues soon after an
+	// outage.
+	RetryStatement timing.Backoff
 	// Poll is the time between two full scans. Full scans do not depend on NOTIFY.
 	Poll time.Duration
 	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
@@ -130,7 +132,10 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"poll", c.Poll}, {"poll-unsubscribed", c.PollUnsubscribed}, {"patience", c.Patience}, {"penalty", c.Penalty}, {"cancel-grace", c.CancelGrace}, {"reconnect-grace", c.ReconnectGrace}} {
+	}{
+		{"poll", c.Poll}, {"poll-unsubscribed", c.PollUnsubscribed}, {"patience", c.Patience}, {"penalty", c.Penalty},
+		{"cancel-grace", c.CancelGrace}, {"reconnect-grace", c.ReconnectGrace},
+	} {
 		if d.value < time.Millisecond {
 			return fmt.Errorf("%s is %v, must be at least 1ms", d.name, d.value)
 		}
