@@ -9,7 +9,8 @@ import (
 
 func TestClassesCompriseTwoOctaves(t *testing.T) {
 	for expected, want := range map[time.Duration]DurationClass{
-		0: NoDuration, -time.Second: NoDuration, 1: 1, time.Millisecond: 1, time.Second: 1, 16_383 * time.Millisecond: 1, 16_384 * time.Millisecond: 2, 65_535 * time.Millisecond: 2, 65_536 * time.Millisecond: 3,
+		0: NoDuration, -time.Second: NoDuration, 1: 1, time.Millisecond: 1, time.Second: 1, 16_383 * time.Millisecond: 1,
+		16_384 * time.Millisecond: 2, 65_535 * time.Millisecond: 2, 65_536 * time.Millisecond: 3,
 		time.Hour: 5, 1<<26*time.Millisecond - 1: 7, 1 << 26 * time.Millisecond: 8, MaxExpected: 8,
 	} {
 		require.Equal(t, want, ClassOf(expected), expected)

@@ -32,8 +32,10 @@ const (
 
 // BatchOptions describe a batch to open.
 type BatchOptions struct {
-	Name     string            // at most 128 bytes; need not be unique
-	Callback *Job              // runs once, after all members have ended; its payload must be an object, which gets "batch" with their numbers; it has no Parent, UniqueKey and UniqueFor; nil = none
+	Name string // at most 128 bytes; need not be unique
+	// Runs once, after all members have ended; its payload must be an object, which gets "batch" with their
+	// numbers; it has no Parent, UniqueKey and UniqueFor; nil = none.
+	Callback *Job
 	RunWhen  string            // of the callback
 	Parent   dispatcherd.JobID // an open batch whose member the callback is; 0 = none
 }

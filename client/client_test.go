@@ -273,7 +273,9 @@ func TestClientNeedsExactlyOneAddress(t *testing.T) {
 
 // The URL may contain a password by mistake, so no error contains it.
 func TestInvalidURLIsRejectedWithoutPrintingIt(t *testing.T) {
-	for _, address := range []string{"http://anna:secret@d:1", "secret", "secret://d", "http://", "http://d:secret", "postgres://anna:secret@d/db"} {
+	for _, address := range []string{
+		"http://anna:secret@d:1", "secret", "secret://d", "http://", "http://d:secret", "postgres://anna:secret@d/db",
+	} {
 		_, err := New(Options{URL: address})
 		require.ErrorContains(t, err, "such as http://127.0.0.1:8088", address)
 		require.NotContains(t, err.Error(), "secret")

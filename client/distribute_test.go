@@ -11,7 +11,8 @@ import (
 
 func TestDistributeReturnsTheAnswerOfEachChunk(t *testing.T) {
 	var got map[string]any
-	status, answer := http.StatusMultiStatus, `[{"ok":true,"result":[1],"worker":"a","items":2},{"ok":false,"error":"boom","code":"job-failed","worker":"b","items":1}]`
+	status, answer := http.StatusMultiStatus, `[{"ok":true,"result":[1],"worker":"a","items":2},
+		{"ok":false,"error":"boom","code":"job-failed","worker":"b","items":1}]`
 	c := dispatcher(t, func(w http.ResponseWriter, r *http.Request) {
 		got = nil
 		_ = json.NewDecoder(r.Body).Decode(&got)

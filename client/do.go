@@ -116,10 +116,10 @@ func spanText(d time.Duration) string {
 // Do runs a job now and waits for its result. The result is JSON, at most 16 MiB; null if the
 // worker returned none.
 //
-// The request ends at the earliest of three times. After r.Timeout, or the dispatcher's default
-// of 30 s, the error is a *Problem of type [TypeDeadlinePassed]. After r.WaitForWorker without a slot for the type it is one of type [TypeNoSlot]. When ctx ends,
-// the error wraps ctx.Err() and the job is cancelled. Over TCP this is a disconnect, so a Durable
-// request with an IdempotencyKey continues until its Timeout.
+// The request ends at the earliest of three times. After r.Timeout, or the dispatcher's default of 30 s, the
+// error is a *Problem of type [TypeDeadlinePassed]. After r.WaitForWorker without a slot for the type it is one
+// of type [TypeNoSlot]. When ctx ends, the error wraps ctx.Err() and the job is cancelled. Over TCP this is a
+// disconnect, so a Durable request with an IdempotencyKey continues until its Timeout.
 //
 // A failed job is a *Problem of type [TypeJobFailed], a cancelled one of type
 // [TypeJobCancelled]. If the dispatcher rejects a request, the error is another *Problem.

@@ -55,7 +55,8 @@ func TestDocumentOfAFlow(t *testing.T) {
 	require.JSONEq(
 		t,
 		`{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
-		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000, "expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
+		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000,
+			"expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
 		{"name": "sum", "type": "sum", "payload": {}, "priority": 0, "max_attempts": 2, "after": ["load", 17], "takes_results": true},
 		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "max_attempts": 5, "after": ["load", "sum"], "run_when": "failed"}]}`,
 		string(text),
@@ -224,7 +225,10 @@ func TestUniqueKeyExistsOnce(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Add(ctx, conn, job)
 	require.ErrorContains(t, err, "another pending or running job has this unique_key")
-	for _, j := range []Job{{Type: "x", UniqueFor: time.Hour}, {Type: "x", UniqueKey: "k", UniqueFor: -1}, {Type: "x", UniqueKey: "k", UniqueFor: 1, Parent: b.ID}} {
+	for _, j := range []Job{
+		{Type: "x", UniqueFor: time.Hour}, {Type: "x", UniqueKey: "k", UniqueFor: -1},
+		{Type: "x", UniqueKey: "k", UniqueFor: 1, Parent: b.ID},
+	} {
 		_, err = Insert(ctx, conn, j)
 		require.ErrorContains(t, err, "UniqueFor is")
 		_, err = InsertMany(ctx, conn, slices.Values([]Job{j}))

@@ -27,8 +27,12 @@ type Job struct {
 	RunAt       time.Time     // zero = now, by the database clock
 	MaxAttempts int           // the job fails for good after this many failures; 0 = 5
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
-	Expected    time.Duration // how long an attempt probably takes, within a factor of four; it never stops the job; rounded up to milliseconds, at most 596 hours; 0 = unknown
-	Keys        string        // up to four words KEY, KEY*COST or KEY*all, such as "tenant:42 stripe*3": the job runs only while it has a permit of each key
+	// How long an attempt probably takes, within a factor of four; it never stops the job; rounded up to
+	// milliseconds, at most 596 hours; 0 = unknown.
+	Expected time.Duration
+	// Up to four words KEY, KEY*COST or KEY*all, such as "tenant:42 stripe*3": the job runs only while it has a
+	// permit of each key.
+	Keys string
 
 	Parent    dispatcherd.JobID // an open [Batch] whose member the job is; 0 = none
 	UniqueKey string            // 1 to 512 bytes; no other pending or running job has it

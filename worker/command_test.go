@@ -135,7 +135,8 @@ func TestCancelEndsTheWholeProcessGroup(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := Program{Path: "sh", Grace: 3 * time.Second, Args: []string{
 		"-c",
-		`trap 'echo term >"$0"' TERM; sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 1; done' "$0" & echo $$ >"$0"; while :; do wait; done`,
+		`trap 'echo term >"$0"' TERM; sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 1; done' "$0" &
+			echo $$ >"$0"; while :; do wait; done`,
 		path,
 	}}
 	done := make(chan error, 1)

@@ -20,9 +20,11 @@ type Job struct {
 	Type    string
 	Mode    dispatcherd.Mode
 	Payload json.RawMessage // nil if the job has none
-	Fence   int64           // of a job with keys: for each key it increases across all hosts; jobs that were admitted together share it; 0 = the job has no keys
-	Timeout time.Duration   // of this attempt; 0 = none
-	Age     time.Duration   // from the time the job was due until it was sent
+	// Of a job with keys: for each key it increases across all hosts; jobs that were admitted together share it;
+	// 0 = the job has no keys.
+	Fence   int64
+	Timeout time.Duration // of this attempt; 0 = none
+	Age     time.Duration // from the time the job was due until it was sent
 
 	run *execution
 }

@@ -73,7 +73,8 @@ func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	require.Equal(t, workerproto.Execution{Job: 42, Attempt: 1, Session: s.Nonce()}, f.Execution)
 	require.False(t, f.Detached)
 	require.JSONEq(t, `[{"type":"mail","payload":{"n":1},"timeout_ms":-1},
-		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,"expected_ms":60000,"keys":"k","unique_key":"u"}]`, string(f.Jobs))
+		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,
+			"expected_ms":60000,"keys":"k","unique_key":"u"}]`, string(f.Jobs))
 	require.True(
 		t,
 		s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request + 1, IDs: []dispatcherd.JobID{1}}),

@@ -38,9 +38,11 @@ type Options struct {
 	// them again. Default 16 MiB.
 	KeptReports int
 
-	Connected    func(workerproto.Welcome) // may be nil
-	Disconnected func(error)               // may be nil; called for each end of a connection and failed attempt to connect, but not for an error that Run returns
-	Complaint    func(*workerproto.Error)  // may be nil; called for errors that the dispatcher sends
+	Connected func(workerproto.Welcome) // may be nil
+	// May be nil; called for each end of a connection and failed attempt to connect, but not for an error that Run
+	// returns.
+	Disconnected func(error)
+	Complaint    func(*workerproto.Error) // may be nil; called for errors that the dispatcher sends
 }
 
 func (o Options) withDefaults() Options {

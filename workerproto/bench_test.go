@@ -24,7 +24,8 @@ var benchJob = Job{
 var benchDone = Done{
 	Execution: benchJob.Execution,
 	Result: []byte(
-		`{"file":"s3://bucket/invoice-2026-11-0042.pdf","bytes":182736,"pages":4,"sha256":"2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae","warnings":[],"took_ms":812.25}`,
+		`{"file":"s3://bucket/invoice-2026-11-0042.pdf","bytes":182736,"pages":4,` +
+			`"sha256":"2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae","warnings":[],"took_ms":812.25}`,
 	),
 }
 

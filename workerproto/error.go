@@ -28,10 +28,12 @@ type Code string
 
 // The codes. Before the welcome every error is fatal.
 const (
-	BadJSON      Code = "bad_json"      // the line is not a JSON object, is nested too deep, or is not UTF-8
-	BadValue     Code = "bad_value"     // a field is missing, of the wrong kind or out of range
-	UnknownOp    Code = "unknown_op"    // no such frame in this direction
-	BadSlot      Code = "bad_slot"      // no types, an invalid or repeated type, a number that is taken, too many slots or types, a type that this user may not serve
+	BadJSON   Code = "bad_json"   // the line is not a JSON object, is nested too deep, or is not UTF-8
+	BadValue  Code = "bad_value"  // a field is missing, of the wrong kind or out of range
+	UnknownOp Code = "unknown_op" // no such frame in this direction
+	// No types, an invalid or repeated type, a number that is taken, too many slots or types, a type that this
+	// user may not serve.
+	BadSlot      Code = "bad_slot"
 	UnknownSlot  Code = "unknown_slot"  // slot_remove of a number that the session does not have
 	NotHeld      Code = "not_held"      // a report about a job that this session does not run
 	WrongSession Code = "wrong_session" // a report under another session's nonce

@@ -19,14 +19,17 @@ func FuzzDecodeWorkerFrame(f *testing.F) {
 	for _, members := range []string{
 		`"resumes":true`, `"resumes":false`, `"resumes":null`, `"resumes":1`,
 		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":1}],"resumes":true`,
-		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":65534},{"slot":2,"types":["a"],"job":43,"attempt":1,"session":"n","times":65536}]`,
+		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":65534},` +
+			`{"slot":2,"types":["a"],"job":43,"attempt":1,"session":"n","times":65536}]`,
 		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":-1}]`,
 		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":2147483648}]`,
 		`"running":[{"slot":1,"types":["a"],"job":42,"attempt":1,"session":"n","times":1e0}]`,
 	} {
 		f.Add([]byte(`{"op":"hello","versions":[1,1],"worker":"w","slots":[],` + members + `}`))
 	}
-	for _, members := range []string{`"request":0,"jobs":[]`, `"request":1,"jobs":{}`, `"request":1,"jobs":[{}`, `"request":1,"detached":null,"jobs":[]`} {
+	for _, members := range []string{
+		`"request":0,"jobs":[]`, `"request":1,"jobs":{}`, `"request":1,"jobs":[{}`, `"request":1,"detached":null,"jobs":[]`,
+	} {
 		f.Add([]byte(`{"op":"spawn","job":42,"attempt":1,"session":"n",` + members + `}`))
 	}
 	f.Add([]byte(`{"op":"done","job":1e2,"attempt":null,"x":[[[{}]]],"session":"\ud800\u0041"}`))

@@ -13,15 +13,18 @@ const maxToken = 64
 
 // Job starts an execution on a free slot.
 //
-//	{"op":"job","job":42,"attempt":1,"session":"9f…","token":"K3ZQ7X2ABCDEFGHJ-1","slot":0,"type":"pdf","mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500}
+//	{"op":"job","job":42,"attempt":1,"session":"9f…","token":"K3ZQ7X2ABCDEFGHJ-1","slot":0,"type":"pdf",
+//	 "mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500}
 type Job struct {
 	Execution
 	Token   string // differs for each job frame of all dispatchers, at most 64 bytes; "" = none
 	Slot    int32  // the worker's number of the slot
 	Type    string
 	Mode    dispatcherd.Mode
-	Payload []byte        // JSON; nil if there is none
-	Fence   int64         // of a job with keys: for each key it increases across all hosts; jobs that were admitted together share it; 0 = the job has no keys
+	Payload []byte // JSON; nil if there is none
+	// Of a job with keys: for each key it increases across all hosts; jobs that were admitted together share it;
+	// 0 = the job has no keys.
+	Fence   int64
 	Timeout time.Duration // limit of this attempt; 0 = none
 	Age     time.Duration // since the job was due
 }

@@ -8,7 +8,8 @@ import (
 
 // Welcome answers a valid Hello and begins the session.
 //
-//	{"op":"welcome","version":1,"session":"9f…","dispatcher":"d1","limits":{"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096}}
+//	{"op":"welcome","version":1,"session":"9f…","dispatcher":"d1",
+//	 "limits":{"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096}}
 type Welcome struct {
 	Version    int    // the highest that both sides speak
 	Session    string // the nonce, 128 random bits as 32 hexadecimal digits
