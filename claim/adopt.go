@@ -148,7 +148,8 @@ type StartupJob struct {
 // candidatesSQL reads the startup-worker schedules of types $1 without a tick for occasion $2.
 const candidatesSQL = `
 SELECT s.id, 0, s.type::text, ''::bytea, 0 FROM dispatcherd.schedules s
-WHERE s.kind = 'startup-worker' AND s.type = ANY ($1::text[]) AND NOT s.paused AND coalesce(s.starts_at <= now(), true) AND coalesce(s.ends_at > now(), true)
+WHERE s.kind = 'startup-worker' AND s.type = ANY ($1::text[]) AND NOT s.paused AND coalesce(s.starts_at <= now(), true)
+	AND coalesce(s.ends_at > now(), true)
 	AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion = $2) ORDER BY s.name LIMIT 1000`
 
 // startWorkerSQL makes ticks of occasion $5 for schedules $6, whose jobs run under dispatcher $1
@@ -158,7 +159,8 @@ WITH me AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers WHERE id = $1::int AND incarnation = $2::uuid AND ` + holdsLease + ` FOR KEY SHARE
 ), tick AS (
 	INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, run_at, job_id)
-	SELECT s.id, $5, 'run', now(), nextval('dispatcherd.job_ids') FROM me, dispatcherd.schedules s WHERE s.id = ANY ($6::bigint[]) AND NOT s.paused
+	SELECT s.id, $5, 'run', now(), nextval('dispatcherd.job_ids') FROM me, dispatcherd.schedules s
+	WHERE s.id = ANY ($6::bigint[]) AND NOT s.paused
 	ON CONFLICT DO NOTHING RETURNING schedule_id, job_id
 ), record AS (
 	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions)
@@ -166,8 +168,10 @@ WITH me AS MATERIALIZED (
 ), run AS (
 	INSERT INTO dispatcherd.schedule_runs SELECT schedule_id, job_id FROM tick
 ), job AS (
-	INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, expected_ms, status, dispatcher, attempt, token, started_at)
-	SELECT t.job_id, left('` + contract.StartupType + `' || s.name, 128), s.payload, s.priority, 1, s.timeout_ms, s.expected_ms, 'running', me.id, 1, $3, now()
+	INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, expected_ms, status, dispatcher, attempt,
+		token, started_at)
+	SELECT t.job_id, left('` + contract.StartupType + `' || s.name, 128), s.payload, s.priority, 1, s.timeout_ms, s.expected_ms,
+		'running', me.id, 1, $3, now()
 	FROM me, tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id
 )
 SELECT s.id, t.job_id, s.type::text, convert_to(s.payload::text, 'UTF8'), coalesce(s.timeout_ms, 0)

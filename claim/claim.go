@@ -381,7 +381,8 @@ func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error 
 	)
 	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
 	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 AND incarnation = $2 RETURNING epoch`, me, s.config.Identity.Incarnation).
+	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1
+		WHERE id = $1 AND incarnation = $2 RETURNING epoch`, me, s.config.Identity.Incarnation).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
 	err := conn.SendBatch(ctx, &batch).Close()
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -54,8 +54,9 @@ type world struct {
 	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
 	lose   func(t testing.TB, dispatcher int32)                     // declares it lost, and releases nothing
 	raise  func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
-	unend  func(t testing.TB, id dispatcherd.JobID)                 // makes a job that is done run again in its last claim, as a failover that loses the end
-	depart func(t testing.TB, dispatcher int32)                     // sends a hand-over for one minute and loses its answer
+	// Makes a job that is done run again in its last claim, as a failover that loses the end.
+	unend  func(t testing.TB, id dispatcherd.JobID)
+	depart func(t testing.TB, dispatcher int32) // sends a hand-over for one minute and loses its answer
 	keyTable
 	damage
 }
@@ -172,8 +173,10 @@ func lose(t testing.TB, db *pgx.Conn, id int32) {
 func unend(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) {
 	t.Helper()
 	exec(t, db, `WITH gone AS (DELETE FROM dispatcherd.jobs_done WHERE id = $1 RETURNING *)
-		INSERT INTO dispatcherd.jobs_live (id, run_at, created_at, attempt, status, dispatcher, priority, max_attempts, type, payload, started_at, token)
-		SELECT g.id, g.run_at, g.created_at, g.attempt, 'running', g.dispatcher, g.priority, g.max_attempts, g.type, g.payload, g.started_at, c.token
+		INSERT INTO dispatcherd.jobs_live (id, run_at, created_at, attempt, status, dispatcher, priority, max_attempts, type, payload,
+			started_at, token)
+		SELECT g.id, g.run_at, g.created_at, g.attempt, 'running', g.dispatcher, g.priority, g.max_attempts, g.type, g.payload,
+			g.started_at, c.token
 		FROM gone g JOIN dispatcherd.claims c ON c.dispatcher = g.dispatcher AND g.id = ANY (c.ids)`, int64(id))
 	exec(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'dispatcherd lease%'`)
@@ -236,7 +239,8 @@ func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 		Failures: int32(job.Failures), Crashes: int32(job.Crashes), Payload: job.Payload, Result: job.Result, Progress: job.Progress}
 	require.NoError(
 		t,
-		db.QueryRow(t.Context(), `SELECT coalesce(keys, ''), coalesce(fence, 0), coalesce(admitted_to, 0) FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
+		db.QueryRow(t.Context(), `SELECT coalesce(keys, ''), coalesce(fence, 0), coalesce(admitted_to, 0)
+			FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
 			Scan(&r.Keys, &r.Fence, &r.AdmittedTo),
 	)
 	if job.Dispatcher != nil {
@@ -807,7 +811,8 @@ func TestFetchOmitsLockedRows(t *testing.T) {
 		locked, free := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, time.Millisecond)
 		unlock := w.lock(t, locked)
 		fetch := func(skip bool) (ids []dispatcherd.JobID) {
-			for _, c := range s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "pdf", Limit: 1}}, SkipLocked: skip}).Candidates {
+			one := contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "pdf", Limit: 1}}, SkipLocked: skip}
+			for _, c := range s.Fetch(t.Context(), one).Candidates {
 				ids = append(ids, c.Key.ID)
 			}
 			return ids

@@ -25,7 +25,8 @@ const (
 
 // former returns a statement as programs of schema 26 send it.
 func former(sql string) string {
-	return strings.NewReplacer("cancelled_by, log, placement", "cancelled_by, placement", "now(), NULL, NULL,", "now(), NULL,", "new_log, ", "",
+	return strings.NewReplacer(
+		"cancelled_by, log, placement", "cancelled_by, placement", "now(), NULL, NULL,", "now(), NULL,", "new_log, ", "",
 		", nullif(i.log, '')::json AS new_log", "", "placement, log, result)", "placement, result)", ", $9::text[]", "").
 		Replace(sql)
 }

@@ -98,7 +98,8 @@ func TestConnectionThatBrokeWhileIdleIsReplaced(t *testing.T) {
 	exec(
 		t,
 		db,
-		`SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`,
+		`SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'dispatcherd claim%'`,
 	)
 	require.Len(t, s.Claim(t.Context(), claimOf(2)).Won, 1)
 }
@@ -315,7 +316,8 @@ func TestTerminatedConnectionsAreReplaced(t *testing.T) {
 		exec(
 			t,
 			db,
-			`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+			`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
 		)
 		req := claimOf(id)
 		res := s.Claim(t.Context(), req)
@@ -432,7 +434,8 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	require.Nil(t, <-l.Jobs(), "many rows must be fetched")
 	var want contract.RowNotification
 	require.NoError(t, db.QueryRow(t.Context(), `INSERT INTO dispatcherd.jobs (type, priority) VALUES ('one', 3)
-		RETURNING id, type, priority, (extract(epoch FROM run_at) * 1000000)::bigint`).Scan(&want.Key.ID, &want.Type, &want.Priority, &want.Key.RunAt))
+		RETURNING id, type, priority, (extract(epoch FROM run_at) *
+			1000000)::bigint`).Scan(&want.Key.ID, &want.Type, &want.Priority, &want.Key.RunAt))
 	require.Equal(t, &want, <-l.Jobs(), "one row: named")
 	exec(t, db, `BEGIN; INSERT INTO dispatcherd.jobs (type) VALUES ('one'); INSERT INTO dispatcherd.jobs (type) VALUES ('two'); COMMIT`)
 	require.Nil(t, <-l.Jobs(), "the rows of two statements must be fetched, although the first notification names its row")
@@ -446,7 +449,8 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	exec(
 		t,
 		db,
-		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'dispatcherd listen%'`,
 	)
 	require.False(t, <-seen.listening)
 	require.True(t, <-seen.listening)

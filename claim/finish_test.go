@@ -117,7 +117,9 @@ func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.NoError(t, seen.of(claim.OpHeartbeat).Err, "the heartbeat must not wait until its deadline")
-	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled} {
+	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{
+		1: dispatcherd.Cancelled, 2: dispatcherd.Pending, 3: dispatcherd.Cancelled,
+	} {
 		require.Equal(t, status, row(t, db, id).Status, "job %d", id)
 	}
 	require.NoError(t, tx.Commit(t.Context()))
@@ -290,7 +292,9 @@ func TestLogIsStoredWithTheEnd(t *testing.T) {
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3, 4, 5, 6, 7)).Won, 7)
 	text := []byte("warn: ü \"\\ \x1b[31m \x00 \xff \U0001F5A8\n")
 	var items []contract.Finish
-	for i, o := range []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry, contract.Released} {
+	for i, o := range []contract.Outcome{
+		contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry, contract.Released,
+	} {
 		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o})
 	}
 	items[0].Result = []byte(`{"a": 1}`)
@@ -361,7 +365,8 @@ func TestFormerStatementsEndJobsWithALog(t *testing.T) {
 	var ended []int64
 	require.NoError(
 		t,
-		db.QueryRow(t.Context(), claim.FormerEndedSQL(), []int64{2}, []int32{2}, []string{"failed"}, []string{"e"}, s.Dispatcher(), true, []string{""}, []string{""}).
+		db.QueryRow(t.Context(), claim.FormerEndedSQL(),
+			[]int64{2}, []int32{2}, []string{"failed"}, []string{"e"}, s.Dispatcher(), true, []string{""}, []string{""}).
 			Scan(&ended),
 	)
 	require.Equal(t, []int64{2}, ended)

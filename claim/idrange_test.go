@@ -130,13 +130,16 @@ func TestIDRangeEndsWhereMoreThanThreeIDsAreMissing(t *testing.T) {
 		ids  []dispatcherd.JobID
 		want []claim.IDRange
 	}{
-		"neighbours":        {idsOf([2]int64{1, 16}), []claim.IDRange{{1, 16, 1}}},
-		"blocks of a share": {idsOf([2]int64{8, 15}, [2]int64{40, 47}, [2]int64{64, 71}), []claim.IDRange{{8, 15, 8}, {40, 47, 32}, {64, 71, 48}}},
-		"three missing":     {idsOf([2]int64{1, 8}, [2]int64{12, 19}), []claim.IDRange{{1, 19, 1}}},
-		"four missing":      {idsOf([2]int64{1, 8}, [2]int64{13, 20}), []claim.IDRange{{1, 8, 1}, {13, 20, 5}}},
-		"one far away":      {idsOf([2]int64{1, 15}, [2]int64{9e18, 9e18}), []claim.IDRange{{1, 15, 1}, {9e18, 9e18, 9e18 - 15}}},
-		"scattered":         {[]dispatcherd.JobID{3, 33, 44}, []claim.IDRange{{3, 3, 3}, {33, 33, 32}, {44, 44, 42}}},
-		"none":              {nil, nil},
+		"neighbours": {idsOf([2]int64{1, 16}), []claim.IDRange{{1, 16, 1}}},
+		"blocks of a share": {
+			idsOf([2]int64{8, 15}, [2]int64{40, 47}, [2]int64{64, 71}),
+			[]claim.IDRange{{8, 15, 8}, {40, 47, 32}, {64, 71, 48}},
+		},
+		"three missing": {idsOf([2]int64{1, 8}, [2]int64{12, 19}), []claim.IDRange{{1, 19, 1}}},
+		"four missing":  {idsOf([2]int64{1, 8}, [2]int64{13, 20}), []claim.IDRange{{1, 8, 1}, {13, 20, 5}}},
+		"one far away":  {idsOf([2]int64{1, 15}, [2]int64{9e18, 9e18}), []claim.IDRange{{1, 15, 1}, {9e18, 9e18, 9e18 - 15}}},
+		"scattered":     {[]dispatcherd.JobID{3, 33, 44}, []claim.IDRange{{3, 3, 3}, {33, 33, 32}, {44, 44, 42}}},
+		"none":          {nil, nil},
 	} {
 		got, _ := claim.IDRanges(c.ids)
 		require.Equal(t, c.want, got, name)

@@ -135,7 +135,8 @@ func TestInsertRequestWaitsForAnEarlierTry(t *testing.T) {
 		}()
 		require.Eventually(t, func() bool {
 			var n int
-			err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`).
+			err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event = 'transactionid'`).
 				Scan(&n)
 			return err == nil && n == 1
 		}, 30*time.Second, time.Millisecond)

@@ -119,7 +119,8 @@ var ErrRowDeleted = errors.New("the job of the idempotency key has ended and its
 const insertRequestSQL = `
 WITH expired AS (
 	DELETE FROM dispatcherd.request_keys WHERE key = ANY (ARRAY (
-		SELECT key FROM dispatcherd.request_keys WHERE deadline < now() - $9::interval AND key <> $7 ORDER BY deadline LIMIT 2 FOR UPDATE SKIP LOCKED))
+		SELECT key FROM dispatcherd.request_keys WHERE deadline < now() - $9::interval AND key <> $7 ORDER BY deadline LIMIT 2
+		FOR UPDATE SKIP LOCKED))
 ), named AS (
 	INSERT INTO dispatcherd.request_keys AS k (key, request, job, deadline)
 	SELECT $7::bytea, $8::bytea, nextval('dispatcherd.job_ids'), $6::timestamptz WHERE $7 IS NOT NULL
@@ -129,7 +130,8 @@ WITH expired AS (
 	RETURNING job
 )
 INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline, keys, expected_ms)
-SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint, $5::int, $6, $10::text, $11::int
+SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint,
+	$5::int, $6, $10::text, $11::int
 WHERE $7 IS NULL OR EXISTS (SELECT FROM named)
 RETURNING id`
 
@@ -204,7 +206,8 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 
 // insertMembersSQL inserts members of a batch ($6) that differ only in their payloads ($2).
 const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent, expected_ms)
-	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint, $7::int FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
+	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint, $7::int
+	FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
 
 // InsertBatch adds a sealed batch of jobs that differ only in their payloads, in one
 // transaction, and returns its id.

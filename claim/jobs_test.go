@@ -170,14 +170,16 @@ func TestRefusedRetrySaysWhatForbidsIt(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	jobs := claim.Jobs{DB: db}
-	const retired = `INSERT INTO dispatcherd.jobs (type, unique_key, status, finished_at) VALUES ('pdf', 'sync "7"', 'failed', now()) RETURNING id::bigint`
+	const retired = `INSERT INTO dispatcherd.jobs (type, unique_key, status, finished_at)
+		VALUES ('pdf', 'sync "7"', 'failed', now()) RETURNING id::bigint`
 	taken := dispatcherd.JobID(one[int64](t, db, retired))
 	holder := one[int64](t, db, `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'sync "7"') RETURNING id::bigint`)
 	batch := one[int64](t, db, `SELECT dispatcherd.open_batch('{"type": "pdf"}')`)
 	flow := one[int64](
 		t,
 		db,
-		`SELECT (dispatcherd.insert_flow('{"callback": {"type": "pdf"}, "nodes": [{"name": "a", "type": "pdf"}, {"name": "b", "type": "pdf", "after": ["a"]}]}') ->> 'id')::bigint`,
+		`SELECT (dispatcherd.insert_flow('{"callback": {"type": "pdf"}, "nodes": [
+			{"name": "a", "type": "pdf"}, {"name": "b", "type": "pdf", "after": ["a"]}]}') ->> 'id')::bigint`,
 	)
 	node := one[int64](t, db, `SELECT id FROM dispatcherd.nodes WHERE name = 'b'`)
 	for _, id := range []int64{batch, flow, node} {
@@ -248,7 +250,9 @@ func TestDispatcherRoleSuffices(t *testing.T) {
 	s := open(t, claim.Config{DSN: dsn + "&options=-c%20role%3Ddispatcherd_dispatcher"})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	for id, o := range map[dispatcherd.JobID]contract.Outcome{1: contract.Succeeded, 2: contract.FailedFinal, 3: contract.Cancelled, 4: contract.Retry} {
+	for id, o := range map[dispatcherd.JobID]contract.Outcome{
+		1: contract.Succeeded, 2: contract.FailedFinal, 3: contract.Cancelled, 4: contract.Retry,
+	} {
 		take(t, s, id)
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 	}
@@ -282,9 +286,11 @@ func TestEachConstraintOnProducersIsDescribedByARule(t *testing.T) {
 	require.ErrorContains(t, err, "the job was refused: type must not contain invisible characters")
 	require.ErrorContains(t, err, "type_has_no_invisible_character")
 	for payload, reason := range map[string]string{ // only the limit that was exceeded
-		numbers("1e131071", 8201):                  "the payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out: ERROR:",
-		numbers("1e1000", 58_000):                  "write them as strings: ERROR:",
-		`"` + strings.Repeat("x", 1_000_001) + `"`: "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it: ERROR:",
+		numbers("1e131071", 8201): "the payload cannot be sent to a worker: it contains a number of more than " +
+			"1,024 characters, written out: ERROR:",
+		numbers("1e1000", 58_000): "write them as strings: ERROR:",
+		`"` + strings.Repeat("x", 1_000_001) + `"`: "the payload has more than 1,000,000 bytes as Postgres stores it: store large " +
+			"data outside the job and refer to it: ERROR:",
 	} {
 		_, err = claim.Jobs{DB: db}.Insert(t.Context(), claim.New{Type: "pdf", Payload: []byte(payload)})
 		require.ErrorContains(t, err, reason)

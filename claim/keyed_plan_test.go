@@ -122,7 +122,8 @@ func TestPlansOfTheControllerDoNotDependOnStatistics(t *testing.T) {
 		{"one row, analysed", `ANALYZE dispatcherd.jobs_live`},
 		{"rows without keys", `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 1000)`},
 		{"rows without keys, analysed", `ANALYZE dispatcherd.jobs_live`},
-		{"full, analysed empty", `INSERT INTO dispatcherd.jobs (type, priority, keys, run_at) SELECT 'pdf', 3, 'k', to_timestamp(1700000000) FROM generate_series(1, $1::int) i`},
+		{"full, analysed empty", `INSERT INTO dispatcherd.jobs (type, priority, keys, run_at)
+			SELECT 'pdf', 3, 'k', to_timestamp(1700000000) FROM generate_series(1, $1::int) i`},
 		{"full, analysed", `ANALYZE dispatcherd.jobs_live`},
 	} {
 		if strings.Contains(state.sql, "$1") {

@@ -336,7 +336,10 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 	contractSuite(t, func(t *testing.T, w world) {
 		s, me, c := elected(t, w)
 		var ids []int64
-		for _, r := range []claimfake.Row{{Type: "pdf", Keys: "b"}, {Type: "pdf", Keys: "a"}, {Type: "pdf", Keys: "a"}, {Type: "pdf", Keys: "a", Priority: 3}, {Type: "excel", Keys: "a"}} {
+		for _, r := range []claimfake.Row{
+			{Type: "pdf", Keys: "b"}, {Type: "pdf", Keys: "a"}, {Type: "pdf", Keys: "a"}, {Type: "pdf", Keys: "a", Priority: 3},
+			{Type: "excel", Keys: "a"},
+		} {
 			ids = append(ids, int64(w.insert(t, r, -time.Duration(len(ids))*time.Minute)))
 		}
 		first := w.get(t, dispatcherd.JobID(ids[2]))

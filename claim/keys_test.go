@@ -41,12 +41,15 @@ func TestNoStatementRunsARowWithoutItsPermits(t *testing.T) {
 	keyed(t, db, 3)
 	exec(t, db, `UPDATE dispatcherd.jobs_live SET fence = nullif(-fence, -1)`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type) VALUES (9, 'pdf')`)
-	former := `UPDATE dispatcherd.jobs_live SET status = 'running', attempt = attempt + 1, dispatcher = 1, token = 5, started_at = now() WHERE id = ANY ($1::bigint[]) AND status = 'pending'`
+	former := `UPDATE dispatcherd.jobs_live SET status = 'running', attempt = attempt + 1, dispatcher = 1, token = 5, started_at = now()
+		WHERE id = ANY ($1::bigint[]) AND status = 'pending'`
 	for _, ids := range [][]int64{{1}, {2}, {9, 3}} {
 		_, err := db.Exec(t.Context(), former, ids)
 		require.ErrorContains(t, err, "job_with_keys_runs_with_permits")
 	}
-	for _, insert := range []string{`(type, keys, status) VALUES ('pdf', 'k', 'running')`, `(type, keys, status, fence) VALUES ('pdf', 'k', 'running', -7)`} {
+	for _, insert := range []string{
+		`(type, keys, status) VALUES ('pdf', 'k', 'running')`, `(type, keys, status, fence) VALUES ('pdf', 'k', 'running', -7)`,
+	} {
 		_, err := db.Exec(t.Context(), `INSERT INTO dispatcherd.jobs `+insert)
 		require.ErrorContains(t, err, "job_with_keys_runs_with_permits")
 	}

@@ -71,7 +71,8 @@ SELECT EXISTS (SELECT FROM renewed),
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
-	EXISTS (SELECT FROM dispatcherd.schedule_edits), (SELECT last_value FROM dispatcherd.schedule_edit_ids), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	EXISTS (SELECT FROM dispatcherd.schedule_edits), (SELECT last_value FROM dispatcherd.schedule_edit_ids),
+	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL) OR EXISTS (SELECT FROM dispatcherd.limit_edits),
 	pg_relation_size('dispatcherd.ends') > 0 OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
 	others.ids, others.beats, others.leases
@@ -144,7 +145,9 @@ const cancelPortion = 64
 const namedPendingSQL = `
 SELECT array_agg(job_id ORDER BY job_id) FROM (
 	SELECT c.job_id FROM dispatcherd.cancels c
-	WHERE c.job_id > $1::bigint AND CASE WHEN $3::boolean THEN EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending') ELSE true END
+	WHERE c.job_id > $1::bigint AND CASE WHEN $3::boolean
+		THEN EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending')
+		ELSE true END
 	ORDER BY c.job_id LIMIT $2::bigint
 ) named`
 
@@ -269,8 +272,10 @@ func (s *Store) beat(
 	)
 	begun := time.Now()
 	beat := func(cancels bool) error {
-		return conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince, cancels).
-			Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits, &clock, &res.Keyed, &res.Ends, &ids, &beats, &leases)
+		return conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation,
+			req.Beat, req.OldestBeat, silent, silentSince, cancels).
+			Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits,
+				&clock, &res.Keyed, &res.Ends, &ids, &beats, &leases)
 	}
 	if err = beat(true); AboutRow(err) {
 		begun = time.Now()

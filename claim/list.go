@@ -29,11 +29,13 @@ const (
 
 // searchSetup bounds one statement. It forces the scan by descending ids: with stale statistics
 // Postgres would read and sort a whole table for each statement.
-const searchSetup = `SET LOCAL statement_timeout = %d; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off`
+const searchSetup = `SET LOCAL statement_timeout = %d; SET LOCAL enable_seqscan = off;
+	SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off`
 
 // ErrSearchTime says that one statement of a search took too long.
 var ErrSearchTime = fmt.Errorf(
-	"the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has locked a table; "+
+	"the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has "+
+		"locked a table; "+
 		"narrow the search by a status, because each final status has its own tables, or by a smaller id (before)",
 	searchTime,
 )

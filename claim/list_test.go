@@ -15,8 +15,10 @@ import (
 
 // listTable has jobs of two types, one created each minute.
 const listTable = `INSERT INTO dispatcherd.jobs (type, status, finished_at, created_at)
-	SELECT CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END, s.status, CASE WHEN s.status IN ('done', 'failed') THEN now() END, timestamptz '2026-01-01 00:00:00Z' + i * interval '1 minute'
-	FROM generate_series(1, 8) i, LATERAL (SELECT (ARRAY['pending', 'done', 'failed', 'pending']::dispatcherd.status[])[1 + i % 4] AS status) s`
+	SELECT CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END, s.status, CASE WHEN s.status IN ('done', 'failed') THEN now() END,
+		timestamptz '2026-01-01 00:00:00Z' + i * interval '1 minute'
+	FROM generate_series(1, 8) i,
+		LATERAL (SELECT (ARRAY['pending', 'done', 'failed', 'pending']::dispatcherd.status[])[1 + i % 4] AS status) s`
 
 func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 	t.Parallel()
@@ -58,7 +60,8 @@ func TestListReadsABoundedNumberOfRows(t *testing.T) {
 	exec(
 		t,
 		db,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT CASE WHEN i <= 2 THEN 'old' ELSE 'new' END, 'done', now() FROM generate_series(1, `+strconv.Itoa(
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at)
+			SELECT CASE WHEN i <= 2 THEN 'old' ELSE 'new' END, 'done', now() FROM generate_series(1, `+strconv.Itoa(
 			n,
 		)+`) i`,
 	)

@@ -15,7 +15,11 @@ func TestNotificationPayloadIsParsedOrRejected(t *testing.T) {
 	a, ok = parseNotification("12 10/7 1772539200123456 a type")
 	require.True(t, ok)
 	require.Equal(t, contract.RowNotification{Type: "a type", Priority: 10, Class: 8, Key: contract.Key{RunAt: 1772539200123456, ID: 12}}, a)
-	for _, wrong := range []string{"1 2/8 3 pdf", "1 2/ 3 pdf", "1 2/-1 3 pdf", "1 2/255 3 pdf", "1 /1 3 pdf", "1 2/1/1 3 pdf", "", "1", "1 2 3", "1 2 3 ", "0 2 3 pdf", "-1 2 3 pdf", "1 11 3 pdf", "1 -1 3 pdf", "1 2 -3 pdf", "1 2 9223372036854775807 pdf", "x 2 3 pdf", "1 2 3 " + string(make([]byte, 129))} {
+	for _, wrong := range []string{
+		"1 2/8 3 pdf", "1 2/ 3 pdf", "1 2/-1 3 pdf", "1 2/255 3 pdf", "1 /1 3 pdf", "1 2/1/1 3 pdf", "", "1", "1 2 3", "1 2 3 ",
+		"0 2 3 pdf", "-1 2 3 pdf", "1 11 3 pdf", "1 -1 3 pdf", "1 2 -3 pdf", "1 2 9223372036854775807 pdf", "x 2 3 pdf",
+		"1 2 3 " + string(make([]byte, 129)),
+	} {
 		_, ok := parseNotification(wrong)
 		require.False(t, ok, wrong)
 	}

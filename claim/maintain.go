@@ -36,7 +36,8 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (all Kept, e
 			var k Kept
 			var refused []int64
 			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, busy, more, refused FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
+				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, busy, more, refused
+					FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
 					string(r.status), DaysAhead, r.keep).
 					Scan(&k.Made, &k.Dropped, &k.Blocked, &k.Busy, &more, &refused)
 				return k.Made + k.Dropped, err
@@ -181,9 +182,11 @@ WITH RECURSIVE counted (type, named, rows, steps) AS (
 	FROM counted c
 	CROSS JOIN LATERAL (
 		SELECT t.type, bool_or(t.named) AS named FROM (
-			(SELECT j.type::text, false FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` AND ` + unnamed + ` ORDER BY j.type LIMIT 1)
+			(SELECT j.type::text, false FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` AND ` + unnamed + `
+			ORDER BY j.type LIMIT 1)
 			UNION ALL
-			(SELECT j.type::text, true FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` AND ` + named + ` ORDER BY j.type LIMIT 1)
+			(SELECT j.type::text, true FROM dispatcherd.jobs_live j WHERE j.type > c.type AND ` + ready + ` AND ` + named + `
+			ORDER BY j.type LIMIT 1)
 		) t (type, named) GROUP BY t.type ORDER BY t.type LIMIT 1
 	) next
 	CROSS JOIN LATERAL (SELECT count(*) FROM (
@@ -228,12 +231,14 @@ WITH RECURSIVE counted (keys, type, priority, run_at, rows, steps) AS (
 		ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT 1
 	) next
 	CROSS JOIN LATERAL (SELECT count(*) FROM (
-		SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL AND j.keys = next.keys AND j.type = next.type AND j.priority = next.priority
+		SELECT FROM dispatcherd.jobs_live j
+		WHERE j.keys IS NOT NULL AND j.fence IS NULL AND j.keys = next.keys AND j.type = next.type AND j.priority = next.priority
 			AND next.type <> ALL (coalesce($6::text[], '{}')) LIMIT $4::int
 	) bounded) pending (rows)
 	WHERE c.steps < $5::bigint
 )
-SELECT keys, type, priority, rows, steps, greatest(extract(epoch FROM now() - run_at) * 1000, 0)::bigint FROM counted WHERE steps > 0 ORDER BY steps`
+SELECT keys, type, priority, rows, steps, greatest(extract(epoch FROM now() - run_at) * 1000, 0)::bigint FROM counted
+WHERE steps > 0 ORDER BY steps`
 
 // countReturnedSQL counts rows that have returned, and of which the controller has read nothing or which keep their
 // precedence: at most $1.

@@ -83,7 +83,8 @@ func TestListOfLanesReadsOneRowPerLane(t *testing.T) {
 	exec(
 		t,
 		db,
-		`INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'type' || i % 3, i / 3 % 11, 1 << (12 + i / 33 % 9) FROM generate_series(1, 50000) i`,
+		`INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'type' || i % 3, i / 3 % 11, 1 << (12 + i / 33 % 9)
+			FROM generate_series(1, 50000) i`,
 	)
 	s := open(t, claim.Config{DSN: dsn})
 	for range 10 {
@@ -108,7 +109,8 @@ func TestPendingRowsWithAnExpectedDurationAreCounted(t *testing.T) {
 	exec(
 		t,
 		db,
-		`INSERT INTO dispatcherd.jobs (type, expected_ms, priority, run_at) VALUES ('named', 1 << 20, 3, now() - interval '1 hour'), ('named', 1, 0, now() + interval '1 day')`,
+		`INSERT INTO dispatcherd.jobs (type, expected_ms, priority, run_at)
+			VALUES ('named', 1 << 20, 3, now() - interval '1 hour'), ('named', 1, 0, now() + interval '1 day')`,
 	)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('unnamed', now() - interval '2 hours')`)
 	rows, oldest, portions := counted(t, s)

@@ -77,7 +77,8 @@ const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id, watched FROM dispatcherd.jobs_live WHERE id = ANY ($1::bigint[]) AND status = 'running'
 ), asked AS (
-	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($3::text, ''), session_user) FROM running ON CONFLICT DO NOTHING
+	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($3::text, ''), session_user)
+	FROM running ON CONFLICT DO NOTHING
 )
 SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
 

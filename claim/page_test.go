@@ -109,7 +109,8 @@ func TestDamagedPageDoesNotStopTheOtherRows(t *testing.T) {
 	db := connect(t, server.dsn())
 	const jobs = 2000
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, run_at)
-		SELECT (ARRAY['a', 'b'])[1 + n % 2], n % 2 * (n % 4), now() - CASE n % 2 WHEN 0 THEN interval '0' ELSE (3000 - n) * interval '1 ms' END FROM generate_series(1, $1::int) n`, jobs)
+		SELECT (ARRAY['a', 'b'])[1 + n % 2], n % 2 * (n % 4), now() - CASE n % 2 WHEN 0 THEN interval '0' ELSE (3000 - n) * interval '1 ms' END
+		FROM generate_series(1, $1::int) n`, jobs)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'c' FROM generate_series(1, 100)`)
 	block, bad := pageOf(t, db, jobs/2)
 	require.Greater(t, len(bad), 20)
@@ -167,8 +168,8 @@ func TestDamagedPageDoesNotStopTheOtherRows(t *testing.T) {
 	check(contract.FetchRequest{Lanes: lanes}, 40, 1, 0)
 }
 
-// The last page of a lane with an expected duration is damaged, so Postgres refuses to list the lanes of its type. All lanes of the type are
-// named, and the reads of the lanes leave out the page.
+// The last page of a lane with an expected duration is damaged, so Postgres refuses to list the lanes of its
+// type. All lanes of the type are named, and the reads of the lanes leave out the page.
 func TestDamagedPageHidesNoLane(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)

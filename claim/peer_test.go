@@ -227,7 +227,9 @@ func TestPeer_B10_ProducersNeedNoPreparedStatements(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	payload := `{"text": "it's \"quoted\" \\ é", "n": [1, 2.5, null]}`
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec} {
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+	} {
 		config, err := pgx.ParseConfig(dsn)
 		require.NoError(t, err)
 		config.DefaultQueryExecMode = mode
@@ -313,7 +315,8 @@ func TestPeer_B22_CorrectnessNeedsNoSessionLocks(t *testing.T) {
 	exec(
 		t,
 		db,
-		`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
+		`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,
 	)
 	other := open(t, claim.Config{DSN: dsn})
 	_, err = other.Join(t.Context())

@@ -81,7 +81,8 @@ func TestPendingRowsWithKeysAreCounted(t *testing.T) {
 	exec(
 		t,
 		db,
-		`INSERT INTO dispatcherd.jobs (type, run_at, keys) VALUES ('later', now() + interval '1 hour', 'a'), ('old', now(), 'a'), ('old', now() - interval '1 hour', 'b')`,
+		`INSERT INTO dispatcherd.jobs (type, run_at, keys)
+			VALUES ('later', now() + interval '1 hour', 'a'), ('old', now(), 'a'), ('old', now() - interval '1 hour', 'b')`,
 	)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type) VALUES ('exact')`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, keys, fence) VALUES ('old', 'c', 7), ('old', 'd', -7)`)

@@ -15,7 +15,8 @@ import (
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
 	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, dispatcher, placement, errors::text,
-	coalesce(cancelled_by, CASE WHEN status = 'running' THEN (SELECT requested_by FROM dispatcherd.cancels WHERE job_id = jobs.id) END) AS cancelled`
+	coalesce(cancelled_by, CASE WHEN status = 'running' THEN (SELECT requested_by FROM dispatcherd.cancels WHERE job_id = jobs.id) END)
+		AS cancelled`
 
 // ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")
@@ -54,7 +55,8 @@ func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 // than loadText bytes, which only rows of former versions have.
 func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, CASE WHEN octet_length(payload::text) <= $2 THEN payload::text
-		ELSE to_json(format('the payload is %s bytes long as text', octet_length(payload::text)))::text END AS payload, result::text, progress::text, log::text
+		ELSE to_json(format('the payload is %s bytes long as text', octet_length(payload::text)))::text END AS payload, result::text,
+			progress::text, log::text
 		FROM dispatcherd.jobs WHERE id = $1`, id, loadText)
 	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -174,7 +176,8 @@ func (j Jobs) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
 		`SELECT id, name, false AS self, started_at, beat_at AS heartbeat_at, (extract(epoch FROM lease) * 1000)::bigint AS lease_ms,
 			CASE WHEN leaving THEN 'leaving' WHEN lost_at IS NOT NULL THEN 'lost' ELSE 'running' END AS state,
 			(SELECT count(*) FROM jsonb_object_keys(capacity)) AS types,
-			(SELECT count(*) FROM (SELECT DISTINCT j.id FROM dispatcherd.claims c, unnest(c.ids) AS i (id) JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
+			(SELECT count(*) FROM (SELECT DISTINCT j.id FROM dispatcherd.claims c, unnest(c.ids) AS i (id)
+				JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
 				WHERE c.dispatcher = d.id AND j.dispatcher = d.id AND j.status = 'running' LIMIT $2) r) AS running
 		FROM dispatcherd.dispatchers d ORDER BY started_at DESC, id LIMIT $1`,
 		MaxDispatchers,

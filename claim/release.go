@@ -18,7 +18,8 @@ import (
 // lost and did not leave regularly, the attempts count as crashes.
 const releaseSQL = `
 WITH item AS (
-	SELECT CASE WHEN lost_at IS NULL THEN 'released' ELSE 'crashed' END AS outcome, CASE WHEN leaving AND $6::boolean THEN '' ELSE $5::text END AS error,
+	SELECT CASE WHEN lost_at IS NULL THEN 'released' ELSE 'crashed' END AS outcome,
+		CASE WHEN leaving AND $6::boolean THEN '' ELSE $5::text END AS error,
 		(lost_at IS NOT NULL AND NOT leaving)::int AS crash
 	FROM dispatcherd.dispatchers WHERE id = $1::int
 ), locked AS MATERIALIZED (

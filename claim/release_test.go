@@ -46,7 +46,8 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	gone, err := idle.Join(t.Context())
 	require.NoError(t, err)
 	lose(t, db, gone)
-	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 { // on a slow machine a heartbeat may have time for one portion only
+	// On a slow machine a heartbeat may have time for one portion only.
+	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 {
 		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 	}
@@ -127,7 +128,9 @@ func TestRowWithLostErrorsIsReleasedWithoutThem(t *testing.T) {
 	exec(
 		t,
 		db,
-		`UPDATE dispatcherd.jobs_live SET errors = jsonb_build_array(jsonb_build_object('error', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i))) WHERE id = 42`,
+		`UPDATE dispatcherd.jobs_live SET errors =
+			jsonb_build_array(jsonb_build_object('error', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)))
+			WHERE id = 42`,
 	)
 	losePayload(t, db)
 	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
@@ -363,12 +366,14 @@ func TestRowThatCannotBeDeletedDoesNotStopRetention(t *testing.T) {
 	exec(
 		t,
 		db,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', now() - interval '30 days' FROM generate_series(1, 100)`,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', now() - interval '30 days'
+			FROM generate_series(1, 100)`,
 	)
 	exec(
 		t,
 		db,
-		`CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 42 THEN RAISE 'refused by the test'; END IF; RETURN OLD; END $$`,
+		`CREATE FUNCTION public.keep() RETURNS trigger
+			LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 42 THEN RAISE 'refused by the test'; END IF; RETURN OLD; END $$`,
 	)
 	exec(t, db, `CREATE TRIGGER keep BEFORE DELETE ON dispatcherd.jobs_cancelled_rest FOR EACH ROW EXECUTE FUNCTION public.keep()`)
 	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour})
@@ -513,7 +518,8 @@ func TestReleaseCountsOnlyCommittedRows(t *testing.T) {
 	exec(
 		t,
 		db,
-		`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON dispatcherd.jobs_live DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`,
+		`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON dispatcherd.jobs_live DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+			EXECUTE FUNCTION refuse()`,
 	)
 	s := open(t, claim.Config{DSN: dsn})
 	n, _, err := s.ReleasePart(t.Context(), db, lost, claim.FirstToken)

@@ -70,15 +70,18 @@ const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = smallColumns + `, payload`
 	// smallColumns are those of keptColumns that are never in the TOAST table.
-	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms, fence, parent, unique_key, watched, started_at`
+	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms,
+		fence, parent, unique_key, watched, started_at`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence, CASE WHEN ` + counted + ` THEN true END, ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence,
+		CASE WHEN ` + counted + ` THEN true END, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
-	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL, fence = -abs(fence), admitted_to = NULL`
+	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
+		fence = -abs(fence), admitted_to = NULL`
 	// counted is true for a row whose end others wait for. The statement that ends it records that; see package joins.
 	counted = `(parent IS NOT NULL OR watched)`
 	// ready is true for row j without keys and with permits. With unnamed or named it is the predicate of one of the indexes of lanes.
@@ -87,7 +90,8 @@ const (
 	named   = `j.expected_ms IS NOT NULL`
 	class   = `dispatcherd.duration_class(j.expected_ms)` // of a row that is named
 	// claimable is true for a row that dispatcher $3 may claim. coalesce keeps the planner from the index of lanes.
-	claimable = `status = 'pending' AND (run_at <= now()) IS TRUE AND (keys IS NULL OR coalesce(fence, 0) > 0 AND coalesce(admitted_to, $3) = $3)`
+	claimable = `status = 'pending' AND (run_at <= now()) IS TRUE
+		AND (keys IS NULL OR coalesce(fence, 0) > 0 AND coalesce(admitted_to, $3) = $3)`
 )
 
 // otherLane is NULL if the row has type $5 and priority $6. Otherwise it is the priority
@@ -173,7 +177,9 @@ WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AN
 const loadSQL = `
 SELECT id, octet_length(text), CASE WHEN octet_length(text) <= $5::int THEN text END
 FROM (
-	SELECT id, CASE WHEN upto = size OR upto <= $4::bigint AND clock_timestamp() < statement_timestamp() + ` + payloadTime + ` THEN payload::text END AS text
+	SELECT id, CASE
+		WHEN upto = size OR upto <= $4::bigint AND clock_timestamp() < statement_timestamp() + ` + payloadTime + `
+		THEN payload::text END AS text
 	FROM (
 		SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY i.id) AS upto
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
@@ -243,18 +249,25 @@ WITH item AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING item i
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
-	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result, nullif(i.placement, '')::json AS placed, nullif(i.log, '')::json AS new_log,
+	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result, nullif(i.placement, '')::json AS placed,
+		nullif(i.log, '')::json AS new_log,
 		CASE WHEN $6::boolean THEN ` + appendPlacedError + ` ELSE jsonb_build_array(` + placedError + `) END AS all_errors
 ), whole AS (
-	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes, dispatcher, outcome, new_result, placed, new_log, all_errors FROM gone
+	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes,
+		dispatcher, outcome, new_result, placed, new_log, all_errors
+	FROM gone
 ), recorded AS (
-	INSERT INTO dispatcherd.ends SELECT id, parent, (CASE outcome WHEN 'quarantined' THEN 'failed' ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE ` + counted + `
+	INSERT INTO dispatcherd.ends
+	SELECT id, parent, (CASE outcome WHEN 'quarantined' THEN 'failed' ELSE outcome END)::dispatcherd.status, watched FROM gone
+	WHERE ` + counted + `
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
-	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, new_log, placed, new_result FROM whole WHERE outcome = 'done'
+	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, new_log, placed, new_result
+	FROM whole WHERE outcome = 'done'
 ), failed AS (
 	INSERT INTO dispatcherd.jobs_failed (` + keptColumns + `, ` + endColumns + `)
-	SELECT ` + keptColumns + `, least(failures + (outcome = 'failed')::int, 32767), least(crashes + (outcome = 'quarantined')::int, 32767), all_errors,
+	SELECT ` + keptColumns + `, least(failures + (outcome = 'failed')::int, 32767),
+		least(crashes + (outcome = 'quarantined')::int, 32767), all_errors,
 		'failed', dispatcher, now(), NULL, new_log, placed FROM whole WHERE outcome IN ('failed', 'quarantined')
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
@@ -372,7 +385,8 @@ const (
 SELECT 0, ARRAY[now()], NULL::bigint[]
 UNION ALL
 SELECT lane::int, due, ids
-FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[], $10::timestamptz[], $11::bigint[]`
+FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::boolean[], $9::int[],
+	$10::timestamptz[], $11::bigint[]`
 	headOfLane = `
 CROSS JOIN LATERAL (
 	SELECT array_agg(run_at::timestamptz) AS due, array_agg(id::bigint) AS ids
@@ -425,7 +439,8 @@ UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
 RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
 	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
-	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence, coalesce(expected_ms, 0) AS expected
+	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence,
+		coalesce(expected_ms, 0) AS expected
 )
 SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran, fence, expected FROM taken
 UNION ALL

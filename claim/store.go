@@ -111,7 +111,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(s.claim, s.load, s.finish, s.spawn, connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling}) {
+	for _, l := range slices.Concat(
+		s.claim, s.load, s.finish, s.spawn,
+		connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling},
+	) {
 		l.close()
 	}
 }

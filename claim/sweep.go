@@ -74,7 +74,8 @@ WITH mine AS MATERIALIZED (
 ), stray AS MATERIALIZED (
 	SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, array_agg(j.attempt::int) AS attempts, array_agg(DISTINCT j.token) AS tokens
 	FROM dispatcherd.jobs_live j
-	WHERE j.status = 'running' AND j.dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine)) GROUP BY 1
+	WHERE j.status = 'running' AND j.dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine))
+	GROUP BY 1
 ), unknown AS (
 	INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at, leaving) OVERRIDING SYSTEM VALUE
 	SELECT dispatcher, 'unknown', '1 s', now(), true FROM stray ON CONFLICT (id) DO NOTHING

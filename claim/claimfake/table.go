@@ -226,8 +226,8 @@ func (t *Table) dispatcher(id int32) *dispatcher {
 	return t.dispatchers[id-1]
 }
 
-// Insert adds a pending row, or one that waits for others if its status is Waiting. A zero ID, RunAt, MaxAttempts or Payload gets the table's
-// default. It panics on an id that exists.
+// Insert adds a pending row, or one that waits for others if its status is Waiting. A zero ID, RunAt,
+// MaxAttempts or Payload gets the table's default. It panics on an id that exists.
 func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 	if r.ID == 0 {
 		r.ID = t.lastJob + 1

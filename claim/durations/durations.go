@@ -32,13 +32,16 @@ const (
 		SELECT $1, type, class, n, s FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) AS r (type, class, n, s)
 		ON CONFLICT (dispatcher, type, class) DO UPDATE SET n = excluded.n, s = excluded.s, learned_at = now()`
 	readDurationsSQL = `SELECT type, class, dispatcher = $1 AS own, sum(n)::bigint, sum(s)::bigint FROM dispatcherd.durations
-		WHERE learned_at > now() - interval '` + durationsAge + `' AND class BETWEEN -1 AND 7 AND n BETWEEN 0 AND 65536 AND s BETWEEN 0 AND 65536 * 64 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $2`
+		WHERE learned_at > now() - interval '` + durationsAge + `' AND class BETWEEN -1 AND 7 AND n BETWEEN 0 AND 65536
+			AND s BETWEEN 0 AND 65536 * 64
+		GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $2`
 	expireDurationsSQL = `DELETE FROM dispatcherd.durations WHERE learned_at <= now() - interval '` + durationsAge + `'`
 )
 
 // HasNamesake reports whether a dispatcher that is alive, other than me, has the same name. They replace each other's rows.
 func (d Table) HasNamesake(ctx context.Context, me int32) (has bool, err error) {
-	err = d.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers WHERE name = $1 AND id <> $2 AND lost_at IS NULL AND NOT leaving)`, d.Name, me).
+	err = d.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers
+		WHERE name = $1 AND id <> $2 AND lost_at IS NULL AND NOT leaving)`, d.Name, me).
 		Scan(&has)
 	return has, err
 }
