@@ -67,7 +67,8 @@ func TestMembersThatEndedBeforeTheSealAreCounted(t *testing.T) {
 		"4 3 1",
 		get[string](
 			w,
-			`SELECT concat_ws(' ', payload -> 'batch' ->> 'total', payload -> 'batch' ->> 'done', payload -> 'batch' ->> 'failed') FROM dispatcherd.jobs WHERE id = $1`,
+			`SELECT concat_ws(' ', payload -> 'batch' ->> 'total', payload -> 'batch' ->> 'done', payload -> 'batch' ->> 'failed')
+				FROM dispatcherd.jobs WHERE id = $1`,
 			id,
 		),
 	)

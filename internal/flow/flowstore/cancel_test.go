@@ -15,8 +15,8 @@ func (w *world) asked(id int64) bool {
 	return get[bool](w, `SELECT EXISTS (SELECT FROM dispatcherd.cancels WHERE job_id = $1)`, id)
 }
 
-// A member of a cancelled batch runs and has children. Another transaction has locked the row of the children. After its end, the next settlement
-// cancels the children, although the member does not end.
+// A member of a cancelled batch runs and has children. Another transaction has locked the row of the children.
+// After its end, the next settlement cancels the children, although the member does not end.
 func TestCancellationReachesChildrenThatWereLocked(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")
@@ -96,7 +96,8 @@ func TestNodeOfACancelledFlowSaysSo(t *testing.T) {
 	require.Contains(t, w.reason(n["b"]), "the flow was cancelled")
 }
 
-// The request to cancel a running member cannot be written, because another transaction writes one and is rolled back. A later settlement writes it.
+// The request to cancel a running member cannot be written, because another transaction writes one and is
+// rolled back. A later settlement writes it.
 func TestRunningMemberIsAskedAgain(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")
@@ -137,8 +138,9 @@ func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
 	w.endsRelease(x, job, v)
 }
 
-// A child is claimed while its parent is cancelled: its claim is under way when the pending children are cancelled, and commits before the running ones
-// are checked. It is asked to cancel, too. The trigger tries the lock again and again, because cancel_runs waits for no lock.
+// A child is claimed while its parent is cancelled: its claim is under way when the pending children are
+// cancelled, and commits before the running ones are checked. It is asked to cancel, too. The trigger tries the
+// lock again and again, because cancel_runs waits for no lock.
 func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	parent := w.insert()

@@ -34,8 +34,8 @@ func (w *world) left(node int64) int {
 	return get[int](w, `SELECT open FROM dispatcherd.nodes WHERE id = $1`, node)
 }
 
-// A job on which another flow depends has ended, and its end is recorded but not counted. A new flow depends on it, too. The end counts once for the
-// new flow, although its record and its row both tell it.
+// A job on which another flow depends has ended, and its end is recorded but not counted. A new flow depends on
+// it, too. The end counts once for the new flow, although its record and its row both tell it.
 func TestRecordedEndCountsOnceForANewFlow(t *testing.T) {
 	w := newWorld(t)
 	for name, job := range map[string]func() int64{
@@ -171,8 +171,8 @@ func TestRetryOfADependencyWaitsForTheCountOfItsEnd(t *testing.T) {
 	}
 }
 
-// A flow depends on a member of a batch that has ended, and on the callback of the batch. Both run again after a retry of the batch, so the flow waits
-// for both again.
+// A flow depends on a member of a batch that has ended, and on the callback of the batch. Both run again after
+// a retry of the batch, so the flow waits for both again.
 func TestFlowWaitsForTheRetriedMembersAndCallbackOfABatch(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")

@@ -2,8 +2,9 @@
 //
 // The table is the interface of users: they call the functions of migrations/sql/00037_structure.sql and 00038_flows.sql.
 //
-// The statement that ends a job with a parent or dependants also records the end in the table ends. A settlement
-// deletes these records, counts them in batches and nodes, and releases or cancels the jobs that have waited for them. It is a
-// transaction of its own, so no finish waits for the row of a batch. Any dispatcher may send it at any time. A row of batches is the lock of all that
-// is counted there. A settlement skips batches that others have locked, and leaves their ends for later.
+// The statement that ends a job with a parent or dependants also records the end in the table ends. A
+// settlement deletes these records, counts them in batches and nodes, and releases or cancels the jobs that
+// have waited for them. It is a transaction of its own, so no finish waits for the row of a batch. Any
+// dispatcher may send it at any time. A row of batches is the lock of all that is counted there. A settlement
+// skips batches that others have locked, and leaves their ends for later.
 package flowstore

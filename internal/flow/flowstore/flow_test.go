@@ -20,8 +20,10 @@ import (
 func TestNodesRunAfterTheirDependencies(t *testing.T) {
 	w := newWorld(t)
 	id, n := w.flow(
-		`{"name": "f", "callback": {"type": "end", "run_when": "ended"}, "nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]},
-		{"name": "c", "type": "x", "after": ["a"]}, {"name": "d", "type": "x", "after": ["b", "c"]}, {"name": "alarm", "type": "x", "after": ["d"], "run_when": "failed"}]}`,
+		`{"name": "f", "callback": {"type": "end", "run_when": "ended"}, "nodes": [
+		{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]},
+		{"name": "c", "type": "x", "after": ["a"]}, {"name": "d", "type": "x", "after": ["b", "c"]}, 
+		{"name": "alarm", "type": "x", "after": ["d"], "run_when": "failed"}]}`,
 	)
 	for _, step := range []struct{ run, next string }{{"a", "b"}, {"b", ""}, {"c", "d"}} {
 		require.Equal(t, "pending", w.status(n[step.run]))
@@ -44,14 +46,15 @@ func TestNodesRunAfterTheirDependencies(t *testing.T) {
 		"5 4 1",
 		get[string](
 			w,
-			`SELECT concat_ws(' ', payload -> 'batch' ->> 'total', payload -> 'batch' ->> 'done', payload -> 'batch' ->> 'failed') FROM dispatcherd.jobs WHERE id = $1`,
+			`SELECT concat_ws(' ', payload -> 'batch' ->> 'total', payload -> 'batch' ->> 'done', payload -> 'batch' ->> 'failed')
+				FROM dispatcherd.jobs WHERE id = $1`,
 			id,
 		),
 	)
 }
 
-// Attack 6: a flow contains a cycle, a reference to itself or an unknown name or id, or is invalid in another way. The whole flow is refused,
-// and the error names the node and the rule.
+// Attack 6: a flow contains a cycle, a reference to itself or an unknown name or id, or is invalid in another
+// way. The whole flow is refused, and the error names the node and the rule.
 func TestInvalidFlowsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	node := func(more string) string {
@@ -63,7 +66,9 @@ func TestInvalidFlowsAreRefused(t *testing.T) {
 	}
 	deps := strings.Join(names, ", ")
 	for document, rule := range map[string][2]string{
-		`{"nodes": [{"name": "a", "type": "x", "after": ["b"]}, {"name": "b", "type": "x", "after": ["a"]}]}`: {"node_depends_on_earlier_nodes", "a"},
+		`{"nodes": [{"name": "a", "type": "x", "after": ["b"]}, {"name": "b", "type": "x", "after": ["a"]}]}`: {
+			"node_depends_on_earlier_nodes", "a",
+		},
 		node(`, "after": ["b"]`):                                              {"node_depends_on_earlier_nodes", "b"},
 		node(`, "after": ["c"]`):                                              {"node_depends_on_known_nodes", "b"},
 		node(`, "after": [4711]`):                                             {"node_depends_on_existing_jobs", "b"},
@@ -114,7 +119,8 @@ func TestInvalidFlowsAreRefused(t *testing.T) {
 	}
 }
 
-// Attack 9: a dependency has ended already. If it is done, it is met; if it has failed, run_when decides; if retention has deleted it, the flow is refused.
+// Attack 9: a dependency has ended already. If it is done, it is met; if it has failed, run_when decides; if
+// retention has deleted it, the flow is refused.
 func TestDependencyMayHaveEndedAlready(t *testing.T) {
 	w := newWorld(t)
 	var ids []int64
@@ -127,7 +133,8 @@ func TestDependencyMayHaveEndedAlready(t *testing.T) {
 	running := get[int64](w, `INSERT INTO dispatcherd.jobs (type) VALUES ('x') RETURNING id`)
 	won := w.claim(running)
 	_, n := w.flow(fmt.Sprintf(`{"nodes": [{"name": "met", "type": "x", "after": [%d]}, {"name": "unmet", "type": "x", "after": [%d]},
-		{"name": "alarm", "type": "x", "after": [%[2]d], "run_when": "failed"}, {"name": "last", "type": "x", "after": ["met", %d, %d]}]}`, ids[0], ids[1], pending, running))
+		{"name": "alarm", "type": "x", "after": [%[2]d], "run_when": "failed"}, 
+		{"name": "last", "type": "x", "after": ["met", %d, %d]}]}`, ids[0], ids[1], pending, running))
 	w.countEnds()
 	require.Equal(t, "pending", w.status(n["met"]))
 	require.Equal(t, "cancelled", w.status(n["unmet"]))
@@ -230,7 +237,8 @@ func TestResultsArePassedOn(t *testing.T) {
 	w.finish(w.claim(outside), contract.Succeeded, `[7]`)
 	id, n := w.flow(
 		fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x"}, {"name": "c", "type": "x"}, {"name": "d", "type": "x"},
-		{"name": "sum", "type": "x", "payload": {"n": 1}, "after": ["a", "b", "c", "d", %d], "run_when": "ended", "takes_results": true}]}`, outside),
+		{"name": "sum", "type": "x", "payload": {"n": 1}, "after": ["a", "b", "c", "d", %d], "run_when": "ended",
+			"takes_results": true}]}`, outside),
 	)
 	w.finish(w.claim(n["a"]), contract.Succeeded, `{"rows": 3}`)
 	w.finish(w.claim(n["b"]), contract.Succeeded, "")
@@ -260,7 +268,8 @@ func TestDependantOfALargeResultFails(t *testing.T) {
 		`E'\\u0000'`:           "cannot be passed on: unsupported Unicode escape sequence",
 	} {
 		_, n := w.flow(
-			`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"], "takes_results": true}, {"name": "c", "type": "x", "after": ["a"]},
+			`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"], "takes_results": true},
+				{"name": "c", "type": "x", "after": ["a"]},
 			{"name": "d", "type": "x", "after": ["b"], "run_when": "failed"}]}`,
 		)
 		w.end(contract.Succeeded, n["a"])

@@ -351,7 +351,10 @@ func (h *history) finishSome() {
 	if len(ids) == 0 {
 		return
 	}
-	o := []contract.Outcome{contract.Succeeded, contract.Succeeded, contract.Succeeded, contract.FailedFinal, contract.FailedFinal, contract.Cancelled}[h.rng.IntN(6)]
+	outcomes := []contract.Outcome{
+		contract.Succeeded, contract.Succeeded, contract.Succeeded, contract.FailedFinal, contract.FailedFinal, contract.Cancelled,
+	}
+	o := outcomes[h.rng.IntN(len(outcomes))]
 	h.endAll("end", o, ids)
 }
 
@@ -482,7 +485,8 @@ func (h *history) drain() {
 	h.compare()
 	for h.join(unsealed) != 0 {
 		h.exec(
-			`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id`,
+			`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches
+				WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id`,
 		)
 		h.changed(operation{name: "seal"})
 	}

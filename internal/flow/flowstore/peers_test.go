@@ -12,8 +12,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Oban #949: a job keeps a batch open until all others are inserted. Then it is cancelled. If it is the last job of the batch to end, no callback
-// runs, because a cancellation of a job that does not run does not tell the batch. Here each end is recorded by the statement that ends the job.
+// Oban #949: a job keeps a batch open until all others are inserted. Then it is cancelled. If it is the last
+// job of the batch to end, no callback runs, because a cancellation of a job that does not run does not tell
+// the batch. Here each end is recorded by the statement that ends the job.
 func TestOban949CancellationOfTheLastJobEndsTheBatch(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")
@@ -38,8 +39,8 @@ func TestOban949CancellationOfTheLastJobEndsTheBatch(t *testing.T) {
 	require.Equal(t, "pending", w.status(flow))
 }
 
-// Oban #784: the callback "exhausted" means that all jobs have ended, but cancelled jobs are not considered: a batch with one never runs it. Here a
-// job that was cancelled has ended like one that failed, in each order.
+// Oban #784: the callback "exhausted" means that all jobs have ended, but cancelled jobs are not considered: a
+// batch with one never runs it. Here a job that was cancelled has ended like one that failed, in each order.
 func TestOban784CancelledJobsCountAsEnded(t *testing.T) {
 	w := newWorld(t)
 	outcomes := []contract.Outcome{contract.Succeeded, contract.FailedFinal, contract.Cancelled}
@@ -60,8 +61,9 @@ func TestOban784CancelledJobsCountAsEnded(t *testing.T) {
 	}
 }
 
-// Oban #954: a process ends while it inserts the callback of a batch, after the last job of the batch has ended. The callback is lost. Here the
-// end is recorded by the transaction that ends the job, and the record is deleted by the one that releases the callback.
+// Oban #954: a process ends while it inserts the callback of a batch, after the last job of the batch has
+// ended. The callback is lost. Here the end is recorded by the transaction that ends the job, and the record is
+// deleted by the one that releases the callback.
 func TestOban954ProcessThatDiesBeforeTheCallbackLosesNoBatch(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")
@@ -94,8 +96,8 @@ func TestOban954ProcessThatDiesBeforeTheCallbackLosesNoBatch(t *testing.T) {
 	require.Equal(t, 2, w.batch(batch).Done)
 }
 
-// Attack 11: a batch is never sealed. Its callback waits, whatever its members do, and the metric of the alert counts it. A cancellation of the
-// batch ends it.
+// Attack 11: a batch is never sealed. Its callback waits, whatever its members do, and the metric of the alert
+// counts it. A cancellation of the batch ends it.
 func TestBatchThatIsNeverSealedEndsByACancellation(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")

@@ -32,9 +32,14 @@ func (w *world) watchReleases() {
 	w.t.Helper()
 	w.exec(`CREATE TABLE public.releases (flow bigint, nodes int)`)
 	w.exec(`CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS
-		'BEGIN INSERT INTO public.releases SELECT o.flow, count(*) FROM o JOIN n USING (id) WHERE o.ready_at IS NULL AND n.ready_at IS NOT NULL GROUP BY o.flow; RETURN NULL; END'`)
+		'BEGIN
+			INSERT INTO public.releases SELECT o.flow, count(*) FROM o JOIN n USING (id)
+			WHERE o.ready_at IS NULL AND n.ready_at IS NOT NULL GROUP BY o.flow;
+			RETURN NULL;
+		END'`)
 	w.exec(
-		`CREATE TRIGGER note AFTER UPDATE ON dispatcherd.nodes REFERENCING OLD TABLE AS o NEW TABLE AS n FOR EACH STATEMENT EXECUTE FUNCTION public.note()`,
+		`CREATE TRIGGER note AFTER UPDATE ON dispatcherd.nodes REFERENCING OLD TABLE AS o NEW TABLE AS n FOR EACH STATEMENT
+			EXECUTE FUNCTION public.note()`,
 	)
 }
 
@@ -149,10 +154,12 @@ func TestLargeCallbacksAreReleasedInPortions(t *testing.T) {
 	const size = 30
 	w.exec(`CREATE TABLE public.releases (jobs int)`)
 	w.exec(
-		`CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.releases SELECT count(*) FROM o; RETURN NULL; END'`,
+		`CREATE FUNCTION public.note() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.releases SELECT count(*) FROM o; RETURN NULL; END'`,
 	)
 	w.exec(
-		`CREATE TRIGGER note AFTER DELETE ON dispatcherd.jobs_waiting REFERENCING OLD TABLE AS o FOR EACH STATEMENT EXECUTE FUNCTION public.note()`,
+		`CREATE TRIGGER note AFTER DELETE ON dispatcherd.jobs_waiting REFERENCING OLD TABLE AS o FOR EACH STATEMENT
+			EXECUTE FUNCTION public.note()`,
 	)
 	w.completeLarge(size)
 	w.countEnds()

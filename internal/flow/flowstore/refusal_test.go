@@ -109,7 +109,8 @@ func TestTimeOfAUniqueKeyIsPositive(t *testing.T) {
 	require.True(t, get[bool](w, `SELECT inserted FROM dispatcherd.insert_unique('{"type": "x"}', 'k', NULL)`))
 }
 
-// In after, 17 is the id of a job and "17" would be the name of a node. They look alike in the inputs of a node, so a name has not only digits.
+// In after, 17 is the id of a job and "17" would be the name of a node. They look alike in the inputs of a
+// node, so a name has not only digits.
 func TestNodeNameIsNoNumber(t *testing.T) {
 	w := newWorld(t)
 	for name, refused := range map[string]bool{"17": true, "0": true, "007": true, "17a": false, "-17": false, "1.7": false} {

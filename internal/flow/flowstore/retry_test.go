@@ -67,8 +67,8 @@ func TestRetryIsRefusedWhileTheCallbackIsLive(t *testing.T) {
 	}
 }
 
-// The callback has failed, and its end is not counted yet. The retry counts it first. Otherwise the next settlement would cancel the members,
-// because their callback has ended.
+// The callback has failed, and its end is not counted yet. The retry counts it first. Otherwise the next
+// settlement would cancel the members, because their callback has ended.
 func TestRetryCountsTheEndOfTheCallbackFirst(t *testing.T) {
 	w := newWorld(t)
 	for _, outcome := range []contract.Outcome{contract.FailedFinal, contract.Cancelled} {
@@ -91,8 +91,8 @@ func TestRetryCountsTheEndOfTheCallbackFirst(t *testing.T) {
 	}
 }
 
-// An end of a member cannot be counted, because another transaction has locked a flow that waits for the member. The retry is refused, and says
-// that it may be repeated.
+// An end of a member cannot be counted, because another transaction has locked a flow that waits for the
+// member. The retry is refused, and says that it may be repeated.
 func TestRetryIsRefusedWhileEndsCannotBeCounted(t *testing.T) {
 	w := newWorld(t)
 	batch := w.open("ended")
@@ -169,7 +169,8 @@ func TestRetriedBatchKeepsUniqueKeys(t *testing.T) {
 func TestJobsThatWaitForOthersAreNotRetriedAlone(t *testing.T) {
 	w := newWorld(t)
 	flow, n := w.flow(
-		`{"callback": {"type": "c"}, "nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}, {"name": "c", "type": "x"}]}`,
+		`{"callback": {"type": "c"}, "nodes": [
+			{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}, {"name": "c", "type": "x"}]}`,
 	)
 	batch := w.open("done")
 	member := w.members(batch, 1)
@@ -191,8 +192,8 @@ func TestJobsThatWaitForOthersAreNotRetriedAlone(t *testing.T) {
 	require.Equal(t, "waiting", w.status(batch))
 }
 
-// A node got the results of its dependencies, and then failed. After the retry of the flow, inputs, missing and unsuccessful are those of the
-// dependencies as they are now.
+// A node got the results of its dependencies, and then failed. After the retry of the flow, inputs, missing and
+// unsuccessful are those of the dependencies as they are now.
 func TestRetriedNodeGetsItsInputsAgain(t *testing.T) {
 	w := newWorld(t)
 	flow, n := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x"}, {"name": "c", "type": "x"},
@@ -241,8 +242,9 @@ func TestFlowEndsAfterTheRetryOfANodeThatHadLeftIt(t *testing.T) {
 	}
 }
 
-// The callback of a batch is a member of another batch. The retry of the inner batch makes its callback wait again, so the outer batch waits for it, too. If
-// the outer batch has ended, the callback no longer belongs to it.
+// The callback of a batch is a member of another batch. The retry of the inner batch makes its callback wait
+// again, so the outer batch waits for it, too. If the outer batch has ended, the callback no longer belongs to
+// it.
 func TestRetriedCallbackCountsAgainInTheOuterBatch(t *testing.T) {
 	w := newWorld(t)
 	for _, over := range []bool{false, true} {
@@ -282,8 +284,8 @@ func TestRetriedCallbackCountsAgainInTheOuterBatch(t *testing.T) {
 	}
 }
 
-// A parent failed, and its child was cancelled. The parent is retried and inserts a child, which lives, whether the end of the former run is counted
-// before or after that. At the end of the second run it is cancelled.
+// A parent failed, and its child was cancelled. The parent is retried and inserts a child, which lives, whether
+// the end of the former run is counted before or after that. At the end of the second run it is cancelled.
 func TestRetriedParentInsertsChildren(t *testing.T) {
 	w := newWorld(t)
 	for _, counted := range []string{"before the retry", "before the child", "after the child"} {

@@ -136,7 +136,8 @@ func TestUniqueKeyStaysTakenForATime(t *testing.T) {
 func TestRetriedFlowContinues(t *testing.T) {
 	w := newWorld(t)
 	id, n := w.flow(
-		`{"callback": {"type": "end"}, "nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}, {"name": "c", "type": "x", "after": ["b"]},
+		`{"callback": {"type": "end"}, "nodes": [
+			{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}, {"name": "c", "type": "x", "after": ["b"]},
 		{"name": "free", "type": "x"}, {"name": "last", "type": "x", "after": ["c", "free"]}]}`,
 	)
 	w.end(contract.Succeeded, n["a"])

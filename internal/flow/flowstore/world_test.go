@@ -52,8 +52,10 @@ func newWorld(t *testing.T) *world {
 func (w *world) noCounterIsNegative() {
 	var wrong []string
 	err := w.db.QueryRow(context.Background(), `SELECT array_agg(w) FROM (
-		SELECT 'batch ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) AS w FROM dispatcherd.batches WHERE least(open, done, failed, cancelled) < 0
-		UNION ALL SELECT 'node ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) FROM dispatcherd.nodes WHERE least(open, done, failed, cancelled) < 0) w`).Scan(&wrong)
+		SELECT 'batch ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) AS w FROM dispatcherd.batches
+		WHERE least(open, done, failed, cancelled) < 0
+		UNION ALL SELECT 'node ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) FROM dispatcherd.nodes
+			WHERE least(open, done, failed, cancelled) < 0) w`).Scan(&wrong)
 	require.NoError(w.t, err)
 	require.Empty(w.t, wrong, "counters open, done, failed, cancelled")
 }
@@ -213,7 +215,8 @@ func (w *world) batch(id int64) (b batch) {
 	w.t.Helper()
 	require.NoError(
 		w.t,
-		w.db.QueryRow(w.t.Context(), `SELECT open, done, failed, cancelled, sealed_at IS NOT NULL, ended_at IS NOT NULL FROM dispatcherd.batches WHERE id = $1`, id).
+		w.db.QueryRow(w.t.Context(), `SELECT open, done, failed, cancelled, sealed_at IS NOT NULL, ended_at IS NOT NULL
+			FROM dispatcherd.batches WHERE id = $1`, id).
 			Scan(&b.Open, &b.Done, &b.Failed, &b.Cancelled, &b.Sealed, &b.Ended),
 	)
 	return b

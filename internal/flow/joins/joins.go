@@ -68,7 +68,8 @@ var ofState = map[string]bool{
 const isolationRule = "isolation_is_read_committed"
 
 // readCommitted says what to do in a transaction of another level.
-const readCommitted = ": begin the transaction at this level (pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, sql.TxOptions{Isolation: sql.LevelReadCommitted}), " +
+const readCommitted = ": begin the transaction at this level (pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, " +
+	"sql.TxOptions{Isolation: sql.LevelReadCommitted}), " +
 	"or, without a transaction, set default_transaction_isolation of the connections"
 
 // lockNotAvailable is the SQLSTATE of a row that another transaction has locked.
@@ -150,7 +151,8 @@ func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.Jo
 		}
 		callback = new(string(b.Callback))
 	}
-	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.open_batch($1::text::jsonb, coalesce(nullif($2::text, ''), 'done'), nullif($3::text, ''), nullif($4::bigint, 0))`,
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.open_batch($1::text::jsonb, coalesce(nullif($2::text, ''), 'done'),
+		nullif($3::text, ''), nullif($4::bigint, 0))`,
 		callback, b.RunWhen, b.Name, int64(b.Parent)).
 		Scan(&id)
 	return id, refused(err)
@@ -195,7 +197,8 @@ func (j Joins) InsertUnique(
 			kind:    ErrInvalid,
 		}
 	}
-	err = j.DB.QueryRow(ctx, `SELECT id, inserted FROM dispatcherd.insert_unique($1::text::jsonb, $2, nullif($3::bigint, 0) * interval '1 microsecond')`,
+	err = j.DB.QueryRow(ctx, `SELECT id, inserted
+		FROM dispatcherd.insert_unique($1::text::jsonb, $2, nullif($3::bigint, 0) * interval '1 microsecond')`,
 		string(job), key, keep.Microseconds()).
 		Scan(&id, &inserted)
 	return id, inserted, refused(err)

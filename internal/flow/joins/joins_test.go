@@ -65,7 +65,9 @@ func TestBatchesAreListedByKindAndState(t *testing.T) {
 	require.Equal(t, []dispatcherd.JobID{flow.ID, cancelled, ended, sealed, open}, listed(contract.BatchFilter{}))
 	require.Equal(t, []dispatcherd.JobID{flow.ID}, listed(contract.BatchFilter{Kind: contract.FlowKind}))
 	require.Equal(t, []dispatcherd.JobID{ended, sealed}, listed(contract.BatchFilter{Before: cancelled, Limit: 2}))
-	for state, id := range map[string]dispatcherd.JobID{contract.BatchOpen: open, contract.BatchSealed: sealed, contract.BatchEnded: ended, contract.BatchCancelled: cancelled} {
+	for state, id := range map[string]dispatcherd.JobID{
+		contract.BatchOpen: open, contract.BatchSealed: sealed, contract.BatchEnded: ended, contract.BatchCancelled: cancelled,
+	} {
 		require.Equal(t, []dispatcherd.JobID{id}, listed(contract.BatchFilter{Kind: contract.BatchKind, State: state}), state)
 	}
 
@@ -194,22 +196,58 @@ func TestErrorsAreThoseOfTheFunctions(t *testing.T) {
 		kind             error
 		rule, node, says string
 	}{
-		{flow(`{"nodes": [{"name": "a", "type": "x", "after": ["a"]}]}`), ErrInvalid, "node_depends_on_earlier_nodes", "a", `flow: node "a": it depends on itself`},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "after": ["a"]}]}`), ErrInvalid, "node_depends_on_earlier_nodes", "a",
+			`flow: node "a": it depends on itself`,
+		},
 		{flow(`{"nodes": []}`), ErrInvalid, "flow_has_1_to_10000_nodes", "", "flow: nodes must be"},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "priority": 11}]}`), ErrInvalid, "priority_is_0_to_10", "a", `flow: node "a": priority must be 0 to 10`},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "timeout_ms": 0}]}`), ErrInvalid, "timeout_ms_is_positive", "a", `flow: node "a": timeout_ms must be at least 1`},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "expected_ms": 0}]}`), ErrInvalid, "expected_ms_is_1_to_2147483647", "a", `flow: node "a": expected_ms must be at least 1`},
-		{flow(`{"callback": {"type": "x", "priority": 11}, "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "callback_is_a_job", "", "flow: the callback: priority must be 0 to 10"},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "run_at": "soon"}]}`), ErrInvalid, "node_is_a_job", "a", `flow: node "a": run_at is "soon", must be a time, for example`},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "type": "y"}]}`), ErrInvalid, "node_has_known_members", "a", `flow: node "a": type is given twice`},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "priority": 11}]}`), ErrInvalid, "priority_is_0_to_10", "a",
+			`flow: node "a": priority must be 0 to 10`,
+		},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "timeout_ms": 0}]}`), ErrInvalid, "timeout_ms_is_positive", "a",
+			`flow: node "a": timeout_ms must be at least 1`,
+		},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "expected_ms": 0}]}`), ErrInvalid, "expected_ms_is_1_to_2147483647", "a",
+			`flow: node "a": expected_ms must be at least 1`,
+		},
+		{
+			flow(`{"callback": {"type": "x", "priority": 11}, "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid,
+			"callback_is_a_job", "", "flow: the callback: priority must be 0 to 10",
+		},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "run_at": "soon"}]}`), ErrInvalid, "node_is_a_job", "a",
+			`flow: node "a": run_at is "soon", must be a time, for example`,
+		},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "type": "y"}]}`), ErrInvalid, "node_has_known_members", "a",
+			`flow: node "a": type is given twice`,
+		},
 		{flow(`{"nodes": [{"type": "x", "type": "y"}]}`), ErrInvalid, "node_has_known_members", "1", `flow: node "1": type is given twice`},
-		{flow(`{"callback": {"type": "x", "\u0074ype": "y"}, "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "flow_has_known_members", "", "flow: the callback: there is no field"},
+		{
+			flow(`{"callback": {"type": "x", "\u0074ype": "y"}, "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid,
+			"flow_has_known_members", "", "flow: the callback: there is no field",
+		},
 		{flow(`{"name": "a", "name": "b", "nodes": []}`), ErrInvalid, "flow_has_known_members", "", "flow: name is given twice"},
-		{flow(`{"name": "", "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "name_is_1_to_128_bytes", "", `flow: name is "", must be a text of 1 to 128 bytes`},
-		{flow(fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x", "after": [%d]}]}`, sealed)), ErrInvalid, "node_depends_on_existing_jobs", "a", fmt.Sprintf("%d is a batch without a callback, so it is no job", sealed)},
+		{
+			flow(`{"name": "", "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "name_is_1_to_128_bytes", "",
+			`flow: name is "", must be a text of 1 to 128 bytes`,
+		},
+		{
+			flow(fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x", "after": [%d]}]}`, sealed)), ErrInvalid,
+			"node_depends_on_existing_jobs", "a", fmt.Sprintf("%d is a batch without a callback, so it is no job", sealed),
+		},
 		{member(0, `{"type": "x", "type": "y"}`), ErrInvalid, "job_has_known_members", "", "the callback: type is given twice"},
-		{flow(`{"nodes": [{"name": "a", "type": "x", "payload": {"x": "\u0000"}}]}`), ErrInvalid, "node_can_be_stored", "a", `flow: node "a": it contains a string with \u0000`},
-		{flow(`{"name": "\ud800", "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "", "", "flow: it contains a string with half a surrogate pair"},
+		{
+			flow(`{"nodes": [{"name": "a", "type": "x", "payload": {"x": "\u0000"}}]}`), ErrInvalid, "node_can_be_stored", "a",
+			`flow: node "a": it contains a string with \u0000`,
+		},
+		{
+			flow(`{"name": "\ud800", "nodes": [{"name": "a", "type": "x"}]}`), ErrInvalid, "", "",
+			"flow: it contains a string with half a surrogate pair",
+		},
 		{flow("{\"name\": \"\xff\", \"nodes\": []}"), ErrInvalid, "", "", "flow: it contains bytes that are not UTF-8"},
 		{member(0, `{"type": "x", "payload": "\u0000"}`), ErrInvalid, "", "", `callback: it contains a string with \u0000`},
 		{flow(`{"nodes": [}`), ErrInvalid, "", "", "flow: it is not JSON (byte 12): invalid character '}'"},
@@ -282,10 +320,26 @@ func TestErrorsOfTheStateAreConflicts(t *testing.T) {
 		err  error
 		says string
 	}{
-		{raise("active_sql_transaction", `CONSTRAINT = 'isolation_is_read_committed', MESSAGE = 'seal_batch needs the isolation level read committed, this transaction has repeatable read'`),
+		{raise(
+			"active_sql_transaction",
+			`CONSTRAINT = 'isolation_is_read_committed',
+				MESSAGE = 'seal_batch needs the isolation level read committed, this transaction has repeatable read'`,
+		),
 			"this transaction has repeatable read: begin the transaction at this level (pgx.TxOptions{IsoLevel: pgx.ReadCommitted}"},
-		{raise("object_not_in_prerequisite_state", `CONSTRAINT = 'callback_has_ended', MESSAGE = 'the callback of batch 1 is running: retry after its end, or cancel it'`), "the callback of batch 1 is running"},
-		{raise("object_not_in_prerequisite_state", `CONSTRAINT = 'callback_has_no_children', MESSAGE = 'job 1 is the callback of a batch or flow: its children must be detached'`), "must be detached"},
+		{
+			raise(
+				"object_not_in_prerequisite_state",
+				`CONSTRAINT = 'callback_has_ended', MESSAGE = 'the callback of batch 1 is running: retry after its end, or cancel it'`,
+			),
+			"the callback of batch 1 is running",
+		},
+		{
+			raise(
+				"object_not_in_prerequisite_state",
+				`CONSTRAINT = 'callback_has_no_children', MESSAGE = 'job 1 is the callback of a batch or flow: its children must be detached'`,
+			),
+			"must be detached",
+		},
 		{raise("lock_not_available", `MESSAGE = 'other transactions have locked batch 1; try again'`), "try again"},
 	} {
 		require.ErrorIs(t, c.err, ErrConflict, c.says)
@@ -453,7 +507,8 @@ func TestMembersOfJobsHaveTheirTypes(t *testing.T) {
 	_, err := j.InsertFlow(
 		ctx,
 		[]byte(
-			`{"name": null, "nodes": [{"name": "a", "type": "x", "priority": null, "keys": null, "run_at": null, "timeout_ms": null, "max_attempts": null}]}`,
+			`{"name": null, "nodes": [{"name": "a", "type": "x", "priority": null, "keys": null, "run_at": null,
+				"timeout_ms": null, "max_attempts": null}]}`,
 		),
 	)
 	require.NoError(t, err, "null is the default")

@@ -17,12 +17,15 @@ const MaxListed = 1000
 
 // Columns have the names of the members of contract.Batch, Node and Dependency: each statement returns one JSON document.
 const (
-	state        = `CASE WHEN b.cancelled_by IS NOT NULL THEN 'cancelled' WHEN b.ended_at IS NOT NULL THEN 'ended' WHEN b.sealed_at IS NULL THEN 'open' ELSE 'sealed' END`
+	state = `CASE WHEN b.cancelled_by IS NOT NULL THEN 'cancelled' WHEN b.ended_at IS NOT NULL THEN 'ended'
+		WHEN b.sealed_at IS NULL THEN 'open' ELSE 'sealed' END`
 	batchColumns = `b.id, b.kind, b.name, ` + state + ` AS state, b.callback, CASE WHEN b.callback THEN b.run_when END AS run_when,
-	b.opened_at, b.sealed_at, b.ended_at, b.open, coalesce(b.done, 0) AS done, coalesce(b.failed, 0) AS failed, coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by`
+	b.opened_at, b.sealed_at, b.ended_at, b.open, coalesce(b.done, 0) AS done, coalesce(b.failed, 0) AS failed,
+	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by`
 
 	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]')::text FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
-	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3) ORDER BY b.id DESC LIMIT $4) l`
+	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3)
+	ORDER BY b.id DESC LIMIT $4) l`
 
 	getSQL = `SELECT row_to_json(l)::text FROM (SELECT ` + batchColumns + `, j.type AS callback_type, j.status AS callback_status
 	FROM dispatcherd.batches b LEFT JOIN dispatcherd.jobs j ON j.id = b.id AND b.callback WHERE b.id = $1) l`
@@ -32,7 +35,8 @@ const (
 	SELECT n.id, n.place, n.name, j.type, j.status, n.run_when, n.takes_results, coalesce(n.depends_on[1:100], '{}') AS after,
 		coalesce(cardinality(n.depends_on), 0) AS dependencies, coalesce(n.open, 0) AS open, n.ready_at, j.started_at, j.finished_at, j.error
 	FROM dispatcherd.nodes n LEFT JOIN LATERAL (
-		SELECT j.type, j.status, j.started_at, j.finished_at, left(j.errors -> -1 ->> 'error', 200) AS error FROM dispatcherd.jobs j WHERE j.id = n.id LIMIT 1
+		SELECT j.type, j.status, j.started_at, j.finished_at, left(j.errors -> -1 ->> 'error', 200) AS error
+		FROM dispatcherd.jobs j WHERE j.id = n.id LIMIT 1
 	) j ON true WHERE n.flow = $1) l`
 
 	typesSQL = `SELECT coalesce(json_agg(DISTINCT j.type), '[]')::text FROM unnest($1::bigint[]) i (id) CROSS JOIN LATERAL (
@@ -41,7 +45,8 @@ const (
 	waitsSQL = `SELECT row_to_json(l)::text FROM (
 	SELECT false AS batch, n.flow, n.open AS left, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
 		SELECT j.id, m.name, j.type, j.status FROM unnest(n.depends_on) d (id) JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
-		LEFT JOIN dispatcherd.nodes m ON m.id = d.id AND m.flow = n.flow WHERE j.status IN ('waiting', 'pending', 'running') ORDER BY j.id LIMIT 10) f) AS first
+		LEFT JOIN dispatcherd.nodes m ON m.id = d.id AND m.flow = n.flow WHERE j.status IN ('waiting', 'pending', 'running')
+		ORDER BY j.id LIMIT 10) f) AS first
 	FROM dispatcherd.nodes n WHERE n.id = $1
 	UNION ALL
 	SELECT true, NULL, b.open, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (

@@ -8,13 +8,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// keysSQL counts the failed and cancelled members of batch $1; those whose unique key a live job has, and the first such job; and those that have
-// the unique key of a later one, which is retried instead.
+// keysSQL counts the failed and cancelled members of batch $1; those whose unique key a live job has, and the
+// first such job; and those that have the unique key of a later one, which is retried instead.
 const keysSQL = `
 SELECT count(*), count(m.holder), coalesce(min(m.holder), 0)::bigint,
 	count(m.unique_key) FILTER (WHERE m.holder IS NULL) - count(DISTINCT m.unique_key) FILTER (WHERE m.holder IS NULL)
 FROM (SELECT j.unique_key, (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key LIMIT 1) AS holder
-	FROM dispatcherd.batches b JOIN dispatcherd.jobs j ON j.parent = b.id AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at
+	FROM dispatcherd.batches b
+	JOIN dispatcherd.jobs j ON j.parent = b.id AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at
 	WHERE b.id = $1 AND b.kind = 'batch') m`
 
 // Retry runs the failed and cancelled members or nodes again, and the callback after them. It is refused if nothing would run, because
