@@ -82,7 +82,9 @@ const (
 	idlePause    = time.Hour
 	silentMost   = 2500 * time.Millisecond // without a heartbeat, a dispatcher gets no jobs that only it may claim
 	slowMost     = 3 * time.Second         // after a read that took long, at most
-	readShare    = 10                      // a periodic read takes at most 1/readShare of the time, up to slowMost; one after notifications at most half of it
+	// A periodic read takes at most 1/readShare of the time, up to slowMost; one after notifications at most half
+	// of it.
+	readShare = 10
 )
 
 // Sizes of statements.
@@ -158,7 +160,8 @@ type heldPermit struct {
 // reads states what to read when.
 type reads struct {
 	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
-	ahead                                                                            bool // jobs were read that were inserted after those of the last readArrived
+	// Jobs were read that were inserted after those of the last readArrived.
+	ahead bool
 
 	arriveFrom, heldFrom time.Time     // after a notification, not before
 	arrivePause          time.Duration // the last pause between two reads of arrived jobs

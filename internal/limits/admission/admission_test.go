@@ -608,8 +608,8 @@ func TestJobThatIsCommittedLateKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// A transaction inserts two jobs of a key before the heads of the classes are read. The statement that reads them returns only the class of the later
-// job. The earlier one is admitted first.
+// A transaction inserts two jobs of a key before the heads of the classes are read. The statement that reads
+// them returns only the class of the later job. The earlier one is admitted first.
 func TestHeadsThatAreReadInPortionsKeepTheOrderOfAKey(t *testing.T) {
 	run(t, func(w *world) {
 		for i := range headsMost {

@@ -62,7 +62,9 @@ func TestCancelledJobHoldsUpNoOther(t *testing.T) {
 // A returned row is locked, so it keeps its fence, and a read of all first jobs does not show it. The controller does not forget it: no
 // younger job passes it.
 func TestReturnedJobThatIsLockedIsNotForgotten(t *testing.T) {
-	for name, younger := range map[string]permits.Class{"of its class": {Keys: "k", Type: "x", Priority: 1}, "of another class": {Keys: "k", Type: "x"}} {
+	for name, younger := range map[string]permits.Class{
+		"of its class": {Keys: "k", Type: "x", Priority: 1}, "of another class": {Keys: "k", Type: "x"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(w *world) {
 				w.setLimit(permits.Limit{Key: "k", Capacity: 2})

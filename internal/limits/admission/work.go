@@ -28,7 +28,9 @@ func (c *Controller) work(ctx context.Context) error {
 		}
 	}
 	c.takeReports()
-	for _, step := range [...]func(context.Context) error{c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readLate, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire} {
+	for _, step := range [...]func(context.Context) error{
+		c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readLate, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire,
+	} {
 		if err := step(ctx); err != nil {
 			return err
 		}

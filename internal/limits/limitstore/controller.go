@@ -185,7 +185,8 @@ func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (
 // refillSQL reads the next jobs of classes: $1 to $3 the classes, $4 and $5 the jobs after which to read, $6 how many.
 const refillSQL = `
 SELECT r.place, next.due, next.ids
-FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS r (keys, type, priority, run_at, id, place)
+FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY
+	AS r (keys, type, priority, run_at, id, place)
 CROSS JOIN LATERAL (
 	SELECT array_agg((extract(epoch FROM run_at) * 1000000)::bigint) AS due, array_agg(id::bigint) AS ids FROM (
 		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
@@ -236,8 +237,8 @@ type Start struct {
 // NotStarted is the time of cost that is admitted and has not started, as far as the table says.
 const NotStarted = math.MaxInt64
 
-// admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row makes it fail after impatient.
-// $6 to $9 are the Starts. A notification makes other dispatchers scan.
+// admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row
+// makes it fail after impatient. $6 to $9 are the Starts. A notification makes other dispatchers scan.
 const admitSQL = `
 WITH ` + role + `, admitted AS (
 	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0)
@@ -247,9 +248,11 @@ WITH ` + role + `, admitted AS (
 // admitFreeSQL does the same and leaves out locked rows. It takes a quarter more time.
 const admitFreeSQL = `
 WITH ` + role + `, free AS MATERIALIZED (
-	SELECT j.ctid FROM dispatcherd.jobs_live j WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+	SELECT j.ctid FROM dispatcherd.jobs_live j WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` ORDER BY j.id + 0
+	FOR UPDATE OF j SKIP LOCKED
 ), admitted AS (
-	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
+	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid
+	RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
 )` + countSQL
 
 const (
@@ -259,17 +262,20 @@ const (
 	countSQL   = `, counted AS (
 	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
 	SELECT s.key, s.dispatcher, timestamptz 'infinity', s.cost, now() + s.per + interval '366 days'
-	FROM unnest($6::text[], $7::int[], $8::bigint[], $9::interval[]) AS s (key, dispatcher, cost, per) WHERE EXISTS (SELECT FROM role) ORDER BY 1, 2
+	FROM unnest($6::text[], $7::int[], $8::bigint[], $9::interval[]) AS s (key, dispatcher, cost, per)
+	WHERE EXISTS (SELECT FROM role) ORDER BY 1, 2
 	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost, expires = excluded.expires
 ), notified AS MATERIALIZED (
 	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM admitted LIMIT 1) a
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $1) AND dispatcherd.may_notify()
 )
-SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(expected) FROM admitted), (SELECT count(*) FROM notified)`
+SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(expected) FROM admitted),
+	(SELECT count(*) FROM notified)`
 )
 
-// Admit writes the fences of the rows of one decision, and returns the ids of those that got them, with their duration classes. The others are gone, or locked by
-// another session. starts are what all of them may start. It returns ErrNotController if it changed nothing.
+// Admit writes the fences of the rows of one decision, and returns the ids of those that got them, with their
+// duration classes. The others are gone, or locked by another session. starts are what all of them may start.
+// It returns ErrNotController if it changed nothing.
 func (c *Controller) Admit(
 	ctx context.Context,
 	list []permits.Admission,
@@ -339,10 +345,12 @@ const lockNotGranted = "55P03"
 // meanwhile; then its fence is negative. $5 is true for rows that count as returned.
 const withdrawSQL = `
 WITH ` + role + `, free AS MATERIALIZED (
-	SELECT j.ctid, i.returned FROM unnest($3::bigint[], $4::bigint[], $5::boolean[]) AS i (id, fence, returned) JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
+	SELECT j.ctid, i.returned FROM unnest($3::bigint[], $4::bigint[], $5::boolean[]) AS i (id, fence, returned)
+	JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
 	WHERE j.status = 'pending' AND j.fence = i.fence AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), waits AS (
-	UPDATE dispatcherd.jobs_live j SET fence = CASE WHEN f.returned THEN -abs(j.fence) END, admitted_to = NULL FROM free f WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
+	UPDATE dispatcherd.jobs_live j SET fence = CASE WHEN f.returned THEN -abs(j.fence) END, admitted_to = NULL FROM free f
+	WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
 )
 SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM waits)`
 
@@ -371,7 +379,8 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned
 const confirmSQL = `
 WITH ` + role + `, item AS MATERIALIZED (
 	SELECT s.*, date_bin(s.per / 64, timestamptz 'epoch' + s.at * interval '1 microsecond', timestamptz 'epoch') + s.per / 64 AS part
-	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[], $8::boolean[]) AS s (key, dispatcher, cost, per, at, unrecorded)
+	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[], $8::boolean[])
+		AS s (key, dispatcher, cost, per, at, unrecorded)
 	WHERE EXISTS (SELECT FROM role)
 ), started AS (
 	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
@@ -409,7 +418,8 @@ func (c *Controller) Starts(ctx context.Context) (list []Start, err error) {
 		err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			rows, _ := conn.Query(ctx, `SELECT key, dispatcher, part::text, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("part")+` END, cost,
 					CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - part")+` ELSE 0 END FROM dispatcherd.key_starts
-				WHERE expires > now() AND cost > 0 AND (key, dispatcher, part) > ($2::text, $3::int, $4::text::timestamptz) ORDER BY key, dispatcher, part LIMIT $5`,
+				WHERE expires > now() AND cost > 0 AND (key, dispatcher, part) > ($2::text, $3::int, $4::text::timestamptz)
+				ORDER BY key, dispatcher, part LIMIT $5`,
 				int64(NotStarted), s.Key, s.Dispatcher, part, startsMost)
 			_, err := pgx.ForEachRow(rows, []any{&s.Key, &s.Dispatcher, &part, &s.At, &s.Cost, &s.Ago}, func() error {
 				list = append(list, s)
@@ -464,7 +474,8 @@ func (c *Controller) Notify(ctx context.Context) error {
 func (c *Controller) Expire(ctx context.Context) (more bool, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		tag, err := conn.Exec(ctx, `WITH `+role+`, old AS MATERIALIZED (
-				SELECT ctid FROM dispatcherd.key_starts WHERE expires <= now() AND EXISTS (SELECT FROM role) ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED
+				SELECT ctid FROM dispatcherd.key_starts WHERE expires <= now() AND EXISTS (SELECT FROM role) ORDER BY expires
+				LIMIT $3 FOR UPDATE SKIP LOCKED
 			) DELETE FROM dispatcherd.key_starts k USING old WHERE k.ctid = old.ctid`, c.Dispatcher, c.number, expireMost)
 		more = tag.RowsAffected() == expireMost
 		return int(tag.RowsAffected()), err

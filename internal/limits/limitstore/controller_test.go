@@ -285,7 +285,8 @@ func TestWaitingRowsAreReadInOrder(t *testing.T) {
 func TestLimitsAreReadAsTheBookNeedsThem(t *testing.T) {
 	w := newWorld(t)
 	w.exec(
-		`INSERT INTO dispatcherd.limits (key, capacity, rate, per, scope, on_retry) VALUES ('a', NULL, 3, '1 s', 'dispatcher', 'wait'), ('b*', 0, NULL, NULL, 'cluster', 'pass')`,
+		`INSERT INTO dispatcherd.limits (key, capacity, rate, per, scope, on_retry)
+			VALUES ('a', NULL, 3, '1 s', 'dispatcher', 'wait'), ('b*', 0, NULL, NULL, 'cluster', 'pass')`,
 	)
 	w.exec(`INSERT INTO dispatcherd.limits (key) VALUES ('c')`)
 	list, err := w.Limits(t.Context())
@@ -431,8 +432,10 @@ func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {
 	w := newWorld(t)
 	w.exec(
 		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, capacity, leaving, lost_at) OVERRIDING SYSTEM VALUE VALUES
-		(7, 'b', '1 s', gen_random_uuid(), 99, '{"pdf": 3, "none": 0}', false, NULL), (3, 'a', '1 s', gen_random_uuid(), 99, '{"pdf": 2, "img": 1}', false, NULL),
-		(4, 'lost', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', false, now()), (5, 'leaves', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', true, NULL)`,
+		(7, 'b', '1 s', gen_random_uuid(), 99, '{"pdf": 3, "none": 0}', false, NULL),
+		(3, 'a', '1 s', gen_random_uuid(), 99, '{"pdf": 2, "img": 1}', false, NULL),
+		(4, 'lost', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', false, now()),
+		(5, 'leaves', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', true, NULL)`,
 	)
 	types, err := w.Types(t.Context())
 	require.NoError(t, err)
@@ -444,7 +447,8 @@ func TestAdmissionsAndEndsNotify(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 1)
 	w.exec(
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, armed) OVERRIDING SYSTEM VALUE VALUES (2, 'a', '1 s', gen_random_uuid(), 99, true)`,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, armed) OVERRIDING SYSTEM VALUE
+			VALUES (2, 'a', '1 s', gen_random_uuid(), 99, true)`,
 	)
 	conn, err := w.db.Acquire(t.Context())
 	require.NoError(t, err)

@@ -37,7 +37,8 @@ type holder struct {
 
 // holdersSQL reads rows with fences: of all keys, or of $1; $2 how many. Returned rows are first.
 const holdersSQL = `
-SELECT j.id::bigint, j.type::text, j.fence, coalesce(j.dispatcher, j.admitted_to), CASE WHEN j.status = 'running' THEN j.started_at END, j.keys
+SELECT j.id::bigint, j.type::text, j.fence, coalesce(j.dispatcher, j.admitted_to),
+	CASE WHEN j.status = 'running' THEN j.started_at END, j.keys
 FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NOT NULL
 	AND ($1::text[] IS NULL OR EXISTS (SELECT FROM unnest(string_to_array(j.keys, ' ')) word WHERE split_part(word, '*', 1) = ANY ($1)))
 ORDER BY j.fence, j.id + 0 LIMIT $2`
@@ -99,7 +100,8 @@ func (k Keys) limitsOf(ctx context.Context, keys []string) (map[string]contract.
 // Controller returns the dispatcher that admits jobs with keys, or nil.
 func (k Keys) Controller(ctx context.Context) (*contract.Controller, error) {
 	var c contract.Controller
-	err := k.DB.QueryRow(ctx, `SELECT d.id, d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL`).
+	err := k.DB.QueryRow(ctx, `SELECT d.id, d.name FROM dispatcherd.controller c
+		JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL`).
 		Scan(&c.Dispatcher, &c.Name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -270,7 +272,8 @@ func (k Keys) addWaiting(ctx context.Context, s *contract.KeyState, classes []Wa
 	slices.Sort(texts)
 	var waiting int
 	var now time.Time
-	err := k.DB.QueryRow(ctx, `SELECT clock_timestamp(), count(*) FROM (SELECT FROM dispatcherd.jobs_live j WHERE `+waitingJobs+` AND j.keys = ANY ($1::text[]) LIMIT $2) w`,
+	err := k.DB.QueryRow(ctx, `SELECT clock_timestamp(), count(*)
+		FROM (SELECT FROM dispatcherd.jobs_live j WHERE `+waitingJobs+` AND j.keys = ANY ($1::text[]) LIMIT $2) w`,
 		slices.Compact(texts), contract.WaitingLimit).
 		Scan(&now, &waiting)
 	if err != nil {

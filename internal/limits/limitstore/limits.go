@@ -38,10 +38,12 @@ type Limits struct {
 }
 
 // columns are the columns of contract.Limit, by name, of limit l.
-const columns = `l.key, l.capacity, coalesce(l.rate, 0) AS rate, coalesce((extract(epoch FROM l.per) * 1000000000)::bigint, 0) AS per, l.scope, l.on_retry, ` + version + ` AS version`
+const columns = `l.key, l.capacity, coalesce(l.rate, 0) AS rate,
+	coalesce((extract(epoch FROM l.per) * 1000000000)::bigint, 0) AS per, l.scope, l.on_retry, ` + version + ` AS version`
 
 // version is the version of limit l: a hash of its columns of 53 bits, so that every JSON parser keeps it.
-const version = `(hashtextextended(concat_ws(' ', coalesce(l.capacity, -1), coalesce(l.rate, 0), coalesce((extract(epoch FROM l.per) * 1000000)::bigint, 0), l.scope, l.on_retry), 0)
+const version = `(hashtextextended(concat_ws(' ', coalesce(l.capacity, -1), coalesce(l.rate, 0),
+	coalesce((extract(epoch FROM l.per) * 1000000)::bigint, 0), l.scope, l.on_retry), 0)
 	& 9007199254740991 | 1)`
 
 // List returns limits in the order of their keys, from the first one after a key. Without a limit of the page it
@@ -83,10 +85,12 @@ const (
 const (
 	setSQL = `
 INSERT INTO dispatcherd.limits (key, ` + settable + `) SELECT $1, ` + setValues + `
-WHERE EXISTS (SELECT FROM dispatcherd.limits WHERE key = $1) OR (SELECT count(*) FROM (SELECT FROM dispatcherd.limits LIMIT $8::bigint) l) < $8
+WHERE EXISTS (SELECT FROM dispatcherd.limits WHERE key = $1)
+	OR (SELECT count(*) FROM (SELECT FROM dispatcherd.limits LIMIT $8::bigint) l) < $8
 ON CONFLICT (key) DO UPDATE SET (` + settable + `) = ROW (` + setValues + `) WHERE $7::bigint = 0
 RETURNING xmax = 0`
-	editSQL = `UPDATE dispatcherd.limits l SET (` + settable + `) = ROW (` + setValues + `) WHERE key = $1 AND ` + version + ` = $7::bigint RETURNING false`
+	editSQL = `UPDATE dispatcherd.limits l SET (` + settable + `) = ROW (` + setValues + `)
+		WHERE key = $1 AND ` + version + ` = $7::bigint RETURNING false`
 )
 
 // Set creates the limit, or replaces the limit of that key, and reports whether it was created. An empty Scope or

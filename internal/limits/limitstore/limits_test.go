@@ -159,7 +159,10 @@ func TestTableAndCheckHaveTheSameRulesForLimits(t *testing.T) {
 		with(func(v *contract.Limit) { v.Rate, v.Per = n, contract.Duration(time.Second) })
 		with(func(v *contract.Limit) { v.Rate = n })
 	}
-	for _, d := range []time.Duration{-time.Second, time.Microsecond, 9 * time.Millisecond, 10 * time.Millisecond, 366 * 24 * time.Hour, 366*24*time.Hour + time.Millisecond} {
+	for _, d := range []time.Duration{
+		-time.Second, time.Microsecond, 9 * time.Millisecond, 10 * time.Millisecond, 366 * 24 * time.Hour,
+		366*24*time.Hour + time.Millisecond,
+	} {
 		with(func(v *contract.Limit) { v.Rate, v.Per = 1, contract.Duration(d) })
 		with(func(v *contract.Limit) { v.Per = contract.Duration(d) })
 	}

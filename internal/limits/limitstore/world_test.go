@@ -136,7 +136,8 @@ func (w *world) admit(c *Controller, first int64, rows ...Waiting) map[int64]boo
 // start makes an admitted row run.
 func (w *world) start(id int64) {
 	w.exec(
-		`UPDATE dispatcherd.jobs_live SET status = 'running', attempt = attempt + 1, dispatcher = 1, started_at = to_timestamp($2::bigint / 1e6) WHERE id = $1`,
+		`UPDATE dispatcherd.jobs_live SET status = 'running', attempt = attempt + 1, dispatcher = 1,
+			started_at = to_timestamp($2::bigint / 1e6) WHERE id = $1`,
 		id,
 		int64(due),
 	)
@@ -145,7 +146,8 @@ func (w *world) start(id int64) {
 // returns makes a running row pending again.
 func (w *world) returns(id int64) {
 	w.exec(
-		`UPDATE dispatcherd.jobs_live SET status = 'pending', dispatcher = NULL, started_at = NULL, fence = -abs(fence), admitted_to = NULL WHERE id = $1`,
+		`UPDATE dispatcherd.jobs_live SET status = 'pending', dispatcher = NULL, started_at = NULL,
+			fence = -abs(fence), admitted_to = NULL WHERE id = $1`,
 		id,
 	)
 }

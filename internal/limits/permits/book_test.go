@@ -92,8 +92,8 @@ func TestFullBookKeepsClassesThatTakePart(t *testing.T) {
 	w.admits(50)
 }
 
-// A retry that was withdrawn counts as returned: it keeps its precedence, also if its row is locked at the next admission. When it is cancelled, it is
-// forgotten.
+// A retry that was withdrawn counts as returned: it keeps its precedence, also if its row is locked at the next
+// admission. When it is cancelled, it is forgotten.
 func TestWithdrawnRetryCountsAsReturned(t *testing.T) {
 	b := New(Config{PerPriority: 64_000_000}, []Limit{{Key: "k", Capacity: 1, OnRetry: Wait}})
 	name, j := Class{Keys: "k", Type: "a"}, Job{1, 1}

@@ -40,7 +40,9 @@ type Waiting struct {
 	Ahead          int     // known jobs that wait at the key or for the type before the job, counted to at most 1,000
 	First          int64   // id of the job that has precedence (KeyOrder)
 	RetryAt        int64   // microseconds: until when First waits for its retry, with OnRetry Wait; 0 = it does not
-	At             int64   // microseconds: when the window may have room (KeyRate), the job is due (NotDue), or it takes part again (TypeFull); 0 = unknown
+	// Microseconds: when the window may have room (KeyRate), the job is due (NotDue), or it takes part again
+	// (TypeFull); 0 = unknown.
+	At int64
 }
 
 // Explain states why a job of a class waits.
