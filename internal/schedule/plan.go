@@ -175,7 +175,8 @@ func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) erro
 	if len(p.entries) >= p.most {
 		p.excess[s.ID] = struct{}{}
 		return fmt.Errorf(
-			"%d schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute",
+			"%d schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one "+
+				"runs within a minute",
 			p.most,
 		)
 	}

@@ -184,7 +184,9 @@ func TestPlanAgreesWithTheReference(t *testing.T) {
 			for i := range ticks {
 				id := ticks[i].Schedule
 				if outcomes[id] == "" {
-					outcomes[id] = []string{contract.TickRun, contract.TickSkipped, contract.TickExists, contract.TickLocked, contract.TickChanged}[rng.IntN(5)]
+					outcomes[id] = []string{
+						contract.TickRun, contract.TickSkipped, contract.TickExists, contract.TickLocked, contract.TickChanged,
+					}[rng.IntN(5)]
 				}
 				switch outcomes[id] {
 				case contract.TickLocked:
@@ -319,7 +321,9 @@ func TestIntervalWithoutAKnownEndRunsAgain(t *testing.T) {
 }
 
 func TestStartupRunsOnceForItsOccasion(t *testing.T) {
-	for once, occasion := range map[string]string{contract.OncePerStart: "start:7", contract.OncePerVersion: "version:1.2", contract.OnceEver: "ever"} {
+	for once, occasion := range map[string]string{
+		contract.OncePerStart: "start:7", contract.OncePerVersion: "version:1.2", contract.OnceEver: "ever",
+	} {
 		s := &contract.SchedulePlan{ID: 1, Name: "s", Kind: contract.Startup, Once: once, TimeZone: "UTC", Version: 1, Since: begin}
 		p := planned(t, s)
 		ticks := runUntil(t, p, begin.AddDate(10, 0, 0))
@@ -466,7 +470,8 @@ func TestPlanRefusesSchedulesBeyondItsBound(t *testing.T) {
 	require.EqualError(
 		t,
 		set(3),
-		"2 schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one runs within a minute",
+		"2 schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one "+
+			"runs within a minute",
 	)
 	require.Equal(t, []int{2, 1}, []int{p.Len(), p.Excess()})
 	p.Remove(1)

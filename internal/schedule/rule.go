@@ -211,21 +211,24 @@ func checkKind(s *contract.SchedulePlan) error {
 	}
 	if s.Kind != contract.Cron && s.Spec != "" {
 		return fmt.Errorf(
-			"spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it ('schedule set' with spec=), or set both, for example kind \"cron\" with spec \"30 2 * * *\"",
+			"spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it ('schedule set' with spec=), or set "+
+				"both, for example kind \"cron\" with spec \"30 2 * * *\"",
 			s.Spec,
 			s.Kind,
 		)
 	}
 	if s.Kind != contract.Interval && s.Every != 0 {
 		return fmt.Errorf(
-			"every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it ('schedule set' with every=), or set both, for example kind \"interval\" with every \"10m\"",
+			"every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it ('schedule set' with every=), "+
+				"or set both, for example kind \"interval\" with every \"10m\"",
 			time.Duration(s.Every),
 			s.Kind,
 		)
 	}
 	if s.Kind != contract.Startup && s.Once != "" {
 		return fmt.Errorf(
-			"once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it ('schedule set' with once=), or set both, for example kind \"startup\" with once \"start\"",
+			"once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it ('schedule set' with once=), or "+
+				"set both, for example kind \"startup\" with once \"start\"",
 			s.Once,
 			s.Kind,
 		)

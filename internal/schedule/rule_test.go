@@ -15,15 +15,24 @@ func TestErrorsNameTheColumnToUse(t *testing.T) {
 		change func(*contract.SchedulePlan)
 		says   string
 	}{
-		{func(s *contract.SchedulePlan) { s.Spec = "@every 5m" }, `spec "@every 5m": not a cron expression here: use kind "interval", for example with every "10m"`},
-		{func(s *contract.SchedulePlan) { s.Spec = " @Reboot" }, `spec " @Reboot": not a cron expression here: use kind "startup", for example with once "start"`},
+		{
+			func(s *contract.SchedulePlan) { s.Spec = "@every 5m" },
+			`spec "@every 5m": not a cron expression here: use kind "interval", for example with every "10m"`,
+		},
+		{
+			func(s *contract.SchedulePlan) { s.Spec = " @Reboot" },
+			`spec " @Reboot": not a cron expression here: use kind "startup", for example with once "start"`,
+		},
 		{func(s *contract.SchedulePlan) { s.Spec = "CRON_TZ=Asia/Tokyo 30 2 * * *" },
-			`spec "CRON_TZ=Asia/Tokyo 30 2 * * *": not a cron expression here: use time_zone, for example "Europe/Berlin", and a spec without it, for example "30 2 * * *"`},
+			`spec "CRON_TZ=Asia/Tokyo 30 2 * * *": not a cron expression here: use time_zone, for example "Europe/Berlin", and a spec ` +
+				`without it, for example "30 2 * * *"`},
 		{func(s *contract.SchedulePlan) { s.Spec = "TZ=UTC @daily" },
-			`spec "TZ=UTC @daily": not a cron expression here: use time_zone, for example "Europe/Berlin", and a spec without it, for example "30 2 * * *"`},
+			`spec "TZ=UTC @daily": not a cron expression here: use time_zone, for example "Europe/Berlin", and a spec without it, for ` +
+				`example "30 2 * * *"`},
 		{func(s *contract.SchedulePlan) { s.Kind = "foo" }, `kind "foo": must be cron, interval, startup or startup-worker, for example "cron"`},
 		{func(s *contract.SchedulePlan) { s.Kind, s.Every = contract.Interval, contract.Duration(time.Minute) },
-			`spec "@daily": only a schedule of kind cron has it, and this one is of kind "interval": remove it ('schedule set' with spec=), or set both, for example kind "cron" with spec "30 2 * * *"`},
+			`spec "@daily": only a schedule of kind cron has it, and this one is of kind "interval": remove it ('schedule set' with ` +
+				`spec=), or set both, for example kind "cron" with spec "30 2 * * *"`},
 	} {
 		s := cronPlan(1, "@daily", "UTC")
 		c.change(s)

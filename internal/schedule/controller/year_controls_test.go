@@ -86,12 +86,30 @@ func TestSimulatedYearFindsDefects(t *testing.T) {
 		"a tick ignores open runs":                  {missing: schedulestest.OpenRuns, found: func(v verdict) int { return v.overlap }},
 		"queued ticks start out of order":           {missing: schedulestest.Order, found: func(v verdict) int { return v.order }},
 		"cancel_other neither replaces nor cancels": {missing: schedulestest.Replacement, found: func(v verdict) int { return v.overlap }},
-		"a tick is dropped":                         {double: func(t Table) Table { return droppingTable{t, new(int)} }, found: func(v verdict) int { return v.lost }},
-		"an interval starts early":                  {double: func(t Table) Table { return earlyTable{t, 5 * time.Minute} }, found: func(v verdict) int { return v.early }},
-		"an interval starts late":                   {double: func(t Table) Table { return earlyTable{t, -9 * time.Minute} }, found: func(v verdict) int { return v.late }},
-		"an interval ignores its open run":          {double: func(t Table) Table { return closedTable{t} }, found: func(v verdict) int { return v.overlap }},
-		"a queued tick never starts":                {double: func(t Table) Table { return idleTable{t} }, found: func(v verdict) int { return v.late }},
-		"a start of the cluster is not noticed":     {double: func(t Table) Table { return oldTable{t} }, found: func(v verdict) int { return min(v.lost, v.twice) }},
+		"a tick is dropped": {
+			double: func(t Table) Table { return droppingTable{t, new(int)} },
+			found:  func(v verdict) int { return v.lost },
+		},
+		"an interval starts early": {
+			double: func(t Table) Table { return earlyTable{t, 5 * time.Minute} },
+			found:  func(v verdict) int { return v.early },
+		},
+		"an interval starts late": {
+			double: func(t Table) Table { return earlyTable{t, -9 * time.Minute} },
+			found:  func(v verdict) int { return v.late },
+		},
+		"an interval ignores its open run": {
+			double: func(t Table) Table { return closedTable{t} },
+			found:  func(v verdict) int { return v.overlap },
+		},
+		"a queued tick never starts": {
+			double: func(t Table) Table { return idleTable{t} },
+			found:  func(v verdict) int { return v.late },
+		},
+		"a start of the cluster is not noticed": {
+			double: func(t Table) Table { return oldTable{t} },
+			found:  func(v verdict) int { return min(v.lost, v.twice) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -439,7 +439,8 @@ func simulate(t *testing.T, e extent) (v verdict, line string) {
 		}
 		v = y.j.verdict
 		line = fmt.Sprintf(
-			"schedules: simulated_days=%d schedules=%d zones=%d %s runs=%v missed=%d queued=%d skipped=%d cancels=%d kills=%d pauses=%d jumps=%d outages=%d starts=%d edits=%d takeovers=%d",
+			"schedules: simulated_days=%d schedules=%d zones=%d %s runs=%v missed=%d queued=%d skipped=%d cancels=%d kills=%d "+
+				"pauses=%d jumps=%d outages=%d starts=%d edits=%d takeovers=%d",
 			e.days,
 			e.schedules,
 			e.zones,

@@ -59,7 +59,8 @@ func Parse(text string) (Expression, error) {
 	case 6:
 	default:
 		return e, fmt.Errorf(
-			"cron expression %q: must have 5 fields (minute, hour, day, month, weekday), 6 with seconds first, or be @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually, for example %q",
+			"cron expression %q: must have 5 fields (minute, hour, day, month, weekday), 6 with seconds first, or be @hourly, "+
+				"@daily, @midnight, @weekly, @monthly, @yearly or @annually, for example %q",
 			text,
 			"30 2 * * *",
 		)

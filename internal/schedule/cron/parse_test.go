@@ -15,14 +15,15 @@ import (
 // Each error names the expression, the field, the value, the rule and an example.
 func TestErrorsSayWhatIsWrong(t *testing.T) {
 	for expr, want := range map[string]string{
-		"60 * * * *":             `minute "60": must be *, numbers from 0 to 59, for example "*/15"`,
-		"0 24 * * *":             `hour "24": must be *, numbers from 0 to 23, for example "8-18"`,
-		"0 0 0 * *":              `day of month "0": must be *, numbers from 1 to 31, L, LW or nW, for example "1,15,L"`,
-		"0 0 32W * *":            `day of month "32W": must be`,
-		"0 0 ? * *":              `day of month "?": must be`,
-		"0 0 * 13 *":             `month "13": must be *, numbers from 1 to 12 or names such as JAN, for example "JAN-MAR"`,
-		"0 0 * ANJ *":            `month "ANJ": must be`,
-		"0 0 * * 8":              `weekday "8": must be *, numbers from 0 to 7 or names such as SUN, d#n with n from 1 to 5, or dL, for example "MON-FRI"`,
+		"60 * * * *":  `minute "60": must be *, numbers from 0 to 59, for example "*/15"`,
+		"0 24 * * *":  `hour "24": must be *, numbers from 0 to 23, for example "8-18"`,
+		"0 0 0 * *":   `day of month "0": must be *, numbers from 1 to 31, L, LW or nW, for example "1,15,L"`,
+		"0 0 32W * *": `day of month "32W": must be`,
+		"0 0 ? * *":   `day of month "?": must be`,
+		"0 0 * 13 *":  `month "13": must be *, numbers from 1 to 12 or names such as JAN, for example "JAN-MAR"`,
+		"0 0 * ANJ *": `month "ANJ": must be`,
+		"0 0 * * 8": `weekday "8": must be *, numbers from 0 to 7 or names such as SUN, d#n with n from 1 to 5, or dL, for example ` +
+			`"MON-FRI"`,
 		"0 0 * * L":              `weekday "L": must be`,
 		"0 0 * * 1#6":            `weekday "1#6": must be`,
 		"0 0 * * 1#":             `weekday "1#": must be`,

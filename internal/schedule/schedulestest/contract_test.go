@@ -102,7 +102,8 @@ func (b *both) insert(id int64) {
 	}
 	overlap := policies[id/3%int64(len(policies))]
 	b.exec(
-		`INSERT INTO dispatcherd.schedules (name, kind, spec, every, once, type, overlap) VALUES ($1, $2, nullif($3, ''), $4, nullif($5, ''), 'pdf', $6)`,
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, every, once, type, overlap)
+			VALUES ($1, $2, nullif($3, ''), $4, nullif($5, ''), 'pdf', $6)`,
 		s.Name,
 		s.Kind,
 		s.Spec,
@@ -199,7 +200,8 @@ func (b *both) end(rng *rand.Rand, at time.Time) {
 	r := open[rng.IntN(len(open))]
 	b.fake.End(r.jobID, at)
 	b.exec(
-		`WITH gone AS (DELETE FROM dispatcherd.jobs_live j USING dispatcherd.ticks t WHERE t.schedule_id = $1 AND t.occasion = $2 AND j.id = t.job_id RETURNING j.id, j.type)
+		`WITH gone AS (DELETE FROM dispatcherd.jobs_live j USING dispatcherd.ticks t
+			WHERE t.schedule_id = $1 AND t.occasion = $2 AND j.id = t.job_id RETURNING j.id, j.type)
 		INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', $3 FROM gone`,
 		r.Schedule,
 		r.Occasion,
@@ -211,7 +213,8 @@ func (b *both) end(rng *rand.Rand, at time.Time) {
 func (b *both) setBack() {
 	b.offset -= time.Hour
 	b.exec(
-		`UPDATE dispatcherd.ticks SET made_at = made_at + interval '1 hour', run_at = CASE WHEN schedule_id % 2 = 0 THEN run_at + interval '1 hour' ELSE run_at END`,
+		`UPDATE dispatcherd.ticks SET made_at = made_at + interval '1 hour',
+			run_at = CASE WHEN schedule_id % 2 = 0 THEN run_at + interval '1 hour' ELSE run_at END`,
 	)
 }
 
@@ -224,7 +227,8 @@ func TestFakeEqualsPostgres(t *testing.T) {
 	b.fake = New(func() time.Time { return time.Now().Add(b.offset) })
 	b.two = b.controllers(1, 1)
 	b.exec(
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, founder) OVERRIDING SYSTEM VALUE VALUES (1, 'a', '1 hour', 7), (2, 'b', '1 hour', NULL)`,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, founder) OVERRIDING SYSTEM VALUE
+			VALUES (1, 'a', '1 hour', 7), (2, 'b', '1 hour', NULL)`,
 	)
 	b.fake.Join(1, 7)
 	for n := range 3000 {
@@ -234,7 +238,10 @@ func TestFakeEqualsPostgres(t *testing.T) {
 		}
 	}
 	b.equal()
-	for _, outcome := range []string{"", contract.TickRun, contract.TickQueued, contract.TickSkipped, contract.TickMissed, contract.TickExists, contract.TickChanged, "started", "last run"} {
+	for _, outcome := range []string{
+		"", contract.TickRun, contract.TickQueued, contract.TickSkipped, contract.TickMissed, contract.TickExists,
+		contract.TickChanged, "started", "last run",
+	} {
 		require.Greater(t, b.outcomes[outcome], 10, "%q: %v", outcome, b.outcomes)
 	}
 }

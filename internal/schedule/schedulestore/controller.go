@@ -40,7 +40,8 @@ type Row struct {
 // planColumns are the columns of contract.SchedulePlan, by name, of schedule s.
 const planColumns = `s.id, s.name, s.kind, coalesce(s.spec, '') AS spec, ` + every + ` AS every, s.time_zone,
 	(extract(epoch FROM s.jitter) * 1000000000)::bigint AS jitter, s.starts_at, s.ends_at, coalesce(s.once, '') AS once,
-	(extract(epoch FROM s.catch_up) * 1000000000)::bigint AS catch_up, s.catch_up_most, s.paused, coalesce(s.error, '') AS error, s.version, s.since`
+	(extract(epoch FROM s.catch_up) * 1000000000)::bigint AS catch_up, s.catch_up_most, s.paused, coalesce(s.error, '') AS error,
+		s.version, s.since`
 
 const every = `coalesce((extract(epoch FROM s.every) * 1000000000)::bigint, 0)`
 
@@ -106,7 +107,8 @@ func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (e
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch
 		batch.Queue(`WITH `+role+`, gone AS MATERIALIZED (
-				SELECT e.schedule_id FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq) JOIN dispatcherd.schedule_edits e ON e.schedule_id = a.id AND e.seq = a.seq
+				SELECT e.schedule_id FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq)
+				JOIN dispatcherd.schedule_edits e ON e.schedule_id = a.id AND e.seq = a.seq
 				WHERE EXISTS (SELECT FROM role) ORDER BY 1 FOR UPDATE OF e SKIP LOCKED
 			) DELETE FROM dispatcherd.schedule_edits e USING gone g WHERE e.schedule_id = g.schedule_id`, c.Dispatcher, c.Term, ids, seqs)
 		batch.Queue(`SELECT e.schedule_id, e.seq FROM dispatcherd.schedule_edits e ORDER BY e.schedule_id LIMIT $1`, editsMost).
@@ -289,7 +291,8 @@ type Started struct {
 
 // startQueuedSQL starts queued ticks of schedules $3. The argument of the function refers to the role, as in makeSQL.
 const startQueuedSQL = `WITH ` + role + `
-SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role CROSS JOIN LATERAL dispatcherd.start_queued(CASE WHEN role.term > 0 THEN $3::bigint[] END) q`
+SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role
+CROSS JOIN LATERAL dispatcherd.start_queued(CASE WHEN role.term > 0 THEN $3::bigint[] END) q`
 
 // StartQueued starts the next queued tick of each schedule whose runs have ended.
 // A job that Postgres refuses stops no others.
@@ -375,7 +378,8 @@ func (c Controller) Report(ctx context.Context, problems []Problem) (locked []in
 				JOIN dispatcherd.schedules s ON s.id = p.id AND s.version = p.version
 				WHERE EXISTS (SELECT FROM role) AND s.error IS DISTINCT FROM nullif(p.reason, '')
 			), problem AS MATERIALIZED (
-				SELECT s.id, w.reason FROM wrong w JOIN dispatcherd.schedules s ON s.id = w.id AND s.version = w.version ORDER BY 1 FOR NO KEY UPDATE OF s SKIP LOCKED
+				SELECT s.id, w.reason FROM wrong w JOIN dispatcherd.schedules s ON s.id = w.id AND s.version = w.version ORDER BY 1
+				FOR NO KEY UPDATE OF s SKIP LOCKED
 			), written AS (
 				UPDATE dispatcherd.schedules s SET error = p.reason FROM problem p WHERE s.id = p.id
 			) SELECT w.id FROM wrong w WHERE w.id NOT IN (SELECT p.id FROM problem p)`,

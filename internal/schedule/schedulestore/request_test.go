@@ -77,7 +77,8 @@ func TestQueuedTicksCanBeDropped(t *testing.T) {
 	counts, err := w.Backfill(t.Context(), "s", to.Add(-5*time.Minute), to, "")
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"run": 1, "queued": 5}, counts)
-	statement := `UPDATE dispatcherd.ticks t SET outcome = 'skipped', reason = 'dropped' FROM dispatcherd.schedules s WHERE s.id = t.schedule_id AND s.name = 'nightly' AND t.outcome = 'queued'`
+	statement := `UPDATE dispatcherd.ticks t SET outcome = 'skipped', reason = 'dropped' FROM dispatcherd.schedules s
+		WHERE s.id = t.schedule_id AND s.name = 'nightly' AND t.outcome = 'queued'`
 	text, err := os.ReadFile("../../docs/schedules.md")
 	require.NoError(t, err)
 	require.Contains(t, string(text), statement)

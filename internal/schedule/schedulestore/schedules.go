@@ -227,7 +227,8 @@ func (s Schedules) CancelOrphans(ctx context.Context) error {
 // The runs of all schedules may be many, those of startup-worker schedules are few.
 const (
 	cancelOrphansSQL    = cancelRunsSQL + `dispatcherd.schedule_runs r` + orphanSQL
-	cancelWorkerRunsSQL = cancelRunsSQL + `dispatcherd.schedules s JOIN dispatcherd.schedule_runs r ON r.schedule_id = s.id AND s.kind = 'startup-worker'` + orphanSQL
+	cancelWorkerRunsSQL = cancelRunsSQL + `dispatcherd.schedules s
+		JOIN dispatcherd.schedule_runs r ON r.schedule_id = s.id AND s.kind = 'startup-worker'` + orphanSQL
 
 	cancelRunsSQL = `SELECT dispatcherd.cancel_pending(o.id, 'schedule') FROM (SELECT j.id::bigint FROM `
 	orphanSQL     = ` JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id
@@ -237,7 +238,8 @@ const (
 // renewSQL renews the ticks of occasions $1 of startup-worker schedules, at most once a day.
 const renewSQL = `
 UPDATE dispatcherd.ticks t SET renewed_at = now() FROM dispatcherd.schedules s CROSS JOIN unnest($1::text[]) AS w (occasion)
-WHERE s.kind = 'startup-worker' AND t.schedule_id = s.id AND t.occasion = w.occasion AND coalesce(t.renewed_at, t.made_at) < now() - interval '1 day'`
+WHERE s.kind = 'startup-worker' AND t.schedule_id = s.id AND t.occasion = w.occasion
+	AND coalesce(t.renewed_at, t.made_at) < now() - interval '1 day'`
 
 // RenewWorkers says which workers are connected, by the occasions of their startup runs, so that
 // retention keeps their ticks.
@@ -274,7 +276,8 @@ func (s Schedules) noTick(ctx context.Context, name, outcome, unpause string) er
 // makeNowSQL makes ticks of schedule $1: $2 occasions, $3 run_at, $4 the overlap policy, or an
 // empty text for that of the schedule, $5 whether a pause is ignored.
 const makeNowSQL = `
-SELECT m.place, m.outcome, coalesce(m.job, 0) FROM dispatcherd.schedules s CROSS JOIN LATERAL (SELECT cardinality($2::text[]) AS n OFFSET 0) c CROSS JOIN LATERAL dispatcherd.make_ticks(
+SELECT m.place, m.outcome, coalesce(m.job, 0) FROM dispatcherd.schedules s
+CROSS JOIN LATERAL (SELECT cardinality($2::text[]) AS n OFFSET 0) c CROSS JOIN LATERAL dispatcherd.make_ticks(
 	array_fill(s.id, ARRAY[c.n]), $2, array_fill(NULL::bigint, ARRAY[c.n]), array_fill(NULL::timestamptz, ARRAY[c.n]), $3::timestamptz[],
 	array_fill(0, ARRAY[c.n]), array_fill(nullif($4::text, ''), ARRAY[c.n]), $5::boolean) m
 WHERE s.name = $1`
@@ -300,7 +303,8 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contr
 	case contract.TickChanged, contract.TickLocked:
 		return m, s.noTick(ctx, name, m.Outcome, "resume it first, or run it with --force (over HTTP: force=true)")
 	case contract.TickExists:
-		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0), t.outcome FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
+		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0), t.outcome FROM dispatcherd.ticks t
+			JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
 			name, occasion).
 			Scan(&m.Job, &m.Earlier)
 	}
@@ -426,7 +430,8 @@ func (s Schedules) Ticks(ctx context.Context, name string, before contract.Tick,
 		return nil, named(name, err)
 	}
 	rows, _ := s.DB.Query(ctx, `
-		SELECT t.occasion, t.outcome, t.made_at, t.planned_at, t.run_at, t.job_id AS job, coalesce(t.missed, 0) AS missed, coalesce(t.reason, '') AS reason,
+		SELECT t.occasion, t.outcome, t.made_at, t.planned_at, t.run_at, t.job_id AS job, coalesce(t.missed, 0) AS missed,
+			coalesce(t.reason, '') AS reason,
 			coalesce(j.status::text, '') AS status, j.started_at, j.finished_at
 		FROM (SELECT * FROM dispatcherd.ticks t WHERE t.schedule_id = $1 AND (t.made_at, t.occasion) < (coalesce($2, 'infinity'::timestamptz), $3)
 			ORDER BY t.made_at DESC, t.occasion DESC LIMIT $4) t

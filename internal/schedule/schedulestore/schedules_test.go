@@ -61,8 +61,10 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	require.EqualError(t, err, "invalid schedule: max_attempts 0: must be from 1 to 32767, for example 5")
 	require.NoError(t, w.Remove(t.Context(), "i"))
 	for _, call := range []func() error{
-		func() error { return w.Remove(t.Context(), "i") }, func() error { return w.Pause(t.Context(), "i") }, func() error { return w.Resume(t.Context(), "i") },
-		func() error { _, err := w.Get(t.Context(), "i"); return err }, func() error { _, err := w.Run(t.Context(), "i", "k", false); return err },
+		func() error { return w.Remove(t.Context(), "i") }, func() error { return w.Pause(t.Context(), "i") },
+		func() error { return w.Resume(t.Context(), "i") },
+		func() error { _, err := w.Get(t.Context(), "i"); return err },
+		func() error { _, err := w.Run(t.Context(), "i", "k", false); return err },
 		func() error { _, err := w.Ticks(t.Context(), "i", contract.Tick{}, 0); return err },
 		func() error { _, err := w.Backfill(t.Context(), "i", from, from, ""); return err },
 	} {
@@ -106,8 +108,10 @@ func TestTableRejectsInvalidSchedules(t *testing.T) {
 	_, err = w.db.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, kind, type, keys) VALUES ('b', 'startup-worker', 'x', 'k')`)
 	require.ErrorContains(t, err, "startup_worker_has_no_keys")
 	for rule, change := range map[string]string{
-		"jitter_is_0_to_1_day": "jitter = '2 days'", "catch_up_is_0_to_366_days": "catch_up = '-1 s'", "catch_up_most_is_0_to_10000": "catch_up_most = -1",
-		"overlap_is_skip": "overlap = 'both'", "ends_at_is_after_starts_at": "starts_at = '2030-01-02', ends_at = '2030-01-01'", "starts_at_is_between": "starts_at = 'infinity'",
+		"jitter_is_0_to_1_day": "jitter = '2 days'", "catch_up_is_0_to_366_days": "catch_up = '-1 s'",
+		"catch_up_most_is_0_to_10000": "catch_up_most = -1",
+		"overlap_is_skip":             "overlap = 'both'", "ends_at_is_after_starts_at": "starts_at = '2030-01-02', ends_at = '2030-01-01'",
+		"starts_at_is_between": "starts_at = 'infinity'",
 	} {
 		_, err := w.db.Exec(t.Context(), `UPDATE dispatcherd.schedules SET `+change)
 		require.ErrorContains(t, err, rule)
@@ -166,7 +170,8 @@ func TestOverlapPolicies(t *testing.T) {
 		t,
 		1,
 		w.number(
-			`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = 'cancel_other' AND t.outcome = 'queued'`,
+			`SELECT count(*) FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id
+				WHERE s.name = 'cancel_other' AND t.outcome = 'queued'`,
 		),
 		"the third run replaces the second",
 	)
@@ -210,7 +215,8 @@ func TestQueuedTicksAreBounded(t *testing.T) {
 	w := newWorld(t)
 	s := w.cron("s", func(s *contract.Schedule) { s.Overlap = contract.QueueAll })
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, run_at) SELECT $1, n::text, 'queued', now() FROM generate_series(1, 10000) n`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, run_at) SELECT $1, n::text, 'queued', now()
+			FROM generate_series(1, 10000) n`,
 		s.ID,
 	)
 	require.Equal(t, outcomes("skipped"), w.make(w.controller, minute(&s, 1)))
@@ -236,7 +242,8 @@ func TestPagesContainEveryTick(t *testing.T) {
 	w := newWorld(t)
 	s := w.cron("s", nil)
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) SELECT $1, n::text, 'skipped', to_timestamp(n / 4) FROM generate_series(1, 10) n`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at)
+			SELECT $1, n::text, 'skipped', to_timestamp(n / 4) FROM generate_series(1, 10) n`,
 		s.ID,
 	)
 	var pages []string
@@ -477,7 +484,8 @@ func TestLastRunsOfIntervals(t *testing.T) {
 	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 0)))
 	require.Equal(t, schedule.Run{Schedule: s.ID, Exists: true, Open: true}, last())
 	w.exec(
-		`WITH gone AS (DELETE FROM dispatcherd.jobs_live RETURNING id, type) INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', now() FROM gone`,
+		`WITH gone AS (DELETE FROM dispatcherd.jobs_live RETURNING id, type)
+			INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', now() FROM gone`,
 	)
 	r := last()
 	require.False(t, r.Open)
@@ -498,15 +506,18 @@ func TestOldTicksAreDeleted(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at)
 		SELECT $1, n::text, 'run', now() - interval '31 days', now() - n * interval '1 minute' FROM generate_series(1, 2500) n`, s.ID)
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) SELECT $1, o, 'run', now() - interval '40 days' FROM unnest('{ever,start:1,version:2,now:3}'::text[]) o`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at)
+			SELECT $1, o, 'run', now() - interval '40 days' FROM unnest('{ever,start:1,version:2,now:3}'::text[]) o`,
 		s.ID,
 	)
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) VALUES ($1, 'q', 'queued', now() - interval '40 days'), ($1, 'new', 'run', now())`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at)
+			VALUES ($1, 'q', 'queued', now() - interval '40 days'), ($1, 'new', 'run', now())`,
 		s.ID,
 	)
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at) VALUES ($1, 'x', 'run', now() - interval '31 days', now())`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at)
+			VALUES ($1, 'x', 'run', now() - interval '31 days', now())`,
 		gone.ID,
 	)
 	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&gone, 1)))
@@ -538,7 +549,8 @@ func TestTicksOfConnectedWorkersAreKept(t *testing.T) {
 	w.cron("other", nil)
 	w.exec(`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, renewed_at)
 		SELECT id, o.occasion, 'run', now() - interval '100 days', o.renewed_at FROM dispatcherd.schedules,
-			(VALUES ('worker:1', NULL), ('worker:2', NULL), ('worker:3', now() - interval '29 days'), ('worker:4', now() - interval '31 days'), ('worker:5', now() - interval '31 days')) o (occasion, renewed_at)
+			(VALUES ('worker:1', NULL), ('worker:2', NULL), ('worker:3', now() - interval '29 days'),
+				('worker:4', now() - interval '31 days'), ('worker:5', now() - interval '31 days')) o (occasion, renewed_at)
 		WHERE name = 'w'`)
 	require.NoError(t, w.RenewWorkers(t.Context(), []string{"worker:1", "worker:4", "worker:9"}))
 	renewed := `SELECT count(*) FROM dispatcherd.ticks WHERE renewed_at > now() - interval '1 hour'`
@@ -562,11 +574,13 @@ func TestAnExpiryReadsOnlyTicksThatHaveBecomeOld(t *testing.T) {
 		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '0 0 1 1 *', 'x' FROM generate_series(1, 5000) n`,
 	)
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at) SELECT id, 'o', 'run', now() - interval '40 days', now() - interval '40 days' FROM dispatcherd.schedules`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_at)
+			SELECT id, 'o', 'run', now() - interval '40 days', now() - interval '40 days' FROM dispatcherd.schedules`,
 	)
 	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM dispatcherd.schedules`)
 	w.exec(
-		`INSERT INTO dispatcherd.schedule_runs SELECT s.id, j.id FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM dispatcherd.schedules) s
+		`INSERT INTO dispatcherd.schedule_runs SELECT s.id, j.id
+			FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM dispatcherd.schedules) s
 		JOIN (SELECT id, row_number() OVER (ORDER BY id) AS n FROM dispatcherd.jobs) j ON j.n = s.n`,
 	)
 	var after time.Time
@@ -576,7 +590,8 @@ func TestAnExpiryReadsOnlyTicksThatHaveBecomeOld(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at) SELECT id, 'now:' || id, 'run', now() - interval '31 days' FROM dispatcherd.schedules LIMIT 50`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at)
+			SELECT id, 'now:' || id, 'run', now() - interval '31 days' FROM dispatcherd.schedules LIMIT 50`,
 	)
 	w.exec(`VACUUM ANALYZE`)
 	conn, err := w.db.Acquire(t.Context())
@@ -699,7 +714,8 @@ func TestTicksReadFewOpenRuns(t *testing.T) {
 	read := func() (n int) { // may count earlier transactions of the session
 		require.NoError(
 			t,
-			tx.QueryRow(t.Context(), `SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables WHERE relname IN ('schedule_runs', 'jobs_live')`).
+			tx.QueryRow(t.Context(), `SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables
+				WHERE relname IN ('schedule_runs', 'jobs_live')`).
 				Scan(&n),
 		)
 		return n
@@ -836,7 +852,8 @@ func TestRefusalsOfPostgresAreExplained(t *testing.T) {
 	require.EqualError(
 		t,
 		err,
-		`schedule "s": invalid schedule: payload: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it, for example {"page": 1}`,
+		`schedule "s": invalid schedule: payload: the payload has more than 1,000,000 bytes as Postgres stores it: store large `+
+			`data outside the job and refer to it, for example {"page": 1}`,
 	)
 	s.TimeZone = "Moon"
 	err = refused(&s, &pgconn.PgError{Code: "22023", Message: `time zone "Moon" not recognized`})
