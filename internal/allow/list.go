@@ -160,13 +160,14 @@ func (l *List) CallerObjection(p workerproto.Peer, typ string) string {
 		"or add the uid to the entry (table [allow-api]) of the dispatcher and restart it", p.UID, p.GID, typ, entry)
 }
 
-// LimitsObjection returns why a peer may not use what concerns jobs of all types, "" if it may: keys, limits and the members of batches. Each
-// entry must permit the peer.
+// LimitsObjection returns why a peer may not use what concerns jobs of all types, "" if it may: keys, limits
+// and the members of batches. Each entry must permit the peer.
 func (l *List) LimitsObjection(p workerproto.Peer) string {
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
 		if _, permitted := l.entry(p, typ); !permitted {
 			return fmt.Sprintf(
-				"uid %d, gid %d may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the entry %q of --allow-api lists other users; "+
+				"uid %d, gid %d may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the "+
+					"entry %q of --allow-api lists other users; "+
 					"call as a user of each entry, or use SQL",
 				p.UID,
 				p.GID,

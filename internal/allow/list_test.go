@@ -66,7 +66,8 @@ func TestRejectedCallerIsToldUserAndEntry(t *testing.T) {
 	require.False(t, l.Empty())
 	require.Empty(t, l.CallerObjection(workerproto.Peer{UID: 1001, GID: 9}, "pdf"))
 	require.Equal(t, `uid 5, gid 50 may not use jobs of type "pdf": the entry "pdf" of --allow-api lists other users; call as one of them, `+
-		`or add the uid to the entry (table [allow-api]) of the dispatcher and restart it`, l.CallerObjection(workerproto.Peer{UID: 5, GID: 50}, "pdf"))
+		`or add the uid to the entry (table [allow-api]) of the dispatcher and restart it`,
+		l.CallerObjection(workerproto.Peer{UID: 5, GID: 50}, "pdf"))
 	require.Contains(t, l.CallerObjection(workerproto.Peer{UID: -1, GID: -1}, "excel"), `the entry "*" of --allow-api`)
 }
 

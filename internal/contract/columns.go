@@ -57,7 +57,8 @@ func CopyColumns(permitted []string) []string {
 	})
 }
 
-// CopyRow returns those of the values of a row that belong to the columns of a COPY, in place. A value of a column that is absent is an error.
+// CopyRow returns those of the values of a row that belong to the columns of a COPY, in place. A value of a
+// column that is absent is an error.
 func CopyRow(row []any, columns []string) ([]any, error) {
 	if len(columns) == len(Columns) {
 		return row, nil
@@ -126,20 +127,23 @@ const (
 
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{
-	"expected_ms_is_1_to_2147483647":              "expected_ms must be at least 1, or left out",
-	"keys_are_1_to_4_words":                       "keys must be 1 to 4 words KEY, KEY*COST or KEY*all, for example 'tenant:42 stripe*3'", // permits.Parse names the word
-	"max_attempts_is_at_least_1":                  "max_attempts must be at least 1",
-	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it", // the other limits: jsontext.CheckPayload
-	"priority_is_0_to_10":                         "priority must be 0 to 10",
-	"run_at_is_between_1970_and_2200":             "run_at must be a time in the years 1970 to 2199",
-	"timeout_ms_is_positive":                      "timeout_ms must be at least 1, or left out for the limit of the type",
-	UniqueKeyIndex:                                "another pending or running job has this unique_key",
-	"run_when_is_done_ended_or_failed":            "run_when must be done, ended or failed", // of a batch, like the next one
-	"name_is_1_to_128_bytes":                      "name must have 1 to 128 bytes",
-	"unique_key_is_1_to_512_bytes":                "unique_key must have 1 to 512 bytes",
-	"type_has_no_control_character":               "type must not contain control characters",
-	"type_has_no_invisible_character":             "type must not contain invisible characters (control, format and separator characters)",
-	"type_is_1_to_128_bytes":                      "type must have 1 to 128 bytes",
+	"expected_ms_is_1_to_2147483647": "expected_ms must be at least 1, or left out",
+	// The function permits.Parse names the word.
+	"keys_are_1_to_4_words":      "keys must be 1 to 4 words KEY, KEY*COST or KEY*all, for example 'tenant:42 stripe*3'",
+	"max_attempts_is_at_least_1": "max_attempts must be at least 1",
+	// The other limits: jsontext.CheckPayload.
+	"payload_is_at_most_1_megabyte_and_8_as_text": "the payload has more than 1,000,000 bytes as Postgres stores it: store " +
+		"large data outside the job and refer to it",
+	"priority_is_0_to_10":              "priority must be 0 to 10",
+	"run_at_is_between_1970_and_2200":  "run_at must be a time in the years 1970 to 2199",
+	"timeout_ms_is_positive":           "timeout_ms must be at least 1, or left out for the limit of the type",
+	UniqueKeyIndex:                     "another pending or running job has this unique_key",
+	"run_when_is_done_ended_or_failed": "run_when must be done, ended or failed", // of a batch, like the next one
+	"name_is_1_to_128_bytes":           "name must have 1 to 128 bytes",
+	"unique_key_is_1_to_512_bytes":     "unique_key must have 1 to 512 bytes",
+	"type_has_no_control_character":    "type must not contain control characters",
+	"type_has_no_invisible_character":  "type must not contain invisible characters (control, format and separator characters)",
+	"type_is_1_to_128_bytes":           "type must have 1 to 128 bytes",
 }
 
 // Rule describes a constraint of the table for users, "" if it is not one of the rules for

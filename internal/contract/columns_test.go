@@ -21,7 +21,9 @@ func TestAttemptsAreLimitedByTheColumn(t *testing.T) {
 }
 
 func TestTimeoutIsRoundedUpAndLimitedByTheColumn(t *testing.T) {
-	for d, want := range map[time.Duration]int32{1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, MaxTimeout - 1: math.MaxInt32, MaxTimeout: math.MaxInt32} {
+	for d, want := range map[time.Duration]int32{
+		1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, MaxTimeout - 1: math.MaxInt32, MaxTimeout: math.MaxInt32,
+	} {
 		got, err := TimeoutColumn(d)
 		require.NoError(t, err)
 		require.Equal(t, want, got, "%v", d)

@@ -62,8 +62,8 @@ type HeartbeatResult struct {
 	Edits int64
 	// Keyed says that jobs wait for permits, or that limits were edited.
 	Keyed bool
-	// Ends says that ends of jobs may be recorded and not counted yet. A heartbeat looks at the size of the table only: a snapshot that another
-	// session holds keeps many deleted records, which a read would have to skip.
+	// Ends says that ends of jobs may be recorded and not counted yet. A heartbeat looks at the size of the table
+	// only: a snapshot that another session holds keeps many deleted records, which a read would have to skip.
 	Ends bool
 	// Clock is the database clock, and ClockRead the local time at which it was read.
 	Clock, ClockRead time.Time

@@ -64,11 +64,12 @@ const WaitingLimit = 10_000
 type KeyState struct {
 	KeySummary
 
-	Jobs       []KeyHolder `json:"jobs"`    // that have permits, the first 100 by fence
-	Waiting    int         `json:"waiting"` // jobs, counted to at most WaitingLimit
-	Oldest     *time.Time  `json:"oldest,omitempty"`
-	Next       *KeyWaiter  `json:"next,omitempty"` // the job that runs next; absent if none is due or known, or another program than the controller answers
-	Decided    bool        `json:"decided"`        // the controller answers
+	Jobs    []KeyHolder `json:"jobs"`    // that have permits, the first 100 by fence
+	Waiting int         `json:"waiting"` // jobs, counted to at most WaitingLimit
+	Oldest  *time.Time  `json:"oldest,omitempty"`
+	// The job that runs next; absent if none is due or known, or another program than the controller answers.
+	Next       *KeyWaiter  `json:"next,omitempty"`
+	Decided    bool        `json:"decided"` // the controller answers
 	Started    *int64      `json:"started,omitempty"`
 	Incomplete bool        `json:"incomplete,omitempty"` // there are more classes or permits than were read
 	Controller *Controller `json:"controller,omitempty"` // absent: no dispatcher is the controller

@@ -26,15 +26,17 @@ type Job struct {
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`  // timeout of one attempt
 	ExpectedMS  *int                 `json:"expected_ms,omitempty"` // how long an attempt probably takes
 	Keys        *string              `json:"keys,omitempty"`
-	Fence       *int64               `json:"fence,omitempty"` // of a job with keys that has its permits, or had them last; nil while it waits for them
-	Dispatcher  *int                 `json:"dispatcher,omitempty"`
-	Cancelled   *string              `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
-	Placement   *Placement           `json:"placement,omitempty"`    // of the last attempt of an ended job that failed or waited at least a second
-	Payload     json.RawMessage      `json:"payload,omitempty"`
-	Result      json.RawMessage      `json:"result,omitempty"`
-	Progress    json.RawMessage      `json:"progress,omitempty"`
-	Log         json.RawMessage      `json:"log,omitempty"`    // a string: the end of the log of the last attempt that ended
-	Errors      json.RawMessage      `json:"errors,omitempty"` // the last ten failures, the latest one last
+	// Of a job with keys that has its permits, or had them last; nil while it waits for them.
+	Fence      *int64  `json:"fence,omitempty"`
+	Dispatcher *int    `json:"dispatcher,omitempty"`
+	Cancelled  *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
+	// Of the last attempt of an ended job that failed or waited at least a second.
+	Placement *Placement      `json:"placement,omitempty"`
+	Payload   json.RawMessage `json:"payload,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Progress  json.RawMessage `json:"progress,omitempty"`
+	Log       json.RawMessage `json:"log,omitempty"`    // a string: the end of the log of the last attempt that ended
+	Errors    json.RawMessage `json:"errors,omitempty"` // the last ten failures, the latest one last
 }
 
 // Dispatcher is one row of the table dispatchers as the API shows it.

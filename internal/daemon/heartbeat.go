@@ -104,7 +104,8 @@ const unheldLogged = 10
 // rejoin joins as a new dispatcher.
 func (h *heartbeats) rejoin(ctx context.Context) {
 	h.log.Error(
-		"the lease is lost: this dispatcher sent no heartbeat for too long, or an earlier state of the database was restored; others take over its jobs; joining as a new one",
+		"the lease is lost: this dispatcher sent no heartbeat for too long, or an earlier state of the database was restored; " +
+			"others take over its jobs; joining as a new one",
 	)
 	if _, err := h.store.Join(ctx); err != nil {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again

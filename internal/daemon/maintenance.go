@@ -81,7 +81,8 @@ func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
 	}
 	if err == nil && remaining > 0 && !failing {
 		m.log.Error(
-			"jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had recorded them, or the database was restored; the next heartbeat tries to release them",
+			"jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had "+
+				"recorded them, or the database was restored; the next heartbeat tries to release them",
 			zap.Int("jobs", remaining),
 		)
 	}

@@ -74,7 +74,8 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 	statement(
 		t,
 		db,
-		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
+		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done 
+			FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
 	)
 	reader, err := db.Begin(t.Context())
 	require.NoError(t, err)
@@ -172,7 +173,8 @@ func TestMetricsOfBatchesAreThoseOfTheTables(t *testing.T) {
 	db := database(t)
 	d, _ := running(t, db)
 	statement(t, db, `INSERT INTO dispatcherd.batches (id, kind, opened_at, sealed_at) VALUES
-		(1001, 'batch', now() - interval '1 hour', NULL), (1002, 'batch', now(), NULL), (1003, 'batch', now() - interval '1 day', now()), (1004, 'children', now() - interval '1 day', NULL)`)
+		(1001, 'batch', now() - interval '1 hour', NULL), (1002, 'batch', now(), NULL),
+		(1003, 'batch', now() - interval '1 day', now()), (1004, 'children', now() - interval '1 day', NULL)`)
 	d.maintenance.countJoins(t.Context())
 	require.Equal(t, 2, int(gaugeOf(t, d, "dispatcherd_batches_unsealed")))
 	require.InDelta(t, 3600, gaugeOf(t, d, "dispatcherd_batches_unsealed_oldest_seconds"), 600)

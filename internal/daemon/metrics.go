@@ -53,7 +53,8 @@ func newMetrics(log *zap.Logger) *metrics {
 		refusedRows: counters(
 			r,
 			"dispatcherd_rows_refused_total",
-			"Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end it did not record.",
+			"Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end "+
+				"it did not record.",
 			"operation",
 		),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),

@@ -175,7 +175,8 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	for event, n := range map[string]uint64{
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
 		"crashed": stats.Crashed, "stale": stats.Stale,
-		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left, "detached": stats.Detached,
+		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left,
+		"detached":  stats.Detached,
 		"set_aside": stats.SetAside, "type_paused": stats.Paused, "moved": stats.Moved, "deferred": stats.Deferred,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": logCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
@@ -192,14 +193,18 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		}
 	}
 	for what, n := range map[string]int{
-		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions, "types": gauges.Types, "requests_waiting": gauges.Requests,
+		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions,
+		"types": gauges.Types, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held, "spawns": gauges.Spawns,
-		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": logBytes, "payloads_loading": gauges.Loading, "set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types), "circuit_open": boolToInt(gauges.CircuitOpen),
+		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": logBytes, "payloads_loading": gauges.Loading,
+		"set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types),
+		"circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
 		emit(stateDesc, float64(n), what)
 	}
 	for what, n := range map[string]int{
-		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types, "requests_waiting": gauges.Largest.Requests,
+		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types,
+		"requests_waiting": gauges.Largest.Requests,
 	} {
 		emit(largestUserDesc, float64(n), what)
 	}
@@ -305,7 +310,8 @@ func (d *Daemon) scrapeRequests(emit emit) {
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
-		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests, "unrecorded": core.Unfinished, "set_aside": aside.Max, "spawns": core.OpenSpawns,
+		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests,
+		"unrecorded": core.Unfinished, "set_aside": aside.Max, "spawns": core.OpenSpawns,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory, "job_log_bytes": logtail.MaxTotal,

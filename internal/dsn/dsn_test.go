@@ -80,7 +80,10 @@ func TestErrorQuotesNoPartOfTheString(t *testing.T) {
 // The password is put into every position in which a user or a program could write it. What is
 // around it is arbitrary, except that it must not begin another setting.
 func FuzzNoPasswordIsPrinted(f *testing.F) {
-	for _, junk := range []string{"", "a", " ", "@", "/", ":", "?", "#", "%", "%4", "'", `\`, `\ `, "=", "&", "\v", "\n", "é", "\x00", " port=x", " sslmode=bogus"} {
+	for _, junk := range []string{
+		"", "a", " ", "@", "/", ":", "?", "#", "%", "%4", "'", `\`, `\ `, "=", "&", "\v", "\n", "é", "\x00", " port=x",
+		" sslmode=bogus",
+	} {
 		f.Add(junk, junk)
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {

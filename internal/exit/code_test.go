@@ -28,7 +28,8 @@ func TestSearchThatTookTooLongMeansThatPostgresDoesNotAnswer(t *testing.T) {
 
 func TestErrorsOfSchedulesHaveTheirCodes(t *testing.T) {
 	for err, code := range map[error]int{
-		schedulestore.ErrInvalid: Usage, schedulestore.ErrNotFound: NotFound, schedulestore.ErrEdited: Conflict, schedulestore.ErrFull: Conflict, &schedulestore.RefusedError{Err: errors.New("paused")}: Conflict,
+		schedulestore.ErrInvalid: Usage, schedulestore.ErrNotFound: NotFound, schedulestore.ErrEdited: Conflict,
+		schedulestore.ErrFull: Conflict, &schedulestore.RefusedError{Err: errors.New("paused")}: Conflict,
 	} {
 		require.Equal(t, code, CodeOf(t.Context(), fmt.Errorf("schedule %q: %w", "s", err)), err)
 	}

@@ -39,50 +39,67 @@ func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) 
 
 func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 	for line, want := range map[string]string{
-		`{}`:                                      "line 1: type is missing",
-		`[]`:                                      "line 1: a job is a JSON object, not a JSON array",
-		`"pdf"`:                                   "line 1: a job is a JSON object, not a JSON string",
-		`null`:                                    "line 1: type is missing",
-		`{"type":"pdf"`:                           "line 1: it is not JSON (it ends too early)",
-		`{"type":"pdf"} {"type":"pdf"}`:           "line 1: something follows the JSON object: one line is one job",
-		`{"type":"pdf"},`:                         "line 1: something follows the JSON object: one line is one job",
-		`{type:"pdf"}`:                            "line 1: it is not JSON (byte 2)",
-		`{"type":"pdf","keys":["a"]}`:             `line 1: keys cannot be the JSON array: write one string of words, for example "tenant:42 stripe*3"`,
-		`{"type":7}`:                              "line 1: type cannot be the JSON number",
-		`{"type":"pdf","priority":11}`:            "line 1: priority 11 is outside 0..10",
-		`{"type":"pdf","priority":-1}`:            "line 1: priority -1 is outside 0..10",
-		`{"type":"pdf","priority":1.5}`:           "line 1: priority cannot be the JSON number 1.5",
-		`{"type":"pdf","priority":300}`:           "line 1: priority cannot be the JSON number 300",
-		`{"type":"pdf","max_attempts":0}`:         "line 1: max_attempts 0 is less than 1",
-		`{"type":"pdf","timeout_ms":0}`:           "line 1: timeout_ms 0 is less than 1",
-		`{"type":"pdf","expected_ms":0}`:          "line 1: expected_ms 0 is less than 1",
-		`{"type":"pdf","expected_ms":2147483648}`: "line 1: expected_ms cannot be the JSON number 2147483648: write a whole number from 1 to 2147483647",
-		`{"type":"pdf","expected_ms":"1h"}`:       "line 1: expected_ms cannot be the JSON string: write a whole number from 1 to 2147483647",
+		`{}`:                            "line 1: type is missing",
+		`[]`:                            "line 1: a job is a JSON object, not a JSON array",
+		`"pdf"`:                         "line 1: a job is a JSON object, not a JSON string",
+		`null`:                          "line 1: type is missing",
+		`{"type":"pdf"`:                 "line 1: it is not JSON (it ends too early)",
+		`{"type":"pdf"} {"type":"pdf"}`: "line 1: something follows the JSON object: one line is one job",
+		`{"type":"pdf"},`:               "line 1: something follows the JSON object: one line is one job",
+		`{type:"pdf"}`:                  "line 1: it is not JSON (byte 2)",
+		`{"type":"pdf","keys":["a"]}`: `line 1: keys cannot be the JSON array: write one string of words, for example "tenant:42 ` +
+			`stripe*3"`,
+		`{"type":7}`:                      "line 1: type cannot be the JSON number",
+		`{"type":"pdf","priority":11}`:    "line 1: priority 11 is outside 0..10",
+		`{"type":"pdf","priority":-1}`:    "line 1: priority -1 is outside 0..10",
+		`{"type":"pdf","priority":1.5}`:   "line 1: priority cannot be the JSON number 1.5",
+		`{"type":"pdf","priority":300}`:   "line 1: priority cannot be the JSON number 300",
+		`{"type":"pdf","max_attempts":0}`: "line 1: max_attempts 0 is less than 1",
+		`{"type":"pdf","timeout_ms":0}`:   "line 1: timeout_ms 0 is less than 1",
+		`{"type":"pdf","expected_ms":0}`:  "line 1: expected_ms 0 is less than 1",
+		`{"type":"pdf","expected_ms":2147483648}`: "line 1: expected_ms cannot be the JSON number 2147483648: write a whole number " +
+			"from 1 to 2147483647",
+		`{"type":"pdf","expected_ms":"1h"}`: "line 1: expected_ms cannot be the JSON string: " +
+			"write a whole number from 1 to 2147483647",
 		`{"type":"pdf","run_at":"2200-01-01T00:00:00Z"}`: "line 1: run_at lies outside the years 1970 to 2199",
 		`{"type":"pdf","run_at":"tomorrow"}`:             "line 1: run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z",
-		`{"type":"pdf","run_at":5}`:                      "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h",
-		`{"type":"pdf","prio":3}`:                        `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
-		`{"Type":"pdf"}`:                                 `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
-		`{"type":"pdf","\u0070ayload":1}`:                `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
-		`{"type":"a","payload":{},"type":"b"}`:           "line 1: type is given twice",
-		`{"payload":{"\"":["{"]},"payload":"\\"}`:        "line 1: payload is given twice",
-		`{"type":"a\u2028b"}`:                            "line 1: type has the invisible character U+2028 at byte 2: remove it",
-		`{"type":"a\u0000b"}`:                            "line 1: type has the invisible character U+0000 at byte 2: remove it",
-		`{"type":"pdf","payload":"\u0000"}`:              "line 1: payload cannot be sent to a worker: it contains a string with \\u0000, which Postgres cannot store",
-		`{"type":"pdf","payload":"\ud83d"}`:              "line 1: payload cannot be sent to a worker: it contains a string with half a surrogate pair, which Postgres cannot store",
-		`{"type":"pdf","payload":"\ude00x"}`:             "line 1: payload cannot be sent to a worker: it contains a string with half a surrogate pair, which Postgres cannot store",
-		`{"type":"pdf","payload":"\ud83d\n"}`:            "line 1: payload cannot be sent to a worker: it contains a string with half a surrogate pair, which Postgres cannot store",
-		`{"type":"pdf","payload":[1e1024]}`:              "line 1: payload cannot be sent to a worker: it contains a number of more than 1,024 characters, written out",
-		`{"type":"pdf","payload":` + strings.Repeat("[", 129) + strings.Repeat("]", 129) + `}`: "line 1: payload cannot be sent to a worker: it contains more than 128 nested arrays and objects; flatten it",
-		"{\"type\":\"\xff\"}":                                                 "line 1: it is not UTF-8",
-		`{"type":"pdf","parent":0}`:                                           "line 1: parent 0 is not the id of a batch",
-		`{"type":"pdf","unique_key":""}`:                                      "line 1: unique_key must have 1 to 512 bytes",
-		`{"type":"pdf","unique_key":"` + strings.Repeat("k", 513) + `"}`:      "line 1: unique_key has 513 bytes, must have 1 to 512, or be left out",
-		`{"type":"pdf","unique_for":"1h"}`:                                    "line 1: unique_for 1h0m0s must be more than 0, and needs a unique_key and no parent",
-		`{"type":"pdf","unique_key":"k","unique_for":"0s"}`:                   "line 1: unique_for 0s must be more than 0, and needs a unique_key and no parent",
-		`{"type":"pdf","unique_key":"k","parent":1,"unique_for":"1s"}`:        "line 1: unique_for 1s must be more than 0, and needs a unique_key and no parent",
-		`{"type":"pdf","unique_key":"k","unique_for":"1h"}`:                   "line 1: unique_for is for a single job only",
-		`{"type":"pdf","unique_key":"k","unique_for":"long"}`:                 "line 1: a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h",
+		`{"type":"pdf","run_at":5}`: "line 1: a value has the wrong form; run_at must be a time in RFC 3339, " +
+			"such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h",
+		`{"type":"pdf","prio":3}`: `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, ` +
+			`max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
+		`{"Type":"pdf"}`: `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, ` +
+			`timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
+		`{"type":"pdf","\u0070ayload":1}`: `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, ` +
+			`run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
+		`{"type":"a","payload":{},"type":"b"}`:    "line 1: type is given twice",
+		`{"payload":{"\"":["{"]},"payload":"\\"}`: "line 1: payload is given twice",
+		`{"type":"a\u2028b"}`:                     "line 1: type has the invisible character U+2028 at byte 2: remove it",
+		`{"type":"a\u0000b"}`:                     "line 1: type has the invisible character U+0000 at byte 2: remove it",
+		`{"type":"pdf","payload":"\u0000"}`: "line 1: payload cannot be sent to a worker: it contains a string with \\u0000, which " +
+			"Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d"}`: "line 1: payload cannot be sent to a worker: it contains a string with " +
+			"half a surrogate pair, which Postgres cannot store",
+		`{"type":"pdf","payload":"\ude00x"}`: "line 1: payload cannot be sent to a worker: it contains a string with " +
+			"half a surrogate pair, which Postgres cannot store",
+		`{"type":"pdf","payload":"\ud83d\n"}`: "line 1: payload cannot be sent to a worker: it contains a string with " +
+			"half a surrogate pair, which Postgres cannot store",
+		`{"type":"pdf","payload":[1e1024]}`: "line 1: payload cannot be sent to a worker: it contains a number of more than 1,024 " +
+			"characters, written out",
+		`{"type":"pdf","payload":` + strings.Repeat("[", 129) + strings.Repeat("]", 129) + `}`: "line 1: payload cannot be sent to " +
+			"a worker: it contains more than 128 nested arrays and objects; flatten it",
+		"{\"type\":\"\xff\"}":                                            "line 1: it is not UTF-8",
+		`{"type":"pdf","parent":0}`:                                      "line 1: parent 0 is not the id of a batch",
+		`{"type":"pdf","unique_key":""}`:                                 "line 1: unique_key must have 1 to 512 bytes",
+		`{"type":"pdf","unique_key":"` + strings.Repeat("k", 513) + `"}`: "line 1: unique_key has 513 bytes, must have 1 to 512, or be left out",
+		`{"type":"pdf","unique_for":"1h"}`: "line 1: unique_for 1h0m0s must be more than 0, " +
+			"and needs a unique_key and no parent",
+		`{"type":"pdf","unique_key":"k","unique_for":"0s"}`: "line 1: unique_for 0s must be more than 0, and needs a unique_key " +
+			"and no parent",
+		`{"type":"pdf","unique_key":"k","parent":1,"unique_for":"1s"}`: "line 1: unique_for 1s must be more than 0, and needs a " +
+			"unique_key and no parent",
+		`{"type":"pdf","unique_key":"k","unique_for":"1h"}`: "line 1: unique_for is for a single job only",
+		`{"type":"pdf","unique_key":"k","unique_for":"long"}`: "line 1: a value has the wrong form; run_at must " +
+			"be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h",
 		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
 	} {
 		types, complaints, err := readAll(t, strings.NewReader(line))

@@ -110,7 +110,9 @@ func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
 	require.Equal(t, Other, j.Label(Other))
 	values := gather(t, &j)
 	require.Len(t, values, 3*MaxTypes)
-	for _, name := range []string{"dispatcherd_jobs_ended_total done ", "dispatcherd_job_run_seconds done ", "dispatcherd_job_wait_seconds queued "} {
+	for _, name := range []string{
+		"dispatcherd_jobs_ended_total done ", "dispatcherd_job_run_seconds done ", "dispatcherd_job_wait_seconds queued ",
+	} {
 		require.InDelta(t, 1, values[name+"type00098"], 0)
 		require.InDelta(t, types-99, values[name+Other], 0)
 	}

@@ -133,7 +133,10 @@ func FuzzTextOfPayload(f *testing.F) {
 	conn, err := pgx.Connect(context.Background(), pgtest.New(f))
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = conn.Close(context.Background()) })
-	for _, number := range []string{"1e131071", "-1E+1023", "1e1023", "1e-1022", "1.5e1000", "-0.00012e700", "0e900", "12345678e-5", "0.00e5", "1e16383", "1e-16383"} {
+	for _, number := range []string{
+		"1e131071", "-1E+1023", "1e1023", "1e-1022", "1.5e1000", "-0.00012e700", "0e900", "12345678e-5", "0.00e5", "1e16383",
+		"1e-16383",
+	} {
 		for _, n := range []uint16{1, 56, 63, 511, 8150, 8176, 8183, 8400} {
 			f.Add(number, n, "")
 		}

@@ -125,7 +125,8 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 	if o.keyed() || o.Later {
 		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects
 	}
-	var failure error = problem.Internal.Of("the request could not be submitted") // used after a panic, so that the request is not kept for ever
+	// Used after a panic, so that the request is not kept for ever.
+	var failure error = problem.Internal.Of("the request could not be submitted")
 	defer func() {
 		if failure != nil {
 			r.end(nil, failure)

@@ -25,12 +25,14 @@ const (
 	Late                           // inserts commit long after they began; run_at is in the past
 	Resume                         // connections and dispatchers fail while workers keep their executions and offer to resume them
 	HandOver                       // SIGTERM of dispatchers that hand their running jobs over to the next one
-	Rows                           // rows with large or unreadable payloads, rows that Postgres refuses to claim, rows that are locked or change their lane
-	Keys                           // jobs with keys
-	Joins                          // batches, flows and children
-	Expected                       // jobs and requests with expected durations, which count
-	Nothing     Faults = 0
-	All         Faults = 1<<(iota-1) - 1
+	// Rows with large or unreadable payloads, rows that Postgres refuses to claim, rows that are locked or change
+	// their lane.
+	Rows
+	Keys            // jobs with keys
+	Joins           // batches, flows and children
+	Expected        // jobs and requests with expected durations, which count
+	Nothing  Faults = 0
+	All      Faults = 1<<(iota-1) - 1
 )
 
 // detachFaults are the faults that concern detached executions. They use their
@@ -195,9 +197,12 @@ type Stats struct {
 	Reoffered                                  int // ends that were reported and offered again
 	Busy                                       int // rows that an adoption found locked or changed
 	Keyed, Admitted, Terms                     int // jobs with keys that were claimed; admissions; terms of controllers
-	Fired, Children, Refused                   int // waiting rows that were released or cancelled; children; members that a cancelled batch refused
-	EndsCounted                                int // ends that settlements counted
-	Expired, LateAdoptions                     int // executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had returned
+	// Waiting rows that were released or cancelled; children; members that a cancelled batch refused.
+	Fired, Children, Refused int
+	EndsCounted              int // ends that settlements counted
+	// Executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had
+	// returned.
+	Expired, LateAdoptions int
 }
 
 // Add adds the counts of another run.

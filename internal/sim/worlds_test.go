@@ -98,8 +98,9 @@ func TestWorlds(t *testing.T) {
 	for what, n := range map[string]int{
 		"rows of lost dispatchers": sum.TakenOver, "stale ends": sum.Stale,
 		"overlapping executions": sum.Overlaps, "late statements": sum.LateStatement, "outages": sum.Unreachable,
-		"lost notifications": sum.LostNotifications, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows, "shared durations": sum.Shared,
-		"cancelled jobs": sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
+		"lost notifications": sum.LostNotifications, "waits for a lock": sum.LockWaits, "held to the window": sum.Windows,
+		"shared durations": sum.Shared,
+		"cancelled jobs":   sum.Cancelled, "abandoned calls": sum.Abandoned, "adopted rows": sum.Adopted,
 		"resumed executions": sum.Resumed, "executions given up": sum.Expired, "rows handed over": sum.HandedOver,
 		"rows handed over and not adopted": sum.NotAdopted, "loaded payloads": sum.Loaded, "rows set aside": sum.SetAside,
 		"waiting jobs": sum.Fired, "counted ends": sum.EndsCounted, "children": sum.Children, "refused members": sum.Refused,
@@ -126,7 +127,11 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		o.Faults = All
 		n, err := fmt.Sscanf(line, "%d %d", &o.Seed, &o.Steps)
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
-		for _, o.Faults = range []Faults{All, All &^ Expected, All &^ (Expected | Joins), All &^ (Expected | Joins | Keys), All &^ (Expected | Joins | Keys | Rows), All &^ (Expected | Joins | Keys | Rows | detachFaults)} { // old seeds found defects before these faults existed
+		// Old seeds found defects before these faults existed.
+		for _, o.Faults = range []Faults{
+			All, All &^ Expected, All &^ (Expected | Joins), All &^ (Expected | Joins | Keys),
+			All &^ (Expected | Joins | Keys | Rows), All &^ (Expected | Joins | Keys | Rows | detachFaults),
+		} {
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
 		}

@@ -28,7 +28,10 @@ func TestEachRepetitionWaitsTwiceAsLongUpToTheMaximum(t *testing.T) {
 
 func TestBackoffDoesNotOverflow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	for _, b := range []Backoff{{Base: time.Millisecond, Max: 24 * time.Hour}, {Base: 24 * time.Hour, Max: 24 * time.Hour}, {Base: time.Millisecond, Max: time.Millisecond}} {
+	for _, b := range []Backoff{
+		{Base: time.Millisecond, Max: 24 * time.Hour}, {Base: 24 * time.Hour, Max: 24 * time.Hour},
+		{Base: time.Millisecond, Max: time.Millisecond},
+	} {
 		for _, n := range []int{-1, 0, 1, 30, 31, 32, 33, 62, 63, 64, 65, math.MaxInt, math.MinInt} {
 			d := b.Delay(n, rng)
 			require.GreaterOrEqual(t, d, time.Duration(0), "%v %d", b, n)

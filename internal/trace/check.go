@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Check puts a trace into its canonical order, which Simulate needs, and returns an error if a trace with well-formed lines cannot be played. The
-// causes are: there are no jobs or no slots; the events of a slot do not alternate;
-// a session is empty; a job can never run, because the last slot of its type goes
-// offline before the job arrives.
+// Check puts a trace into its canonical order, which Simulate needs, and returns an error if a trace with
+// well-formed lines cannot be played. The causes are: there are no jobs or no slots; the events of a slot do
+// not alternate; a session is empty; a job can never run, because the last slot of its type goes offline before
+// the job arrives.
 func (t *Trace) Check() error {
 	t.sort()
 	switch {

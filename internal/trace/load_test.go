@@ -91,7 +91,10 @@ func TestErrorOfLoadNamesThePlaceAndTheDefect(t *testing.T) {
 		{eventsFile, "0.5,2,register\n", "", `at 30 s slot 2 gets the event drain, but it is off line then`},
 		{eventsFile, "30,1,drain\n", "", `at 30 s slot 1 gets the event register, but it is on line then`},
 		{eventsFile, "0.5,2,register", "30,2,register", `at 30 s slot 2 gets the event drain, but it is off line then`},
-		{eventsFile, "30,2,drain", "1.5,2,drain", `job 3 of type excel arrives at 1.5 s, but the last slot that supports it goes offline at 1.5 s`},
+		{
+			eventsFile, "30,2,drain", "1.5,2,drain",
+			`job 3 of type excel arrives at 1.5 s, but the last slot that supports it goes offline at 1.5 s`,
+		},
 		{eventsFile, goodEvents[strings.Index(goodEvents, "\n")+1:], "", `slot_events.csv has no event`},
 	} {
 		t.Run(c.want, func(t *testing.T) {

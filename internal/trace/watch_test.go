@@ -80,13 +80,19 @@ func TestWatchCountsEveryViolation(t *testing.T) {
 				{1100, event.Tick{}, sentTo(1, 7, 900)},
 			}, Findings{Placements: 2}},
 		"no violation: the specialised slot may have been reserved, and was withdrawn before the claim was answered": {
-			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil}}, Findings{Placements: 1}},
+			[]seen{
+				{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil},
+			}, Findings{Placements: 1}},
 		"no violation: the specialised slot may have been reserved, and a request preempted the row": {
 			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, requestTo(1, -3, 1050)}}, Findings{Placements: 2}},
 		"no violation: the specialised slot was reserved, and a row claimed earlier was assigned to it": {
-			[]seen{{900, event.Tick{}, claimOf(3)}, {1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2}},
+			[]seen{
+				{900, event.Tick{}, claimOf(3)}, {1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, sentTo(1, 3, 1050)},
+			}, Findings{Placements: 2}},
 		"a row that was claimed later is not assigned to a reserved slot": {
-			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, claimOf(3)}, {1060, event.Tick{}, sentTo(1, 3, 1050)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{
+				{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1050, event.Tick{}, claimOf(3)}, {1060, event.Tick{}, sentTo(1, 3, 1050)},
+			}, Findings{Placements: 2, Misplaced: 1}},
 		"no violation: the specialised slot became free in the same millisecond": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
@@ -100,7 +106,9 @@ func TestWatchCountsEveryViolation(t *testing.T) {
 				{9000, event.Tick{}, sentTo(2, 8, 2001)},
 			}, Findings{Placements: 2, Misplaced: 1}},
 		"a specialised slot that was free for longer than any claim takes": {
-			[]seen{{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*uncertainMS, event.Tick{}, requestTo(1, -3, 1000+2*uncertainMS)}}, Findings{Placements: 2, Misplaced: 1}},
+			[]seen{
+				{1000, event.Tick{}, sentTo(2, 8, 1000)}, {1000 + 2*uncertainMS, event.Tick{}, requestTo(1, -3, 1000+2*uncertainMS)},
+			}, Findings{Placements: 2, Misplaced: 1}},
 		"no violation: the specialised slot was withdrawn": {
 			[]seen{{900, event.Withdrew{Session: 1, Numbers: []int32{10}}, nil}, {1000, event.Tick{}, sentTo(2, 7, 1000)}}, Findings{Placements: 1}},
 		"no violation: the specialised slot is withdrawn with all others and then released": {
@@ -118,7 +126,14 @@ func TestWatchCountsEveryViolation(t *testing.T) {
 		"no violation: the session of the specialised slot ended": {
 			[]seen{
 				{1000, event.Tick{}, sentTo(1, 7, 1000)},
-				{1100, event.Together{Events: []event.Event{event.Unregistered{Session: 1}, event.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}}}}, nil},
+				{
+					1100,
+					event.Together{Events: []event.Event{
+						event.Unregistered{Session: 1},
+						event.Registered{Session: 2, Slots: []dispatcherd.Slot{{ID: 4, Types: []string{"pdf"}}}},
+					}},
+					nil,
+				},
 				{1200, event.Tick{}, func() []effect.Effect { fx := sentTo(4, 7, 1200); fx[0].(*effect.Send).Session = 2; return fx }()},
 			}, Findings{Placements: 2}},
 	} {

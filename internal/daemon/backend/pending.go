@@ -25,7 +25,9 @@ const (
 const maxCountClasses = 250_000
 
 // CountPortion counts a portion of the pending rows; see claim.Store.CountPending.
-type CountPortion func(ctx context.Context, from contract.PendingCursor, full []string) (types []contract.PendingType, next contract.PendingCursor, err error)
+type CountPortion func(ctx context.Context, from contract.PendingCursor, full []string) (
+	types []contract.PendingType, next contract.PendingCursor, err error,
+)
 
 // Pending counts the pending rows of each type as Postgres has them. A count consists of
 // portions. If a portion fails, the previous count remains the latest one, and its age

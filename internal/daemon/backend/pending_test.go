@@ -15,7 +15,9 @@ import (
 
 // portions returns the types of a table in portions of two, and then keyed ones in one portion. Each portion takes a second.
 func portions(fail *bool, keyed []contract.PendingType, table ...contract.PendingType) CountPortion {
-	return func(_ context.Context, from contract.PendingCursor, _ []string) (part []contract.PendingType, next contract.PendingCursor, err error) {
+	return func(_ context.Context, from contract.PendingCursor, _ []string) (
+		part []contract.PendingType, next contract.PendingCursor, err error,
+	) {
 		<-time.After(time.Second) // in a synctest bubble
 		if *fail {
 			return nil, next, errors.New("no answer")

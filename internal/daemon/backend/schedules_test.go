@@ -16,7 +16,10 @@ func TestErrorsOfSchedulesAreProblems(t *testing.T) {
 	for kind, errs := range map[string][]error{
 		"not-found":       {schedulestore.ErrNotFound},
 		"invalid-request": {schedulestore.ErrInvalid},
-		"conflict":        {schedulestore.ErrEdited, schedulestore.ErrFull, &schedulestore.RefusedError{Outcome: "locked", Err: errors.New("locked")}},
+		"conflict": {
+			schedulestore.ErrEdited, schedulestore.ErrFull,
+			&schedulestore.RefusedError{Outcome: "locked", Err: errors.New("locked")},
+		},
 	} {
 		for _, want := range errs {
 			_, err := withinSchedules(t.Context(), func(context.Context) (int, error) { return 0, fmt.Errorf("schedule %q: %w", "s", want) })
