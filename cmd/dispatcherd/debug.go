@@ -32,7 +32,8 @@ func (a *app) debugBundleCommand() *cobra.Command {
 		Long: `Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
 masked), metrics, stacks of all goroutines, decision log (decisions.jsonl). It contains no payloads,
 results or error texts of workers. Only root and the user of the dispatcher may request it.`,
-		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzOf incident.tar.gz decisions.jsonl | jq .",
+		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzOf incident.tar.gz " +
+			"decisions.jsonl | jq .",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".tar.gz"

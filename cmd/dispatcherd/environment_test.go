@@ -28,7 +28,8 @@ func TestUnknownVariableIsReported(t *testing.T) {
 	require.Equal(t, exit.OK, got.code)
 	require.Empty(t, got.out)
 	require.Equal(t, "dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_FORCE: it is ignored\n"+
-		"dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_LIMT; the nearest one is DISPATCHERD_PROBE_LIMIT: it is ignored\n", got.err)
+		"dispatcherd: there is no setting for the environment variable DISPATCHERD_PROBE_LIMT; the nearest one is "+
+		"DISPATCHERD_PROBE_LIMIT: it is ignored\n", got.err)
 
 	_, got = shown(t, invocation{env: env})
 	require.Equal(t, exit.Usage, got.code, "as for an unknown key in the file")

@@ -17,12 +17,17 @@ import (
 const batchesAndFlows = `
 SELECT dispatcherd.open_batch('{"type": "report"}', 'ended', 'nightly'), dispatcherd.open_batch();
 INSERT INTO dispatcherd.jobs (type, parent) SELECT 'page', 1 FROM generate_series(1, 2);
-SELECT dispatcherd.insert_flow('{"name": "etl", "nodes": [{"name": "load", "type": "load"}, {"name": "left", "type": "half", "after": ["load"]},
+SELECT dispatcherd.insert_flow('{"name": "etl", "nodes": [
+	{"name": "load", "type": "load"}, {"name": "left", "type": "half", "after": ["load"]},
 	{"name": "right", "type": "half", "after": ["load"]}, {"name": "sum", "type": "sum", "after": ["left", "right", 3]},
 	{"name": "alarm", "type": "mail", "after": ["sum"], "run_when": "failed"}]}');
-UPDATE dispatcherd.batches SET opened_at = '2026-01-02 03:04:05Z', sealed_at = CASE WHEN kind = 'flow' THEN '2026-01-02 03:04:05Z'::timestamptz END;
-UPDATE dispatcherd.jobs SET status = 'done', started_at = '2026-01-02 03:04:06Z', finished_at = '2026-01-02 03:04:07.5Z', attempt = 1 WHERE type = 'load';
-UPDATE dispatcherd.jobs SET status = 'failed', started_at = '2026-01-02 03:04:08Z', finished_at = '2026-01-02 03:05:08Z', attempt = 1, errors = '[{"error": "torn"}]' WHERE id = 7`
+UPDATE dispatcherd.batches SET opened_at = '2026-01-02 03:04:05Z',
+	sealed_at = CASE WHEN kind = 'flow' THEN '2026-01-02 03:04:05Z'::timestamptz END;
+UPDATE dispatcherd.jobs SET status = 'done', started_at = '2026-01-02 03:04:06Z', finished_at = '2026-01-02 03:04:07.5Z', attempt = 1
+WHERE type = 'load';
+UPDATE dispatcherd.jobs SET status = 'failed', started_at = '2026-01-02 03:04:08Z', finished_at = '2026-01-02 03:05:08Z',
+	attempt = 1, errors = '[{"error": "torn"}]'
+WHERE id = 7`
 
 func TestBatchesAndFlowsAreShownAndChanged(t *testing.T) {
 	url := databaseWith(t, batchesAndFlows)
@@ -94,8 +99,10 @@ func TestBatchesAndFlowsAreShownAndChanged(t *testing.T) {
 func TestJSONOfEveryFlowCommandParses(t *testing.T) {
 	url := databaseWith(t, batchesAndFlows)
 	for _, c := range []struct{ line, in, key string }{
-		{"batch list", "", "batches"}, {"batch show 1", "", "batch"}, {"batch open", "", "batch"}, {"batch seal 1", "", "sealed"}, {"batch cancel 1", "", "cancelled"},
-		{"batch retry 1", "", "retried"}, {"flow list", "", "flows"}, {"flow show 5", "", "flow"}, {"flow insert -", `{"nodes": [{"name": "a", "type": "x"}]}`, "flow"},
+		{"batch list", "", "batches"}, {"batch show 1", "", "batch"}, {"batch open", "", "batch"}, {"batch seal 1", "", "sealed"},
+		{"batch cancel 1", "", "cancelled"},
+		{"batch retry 1", "", "retried"}, {"flow list", "", "flows"}, {"flow show 5", "", "flow"},
+		{"flow insert -", `{"nodes": [{"name": "a", "type": "x"}]}`, "flow"},
 		{"flow repair 5", "", "repaired"}, {"flow cancel 5", "", "cancelled"}, {"flow retry 5", "", "retried"},
 	} {
 		got := onDatabase(t, url, c.in, c.line, "-o", "json")

@@ -28,8 +28,10 @@ func query(t *testing.T, url, sql string, args ...any) []string {
 	return texts
 }
 
-const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, coalesce(timeout_ms::text, 'none'), coalesce(expected_ms::text, 'none'),
-	CASE WHEN run_at - created_at BETWEEN '0' AND interval '1 minute' THEN 'now' ELSE to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END)
+const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, coalesce(timeout_ms::text, 'none'),
+	coalesce(expected_ms::text, 'none'),
+	CASE WHEN run_at - created_at BETWEEN '0' AND interval '1 minute' THEN 'now'
+		ELSE to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END)
 	FROM dispatcherd.jobs ORDER BY id`
 
 func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
@@ -43,7 +45,8 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 		t,
 		url,
 		` {"page": 2} `,
-		"job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s --expected 20m -o json",
+		"job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s "+
+			"--expected 20m -o json",
 	)
 	require.Equal(t, exit.OK, second.code, second.err)
 	require.JSONEq(t, fmt.Sprintf(`{"schema_version": 1, "inserted": {"count": 1, "ids": [%d]}}`, id+1), second.out)
@@ -99,7 +102,8 @@ func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
 	require.Contains(
 		t,
 		got.err,
-		"line 3: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it; nothing was inserted\n",
+		"line 3: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to "+
+			"it; nothing was inserted\n",
 	)
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	require.Empty(t, query(t, url, wholeJob))

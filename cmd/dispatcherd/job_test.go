@@ -17,12 +17,20 @@ import (
 // 2 failed, 3 cancelled, 4 running, 5 pending.
 const oneOfEach = `
 INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('here', '10s');
-INSERT INTO dispatcherd.jobs (type, status, priority, run_at, created_at, started_at, finished_at, attempt, failures, crashes, dispatcher, timeout_ms, payload, result, progress, errors) VALUES
-('pdf', 'done', 0, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1, 0, 0, 1, NULL, '{"page": 1}', '{"bytes": 7}', NULL, NULL),
-('pdf', 'failed', 3, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 6, 5, 1, 1, 90000, '{"page": 2}', NULL, NULL,
-	'[{"attempt": 5, "at": "2026-01-02T03:04:05Z", "outcome": "crashed", "error": "the worker died"}, {"attempt": 6, "at": "2026-01-02T03:04:06Z", "outcome": "failed", "error": "page 2 is torn\nand wet, which is more than a converter of this price can be expected to stand"}]'),
-('excel', 'cancelled', 10, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', NULL, '2026-01-02 03:04:07Z', 0, 0, 0, NULL, NULL, '{}', NULL, NULL, NULL),
-('excel', 'running', 10, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', NULL, 2, 0, 0, 1, NULL, '{}', NULL, '0.5', NULL),
+INSERT INTO dispatcherd.jobs (type, status, priority, run_at, created_at, started_at, finished_at, attempt, failures, crashes,
+	dispatcher, timeout_ms, payload, result, progress, errors)
+VALUES
+('pdf', 'done', 0, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1, 0, 0, 1, NULL,
+	'{"page": 1}', '{"bytes": 7}', NULL, NULL),
+('pdf', 'failed', 3, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 6, 5, 1, 1,
+	90000, '{"page": 2}', NULL, NULL,
+	'[{"attempt": 5, "at": "2026-01-02T03:04:05Z", "outcome": "crashed", "error": "the worker died"},
+		{"attempt": 6, "at": "2026-01-02T03:04:06Z", "outcome": "failed",
+			"error": "page 2 is torn\nand wet, which is more than a converter of this price can be expected to stand"}]'),
+('excel', 'cancelled', 10, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', NULL, '2026-01-02 03:04:07Z', 0, 0, 0, NULL, NULL, '{}',
+	NULL, NULL, NULL),
+('excel', 'running', 10, '2026-01-02 03:04:05Z', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', NULL, 2, 0, 0, 1, NULL, '{}', NULL,
+	'0.5', NULL),
 ('pdf', 'pending', 0, '2030-01-02 03:04:05Z', '2026-01-02 03:00:00Z', NULL, NULL, 0, 0, 0, NULL, NULL, '{}', NULL, NULL, NULL)`
 
 func databaseWith(t *testing.T, sql string) string {

@@ -14,10 +14,13 @@ import (
 const jobsWithKeys = `
 INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('a', '10s');
 INSERT INTO dispatcherd.jobs (type, priority, keys) VALUES
-	('pdf', 0, 'gpu*3 tenant:42'), ('pdf', 0, 'gpu*2'), ('pdf', 0, 'retried'), ('pdf', 0, 'tenant:42'), ('pdf', 10, 'tenant:42*all other'), ('pdf', 0, 'tenant:42'), ('pdf', 0, 'gpu*4');
+	('pdf', 0, 'gpu*3 tenant:42'), ('pdf', 0, 'gpu*2'), ('pdf', 0, 'retried'), ('pdf', 0, 'tenant:42'),
+	('pdf', 10, 'tenant:42*all other'), ('pdf', 0, 'tenant:42'), ('pdf', 0, 'gpu*4');
 UPDATE dispatcherd.jobs SET run_at = '2026-01-02 03:04:05Z';
 UPDATE dispatcherd.jobs SET run_at = '2199-01-01' WHERE id = 7;
-UPDATE dispatcherd.jobs SET fence = 4294967297, status = 'running', dispatcher = (SELECT id FROM dispatcherd.dispatchers), attempt = 1, started_at = '2026-01-02 03:04:05Z' WHERE id = 1;
+UPDATE dispatcherd.jobs SET fence = 4294967297, status = 'running', dispatcher = (SELECT id FROM dispatcherd.dispatchers),
+	attempt = 1, started_at = '2026-01-02 03:04:05Z'
+WHERE id = 1;
 UPDATE dispatcherd.jobs SET fence = 4294967298 WHERE id = 2;
 UPDATE dispatcherd.jobs SET fence = -4294967299 WHERE id = 3;
 INSERT INTO dispatcherd.limits (key, capacity) VALUES ('gpu', 8);

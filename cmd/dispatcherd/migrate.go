@@ -53,7 +53,8 @@ func (a *app) warnOfMissingRoles(ctx context.Context, dsn string) error {
 	}
 	fmt.Fprintf(
 		a.Err,
-		"warning: the server has no role %s, because no migration was allowed to create roles. A superuser can: CREATE ROLE %s NOLOGIN; then run 'dispatcherd migrate up' again, which grants the rights\n",
+		"warning: the server has no role %s, because no migration was allowed to create roles. A superuser can: CREATE ROLE %s "+
+			"NOLOGIN; then run 'dispatcherd migrate up' again, which grants the rights\n",
 		strings.Join(missing, ", "),
 		strings.Join(missing, " NOLOGIN; CREATE ROLE "),
 	)

@@ -82,7 +82,8 @@ func TestServeMigratesBesideOlderDaemons(t *testing.T) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(
 		t.Context(),
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation) OVERRIDING SYSTEM VALUE VALUES (1, 'old', '1 min', gen_random_uuid())`,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation) OVERRIDING SYSTEM VALUE
+			VALUES (1, 'old', '1 min', gen_random_uuid())`,
 	)
 	require.NoError(t, err)
 	core, logs := observer.New(zap.WarnLevel)

@@ -57,8 +57,9 @@ func TestRemovedFlagNamesItsConstantValue(t *testing.T) {
 
 func TestRenamedFlagNamesItsSuccessor(t *testing.T) {
 	for old, now := range map[string]string{
-		"comeback": "reconnect-grace", "beat": "lease", "heartbeat": "heartbeat-timeout", "keep-cancelled": "keep-done", "no-on-demand-cap": "on-demand-cap",
-		"socket-mode": "worker-socket", "weight-ageing": "weights", "weight-on-demand": "weights", "weight-on-demand-ageing": "weights",
+		"comeback": "reconnect-grace", "beat": "lease", "heartbeat": "heartbeat-timeout", "keep-cancelled": "keep-done",
+		"no-on-demand-cap": "on-demand-cap",
+		"socket-mode":      "worker-socket", "weight-ageing": "weights", "weight-on-demand": "weights", "weight-on-demand-ageing": "weights",
 		"weight-priority": "weights", "weight-rarity": "weights",
 	} {
 		says := "it is replaced by --" + now + ": "

@@ -21,7 +21,8 @@ INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('nightly', 'c
 INSERT INTO dispatcherd.jobs (type, status, created_at, started_at, finished_at, attempt) VALUES
 	('report', 'done', '2026-01-02 03:00:00Z', '2026-01-02 03:04:06Z', '2026-01-02 03:04:07Z', 1);
 INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, job_id, missed, reason) VALUES
-	(1, 'a', 'run', '2026-01-02 03:00:00Z', 1, NULL, NULL), (1, 'b', 'skipped', '2026-01-02 03:01:00Z', NULL, NULL, 'runs not ended: 1, waiting: 0 (skip)'),
+	(1, 'a', 'run', '2026-01-02 03:00:00Z', 1, NULL, NULL),
+	(1, 'b', 'skipped', '2026-01-02 03:01:00Z', NULL, NULL, 'runs not ended: 1, waiting: 0 (skip)'),
 	(1, 'c', 'missed', '2026-01-02 03:02:00Z', NULL, 3, NULL), (1, 'd', 'queued', '2026-01-02 03:03:00Z', NULL, NULL, NULL)`
 
 // A schedule whose high-water mark is far in the future.
@@ -84,7 +85,8 @@ func TestSchedulesAreSetAndShown(t *testing.T) {
 func TestJSONOfEveryScheduleCommandParses(t *testing.T) {
 	url := databaseWith(t, ticksOfEachOutcome)
 	for _, c := range []struct{ line, key string }{
-		{"schedule list", "schedules"}, {"schedule show nightly", "schedule"}, {"schedule next nightly", "next"}, {"schedule set nightly priority=2", "schedule"},
+		{"schedule list", "schedules"}, {"schedule show nightly", "schedule"}, {"schedule next nightly", "next"},
+		{"schedule set nightly priority=2", "schedule"},
 		{"schedule run nightly", "run"}, {"schedule backfill nightly --from 2026-01-02T03:00:00Z --to 2026-01-05T03:00:00Z", "backfill"},
 		{"schedule pause nightly", "paused"}, {"schedule resume nightly", "resumed"}, {"schedule rm nightly", "removed"},
 	} {
@@ -186,7 +188,8 @@ func TestApplyHoldsNoLockWhileItWaits(t *testing.T) {
 	go func() { result <- onDatabase(t, url, "", "schedule apply "+file) }()
 	require.Eventually(t, func() bool {
 		var waits bool
-		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").
+		err := other.QueryRow(t.Context(), `SELECT EXISTS (
+			SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).
 			Scan(&waits)
 		return err == nil && waits
 	}, 30*time.Second, 5*time.Millisecond)

@@ -108,7 +108,8 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		&w.DurationWindow,
 		"duration-window",
 		0,
-		"expected duration from which a job gains nothing: shorter jobs go first by 64 points per second, also before requests and high priorities; 0 = off",
+		"expected duration from which a job gains nothing: shorter jobs go first by 64 points per second, also before requests "+
+			"and high priorities; 0 = off",
 	)
 	flags.Var(
 		settings.Cap(&w.OnDemandCap),

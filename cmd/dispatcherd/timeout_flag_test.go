@@ -16,7 +16,9 @@ func TestTimeoutsOfTypesAreParsedAndBounded(t *testing.T) {
 	require.NoError(t, f.Set("excel=1ms"))
 	require.Equal(t, timeoutFlags{"pdf": 30 * time.Second, "a=b": time.Minute, "excel": time.Millisecond}, f)
 	require.Equal(t, "a=b=1m0s,excel=1ms,pdf=30s", f.String())
-	for _, bad := range []string{"", "pdf", "=3s", "pdf=", "pdf=0", "pdf=-1s", "pdf=10000h", "pdf=30", "pdf\u200b=1s", strings.Repeat("x", 129) + "=1s"} {
+	for _, bad := range []string{
+		"", "pdf", "=3s", "pdf=", "pdf=0", "pdf=-1s", "pdf=10000h", "pdf=30", "pdf\u200b=1s", strings.Repeat("x", 129) + "=1s",
+	} {
 		require.Error(t, f.Set(bad), bad)
 	}
 }
@@ -47,7 +49,8 @@ func TestWeightsMayBeATableOfTheFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"[weights]\naging = 2\n":                    `for weights: "aging=2" is no weight`,
 		"[weights]\non_demand = 1\non-demand = 1\n": `for weights: weight "on-demand" is given twice`,
-		"[weight]\nageing = 2\n":                    `there is no setting "weight-ageing" any more; it is replaced by --weights: write --weights ageing=16`,
+		"[weight]\nageing = 2\n": `there is no setting "weight-ageing" any more; it is replaced by --weights: write --weights ` +
+			`ageing=16`,
 	} {
 		got := invocation{args: []string{"config", "show", "--config", configFileWith(t, text)}}.runs(t)
 		require.Equal(t, exit.Usage, got.code)

@@ -79,7 +79,10 @@ func TestAdviceComparesExpectedDurations(t *testing.T) {
 	dir := generatedDay(t)
 	got := invocation{args: []string{"trace", "advise", dir}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
-	for _, word := range []string{"longest", "off", "no expected durations", "right within a factor of four", "30m0s", "1h0m0s", "15839 s", "4h0m0s", "24h0m0s"} {
+	for _, word := range []string{
+		"longest", "off", "no expected durations", "right within a factor of four", "30m0s", "1h0m0s", "15839 s", "4h0m0s",
+		"24h0m0s",
+	} {
 		require.Contains(t, got.out, word)
 	}
 	got = invocation{args: []string{"trace", "advise", dir, "--duration-window", "10m", "-o", "json"}}.runs(t)
@@ -106,7 +109,10 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"simulate " + bad, exit.Usage, `line 2, column 1: slot_id is "x"`},
 		{"simulate " + dir + " -o yaml", exit.Usage, "table, json, or a file ending in .csv"},
 		{"simulate " + dir + " --weights priority", exit.Usage, `"priority" is no weight: give KEY=NUMBER such as priority=1024`},
-		{"simulate " + dir + " --weights speed=1", exit.Usage, `"speed=1" is no weight: give KEY=NUMBER such as priority=1024, with the keys priority, ageing,`},
+		{
+			"simulate " + dir + " --weights speed=1", exit.Usage,
+			`"speed=1" is no weight: give KEY=NUMBER such as priority=1024, with the keys priority, ageing,`,
+		},
 		{"simulate " + dir + " --weights priority=1.5", exit.Usage, `weight "priority" is "1.5": give a whole number`},
 		{"simulate " + dir + " --weights ageing=0", exit.Usage, "without ageing nothing bounds how long a job waits"},
 		{"simulate " + dir + " --weights on-demand-cap=1", exit.Usage, "give a duration such as 256s, or none"},

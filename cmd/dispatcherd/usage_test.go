@@ -99,7 +99,9 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 }
 
 func TestGroupsHaveTheArgumentHelp(t *testing.T) {
-	for line, same := range map[string]string{"schedule help": "schedule --help", "job help list": "job list --help", "help limit set": "limit set --help"} {
+	for line, same := range map[string]string{
+		"schedule help": "schedule --help", "job help list": "job list --help", "help limit set": "limit set --help",
+	} {
 		got, want := invocation{args: strings.Fields(line)}.runs(t), invocation{args: strings.Fields(same)}.runs(t)
 		require.Equal(t, want.out, got.out, line)
 		require.Equal(t, exit.OK, got.code, got.err)
