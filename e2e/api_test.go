@@ -267,12 +267,12 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	require.Equal(t, 1, why.Capacity)
 	require.EqualValues(t, 1, why.Slots[0].Job)
 	require.InDelta(t, 1439.25, why.Overtaking.Window, 0.001)
-	shown := onDatabase(t, w.dsn, "", "job why 2", "--api-socket", h.cfg.APISocket)
+	shown := h.onAPI("", "job", "why", "2")
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "CapacityBusy: the only slot that supports the type is taken")
 	require.Contains(t, shown.out, "busy with job 1 (pdf)")
 	for id, says := range map[string]string{"77": "job 77: no such job: it was never inserted, or it was removed", "-77": "request -77 is not in memory: it was answered"} {
-		shown = onDatabase(t, w.dsn, "", "job why "+id, "--api-socket", h.cfg.APISocket)
+		shown = h.onAPI("", "job", "why", id)
 		require.Equal(t, exit.NotFound, shown.code)
 		require.Contains(t, shown.err, says)
 	}

@@ -44,7 +44,7 @@ func TestHeartbeatFindsTheEndsOfAKilledDispatcher(t *testing.T) {
 	require.Len(t, w.seen.ofJobs("start")[batch], 1)
 }
 
-// The default isolation level of a database is another than that of Postgres. Commands, the API and settlements choose the level that they need.
+// The default isolation level of a database is another than that of Postgres. The API and settlements choose the level that they need.
 func TestFlowsOnADatabaseWithAnotherIsolationLevel(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
@@ -54,20 +54,13 @@ func TestFlowsOnADatabaseWithAnotherIsolationLevel(t *testing.T) {
 			)
 			w.db.Reset()
 			h, _ := w.startCallee(1)
-			for name, run := range map[string]func(line string) outcome{
-				"API":      func(line string) outcome { return h.onAPI("", strings.Fields(line)...) },
-				"database": func(line string) outcome { return onDatabase(t, w.dsn, "", line) },
-			} {
-				t.Run(name, func(t *testing.T) {
-					batch := w.id(`SELECT dispatcherd.open_batch('{"type": "never"}', 'ended')`)
-					w.exec(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('never', $1)`, batch)
-					for _, command := range []string{"batch seal", "batch cancel", "batch retry", "flow repair", "batch cancel"} {
-						got := run(fmt.Sprint(command, " ", batch))
-						require.Equal(t, exit.OK, got.code, "%s: %s", command, got.err)
-					}
-					w.await(batch, dispatcherd.Cancelled)
-				})
+			batch := w.id(`SELECT dispatcherd.open_batch('{"type": "never"}', 'ended')`)
+			w.exec(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('never', $1)`, batch)
+			for _, command := range []string{"batch seal", "batch cancel", "batch retry", "flow repair", "batch cancel"} {
+				got := h.onAPI("", strings.Fields(fmt.Sprint(command, " ", batch))...)
+				require.Equal(t, exit.OK, got.code, "%s: %s", command, got.err)
 			}
+			w.await(batch, dispatcherd.Cancelled)
 		})
 	}
 }

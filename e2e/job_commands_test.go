@@ -15,8 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// The commands about jobs give the same output with a database and with the API of a
-// dispatcher, without credentials of the database.
+// The commands about jobs need no credentials of the database.
 func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	w := newWorld(t)
 	h, _ := w.startCallee(1)
@@ -24,24 +23,22 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 		SELECT CASE WHEN i <= 3 THEN 'pdf' ELSE 'excel' END, CASE WHEN i = 2 THEN 'pending' ELSE 'failed' END::dispatcherd.status, now(), 5, now() - i * interval '1 hour'
 		FROM generate_series(1, 5) i`)
 	w.await(2, dispatcherd.Done)
-	both := func(line string) outcome {
+	run := func(line string) outcome {
 		t.Helper()
-		remote := h.onAPI("", strings.Fields(line)...)
-		require.Equal(t, onDatabase(t, w.dsn, "", line), remote, line)
-		return remote
+		return h.onAPI("", strings.Fields(line)...)
 	}
-	require.Contains(t, both("job list --status failed --type excel").out, "5   excel  failed")
-	require.Contains(t, both("job list --limit 2").err, "--before 4 shows the next page")
-	require.Empty(t, both("job list --type none -o jsonl").out)
-	require.Equal(t, "No job matches.\n", both("job list --type none").err)
-	require.Len(t, strings.Split(strings.TrimSpace(both("job list --older-than 210m --newer-than 1000h -o jsonl").out), "\n"), 2)
-	require.Equal(t, exit.OK, both("job get 2 -o json").code)
-	require.Equal(t, exit.NotFound, both("job get 99").code)
-	require.Equal(t, exit.NotFound, both("job retry 99").code)
+	require.Contains(t, run("job list --status failed --type excel").out, "5   excel  failed")
+	require.Contains(t, run("job list --limit 2").err, "--before 4 shows the next page")
+	require.Empty(t, run("job list --type none -o jsonl").out)
+	require.Equal(t, "No job matches.\n", run("job list --type none").err)
+	require.Len(t, strings.Split(strings.TrimSpace(run("job list --older-than 210m --newer-than 1000h -o jsonl").out), "\n"), 2)
+	require.Equal(t, exit.OK, run("job get 2 -o json").code)
+	require.Equal(t, exit.NotFound, run("job get 99").code)
+	require.Equal(t, exit.NotFound, run("job retry 99").code)
 	require.Equal(t, exit.Conflict, h.onAPI("", "job", "retry", "2").code)
 	require.Equal(t, exit.Conflict, h.onAPI("", "job", "cancel", "1").code)
-	require.Contains(t, both("job retry --type excel").err, "This would retry 2 jobs. Add --yes or --count 2")
-	require.Equal(t, exit.Conflict, both("job retry --type excel --count 3").code)
+	require.Contains(t, run("job retry --type excel").err, "This would retry 2 jobs. Add --yes or --count 2")
+	require.Equal(t, exit.Conflict, run("job retry --type excel --count 3").code)
 
 	got := h.onAPI("", "job", "retry", "1")
 	require.Equal(t, exit.OK, got.code, got.err)
@@ -52,8 +49,6 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	w.await(5, dispatcherd.Cancelled)
 	require.Equal(t, "0 jobs cancelled\n", h.onAPI("", "job", "cancel", "--type", "excel", "--yes").out)
 
-	got = h.onAPI("", "job", "list", "--database-url", "postgres://nowhere.invalid/x", "--api-socket", h.cfg.APISocket)
-	require.Equal(t, exit.OK, got.code, "the address on the command line has precedence: %s", got.err)
 }
 
 func TestJobInsertNeedsNoDatabase(t *testing.T) {
@@ -120,11 +115,11 @@ func TestFollowAndWaitEndWithTheJob(t *testing.T) {
 	require.Contains(t, got.out, `{"event":"status","data":{"id":`)
 	got = h.onAPI("", "job", "follow", "999")
 	require.Equal(t, exit.NotFound, got.code)
-	require.Contains(t, got.err, "job 999: no such job: "+exit.WhatBecameOfIt)
+	require.Contains(t, got.err, "job 999: no such job: it was never inserted, or it was removed (--keep-done and --keep-failed of serve)")
 
 	got = h.onAPI("", "job", "wait", fmt.Sprint(good))
 	require.Equal(t, outcome{out: fmt.Sprintf("ID  STATUS\n%d   done\n", good)}, got)
-	got = onDatabase(t, w.dsn, "", fmt.Sprintf("job wait %d %d", good, bad))
+	got = h.onAPI("", "job", "wait", fmt.Sprint(good), fmt.Sprint(bad))
 	require.Equal(t, exit.Negative, got.code)
 	require.Contains(t, got.err, "1 of 2 jobs failed or were cancelled")
 	require.Equal(t, exit.NotFound, h.onAPI("", "job", "wait", "999").code)
@@ -172,15 +167,12 @@ func TestWaitingRequestsAreListedAndCancelled(t *testing.T) {
 	require.Equal(t, "There are more: --after -3 shows the next page.\n", h.onAPI("", "job", "requests", "--type", "pdf", "--limit", "2").err)
 	require.Empty(t, h.onAPI("", "job", "requests", "--type", "none", "-o", "jsonl").out)
 
-	// The database knows no request, so the command asks the dispatcher.
-	got := onDatabase(t, w.dsn, "", "job cancel -3", "--api-socket", h.cfg.APISocket)
+	got := h.onAPI("", "job", "cancel", "-3")
 	require.Equal(t, outcome{out: "ID  STATUS\n-3  cancelled\n"}, got)
 	got = <-answers
 	require.Equal(t, exit.Negative, got.code)
 	require.Regexp(t, `it was cancelled by \S`, got.err)
-	require.Equal(t, outcome{out: "ID  STATUS\n-1  cancelled\n"}, invocation{
-		args: []string{"job", "cancel", "-1"}, env: map[string]string{"DATABASE_URL": w.dsn, "DISPATCHERD_API_SOCKET": h.cfg.APISocket},
-	}.runs(t))
+	require.Equal(t, outcome{out: "ID  STATUS\n-1  cancelled\n"}, h.onAPI("", "job", "cancel", "-1"))
 	require.EqualValues(t, -1, callee.awaitCancelled(h), "the worker must stop the request that runs")
 	require.Equal(t, exit.Negative, (<-answers).code)
 	got = h.onAPI("", "job", "cancel", "-3", "-9")

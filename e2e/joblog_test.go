@@ -62,7 +62,7 @@ func TestLogOfAnAttemptIsStreamedAndKept(t *testing.T) {
 	require.Greater(t, len(kept), 4<<10-len("info: page 1000\n"))
 	require.Regexp(t, `^info: page \d+\n`, kept)
 	require.True(t, strings.HasSuffix(kept, "info: page 999\nerror: \x1b[31mred\nsecond line\n"))
-	require.Regexp(t, `log +info: page \d+\n(.*\n)* +info: page 999\n +error: <U\+001B>\[31mred\n +second line\n`, w.shown("job get %d", id))
+	require.Regexp(t, `log +info: page \d+\n(.*\n)* +info: page 999\n +error: <U\+001B>\[31mred\n +second line\n`, h.shown("job get %d", id))
 	got := h.caller().ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", id), "")
 	var answer contract.Job
 	require.NoError(t, json.Unmarshal([]byte(got.body), &answer))

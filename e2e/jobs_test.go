@@ -28,12 +28,9 @@ func TestJobsOfInsertCopyAndCommandLineReachAWorker(t *testing.T) {
 	_, err := w.db.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "payload"},
 		pgx.CopyFromRows([][]any{{"pdf", map[string]any{"result": 3}}, {"excel", map[string]any{}}}))
 	require.NoError(t, err)
-	one := invocation{args: []string{"--database-url", w.dsn, "job", "insert", "--type", "pdf", "--payload", `{"result":"five"}`}}.runs(t)
+	one := h.onAPI("", "job", "insert", "--type", "pdf", "--payload", `{"result":"five"}`)
 	require.Equal(t, exit.OK, one.code, one.err)
-	stream := invocation{
-		args:  []string{"--database-url", w.dsn, "job", "insert", "-"},
-		stdin: `{"type":"pdf","payload":{"result":6}}` + "\n" + `{"type":"excel","payload":{"result":7}}` + "\n",
-	}.runs(t)
+	stream := h.onAPI(`{"type":"pdf","payload":{"result":6}}`+"\n"+`{"type":"excel","payload":{"result":7}}`+"\n", "job", "insert", "-")
 	require.Equal(t, exit.OK, stream.code, stream.err)
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 7})
 
@@ -110,7 +107,7 @@ func TestCancelEndsPendingAndRunningJobs(t *testing.T) {
 	w.seen.start(t, running, 1)
 	pending := w.insert("x", work{})
 	for _, id := range []dispatcherd.JobID{pending, running} {
-		got := invocation{args: []string{"--database-url", w.dsn, "job", "cancel", fmt.Sprint(id)}}.runs(t)
+		got := h.onAPI("", "job", "cancel", fmt.Sprint(id))
 		require.Equal(t, exit.OK, got.code, got.err)
 		w.await(id, dispatcherd.Cancelled)
 	}

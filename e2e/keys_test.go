@@ -81,14 +81,11 @@ func (w *world) keyWriters(h *host) []keyWriter {
 			_, err := client.InsertMany(ctx, pool, slices.Values([]client.Job{{Type: "pdf"}, {Type: "pdf", Keys: k}}))
 			return text(err)
 		}},
-		{"command with database", func(_ context.Context, k string) string {
-			return onDatabase(t, w.dsn, "", "job insert --type pdf --keys", k).err
-		}},
-		{"command with API", func(_ context.Context, k string) string {
+		{"command", func(_ context.Context, k string) string {
 			return h.onAPI("", "job", "insert", "--type", "pdf", "--keys", k).err
 		}},
-		{"lines with database", func(_ context.Context, k string) string {
-			return onDatabase(t, w.dsn, fmt.Sprintf(`{"type":"pdf","keys":%q}`, k), "job insert -").err
+		{"lines of a command", func(_ context.Context, k string) string {
+			return h.onAPI(fmt.Sprintf(`{"type":"pdf","keys":%q}`, k), "job", "insert", "-").err
 		}},
 		{"HTTP job", func(_ context.Context, k string) string {
 			return post("/v1/jobs", fmt.Sprintf(`{"type":"pdf","keys":%q}`, k))
@@ -107,10 +104,10 @@ func (w *world) keyWriters(h *host) []keyWriter {
 			return h.onAPI("", "request", "pdf", "--durable", "--keys", k).err
 		}},
 		{"schedule command", func(_ context.Context, k string) string {
-			return onDatabase(t, w.dsn, "", "schedule set s spec=@yearly type=pdf", "keys="+k).err
+			return h.onAPI("", "schedule", "set", "s", "spec=@yearly", "type=pdf", "keys="+k).err
 		}},
 		{"schedule file", func(_ context.Context, k string) string {
-			return onDatabase(t, w.dsn, "", "schedule apply "+file(k)+" -o json").err
+			return h.onAPI("", "schedule", "apply", file(k), "-o", "json").err
 		}},
 		{"schedule client", func(ctx context.Context, k string) string {
 			s := schedule
@@ -156,8 +153,8 @@ func TestEachInterfaceTakesTheSameKeys(t *testing.T) {
 	require.Equal(t, len(writers)-3, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE keys = $1`, keys))
 	w.awaitDone(len(writers) - 2) // one of them has no keys
 	require.Zero(t, w.number(overSQL, "tenant:42", 1))
-	require.Regexp(t, `\nkeys +tenant:42 ключ\*3 cache\*all\n`, onDatabase(t, w.dsn, "", "schedule show s").out)
-	require.Equal(t, "run: job", onDatabase(t, w.dsn, "", "schedule run s").out[:8])
+	require.Regexp(t, `\nkeys +tenant:42 ключ\*3 cache\*all\n`, h.onAPI("", "schedule", "show", "s").out)
+	require.Equal(t, "run: job", h.onAPI("", "schedule", "run", "s").out[:8])
 	require.Equal(
 		t,
 		len(writers)-2,
@@ -198,10 +195,9 @@ func TestJobsShowKeysAndFence(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('paused', 0)`)
 	waiting := w.insertNew(claim.New{Type: "pdf", Keys: "paused*2 b"}, work{})
 	get := fmt.Sprintf("job get %d", waiting)
-	for _, got := range []outcome{onDatabase(t, w.dsn, "", get), h.onAPI("", strings.Fields(get)...)} {
-		require.Regexp(t, `\nkeys +paused\*2 b\n`, got.out)
-		require.NotContains(t, got.out, "fence")
-	}
+	got := h.onAPI("", strings.Fields(get)...)
+	require.Regexp(t, `\nkeys +paused\*2 b\n`, got.out)
+	require.NotContains(t, got.out, "fence")
 	w.exec(`UPDATE dispatcherd.jobs SET fence = -7 WHERE id = $1`, waiting)
 	job := w.get(waiting)
 	require.Nil(t, job.Fence, "it waits again")
@@ -210,8 +206,8 @@ func TestJobsShowKeysAndFence(t *testing.T) {
 	job = w.await(waiting, dispatcherd.Done)
 	require.Equal(t, "paused*2 b", *job.Keys)
 	require.Positive(t, *job.Fence)
-	require.Regexp(t, fmt.Sprintf(`\nfence +%d\n`, *job.Fence), onDatabase(t, w.dsn, "", get).out)
-	list := onDatabase(t, w.dsn, "", "job list").out
+	require.Regexp(t, fmt.Sprintf(`\nfence +%d\n`, *job.Fence), h.onAPI("", strings.Fields(get)...).out)
+	list := h.onAPI("", "job", "list").out
 	require.Contains(t, list, "KEYS")
 	require.Regexp(t, fmt.Sprintf(`paused\*2 b +%d`, *job.Fence), list)
 	require.Contains(
@@ -296,15 +292,6 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 	unknown := fmt.Sprintf(`\nnext +unknown: only the controller knows it; ask its API with --api-socket or --api\ncontroller +%d d\n`, id)
 	require.Regexp(t, next, h.onAPI("", "key", "show", "tenant:42").out)
 	require.Regexp(t, unknown, other.onAPI("", "key", "show", "tenant:42").out)
-	for socket, pattern := range map[string]string{h.cfg.APISocket: next, other.cfg.APISocket: unknown, filepath.Join(t.TempDir(), "none"): unknown} {
-		got := invocation{
-			args: []string{"key", "show", "tenant:42"},
-			env:  map[string]string{"DATABASE_URL": w.dsn, "DISPATCHERD_API_SOCKET": socket},
-		}.runs(
-			t,
-		)
-		require.Regexp(t, pattern, got.out, "a database and an API are named: %s", got.err)
-	}
 	require.Regexp(t, `limit +default: capacity 1,`, h.onAPI("", "key", "show", "nosuch").out)
 	require.Regexp(t, `\ntenant:42 +1 of 1 +1 +1 +default\n`, h.onAPI("", "key", "list").out)
 	require.Regexp(t, `started +1 of 1 in the window\n`, h.onAPI("", "key", "show", "api").out)
@@ -347,17 +334,13 @@ func TestLimitsOverEachInterface(t *testing.T) {
 		"capacity=-1", "capacity=1000000001", "rate=3", "per=1s", "rate=3 per=1ms", "scope=host", "on_retry=no", "capacity=many", "rate=0", "per=1", "color=red",
 	} {
 		args := append([]string{"limit", "set", "k"}, strings.Fields(line)...)
-		remote, local := h.onAPI("", args...), onDatabase(t, w.dsn, "", "limit set k "+line)
-		require.Equal(t, exit.Usage, remote.code, line)
-		require.Equal(t, exit.Usage, local.code, line)
-		require.Equal(t, local.err, remote.err, line)
+		require.Equal(t, exit.Usage, h.onAPI("", args...).code, line)
 	}
 	for line, code := range map[string]int{"limit rm none": exit.NotFound, "limit list": exit.OK, "key list": exit.OK, "key show k": exit.OK, "limit rm tenant:*": exit.OK} {
 		got := h.onAPI("", strings.Fields(line)...)
 		require.Equal(t, code, got.code, "%s: %s", line, got.err)
 	}
 	require.Equal(t, client.TypeNotFound, problemType(t, own.Limits().Remove(ctx, "")))
-	require.Equal(t, h.onAPI("", "limit", "list"), onDatabase(t, w.dsn, "", "limit list"))
 	_, err = own.Keys().Show(ctx, "a*2")
 	require.ErrorContains(t, err, `key "a*2": must have 1 to 128 characters`)
 }

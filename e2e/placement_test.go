@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,11 +15,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// shown returns the output of a command about the table of a world.
-func (w *world) shown(line string, args ...any) string {
-	w.t.Helper()
-	got := onDatabase(w.t, w.dsn, "", fmt.Sprintf(line, args...))
-	require.Equal(w.t, exit.OK, got.code, got.err)
+// shown returns the output of a command.
+func (h *host) shown(line string, args ...any) string {
+	h.t.Helper()
+	got := h.onAPI("", strings.Fields(fmt.Sprintf(line, args...))...)
+	require.Equal(h.t, exit.OK, got.code, got.err)
 	return got.out
 }
 
@@ -47,7 +48,7 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	require.Equal(t, "CapacityBusy", p.WaitedFor)
 	require.Positive(t, p.Waited)
 	require.Less(t, p.Ran, p.Waited+60)
-	text := w.shown("job get %d", second)
+	text := h.shown("job get %d", second)
 	require.Regexp(t, `worker +callee, slot \d+\n`, text)
 	require.Regexp(t, `waited +\S+, longest for: CapacityBusy\n`, text)
 	require.Regexp(t, `started at +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\n`, text)
@@ -72,7 +73,7 @@ func TestRetriedJobKeepsItsFirstDueTimeAndItsAttempts(t *testing.T) {
 	var ends []struct{ Placement contract.Placement }
 	require.NoError(t, json.Unmarshal(job.Errors, &ends))
 	require.Equal(t, "w1", ends[0].Placement.Worker)
-	text := w.shown("job get %d", id)
+	text := h.shown("job get %d", id)
 	require.Regexp(t, `first run at +`+due.UTC().Format("2006-01-02T15:04:05.000Z"), text)
 	require.Regexp(t, `attempt 1 +\S+ on w1 slot \d+ after \S+: retry: first line\n +second line\n`, text)
 	require.NoError(t, w.jobs.Retry(t.Context(), id))

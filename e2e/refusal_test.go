@@ -38,7 +38,7 @@ func TestProblemDoesNotContainThePayload(t *testing.T) {
 		`{"type":"x","payload":"` + canary + strings.Repeat("x", 1_000_100) + `"}`,
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(line+"\n"), 0o600))
-		got := invocation{args: []string{"job", "insert", file, "--database-url", w.dsn}}.runs(t)
+		got := h.onAPI("", "job", "insert", file)
 		require.NotEqual(t, exit.OK, got.code, "%.80s", line)
 		require.NotContains(t, got.out+got.err, canary, "%.80s", line)
 	}

@@ -137,7 +137,6 @@ func TestScheduleCommandsNeedNoDatabase(t *testing.T) {
 	} {
 		remote := h.onAPI("", strings.Fields(line)...)
 		require.Equal(t, code, remote.code, "%s: %s", line, remote.err)
-		require.Equal(t, onDatabase(t, w.dsn, "", line), remote, line)
 	}
 	for line, code := range map[string]int{
 		"schedule set s priority=11": exit.Usage, "schedule set s kind=interval": exit.Usage, "schedule rm none": exit.NotFound, "schedule pause s": exit.OK,
@@ -161,13 +160,12 @@ func TestScheduleFilesAreAppliedOverTheAPI(t *testing.T) {
 	const file = "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 1}\npriority = 3\n[b]\nkind = \"startup\"\nonce = \"ever\"\ntype = \"pdf\"\n"
 	require.Equal(t, "2 created, 0 changed, 0 removed\n", apply(exit.OK, file))
 	require.Equal(t, "There is no difference.\n", apply(exit.OK, file))
-	require.Equal(t, "There is no difference.\n", onDatabase(t, w.dsn, file, "schedule apply -").err)
 	require.Equal(
 		t,
 		"0 created, 1 changed, 1 removed\n",
 		apply(exit.OK, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 2}\npriority = 3\n", "--prune", "--yes"),
 	)
-	require.Contains(t, onDatabase(t, w.dsn, "", "schedule show a").out, `{"page": 2}`)
-	require.Equal(t, exit.NotFound, onDatabase(t, w.dsn, "", "schedule show b").code)
+	require.Contains(t, h.onAPI("", "schedule", "show", "a").out, `{"page":2}`)
+	require.Equal(t, exit.NotFound, h.onAPI("", "schedule", "show", "b").code)
 	require.Contains(t, apply(exit.Usage, "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npriority = 11\n"), "priority 11: must be from 0 to 10")
 }

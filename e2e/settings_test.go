@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,11 +45,15 @@ func (w *world) sane() {
 
 // says repeats a command until it succeeds, because a command may exceed a limit of the
 // session. It returns the output.
-func (w *world) says(line string, more ...string) string {
+func (w *world) says(h *host, line string) string {
 	w.t.Helper()
 	var got outcome
 	eventually(w.t, func() bool {
-		got = onDatabase(w.t, w.dsn, "", line, more...)
+		env := map[string]string{"DATABASE_URL": w.dsn}
+		if h != nil {
+			env["DISPATCHERD_API_SOCKET"] = h.cfg.APISocket
+		}
+		got = invocation{args: strings.Fields(line), env: env}.runs(w.t)
 		return got.code == exit.OK
 	}, func() string { return fmt.Sprintf("success of %q: %s", line, got.err) })
 	return got.out
@@ -79,24 +84,24 @@ func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 	durable := c.request(`{"type":"größe","durable":true,"timeout":60,"payload":{"result":"ß"}}`)
 	require.Equal(t, http.StatusOK, durable.StatusCode, durable.body)
 	require.Contains(t, durable.body, "ß")
-	listed := w.says("job list")
+	listed := w.says(h, "job list")
 	for _, id := range []dispatcherd.JobID{done, again, never, gate, late} {
 		require.Contains(t, listed, fmt.Sprint(id))
 	}
-	require.Contains(t, w.says(fmt.Sprintf("job get %d", again)), `kein Papier \`)
+	require.Contains(t, w.says(h, fmt.Sprintf("job get %d", again)), `kein Papier \`)
 	got := c.ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", done), "")
 	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
 	require.Contains(t, got.body, "größe")
-	require.Contains(t, w.says(fmt.Sprintf("job why %d", late), "--api-socket", h.cfg.APISocket), "größe")
+	require.Contains(t, w.says(h, fmt.Sprintf("job why %d", late)), "größe")
 
 	for _, id := range []dispatcherd.JobID{gate, late} {
 		got := c.ask(http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), "")
 		require.Less(t, got.StatusCode, 300, got.body)
 		w.await(id, dispatcherd.Cancelled)
 	}
-	w.says(fmt.Sprintf("job retry %d", never))
+	w.says(h, fmt.Sprintf("job retry %d", never))
 	require.EqualValues(t, 2, w.await(never, dispatcherd.Done).Attempt)
-	w.says("migrate status")
+	w.says(nil, "migrate status")
 	metrics := c.ask(http.MethodGet, "/metrics", "")
 	require.Equal(t, http.StatusOK, metrics.StatusCode)
 	require.Contains(t, metrics.body, "dispatcherd_statement_duration_seconds")
@@ -115,6 +120,6 @@ func TestMigrationsWorkUnderOddSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
 	w := &world{t: t, dsn: dsn}
-	w.says("migrate up")
-	require.NotContains(t, w.says("migrate status"), "pending")
+	w.says(nil, "migrate up")
+	require.NotContains(t, w.says(nil, "migrate status"), "pending")
 }

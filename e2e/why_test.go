@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestWhyExplainsThePlacementOfAJobThatHasEnded(t *testing.T) {
 	require.Equal(t, "done", first.End.Outcome)
 	require.Empty(t, first.DecisionLog)
 	require.Contains(t, explained(jobs[1]).Placement.WaitedFor, "CapacityBusy")
-	shown := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", jobs[0], h.cfg.APISocket))
+	shown := h.onAPI("", "job", "why", fmt.Sprint(jobs[0]))
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "worker-of-renown")
 	require.Contains(t, shown.out, fmt.Sprintf("runner-up: job %d x, score ", jobs[1]))
@@ -73,15 +74,15 @@ func TestWhyExplainsARequestInMemory(t *testing.T) {
 	for _, unknown := range []string{"-3", "0", "x"} {
 		require.Equal(t, http.StatusNotFound, c.ask(http.MethodGet, "/v1/jobs/"+unknown+"/why", "").StatusCode)
 	}
-	for _, line := range []string{"job why -2 --api-socket " + h.cfg.APISocket, "job why --api-socket " + h.cfg.APISocket + " -- -2"} {
-		shown := onDatabase(t, w.dsn, "", line)
+	for _, line := range []string{"job why -2", "job why -o table -- -2"} {
+		shown := h.onAPI("", strings.Fields(line)...)
 		require.Equal(t, exit.OK, shown.code, shown.err)
 		require.Contains(t, shown.out, "-2 pdf, priority 0, pending")
 		require.Contains(t, shown.out, "busy with job -1 (pdf)")
 	}
-	require.Equal(t, exit.NotFound, onDatabase(t, w.dsn, "", "job why -3", "--api-socket", h.cfg.APISocket).code)
+	require.Equal(t, exit.NotFound, h.onAPI("", "job", "why", "-3").code)
 	for _, no := range []string{"0", "x", "-x"} {
-		require.Equal(t, exit.Usage, onDatabase(t, w.dsn, "", "job why "+no, "--api-socket", h.cfg.APISocket).code, no)
+		require.Equal(t, exit.Usage, h.onAPI("", "job", "why", no).code, no)
 	}
 	close(callee.open)
 	calls.Wait()

@@ -20,7 +20,7 @@ import (
 // why returns the output of "job why".
 func (w *world) why(h *host, id dispatcherd.JobID) string {
 	w.t.Helper()
-	return w.shown("job why %d --api-socket %s", id, h.cfg.APISocket)
+	return h.shown("job why %d", id)
 }
 
 func TestWhyWithoutASlotForTheType(t *testing.T) {
@@ -86,7 +86,7 @@ func TestWhyWhilePostgresIsDown(t *testing.T) {
 	w.db.Reset()
 	require.NoError(t, server.Stop())
 	require.Regexp(t, fmt.Sprintf(`job +%d x, priority 0, running`, running), w.why(h, running))
-	got := onDatabase(t, w.dsn, "", fmt.Sprintf("job why %d --api-socket %s", waiting, h.cfg.APISocket))
+	got := h.onAPI("", "job", "why", fmt.Sprint(waiting))
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Contains(t, got.err, "Postgres does not answer; dispatchers claim no job until it does")
 

@@ -34,8 +34,10 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 			"[config show](#config-show) describes the precedence and the keys of the file (`--config`, TOML).\n\n" +
 			"**Output.** Data goes to standard output, messages to the error output. `-o json` prints one document with " +
 			"`schema_version`, `-o jsonl` one value per line.\n\n" +
-			"**Source.** Commands about jobs, schedules, limits and keys use the database if one is named and neither `--api` nor " +
-			"`--api-socket` is on the command line, else the API. `key show` also asks the API of the controller, if it answers.\n\n" +
+			"**Dispatcher.** `serve`, `migrate`, `trace export` and `trace advise` use Postgres, and `dev` runs one. " +
+			"All other commands about jobs, schedules, limits, batches and flows ask a running dispatcher " +
+			"(`--api-socket`, or `--api` with `--api-token`). They need no credentials of the database. " +
+			"[operations.md](operations.md#operate) says how to reach a dispatcher.\n\n" +
 			"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n",
 	)
 	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")

@@ -22,7 +22,7 @@ func (a *app) devCommand() *cobra.Command {
 	var ephemeral bool
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments,
-		Annotations: map[string]string{settings.NoteLogs: "yes", settings.NoteNoDatabase: "yes"},
+		Annotations: map[string]string{settings.NoteLogs: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
 with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
@@ -30,8 +30,6 @@ with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case a.Origin("database-url") == "flag --database-url":
-				return exit.Errorf(exit.Usage, "dev runs a Postgres of its own: use --database-url with serve")
 			case ephemeral && dir != "":
 				return exit.Errorf(
 					exit.Usage,

@@ -60,11 +60,11 @@ func startDev(t *testing.T, more ...string) *dev {
 	return d
 }
 
-// told evaluates the printed settings in a shell and returns the database URL
-// and the workers' socket.
+// told evaluates the printed settings in a shell and returns the database URL, the workers' socket and the API socket.
 func (d *dev) told(t *testing.T) []string {
 	t.Helper()
-	told, err := exec.Command("sh", "-c", d.script+`printf '%s\n' "$DATABASE_URL" "$DISPATCHERD_WORKER_SOCKET"`).Output()
+	told, err := exec.Command("sh", "-c", d.script+
+		`printf '%s\n' "$DATABASE_URL" "$DISPATCHERD_WORKER_SOCKET" "$DISPATCHERD_API_SOCKET"`).Output()
 	require.NoError(t, err)
 	return strings.Split(string(told), "\n")
 }
@@ -76,7 +76,7 @@ func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	words := d.told(t)
 	require.Equal(t, d.socket, words[1])
 
-	got := invocation{args: []string{"job", "list", "--database-url", words[0]}}.runs(t)
+	got := invocation{args: []string{"job", "list", "--api-socket", words[2]}}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	d.stop()
 	require.Equal(t, exit.OK, <-d.ended, "%v", &d.log)
@@ -101,8 +101,8 @@ func TestDevPrintsAbsolutePaths(t *testing.T) {
 func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		d := startDev(t, "--grace", "10m")
-		url := d.told(t)[0]
-		conn, err := pgx.Connect(t.Context(), url)
+		words := d.told(t)
+		conn, err := pgx.Connect(t.Context(), words[0])
 		require.NoError(t, err)
 		var data string
 		require.NoError(t, conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&data))
@@ -117,7 +117,7 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 		w.Slots(1, "x")
 		ctx, stopWorker := context.WithCancel(t.Context())
 		go func() { working <- w.Run(ctx) }()
-		got := invocation{args: []string{"job", "insert", "--type", "x", "--database-url", url}}.runs(t)
+		got := invocation{args: []string{"job", "insert", "--type", "x", "--api-socket", words[2]}}.runs(t)
 		require.Equal(t, exit.OK, got.code, got.err)
 		<-runs
 

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 // query returns the rows of a statement that has a single text column.
@@ -35,15 +34,14 @@ const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, c
 	FROM dispatcherd.jobs ORDER BY id`
 
 func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
-	url := pgtest.New(t)
-	first := onDatabase(t, url, "", "job insert --type pdf")
+	s := serving(t, "")
+	first := s.ask(t, "", "job insert --type pdf")
 	require.Equal(t, exit.OK, first.code, first.err)
 	id, err := strconv.Atoi(strings.TrimSpace(first.out))
 	require.NoError(t, err, "the output is the id and nothing else")
 
-	second := onDatabase(
+	second := s.ask(
 		t,
-		url,
 		` {"page": 2} `,
 		"job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s "+
 			"--expected 20m -o json",
@@ -54,12 +52,12 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	require.Equal(t, []string{
 		"pdf 0 {} 5 none none now",
 		`excel 7 {"page": 2} 2 90000 1200000 2030-01-31 07:00`,
-	}, query(t, url, wholeJob))
+	}, query(t, s.url, wholeJob))
 }
 
 func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
-	url := pgtest.New(t)
-	got := onDatabase(t, url, `{"type":"pdf"}
+	s := serving(t, "")
+	got := s.ask(t, `{"type":"pdf"}
 {"type":"pdf","priority":null,"payload":{"a":1},"timeout_ms":5,"expected_ms":7}
 
 {"type":"excel","priority":10,"run_at":"2030-01-31T08:00:00Z","max_attempts":1}
@@ -70,34 +68,37 @@ func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 		"pdf 0 {} 5 none none now",
 		`pdf 0 {"a": 1} 5 5 7 now`,
 		"excel 10 {} 1 none none 2030-01-31 08:00",
-	}, query(t, url, wholeJob), "ids follow the lines, so that equal jobs run in the order of the file")
+	}, query(t, s.url, wholeJob), "ids follow the lines, so that equal jobs run in the order of the file")
 }
 
 func TestInvalidLineRejectsTheWholeStream(t *testing.T) {
-	url := pgtest.New(t)
+	s := serving(t, "")
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	require.NoError(
 		t,
 		os.WriteFile(file, []byte("{\"type\":\"pdf\"}\n{\"type\":\"pdf\",\"priority\":11}\n{\"type\":\"\"}\n{\"type\":\"pdf\"}\n"), 0o644),
 	)
 
-	got := onDatabase(t, url, "", "job insert", file)
+	got := s.ask(t, "", "job insert", file)
 	require.Equal(t, exit.Usage, got.code)
 	require.Equal(t, "line 2: priority 11 is outside 0..10\nline 3: type is missing\n"+
 		"dispatcherd: 2 bad lines; nothing was inserted (--skip-bad skips bad lines)\nSee 'dispatcherd job insert --help'.\n", got.err)
-	require.Empty(t, query(t, url, wholeJob))
+	require.Empty(t, query(t, s.url, wholeJob))
 
-	got = onDatabase(t, url, "", "job insert --skip-bad -o json", file)
+	got = s.ask(t, "", "job insert --skip-bad -o json", file)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "skipping line 2: priority 11 is outside 0..10\nskipping line 3: type is missing\n", got.err)
 	require.JSONEq(t, `{"schema_version": 1, "inserted": {"count": 2, "skipped": 2}}`, got.out)
-	require.Len(t, query(t, url, wholeJob), 2)
+	require.Len(t, query(t, s.url, wholeJob), 2)
 }
 
+// storedLarger is a payload that takes more than 1,000,000 bytes in Postgres only.
+var storedLarger = "[1" + strings.Repeat(",1", 200_000) + "]"
+
 func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
-	url := pgtest.New(t)
-	big := `{"type":"pdf","payload":"` + strings.Repeat("x", 1_100_000) + `"}`
-	got := onDatabase(t, url, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
+	s := serving(t, "")
+	big := `{"type":"pdf","payload":` + storedLarger + `}`
+	got := s.ask(t, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(
 		t,
@@ -106,12 +107,12 @@ func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
 			"it; nothing was inserted\n",
 	)
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
-	require.Empty(t, query(t, url, wholeJob))
+	require.Empty(t, query(t, s.url, wholeJob))
 }
 
 func TestTooLargePayloadIsAUsageError(t *testing.T) {
-	url := pgtest.New(t)
-	got := onDatabase(t, url, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
+	s := serving(t, "")
+	got := s.ask(t, storedLarger, "job insert --type pdf --payload-file -")
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(
 		t,
@@ -119,22 +120,26 @@ func TestTooLargePayloadIsAUsageError(t *testing.T) {
 		"the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it\n",
 	)
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
-	require.Empty(t, query(t, url, wholeJob))
+	got = s.ask(t, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
+	require.Equal(t, exit.Usage, got.code)
+	require.Contains(t, got.err, "at most 1000000 bytes are accepted for one job")
+	require.Empty(t, query(t, s.url, wholeJob))
 }
 
 func TestStreamLargerThanACopyBufferIsInserted(t *testing.T) {
-	url := pgtest.New(t)
+	s := serving(t, "")
 	const n = 20_000
 	var lines strings.Builder
 	for i := range n {
 		fmt.Fprintf(&lines, "{\"type\":\"pdf\",\"payload\":%d}\n", i)
 	}
-	got := onDatabase(t, url, lines.String(), "job insert -")
+	got := s.ask(t, lines.String(), "job insert -")
 	require.Equal(t, fmt.Sprintf("%d jobs inserted\n", n), got.out, got.err)
-	require.Equal(t, []string{strconv.Itoa(n * (n - 1) / 2)}, query(t, url, `SELECT sum(payload::text::bigint)::text FROM dispatcherd.jobs`))
+	require.Equal(t, []string{strconv.Itoa(n * (n - 1) / 2)}, query(t, s.url, `SELECT sum(payload::text::bigint)::text FROM dispatcherd.jobs`))
 }
 
 func TestUsageErrorsOfInsertExit2(t *testing.T) {
+	s := serving(t, "")
 	var report strings.Builder
 	for _, line := range []string{
 		"job insert",
@@ -150,10 +155,10 @@ func TestUsageErrorsOfInsertExit2(t *testing.T) {
 		"job insert --type pdf --run-at 2300-01-01T00:00:00Z",
 		"job insert --type=",
 	} {
-		got := onDatabase(t, "postgres://nowhere/", "", line)
+		got := s.ask(t, "", line)
 		require.Equal(t, exit.Usage, got.code, "%s: %s", line, got.err)
 		fmt.Fprintf(&report, "$ dispatcherd %s\n%s\n", line, got.err)
 	}
 	requireGolden(t, "job-insert-errors.txt", report.String())
-	require.Equal(t, exit.NotFound, onDatabase(t, "postgres://nowhere/", "", "job insert /does/not/exist").code)
+	require.Equal(t, exit.NotFound, s.ask(t, "", "job insert /does/not/exist").code)
 }

@@ -3,20 +3,20 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 // oneOfEach fills the table with a job in each status, at fixed times: 1 done,
 // 2 failed, 3 cancelled, 4 running, 5 pending.
 const oneOfEach = `
-INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('here', '10s');
+INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('here', '1 day');
 INSERT INTO dispatcherd.jobs (type, status, priority, run_at, created_at, started_at, finished_at, attempt, failures, crashes,
 	dispatcher, timeout_ms, payload, result, progress, errors)
 VALUES
@@ -33,35 +33,27 @@ VALUES
 	'0.5', NULL),
 ('pdf', 'pending', 0, '2030-01-02 03:04:05Z', '2026-01-02 03:00:00Z', NULL, NULL, 0, 0, 0, NULL, NULL, '{}', NULL, NULL, NULL)`
 
-func databaseWith(t *testing.T, sql string) string {
-	t.Helper()
-	url := pgtest.New(t)
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), sql)
-	require.NoError(t, err)
-	return url
-}
-
 // transcript runs command lines in order and returns what a user would see.
-func transcript(t *testing.T, url string, lines ...string) string {
+func transcript(t *testing.T, s served, lines ...string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, line := range lines {
-		got := onDatabase(t, url, "", line)
+		got := s.ask(t, "", line)
+		require.Eventually(t, func() bool { // the ends are settled
+			return len(query(t, s.url, `SELECT 'left' FROM dispatcherd.ends`)) == 0
+		}, 30*time.Second, time.Millisecond)
 		fmt.Fprintf(&b, "$ dispatcherd %s\n%s%s", line, got.out, got.err)
 		if got.code != exit.OK {
 			fmt.Fprintf(&b, "(exit code %d)\n", got.code)
 		}
 		b.WriteString("\n")
 	}
-	return withoutNow(b.String())
+	return withoutNow(strings.ReplaceAll(b.String(), fmt.Sprint("uid=", os.Getuid()), "uid=UID"))
 }
 
 func TestJobsAreListedAndShown(t *testing.T) {
-	url := databaseWith(t, oneOfEach)
-	requireGolden(t, "job-list.txt", transcript(t, url,
+	s := serving(t, oneOfEach)
+	requireGolden(t, "job-list.txt", transcript(t, s,
 		"job list",
 		"job list --status failed -o json",
 		"job list --type excel",
@@ -81,17 +73,19 @@ func TestJobsAreListedAndShown(t *testing.T) {
 	))
 }
 
-// Without a database the commands use the API, and the error names both.
-func TestMissingDispatcherAndDatabaseAreNamed(t *testing.T) {
+func TestMissingDispatcherIsNamed(t *testing.T) {
 	got := invocation{args: []string{"job", "list"}, env: map[string]string{"DISPATCHERD_API_SOCKET": "/does/not/exist"}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Contains(t, got.err, "no dispatcher answers on /does/not/exist")
-	require.Contains(t, got.err, "or name a database with --database-url")
+	require.Contains(t, got.err, "start one with 'dispatcherd serve', or name a running one with --api-socket or --api")
+	got = invocation{args: []string{"job", "list", "--database-url", "postgres://h/d"}}.runs(t)
+	require.Equal(t, exit.Usage, got.code)
+	require.Contains(t, got.err, `"dispatcherd job list" does not use Postgres itself`)
 }
 
 func TestJobsAreRetriedAndCancelled(t *testing.T) {
-	url := databaseWith(t, oneOfEach)
-	requireGolden(t, "job-change.txt", transcript(t, url,
+	s := serving(t, oneOfEach)
+	requireGolden(t, "job-change.txt", transcript(t, s,
 		"job cancel",
 		"job cancel 5 4",
 		"job cancel 5",
@@ -111,11 +105,11 @@ func TestJobsAreRetriedAndCancelled(t *testing.T) {
 }
 
 func TestJSONOfEveryJobCommandParses(t *testing.T) {
-	url := databaseWith(t, oneOfEach)
+	s := serving(t, oneOfEach)
 	for line, key := range map[string]string{
 		"job list": "jobs", "job get 1": "job", "job cancel 5": "cancelled", "job retry 2": "retried", "job insert --type pdf": "inserted",
 	} {
-		got := onDatabase(t, url, "", line, "-o", "json")
+		got := s.ask(t, "", line, "-o", "json")
 		require.Equal(t, exit.OK, got.code, got.err)
 		var parsed map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), line)
@@ -123,4 +117,17 @@ func TestJSONOfEveryJobCommandParses(t *testing.T) {
 		require.Contains(t, parsed, key)
 		require.Len(t, parsed, 2)
 	}
+}
+
+// A retry of more jobs than one call changes retries all of them, and no others.
+func TestRetryOfManyJobsRetriesAll(t *testing.T) {
+	const n = 2007
+	s := serving(t, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, status, finished_at, failures)
+		SELECT CASE WHEN i <= %d THEN 'pdf' ELSE 'excel' END, 'failed', now(), 5 FROM generate_series(1, %d) i`, n, n+3))
+	require.Equal(t, outcome{out: fmt.Sprintf("%d jobs retried\n", n)}, s.ask(t, "", "job retry --type pdf --status failed --yes"))
+	require.Equal(
+		t,
+		[]string{"excel failed 3", fmt.Sprintf("pdf pending %d", n)},
+		query(t, s.url, `SELECT concat_ws(' ', type, status, count(*)) FROM dispatcherd.jobs GROUP BY type, status ORDER BY type`),
+	)
 }

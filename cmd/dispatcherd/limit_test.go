@@ -12,7 +12,7 @@ import (
 
 // Jobs that hold and wait for keys, at fixed times.
 const jobsWithKeys = `
-INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('a', '10s');
+INSERT INTO dispatcherd.dispatchers (name, lease) VALUES ('a', '1 day');
 INSERT INTO dispatcherd.jobs (type, priority, keys) VALUES
 	('pdf', 0, 'gpu*3 tenant:42'), ('pdf', 0, 'gpu*2'), ('pdf', 0, 'retried'), ('pdf', 0, 'tenant:42'),
 	('pdf', 10, 'tenant:42*all other'), ('pdf', 0, 'tenant:42'), ('pdf', 0, 'gpu*4');
@@ -27,8 +27,8 @@ INSERT INTO dispatcherd.limits (key, capacity) VALUES ('gpu', 8);
 UPDATE dispatcherd.controller SET dispatcher = (SELECT id FROM dispatcherd.dispatchers)`
 
 func TestLimitsAndKeysAreSetAndShown(t *testing.T) {
-	url := databaseWith(t, jobsWithKeys)
-	text := transcript(t, url,
+	s := serving(t, jobsWithKeys)
+	text := transcript(t, s,
 		"limit list",
 		"limit set tenant:* capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait",
 		"limit set tenant:* capacity=0",
@@ -68,18 +68,18 @@ func TestLimitsAndKeysAreSetAndShown(t *testing.T) {
 
 // A list without elements is one in JSON, too.
 func TestListsWithoutElementsAreEmptyInJSON(t *testing.T) {
-	url := databaseWith(t, "")
+	s := serving(t, "")
 	for _, line := range []string{"limit list", "key list", "batch list", "flow list", "schedule list", "job list"} {
-		require.Empty(t, onDatabase(t, url, "", line, "-o", "jsonl").out, line)
+		require.Empty(t, s.ask(t, "", line, "-o", "jsonl").out, line)
 	}
 }
 
 func TestJSONOfEveryLimitCommandParses(t *testing.T) {
-	url := databaseWith(t, jobsWithKeys)
+	s := serving(t, jobsWithKeys)
 	for _, c := range []struct{ line, key string }{
 		{"limit list", "limits"}, {"limit set k capacity=2", "limit"}, {"limit rm k", "removed"}, {"key list", "keys"}, {"key show gpu", "key"},
 	} {
-		got := onDatabase(t, url, "", c.line, "-o", "json")
+		got := s.ask(t, "", c.line, "-o", "json")
 		require.Equal(t, exit.OK, got.code, got.err)
 		var parsed map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), c.line)

@@ -18,8 +18,12 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	return settings.Group("migrate", "Apply, undo or list the migrations of the database",
+	group := settings.Group("migrate", "Apply, undo or list the migrations of the database",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
+	for _, cmd := range group.Commands() {
+		a.DatabaseFlag(cmd.Flags())
+	}
+	return group
 }
 
 func (a *app) migrateUpCommand() *cobra.Command {

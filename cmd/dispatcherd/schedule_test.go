@@ -32,8 +32,8 @@ INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_
 	(2, '2199-01-02T02:30:00Z', 'skipped', '2199-01-02 02:30:00Z', '2199-01-02 02:30:00Z')`
 
 func TestSchedulesAreSetAndShown(t *testing.T) {
-	url := databaseWith(t, ticksOfEachOutcome+ticksAhead)
-	requireGolden(t, "schedule.txt", transcript(t, databaseWith(t, ""), "schedule list", "schedule list --after a")+transcript(t, url,
+	s := serving(t, ticksOfEachOutcome+ticksAhead)
+	requireGolden(t, "schedule.txt", transcript(t, serving(t, ""), "schedule list", "schedule list --after a")+transcript(t, s,
 		"schedule list",
 		"schedule show nightly",
 		"schedule show ahead",
@@ -83,14 +83,14 @@ func TestSchedulesAreSetAndShown(t *testing.T) {
 }
 
 func TestJSONOfEveryScheduleCommandParses(t *testing.T) {
-	url := databaseWith(t, ticksOfEachOutcome)
+	s := serving(t, ticksOfEachOutcome)
 	for _, c := range []struct{ line, key string }{
 		{"schedule list", "schedules"}, {"schedule show nightly", "schedule"}, {"schedule next nightly", "next"},
 		{"schedule set nightly priority=2", "schedule"},
 		{"schedule run nightly", "run"}, {"schedule backfill nightly --from 2026-01-02T03:00:00Z --to 2026-01-05T03:00:00Z", "backfill"},
 		{"schedule pause nightly", "paused"}, {"schedule resume nightly", "resumed"}, {"schedule rm nightly", "removed"},
 	} {
-		got := onDatabase(t, url, "", c.line, "-o", "json")
+		got := s.ask(t, "", c.line, "-o", "json")
 		require.Equal(t, exit.OK, got.code, got.err)
 		var parsed map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), c.line)
@@ -101,7 +101,7 @@ func TestJSONOfEveryScheduleCommandParses(t *testing.T) {
 
 // An apply makes the table equal to the file, and repeats nothing.
 func TestScheduleFilesAreApplied(t *testing.T) {
-	url := databaseWith(t, ticksOfEachOutcome)
+	s := serving(t, ticksOfEachOutcome)
 	folder := t.TempDir()
 	file := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
@@ -132,7 +132,7 @@ starts_at = 2026-01-02T04:04:05+01:00
 	apply := func(line string) string { return "schedule apply " + filepath.Join(folder, line) }
 	got := transcript(
 		t,
-		url,
+		s,
 		apply(
 			"a.toml --dry-run",
 		),
@@ -154,7 +154,7 @@ starts_at = 2026-01-02T04:04:05+01:00
 		"schedule apply",
 	)
 	requireGolden(t, "schedule-apply.txt", strings.ReplaceAll(got, folder, "DIR"))
-	refused := onDatabase(t, url, "", apply("refused.toml"))
+	refused := s.ask(t, "", apply("refused.toml"))
 	require.Equal(t, exit.Usage, refused.code, refused.err)
 	require.Contains(
 		t,
@@ -162,19 +162,19 @@ starts_at = 2026-01-02T04:04:05+01:00
 		"Before the error: 1 created, 0 changed, 0 removed. Repeat the command to make the edits that are left.\n",
 	)
 	file("refused.toml", "[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\n")
-	require.Equal(t, "1 created, 0 changed, 0 removed\n", onDatabase(t, url, "", apply("refused.toml")).err)
+	require.Equal(t, "1 created, 0 changed, 0 removed\n", s.ask(t, "", apply("refused.toml")).err)
 }
 
 // While an apply waits for the lock of a schedule, its earlier edits have taken effect, and other sessions edit other schedules.
 func TestApplyHoldsNoLockWhileItWaits(t *testing.T) {
-	url := databaseWith(
+	s := serving(
 		t,
 		"INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT n, 'cron', '@daily', 'pdf' FROM unnest('{a,b,c}'::text[]) n",
 	)
 	file := filepath.Join(t.TempDir(), "f.toml")
 	require.NoError(t, os.WriteFile(file, []byte("[a]\ntype = \"new\"\nspec = \"@daily\"\n[b]\ntype = \"new\"\nspec = \"@daily\"\n"), 0o600))
 	connect := func() *pgx.Conn {
-		c, err := pgx.Connect(t.Context(), url)
+		c, err := pgx.Connect(t.Context(), s.url)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		return c
@@ -185,7 +185,7 @@ func TestApplyHoldsNoLockWhileItWaits(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "SELECT FROM dispatcherd.schedules WHERE name = 'b' FOR UPDATE")
 	require.NoError(t, err)
 	result := make(chan outcome, 1)
-	go func() { result <- onDatabase(t, url, "", "schedule apply "+file) }()
+	go func() { result <- s.ask(t, "", "schedule apply "+file) }()
 	require.Eventually(t, func() bool {
 		var waits bool
 		err := other.QueryRow(t.Context(), `SELECT EXISTS (

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 // No command prints the password of the connection string, whatever error the
@@ -73,9 +72,9 @@ func TestNoCommandPrintsThePassword(t *testing.T) {
 
 func TestRefusedInsertDoesNotRepeatThePayload(t *testing.T) {
 	const canary = "canary-41bd7"
-	url := pgtest.New(t)
+	s := serving(t, "")
 	for _, payload := range []string{canary, `"` + canary + `\u0000"`, `"` + canary + strings.Repeat("x", 1_000_100) + `"`} {
-		got := invocation{args: []string{"job", "insert", "--type", "x", "--payload", payload, "--database-url", url}}.runs(t)
+		got := s.ask(t, "", "job insert --type x --payload", payload)
 		require.NotEqual(t, exit.OK, got.code)
 		require.NotContains(t, got.out+got.err, canary)
 	}

@@ -68,6 +68,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 	}
 	f.register(a, cmd.Flags())
 	settings.Grouped(cmd.Flags(), "Postgres", func(flags *pflag.FlagSet) {
+		a.DatabaseFlag(flags)
 		flags.BoolVar(&migrate, "migrate", false, "apply missing migrations first")
 	})
 	return cmd

@@ -15,8 +15,9 @@ import (
 )
 
 // probeCommand has a setting of each kind and prints nothing.
-func probeCommand(*app) *cobra.Command {
+func probeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "probe", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.DatabaseFlag(cmd.Flags())
 	cmd.Flags().Int("probe-limit", 1, "")
 	cmd.Flags().Duration("probe-lease", time.Second, "")
 	cmd.Flags().Bool("probe-loud", false, "")
@@ -71,7 +72,7 @@ func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 		for _, source := range []string{"flag", "environment", "second variable", "file"} {
 			given[source] = rapid.Bool().Draw(rt, source)
 		}
-		args, env, text := []string{}, map[string]string{}, ""
+		args, env, text := []string{"tell"}, map[string]string{}, ""
 		if given["flag"] {
 			args = append(args, "--database-url", "host=flag user=u")
 		}
@@ -96,8 +97,18 @@ func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 		case given["file"]:
 			want = shownSetting{"database-url", "postgres://u@file:5432/", "file " + file}
 		}
-		got, _ := shown(t, invocation{args: append(args, "--config", file), env: env})
-		require.Equal(rt, want, got["database-url"])
+		var got shownSetting
+		tell := func(a *app) *cobra.Command {
+			cmd := &cobra.Command{Use: "tell", RunE: func(*cobra.Command, []string) error {
+				got = shownSetting{"database-url", a.Database.String(), a.Origin("database-url")}
+				return nil
+			}}
+			a.DatabaseFlag(cmd.Flags())
+			return cmd
+		}
+		told := invocation{args: append(args, "--config", file), env: env, extra: tell}.runs(t)
+		require.Equal(rt, exit.OK, told.code, told.err)
+		require.Equal(rt, want, got)
 	})
 }
 
@@ -154,15 +165,15 @@ func TestConfigShowMasksSecrets(t *testing.T) {
 	require.Equal(t, "postgres://u:xxxxx@h:5432/d", got["database-url"].Value)
 }
 
-func TestSettingsOfDevOmitTheDatabaseURLThatDevIgnores(t *testing.T) {
+func TestOnlyCommandsThatUsePostgresHaveTheDatabaseURL(t *testing.T) {
 	url := map[string]string{"DATABASE_URL": "postgres://u@h/d"}
-	for command, shows := range map[string]bool{"serve": true, "dev": false} {
-		got := invocation{args: []string{"config", "show", command, "-o", "json"}, env: url}.runs(t)
+	for command, shows := range map[string]bool{"serve": true, "dev": false, "job list": false, "migrate up": true, "trace export": true} {
+		got := invocation{args: append([]string{"config", "show", "-o", "json"}, strings.Fields(command)...), env: url}.runs(t)
 		require.Equal(t, exit.OK, got.code, got.err)
 		require.Equal(t, shows, strings.Contains(got.out, "database-url"), command)
 
 		a := bare(func(name string) (string, bool) { value, ok := url[name]; return value, ok })
-		cmd, _, err := a.root().Find([]string{command})
+		cmd, _, err := a.root().Find(strings.Fields(command))
 		require.NoError(t, err)
 		_ = cmd.InheritedFlags() // merges the root's flags into cmd.Flags()
 		require.NoError(t, cmd.Flags().Set("config", ""))

@@ -72,6 +72,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"serve --log-level loud",
 		"dev --ephemeral --data-dir d",
 		"dev --database-url postgres://h/d",
+		"job list --database-url postgres://h/d",
 		"serve --database-url postgres://h/d --retry-base 1h",
 		"job show 1",
 		"job explain 1",
@@ -194,13 +195,15 @@ func TestInterruptedCommandHasItsOwnExitCode(t *testing.T) {
 
 func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
 	asks := func(a *app) *cobra.Command {
-		return &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
+		cmd := &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
 			pool, err := a.Connect(cmd.Context())
 			if err == nil {
 				pool.Close()
 			}
 			return err
 		}}
+		a.DatabaseFlag(cmd.Flags())
+		return cmd
 	}
 	got := invocation{args: []string{"ask", "--database-url", "postgres://me:hunter2@/x?host=/does/not/exist"}, extra: asks}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
@@ -235,7 +238,7 @@ func TestConnectionErrorIsReportedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close()) // the address has no listener now
-	got := invocation{args: []string{"job", "list", "--database-url", "postgres://me@" + l.Addr().String() + "/x"}}.runs(t)
+	got := invocation{args: []string{"migrate", "status", "--database-url", "postgres://me@" + l.Addr().String() + "/x"}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Equal(t, 1, strings.Count(got.err, "connection refused"), got.err)
 	require.Equal(t, 1, strings.Count(got.err, "\n"), "one line")

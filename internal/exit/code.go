@@ -13,11 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
-	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
-	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -72,10 +68,7 @@ func CodeOf(ctx context.Context, err error) int {
 	var inUse *devpg.InUseError
 	var unusable *devpg.DirError
 	var version *migrations.VersionError
-	var status *claim.StatusError
 	var refused *workerproto.Error
-	var count *contract.CountError
-	var noTick *schedulestore.RefusedError
 	switch {
 	case errors.As(err, &coded):
 		return coded.Code
@@ -83,27 +76,11 @@ func CodeOf(ctx context.Context, err error) int {
 		return Interrupted
 	case errors.Is(err, claim.ErrTransactionPool),
 		errors.As(err, &unusable),
-		errors.Is(err, schedulestore.ErrInvalid),
-		errors.Is(err, limitstore.ErrInvalid),
-		errors.Is(err, joins.ErrInvalid),
 		Denied(err):
 		return Usage
-	case errors.Is(err, claim.ErrNotFound),
-		errors.Is(err, schedulestore.ErrNotFound),
-		errors.Is(err, limitstore.ErrNotFound),
-		errors.Is(err, joins.ErrNotFound):
-		return NotFound
-	case errors.Is(err, limitstore.ErrTooMany),
-		errors.Is(err, joins.ErrConflict),
-		errors.Is(err, schedulestore.ErrEdited),
-		errors.Is(err, schedulestore.ErrFull),
-		errors.As(err, &noTick),
-		errors.As(err, &inUse),
-		errors.As(err, &status),
-		errors.As(err, &refused),
-		errors.As(err, &count):
+	case errors.As(err, &inUse), errors.As(err, &refused):
 		return Conflict
-	case errors.Is(err, devpg.ErrMissing), errors.Is(err, claim.ErrSearchTime), errors.As(err, &version), Unreachable(err), noSchema(err):
+	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), Unreachable(err), noSchema(err):
 		return Unavailable
 	}
 	return Internal
@@ -149,24 +126,14 @@ func Once(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// WhatBecameOfIt says why there may be no job with an id.
-const WhatBecameOfIt = "it was never inserted, or it was removed (--keep-done and --keep-failed of serve)"
-
 // Explain returns the message of an error, with the next step where it is known.
 func Explain(err error) string {
 	var coded *Error
-	var noCallback *claim.NoCallbackError
 	switch {
-	case errors.As(err, &coded), errors.As(err, &noCallback):
+	case errors.As(err, &coded):
 		return err.Error() // the message already says what to do
 	case noSchema(err):
 		return "the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up' (" + err.Error() + ")"
-	case errors.Is(err, claim.ErrNotFound):
-		return err.Error() + ": " + WhatBecameOfIt
-	case errors.Is(err, schedulestore.ErrNotFound):
-		return err.Error() + ": 'dispatcherd schedule list' shows all schedules"
-	case errors.Is(err, limitstore.ErrNotFound):
-		return err.Error() + ": 'dispatcherd limit list' shows all limits"
 	case Unreachable(err):
 		return Once(err.Error()) + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
 	}

@@ -20,16 +20,6 @@ func Denied(err error) bool {
 var rightsOf = []struct{ command, role string }{
 	{"dispatcherd serve", "dispatcherd_dispatcher"},
 	{"dispatcherd trace", "dispatcherd_reader"},
-	{"dispatcherd job insert", "dispatcherd_producer"},
-	{"dispatcherd job", "dispatcherd_operator"},
-	{"dispatcherd schedule", "dispatcherd_operator"},
-	{"dispatcherd limit", "dispatcherd_operator"},
-	{"dispatcherd key", "dispatcherd_operator"},
-	{"dispatcherd batch open", "dispatcherd_producer"},
-	{"dispatcherd batch seal", "dispatcherd_producer"},
-	{"dispatcherd batch", "dispatcherd_operator"},
-	{"dispatcherd flow insert", "dispatcherd_producer"},
-	{"dispatcherd flow", "dispatcherd_operator"},
 }
 
 // WhatToGrant says which role lacks a right that a command needs, and which statement grants it.

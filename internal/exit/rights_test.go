@@ -9,15 +9,11 @@ import (
 // The error names the least role with the missing right.
 func TestErrorNamesTheLeastSufficientRole(t *testing.T) {
 	for command, role := range map[string]string{
-		"dispatcherd job insert":   "dispatcherd_producer",
-		"dispatcherd job cancel":   "dispatcherd_operator",
 		"dispatcherd trace export": "dispatcherd_reader",
-		"dispatcherd limit set":    "dispatcherd_operator",
-		"dispatcherd key list":     "dispatcherd_operator",
 		"dispatcherd serve":        "dispatcherd_dispatcher",
 		"dispatcherd migrate up":   "use the owner of the schema",
 	} {
 		require.Contains(t, WhatToGrant("postgres://anna@/app", command), role, command)
 	}
-	require.Contains(t, WhatToGrant("postgres://anna@/app", "dispatcherd job insert"), `'GRANT dispatcherd_producer TO "anna";'`)
+	require.Contains(t, WhatToGrant("postgres://anna@/app", "dispatcherd serve"), `'GRANT dispatcherd_dispatcher TO "anna";'`)
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
+// noJob is the detail of the answer that there is no job.
+const noJob = "no such job: it was never inserted, or it was removed (--keep-done and --keep-failed of serve)"
+
 // problemOf returns the problem that the API sends for an error.
 func problemOf(err error) *problem.Problem {
 	var long *http.MaxBytesError
@@ -23,7 +26,7 @@ func problemOf(err error) *problem.Problem {
 	case errors.As(err, &long):
 		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted")
 	case errors.Is(err, ErrNotFound):
-		return problem.NotFound.Of("no job has that id")
+		return problem.NotFound.Of(noJob)
 	case errors.Is(err, ErrTooManyUploads):
 		return problem.QueueFull.Of(ErrTooManyUploads.Error()).Retryable()
 	}

@@ -36,10 +36,6 @@ var jobFields = []string{
 	"unique_for",
 }
 
-// MaxLine bounds one line of a command's input, in bytes. For the input of
-// callers, --max-payload of the dispatcher applies instead.
-const MaxLine = 16 << 20
-
 // The table takes no run_at outside [earliestRun, latestRun).
 var (
 	earliestRun = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -204,35 +200,6 @@ func (j *Job) Row() claim.New {
 		n.UniqueKey = *j.UniqueKey
 	}
 	return n
-}
-
-// Of is the line of a job. It is the inverse of Row.
-func Of(n claim.New) Job {
-	j := Job{Type: n.Type, Payload: n.Payload, Priority: n.Priority}
-	if !n.RunAt.IsZero() {
-		j.RunAt = &n.RunAt
-	}
-	if n.MaxAttempts != 0 {
-		attempts := int16(n.MaxAttempts)
-		j.MaxAttempts = &attempts
-	}
-	if n.Timeout != 0 {
-		limit := int32(n.Timeout / time.Millisecond)
-		j.TimeoutMS = &limit
-	}
-	if n.Expected != 0 {
-		j.ExpectedMS = new(int32(n.Expected / time.Millisecond))
-	}
-	if n.Keys != "" {
-		j.Keys = &n.Keys
-	}
-	if n.Parent != 0 {
-		j.Parent = &n.Parent
-	}
-	if n.UniqueKey != "" {
-		j.UniqueKey = &n.UniqueKey
-	}
-	return j
 }
 
 // checkPayload checks that Postgres can store the payload and that a worker can

@@ -19,9 +19,12 @@ import (
 )
 
 // readAll returns the types of all valid lines and the errors of the invalid ones.
+// maxLine is the bound of the tests.
+const maxLine = 16 << 20
+
 func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) {
 	t.Helper()
-	lines := NewReader(r, MaxLine)
+	lines := NewReader(r, maxLine)
 	for {
 		var bad *Error
 		switch err := lines.Next(); {
@@ -131,7 +134,7 @@ func TestValidLinesOfEveryFormAreAccepted(t *testing.T) {
 	require.Empty(t, complaints)
 	require.Equal(t, []string{"bom", "spaces", "full", "nested", "nulls", "no newline at the end"}, types)
 
-	lines := NewReader(strings.NewReader(input), MaxLine)
+	lines := NewReader(strings.NewReader(input), maxLine)
 	for range 3 {
 		require.NoError(t, lines.Next())
 	}
@@ -148,7 +151,7 @@ func TestValidLinesOfEveryFormAreAccepted(t *testing.T) {
 }
 
 func TestTooLongLineEndsReading(t *testing.T) {
-	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", MaxLine+1))))
+	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", maxLine+1))))
 	require.ErrorContains(t, err, "line 2 is longer than 16777216 bytes")
 	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
 	require.EqualError(t, err, "reading line 1: disk on fire")
@@ -183,12 +186,10 @@ func TestEmptyInputIsReportedAsEmpty(t *testing.T) {
 	}
 }
 
-// The line of a job is read as the same job.
+// A line says of which batch the job is a member, and names its unique key.
 func TestMembershipIsInTheLineOfAJob(t *testing.T) {
 	row := claim.New{Type: "pdf", Payload: []byte(`{}`), Parent: 7, UniqueKey: "k"}
-	line, err := json.Marshal(Of(row))
-	require.NoError(t, err)
-	job, err := Parse(line)
+	job, err := Parse([]byte(`{"type":"pdf","payload":{},"parent":7,"unique_key":"k"}`))
 	require.NoError(t, err)
 	require.Equal(t, row, job.Row())
 	require.False(t, job.Unique(), "a member with a taken key is refused")

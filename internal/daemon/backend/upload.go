@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -14,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // errBadLines rolls back a strict upload. Its bad lines have been reported.
@@ -46,7 +49,7 @@ func (b *Backend) InsertLines(
 	case upload.broken != nil:
 		return 0, brokenUpload(upload.broken)
 	case err != nil:
-		return 0, classify(err)
+		return 0, upload.refused(err)
 	}
 	b.Loop.Notify()
 	return count, nil
@@ -90,6 +93,55 @@ type upload struct {
 	bad    bool  // strict, and a line was bad
 	denied error // of permit
 	broken error // the stream could not be read
+
+	count int   // jobs so far
+	gaps  []int // the first lines that contain no job, by number
+}
+
+// maxGaps bounds the memory for gaps.
+const maxGaps = 100_000
+
+// counted remembers the lines before the latest job that contain no job.
+func (u *upload) counted() {
+	u.count++
+	for line := u.count + len(u.gaps); line < u.lines.Number && len(u.gaps) < maxGaps; line++ {
+		u.gaps = append(u.gaps, line)
+	}
+}
+
+// line is the number of the line of a job, 0 if it is not known. job is the number of the job as Postgres counts them.
+func (u *upload) line(job int) int {
+	for _, gap := range u.gaps {
+		if gap > job {
+			return job
+		}
+		job++
+	}
+	if len(u.gaps) == maxGaps {
+		return 0
+	}
+	return job
+}
+
+// copyLine is how Postgres names a row of COPY that it refuses.
+var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
+
+// refused adds the line to the refusal of a row.
+func (u *upload) refused(err error) error {
+	classified := classify(err)
+	p := ondemand.Explain(classified)
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || p.Name() != problem.InvalidJob.Name && p.Name() != problem.Conflict.Name {
+		return classified
+	}
+	if m := copyLine.FindStringSubmatch(pg.Where); m != nil {
+		job, _ := strconv.Atoi(m[1]) // the digits always parse
+		if p.Line = u.line(job); p.Line > 0 {
+			p.Detail = fmt.Sprintf("line %d: %s", p.Line, p.Detail)
+		}
+	}
+	p.Detail += "; nothing was inserted"
+	return p
 }
 
 func (u *upload) jobs(yield func(claim.New, error) bool) {
@@ -108,6 +160,7 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 			return
 		case err == nil && u.bad:
 		case err == nil:
+			u.counted()
 			if !yield(u.lines.Job.Row(), nil) {
 				return
 			}

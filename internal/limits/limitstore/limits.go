@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotFound says that no limit has that key.
-var ErrNotFound = errors.New("no such limit")
+var ErrNotFound = errors.New("no such limit: 'dispatcherd limit list' shows all limits")
 
 // ErrEdited says that a limit does not have the version that an edit expects.
 var ErrEdited = errors.New("it was created, edited or removed after it was read: read it again and repeat the change")

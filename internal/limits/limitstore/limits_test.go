@@ -67,7 +67,7 @@ func TestLimitsAreSetReadListedAndRemoved(t *testing.T) {
 	require.ErrorIs(t, l.Remove(ctx, "b"), ErrNotFound)
 	_, err = l.Get(ctx, "b")
 	require.ErrorIs(t, err, ErrNotFound)
-	require.EqualError(t, err, `limit "b": no such limit`)
+	require.EqualError(t, err, `limit "b": no such limit: 'dispatcherd limit list' shows all limits`)
 }
 
 // Each column is part of the version. An edit of a limit that was edited, created or removed meanwhile changes nothing.

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrNotFound says that no schedule has that name.
-var ErrNotFound = errors.New("no such schedule")
+var ErrNotFound = errors.New("no such schedule: 'dispatcherd schedule list' shows all schedules")
 
 // ErrEdited says that a schedule was created, edited or deleted after it was read.
 var ErrEdited = errors.New("it was created, edited or deleted after it was read: read it again and repeat the change")
@@ -52,19 +52,10 @@ const MaxListed = 1000
 // their payloads, because a page of payloads would not be bounded. Without a limit it returns
 // MaxListed schedules.
 func (s Schedules) List(ctx context.Context, after string, limit int) ([]contract.Schedule, error) {
-	return s.list(ctx, planColumns+`, NULL::text AS payload, `+jobColumns, after, limit)
-}
-
-// ListWhole is List with the payloads.
-func (s Schedules) ListWhole(ctx context.Context, after string, limit int) ([]contract.Schedule, error) {
-	return s.list(ctx, columns, after, limit)
-}
-
-func (s Schedules) list(ctx context.Context, columns, after string, limit int) ([]contract.Schedule, error) {
 	if limit <= 0 || limit > MaxListed {
 		limit = MaxListed
 	}
-	rows, _ := s.DB.Query(ctx, `SELECT `+columns+` FROM dispatcherd.schedules s WHERE s.name > $1 ORDER BY s.name LIMIT $2`, after, limit)
+	rows, _ := s.DB.Query(ctx, `SELECT `+planColumns+`, NULL::text AS payload, `+jobColumns+` FROM dispatcherd.schedules s WHERE s.name > $1 ORDER BY s.name LIMIT $2`, after, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Schedule])
 }
 

@@ -7,15 +7,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -24,9 +25,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// patience bounds a request with a JSON answer. It is longer than the time in which a
+// Patience bounds a request with a JSON answer, or a command with a few of them. It is longer than the time in which a
 // dispatcher answers or reports that Postgres does not answer.
-const patience = 30 * time.Second
+const Patience = 30 * time.Second
 
 // Dispatcher says how to reach a dispatcher: by URL if it is set, else by the Unix socket.
 type Dispatcher struct {
@@ -68,23 +69,20 @@ func (d *Dispatcher) Client() (*client.Client, error) {
 	return client.New(client.Options{Socket: d.Socket})
 }
 
-// Missing returns notFound with the name of a row, if a dispatcher says that there is no such row; otherwise err.
-func Missing(row, name string, err, notFound error) error {
-	if p, ok := errors.AsType[*client.Problem](err); ok && p.Type == client.TypeNotFound {
-		return fmt.Errorf("%s %q: %w", row, name, notFound)
-	}
-	return err
-}
-
-// ExplainOther is Explain for an error that has no exit code and is not notFound. The text is that which the same operation on the table has.
-func (d *Dispatcher) ExplainOther(err, notFound error) error {
-	if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, notFound) {
+// With calls do with a client, and explains its error.
+func (d *Dispatcher) With(do func(c *client.Client) error) error {
+	c, err := d.Client()
+	if err != nil {
 		return err
 	}
-	if p, ok := errors.AsType[*client.Problem](err); ok && p.Detail != "" {
-		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
-	}
-	return d.Explain(err)
+	defer c.Close()
+	return d.Explain(do(c))
+}
+
+// IsMissing reports whether a dispatcher says that it has no such object.
+func IsMissing(err error) bool {
+	p, ok := errors.AsType[*client.Problem](err)
+	return ok && p.Type == client.TypeNotFound
 }
 
 // JSON decodes the answer to a GET. The error names the dispatcher that does not answer, or
@@ -95,7 +93,7 @@ func (d *Dispatcher) JSON(ctx context.Context, path string, into any) error {
 
 // Call sends a request with a JSON body, or without a body if it is nil, and decodes the answer.
 func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	var text []byte
 	if body != nil {
@@ -106,20 +104,23 @@ func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into a
 	}
 	answer, err := d.send(ctx, method, path, "application/json", bytes.NewReader(text))
 	if err != nil {
-		return err
+		return d.Explain(err)
 	}
 	defer func() { _ = answer.Close() }() // it was read
 	return json.NewDecoder(answer).Decode(into)
 }
 
-// Upload posts a body of any length and decodes the answer.
-func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Reader, into any) error {
+// Upload posts a body of any length and decodes the answer. If bad lines reject the body, it returns them with the error.
+func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Reader) (uploaded httpapi.Uploaded, err error) {
 	answer, err := d.send(ctx, http.MethodPost, path, kind, body)
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
+		uploaded.Bad, uploaded.Problems = p.Bad, p.Problems
+	}
 	if err != nil {
-		return err
+		return uploaded, d.Explain(err)
 	}
 	defer func() { _ = answer.Close() }() // it was read
-	return json.NewDecoder(answer).Decode(into)
+	return uploaded, json.NewDecoder(answer).Decode(&uploaded)
 }
 
 // Slots returns a page of the slots.
@@ -135,7 +136,8 @@ func (d *Dispatcher) Slots(ctx context.Context, q httpapi.SlotQuery) (page httpa
 // Body returns the body of a successful answer to a GET, of any length. The caller must close
 // it; ctx also bounds reading it.
 func (d *Dispatcher) Body(ctx context.Context, path string) (io.ReadCloser, error) {
-	return d.send(ctx, http.MethodGet, path, "", http.NoBody)
+	body, err := d.send(ctx, http.MethodGet, path, "", http.NoBody)
+	return body, d.Explain(err)
 }
 
 // transport connects to the socket, or to the host of the URL.
@@ -169,45 +171,71 @@ func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body i
 	}
 	res, err := (&http.Client{Transport: d.transport()}).Do(req)
 	if err != nil {
-		return nil, d.Explain(err)
+		return nil, err
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = res.Body.Close() }() // it was read
-		var p client.Problem
-		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status is sufficient if this fails
+		var p problem.Problem
+		_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&p) // the status is sufficient if this fails
 		if p.Status = res.StatusCode; p.Title == "" {
 			return nil, exit.Errorf(codeOf(p.Status), "the dispatcher on %s answered %s", d, res.Status)
 		}
-		return nil, d.Explain(&p)
+		return nil, &p
 	}
 	return res.Body, nil
 }
 
-// Explain adds the exit code and the next step to an error of a request.
+// plain are the problems whose detail says everything.
+var plain = []string{problem.InvalidRequest.Name, problem.InvalidJob.Name, problem.NotFound.Name, problem.Conflict.Name}
+
+// Explain adds the exit code and the next step to an error of a request. An error with an exit code remains.
 func (d *Dispatcher) Explain(err error) error {
-	if p, ok := errors.AsType[*client.Problem](err); ok {
-		code := codeOf(p.Status)
-		if p.Type == problem.Namespace+problem.InvalidJob.Name { // as without a dispatcher
-			code = exit.Usage
-		}
-		return exit.Errorf(code, "%s", p.Error())
+	_, coded := errors.AsType[*exit.Error](err)
+	p, refused := errors.AsType[*problem.Problem](err)
+	if c, ok := errors.AsType[*client.Problem](err); ok {
+		p, refused = &problem.Problem{Type: c.Type, Title: c.Title, Status: c.Status, Detail: c.Detail}, true
 	}
 	switch {
-	case errors.Is(err, context.Canceled):
+	case err == nil, coded, errors.Is(err, context.Canceled):
 		return err
+	case refused && p.Name() == problem.InvalidJob.Name:
+		return exit.Errorf(exit.Usage, "%s", p.Detail)
+	case refused && slices.Contains(plain, p.Name()):
+		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
+	case refused:
+		return exit.Errorf(codeOf(p.Status), "%s", p.Error())
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, fs.ErrPermission):
 		return exit.Errorf(
 			exit.Unavailable,
-			"%s may not be opened by this user: %w; join the group of the dispatcher, or ask as its user",
+			"%s may not be opened by this user: %w; join the group of the dispatcher, ask as its user, or use TCP and a token (--api)",
 			d,
 			err,
 		)
-	case d.URL != "":
-		return exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api right?", d, err)
 	}
-	return exit.Errorf(exit.Unavailable, "no dispatcher answers on %s: %w; is it running, and is --api-socket right?", d, err)
+	return exit.Errorf(
+		exit.Unavailable,
+		"no dispatcher answers on %s: %w; start one with 'dispatcherd serve', or name a running one with --api-socket or --api",
+		d,
+		err,
+	)
+}
+
+// CheckJSON returns an error that says where a text is not JSON. what names the text.
+func CheckJSON(what string, text []byte) error {
+	var syntax *json.SyntaxError
+	var value json.RawMessage
+	if err := json.Unmarshal(text, &value); !errors.As(err, &syntax) {
+		return err
+	}
+	before := text[:syntax.Offset]
+	if !strings.HasPrefix(syntax.Error(), "unexpected end") {
+		before = before[:len(before)-1] // Offset counts the wrong character
+	}
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return exit.Errorf(exit.Usage, "%s is not JSON: line %d, column %d: %s", what, line, column, syntax.Error())
 }
 
 // codeOf returns the exit code for the HTTP status of a problem.

@@ -57,7 +57,7 @@ func TestRefusalHasExitCodeAndDetail(t *testing.T) {
 func TestMissingDispatcherIsUnavailable(t *testing.T) {
 	err := on(filepath.Join(t.TempDir(), "s")).JSON(t.Context(), "/v1/slots", nil)
 	require.Equal(t, exit.Unavailable, exit.CodeOf(t.Context(), err))
-	require.ErrorContains(t, err, "is it running, and is --api-socket right?")
+	require.ErrorContains(t, err, "name a running one with --api-socket or --api")
 }
 
 func TestImpossibleSocketPathIsAUsageError(t *testing.T) {

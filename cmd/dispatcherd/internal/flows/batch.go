@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
-	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 const openLong = `Opens a batch and prints its id (docs/flows.md). Members are jobs with this id as parent ("job insert --parent"). When the
@@ -32,10 +32,10 @@ func (a commands) openCommand() *cobra.Command {
 	cmd.Flags().Int64Var(&parent, "parent", 0, "open batch of which the callback is a member")
 	settings.OnlyOnCommandLine(cmd.Flags(), "callback", "run-when", "name", "parent")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "parent")
-	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, _ []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		if cmd.Flags().Changed("callback") {
 			b.Callback = []byte(callback)
-			if err := joins.CheckJSON("callback", b.Callback); err != nil {
+			if err := ask.CheckJSON("--callback", b.Callback); err != nil {
 				return err
 			}
 		}
@@ -43,18 +43,18 @@ func (a commands) openCommand() *cobra.Command {
 			return exit.Errorf(exit.Usage, `--name is "": it must have 1 to 128 bytes, or be left out`)
 		}
 		b.Parent = dispatcherd.JobID(parent)
-		id, err := t.Open(ctx, b)
+		id, err := c.Flows().Open(ctx, b)
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("batch", flowapi.Opened{ID: id}, fmt.Sprint(id))
+		return a.PrintLine("batch", map[string]any{"id": id}, fmt.Sprint(id))
 	})
 }
 
 func (a commands) sealCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use: "seal", SuggestFor: []string{"close"}, Short: "Say that the batch has all of its members", Example: "  dispatcherd batch seal 17",
-	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		s, err := t.Seal(ctx, id)
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func (a commands) sealCommand() *cobra.Command {
 func (a commands) showBatchCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use: "show", SuggestFor: []string{"get", "status"}, Short: "Print all facts about a batch", Example: "  dispatcherd batch show 17",
-	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Get(ctx, id)
 		if err != nil {
 			return err

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
-	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 const insertLong = `Inserts the flow of a JSON document (docs/flows.md) and prints its id:
@@ -38,15 +38,15 @@ func (a commands) insertCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd = a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, args []string) error {
+	cmd = a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		document, err := a.read(args[0])
 		if err == nil {
-			err = joins.CheckJSON("flow", document)
+			err = ask.CheckJSON("the flow", document)
 		}
 		if err != nil {
 			return err
 		}
-		inserted, err := t.InsertFlow(ctx, document)
+		inserted, err := c.Flows().InsertFlow(ctx, document)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (a commands) repairCommand() *cobra.Command {
 		Short:      "Count the jobs that have not ended again, after rows were deleted by hand",
 		Long:       "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.",
 		Example:    "  dispatcherd flow repair 17",
-	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Get(ctx, id)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (a commands) repairCommand() *cobra.Command {
 		}
 		return a.PrintLine(
 			"repaired",
-			flowapi.Changed{Changed: n},
+			map[string]any{"changed": n},
 			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")),
 		)
 	})
@@ -115,7 +115,7 @@ func (a commands) showFlowCommand() *cobra.Command {
 		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is a list of nodes with their dependencies.
 TIME is that of the last attempt, or since when a node could run.`,
 		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
-	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		f, err := t.Flow(ctx, id)
 		if err != nil {
 			return err

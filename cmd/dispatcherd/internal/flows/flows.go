@@ -3,25 +3,18 @@ package flows
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
-	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // BatchCommand is the group of commands about batches.
@@ -45,49 +38,8 @@ type commands struct {
 	kind string
 }
 
-// patience bounds a command over the API.
-const patience = time.Minute
-
-// onFlows completes a command that uses the tables, or the API if no database is configured.
-func (a commands) onFlows(cmd *cobra.Command, do func(ctx context.Context, t flowapi.Table, args []string) error) *cobra.Command {
-	var at ask.Dispatcher
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
-			return do(cmd.Context(), joins.Joins{DB: pool}, args)
-		}, func() error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
-			defer cancel()
-			c, err := at.Client()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			err = do(ctx, c.Flows(), args)
-			if _, coded := errors.AsType[*exit.Error](err); err == nil || coded || errors.Is(err, joins.ErrInvalid) { // an input that is not JSON
-				return err
-			}
-			return explained(at.Explain(err), err)
-		})
-	}
-	a.APIFlags(cmd.Flags(), &at)
-	return cmd
-}
-
-// explained returns an error with the sentence of Postgres alone, as with a database.
-func explained(coded, err error) error {
-	code := exit.CodeOf(context.Background(), coded)
-	if p, ok := errors.AsType[*client.Problem](
-		err,
-	); ok && slices.Contains([]int{exit.Usage, exit.NotFound, exit.Conflict}, code) &&
-		p.Type != client.TypeForbidden {
-		return exit.Errorf(code, "%s", p.Detail)
-	}
-	return coded
-}
-
 // onID completes a command about the batch or flow that its argument names.
-func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error) *cobra.Command {
+func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error) *cobra.Command {
 	cmd.Use += " ID"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -95,12 +47,12 @@ func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t flowap
 		}
 		return nil
 	}
-	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, args []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		id, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || id < 1 {
 			return exit.Errorf(exit.Usage, "%q is not the id of a %s: ids are numbers from 1", args[0], a.kind)
 		}
-		return do(ctx, t, dispatcherd.JobID(id))
+		return do(ctx, c.Flows(), dispatcherd.JobID(id))
 	})
 }
 
@@ -115,22 +67,19 @@ func (a commands) listCommand() *cobra.Command {
 	cmd.Flags().Int64Var(&before, "before", 0, "continue before this id")
 	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before", "state")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(joins.MaxListed), "limit")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"state",
 		cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp),
 	) // fails for an unknown flag only
-	return a.onFlows(cmd, func(ctx context.Context, t flowapi.Table, _ []string) error {
-		if f.State != "" && !slices.Contains(contract.BatchStates, f.State) {
-			return exit.Errorf(exit.Usage, "--state %q is none of %s", f.State, strings.Join(contract.BatchStates, ", "))
-		}
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		f.Before = dispatcherd.JobID(before)
-		return a.list(ctx, t, f)
+		return a.list(ctx, c.Flows(), f)
 	})
 }
 
-func (a commands) list(ctx context.Context, t flowapi.Table, f contract.BatchFilter) error {
+func (a commands) list(ctx context.Context, t client.Flows, f contract.BatchFilter) error {
 	list, err := t.List(ctx, f)
 	if err != nil {
 		return err
@@ -196,7 +145,7 @@ func (a commands) cancelCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use: "cancel", SuggestFor: []string{"delete", "stop", "abort"}, Short: "Cancel its jobs, their children and the callback",
 		Example: fmt.Sprintf("  dispatcherd %s cancel 17", a.kind),
-	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		if err := a.checkKind(ctx, t, id, "cancel"); err != nil {
 			return err
 		}
@@ -216,7 +165,7 @@ func (a commands) retryCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use: "retry", SuggestFor: []string{"rerun", "restart"}, Short: "Run failed and cancelled jobs again, and the callback after them",
 		Example: fmt.Sprintf("  dispatcherd %s retry 17", a.kind),
-	}, func(ctx context.Context, t flowapi.Table, id dispatcherd.JobID) error {
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		if err := a.checkKind(ctx, t, id, "retry"); err != nil {
 			return err
 		}
@@ -233,7 +182,7 @@ func (a commands) retryCommand() *cobra.Command {
 }
 
 // checkKind returns an error unless an id is that of a batch or flow as the command group says.
-func (a commands) checkKind(ctx context.Context, t flowapi.Table, id dispatcherd.JobID, command string) error {
+func (a commands) checkKind(ctx context.Context, t client.Flows, id dispatcherd.JobID, command string) error {
 	b, err := t.Get(ctx, id)
 	switch {
 	case err != nil || b.Kind == a.kind:

@@ -10,8 +10,8 @@ import (
 func (a commands) cancelCommand() *cobra.Command {
 	return a.changeCommand(change{
 		op: contract.CancelJobs, did: "cancelled", statuses: "waiting, pending or running",
-		one: func(cmd *cobra.Command, jobs store, id dispatcherd.JobID) (dispatcherd.Status, error) {
-			return jobs.Cancel(cmd.Context(), id)
+		one: func(cmd *cobra.Command, jobs remote, id dispatcherd.JobID) (dispatcherd.Status, error) {
+			return jobs.cancel(cmd.Context(), id)
 		},
 	}, &cobra.Command{
 		SuggestFor: []string{"delete", "kill", "stop", "abort"}, Short: "Cancel waiting, pending or running jobs",

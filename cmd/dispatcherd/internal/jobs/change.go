@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
@@ -22,7 +21,7 @@ type change struct {
 	op       contract.Operation
 	did      string // names the result
 	statuses string // of the jobs that it applies to
-	one      func(*cobra.Command, store, dispatcherd.JobID) (dispatcherd.Status, error)
+	one      func(*cobra.Command, remote, dispatcherd.JobID) (dispatcherd.Status, error)
 }
 
 // consent is what the user has agreed to.
@@ -49,7 +48,7 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 			if err != nil {
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
-			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.changeAll(cmd.Context(), jobs, c, filter, agreed) })
+			return a.changeAll(cmd.Context(), remote{&at}, c, filter, agreed)
 		}
 		if err := someIDs(cmd, args); err != nil {
 			return exit.Errorf(exit.Usage, "%w, or a filter such as --type", err)
@@ -71,7 +70,7 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 
 // changeAll changes at most as many jobs as match at the beginning, so that it ends even if
 // jobs fail again at once.
-func (a commands) changeAll(ctx context.Context, jobs store, c change, f contract.Filter, agreed consent) error {
+func (a commands) changeAll(ctx context.Context, jobs remote, c change, f contract.Filter, agreed consent) error {
 	total, err := countAll(ctx, jobs, c.op, f)
 	if err != nil {
 		return fmt.Errorf("counting the jobs: %w", err)
@@ -81,7 +80,7 @@ func (a commands) changeAll(ctx context.Context, jobs store, c change, f contrac
 	}
 	changed := int64(0)
 	for left := total; left > 0; {
-		f.Limit = int(min(left, claim.MaxChanged))
+		f.Limit = int(min(left, settings.LargestPage))
 		b, err := changeSome(ctx, jobs, c.op, f)
 		if err != nil {
 			return fmt.Errorf("after %s %s: %w", console.Counted(changed, "job"), c.did, err)
@@ -96,9 +95,9 @@ func (a commands) changeAll(ctx context.Context, jobs store, c change, f contrac
 }
 
 // countAll counts the jobs that a filter selects, in bounded steps.
-func countAll(ctx context.Context, jobs store, op contract.Operation, f contract.Filter) (total int64, err error) {
+func countAll(ctx context.Context, jobs remote, op contract.Operation, f contract.Filter) (total int64, err error) {
 	for {
-		b, err := jobs.Change(ctx, op, f, -1)
+		b, err := jobs.change(ctx, op, f, -1)
 		if err != nil {
 			return 0, err
 		}
@@ -111,12 +110,12 @@ func countAll(ctx context.Context, jobs store, op contract.Operation, f contract
 
 // changeSome changes the next jobs. Other programs may change jobs between the count and the
 // change, so it tries again a few times.
-func changeSome(ctx context.Context, jobs store, op contract.Operation, f contract.Filter) (b contract.Bulk, err error) {
+func changeSome(ctx context.Context, jobs remote, op contract.Operation, f contract.Filter) (b contract.Bulk, err error) {
 	for range 5 {
-		if b, err = jobs.Change(ctx, op, f, -1); err != nil || b.Matching == 0 {
+		if b, err = jobs.change(ctx, op, f, -1); err != nil || b.Matching == 0 {
 			return b, err
 		}
-		if b, err = jobs.Change(ctx, op, f, b.Matching); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
+		if b, err = jobs.change(ctx, op, f, b.Matching); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
 			return b, err
 		}
 	}
@@ -149,29 +148,17 @@ func (a commands) eachJob(cmd *cobra.Command, at *ask.Dispatcher, args []string,
 		return err
 	}
 	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
-	err = a.withStore(cmd.Context(), at, func(jobs store) error {
-		for _, id := range ids {
-			of := jobs
-			if id.OnDemand() { // only the dispatcher knows it
-				of = remote{at}
-			}
-			status, err := c.one(cmd, of, id)
-			if errors.Is(err, claim.ErrNotFound) && id.OnDemand() {
-				err = noSuchJob(int64(id))
-			} else if errors.Is(err, claim.ErrNotFound) && !noCallback(err) { // printed on a line of its own
-				err = exit.Errorf(exit.NotFound, "%w: %s", err, exit.WhatBecameOfIt)
-			}
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
+	for _, id := range ids {
+		status, err := c.one(cmd, remote{at}, id)
+		if err == nil {
 			changed = append(changed, changedJob{id, status})
 			rows = append(rows, []string{fmt.Sprint(id), string(status)})
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		errs = append(errs, err)
+		if exit.CodeOf(cmd.Context(), err) == exit.Unavailable {
+			break // it is the same for the others
+		}
 	}
 	if len(changed) > 0 || a.Format.JSON {
 		errs = append([]error{a.PrintRows(c.did, changed, []string{"id", "status"}, rows)}, errs...)

@@ -1,16 +1,20 @@
 package jobs
 
 import (
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 func TestChangeRequiresConsentForTheRightNumber(t *testing.T) {
-	a, _, _ := on("", "y\n")
+	a := commands{&settings.Invocation{Console: console.Console{In: strings.NewReader("y\n"), Err: io.Discard}}}
 	for _, c := range []struct {
 		n      int64
 		agreed consent

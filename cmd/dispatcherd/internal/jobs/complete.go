@@ -27,13 +27,11 @@ type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellC
 // completeIDs offers the newest jobs with one of the statuses.
 func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status) completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		return a.withStore(cmd.Context(), at, func(jobs store) error {
-			page, err := jobs.List(cmd.Context(), contract.Filter{Statuses: statuses, Limit: completionPage})
-			for i := range page.Jobs {
-				add(fmt.Sprint(page.Jobs[i].ID), page.Jobs[i].Type+" "+string(page.Jobs[i].Status))
-			}
-			return err
-		})
+		page, err := remote{at}.list(cmd.Context(), contract.Filter{Statuses: statuses, Limit: completionPage})
+		for i := range page.Jobs {
+			add(fmt.Sprint(page.Jobs[i].ID), page.Jobs[i].Type+" "+string(page.Jobs[i].Status))
+		}
+		return err
 	})
 }
 

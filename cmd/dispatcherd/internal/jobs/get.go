@@ -24,13 +24,11 @@ func (a commands) getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStore(cmd.Context(), &at, func(jobs store) error {
-				job, err := jobs.Get(cmd.Context(), ids[0])
-				if err != nil {
-					return err
-				}
-				return a.PrintFacts("job", job, func(add func(fact, format string, args ...any)) { addJob(add, &job) })
-			})
+			job, err := remote{&at}.get(cmd.Context(), ids[0])
+			if err != nil {
+				return err
+			}
+			return a.PrintFacts("job", job, func(add func(fact, format string, args ...any)) { addJob(add, &job) })
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)

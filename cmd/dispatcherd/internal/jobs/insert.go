@@ -11,20 +11,17 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
-	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON object per line,
@@ -128,85 +125,54 @@ func (a commands) insertOne(cmd *cobra.Command, at *ask.Dispatcher, f insertFlag
 	if err != nil {
 		return err
 	}
-	var id dispatcherd.JobID
-	inserted := true
-	err = a.withStore(cmd.Context(), at, func(jobs store) error {
-		if job.Unique() {
-			id, inserted, err = jobs.InsertUnique(cmd.Context(), &job)
-		} else {
-			id, err = jobs.Insert(cmd.Context(), job.Row())
-		}
+	inserted, err := remote{at}.insert(cmd.Context(), job)
+	if err != nil {
 		return err
-	})
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &pg) && (pg.ConstraintName == contract.UniqueKeyIndex || pg.ConstraintName == contract.OpenBatchRule):
-		return exit.Errorf(exit.Conflict, "%s", claim.Refusal(pg))
-	case errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23")): // a value out of range; a payload above the bound; a parent that is no batch
-		return exit.Errorf(exit.Usage, "%s", claim.Refusal(pg))
-	case err != nil:
-		return fmt.Errorf("inserting the job: %w", err)
 	}
 	count := 1
-	if !inserted {
+	if inserted.Existing {
 		count = 0
-		a.Say("Job %d has the unique key; nothing was inserted.", id)
+		a.Say("Job %d has the unique key; nothing was inserted.", inserted.ID)
 	}
-	return a.PrintLine("inserted", map[string]any{"count": count, "ids": []dispatcherd.JobID{id}}, fmt.Sprint(id))
+	return a.PrintLine("inserted", map[string]any{"count": count, "ids": []dispatcherd.JobID{inserted.ID}}, fmt.Sprint(inserted.ID))
 }
 
-func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (joblines.Job, error) {
+// jobFromFlags returns the JSON object of the job. The dispatcher checks the values.
+func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (map[string]any, error) {
 	changed := cmd.Flags().Changed
 	if !changed("type") {
-		return joblines.Job{}, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
+		return nil, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
 	}
 	if changed("payload") && changed("payload-file") {
-		return joblines.Job{}, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
+		return nil, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
 	}
-	job := joblines.Job{Type: f.kind, Priority: dispatcherd.Priority(f.priority)}
-	if changed("max-attempts") {
-		job.MaxAttempts = &f.maxAttempts
+	job := map[string]any{}
+	for flag, value := range map[string]any{
+		"type": f.kind, "priority": f.priority, "max-attempts": f.maxAttempts, "keys": f.keys, "parent": f.parent, "unique-key": f.uniqueKey,
+		"unique-for": contract.Duration(f.uniqueFor),
+	} {
+		if changed(flag) {
+			job[strings.ReplaceAll(flag, "-", "_")] = value
+		}
 	}
 	if changed("timeout") {
-		job.TimeoutMS = new(int32)
-		*job.TimeoutMS = int32(f.timeout.Milliseconds())
+		job["timeout_ms"] = f.timeout.Milliseconds()
 	}
 	if changed("expected") {
-		job.ExpectedMS = new(int32(f.expected.Milliseconds()))
-	}
-	if changed("keys") {
-		job.Keys = &f.keys
-	}
-	if changed("parent") {
-		job.Parent = new(dispatcherd.JobID(f.parent))
-	}
-	if changed("unique-key") {
-		job.UniqueKey = &f.uniqueKey
-	}
-	if changed("unique-for") {
-		job.UniqueFor = new(contract.Duration(f.uniqueFor))
-	}
-	if changed("run-at") {
-		at, err := parseWhen(f.runAt, time.Now())
-		if err != nil {
-			return joblines.Job{}, err
-		}
-		job.RunAt = &at
+		job["expected_ms"] = f.expected.Milliseconds()
 	}
 	var err error
+	if changed("run-at") {
+		job["run_at"], err = parseWhen(f.runAt, time.Now())
+	}
 	switch {
+	case err != nil:
 	case changed("payload"):
-		job.Payload, err = checkedJSON([]byte(f.payload))
+		job["payload"], err = checkedJSON([]byte(f.payload))
 	case changed("payload-file"):
-		job.Payload, err = a.readPayload(f.payloadFile)
+		job["payload"], err = a.readPayload(f.payloadFile)
 	}
-	if err != nil {
-		return joblines.Job{}, err
-	}
-	if err := job.Check(); err != nil {
-		return joblines.Job{}, exit.Errorf(exit.Usage, "%w", err)
-	}
-	return job, nil
+	return job, err
 }
 
 // readPayload reads a payload from a file, or from standard input for "-".
@@ -219,27 +185,11 @@ func (a commands) readPayload(name string) (json.RawMessage, error) {
 }
 
 func checkedJSON(text []byte) (json.RawMessage, error) {
-	if json.Valid(text) {
-		return text, nil
+	err := ask.CheckJSON("the payload", text)
+	if err != nil {
+		err = exit.Errorf(exit.Usage, "%w; a plain text needs quotation marks inside: '\"text\"'", err)
 	}
-	var syntax *json.SyntaxError
-	var value any
-	if err := json.Unmarshal(text, &value); !errors.As(err, &syntax) {
-		return nil, exit.Errorf(exit.Usage, "the payload is not JSON: %w", err)
-	}
-	before := text[:syntax.Offset]
-	if !strings.HasPrefix(syntax.Error(), "unexpected end") {
-		before = before[:len(before)-1] // Offset counts the wrong character
-	}
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return nil, exit.Errorf(
-		exit.Usage,
-		"the payload is not JSON: line %d, column %d: %s; a plain text needs quotation marks inside: '\"text\"'",
-		line,
-		column,
-		syntax.Error(),
-	)
+	return text, err
 }
 
 // parseWhen parses a time, or a duration from now.
@@ -261,6 +211,9 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
+// maxPayload bounds a payload in bytes before it is sent. The bound of the dispatcher is --max-payload.
+const maxPayload = 16 << 20
+
 // readInput reads a whole file, or standard input for "-", up to a limit.
 func (a commands) readInput(name string) ([]byte, error) {
 	r, _, closeInput, err := a.openInput(name)
@@ -268,12 +221,12 @@ func (a commands) readInput(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer closeInput()
-	text, err := io.ReadAll(io.LimitReader(r, joblines.MaxLine+1))
+	text, err := io.ReadAll(io.LimitReader(r, maxPayload+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if len(text) > joblines.MaxLine {
-		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, joblines.MaxLine)
+	if len(text) > maxPayload {
+		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, maxPayload)
 	}
 	return text, nil
 }
@@ -307,21 +260,64 @@ func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name str
 		return err
 	}
 	defer closeInput()
-	stream := &jobStream{lines: joblines.NewReader(r, joblines.MaxLine), skipBad: skipBad, complain: a.Say}
+	in := &watched{Reader: r}
 	if a.IsTerminal(a.Err) {
-		stream.progress = console.NewProgress(a.Err, "jobs", size, time.Now)
+		in.progress = console.NewProgress(a.Err, "lines", size, time.Now)
 	}
-	var count int64
-	err = a.withStore(ctx, at, func(jobs store) error {
-		count, err = jobs.InsertMany(ctx, stream.jobs)
+	path, prefix := "/v1/jobs", ""
+	if skipBad {
+		path, prefix = path+"?on_error=skip", "skipping "
+	}
+	uploaded, err := at.Upload(ctx, path, "application/x-ndjson", in)
+	unreadable := in.finish()
+	for i := range uploaded.Problems {
+		a.Say("%sline %d: %s", prefix, uploaded.Problems[i].Line, uploaded.Problems[i].Detail)
+	}
+	bad := console.Counted(int64(uploaded.Bad), "bad line")
+	switch {
+	case unreadable != nil:
+		return fmt.Errorf("reading %s: %w", name, unreadable)
+	case err != nil && uploaded.Bad > 0:
+		return exit.Errorf(exit.Usage, "%s; nothing was inserted (--skip-bad skips bad lines)", bad)
+	case err != nil:
 		return err
-	})
-	stream.progress.Clear()
-	if err != nil {
-		return stream.explain(err)
+	case uploaded.Bad > 0 && !a.Format.JSON:
+		a.Say("%s skipped", bad)
 	}
-	if stream.badLines > 0 && !a.Format.JSON {
-		a.Say("%s skipped", console.Counted(stream.badLines, "bad line"))
+	count := uploaded.Inserted
+	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": uploaded.Bad}, console.Counted(count, "job")+" inserted")
+}
+
+// watched shows how much of an input was read, and keeps the error that ended it. A transport may read on for a moment
+// after it has returned an answer.
+type watched struct {
+	io.Reader
+
+	mu           sync.Mutex
+	progress     *console.Progress
+	lines, bytes int64
+	err          error
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines += int64(bytes.Count(p[:n], []byte("\n")))
+	w.bytes += int64(n)
+	w.progress.Update(w.lines, w.bytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
 	}
-	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": stream.badLines}, console.Counted(count, "job")+" inserted")
+	return n, err
+}
+
+// finish removes the progress, and returns the error that ended the input early.
+func (w *watched) finish() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.progress.Clear()
+	w.progress = nil
+	return w.err
 }

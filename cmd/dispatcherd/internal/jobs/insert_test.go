@@ -1,28 +1,11 @@
 package jobs
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
-
-func TestNumberOfNamedBadLinesIsBounded(t *testing.T) {
-	a, out, errs := on(pgtest.New(t), strings.Repeat("{}\n", 1000)+`{"type":"pdf"}`)
-	require.NoError(t, a.insertStream(t.Context(), nil, "-", true))
-	require.Equal(t, "1 job inserted\n", out.String())
-	require.Equal(t, maxComplaints+1, strings.Count(errs.String(), "\n"))
-	require.Contains(t, errs.String(), "1000 bad lines skipped")
-
-	a, out, errs = on(pgtest.New(t), `{"type":"pdf"}`+"\n"+strings.Repeat("{}\n", 1000))
-	require.ErrorContains(t, a.insertStream(t.Context(), nil, "-", false), "at least 100 bad lines; nothing was inserted")
-	require.Empty(t, out.String())
-	require.Equal(t, maxComplaints, strings.Count(errs.String(), "\n"))
-	require.Contains(t, errs.String(), "line 101: ")
-}
 
 func TestRunAtAcceptsATimeOrADuration(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

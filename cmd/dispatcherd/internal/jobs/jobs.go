@@ -1,8 +1,6 @@
 // Package jobs contains the commands about jobs and slots.
 //
-// Commands that show the memory of a dispatcher ask the dispatcher over its API. Commands
-// about jobs use the table, with the statements of package claim, or the API of a dispatcher
-// if no database is configured ([store]).
+// The commands ask a dispatcher over its API ([remote]).
 package jobs
 
 import (

@@ -9,19 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// maxListed bounds a page of `job list`.
-const maxListed = 1000
-
 func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
 	var at ask.Dispatcher
-	var limit int
+	limit := 100
 	var before int64
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first", Args: settings.NoArguments,
@@ -34,24 +30,24 @@ func (a commands) listCommand() *cobra.Command {
 				return err
 			}
 			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
-			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.list(cmd, jobs, filter) })
+			return a.list(cmd, remote{&at}, filter)
 		},
 	}
 	f.register(cmd, "waiting, pending, running, done, failed or cancelled")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
-	cmd.Flags().IntVar(&limit, "limit", claim.DefaultLimit, "jobs per page")
+	cmd.Flags().IntVar(&limit, "limit", limit, "jobs per page")
 	cmd.Flags().Int64Var(&before, "before", 0, "continue before this job")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(maxListed), "limit")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 
-func (a commands) list(cmd *cobra.Command, jobs store, filter contract.Filter) error {
-	page, err := jobs.List(cmd.Context(), filter)
+func (a commands) list(cmd *cobra.Command, jobs remote, filter contract.Filter) error {
+	page, err := jobs.list(cmd.Context(), filter)
 	if err != nil {
-		return fmt.Errorf("listing jobs: %w", err)
+		return err
 	}
 	rows := make([][]string, len(page.Jobs))
 	for i := range page.Jobs {

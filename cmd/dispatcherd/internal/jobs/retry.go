@@ -10,8 +10,8 @@ import (
 func (a commands) retryCommand() *cobra.Command {
 	return a.changeCommand(change{
 		op: contract.RetryJobs, did: "retried", statuses: "failed or cancelled",
-		one: func(cmd *cobra.Command, jobs store, id dispatcherd.JobID) (dispatcherd.Status, error) {
-			return dispatcherd.Pending, jobs.Retry(cmd.Context(), id)
+		one: func(cmd *cobra.Command, jobs remote, id dispatcherd.JobID) (dispatcherd.Status, error) {
+			return dispatcherd.Pending, jobs.retry(cmd.Context(), id)
 		},
 	}, &cobra.Command{
 		SuggestFor: []string{"rerun", "restart", "requeue", "redo"}, Short: "Make failed or cancelled jobs pending again",

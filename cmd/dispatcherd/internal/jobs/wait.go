@@ -39,7 +39,7 @@ func (a commands) waitCommand() *cobra.Command {
 			if len(ids) > maxAwaited {
 				return exit.Errorf(exit.Usage, "%d jobs are too many: wait for at most %d at a time", len(ids), maxAwaited)
 			}
-			return a.withStore(cmd.Context(), &at, func(jobs store) error { return a.wait(cmd.Context(), jobs, ids, timeout) })
+			return a.wait(cmd.Context(), remote{&at}, ids, timeout)
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most (default: no limit)")
@@ -51,7 +51,7 @@ func (a commands) waitCommand() *cobra.Command {
 }
 
 // wait waits for the jobs one after the other, because it needs the end of each.
-func (a commands) wait(ctx context.Context, jobs store, ids []dispatcherd.JobID, timeout time.Duration) error {
+func (a commands) wait(ctx context.Context, jobs remote, ids []dispatcherd.JobID, timeout time.Duration) error {
 	late := make(<-chan time.Time) // never
 	if timeout > 0 {
 		timer := time.NewTimer(timeout)
@@ -79,9 +79,9 @@ func (a commands) wait(ctx context.Context, jobs store, ids []dispatcherd.JobID,
 }
 
 // awaitEnd reads a job until it has ended, or until late has a value.
-func awaitEnd(ctx context.Context, jobs store, id dispatcherd.JobID, late <-chan time.Time) (dispatcherd.Status, error) {
+func awaitEnd(ctx context.Context, jobs remote, id dispatcherd.JobID, late <-chan time.Time) (dispatcherd.Status, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		job, err := jobs.Get(ctx, id)
+		job, err := jobs.get(ctx, id)
 		if err != nil || job.Status.Final() {
 			return job.Status, err
 		}

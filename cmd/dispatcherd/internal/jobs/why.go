@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -38,12 +36,8 @@ prints the placement from the decision log. Requests have negative ids ("job req
 				)
 			}
 			var why httpapi.Why
-			err = at.JSON(cmd.Context(), fmt.Sprintf("/v1/jobs/%d/why", id), &why)
-			if err = about(dispatcherd.JobID(id), err); errors.Is(err, claim.ErrNotFound) && !noCallback(err) {
-				return noSuchJob(id)
-			}
-			if err != nil {
-				return err
+			if err := at.JSON(cmd.Context(), fmt.Sprintf("/v1/jobs/%d/why", id), &why); err != nil {
+				return about(dispatcherd.JobID(id), err)
 			}
 			return a.PrintFacts("why", why, func(add func(fact, format string, args ...any)) { addWhy(add, &why) })
 		},
@@ -51,20 +45,6 @@ prints the placement from the decision log. Requests have negative ids ("job req
 	a.APIFlags(cmd.Flags(), &at)
 	cmd.ValidArgsFunction = a.completeIDs(&at)
 	return cmd
-}
-
-// noCallback reports whether an id is that of a batch or flow without a callback.
-func noCallback(err error) bool {
-	_, ok := errors.AsType[*claim.NoCallbackError](err)
-	return ok
-}
-
-// noSuchJob says that the job does not exist, and what may have happened to it.
-func noSuchJob(id int64) error {
-	if dispatcherd.JobID(id).OnDemand() {
-		return exit.Errorf(exit.NotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
-	}
-	return exit.Errorf(exit.NotFound, "job %d: %w: %s", id, claim.ErrNotFound, exit.WhatBecameOfIt)
 }
 
 // RequestIDsLast moves the ids of requests in memory on the command lines of `job why` and

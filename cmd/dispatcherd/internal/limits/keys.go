@@ -8,11 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	table "github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 )
 
 func (a commands) listKeysCommand() *cobra.Command {
@@ -24,8 +23,8 @@ func (a commands) listKeysCommand() *cobra.Command {
 		Example:    "  dispatcherd key list\n  dispatcherd key list --after tenant:42",
 	}
 	after, most := pageFlags(cmd, "keys")
-	return a.onSources(cmd, func(ctx context.Context, s sources, _ []string) error {
-		page, err := s.keys.List(ctx, *after, *most)
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		page, err := c.Keys().List(ctx, *after, *most)
 		if err != nil {
 			return err
 		}
@@ -71,11 +70,11 @@ func limitName(k *contract.KeySummary) string {
 }
 
 func (a commands) showCommand() *cobra.Command {
-	return a.onSources(&cobra.Command{
+	return a.OnAPI(&cobra.Command{
 		Use: "show KEY", SuggestFor: []string{"get", "describe"}, Short: "Print the limit of a key, who holds it, and what runs next",
 		Example: "  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json", Args: oneKey,
-	}, func(ctx context.Context, s sources, args []string) error {
-		k, err := s.keys.Show(ctx, args[0])
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		k, err := c.Keys().Show(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -118,35 +117,6 @@ func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
 		add("next", "unknown: only the controller knows it; ask its API with --api-socket or --api")
 	}
 	add("controller", "%d %s", k.Controller.Dispatcher, k.Controller.Name)
-}
-
-// askPatience is how long a command that has a database waits for the API.
-const askPatience = 2 * time.Second
-
-// informed are keys of the table. If the controller of the same cluster answers at the API, its answer replaces that of the table.
-type informed struct {
-	table.Keys
-	at *ask.Dispatcher
-}
-
-// Show returns the state of a key.
-func (k informed) Show(ctx context.Context, key string) (contract.KeyState, error) {
-	s, err := k.Keys.Show(ctx, key)
-	if err != nil || s.Controller == nil {
-		return s, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
-	defer cancel()
-	c, unusable := k.at.Client()
-	if unusable != nil {
-		return s, nil // the table suffices
-	}
-	defer c.Close()
-	told, unanswered := c.Keys().Show(ctx, key)
-	if unanswered == nil && told.Decided && told.Controller != nil && *told.Controller == *s.Controller {
-		return told, nil
-	}
-	return s, nil
 }
 
 // holderText describes a job that has a permit.

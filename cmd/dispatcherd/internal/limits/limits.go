@@ -3,13 +3,11 @@ package limits
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/client"
@@ -18,8 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/limits"
-	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
-	table "github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 )
 
 // LimitCommand is the group of commands about limits.
@@ -37,56 +33,6 @@ func KeyCommand(invocation *settings.Invocation) *cobra.Command {
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
 
-// patience bounds a command over the API.
-const patience = time.Minute
-
-// sources are where the commands read and write.
-type sources struct {
-	limits limitapi.Limits
-	keys   limitapi.Keys
-}
-
-// onSources completes a command that uses the tables, or the API if no database is configured.
-func (a commands) onSources(cmd *cobra.Command, do func(ctx context.Context, s sources, args []string) error) *cobra.Command {
-	var at ask.Dispatcher
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.TableOrAPI(cmd.Context(), func(pool *pgxpool.Pool) error {
-			return do(cmd.Context(), sources{table.Limits{DB: pool}, informed{table.Keys{DB: pool}, &at}}, args)
-		}, func() error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
-			defer cancel()
-			c, err := at.Client()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return at.ExplainOther(do(ctx, sources{remote{c.Limits()}, c.Keys()}, args), table.ErrNotFound)
-		})
-	}
-	a.APIFlags(cmd.Flags(), &at)
-	return cmd
-}
-
-// remote are the limits as the API of a dispatcher shows them.
-type remote struct{ client.Limits }
-
-// Get returns table.ErrNotFound if there is no such limit.
-func (r remote) Get(ctx context.Context, key string) (contract.Limit, error) {
-	v, err := r.Limits.Get(ctx, key)
-	return v, about(key, err)
-}
-
-// Remove returns table.ErrNotFound if there is no such limit.
-func (r remote) Remove(ctx context.Context, key string) error {
-	return about(key, r.Limits.Remove(ctx, key))
-}
-
-// about returns table.ErrNotFound if a dispatcher has no such limit.
-func about(key string, err error) error {
-	return ask.Missing("limit", key, err, table.ErrNotFound)
-}
-
 // oneKey returns an error unless there is exactly one argument.
 func oneKey(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
@@ -100,7 +46,7 @@ func pageFlags(cmd *cobra.Command, what string) (after *string, most *int) {
 	after = cmd.Flags().String("after", "", "last key of the previous page")
 	most = cmd.Flags().Int("limit", 100, what+" per page")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(table.MaxListed), "limit")
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
 	return after, most
 }
 
@@ -113,8 +59,8 @@ func (a commands) listCommand() *cobra.Command {
 		Example:    "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
 	}
 	after, most := pageFlags(cmd, "limits")
-	return a.onSources(cmd, func(ctx context.Context, s sources, _ []string) error {
-		all, err := s.limits.List(ctx, *after, *most)
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		all, err := c.Limits().List(ctx, *after, *most)
 		if err != nil {
 			return err
 		}
@@ -162,7 +108,7 @@ func limitText(v *contract.Limit) string {
 const setLong = `Creates a limit, or changes columns of it (docs/limits.md). An empty VALUE means the default, none unlimited. capacity=0 pauses.`
 
 func (a commands) setCommand() *cobra.Command {
-	return a.onSources(&cobra.Command{
+	return a.OnAPI(&cobra.Command{
 		Use:        "set KEY COLUMN=VALUE…",
 		SuggestFor: []string{"add", "create", "edit"},
 		Short:      "Create or change a limit",
@@ -174,19 +120,15 @@ func (a commands) setCommand() *cobra.Command {
 			}
 			return nil
 		},
-	}, func(ctx context.Context, s sources, args []string) error {
-		return a.set(ctx, s.limits, args[0], args[1:])
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.set(ctx, c.Limits(), args[0], args[1:])
 	})
 }
 
 // set changes columns of a limit, or of a new one.
-func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assignments []string) error {
-	v := contract.NewLimit(key)
-	if err := limits.Check(&v); err != nil {
-		return exit.Errorf(exit.Usage, "%w", err)
-	}
+func (a commands) set(ctx context.Context, s client.Limits, key string, assignments []string) error {
 	v, err := s.Get(ctx, key)
-	if errors.Is(err, table.ErrNotFound) {
+	if ask.IsMissing(err) {
 		v, err = contract.NewLimit(key), nil
 		v.Version = contract.NoVersion
 	}
@@ -225,11 +167,11 @@ func (a commands) set(ctx context.Context, s limitapi.Limits, key string, assign
 }
 
 func (a commands) removeCommand() *cobra.Command {
-	return a.onSources(&cobra.Command{
+	return a.OnAPI(&cobra.Command{
 		Use: "rm KEY", SuggestFor: []string{"remove", "delete"}, Short: "Remove a limit",
 		Example: "  dispatcherd limit rm 'tenant:*'", Args: oneKey,
-	}, func(ctx context.Context, s sources, args []string) error {
-		if err := s.limits.Remove(ctx, args[0]); err != nil {
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := c.Limits().Remove(ctx, args[0]); err != nil {
 			return err
 		}
 		return a.PrintLine("removed", map[string]string{"key": args[0]}, "limit "+args[0]+" removed")

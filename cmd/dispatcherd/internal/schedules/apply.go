@@ -2,21 +2,18 @@ package schedules
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
-	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 const applyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table [NAME] for each
@@ -43,7 +40,7 @@ func (a commands) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.onTableOrAPI(cmd.Context(), &at, func(ctx context.Context, s scheduleapi.Table) error { return a.apply(ctx, s, list, f) })
+			return at.With(func(c *client.Client) error { return a.apply(cmd.Context(), c.Schedules(), list, f) })
 		},
 	}
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")
@@ -71,7 +68,7 @@ type differences struct {
 }
 
 // apply prints the differences and makes the edits, each for the version of the schedule that was compared.
-func (a commands) apply(ctx context.Context, s scheduleapi.Table, list []wanted, f applyFlags) error {
+func (a commands) apply(ctx context.Context, s client.Schedules, list []wanted, f applyFlags) error {
 	d, err := compare(ctx, s, list, f.prune)
 	if err != nil {
 		return err
@@ -101,13 +98,12 @@ func (a commands) apply(ctx context.Context, s scheduleapi.Table, list []wanted,
 }
 
 // compare returns the differences between the table and a file, by name.
-func compare(ctx context.Context, s scheduleapi.Table, list []wanted, prune bool) (differences, error) {
+func compare(ctx context.Context, s client.Schedules, list []wanted, prune bool) (differences, error) {
 	d := differences{[]edit{}, []edit{}, []edit{}}
 	existing, err := readAll(ctx, s, list)
 	if err != nil {
 		return d, err
 	}
-	total := len(existing)
 	fresh := contract.NewSchedule()
 	for i := range list {
 		w := list[i].Schedule
@@ -126,15 +122,6 @@ func compare(ctx context.Context, s scheduleapi.Table, list []wanted, prune bool
 			d.Changed = append(d.Changed, edit{Name: w.Name, Changes: changes, wanted: &w})
 		}
 	}
-	if total+len(d.Created) > schedule.MaxSchedules && len(d.Created) > 0 {
-		return d, exit.Errorf(
-			exit.Conflict,
-			"there are %d schedules and the file contains %d others, but at most %d can run: remove some first, for example with 'dispatcherd schedule rm old'",
-			total,
-			len(d.Created),
-			schedule.MaxSchedules,
-		)
-	}
 	if prune {
 		for _, name := range slices.Sorted(maps.Keys(existing)) {
 			d.Removed = append(d.Removed, edit{Name: name, version: existing[name].Version})
@@ -143,44 +130,39 @@ func compare(ctx context.Context, s scheduleapi.Table, list []wanted, prune bool
 	return d, nil
 }
 
-// step calls f, over the API with its own time limit.
-func step[T any](ctx context.Context, s scheduleapi.Table, f func(context.Context) (T, error)) (T, error) {
-	if _, overAPI := s.(remote); !overAPI {
-		return f(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// step calls f with a time limit of its own, because there may be any number of steps.
+func step[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, ask.Patience)
 	defer cancel()
 	return f(ctx)
 }
 
-// readAll reads all schedules, page by page. Those of the file have payloads.
-func readAll(ctx context.Context, s scheduleapi.Table, list []wanted) (map[string]contract.Schedule, error) {
+// readAll reads all schedules, page by page. The pages contain no payloads, so those of the file are read again.
+func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string]contract.Schedule, error) {
 	inFile := map[string]bool{}
 	for i := range list {
 		inFile[list[i].Name] = true
 	}
-	read := s.List // the pages of the API contain no payloads
-	if t, ok := s.(table.Schedules); ok {
-		read = t.ListWhole
-	}
 	all := map[string]contract.Schedule{}
 	for after := ""; ; {
-		page, err := step(ctx, s, func(ctx context.Context) ([]contract.Schedule, error) { return read(ctx, after, table.MaxListed) })
+		page, err := step(ctx, func(ctx context.Context) ([]contract.Schedule, error) {
+			return s.List(ctx, after, settings.LargestPage)
+		})
 		if err != nil {
-			return nil, fmt.Errorf("listing schedules: %w", err)
+			return nil, err
 		}
 		for _, v := range page {
-			if len(v.Payload) == 0 && inFile[v.Name] {
-				v, err = step(ctx, s, func(ctx context.Context) (contract.Schedule, error) { return s.Get(ctx, v.Name) })
+			if inFile[v.Name] {
+				v, err = step(ctx, func(ctx context.Context) (contract.Schedule, error) { return s.Get(ctx, v.Name) })
 			}
 			switch {
 			case err == nil:
 				all[v.Name] = v
-			case !errors.Is(err, table.ErrNotFound): // it may have been deleted meanwhile
+			case !ask.IsMissing(err): // it may have been deleted meanwhile
 				return nil, err
 			}
 		}
-		if len(page) < table.MaxListed {
+		if len(page) < settings.LargestPage {
 			return all, nil
 		}
 		after = page[len(page)-1].Name
@@ -196,13 +178,13 @@ func (e edits) String() string {
 
 // execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is
 // edited holds up no ticks of the others. Removals are last, so that an error does not remove what another name replaces.
-func (d *differences) execute(ctx context.Context, s scheduleapi.Table) (made edits, err error) {
+func (d *differences) execute(ctx context.Context, s client.Schedules) (made edits, err error) {
 	for _, group := range []struct {
 		edits []edit
 		made  *int
 	}{{d.Created, &made.created}, {d.Changed, &made.changed}, {d.Removed, &made.removed}} {
 		for _, e := range group.edits {
-			if _, err := step(ctx, s, func(ctx context.Context) (bool, error) { return e.execute(ctx, s) }); err != nil {
+			if _, err := step(ctx, func(ctx context.Context) (bool, error) { return e.execute(ctx, s) }); err != nil {
 				return made, err
 			}
 			*group.made++
@@ -212,9 +194,9 @@ func (d *differences) execute(ctx context.Context, s scheduleapi.Table) (made ed
 }
 
 // execute makes the edit unless the schedule was edited after the comparison.
-func (e *edit) execute(ctx context.Context, s scheduleapi.Table) (created bool, err error) {
+func (e *edit) execute(ctx context.Context, s client.Schedules) (created bool, err error) {
 	if e.wanted == nil {
-		return false, about(e.Name, s.RemoveVersion(ctx, e.Name, e.version))
+		return false, s.RemoveVersion(ctx, e.Name, e.version)
 	}
 	return s.Set(ctx, *e.wanted)
 }

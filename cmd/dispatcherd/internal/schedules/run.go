@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
 )
 
 func (a commands) runCommand() *cobra.Command {
@@ -26,16 +26,16 @@ func (a commands) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
 	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
 	settings.OnlyOnCommandLine(cmd.Flags(), "key", "force")
-	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		if !cmd.Flags().Changed("key") {
 			key = time.Now().UTC().Format(time.RFC3339Nano)
 		}
-		return a.runNow(ctx, s, args[0], key, force)
+		return a.runNow(ctx, c.Schedules(), args[0], key, force)
 	})
 }
 
 // runNow makes a tick. A tick without a job is an outcome, not an error.
-func (a commands) runNow(ctx context.Context, s scheduleapi.Table, name, key string, force bool) error {
+func (a commands) runNow(ctx context.Context, s client.Schedules, name, key string, force bool) error {
 	made, err := s.Run(ctx, name, key, force)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a commands) backfillCommand() *cobra.Command {
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the occasions: new ones, and those with a tick")
 	settings.OnlyOnCommandLine(cmd.Flags(), "from", "to", "overlap", "dry-run")
-	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		begin, err := instant("from", from)
 		if err != nil {
 			return err
@@ -79,27 +79,17 @@ func (a commands) backfillCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var counts map[string]int
 		if dryRun {
-			counts, err := s.CountBackfill(ctx, args[0], begin, end)
-			if err != nil {
-				return err
-			}
-			return a.PrintLine("backfill", counts, countsText(counts))
+			counts, err = c.Schedules().CountBackfill(ctx, args[0], begin, end)
+		} else {
+			counts, err = c.Schedules().Backfill(ctx, args[0], begin, end, overlap)
 		}
-		return a.backfill(ctx, s, args[0], begin, end, overlap)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("backfill", counts, countsText(counts))
 	})
-}
-
-// backfill prints the counts, also if an error ends the backfill.
-func (a commands) backfill(ctx context.Context, s scheduleapi.Table, name string, from, to time.Time, overlap string) error {
-	counts, err := s.Backfill(ctx, name, from, to, overlap)
-	if err != nil && len(counts) > 0 {
-		a.Say("Before the error: %s.", countsText(counts))
-	}
-	if err != nil {
-		return err
-	}
-	return a.PrintLine("backfill", counts, countsText(counts))
 }
 
 // instant reads a time of a flag.

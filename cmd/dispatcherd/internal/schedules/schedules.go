@@ -3,19 +3,18 @@ package schedules
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
-	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 // Command is the group of commands about schedules.
@@ -52,7 +51,7 @@ const setLong = `Creates a schedule, or changes columns of it (docs/schedules.md
 kind is cron.`
 
 func (a commands) setCommand() *cobra.Command {
-	return a.onSchedules(&cobra.Command{
+	return a.OnAPI(&cobra.Command{
 		Use: "set NAME COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a schedule", Long: setLong,
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
@@ -62,18 +61,15 @@ func (a commands) setCommand() *cobra.Command {
 			}
 			return nil
 		},
-	}, func(ctx context.Context, s scheduleapi.Table, args []string) error {
-		return a.set(ctx, s, args[0], args[1:])
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.set(ctx, c.Schedules(), args[0], args[1:])
 	})
 }
 
 // set changes columns of a schedule, or of a new one.
-func (a commands) set(ctx context.Context, s scheduleapi.Table, name string, assignments []string) error {
-	if err := schedule.CheckName(name); err != nil {
-		return exit.Errorf(exit.Usage, "%w", err)
-	}
+func (a commands) set(ctx context.Context, s client.Schedules, name string, assignments []string) error {
 	v, err := s.Get(ctx, name)
-	if errors.Is(err, table.ErrNotFound) {
+	if ask.IsMissing(err) {
 		v, err = contract.NewSchedule(), nil
 		v.Name, v.Version = name, contract.NoVersion
 	}
@@ -119,12 +115,12 @@ func assign(v *contract.Schedule, assignments []string) error {
 // changeCommand is a command that changes the schedule that it names.
 func (a commands) changeCommand(
 	did string,
-	change func(scheduleapi.Table, context.Context, string) error,
+	change func(client.Schedules, context.Context, string) error,
 	cmd *cobra.Command,
 ) *cobra.Command {
 	cmd.Args = oneName
-	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
-		if err := change(s, ctx, args[0]); err != nil {
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := change(c.Schedules(), ctx, args[0]); err != nil {
 			return err
 		}
 		return a.PrintLine(did, map[string]string{"name": args[0]}, "schedule "+args[0]+" "+did)
@@ -132,7 +128,7 @@ func (a commands) changeCommand(
 }
 
 func (a commands) removeCommand() *cobra.Command {
-	return a.changeCommand("removed", scheduleapi.Table.Remove, &cobra.Command{
+	return a.changeCommand("removed", client.Schedules.Remove, &cobra.Command{
 		Use:        "rm NAME",
 		SuggestFor: []string{"remove", "delete"},
 		Short:      "Remove a schedule; its runs end normally",
@@ -141,7 +137,7 @@ func (a commands) removeCommand() *cobra.Command {
 }
 
 func (a commands) pauseCommand() *cobra.Command {
-	return a.changeCommand("paused", scheduleapi.Table.Pause, &cobra.Command{
+	return a.changeCommand("paused", client.Schedules.Pause, &cobra.Command{
 		Use:        "pause NAME",
 		SuggestFor: []string{"disable"},
 		Short:      "Pause a schedule; no occasion is missed meanwhile",
@@ -150,7 +146,7 @@ func (a commands) pauseCommand() *cobra.Command {
 }
 
 func (a commands) resumeCommand() *cobra.Command {
-	return a.changeCommand("resumed", scheduleapi.Table.Resume, &cobra.Command{
+	return a.changeCommand("resumed", client.Schedules.Resume, &cobra.Command{
 		Use: "resume NAME", SuggestFor: []string{"enable"}, Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
 }
 

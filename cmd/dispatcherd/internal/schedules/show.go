@@ -10,13 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
-	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
 func (a commands) listCommand() *cobra.Command {
@@ -29,14 +28,16 @@ func (a commands) listCommand() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", limit, "schedules per page")
 	cmd.Flags().StringVar(&after, "after", "", "continue after this schedule")
 	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(table.MaxListed), "limit")
-	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, _ []string) error { return a.list(ctx, s, after, limit) })
+	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.list(ctx, c.Schedules(), after, limit)
+	})
 }
 
-func (a commands) list(ctx context.Context, s scheduleapi.Table, after string, limit int) error {
+func (a commands) list(ctx context.Context, s client.Schedules, after string, limit int) error {
 	all, err := s.List(ctx, after, limit)
 	if err != nil {
-		return fmt.Errorf("listing schedules: %w", err)
+		return err
 	}
 	rows, now := make([][]string, len(all)), time.Now()
 	for i := range all {
@@ -93,13 +94,15 @@ const (
 )
 
 func (a commands) showCommand() *cobra.Command {
-	return a.onSchedules(&cobra.Command{
+	return a.OnAPI(&cobra.Command{
 		Use:        "show NAME",
 		SuggestFor: []string{"get", "describe", "ticks"},
 		Short:      "Print a schedule, its last ticks, and the reason of the last skip",
 		Example:    "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json",
 		Args:       oneName,
-	}, func(ctx context.Context, s scheduleapi.Table, args []string) error { return a.show(ctx, s, args[0]) })
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.show(ctx, c.Schedules(), args[0])
+	})
 }
 
 // shown is a schedule and its last ticks, the newest first.
@@ -110,7 +113,7 @@ type shown struct {
 	LastSkip *contract.Tick  `json:"last_skip,omitempty"`
 }
 
-func (a commands) show(ctx context.Context, s scheduleapi.Table, name string) error {
+func (a commands) show(ctx context.Context, s client.Schedules, name string) error {
 	v, err := s.Get(ctx, name)
 	if err != nil {
 		return err
@@ -196,8 +199,8 @@ func (a commands) nextCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
 	settings.OnlyOnCommandLine(cmd.Flags(), "count")
 	settings.Between(cmd.Flags(), "1", "1000", "count")
-	return a.onSchedules(cmd, func(ctx context.Context, s scheduleapi.Table, args []string) error {
-		v, err := s.Get(ctx, args[0])
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		v, err := c.Schedules().Get(ctx, args[0])
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,9 @@ const (
 	LargestID     = "9223372036854775807"
 )
 
+// LargestPage is the largest number of rows of one answer about rows of a table.
+const LargestPage = 1000
+
 // Bounds of the limit of an attempt, which jobs store as a 32-bit number of milliseconds.
 const (
 	ShortestTimeout = time.Millisecond

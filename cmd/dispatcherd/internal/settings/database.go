@@ -2,7 +2,6 @@ package settings
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -88,27 +87,4 @@ func (a *Invocation) Connect(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	return pool, nil
-}
-
-// TableOrAPI calls table if a database is configured, and otherwise api. The address of an API on
-// the command line has precedence over a configured database.
-func (a *Invocation) TableOrAPI(ctx context.Context, table func(*pgxpool.Pool) error, api func() error) error {
-	for _, flag := range []string{"api", "api-socket"} {
-		if a.Origin(flag) == "flag --"+flag {
-			return api()
-		}
-	}
-	if !a.HasDatabase() {
-		err := api()
-		if coded, ok := errors.AsType[*exit.Error](err); ok && coded.Code == exit.Unavailable {
-			err = exit.Errorf(exit.Unavailable, "%w; or name a database with --database-url", err)
-		}
-		return err
-	}
-	pool, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return table(pool)
 }

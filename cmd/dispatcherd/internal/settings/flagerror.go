@@ -34,6 +34,13 @@ func FlagError(cmd *cobra.Command, err error) error {
 		if r := findRemoved(unknown.GetSpecifiedName()); r != nil && slices.Contains([]string{"serve", "dev"}, cmd.Name()) {
 			return fmt.Errorf("there is no flag --%s any more; %v", r.name, *r)
 		}
+		switch {
+		case unknown.GetSpecifiedName() != "database-url":
+		case cmd.Name() == "dev":
+			return errors.New("dev runs a Postgres of its own: use --database-url with serve")
+		default:
+			return fmt.Errorf("%q does not use Postgres itself; if it asks a dispatcher, --api-socket or --api names it", cmd.CommandPath())
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if near := Nearest(unknown.GetSpecifiedName(), names); near != "" {

@@ -38,6 +38,10 @@ func annotate(flags *pflag.FlagSet, note string, names []string, values ...strin
 func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
 	flags.VarP(&a.Format, "output", "o", "form of the output: table, json, or jsonl (one value per line)")
 	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
+}
+
+// DatabaseFlag adds the setting of a command that needs Postgres.
+func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
 	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }
 

@@ -83,15 +83,11 @@ func (a *Invocation) settingsOf(show *cobra.Command, path []string) ([]shownSett
 	return a.settingsIn(target), nil
 }
 
-// NoteNoDatabase is the annotation of a command that ignores --database-url.
-const NoteNoDatabase = "dispatcherd-no-database"
-
 // settingsIn lists the resolved settings that the command uses, by name, secrets masked.
 func (a *Invocation) settingsIn(cmd *cobra.Command) []shownSetting {
 	var settings []shownSetting
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		unused := f.Name == "database-url" && cmd.Annotations[NoteNoDatabase] != ""
-		if isSetting(f) && !unused {
+		if isSetting(f) {
 			settings = append(settings, shownSetting{f.Name, f.Value.String(), a.origins[f.Name]})
 		}
 	})

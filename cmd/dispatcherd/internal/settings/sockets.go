@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,8 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -51,6 +54,19 @@ func (a *Invocation) APIFlags(flags *pflag.FlagSet, d *ask.Dispatcher) {
 	a.APISocketFlag(flags, &d.Socket)
 	flags.StringVar(&d.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
 	flags.Var(secret(&d.Token), "api-token", "bearer token for --api; safer as a variable")
+}
+
+// OnAPI completes a command that makes a few calls to a running dispatcher.
+func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) error) *cobra.Command {
+	var at ask.Dispatcher
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), ask.Patience)
+		defer cancel()
+		return at.With(func(c *client.Client) error { return do(ctx, c, args) })
+	}
+	a.APIFlags(cmd.Flags(), &at)
+	return cmd
 }
 
 // secret is a value that no output contains.

@@ -42,6 +42,7 @@ func (a commands) adviseCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.periodFlags(flags)
+	a.DatabaseFlag(flags)
 	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
 	a.APISocketFlag(flags, &f.socket)
 	settings.OnlyOnCommandLine(flags, "duration-window")

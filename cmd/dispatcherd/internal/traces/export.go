@@ -53,6 +53,7 @@ host, or from another trace. On-demand requests without rows are not included.`,
 	}
 	flags := cmd.Flags()
 	f.periodFlags(flags)
+	a.DatabaseFlag(flags)
 	a.APISocketFlag(flags, &f.socket)
 	forceFlag(flags, &f.force)
 	return cmd
