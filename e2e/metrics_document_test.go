@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,4 +75,11 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, findings)
 	require.Equal(t, have, documentedMetrics(t), "docs/metrics.md (second) must list all metrics (first)")
+
+	// An alert on a metric that does not exist never fires.
+	rules, err := os.ReadFile(filepath.Join("..", "packaging", "prometheus", "rules.yml"))
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile(`\bdispatcherd_\w+`).FindAllString(string(rules), -1) {
+		require.Contains(t, strings.Join(have, "\n"), name+" ")
+	}
 }

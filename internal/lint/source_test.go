@@ -11,79 +11,43 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	root   = "../.." // path of the module, relative to this folder
-	module = "github.com/dispatcherd/dispatcherd"
-)
+const root = "../.." // the repository, relative to this folder
+
+// positions contains the positions of all sources.
+var positions = token.NewFileSet()
 
 // source is one parsed Go file.
 type source struct {
-	path string // relative to the module, with slashes
+	path string // relative to the repository, with slashes
 	file *ast.File
 }
 
-func (s source) dir() string {
-	if d := path.Dir(s.path); d != "." {
-		return d
-	}
-	return ""
-}
+func (s source) dir() string { return path.Dir(s.path) }
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// in reports whether the file is in one of the folders or below.
-func (s source) in(dirs ...string) bool {
-	for _, d := range dirs {
-		if s.dir() == d || strings.HasPrefix(s.dir(), d+"/") {
-			return true
-		}
+func (s source) finding(n ast.Node, what string) string {
+	return fmt.Sprintf("%s:%d: %s", s.path, positions.Position(n.Pos()).Line, what)
+}
+
+// qualified returns "importpath.Name" for a name of an imported package, and "" for any other expression.
+func (s source) qualified(e ast.Expr) string {
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return ""
 	}
-	return false
-}
-
-func (s source) line(n ast.Node) int { return positions.Position(n.Pos()).Line }
-
-// finding formats "file:line: what: what to do".
-func (s source) finding(n ast.Node, format string, args ...any) string {
-	return fmt.Sprintf("%s:%d: %s", s.path, s.line(n), fmt.Sprintf(format, args...))
-}
-
-// imports returns the import specs by path.
-func (s source) imports() map[string]*ast.ImportSpec {
-	found := map[string]*ast.ImportSpec{}
-	for _, spec := range s.file.Imports {
-		p, _ := strconv.Unquote(spec.Path.Value)
-		found[p] = spec
-	}
-	return found
-}
-
-// callee returns the function that a call names as "package.Function", with the
-// imported name of the package, or "" for any other call.
-func (s source) callee(call *ast.CallExpr) string {
-	if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
-		return s.qualified(sel)
-	}
-	return ""
-}
-
-// qualified returns "importpath.Name" for a name of an imported package.
-func (s source) qualified(sel *ast.SelectorExpr) string {
 	id, ok := sel.X.(*ast.Ident)
 	if !ok {
 		return ""
 	}
-	for p, spec := range s.imports() {
+	for _, spec := range s.file.Imports {
+		p, _ := strconv.Unquote(spec.Path.Value)
 		name := path.Base(p)
-		if name == "v2" || name == "v5" {
-			name = path.Base(path.Dir(p))
-		}
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
@@ -94,79 +58,51 @@ func (s source) qualified(sel *ast.SelectorExpr) string {
 	return ""
 }
 
-// visit calls f for every node of the file.
-func (s source) visit(f func(ast.Node)) {
-	ast.Inspect(s.file, func(n ast.Node) bool {
-		if n != nil {
-			f(n)
-		}
-		return true
-	})
-}
-
-// positions contains the positions of all sources. The type checker needs it.
-var positions = token.NewFileSet()
-
-func parse(name string, text any) (source, error) {
+func parse(t *testing.T, name string, text any) source {
+	t.Helper()
 	file, err := parser.ParseFile(positions, name, text, parser.ParseComments|parser.SkipObjectResolution)
-	return source{path: name, file: file}, err
+	require.NoError(t, err)
+	return source{name, file}
 }
 
-// sources parses every Go file of the module once.
-var sources = sync.OnceValues(func() ([]source, error) {
-	var all []source
+// files returns the files of the repository with one of the extensions, without
+// what is generated or hidden.
+func files(t *testing.T, extensions ...string) (names []string) {
+	t.Helper()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() {
-			return skipFolder(name, d.Name())
+		base := d.Name()
+		if d.IsDir() && name != root && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "bin") {
+			return filepath.SkipDir
 		}
-		if filepath.Ext(name) != ".go" {
-			return nil
+		for _, ext := range extensions {
+			if filepath.Ext(base) == ext && !d.IsDir() {
+				names = append(names, filepath.ToSlash(strings.TrimPrefix(name, root+string(filepath.Separator))))
+			}
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		s, err := parse(filepath.ToSlash(rel), text)
-		all = append(all, s)
-		return err
-	})
-	return all, err
-})
-
-// skipFolder skips the folders that the go command skips: hidden folders, testdata
-// and other modules.
-func skipFolder(name, base string) error {
-	if name == root {
 		return nil
-	}
-	_, err := os.Stat(filepath.Join(name, "go.mod"))
-	if err == nil || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
-		return filepath.SkipDir
-	}
-	return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	return names
 }
 
-// rule checks one file and returns its findings.
-type rule func(source) []string
-
-// obey applies a rule to the module and requires that it finds nothing.
-func obey(t *testing.T, check rule) {
+func read(t *testing.T, name string) string {
 	t.Helper()
-	all, err := sources()
+	text, err := os.ReadFile(filepath.Join(root, name))
 	require.NoError(t, err)
-	require.NotEmpty(t, all)
-	var findings []string
-	for _, s := range all {
-		findings = append(findings, check(s)...)
+	return string(text)
+}
+
+// sources returns all Go files, also those of the modules below tools.
+func sources(t *testing.T) (all []source) {
+	t.Helper()
+	for _, name := range files(t, ".go") {
+		all = append(all, parse(t, name, read(t, name)))
 	}
-	report(t, findings)
+	return all
 }
 
 func report(t *testing.T, findings []string) {
@@ -174,29 +110,4 @@ func report(t *testing.T, findings []string) {
 	if len(findings) > 0 {
 		t.Errorf("%d finding(s):\n%s", len(findings), strings.Join(findings, "\n"))
 	}
-}
-
-// example is a small source with the expected findings, each given by a part of its
-// message. A source without findings is valid.
-type example struct {
-	path string
-	text string
-	want []string
-}
-
-// judge applies a rule to examples. At least one example must have a finding.
-func judge(t *testing.T, check rule, examples ...example) {
-	t.Helper()
-	bad := 0
-	for _, e := range examples {
-		s, err := parse(e.path, e.text)
-		require.NoError(t, err, e.text)
-		got := check(s)
-		require.Len(t, got, len(e.want), "%s\n%s\n%s", e.path, e.text, strings.Join(got, "\n"))
-		for i, want := range e.want {
-			require.Contains(t, got[i], want)
-		}
-		bad += len(e.want)
-	}
-	require.Positive(t, bad, "at least one example must break the rule")
 }

@@ -3,8 +3,9 @@
 //
 //	cd tools && go run ./licenses
 //
-// What is linked into the daemon needs a permissive license. The module
-// tools/lab is never distributed as programs and may also use files under the MPL. Tools are only run, so they may have any license that is recognised.
+// What is linked into the daemon needs a permissive license. The programs of
+// the module tools/lab are never distributed, so it may also use files under
+// the MPL. Tools are only run, so they may have any license that is recognised.
 package main
 
 import (

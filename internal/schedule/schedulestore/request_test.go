@@ -2,6 +2,7 @@ package schedulestore
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -77,11 +78,10 @@ func TestQueuedTicksCanBeDropped(t *testing.T) {
 	counts, err := w.Backfill(t.Context(), "s", to.Add(-5*time.Minute), to, "")
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"run": 1, "queued": 5}, counts)
-	statement := `UPDATE dispatcherd.ticks t SET outcome = 'skipped', reason = 'dropped' FROM dispatcherd.schedules s
-		WHERE s.id = t.schedule_id AND s.name = 'nightly' AND t.outcome = 'queued'`
-	text, err := os.ReadFile("../../docs/schedules.md")
+	text, err := os.ReadFile("../../../docs/schedules.md")
 	require.NoError(t, err)
-	require.Contains(t, string(text), statement)
+	statement := regexp.MustCompile(`UPDATE dispatcherd\.ticks t [^;]+`).FindString(string(text))
+	require.Contains(t, statement, "'nightly'")
 	w.exec(strings.Replace(statement, "nightly", "s", 1))
 	w.end()
 	started, err := w.controller.StartQueued(t.Context(), []int64{s.ID})

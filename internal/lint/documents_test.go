@@ -1,0 +1,99 @@
+package lint
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A reader follows a link or a path from a document, and an operator the
+// runbook of an alert. Each must exist.
+func TestDocumentsLeadToExistingPlaces(t *testing.T) {
+	require.Equal(t, []string{"actor/none.go", "docs/none.md", "#none"}, missing(t, "README.md",
+		"# The first\n`actor/core.go`, `actor/none.go` and `text/plain`, [a](docs/none.md), [b](#none), [c](#the-first), [d](https://x.y)"))
+	var found []string
+	for _, name := range append(files(t, ".md"), "packaging/prometheus/rules.yml") {
+		if name == "CHANGELOG.md" {
+			continue // it names what existed
+		}
+		for _, place := range missing(t, name, read(t, name)) {
+			found = append(found, name+" leads to "+place+", which does not exist")
+		}
+	}
+	report(t, found)
+}
+
+var (
+	codeSpan = regexp.MustCompile("`([A-Za-z0-9_.-]+/[A-Za-z0-9_./-]*)`")
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	runbook  = regexp.MustCompile(`runbook_url: \S+/(docs/operations\.md#\w+)`)
+	fence    = regexp.MustCompile("(?ms)^\\s*```.*?^\\s*```")
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+)
+
+// missing returns the paths and links in a document that lead nowhere.
+func missing(t *testing.T, name, text string) (places []string) {
+	t.Helper()
+	prose := fence.ReplaceAllString(text, "")
+	for _, m := range codeSpan.FindAllStringSubmatch(prose, -1) {
+		first, _, _ := strings.Cut(m[1], "/")
+		if exists(first) && !exists(m[1]) && !exists(path.Join(path.Dir(name), m[1])) {
+			places = append(places, m[1])
+		}
+	}
+	links := link.FindAllStringSubmatch(prose, -1)
+	for _, m := range runbook.FindAllStringSubmatch(text, -1) {
+		links = append(links, []string{"", "/" + m[1]})
+	}
+	for _, m := range links {
+		file, anchor, _ := strings.Cut(m[1], "#")
+		if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+			continue
+		}
+		target, content := path.Join(path.Dir(name), file), text
+		if strings.HasPrefix(file, "/") {
+			target = file[1:]
+		}
+		if file != "" {
+			if !exists(target) {
+				places = append(places, m[1])
+				continue
+			}
+			if anchor != "" {
+				content = read(t, target)
+			}
+		}
+		if anchor != "" && !anchors(content)[anchor] {
+			places = append(places, m[1])
+		}
+	}
+	return places
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(filepath.Join(root, name))
+	return err == nil
+}
+
+// anchors returns the anchors that GitHub gives to the headings of a page.
+func anchors(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		found[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])] = true
+	}
+	return found
+}
