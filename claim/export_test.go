@@ -23,20 +23,6 @@ const (
 	EndColumns  = endColumns
 )
 
-// former returns a statement as programs of schema 26 send it.
-func former(sql string) string {
-	return strings.NewReplacer(
-		"cancelled_by, log, placement", "cancelled_by, placement", "now(), NULL, NULL,", "now(), NULL,", "new_log, ", "",
-		", nullif(i.log, '')::json AS new_log", "", "placement, log, result)", "placement, result)", ", $9::text[]", "").
-		Replace(sql)
-}
-
-// FormerDoneSQL is doneSQL without logs.
-func FormerDoneSQL() string { return former(doneSQL) }
-
-// FormerEndedSQL is endedSQL without logs.
-func FormerEndedSQL() string { return former(endedSQL) }
-
 // Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
 	all := map[string]string{
