@@ -49,11 +49,17 @@ func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 		{"a slot without types", hello(`{"slot":0,"types":[]}`), "", "bad_slot", "slot 0 supports no types", true},
 		{"a duplicate slot", hello(`{"slot":3,"types":["a"]},{"slot":3,"types":["b"]}`), "", "bad_slot", "slot number 3 is taken", true},
 		{"an empty type", hello(`{"slot":0,"types":[""]}`), "", "bad_slot", "type is missing", true},
-		{"a duplicate slot later", welcomed, `{"op":"slot_add","slots":[{"slot":0,"types":["b"]}]}` + "\n", "bad_slot", "slot number 0 is taken", false},
+		{
+			"a duplicate slot later", welcomed, `{"op":"slot_add","slots":[{"slot":0,"types":["b"]}]}` + "\n", "bad_slot",
+			"slot number 0 is taken", false,
+		},
 		{"a slot that does not exist", welcomed, `{"op":"slot_remove","slots":[77]}` + "\n", "unknown_slot", "slot 77", false},
 		{"a second hello", welcomed, `{"op":"hello","versions":[1,1],"worker":"bad","slots":[]}` + "\n", "second_hello", "slot_add", true},
 		{"a later version", dial, `{"op":"hello","versions":[7,9],"worker":"bad","slots":[]}` + "\n", "version", "7 to 9", true},
-		{"the nonce of another session", welcomed, `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false},
+		{
+			"the nonce of another session", welcomed,
+			`{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false,
+		},
 		{"an attempt below one", welcomed, `{"op":"done","job":1,"attempt":0,"session":"NONCE"}` + "\n", "bad_value", "attempt", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

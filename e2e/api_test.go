@@ -271,7 +271,10 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "CapacityBusy: the only slot that supports the type is taken")
 	require.Contains(t, shown.out, "busy with job 1 (pdf)")
-	for id, says := range map[string]string{"77": "job 77: no such job: it was never inserted, or it was removed", "-77": "request -77 is not in memory: it was answered"} {
+	for id, says := range map[string]string{
+		"77":  "job 77: no such job: it was never inserted, or it was removed",
+		"-77": "request -77 is not in memory: it was answered",
+	} {
 		shown = h.onAPI("", "job", "why", id)
 		require.Equal(t, exit.NotFound, shown.code)
 		require.Contains(t, shown.err, says)

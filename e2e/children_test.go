@@ -103,7 +103,8 @@ func (w *world) insertMember(typ string, m member) dispatcherd.JobID {
 // orphans counts live children whose parent has ended.
 func (w *world) orphans() int {
 	return w.number(
-		`SELECT count(*) FROM dispatcherd.jobs_live c JOIN dispatcherd.jobs p ON p.id = c.parent WHERE p.status IN ('done', 'failed', 'cancelled')`,
+		`SELECT count(*) FROM dispatcherd.jobs_live c JOIN dispatcherd.jobs p ON p.id = c.parent
+			WHERE p.status IN ('done', 'failed', 'cancelled')`,
 	)
 }
 

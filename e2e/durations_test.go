@@ -12,8 +12,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 )
 
-// While the slot is busy, a long job is inserted before a short one. The short one starts first. What was learned is stored, from time to time and
-// at the end, and a dispatcher with the same name begins with it.
+// While the slot is busy, a long job is inserted before a short one. The short one starts first. What was
+// learned is stored, from time to time and at the end, and a dispatcher with the same name begins with it.
 func TestShortJobsGoFirst(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")

@@ -123,8 +123,12 @@ func TestFlowCommandsNeedNoDatabase(t *testing.T) {
 	unique := h.onAPI("", "job", "insert", "--type", "unknown", "--unique-key", "k")
 	require.Equal(t, unique.out, h.onAPI("", "job", "insert", "--type", "unknown", "--unique-key", "k", "--unique-for", "1h").out)
 	for line, code := range map[string]int{
-		"batch list": exit.OK, "batch list --state open -o jsonl": exit.OK, "batch show 1": exit.OK, "batch show 1 -o json": exit.OK, "batch show 99": exit.NotFound,
-		"batch seal 1": exit.OK, "batch seal 99": exit.NotFound, "batch cancel 99": exit.NotFound, "batch cancel 2": exit.NotFound, "flow cancel 1": exit.NotFound, "batch retry 3": exit.NotFound, "job get 3": exit.NotFound, "job why 3": exit.NotFound, "job cancel 3": exit.NotFound, "flow list": exit.OK, "flow show 1": exit.NotFound, "flow repair 3": exit.OK,
+		"batch list": exit.OK, "batch list --state open -o jsonl": exit.OK, "batch show 1": exit.OK,
+		"batch show 1 -o json": exit.OK, "batch show 99": exit.NotFound,
+		"batch seal 1": exit.OK, "batch seal 99": exit.NotFound, "batch cancel 99": exit.NotFound,
+		"batch cancel 2": exit.NotFound, "flow cancel 1": exit.NotFound, "batch retry 3": exit.NotFound,
+		"job get 3": exit.NotFound, "job why 3": exit.NotFound, "job cancel 3": exit.NotFound, "flow list": exit.OK,
+		"flow show 1": exit.NotFound, "flow repair 3": exit.OK,
 		"flow insert none.json": exit.NotFound, "batch open --run-when never": exit.Usage, "job insert --type x --parent 99": exit.Usage,
 	} {
 		remote := h.onAPI("", strings.Fields(line)...)

@@ -67,7 +67,8 @@ func TestRecipeTwoBranchesWhoseResultsMeet(t *testing.T) {
 	w := flowRecipe(
 		t,
 		"Two branches whose results meet",
-		`UPDATE dispatcherd.jobs j SET payload = jsonb_build_object('result', n.name) FROM dispatcherd.nodes n WHERE n.id = j.id AND NOT n.takes_results`,
+		`UPDATE dispatcherd.jobs j SET payload = jsonb_build_object('result', n.name) FROM dispatcherd.nodes n
+			WHERE n.id = j.id AND NOT n.takes_results`,
 		"load",
 		"half",
 		"sum",

@@ -12,8 +12,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// Attack 2: a dispatcher is killed between the end of the last member and its count, which a lock has delayed. Another dispatcher, which gets no
-// notifications, learns of the record from its heartbeat. It counts the end once and runs the callback.
+// Attack 2: a dispatcher is killed between the end of the last member and its count, which a lock has delayed.
+// Another dispatcher, which gets no notifications, learns of the record from its heartbeat. It counts the end
+// once and runs the callback.
 func TestHeartbeatFindsTheEndsOfAKilledDispatcher(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.config("a"), w.config("b")

@@ -61,7 +61,9 @@ func TestCallersHangingUpAtAnyPointLeakNothing(t *testing.T) {
 	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
-	cfg.API.Connections = 1     // with one connection rows are committed in the order of their ids, so a fetch finds every row without a full scan
+	// With one connection rows are committed in the order of their ids, so a fetch finds every row without a full
+	// scan.
+	cfg.API.Connections = 1
 	cfg.ConnectionRate = 10_000 // callers of this test hang up faster than a user may connect
 	h := w.start(cfg)
 	s := &hangUps{

@@ -20,7 +20,8 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	w := newWorld(t)
 	h, _ := w.startCallee(1)
 	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at, failures, created_at)
-		SELECT CASE WHEN i <= 3 THEN 'pdf' ELSE 'excel' END, CASE WHEN i = 2 THEN 'pending' ELSE 'failed' END::dispatcherd.status, now(), 5, now() - i * interval '1 hour'
+		SELECT CASE WHEN i <= 3 THEN 'pdf' ELSE 'excel' END, CASE WHEN i = 2 THEN 'pending' ELSE 'failed' END::dispatcherd.status, now(),
+			5, now() - i * interval '1 hour'
 		FROM generate_series(1, 5) i`)
 	w.await(2, dispatcherd.Done)
 	run := func(line string) outcome {
@@ -76,7 +77,8 @@ func TestJobInsertNeedsNoDatabase(t *testing.T) {
 	var rows string
 	require.NoError(
 		t,
-		w.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', type, priority, payload, max_attempts, timeout_ms, run_at > now() + interval '1 minute'), E'\n' ORDER BY created_at, id)
+		w.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', type, priority, payload, max_attempts, timeout_ms,
+			run_at > now() + interval '1 minute'), E'\n' ORDER BY created_at, id)
 		FROM dispatcherd.jobs`).
 			Scan(&rows),
 	)

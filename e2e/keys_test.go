@@ -331,12 +331,16 @@ func TestLimitsOverEachInterface(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	for _, line := range []string{
-		"capacity=-1", "capacity=1000000001", "rate=3", "per=1s", "rate=3 per=1ms", "scope=host", "on_retry=no", "capacity=many", "rate=0", "per=1", "color=red",
+		"capacity=-1", "capacity=1000000001", "rate=3", "per=1s", "rate=3 per=1ms", "scope=host", "on_retry=no", "capacity=many",
+		"rate=0", "per=1", "color=red",
 	} {
 		args := append([]string{"limit", "set", "k"}, strings.Fields(line)...)
 		require.Equal(t, exit.Usage, h.onAPI("", args...).code, line)
 	}
-	for line, code := range map[string]int{"limit rm none": exit.NotFound, "limit list": exit.OK, "key list": exit.OK, "key show k": exit.OK, "limit rm tenant:*": exit.OK} {
+	for line, code := range map[string]int{
+		"limit rm none": exit.NotFound, "limit list": exit.OK, "key list": exit.OK, "key show k": exit.OK,
+		"limit rm tenant:*": exit.OK,
+	} {
 		got := h.onAPI("", strings.Fields(line)...)
 		require.Equal(t, code, got.code, "%s: %s", line, got.err)
 	}

@@ -19,7 +19,8 @@ func (w *world) keyed(keys string, p work) (id dispatcherd.JobID) {
 	require.NoError(w.t, err)
 	require.NoError(
 		w.t,
-		w.db.QueryRow(w.t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, payload) VALUES ('x', $1, $2) RETURNING id`, keys, string(payload)).
+		w.db.QueryRow(w.t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, payload) VALUES ('x', $1, $2)
+			RETURNING id`, keys, string(payload)).
 			Scan(&id),
 	)
 	return id
@@ -62,7 +63,8 @@ func TestLimitsHoldWhenTheControllerIsKilledOrStopped(t *testing.T) {
 			}
 			w.exec(`INSERT INTO dispatcherd.limits (key, capacity, scope) VALUES ('two', 2, 'cluster'), ('here', 1, 'dispatcher')`)
 			w.exec(
-				`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4] FROM generate_series(1, 200) i`,
+				`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4]
+					FROM generate_series(1, 200) i`,
 			)
 			w.awaitDone(20)
 			var controller string
@@ -84,7 +86,8 @@ func TestLimitsHoldWhenTheControllerIsKilledOrStopped(t *testing.T) {
 				processes[controller].signal(t, signals[1])
 			}
 			w.exec(
-				`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4] FROM generate_series(1, 40) i`,
+				`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'x', (ARRAY['two', 'one', 'here', 'two one'])[1 + i % 4]
+					FROM generate_series(1, 40) i`,
 			)
 			w.awaitDone(240)
 			require.Zero(t, w.number(overSQL, "two", 2))
@@ -94,7 +97,8 @@ func TestLimitsHoldWhenTheControllerIsKilledOrStopped(t *testing.T) {
 	}
 }
 
-// Attack 12: claims are in flight, and their outcome is unknown, because the connections of the dispatcher end. Each permit is kept until the claim is resolved.
+// Attack 12: claims are in flight, and their outcome is unknown, because the connections of the dispatcher end.
+// Each permit is kept until the claim is resolved.
 func TestUnknownOutcomeKeepsThePermit(t *testing.T) {
 	w := newWorld(t)
 	a := w.config("a")
@@ -104,7 +108,8 @@ func TestUnknownOutcomeKeepsThePermit(t *testing.T) {
 	for done := 50; done <= 250; done += 50 {
 		w.awaitDone(done)
 		w.exec(
-			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^dispatcherd (claim|finish|limits)'`,
+			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name ~ '^dispatcherd (claim|finish|limits)'`,
 		)
 	}
 	w.awaitDone(300)
@@ -129,7 +134,8 @@ func TestPermitOfAKilledDispatcherReturnsWithinFiveSeconds(t *testing.T) {
 	busy := w.gated(1)[0]
 	w.seen.start(t, busy, 1)
 	bound := w.keyed("here", work{})
-	admitted := `SELECT count(*) FROM dispatcherd.jobs j JOIN dispatcherd.dispatchers d ON d.id = j.admitted_to WHERE j.id = $1 AND d.name = 'b'`
+	admitted := `SELECT count(*) FROM dispatcherd.jobs j JOIN dispatcherd.dispatchers d ON d.id = j.admitted_to
+		WHERE j.id = $1 AND d.name = 'b'`
 	eventually(t, func() bool { return w.number(admitted, bound) == 1 }, func() string { return "a job that only b may claim" })
 	doomed.signal(t, syscall.SIGKILL)
 	killed := time.Now()

@@ -82,7 +82,8 @@ func TestRecipeOneJobPerTenant(t *testing.T) {
 	require.Positive(
 		t,
 		w.number(
-			`SELECT count(*) FROM dispatcherd.jobs a JOIN dispatcherd.jobs b ON a.keys < b.keys AND a.started_at < b.finished_at AND b.started_at < a.finished_at`,
+			`SELECT count(*) FROM dispatcherd.jobs a
+				JOIN dispatcherd.jobs b ON a.keys < b.keys AND a.started_at < b.finished_at AND b.started_at < a.finished_at`,
 		),
 		"jobs of different tenants run at once",
 	)

@@ -41,14 +41,17 @@ func TestJobsOfOneKeyRunOneAtATime(t *testing.T) {
 	require.Zero(
 		t,
 		w.number(
-			`SELECT count(*) FROM (SELECT id, keys, lag(started_at) OVER (PARTITION BY keys ORDER BY id) AS before, started_at FROM dispatcherd.jobs) j WHERE before > started_at`,
+			`SELECT count(*) FROM (SELECT id, keys, lag(started_at) OVER (PARTITION BY keys ORDER BY id) AS before, started_at
+				FROM dispatcherd.jobs) j
+				WHERE before > started_at`,
 		),
 		"jobs of a key start in the order of insertion",
 	)
 	require.Zero(
 		t,
 		w.number(
-			`SELECT count(*) FROM (SELECT fence, lag(fence) OVER (PARTITION BY keys ORDER BY started_at) AS before FROM dispatcherd.jobs) j WHERE before >= fence OR fence IS NULL`,
+			`SELECT count(*) FROM (SELECT fence, lag(fence) OVER (PARTITION BY keys ORDER BY started_at) AS before FROM dispatcherd.jobs) j
+				WHERE before >= fence OR fence IS NULL`,
 		),
 		"the fence grows",
 	)

@@ -21,7 +21,9 @@ type keeper struct {
 	program     string
 	interpreter func() (string, error)
 	imports     string
-	wait        string // replaces the last line of its work: it creates a file as a sign that it has started, and waits until the file named by the payload exists
+	// Replaces the last line of its work: it creates a file as a sign that it has started, and waits until the
+	// file named by the payload exists.
+	wait string
 }
 
 var keepers = []keeper{

@@ -19,7 +19,8 @@ func TestUnclaimableRowIsSetAside(t *testing.T) {
 	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused by the test'; END $$`)
 	w.exec(
 		fmt.Sprintf(
-			`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW WHEN (NEW.id = %d AND NEW.status = 'running') EXECUTE FUNCTION public.refuse()`,
+			`CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live
+				FOR EACH ROW WHEN (NEW.id = %d AND NEW.status = 'running') EXECUTE FUNCTION public.refuse()`,
 			bad,
 		),
 	)

@@ -17,7 +17,8 @@ import (
 func (w *world) everySecond(name string) {
 	w.t.Helper()
 	w.exec(
-		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap, catch_up_most) VALUES ($1, 'cron', '* * * * * *', 'none', 'allow_all', 100)`,
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap, catch_up_most)
+			VALUES ($1, 'cron', '* * * * * *', 'none', 'allow_all', 100)`,
 		name,
 	)
 }
@@ -133,7 +134,8 @@ func TestStartupRunOfALostWorkerIsCancelled(t *testing.T) {
 func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	w.exec(
-		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) VALUES ('s', 'cron', '* * * * * *', 'x'), ('clock', 'cron', '* * * * * *', 'none')`,
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type)
+			VALUES ('s', 'cron', '* * * * * *', 'x'), ('clock', 'cron', '* * * * * *', 'none')`,
 	)
 	cfg := w.config("d")
 	w.start(cfg)
@@ -157,7 +159,8 @@ func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
 func TestStartupRunOccupiesASlotOfItsWorker(t *testing.T) {
 	w := newWorld(t)
 	w.exec(
-		`INSERT INTO dispatcherd.schedules (name, kind, type) VALUES ('a', 'startup-worker', 'x'), ('b', 'startup-worker', 'x'), ('c', 'startup-worker', 'y')`,
+		`INSERT INTO dispatcherd.schedules (name, kind, type)
+			VALUES ('a', 'startup-worker', 'x'), ('b', 'startup-worker', 'x'), ('c', 'startup-worker', 'y')`,
 	)
 	cfg := w.config("d")
 	w.start(cfg)
@@ -190,6 +193,8 @@ func TestEachStartOfTheClusterHasOneStartupRun(t *testing.T) {
 	w.awaitTicks("start", "run", 2)
 	require.Equal(t, 1, w.ticks("ever", "run"))
 	gap := w.number(`SELECT coalesce(min(extract(epoch FROM next - planned_at) * 1000), 1000)::int FROM (
-		SELECT planned_at, lead(planned_at) OVER (ORDER BY planned_at) AS next FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = 'i') t WHERE next IS NOT NULL`)
+		SELECT planned_at, lead(planned_at) OVER (ORDER BY planned_at) AS next FROM dispatcherd.ticks t
+			JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = 'i') t
+		WHERE next IS NOT NULL`)
 	require.GreaterOrEqual(t, gap, 1000, "an interval is at least the configured time")
 }

@@ -20,7 +20,8 @@ func TestBurstOfSchedulesIsInsertedInTime(t *testing.T) {
 	h.awaitSlots(4)
 	const n = 10_000
 	w.exec(
-		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '0 0 1 1 *', 'none' FROM generate_series(1, $1::int) n`,
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '0 0 1 1 *', 'none'
+			FROM generate_series(1, $1::int) n`,
 		n,
 	)
 	eventually(

@@ -62,7 +62,8 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	require.Len(t, next, 3)
 	require.Equal(t, 30, next[0].Local.Minute())
 	w.exec(
-		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at) SELECT id, 'ahead', 'skipped', $1 FROM dispatcherd.schedules WHERE name = 'nightly'`,
+		`INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at) SELECT id, 'ahead', 'skipped', $1
+			FROM dispatcherd.schedules WHERE name = 'nightly'`,
 		next[1].At,
 	)
 	ahead, err := mine.Next(ctx, "nightly", 1)
@@ -131,15 +132,18 @@ func TestScheduleCommandsNeedNoDatabase(t *testing.T) {
 	require.Equal(t, "run: job 1\n", h.onAPI("", "schedule", "run", "s", "--key", "1").out)
 	w.await(1, dispatcherd.Done)
 	for line, code := range map[string]int{
-		"schedule list": exit.OK, "schedule list --limit 1 -o jsonl": exit.OK, "schedule show s": exit.OK, "schedule show s -o json": exit.OK, "schedule show none": exit.NotFound,
+		"schedule list": exit.OK, "schedule list --limit 1 -o jsonl": exit.OK, "schedule show s": exit.OK,
+		"schedule show s -o json": exit.OK, "schedule show none": exit.NotFound,
 		"schedule rm none": exit.NotFound, "schedule run none": exit.NotFound, "schedule pause none": exit.NotFound,
-		"schedule next s -n 3": exit.OK, "schedule run s --key 1": exit.OK, "schedule backfill s --from 2026-01-02T00:00:00Z --to 2026-01-03T00:00:00Z": exit.OK,
+		"schedule next s -n 3": exit.OK, "schedule run s --key 1": exit.OK,
+		"schedule backfill s --from 2026-01-02T00:00:00Z --to 2026-01-03T00:00:00Z": exit.OK,
 	} {
 		remote := h.onAPI("", strings.Fields(line)...)
 		require.Equal(t, code, remote.code, "%s: %s", line, remote.err)
 	}
 	for line, code := range map[string]int{
-		"schedule set s priority=11": exit.Usage, "schedule set s kind=interval": exit.Usage, "schedule rm none": exit.NotFound, "schedule pause s": exit.OK,
+		"schedule set s priority=11": exit.Usage, "schedule set s kind=interval": exit.Usage, "schedule rm none": exit.NotFound,
+		"schedule pause s": exit.OK,
 		"schedule backfill s --from 2026-01-02T00:00:00Z --to 2222-01-03T00:00:00Z": exit.Usage,
 	} {
 		require.Equal(t, code, h.onAPI("", strings.Fields(line)...).code, line)
@@ -157,7 +161,8 @@ func TestScheduleFilesAreAppliedOverTheAPI(t *testing.T) {
 		require.Equal(t, code, got.code, got.err)
 		return got.err
 	}
-	const file = "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 1}\npriority = 3\n[b]\nkind = \"startup\"\nonce = \"ever\"\ntype = \"pdf\"\n"
+	const file = "[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 1}\npriority = 3\n[b]\nkind = \"startup\"\nonce = " +
+		"\"ever\"\ntype = \"pdf\"\n"
 	require.Equal(t, "2 created, 0 changed, 0 removed\n", apply(exit.OK, file))
 	require.Equal(t, "There is no difference.\n", apply(exit.OK, file))
 	require.Equal(

@@ -139,7 +139,8 @@ func insert(pairs map[string]string) (sql string, args []any) {
 	for column, value := range pairs {
 		columns, args = append(columns, column), append(args, value)
 		values = append(values, fmt.Sprintf("(x ->> %d)::%s", len(args)-1, map[string]string{
-			"every": "interval", "jitter": "interval", "catch_up": "interval", "starts_at": "timestamptz", "ends_at": "timestamptz", "payload": "jsonb",
+			"every": "interval", "jitter": "interval", "catch_up": "interval", "starts_at": "timestamptz", "ends_at": "timestamptz",
+			"payload":  "jsonb",
 			"priority": "smallint", "max_attempts": "smallint", "timeout_ms": "int", "catch_up_most": "int", "paused": "boolean",
 		}[column]))
 		values[len(values)-1] = strings.TrimSuffix(values[len(values)-1], "::")

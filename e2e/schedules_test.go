@@ -65,7 +65,8 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 	cfg.Listen = false
 	w.start(cfg)
 	w.exec(
-		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap) VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`,
+		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap)
+			VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`,
 	)
 	w.awaitTicks("s", "run", 1)
 	var bad contract.Schedule

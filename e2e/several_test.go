@@ -38,7 +38,8 @@ func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
 	}
 	for range 5 { // some jobs arrive while others run
 		w.exec(
-			`INSERT INTO dispatcherd.jobs (type, priority) SELECT CASE WHEN i % 3 = 0 THEN 'y' ELSE 'x' END, i % 11 FROM generate_series(1, $1::int) i`,
+			`INSERT INTO dispatcherd.jobs (type, priority) SELECT CASE WHEN i % 3 = 0 THEN 'y' ELSE 'x' END, i % 11
+				FROM generate_series(1, $1::int) i`,
 			jobs/5,
 		)
 	}

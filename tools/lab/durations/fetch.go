@@ -42,7 +42,8 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 	}
 	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	if err := st.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, priority, expected_ms, run_at)
-		SELECT 't' || lpad((i %% %d)::text, 2, '0'), '{"ms": %d}', i / %d %% 11, (ARRAY[NULL, 1, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26])[1 + i / %d %% 9], now() - interval '1 hour'
+		SELECT 't' || lpad((i %% %d)::text, 2, '0'), '{"ms": %d}', i / %d %% 11,
+			(ARRAY[NULL, 1, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26])[1 + i / %d %% 9], now() - interval '1 hour'
 		FROM generate_series(1, %d) i`, types, takes, types, 11*types, rows+running), `VACUUM ANALYZE`); err != nil {
 		return nil, nil, err
 	}

@@ -1,5 +1,6 @@
-// Command durations measures expected durations: the waits of recorded workloads with exact, rough, false and no expected
-// durations, whether a job is passed by more than W, and the time of a fetch. It prints one line and exits with 1 if a value is out of range.
+// Command durations measures expected durations: the waits of recorded workloads with exact, rough, false and
+// no expected durations, whether a job is passed by more than W, and the time of a fetch. It prints one line
+// and exits with 1 if a value is out of range.
 package main
 
 import (

@@ -143,7 +143,8 @@ func Replays(dir string, replicas uint64) (figures, details figure.Figures, err 
 		}, err
 }
 
-// Random counts the jobs that are passed by more than their estimates allow in n random workloads with drifting, bimodal and adversarial durations.
+// Random counts the jobs that are passed by more than their estimates allow in n random workloads with
+// drifting, bimodal and adversarial durations.
 func Random(ctx context.Context, n int) (figure.Figures, error) {
 	exceeded := 0
 	for seed := range uint64(n) {

@@ -22,8 +22,8 @@ const (
 	callbackTime = 30 * time.Second
 )
 
-// Batch measures the rate of the members of a batch of n jobs on three daemons, one of which is killed every second, as a share of the rate of
-// jobs without a batch under the same kills, before and after.
+// Batch measures the rate of the members of a batch of n jobs on three daemons, one of which is killed every
+// second, as a share of the rate of jobs without a batch under the same kills, before and after.
 func Batch(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
 	if err := rate.Warm(ctx, env); err != nil {
 		return nil, nil, err

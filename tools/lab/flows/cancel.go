@@ -31,7 +31,8 @@ func Cancel(ctx context.Context, env *stage.Environment, n int) (figures, detail
 	if err = st.Exec(
 		ctx,
 		fmt.Sprintf(
-			`INSERT INTO dispatcherd.jobs (type, payload) VALUES ('parent', '{"do": "spawn", "children": %d, "ms": %d, "child": {"n": 0, "ms": %d}}')`,
+			`INSERT INTO dispatcherd.jobs (type, payload)
+				VALUES ('parent', '{"do": "spawn", "children": %d, "ms": %d, "child": {"n": 0, "ms": %d}}')`,
 			n,
 			ms,
 			ms,

@@ -15,7 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
-// chainSQL returns the median and the 99th percentile of the time in milliseconds from the start of a node of a chain to the start of the next one.
+// chainSQL returns the median and the 99th percentile of the time in milliseconds from the start of a node of a
+// chain to the start of the next one.
 const chainSQL = `
 WITH step AS (
 	SELECT extract(epoch FROM j.started_at - lag(j.started_at) OVER (ORDER BY n.place)) * 1000 AS ms
@@ -75,8 +76,8 @@ func graph(
 	defer conn.Close(context.WithoutCancel(ctx))
 	begun := time.Now()
 	var flow int64
-	if err := conn.QueryRow(ctx, `SELECT (dispatcherd.insert_flow($1) ->> 'id')::bigint`, map[string]any{"nodes": stage.Layers(layers, width, history.Node)}).
-		Scan(&flow); err != nil {
+	plan := map[string]any{"nodes": stage.Layers(layers, width, history.Node)}
+	if err := conn.QueryRow(ctx, `SELECT (dispatcherd.insert_flow($1) ->> 'id')::bigint`, plan).Scan(&flow); err != nil {
 		return nil, fmt.Errorf("inserting the flow: %w", err)
 	}
 	insertion := time.Since(begun)

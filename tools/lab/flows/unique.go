@@ -19,15 +19,16 @@ const (
 	uniquePortion   = 100
 )
 
-// uniqueSQL inserts keys $1 to $2: with a statement of the producer that leaves out taken ones, and with the function that returns the id of the
-// job that has the key.
+// uniqueSQL inserts keys $1 to $2: with a statement of the producer that leaves out taken ones, and with the
+// function that returns the id of the job that has the key.
 var uniqueSQL = [2]string{
-	`INSERT INTO dispatcherd.jobs (type, unique_key) SELECT 'unique', 'key:' || i FROM generate_series($1::int, $2::int) i ON CONFLICT DO NOTHING RETURNING substr(unique_key, 5)::int, id`,
+	`INSERT INTO dispatcherd.jobs (type, unique_key) SELECT 'unique', 'key:' || i FROM generate_series($1::int, $2::int) i
+		ON CONFLICT DO NOTHING RETURNING substr(unique_key, 5)::int, id`,
 	`SELECT i, u.id FROM generate_series($1::int, $2::int) i, dispatcherd.insert_unique('{"type": "unique"}', 'key:' || i) u`,
 }
 
-// Unique lets producers insert the same n unique keys at the same time, and counts keys that do not have exactly one live job, and answers that name
-// another job.
+// Unique lets producers insert the same n unique keys at the same time, and counts keys that do not have
+// exactly one live job, and answers that name another job.
 func Unique(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
 	st, err := env.Start(ctx, stage.Setup{Name: "unique", Daemons: 1, Plain: true, Direct: true})
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 // start of the next one of the only key, and the rate.
 const handoffSQL = `
 WITH gap AS (
-	SELECT extract(epoch FROM started_at - lag(finished_at) OVER (ORDER BY started_at)) * 1000 AS ms FROM dispatcherd.jobs_done WHERE keys IS NOT NULL
+	SELECT extract(epoch FROM started_at - lag(finished_at) OVER (ORDER BY started_at)) * 1000 AS ms
+	FROM dispatcherd.jobs_done WHERE keys IS NOT NULL
 )
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY ms), percentile_disc(0.99) WITHIN GROUP (ORDER BY ms), max(ms),
 	(SELECT count(*) / extract(epoch FROM max(finished_at) - min(started_at)) FROM dispatcherd.jobs_done WHERE keys IS NOT NULL)
@@ -98,7 +99,8 @@ func becomeController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, want
 // controller returns the place of the daemon that is the controller; -1 = none.
 func controller(ctx context.Context, st *stage.Stage, conn *pgx.Conn) (int, error) {
 	var name string
-	err := conn.QueryRow(ctx, `SELECT d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL AND NOT d.leaving`).
+	err := conn.QueryRow(ctx, `SELECT d.name FROM dispatcherd.controller c
+		JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL AND NOT d.leaving`).
 		Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return -1, nil

@@ -31,7 +31,8 @@ type span struct{ from, to time.Time }
 
 // historySQL reads all jobs with keys.
 const historySQL = `
-SELECT id, type, priority, keys, created_at, coalesce(first_run_at, run_at), coalesce(abs(fence), 0), attempt, started_at, finished_at, status NOT IN ('pending', 'running'), errors
+SELECT id, type, priority, keys, created_at, coalesce(first_run_at, run_at), coalesce(abs(fence), 0), attempt, started_at,
+	finished_at, status NOT IN ('pending', 'running'), errors
 FROM dispatcherd.jobs WHERE keys IS NOT NULL`
 
 // failure is an element of the errors of a row.

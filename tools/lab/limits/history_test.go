@@ -31,13 +31,20 @@ func TestHistoryContainsAllAttempts(t *testing.T) {
 	}
 	defer conn.Close(ctx)
 	const rows = `
-		INSERT INTO dispatcherd.jobs_done (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, run_at, started_at, finished_at, status, keys, fence)
-			VALUES (1, 'x', '{}', 0, 1, 0, 0, 5, '2026-01-01 00:00:00Z', '2026-01-01 00:00:00Z', '2026-01-01 00:00:01Z', '2026-01-01 00:00:02Z', 'done', 'a*2 b*all a', 7);
-		INSERT INTO dispatcherd.jobs_failed (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, run_at, first_run_at, started_at, finished_at, status, keys, fence, errors)
-			VALUES (2, 'x', '{}', 3, 2, 2, 0, 2, '2026-01-01 00:00:00Z', '2026-01-01 00:00:03Z', '2026-01-01 00:00:00Z', '2026-01-01 00:00:03Z', '2026-01-01 00:00:04Z', 'failed', 'a', 9, '[
-				{"attempt": 1, "started_at": "2026-01-01T00:00:01.5+00:00", "at": "2026-01-01T00:00:02+00:00"}, {"attempt": 2, "started_at": "2026-01-01T00:00:03+00:00", "at": "2026-01-01T00:00:04+00:00"}]');
-		INSERT INTO dispatcherd.jobs_live (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, run_at, status, keys, fence, errors)
-			VALUES (3, 'x', '{}', 0, 2, 0, 2, 5, now(), now(), 'pending', 'a', -9, '[{"attempt": 2, "started_at": "2026-01-01T00:00:01+00:00", "at": "2026-01-01T00:00:02+00:00"}]')`
+		INSERT INTO dispatcherd.jobs_done (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, run_at,
+			started_at, finished_at, status, keys, fence)
+			VALUES (1, 'x', '{}', 0, 1, 0, 0, 5, '2026-01-01 00:00:00Z', '2026-01-01 00:00:00Z', '2026-01-01 00:00:01Z',
+				'2026-01-01 00:00:02Z', 'done', 'a*2 b*all a', 7);
+		INSERT INTO dispatcherd.jobs_failed (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, run_at,
+			first_run_at, started_at, finished_at, status, keys, fence, errors)
+			VALUES (2, 'x', '{}', 3, 2, 2, 0, 2, '2026-01-01 00:00:00Z', '2026-01-01 00:00:03Z', '2026-01-01 00:00:00Z',
+				'2026-01-01 00:00:03Z', '2026-01-01 00:00:04Z', 'failed', 'a', 9, '[
+				{"attempt": 1, "started_at": "2026-01-01T00:00:01.5+00:00", "at": "2026-01-01T00:00:02+00:00"},
+				{"attempt": 2, "started_at": "2026-01-01T00:00:03+00:00", "at": "2026-01-01T00:00:04+00:00"}]');
+		INSERT INTO dispatcherd.jobs_live (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, run_at,
+			status, keys, fence, errors)
+			VALUES (3, 'x', '{}', 0, 2, 0, 2, 5, now(), now(), 'pending', 'a', -9,
+				'[{"attempt": 2, "started_at": "2026-01-01T00:00:01+00:00", "at": "2026-01-01T00:00:02+00:00"}]')`
 	if _, err := conn.Exec(ctx, rows); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,10 @@ func TestOverFindsEachExcess(t *testing.T) {
 		{"the second of two keys", 1, []job{ran(1, "sem:1 serial:1", 0, 10), ran(2, "serial:1", 9, 20)}},
 		{"a lost attempt counts until its release", 1, []job{ran(1, "serial:1", 0, 10, 30, 40), ran(2, "serial:1", 5, 20)}},
 		{"a lost attempt does not count after its release", 0, []job{ran(1, "serial:1", 0, 10, 30, 40), ran(2, "serial:1", 10, 20)}},
-		{"a job that has not ended", 1, []job{with(ran(1, "serial:1", 0, 10), func(j *job) { j.runs[0].to = time.Time{} }), ran(2, "serial:1", 90, 100)}},
+		{
+			"a job that has not ended", 1,
+			[]job{with(ran(1, "serial:1", 0, 10), func(j *job) { j.runs[0].to = time.Time{} }), ran(2, "serial:1", 90, 100)},
+		},
 		{"weights that fit", 0, []job{ran(1, "sem:1*2", 0, 10), ran(2, "sem:1*2", 0, 10), ran(3, "sem:1*3", 10, 20)}},
 		{"weights that do not fit", 1, []job{ran(1, "sem:1*2", 0, 10), ran(2, "sem:1*3", 0, 10)}},
 		{"readers", 0, []job{ran(1, "rw:1", 0, 10), ran(2, "rw:1", 0, 10), ran(3, "rw:1*all", 10, 20)}},
@@ -71,13 +74,19 @@ func TestOrderFindsEachJobThatWasPassed(t *testing.T) {
 			with(ran(1, "serial:1", 0, 10), func(j *job) { j.due = at(5) }), with(ran(2, "serial:1", 10, 20), func(j *job) { j.due = at(4) }),
 		}},
 		{"never started", 1, []job{with(ran(1, "serial:1"), func(j *job) { j.fence = 0 }), ran(2, "serial:1", 0, 10)}},
-		{"a job that was returned may be passed", 0, []job{with(ran(1, "serial:1", 0, 10, 20, 30), func(j *job) { j.fence = 9 }), ran(2, "serial:1", 10, 20)}},
+		{
+			"a job that was returned may be passed", 0,
+			[]job{with(ran(1, "serial:1", 0, 10, 20, 30), func(j *job) { j.fence = 9 }), ran(2, "serial:1", 10, 20)},
+		},
 		{"another group", 0, []job{
 			with(ran(1, "serial:1", 10, 20), func(j *job) { j.fence = 9 }), with(ran(2, "serial:1", 0, 10), func(j *job) { j.group = "other" }),
 		}},
 		{"a fence that does not grow", 1, []job{with(ran(1, "serial:1", 0, 10), func(j *job) { j.fence = 3 }), ran(2, "serial:1", 11, 20)}},
 		{"room for several, admitted in order", 0, []job{ran(1, "sem:1", 1, 10), ran(2, "sem:1", 0, 10)}},
-		{"room for several, admitted in the wrong order", 1, []job{with(ran(1, "sem:1", 1, 10), func(j *job) { j.fence = 9 }), ran(2, "sem:1", 0, 10)}},
+		{
+			"room for several, admitted in the wrong order", 1,
+			[]job{with(ran(1, "sem:1", 1, 10), func(j *job) { j.fence = 9 }), ran(2, "sem:1", 0, 10)},
+		},
 	} {
 		if got := order(c.jobs); got != c.want {
 			t.Errorf("%s: order is %d, want %d", c.name, got, c.want)
@@ -105,10 +114,22 @@ func TestLeakedFindsIdleKeysAndJobsThatDoNotEnd(t *testing.T) {
 		{"an idle key", 1, append(others(0, 10_000), idle...)},
 		{"an idle key without a waiting job", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.inserted = at(5000) }))},
 		{"an idle key whose job is not due", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.due = at(5000) }))},
-		{"a key with a lost job until its release", 0, append(others(0, 10_000), ran(1, "serial:1", 0, 5000, 7000, 7001), ran(2, "serial:1", 6000, 6010))},
-		{"an idle key with an attempt that no worker started", 0, append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.attempts++ }))},
-		{"an idle key with such an attempt for too long", 1, append(others(0, 40_000), idle[0], with(ran(2, "serial:1", 36_000, 36_010), func(j *job) { j.attempts++ }))},
-		{"an idle key for which two jobs wait", 1, append(others(0, 10_000), with(ran(3, "serial:1", 6010, 6020), func(j *job) { j.inserted = at(5000) }), idle[1], idle[0])},
+		{
+			"a key with a lost job until its release", 0,
+			append(others(0, 10_000), ran(1, "serial:1", 0, 5000, 7000, 7001), ran(2, "serial:1", 6000, 6010)),
+		},
+		{
+			"an idle key with an attempt that no worker started", 0,
+			append(others(0, 10_000), idle[0], with(idle[1], func(j *job) { j.attempts++ })),
+		},
+		{
+			"an idle key with such an attempt for too long", 1,
+			append(others(0, 40_000), idle[0], with(ran(2, "serial:1", 36_000, 36_010), func(j *job) { j.attempts++ })),
+		},
+		{
+			"an idle key for which two jobs wait", 1,
+			append(others(0, 10_000), with(ran(3, "serial:1", 6010, 6020), func(j *job) { j.inserted = at(5000) }), idle[1], idle[0]),
+		},
 		{"an idle key whose job waits for another one", 0, append(others(0, 10_000), idle[0], ran(2, "serial:1 other:1", 6000, 6010))},
 		{"a time in which nothing starts", 0, append(append(others(0, 1000), others(5500, 7000)...), idle...)},
 		{"a time in which nothing starts for longer than a recovery", 1, []job{ran(1, "serial:1", 0, 10), ran(2, "serial:1", 21_000, 21_010)}},

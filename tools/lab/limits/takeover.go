@@ -51,7 +51,8 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	n := int((lasts + 5*time.Second) / takeoverJob)
 	if _, err := conn.Exec(
 		ctx,
-		`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', jsonb_build_object('ms', $1::int), 'serial' FROM generate_series(1, $2)`,
+		`INSERT INTO dispatcherd.jobs (type, payload, keys) SELECT 'work', jsonb_build_object('ms', $1::int), 'serial'
+			FROM generate_series(1, $2)`,
 		takeoverJob.Milliseconds(),
 		n,
 	); err != nil {
@@ -70,7 +71,8 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	}
 	var seconds *float64
 	err = conn.QueryRow(ctx, `SELECT extract(epoch FROM max(at - greatest(before, $1))) FROM (
-		SELECT started_at AS at, lag(started_at, 1, $1) OVER (ORDER BY started_at) AS before FROM dispatcherd.jobs WHERE started_at IS NOT NULL) s WHERE at > $1`, killed).Scan(&seconds)
+		SELECT started_at AS at, lag(started_at, 1, $1) OVER (ORDER BY started_at) AS before FROM dispatcherd.jobs WHERE started_at IS NOT NULL) s
+		WHERE at > $1`, killed).Scan(&seconds)
 	if err != nil {
 		return 0, err
 	}

@@ -100,7 +100,8 @@ func printIdle(all map[string]*trips) {
 	fmt.Printf("idle: %d requests of each system back to back, %d with a pause; http_gap_p50_us=%.0f\n",
 		len(all["nats"].backToBack), len(all["nats"].gapped), gapped("http"))
 	fmt.Printf(
-		"ondemand: p50_us=%.1f p99_us=%.1f gap_p50_us=%.1f nats_p50_us=%.1f nats_gap_p50_us=%.1f ratio_nats=%.2f gap_ratio_nats=%.2f http_p50_us=%.1f\n",
+		"ondemand: p50_us=%.1f p99_us=%.1f gap_p50_us=%.1f nats_p50_us=%.1f nats_gap_p50_us=%.1f ratio_nats=%.2f "+
+			"gap_ratio_nats=%.2f http_p50_us=%.1f\n",
 		p50("dispatcherd"),
 		stats.Quantile(steady(all["dispatcherd"].backToBack), 0.99),
 		gapped("dispatcherd"),

@@ -53,9 +53,18 @@ func (s *sampler) report() error {
 	}{
 		{"programs, % of all processors", []string{"--no-children", "--sort", "comm,dso", "--percent-limit", "0.4"}},
 		{"functions, % of all processors", []string{"--no-children", "--sort", "comm,symbol", "--percent-limit", "0.5"}},
-		{"server, including called functions, % of all processors", []string{"--children", "--comms", "postgres", "--sort", "symbol", "--percent-limit", "0.5"}},
-		{"daemon, including called functions, % of all processors", []string{"--children", "--comms", "dispatcherd", "--sort", "symbol", "--percent-limit", "0.5"}},
-		{"workers, including called functions, % of all processors", []string{"--children", "--comms", "noop", "--sort", "symbol", "--percent-limit", "0.5"}},
+		{
+			"server, including called functions, % of all processors",
+			[]string{"--children", "--comms", "postgres", "--sort", "symbol", "--percent-limit", "0.5"},
+		},
+		{
+			"daemon, including called functions, % of all processors",
+			[]string{"--children", "--comms", "dispatcherd", "--sort", "symbol", "--percent-limit", "0.5"},
+		},
+		{
+			"workers, including called functions, % of all processors",
+			[]string{"--children", "--comms", "noop", "--sort", "symbol", "--percent-limit", "0.5"},
+		},
 	} {
 		args := append([]string{"report", "-i", filepath.Join(s.dir, "data"), "--stdio", "-q", "-g", "none"}, view.args...)
 		out, err := exec.Command("perf", args...).Output()

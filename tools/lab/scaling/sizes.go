@@ -42,7 +42,8 @@ func (s *study) sweep(ctx context.Context, name string, sizes []int, change func
 func (p *point) print(name string) {
 	of := func(what func(window) float64) float64 { return middle(p.Windows, what) }
 	fmt.Printf(
-		"%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × %4.0f  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
+		"%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × "+
+			"%4.0f  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
 		name,
 		p.Rate.Median,
 		p.Rate.Min,

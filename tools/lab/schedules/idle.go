@@ -30,7 +30,8 @@ func Idle(ctx context.Context, env *stage.Environment, n int, lasts time.Duratio
 	day := time.Now().AddDate(0, 6, 0).Format("2 1")
 	if err := st.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.schedules (name, kind, spec, time_zone, type)
 		SELECT 'idle-' || i, 'cron', i %% 60 || ' ' || i / 60 %% 24 || ' %s *', z.names[1 + i %% 40], 'tick' FROM generate_series(1, %d) i,
-			(SELECT array_agg(name ORDER BY md5(name)) AS names FROM pg_timezone_names WHERE name ~ '^(America|Europe|Asia)/') z`, day, n)); err != nil {
+			(SELECT array_agg(name ORDER BY md5(name)) AS names FROM pg_timezone_names
+				WHERE name ~ '^(America|Europe|Asia)/') z`, day, n)); err != nil {
 		return nil, err
 	}
 	if err := st.Daemons[0].Restart(ctx); err != nil {

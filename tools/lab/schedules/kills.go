@@ -54,7 +54,8 @@ func Kills(ctx context.Context, env *stage.Environment, lasts time.Duration) (f 
 	defer conn.Close(context.WithoutCancel(ctx))
 	end := time.Now().Add(lasts).Truncate(time.Second).Add(time.Second)
 	if _, err := conn.Exec(ctx, `INSERT INTO dispatcherd.schedules (name, kind, spec, type, payload, overlap, catch_up_most, ends_at)
-		SELECT 'tick-' || i, 'cron', '* * * * * *', 'tick', jsonb_build_object('n', i), 'allow_all', 1000, $2 FROM generate_series(1, $1) i`, perSecond, end); err != nil {
+		SELECT 'tick-' || i, 'cron', '* * * * * *', 'tick', jsonb_build_object('n', i), 'allow_all', 1000, $2
+		FROM generate_series(1, $1) i`, perSecond, end); err != nil {
 		return nil, err
 	}
 	if _, err := conn.Exec(ctx, `CREATE TABLE IF NOT EXISTS kills (at timestamptz, near boolean, role timestamptz)`); err != nil {
@@ -121,7 +122,9 @@ const killsSQL = `
 WITH found AS (` + stage.TicksSQL + `), tick AS (
 	SELECT t.*, t.made_at - t.planned_at AS lag FROM dispatcherd.ticks t
 ), takeover AS (
-	SELECT k.at, k.near, greatest(k.role, (SELECT max(t.made_at) FROM tick t WHERE t.planned_at BETWEEN k.at - interval '1 second' AND k.role)) AS over FROM kills k
+	SELECT k.at, k.near, greatest(k.role, (SELECT max(t.made_at) FROM tick t WHERE t.planned_at BETWEEN k.at - interval '1 second'
+		AND k.role)) AS over
+	FROM kills k
 ), usual AS (
 	SELECT extract(epoch FROM t.lag) * 1000 AS ms FROM tick t
 	WHERE NOT EXISTS (SELECT FROM takeover o WHERE t.planned_at BETWEEN o.at - interval '1 second' AND o.over)

@@ -31,7 +31,8 @@ func TestFiguresOfKillsFindEachFault(t *testing.T) {
 	}
 	defer conn.Close(ctx)
 	const well = `
-		INSERT INTO dispatcherd.schedules (name, kind, spec, type, ends_at) VALUES ('s', 'cron', '* * * * * *', 'tick', date_trunc('second', now()) + interval '10 seconds');
+		INSERT INTO dispatcherd.schedules (name, kind, spec, type, ends_at)
+		VALUES ('s', 'cron', '* * * * * *', 'tick', date_trunc('second', now()) + interval '10 seconds');
 		INSERT INTO dispatcherd.jobs_done (id, type, payload, priority, attempt, failures, crashes, max_attempts, created_at, finished_at, status)
 			SELECT i, 'tick', '{}', 0, 1, 0, 0, 5, now(), now(), 'done' FROM generate_series(1, 9) i;
 		INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at, made_at, job_id)
@@ -48,8 +49,10 @@ func TestFiguresOfKillsFindEachFault(t *testing.T) {
 		{"job", "DELETE FROM dispatcherd.jobs_done WHERE id = 4", "lost", 1},
 		{"instant", "UPDATE dispatcherd.ticks SET planned_at = planned_at + interval '1 ms' WHERE job_id = 4", "drift_ms", 1},
 		{"lag", "UPDATE dispatcherd.ticks SET made_at = made_at + interval '1 s'", "lag_p50_ms", 1010},
-		{"takeover", "INSERT INTO kills SELECT planned_at, false, planned_at + interval '3 s' FROM dispatcherd.ticks WHERE job_id = 4", "takeover_s", 3.01},
-		{"takeover by a successor", "INSERT INTO kills SELECT planned_at, true, planned_at + interval '3 s' FROM dispatcherd.ticks WHERE job_id = 4", "takeover_same_host_s", 3.01},
+		{"takeover", "INSERT INTO kills SELECT planned_at, false, planned_at + interval '3 s' FROM dispatcherd.ticks WHERE " +
+			"job_id = 4", "takeover_s", 3.01},
+		{"takeover by a successor", "INSERT INTO kills SELECT planned_at, true, planned_at + interval '3 s' FROM " +
+			"dispatcherd.ticks WHERE job_id = 4", "takeover_same_host_s", 3.01},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tx, err := conn.Begin(ctx)

@@ -75,7 +75,8 @@ func insertPlain(ctx context.Context, conn *pgx.Conn, until time.Time) error {
 	for i := 0; time.Now().Before(until); i++ {
 		if _, err := conn.Exec(
 			ctx,
-			`INSERT INTO dispatcherd.jobs (type, payload) SELECT 'plain', jsonb_build_object('n', $1::int * $2::int + k) FROM generate_series(1, $2) k`,
+			`INSERT INTO dispatcherd.jobs (type, payload) SELECT 'plain', jsonb_build_object('n', $1::int * $2::int + k)
+				FROM generate_series(1, $2) k`,
 			i,
 			plainGroup,
 		); err != nil {
@@ -100,6 +101,7 @@ func endsBeside(ctx context.Context, conn *pgx.Conn, at time.Time, n int) (burst
 		return 0, 0, fmt.Errorf("%w: %d of %d ticks, the last one at %v", errBurst, ticks, n, last)
 	}
 	err = conn.QueryRow(ctx, `SELECT count(*) FILTER (WHERE finished_at >= $1), count(*) FILTER (WHERE finished_at < $1) FROM dispatcherd.jobs
-		WHERE type = 'plain' AND status = 'done' AND finished_at >= $1::timestamptz - ($2::timestamptz - $1) AND finished_at < $2`, at, *last).Scan(&burst, &quiet)
+		WHERE type = 'plain' AND status = 'done' AND finished_at >= $1::timestamptz - ($2::timestamptz - $1)
+			AND finished_at < $2`, at, *last).Scan(&burst, &quiet)
 	return burst, quiet, err
 }

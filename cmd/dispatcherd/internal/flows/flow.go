@@ -88,8 +88,9 @@ func (a commands) repairCommand() *cobra.Command {
 		Use:        "repair",
 		SuggestFor: []string{"fix", "recount"},
 		Short:      "Count the jobs that have not ended again, after rows were deleted by hand",
-		Long:       "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers do this twice a day.",
-		Example:    "  dispatcherd flow repair 17",
+		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers " +
+			"do this twice a day.",
+		Example: "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Get(ctx, id)
 		if err != nil {
@@ -112,8 +113,8 @@ func (a commands) showFlowCommand() *cobra.Command {
 		Use:        "show",
 		SuggestFor: []string{"get", "status", "graph"},
 		Short:      "Draw the graph of a flow with states and durations",
-		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is a list of nodes with their dependencies.
-TIME is that of the last attempt, or since when a node could run.`,
+		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is
+a list of nodes with their dependencies. TIME is that of the last attempt, or since when a node could run.`,
 		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		f, err := t.Flow(ctx, id)

@@ -70,9 +70,10 @@ func RequestIDsLast(args []string) []string {
 
 // reasonTexts explain the reasons.
 var reasonTexts = map[string]string{
-	"Running":                     "it runs",
-	"Recording":                   "it has ended; its result is being written to Postgres",
-	"Unrecordable":                "it has ended, but its row is locked or Postgres refuses the end; the dispatcher tries again after a growing pause",
+	"Running":   "it runs",
+	"Recording": "it has ended; its result is being written to Postgres",
+	"Unrecordable": "it has ended, but its row is locked or Postgres refuses the end; the dispatcher tries " +
+		"again after a growing pause",
 	"Claimed":                     "a slot is reserved for it; the claim is in flight, or its payload is being read",
 	"Scheduled":                   "its run_at is in the future",
 	"Backoff":                     "it failed; its next attempt is in the future",

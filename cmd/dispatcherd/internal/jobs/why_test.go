@@ -16,11 +16,21 @@ func TestWhyExplainsThatAJobIsNeverOvertaken(t *testing.T) {
 		rival httpapi.Rival
 		mode  string
 	}{
-		"job 7 pdf priority 0 queued, score 0: never overtaken: both age at the same rate":                     {httpapi.Rival{Mode: "queued"}, "queued"},
-		"job 7 pdf priority 0 on_demand, score 0: never overtaken: an on-demand request ages at least as fast": {httpapi.Rival{Mode: "on_demand"}, "queued"},
-		"job 7 pdf priority 0 on_demand, score 0: never overtaken: both age at the same rate":                  {httpapi.Rival{Mode: "on_demand"}, "on_demand"},
-		"job 7 pdf priority 0 queued, score 0: overtaken in 2.5s":                                              {httpapi.Rival{Mode: "queued", Passed: &soon}, "on_demand"},
-		"job 7 pdf priority 0 queued, score 0: overtaken now":                                                  {httpapi.Rival{Mode: "queued", Passed: new(float64)}, "on_demand"},
+		"job 7 pdf priority 0 queued, score 0: never overtaken: both age at the same rate": {
+			httpapi.Rival{Mode: "queued"}, "queued",
+		},
+		"job 7 pdf priority 0 on_demand, score 0: never overtaken: an on-demand request ages at least as fast": {
+			httpapi.Rival{Mode: "on_demand"}, "queued",
+		},
+		"job 7 pdf priority 0 on_demand, score 0: never overtaken: both age at the same rate": {
+			httpapi.Rival{Mode: "on_demand"}, "on_demand",
+		},
+		"job 7 pdf priority 0 queued, score 0: overtaken in 2.5s": {
+			httpapi.Rival{Mode: "queued", Passed: &soon}, "on_demand",
+		},
+		"job 7 pdf priority 0 queued, score 0: overtaken now": {
+			httpapi.Rival{Mode: "queued", Passed: new(float64)}, "on_demand",
+		},
 	} {
 		c.rival.Job, c.rival.Type = 7, "pdf"
 		require.Equal(t, want, rivalText(&c.rival, c.mode))
@@ -55,12 +65,24 @@ func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {
 		reason string
 		wait   httpapi.KeyWait
 	}{
-		"1 of capacity 100 of key k are held by 7; place 1 in the queue":                                             {httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 1}},
-		"job 7 runs alone on key k":                                                                                  {httpapi.ReasonKeyBusy, httpapi.KeyWait{Alone: true, Holders: []int64{7}}},
-		"jobs run alone on key k at their dispatchers; held by 7 8":                                                  {httpapi.ReasonKeyBusy, httpapi.KeyWait{Alone: true, Holders: []int64{7, 8}, Scope: "dispatcher"}},
-		"150 of capacity 100 for each dispatcher of key k are held":                                                  {httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 150, Scope: "dispatcher"}},
-		"job 3 has precedence at key k while it waits for its retry (on_retry=wait), until 2026-01-31T23:00:00.000Z": {httpapi.ReasonKeyOrder, httpapi.KeyWait{First: 3, RetryAt: &at}},
-		"key k is paused: its capacity is 0; 'limit set' with another capacity resumes it":                           {httpapi.ReasonKeyPaused, httpapi.KeyWait{}},
+		"1 of capacity 100 of key k are held by 7; place 1 in the queue": {
+			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 1},
+		},
+		"job 7 runs alone on key k": {
+			httpapi.ReasonKeyBusy, httpapi.KeyWait{Alone: true, Holders: []int64{7}},
+		},
+		"jobs run alone on key k at their dispatchers; held by 7 8": {
+			httpapi.ReasonKeyBusy, httpapi.KeyWait{Alone: true, Holders: []int64{7, 8}, Scope: "dispatcher"},
+		},
+		"150 of capacity 100 for each dispatcher of key k are held": {
+			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 150, Scope: "dispatcher"},
+		},
+		"job 3 has precedence at key k while it waits for its retry (on_retry=wait), until 2026-01-31T23:00:00.000Z": {
+			httpapi.ReasonKeyOrder, httpapi.KeyWait{First: 3, RetryAt: &at},
+		},
+		"key k is paused: its capacity is 0; 'limit set' with another capacity resumes it": {
+			httpapi.ReasonKeyPaused, httpapi.KeyWait{},
+		},
 	} {
 		c.wait.Key, c.wait.Capacity = "k", &hundred
 		require.Equal(t, want, keyText(c.reason, &c.wait))

@@ -105,7 +105,8 @@ func limitText(v *contract.Limit) string {
 	return text
 }
 
-const setLong = `Creates a limit, or changes columns of it (docs/limits.md). An empty VALUE means the default, none unlimited. capacity=0 pauses.`
+const setLong = `Creates a limit, or changes columns of it (docs/limits.md).
+An empty VALUE means the default, none unlimited. capacity=0 pauses.`
 
 func (a commands) setCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
@@ -113,7 +114,8 @@ func (a commands) setCommand() *cobra.Command {
 		SuggestFor: []string{"add", "create", "edit"},
 		Short:      "Create or change a limit",
 		Long:       setLong,
-		Example:    "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n  dispatcherd limit set tenant:42 capacity=0",
+		Example: "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n" +
+			"  dispatcherd limit set tenant:42 capacity=0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return fmt.Errorf("%q needs a key and at least one column, for example 'tenant:*' capacity=2", cmd.CommandPath())

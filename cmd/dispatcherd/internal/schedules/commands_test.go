@@ -348,7 +348,9 @@ func TestErrorsOfAssignments(t *testing.T) {
 
 func TestChangesOfOneSchedule(t *testing.T) {
 	s := everyKind()
-	for _, c := range []struct{ command, out string }{{"pause", "schedule a paused\n"}, {"resume", "schedule a resumed\n"}, {"rm", "schedule a removed\n"}} {
+	for _, c := range []struct{ command, out string }{
+		{"pause", "schedule a paused\n"}, {"resume", "schedule a resumed\n"}, {"rm", "schedule a removed\n"},
+	} {
 		out, _, _ := run(t, s, "", c.command, "a")
 		require.Equal(t, c.out, out)
 		_, errs, code := run(t, s, "", c.command, "none")

@@ -167,7 +167,8 @@ func applied(t *testing.T, s scheduleapi.Table, f applyFlags, text string) (*out
 	return o, a.apply(t.Context(), over(t, s), list, f)
 }
 
-const threeSchedules = "[a]\nspec = \"@daily\"\ntype = \"pdf\"\n[b]\nspec = \"@hourly\"\ntype = \"pdf\"\n[c]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 1}\n"
+const threeSchedules = "[a]\nspec = \"@daily\"\ntype = \"pdf\"\n[b]\nspec = \"@hourly\"\ntype = \"pdf\"\n" +
+	"[c]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {page = 1}\n"
 
 // The edits that an error left are made by the next apply, and no other ones.
 func TestInterruptedApplyIsCompletedByTheNext(t *testing.T) {
@@ -176,7 +177,10 @@ func TestInterruptedApplyIsCompletedByTheNext(t *testing.T) {
 		s.err, s.after = errBroken, after
 		o, err := applied(t, s, applyFlags{prune: true, yes: true}, threeSchedules)
 		require.ErrorContains(t, err, errBroken.Error())
-		want := []string{"0 created, 0 changed, 0 removed", "1 created, 0 changed, 0 removed", "2 created, 0 changed, 0 removed", "2 created, 1 changed, 0 removed"}[after]
+		want := []string{
+			"0 created, 0 changed, 0 removed", "1 created, 0 changed, 0 removed", "2 created, 0 changed, 0 removed",
+			"2 created, 1 changed, 0 removed",
+		}[after]
 		require.Equal(t, "Before the error: "+want+". Repeat the command to make the edits that are left.\n", o.err.String())
 		s.err = nil
 		_, err = applied(t, s, applyFlags{prune: true, yes: true}, threeSchedules)

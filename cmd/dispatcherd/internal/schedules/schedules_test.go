@@ -51,7 +51,8 @@ func TestNextBeginsAfterTheHighWaterMark(t *testing.T) {
 	require.Contains(
 		t,
 		next(),
-		"The schedule does not run now: the database clock was set back, and all occasions up to 2027-03-28T00:00:00Z are handled; remove and create",
+		"The schedule does not run now: the database clock was set back, and all occasions up to 2027-03-28T00:00:00Z are "+
+			"handled; remove and create",
 	)
 	handled = now.Add(skew)
 	require.NotContains(t, next(), "does not run now", "the clocks of hosts differ")

@@ -11,7 +11,9 @@ import (
 )
 
 func TestOnlyYesConfirmsAChange(t *testing.T) {
-	for answer, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
+	for answer, agrees := range map[string]bool{
+		"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false,
+	} {
 		var out, errs bytes.Buffer
 		a := Invocation{Console: console.Console{In: strings.NewReader(answer), Out: &out, Err: &errs}}
 		require.Equal(t, agrees, a.confirm("This will cancel 2 jobs."), "%q", answer)

@@ -178,7 +178,10 @@ func startInProcess(ctx context.Context, plan workerPlan) (*tracedWorker, error)
 func shortTrace() *trace.Trace {
 	tr := &trace.Trace{Name: "short", Slots: []trace.Slot{
 		{ID: 1, Worker: "a", Types: []string{"x"}}, {ID: 2, Worker: "b", Types: []string{"x", "y"}},
-	}, Events: []trace.SlotEvent{{AtMS: 0, Slot: 1, Kind: trace.Register}, {AtMS: 0, Slot: 2, Kind: trace.Register}, {AtMS: 5000, Slot: 1, Kind: trace.Drain}}}
+	}, Events: []trace.SlotEvent{
+		{AtMS: 0, Slot: 1, Kind: trace.Register}, {AtMS: 0, Slot: 2, Kind: trace.Register},
+		{AtMS: 5000, Slot: 1, Kind: trace.Drain},
+	}}
 	for i := range int64(40) {
 		j := trace.Job{ID: i + 1, ArrivalMS: i * 200, Type: "x", Mode: dispatcherd.Mode(i % 2), DurationMS: 100}
 		if i%4 == 3 {

@@ -14,7 +14,8 @@ type namedWeights struct {
 	weights scoring.Weights
 }
 
-const weightsSyntax = "article (without the cap), default (of the daemon), or comma-separated changes of the default, key=value, with the keys " +
+const weightsSyntax = "article (without the cap), default (of the daemon), or comma-separated changes of the default, " +
+	"key=value, with the keys " +
 	"priority, ageing, rarity, on-demand, on-demand-ageing, on-demand-cap (a duration, or none)"
 
 // parseWeights parses weightsSyntax.

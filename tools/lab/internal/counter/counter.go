@@ -55,8 +55,8 @@ func Add(file string, job, fence int64, times int) error {
 	return nil
 }
 
-// add adds 1, unless the job has made all of its additions, and reports whether further ones are left. The fence, the number and the job are
-// written in one step, so an attempt that is killed has counted or not.
+// add adds 1, unless the job has made all of its additions, and reports whether further ones are left. The
+// fence, the number and the job are written in one step, so an attempt that is killed has counted or not.
 func (s *State) add(job, fence int64, times int) (more bool, err error) {
 	if fence < s.Fence || fence == s.Fence && s.Job != job {
 		return false, fmt.Errorf("job %d with fence %d: %w: %d", job, fence, ErrFence, s.Fence)

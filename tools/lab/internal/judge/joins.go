@@ -9,8 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 )
 
-// How long after the end of its parent a child may start, until a dispatcher has counted that end; and end, until its worker has stopped. If the
-// dispatcher of the child is killed, its successor holds the job for the worker for 10 s before it is released and cancelled, and may be killed, too.
+// How long after the end of its parent a child may start, until a dispatcher has counted that end; and end,
+// until its worker has stopped. If the dispatcher of the child is killed, its successor holds the job for the
+// worker for 10 s before it is released and cancelled, and may be killed, too.
 const (
 	orphanStarts = 10 * time.Second
 	orphanEnds   = 30 * time.Second

@@ -92,7 +92,10 @@ func TestEveryViolationOfStructuresIsReported(t *testing.T) {
 			h.Jobs[7].Ended, h.Joins[5].Fired = 47*micros, 48*micros
 			h.Jobs = slices.DeleteFunc(h.Jobs, func(p history.Part) bool { return p.Started > 16*micros && p.Started < 20*micros })
 		}},
-		{"a child starts later", [4]int{0, 0, 0, 1}, func(h *h) { h.Jobs[8].Started, h.Jobs[8].Ended, h.Joins[5].Fired = 26*micros, 27*micros, 28*micros }},
+		{
+			"a child starts later", [4]int{0, 0, 0, 1},
+			func(h *h) { h.Jobs[8].Started, h.Jobs[8].Ended, h.Joins[5].Fired = 26*micros, 27*micros, 28*micros },
+		},
 		{"a child never ends", [4]int{1, 1, 1, 1}, func(h *h) { h.Jobs[8].Status, h.Jobs[8].Ended = "pending", 0 }},
 		{"a child of a parent that runs", [4]int{0, 2}, func(h *h) { h.Jobs[6].Ended, h.Jobs[6].Status, h.Joins[5].Fired = 0, "running", 0 }},
 	} {

@@ -56,7 +56,8 @@ const findingsPerKind = 10
 
 // Violations returns the number of broken guarantees.
 func (r *Report) Violations() int {
-	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest + r.TickTwice + r.TickLost + r.KeyOver + r.KeyOrder +
+	return r.Lost + r.Unexpected + r.Stale + r.Affinity + r.Overlaps + r.Illegal + r.Disorder + r.Stuck + r.Dishonest +
+		r.TickTwice + r.TickLost + r.KeyOver + r.KeyOrder +
 		r.JoinedEarly + r.JoinedLost + r.JoinedTwice + r.Orphans
 }
 

@@ -71,9 +71,15 @@ func TestEveryViolationIsReported(t *testing.T) {
 	}{
 		{"a committed job has no row", lost, func(h *h) { h.Rows = h.Rows[:1] }},
 		{"a job waits for ever", lost, func(h *h) { h.Rows[0].Status = "pending" }},
-		{"a job that was rolled back has a row", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 3, N: 13, Type: "pdf", Status: "done"}) }},
+		{
+			"a job that was rolled back has a row", unexpected,
+			func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 3, N: 13, Type: "pdf", Status: "done"}) },
+		},
 		{"a job without a producer", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 4, N: 99, Type: "pdf", Status: "done"}) }},
-		{"a part of a transaction", unexpected, func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 5, N: 14, Type: "pdf", Status: "pending"}) }},
+		{
+			"a part of a transaction", unexpected,
+			func(h *h) { h.Rows = append(h.Rows, history.Row{Job: 5, N: 14, Type: "pdf", Status: "pending"}) },
+		},
 		{"two rows of one job", unexpected, func(h *h) { h.Rows = append(h.Rows, h.Rows[0]) }},
 		{"an execution without a row", unexpected, func(h *h) { h.Processes[1].Runs[0].Job = 77 }},
 		{"another job's payload", unexpected, func(h *h) { h.Processes[1].Runs[0].N = 12 }},

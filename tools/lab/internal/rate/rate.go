@@ -87,7 +87,8 @@ func (j Jobs) Drain(ctx context.Context, st *stage.Stage) (rate float64, err err
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	for _, sql := range []string{`TRUNCATE dispatcherd.jobs_done`, `VACUUM (ANALYZE) dispatcherd.jobs_live`, `SET enable_seqscan = off`} { // statistics are old while rows are counted
+	// Statistics are old while rows are counted.
+	for _, sql := range []string{`TRUNCATE dispatcherd.jobs_done`, `VACUUM (ANALYZE) dispatcherd.jobs_live`, `SET enable_seqscan = off`} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return 0, err
 		}
@@ -104,7 +105,8 @@ func (j Jobs) Drain(ctx context.Context, st *stage.Stage) (rate float64, err err
 		return 0, err
 	}
 	var done int
-	err = conn.QueryRow(ctx, `SELECT count(*), count(*) / extract(epoch FROM max(finished_at) - min(started_at)) FROM dispatcherd.jobs_done WHERE type = $1`, Type).
+	err = conn.QueryRow(ctx, `SELECT count(*), count(*) / extract(epoch FROM max(finished_at) - min(started_at))
+		FROM dispatcherd.jobs_done WHERE type = $1`, Type).
 		Scan(&done, &rate)
 	if err == nil && done != j.N {
 		err = fmt.Errorf("%d of %d jobs are done", done, j.N)
@@ -141,7 +143,8 @@ var ErrStuck = errors.New("no job ended for three minutes")
 // awaitDone waits until the n jobs with ids above first have ended. It counts only the last ones while they exist. Both
 // statements read the index of ids, because other jobs may wait.
 func awaitDone(ctx context.Context, conn *pgx.Conn, first int64, n int) error {
-	const tail = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint + $2::bigint - 2000 AND id > $1 LIMIT 1000) few`
+	const tail = `SELECT count(*)
+		FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint + $2::bigint - 2000 AND id > $1 LIMIT 1000) few`
 	const all = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint AND $2::bigint > 0 LIMIT 1000) few`
 	sql, last, moved := tail, -1, time.Now()
 	patience := stuckAfter + time.Duration(n)*time.Millisecond // until the last ones start

@@ -97,7 +97,8 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 	}
 	rows, err = conn.Query(
 		ctx,
-		`SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, priority, coalesce(keys, ''), status::text,
+		`SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, priority, coalesce(keys, ''),
+			status::text,
 		attempt, failures, crashes, result, errors, d.job IS NOT NULL
 		FROM dispatcherd.jobs LEFT JOIN chaos.damaged d ON d.job = id`,
 	)

@@ -28,7 +28,8 @@ CREATE TRIGGER structures_released AFTER INSERT ON dispatcherd.jobs_live FOR EAC
 const openSQL = `SELECT (SELECT count(*) FROM dispatcherd.jobs_live WHERE type = ANY ($1)) + (SELECT count(*) FROM dispatcherd.jobs_waiting)
 	+ (SELECT count(*) FROM dispatcherd.batches WHERE ended_at IS NULL)`
 
-// AwaitStructures waits until all jobs of structures and all batches have ended. It returns the number of those that have not at the deadline.
+// AwaitStructures waits until all jobs of structures and all batches have ended. It returns the number of those
+// that have not at the deadline.
 func (s *Stage) AwaitStructures(ctx context.Context, limit time.Duration) (open int, err error) {
 	for begun := time.Now(); ; pause(ctx, 50*time.Millisecond) {
 		open, err = s.Number(context.WithoutCancel(ctx), openSQL, history.Structured)
@@ -41,10 +42,13 @@ func (s *Stage) AwaitStructures(ctx context.Context, limit time.Duration) (open 
 // partsSQL reads the jobs of structures.
 const partsSQL = `SELECT j.id, coalesce(j.parent, 0), j.type, j.status::text, coalesce(j.cancelled_by, ''),
 	least(j.started_at, (SELECT min((e ->> 'started_at')::timestamptz) FROM jsonb_array_elements(j.errors) e)), j.finished_at, coalesce(r.n, 0)
-	FROM dispatcherd.jobs j LEFT JOIN (SELECT job, count(*) AS n FROM structures.released GROUP BY job) r ON r.job = j.id WHERE j.type = ANY ($1)`
+	FROM dispatcherd.jobs j LEFT JOIN (SELECT job, count(*) AS n FROM structures.released GROUP BY job) r ON r.job = j.id
+	WHERE j.type = ANY ($1)`
 
 // joinsSQL reads batches, flows, parents and nodes. A cancellation by a user is not the end of a parent.
-const joinsSQL = `SELECT id, kind, callback, run_when, '{}'::bigint[], cancelled_by IS NOT NULL AND cancelled_by <> 'parent', ended_at, done, failed, cancelled FROM dispatcherd.batches
+const joinsSQL = `SELECT id, kind, callback, run_when, '{}'::bigint[], cancelled_by IS NOT NULL
+	AND cancelled_by <> 'parent', ended_at, done, failed, cancelled
+	FROM dispatcherd.batches
 	UNION ALL SELECT n.id, 'node', false, n.run_when, n.depends_on, f.cancelled_by IS NOT NULL, n.ready_at, n.done, n.failed, n.cancelled
 	FROM dispatcherd.nodes n JOIN dispatcherd.batches f ON f.id = n.flow`
 
@@ -92,7 +96,8 @@ func microseconds(at *time.Time) int64 {
 	return at.UnixMicro()
 }
 
-// EndStructures waits until the structures have ended, reads them, and deletes their jobs and changes, so that the usual checks do not see them.
+// EndStructures waits until the structures have ended, reads them, and deletes their jobs and changes, so that
+// the usual checks do not see them.
 func (s *Stage) EndStructures(ctx context.Context, limit time.Duration) (*history.Structures, error) {
 	if !s.structures {
 		return &history.Structures{}, nil

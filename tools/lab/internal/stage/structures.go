@@ -83,14 +83,16 @@ func (b *builder) runWhen() string { return []string{"done", "ended", "failed"}[
 
 // open opens a batch; parent is an open batch or 0.
 func (b *builder) open(ctx context.Context, parent int64) (batch int64, err error) {
-	err = b.conn.QueryRow(ctx, `SELECT dispatcherd.open_batch(jsonb_build_object('type', $1::text), $2, NULL, nullif($3::bigint, 0))`, history.Callback, b.runWhen(), parent).
+	err = b.conn.QueryRow(ctx, `SELECT dispatcherd.open_batch(jsonb_build_object('type', $1::text), $2, NULL,
+		nullif($3::bigint, 0))`, history.Callback, b.runWhen(), parent).
 		Scan(&batch)
 	return batch, err
 }
 
 // membersSQL inserts $2 members of batch $1. Each $3-th is refused by its worker, and each $4-th fails once; 0 = none.
 const membersSQL = `INSERT INTO dispatcherd.jobs (type, payload, parent) SELECT '` + history.Member + `',
-	jsonb_build_object('ms', i % 5, 'do', CASE WHEN i % nullif($3::int, 0) = 0 THEN '` + history.Refuse + `' ELSE '' END, 'fail', coalesce((i % nullif($4::int, 0) = 0)::int, 0)), $1::bigint
+	jsonb_build_object('ms', i % 5, 'do', CASE WHEN i % nullif($3::int, 0) = 0 THEN '` + history.Refuse + `' ELSE '' END, 'fail',
+		coalesce((i % nullif($4::int, 0) = 0)::int, 0)), $1::bigint
 	FROM generate_series(1, $2::int) i`
 
 // insertBatch inserts a batch in several transactions. The last one may commit while the batch is sealed. Some batches contain
@@ -279,7 +281,8 @@ func (s *Stage) sealAll(ctx context.Context) (err error) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; pause(ctx, 100*time.Millisecond) {
 		if err = s.Exec(
 			ctx,
-			`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id DESC`,
+			`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches
+				WHERE sealed_at IS NULL AND cancelled_by IS NULL AND kind = 'batch' ORDER BY id DESC`,
 		); err == nil {
 			return nil
 		}

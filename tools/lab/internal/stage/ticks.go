@@ -21,11 +21,15 @@ func (s *Stage) insertSchedules(ctx context.Context, n int) error {
 // before their ends_at or an instant $1: jobs of type tick that no tick names and occasions with several
 // jobs; occasions without a job.
 const TicksSQL = `
-SELECT (SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM dispatcherd.ticks WHERE job_id IS NOT NULL GROUP BY schedule_id, planned_at) g)
-	+ (SELECT count(*) FROM dispatcherd.jobs j WHERE j.type = 'tick' AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.job_id = j.id)) AS twice,
-	count(*) FILTER (WHERE NOT EXISTS (SELECT FROM dispatcherd.ticks t JOIN dispatcherd.jobs j ON j.id = t.job_id WHERE t.schedule_id = s.id AND t.planned_at = o.at)) AS lost,
+SELECT (SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM dispatcherd.ticks WHERE job_id IS NOT NULL
+	GROUP BY schedule_id, planned_at) g)
+	+ (SELECT count(*) FROM dispatcherd.jobs j
+		WHERE j.type = 'tick' AND NOT EXISTS (SELECT FROM dispatcherd.ticks t WHERE t.job_id = j.id)) AS twice,
+	count(*) FILTER (WHERE NOT EXISTS (SELECT FROM dispatcherd.ticks t JOIN dispatcherd.jobs j ON j.id = t.job_id
+		WHERE t.schedule_id = s.id AND t.planned_at = o.at)) AS lost,
 	count(*) AS wanted
-FROM dispatcherd.schedules s, generate_series(date_trunc('second', s.since) + interval '1 second', least(s.ends_at, $1) - interval '1 second', interval '1 second') o (at)`
+FROM dispatcherd.schedules s, generate_series(date_trunc('second', s.since) + interval '1 second',
+	least(s.ends_at, $1) - interval '1 second', interval '1 second') o (at)`
 
 // tickTime bounds the wait for overdue ticks: until another dispatcher takes over, and a bit more.
 const tickTime = time.Minute
@@ -43,7 +47,8 @@ func (s *Stage) EndTicks(ctx context.Context) (twice, lost int, err error) {
 	}
 	for begun, behind := time.Now(), 1; behind > 0 && time.Since(begun) < tickTime; pause(ctx, 50*time.Millisecond) {
 		if err := conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.schedules s
-			WHERE coalesce((SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id), '-infinity') < $1`, until).Scan(&behind); err != nil {
+			WHERE coalesce((SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id),
+				'-infinity') < $1`, until).Scan(&behind); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -19,8 +19,9 @@ func patientFlags(more ...string) []string {
 var quickLease = []string{"--lease", "2s"}
 
 var allFaults = Trial{
-	Name:    "all-faults",
-	About:   "kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 20 s (fast, immediate, kill -9 in turn), all at once",
+	Name: "all-faults",
+	About: "kill -9 of a dispatcher every second, of a worker every 200 ms, Postgres down every 20 s (fast, immediate, kill " +
+		"-9 in turn), all at once",
 	Setup:   stage.Setup{Daemons: 2, Workers: 4, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types, Schedules: 2},
 	Jobs:    [3]int{10_000, 206_000, 1_000_000}, // the last 5,000 jobs may end after the faults
 	Least:   [3]time.Duration{25 * time.Second, 90 * time.Second, 10 * time.Minute},

@@ -29,8 +29,9 @@ var (
 )
 
 var bounds = Trial{
-	Name:  "bounds",
-	About: "every bound is so low that it is reached all the time, Postgres is slow, and many callers send requests at the same time: requests wait or get 429, and none is dropped",
+	Name: "bounds",
+	About: "every bound is so low that it is reached all the time, Postgres is slow, and many callers send requests at the " +
+		"same time: requests wait or get 429, and none is dropped",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(tight...), Offers: offers, Mix: usual, Types: types, Rate: 300},
 	Cuts:  tightCuts,
 	Jobs:  [3]int{1000, 3000, 30_000},

@@ -18,8 +18,9 @@ const jumps = "[...]int64{0, 3600, -3600, 400 * 86400, 0, -400 * 86400, 1, -1}"
 // clockJumps builds the daemon with an altered time.Now. A Go program reads the
 // clock by a direct call of the kernel, so a preloaded library could not change it.
 var clockJumps = Trial{
-	Name:  "clock-jumps",
-	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, in both directions: no process is declared lost, nothing is late",
+	Name: "clock-jumps",
+	About: "the wall clock of every dispatcher jumps every two seconds, by a second, an hour or a year, in both directions: no " +
+		"process is declared lost, nothing is late",
 	Setup: stage.Setup{
 		Daemons: 2,
 		Workers: 2,
@@ -74,7 +75,8 @@ const shortLease = 2 * time.Second
 var clockAhead = Trial{
 	Name: "clock-ahead",
 	About: fmt.Sprintf(
-		"a dispatcher stops while the database clock is an hour ahead or behind, and the clock is then set right: it is declared lost within its lease and %v, and no other one is",
+		"a dispatcher stops while the database clock is an hour ahead or behind, and the clock is then set right: it is declared "+
+			"lost within its lease and %v, and no other one is",
 		grace,
 	),
 	Setup: stage.Setup{Daemons: 3, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: lasting(300), Types: types, Rate: 150},

@@ -136,7 +136,8 @@ func RunControl(ctx context.Context, env *stage.Environment, c *Control, seed ui
 	r := o.Report
 	caught = c.Found(r) > 0 && len(o.Failures) > 0
 	line = fmt.Sprintf(
-		"chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
+		"chaos: control=%s caught=%v lost=%d unexpected=%d stale_accepted=%d illegal=%d disorder=%d stuck=%d twice_at_once=%d "+
+			"tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
 			" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d took=%v",
 		c.Trial.Name,
 		caught,

@@ -14,8 +14,9 @@ import (
 const failoverTime = 10 * time.Second
 
 var failover = Trial{
-	Name:  "failover",
-	About: "the primary is killed and its synchronous standby takes its address, read-only for a second and then promoted, again and again: nothing is lost, no process is declared lost",
+	Name: "failover",
+	About: "the primary is killed and its synchronous standby takes its address, read-only for a second and then promoted, " +
+		"again and again: nothing is lost, no process is declared lost",
 	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(), Offers: offers, Mix: usual, Types: types, Rate: 2000},
 
 	Standbys: true,

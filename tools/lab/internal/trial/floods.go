@@ -85,7 +85,8 @@ const unnotified = 2 * time.Second
 var queueFlood = Trial{
 	Name: "notification-flood",
 	About: fmt.Sprintf(
-		"a session that listens keeps a transaction open, and another one fills the notification queue: inserts succeed, jobs start within %v (p99), "+
+		"a session that listens keeps a transaction open, and another one fills the notification queue: inserts succeed, jobs "+
+			"start within %v (p99), "+
 			"and the jobs of a dispatcher that is killed with its workers run again within %v",
 		unnotified,
 		time.Second+grace,

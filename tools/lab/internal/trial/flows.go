@@ -16,7 +16,8 @@ import (
 // flows inserts batches, flows and parents, beside a few plain jobs.
 var flows = Trial{
 	Name: "flows",
-	About: "batches, flows and parents with children while workers are killed every 500 ms, a dispatcher every 2 s and Postgres every 7 s, and every tenth answer about ends is lost: " +
+	About: "batches, flows and parents with children while workers are killed every 500 ms, a dispatcher every 2 s and " +
+		"Postgres every 7 s, and every tenth answer about ends is lost: " +
 		"each join fires once, after all ends, and no child outlives its parent",
 	Setup: stage.Setup{
 		Daemons:    3,
@@ -99,8 +100,8 @@ func flowControls() []*Control {
 				"the end of a job that fails or is cancelled while it runs is not recorded for the jobs that wait for it",
 				Cut{
 					"claim/statements.go",
-					"ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE",
-					"ELSE outcome END)::dispatcherd.status, watched FROM gone WHERE false AND",
+					"ELSE outcome END)::dispatcherd.status, watched FROM gone\n\tWHERE",
+					"ELSE outcome END)::dispatcherd.status, watched FROM gone\n\tWHERE false AND",
 					1,
 				},
 			),

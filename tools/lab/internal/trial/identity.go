@@ -61,8 +61,9 @@ var restores = []string{
 }
 
 var restore = Trial{
-	Name:  "restore",
-	About: "an earlier state of the table of dispatchers is restored while one dispatcher lives and one is dead: the living one joins again, and the jobs of both run again",
+	Name: "restore",
+	About: "an earlier state of the table of dispatchers is restored while one dispatcher lives and one is dead: the living " +
+		"one joins again, and the jobs of both run again",
 	Setup: stage.Setup{Daemons: 2, Workers: 3, Flags: patientFlags(quickLease...), Offers: offers, Mix: lasting(300), Types: types, Rate: 60},
 	Jobs:  [3]int{300, 1000, 5000},
 	Least: [3]time.Duration{9 * time.Second, 18 * time.Second, 2 * time.Minute},

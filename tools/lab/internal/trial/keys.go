@@ -38,7 +38,8 @@ func keyedMix(n int64) history.Work {
 
 var keys = Trial{
 	Name: "keys",
-	About: "jobs with keys while workers are killed every 500 ms, a dispatcher every 4 s, Postgres every 7 s, as often a dispatcher loses Postgres for longer than its lease, and every tenth answer about permits is lost: " +
+	About: "jobs with keys while workers are killed every 500 ms, a dispatcher every 4 s, Postgres every 7 s, as often a " +
+		"dispatcher loses Postgres for longer than its lease, and every tenth answer about permits is lost: " +
 		"no key has more holders than its capacity, and jobs get their permits in order",
 	Setup: stage.Setup{
 		Daemons:  3,
@@ -144,7 +145,7 @@ func keyControls() []*Control {
 		{
 			Trial: named(free, "key-permit-out", "neither a claim nor the table checks whether a job with keys has its permits",
 				Cut{"claim/statements.go", "`(j.keys IS NULL OR j.fence > 0)`", "`true`", 1},
-				Cut{"claim/statements.go", " AND (keys IS NULL OR coalesce(fence, 0) > 0 AND coalesce(admitted_to, $3) = $3)", "", 1},
+				Cut{"claim/statements.go", "AND (keys IS NULL OR coalesce(fence, 0) > 0 AND coalesce(admitted_to, $3) = $3)", "", 1},
 			),
 			Found: over,
 		},

@@ -18,8 +18,9 @@ const (
 )
 
 var dispatcherKill = Trial{
-	Name:  "dispatcher-kill",
-	About: "kill -9 of a dispatcher: its running jobs are adopted after its restart; when its workers die with it, they run again within 15 s, which is less than the lease",
+	Name: "dispatcher-kill",
+	About: "kill -9 of a dispatcher: its running jobs are adopted after its restart; when its workers die with it, they run " +
+		"again within 15 s, which is less than the lease",
 	Setup: stage.Setup{
 		Daemons: 2,
 		Workers: 2,
@@ -106,8 +107,9 @@ const restartWithin = 100 * time.Millisecond
 const restartTime = 2 * time.Second
 
 var workerKill = Trial{
-	Name:  "worker-kill",
-	About: "kill -9 of a worker every 200 ms while slots are free on other workers: how soon its jobs start there (p99 at most 100 ms), and never twice at once",
+	Name: "worker-kill",
+	About: "kill -9 of a worker every 200 ms while slots are free on other workers: how soon its jobs start there (p99 at most " +
+		"100 ms), and never twice at once",
 	Setup: stage.Setup{
 		Daemons: 2,
 		Workers: 4,

@@ -11,8 +11,9 @@ import (
 )
 
 var manyDispatchers = Trial{
-	Name:  "many-dispatchers",
-	About: "four dispatchers with shares of every type; one of them dies every 700 ms and another every 5 s stays away for longer than the lease",
+	Name: "many-dispatchers",
+	About: "four dispatchers with shares of every type; one of them dies every 700 ms and another every 5 s stays away for " +
+		"longer than the lease",
 	Setup: stage.Setup{Daemons: 4, Workers: 1, Flags: patientFlags(quickLease...), Offers: offers, Mix: usual, Types: types},
 	Jobs:  [3]int{5000, 40_000, 400_000},
 	Least: [3]time.Duration{10 * time.Second, 15 * time.Second, 5 * time.Minute},

@@ -92,8 +92,9 @@ var workerNetwork = Trial{
 }
 
 var halfOpen = Trial{
-	Name:  "half-open",
-	About: "workers whose dispatcher has disconnected without their knowledge, while their jobs end: their reports are lost, and their jobs run on other workers",
+	Name: "half-open",
+	About: "workers whose dispatcher has disconnected without their knowledge, while their jobs end: their reports are lost, " +
+		"and their jobs run on other workers",
 	Setup: stage.Setup{
 		Daemons: 2, Workers: 3, Flags: patientFlags("--heartbeat-timeout", "1s"),
 		Offers: offers, Mix: lasting(200), Types: types, Rate: 300,

@@ -17,11 +17,13 @@ import (
 const updateSQL = `
 UPDATE dispatcherd.jobs_live SET type = (ARRAY['pdf', 'excel', 'rare'])[1 + floor(random() * 20)::int / 9], priority = floor(random() * 11),
 	run_at = now() + (random() - 0.5) * interval '1 second', max_attempts = 3 + floor(random() * 5)
-WHERE id = ANY (ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE status = $1::dispatcherd.status ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED))`
+WHERE id = ANY (ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE status = $1::dispatcherd.status ORDER BY random() LIMIT $2
+	FOR UPDATE SKIP LOCKED))`
 
 var operatorUpdates = Trial{
-	Name:  "operator-updates",
-	About: "an operator changes type, priority, run_at and max_attempts of pending and running rows all the time: no slot gets a job of a type that it does not offer, and no row waits",
+	Name: "operator-updates",
+	About: "an operator changes type, priority, run_at and max_attempts of pending and running rows all the time: no slot gets " +
+		"a job of a type that it does not offer, and no row waits",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(), Offers: offers, Mix: lasting(100), Types: types},
 	Jobs:  [3]int{3000, 15_000, 150_000},
 	Least: [3]time.Duration{6 * time.Second, 20 * time.Second, 3 * time.Minute},

@@ -66,7 +66,8 @@ BEGIN
 	SELECT id INTO victim FROM dispatcherd.jobs_live
 		WHERE status = wanted AND pg_column_size(payload) > 3000 AND id NOT IN (SELECT job FROM chaos.damaged)
 		ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED;
-	SELECT (payload->>'n')::bigint, convert_to(left(payload->>'fill', 100), 'UTF8') INTO number, mark FROM dispatcherd.jobs_live WHERE id = victim;
+	SELECT (payload->>'n')::bigint, convert_to(left(payload->>'fill', 100), 'UTF8') INTO number, mark
+	FROM dispatcherd.jobs_live WHERE id = victim;
 	EXECUTE format('SELECT array_agg(ctid) FROM %s WHERE chunk_seq = 0 AND position($1 IN chunk_data) > 0', toast) INTO chunks USING mark;
 	IF chunks IS NULL THEN
 		RETURN NULL;
@@ -93,7 +94,8 @@ func withFill(n int64) history.Work {
 var unreadableRows = Trial{
 	Name: "unreadable-rows",
 	About: fmt.Sprintf(
-		"payloads of pending and running jobs become unreadable: these jobs end with a reason, and all others start and are recorded within %v (p99)",
+		"payloads of pending and running jobs become unreadable: these jobs end with a reason, and all others start and are "+
+			"recorded within %v (p99)",
 		promptly,
 	),
 	Setup:     stage.Setup{Daemons: 2, Workers: 1, Flags: patientFlags(), Offers: offers, Mix: withFill, Types: types, Rate: 200},

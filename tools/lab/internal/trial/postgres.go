@@ -156,7 +156,8 @@ var longestOutage = [3]time.Duration{4 * time.Second, 8 * time.Second, time.Minu
 var outages = Trial{
 	Name: "outages",
 	About: fmt.Sprintf(
-		"Postgres is down for 2 s to a minute again and again: no attempt is lost, and the first job is recorded as done within %v of the return (p99)",
+		"Postgres is down for 2 s to a minute again and again: no attempt is lost, and the first job is recorded as done within "+
+			"%v of the return (p99)",
 		returnTime,
 	),
 	Setup: stage.Setup{Daemons: 1, Workers: 2, Offers: offers, Mix: lasting(50), Types: types, Rate: 40},

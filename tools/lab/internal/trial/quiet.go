@@ -93,8 +93,9 @@ func withPoison(n int64) history.Work {
 const maxCrashes = 3
 
 var poison = Trial{
-	Name:  "poison",
-	About: "a few jobs kill every worker that runs them: each is quarantined after three crashes, or a few more if it ran together with others; its errors are recorded, and the other jobs continue",
+	Name: "poison",
+	About: "a few jobs kill every worker that runs them: each is quarantined after three crashes, or a few more if it ran " +
+		"together with others; its errors are recorded, and the other jobs continue",
 	// If a process runs several jobs and one of them kills it, all of them crash.
 	// The harmless ones must not be quarantined.
 	Setup: stage.Setup{Daemons: 2, Workers: 5, Offers: []stage.Offer{{Slots: 8, Types: types}}, Mix: withPoison, Types: types, Rate: 300},

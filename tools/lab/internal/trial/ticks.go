@@ -14,8 +14,9 @@ import (
 
 // ticks makes 20 ticks a second, beside the usual jobs.
 var ticks = Trial{
-	Name:  "ticks",
-	About: "20 schedules with a tick per second; every fifth answer about ticks and heartbeats is lost, sessions are cut, and dispatchers are killed: each occasion has one job",
+	Name: "ticks",
+	About: "20 schedules with a tick per second; every fifth answer about ticks and heartbeats is lost, sessions are cut, and " +
+		"dispatchers are killed: each occasion has one job",
 	Setup: stage.Setup{Daemons: 2, Workers: 2, Flags: patientFlags(), Offers: offers, Mix: plain, Types: types, Rate: 40, Schedules: 20},
 	Jobs:  [3]int{300, 1000, 5000},
 	Least: [3]time.Duration{12 * time.Second, 30 * time.Second, 3 * time.Minute},
@@ -64,7 +65,8 @@ var tickTwice = slices.Concat([]string{`ALTER TABLE dispatcherd.ticks DROP CONST
 	`AND (SELECT t.occasion FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion >= i.occasion
                 ORDER BY t.schedule_id, t.occasion LIMIT 1) IS DISTINCT FROM i.occasion`,
 	`AND (i.planned IS NULL OR s.kind <> 'cron' OR i.planned > coalesce(
-                (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), '-infinity'))`))
+                (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), `+
+		`'-infinity'))`))
 
 // tickControls are the controls of ticks.
 func tickControls() []*Control {
@@ -84,7 +86,8 @@ func tickControls() []*Control {
 				Cut{
 					"internal/schedule/controller/controller.go",
 					"made, err := c.table.Make(ctx, ticks)\n\tif err != nil {\n\t\treturn err\n\t}",
-					"made, err := c.table.Make(ctx, ticks)\n\tfor i := range ticks {\n\t\tif err != nil {\n\t\t\tmade = append(made[:i:i], contract.MadeTick{Outcome: contract.TickExists})\n\t\t}\n\t}",
+					"made, err := c.table.Make(ctx, ticks)\n\tfor i := range ticks {\n\t\tif err != nil {\n\t\t\tmade = append(made[:i:i], " +
+						"contract.MadeTick{Outcome: contract.TickExists})\n\t\t}\n\t}",
 					1,
 				},
 			),

@@ -44,7 +44,8 @@ func TestControlOfTicksLetsAnOccasionHaveTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := func() (outcome string) {
-		if err := conn.QueryRow(ctx, `SELECT m.outcome FROM dispatcherd.schedules s, dispatcherd.make_ticks(ARRAY[s.id], '{2026-01-01T00:00:00Z}', ARRAY[s.version],
+		if err := conn.QueryRow(ctx, `SELECT m.outcome
+			FROM dispatcherd.schedules s, dispatcherd.make_ticks(ARRAY[s.id], '{2026-01-01T00:00:00Z}', ARRAY[s.version],
 			'{2026-01-01T00:00:00Z}', '{2026-01-01T00:00:00Z}', '{0}', '{NULL}', false) m`).
 			Scan(&outcome); err != nil {
 			t.Fatal(err)

@@ -212,7 +212,8 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 	}
 	o.Line = fmt.Sprintf(
 		"chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
-			" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
+			" overlaps=%d illegal=%d disorder=%d stuck=%d executions=%d twice_at_once=%d late_starts=%d unknown_commits=%d "+
+			"tick_twice=%d tick_lost=%d key_over=%d key_order=%d"+
 			" joined_early=%d joined_lost=%d joined_twice=%d orphans=%d %s drain=%v",
 		t.Name,
 		r.Jobs,
