@@ -8,10 +8,8 @@
 // cancelled. On a Unix socket all requests of a Client are frames on one connection. On
 // TCP they are HTTP requests.
 //
-// [MapLimit] runs a function over many items with a limit on concurrent calls. Use it to wait for
-// many requests without overloading the dispatcher. [FanOut] does the same and returns all errors.
-// [Group] runs different functions. [Semaphore], [RWLock] and [Barrier] coordinate the goroutines
-// of one process.
+// Package client/concurrency runs many calls with a limit and coordinates goroutines. Use it to wait
+// for many requests without overloading the dispatcher.
 //
 // If the dispatcher rejects a request, or a job fails, the error is a [Problem].
 package client
