@@ -56,7 +56,7 @@ type Status string
 // The six statuses; the last three are final. A further final status needs:
 //
 //   - a migration with its partitions and new versions of the SQL functions
-//     keep_partitions and, if such a job can be retried, retry_jobs
+//     maintain_partitions and, if such a job can be retried, retry_jobs
 //   - an Outcome in internal/contract/finish.go, and a part of endedSQL in
 //     claim/statements.go; the same for the fake table: end in claim/claimfake/finish.go
 //   - a retention: KeepPartitions in claim/maintain.go

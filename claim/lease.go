@@ -17,7 +17,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -177,8 +176,8 @@ WITH former AS (
 	ON CONFLICT (id) DO UPDATE SET lost_at = now(), leaving = true, armed = false
 	WHERE d.incarnation = excluded.incarnation AND d.lost_at IS NULL AND NOT d.leaving
 )
-INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock, program, founder) OVERRIDING SYSTEM VALUE
-SELECT $1::int, $2, $3, $4, nullif($5::text, ''), $7::int, coalesce((
+INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock, founder) OVERRIDING SYSTEM VALUE
+SELECT $1::int, $2, $3, $4, nullif($5::text, ''), coalesce((
 	SELECT coalesce(d.founder, d.id) FROM dispatcherd.dispatchers d WHERE ` + alive + ` AND d.id <> $6 ORDER BY d.started_at LIMIT 1), $1)
 ON CONFLICT (id) DO NOTHING RETURNING id`
 
@@ -200,7 +199,6 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 				s.config.Identity.Incarnation,
 				s.config.Identity.Lock,
 				s.me.Load(),
-				migrations.Latest(),
 			).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 			err := conn.SendBatch(ctx, &batch).Close()
 			if !errors.Is(err, pgx.ErrNoRows) { // no row: the id exists, which has a probability below 1 in 1,000,000

@@ -37,7 +37,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (all Kept, e
 			var refused []int64
 			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, busy, more, refused
-					FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, $2, $3)`,
+					FROM dispatcherd.maintain_partitions($1::text::dispatcherd.status, $2, $3)`,
 					string(r.status), DaysAhead, r.keep).
 					Scan(&k.Made, &k.Dropped, &k.Blocked, &k.Busy, &more, &refused)
 				return k.Made + k.Dropped, err
@@ -162,7 +162,7 @@ func (s *Store) PaceVacuum(ctx context.Context) (paused, changed bool, err error
 			return 0, nil
 		}
 		want := paused
-		err := conn.QueryRow(ctx, `SELECT dispatcherd.pause_vacuum($1)`, paused).Scan(&paused)
+		err := conn.QueryRow(ctx, `SELECT dispatcherd.pause_autovacuum($1)`, paused).Scan(&paused)
 		changed = err == nil && paused == want // a setting of the operator takes precedence
 		return 0, err
 	})

@@ -62,7 +62,7 @@ const (
 )
 
 // Columns of a job. Each list exists once, but the SQL functions cancel_pending and
-// retry_jobs and those that they call (migrations/sql/00037_structure.sql) have lists of their own, which a test
+// retry_jobs and those that they call (migrations/schema/7_settlement.sql) have lists of their own, which a test
 // compares with these. A new column of a job belongs to keptColumns or endColumns. If
 // a claim needs the column, it also belongs to wonColumns. If operators see it, it
 // also belongs to jobColumns (read.go) and to contract.Job.

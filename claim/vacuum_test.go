@@ -116,7 +116,7 @@ func TestFirstCallOfAStoreEndsAPause(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	exec(t, db, `SELECT dispatcherd.pause_vacuum(true)`)
+	exec(t, db, `SELECT dispatcherd.pause_autovacuum(true)`)
 	require.Equal(t, "autovacuum_enabled=false", one[string](t, db, option))
 	hold(t, dsn)
 	paused, changed := paced(t, open(t, claim.Config{DSN: dsn}))
@@ -134,7 +134,7 @@ func TestAutovacuumSettingOfAnOperatorIsKept(t *testing.T) {
 		exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = `+word+`)`)
 		for _, rest := range []bool{true, false} {
 			var paused bool
-			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.pause_vacuum($1)`, rest).Scan(&paused))
+			require.NoError(t, db.QueryRow(t.Context(), `SELECT dispatcherd.pause_autovacuum($1)`, rest).Scan(&paused))
 			require.False(t, paused)
 			require.Equal(t, "autovacuum_enabled="+word, one[string](t, db, option))
 		}
@@ -150,6 +150,6 @@ func TestPauseWaitsBrieflyForTheLock(t *testing.T) {
 	exec(t, other, `LOCK TABLE dispatcherd.jobs_live IN SHARE UPDATE EXCLUSIVE MODE`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := db.Exec(ctx, `SELECT dispatcherd.pause_vacuum(true)`)
+	_, err := db.Exec(ctx, `SELECT dispatcherd.pause_autovacuum(true)`)
 	require.ErrorContains(t, err, "55P03")
 }

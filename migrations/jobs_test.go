@@ -215,7 +215,7 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	reader := connect(t, conn.Config().ConnString())
 	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)
 	var made, dropped, blocked int
-	keep := `SELECT made, dropped, blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
+	keep := `SELECT made, dropped, blocked FROM dispatcherd.maintain_partitions('done', 5, '1 year')`
 	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
 	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a partition that is being read is kept, and no session waits for it")
 	require.Equal(t, 1, one[int](t, conn, old))
@@ -253,7 +253,7 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 		RETURN OLD;
 	END $$`)
 	exec(t, conn, `CREATE TRIGGER unlocked BEFORE DELETE ON dispatcherd.jobs_done_rest FOR EACH STATEMENT EXECUTE FUNCTION unlocked()`)
-	keep := `SELECT dropped FROM dispatcherd.keep_partitions('done', 1, '1 year')`
+	keep := `SELECT dropped FROM dispatcherd.maintain_partitions('done', 1, '1 year')`
 	rest := `SELECT count(*) FROM dispatcherd.jobs_done_rest`
 	require.Equal(t, 1, one[int](t, conn, keep), "one partition per call")
 	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows per call")
@@ -283,7 +283,7 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`,
 	)
 	for _, status := range []string{"done", "failed", "cancelled"} {
-		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.keep_partitions($1::text::dispatcherd.status, 4, '1 year')`, status))
+		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.maintain_partitions($1::text::dispatcherd.status, 4, '1 year')`, status))
 	}
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	exec(
@@ -309,7 +309,7 @@ func TestDefaultPartitionIsEmptiedInPortions(t *testing.T) {
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`,
 	)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`)
-	keep := `SELECT more FROM dispatcherd.keep_partitions('done', 1, '1 year')`
+	keep := `SELECT more FROM dispatcherd.maintain_partitions('done', 1, '1 year')`
 	require.True(t, one[bool](t, conn, keep))
 	require.Equal(t, 2, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`))
 	require.False(t, one[bool](t, conn, keep))

@@ -64,7 +64,7 @@ func TestNoUntrustedRoleCanLockRowsOrStopWrites(t *testing.T) {
 		"every session can take every advisory lock")
 }
 
-// A session has the advisory locks that once guarded retention and migrations.
+// A session has advisory locks.
 func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn := connect(t, dsn)
@@ -75,23 +75,21 @@ func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	exec(t, other, `SELECT pg_advisory_lock(7233172), pg_advisory_lock(7233173, hashtext('jobs_done'))`)
-	require.Equal(t, 2, one[int](t, conn, `SELECT made FROM dispatcherd.keep_partitions('done', 5, '1 year')`))
+	require.Equal(t, 2, one[int](t, conn, `SELECT made FROM dispatcherd.maintain_partitions('done', 5, '1 year')`))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for range 2 {
-		_, err := migrations.Down(ctx, dsn, migrations.Latest()-1)
-		require.NoError(t, err)
-		_, err = migrations.Up(ctx, dsn)
-		require.NoError(t, err)
-	}
+	_, err = migrations.Down(ctx, dsn)
+	require.NoError(t, err)
+	_, err = migrations.Up(ctx, dsn)
+	require.NoError(t, err)
 }
 
 // Several daemons maintain the partitions. A call during another one reports that it did nothing.
 func TestConcurrentRetentionIsReportedAsBusy(t *testing.T) {
 	dsn := pgtest.New(t)
 	conn, other := connect(t, dsn), connect(t, dsn)
-	exec(t, other, `BEGIN; SELECT dispatcherd.keep_partitions('done', 1, '1 year')`)
-	keep := `SELECT 10 * made + busy::int + 2 * blocked FROM dispatcherd.keep_partitions('done', 5, '1 year')`
+	exec(t, other, `BEGIN; SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`)
+	keep := `SELECT 10 * made + busy::int + 2 * blocked FROM dispatcherd.maintain_partitions('done', 5, '1 year')`
 	require.Equal(t, 1, one[int](t, conn, keep))
 	exec(t, other, `COMMIT`)
 	require.Equal(t, 20, one[int](t, conn, keep))
@@ -199,7 +197,7 @@ func TestLockedTableIsNotReportedAsRefusedRows(t *testing.T) {
 		conn,
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`,
 	)
-	const keep = `SELECT concat_ws(' ', made, blocked, cardinality(refused)) FROM dispatcherd.keep_partitions('cancelled', $1, '1 year')`
+	const keep = `SELECT concat_ws(' ', made, blocked, cardinality(refused)) FROM dispatcherd.maintain_partitions('cancelled', $1, '1 year')`
 	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} {
 		exec(t, other, `BEGIN; LOCK TABLE dispatcherd.jobs_cancelled_rest IN `+mode+` MODE`)
 		require.Equal(t, "0 1 0", one[string](t, conn, keep, 3), mode)

@@ -23,9 +23,14 @@ const (
 	deadlocked = "40P01"
 )
 
-// limitLockWait sets lock_timeout unless the connection string does.
-func limitLockWait(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', '`+lockWait+`', false) WHERE current_setting('lock_timeout') = '0'`)
+// setUp sets lock_timeout, unless the connection string does, and settings on which the meaning of the files depends. The role or the
+// database may have other values of these.
+func setUp(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `
+		SET standard_conforming_strings = on;
+		SET quote_all_identifiers = off;
+		SET plpgsql.extra_errors = 'none';
+		SELECT set_config('lock_timeout', '`+lockWait+`', false) WHERE current_setting('lock_timeout') = '0'`)
 	return err
 }
 
@@ -59,21 +64,12 @@ func retryLocked(
 
 // versionLock lets one program migrate at a time. It locks the table of versions in a mode that only
 // the owner can take, and that conflicts with itself but not with reads and writes. Every session could
-// take an advisory lock, and so prevent migrations. Programs of schema 16 take one, so Lock takes it,
-// too, and waits for it only if a session with the rights of the owner has it.
+// take an advisory lock, and so prevent migrations.
 type versionLock struct{ tx *sql.Tx }
 
 const lockSQL = `
 SET LOCAL idle_in_transaction_session_timeout = 0;
-LOCK TABLE ` + versionTable + ` IN SHARE UPDATE EXCLUSIVE MODE;
-DO $$ BEGIN
-	IF NOT pg_try_advisory_xact_lock(7233172) AND EXISTS (
-		SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) JOIN pg_class c ON c.oid = '` + versionTable + `'::regclass
-		WHERE l.locktype = 'advisory' AND l.objid = 7233172 AND l.granted AND a.datname = current_database() AND pg_has_role(a.usesysid, c.relowner, 'USAGE')
-	) THEN
-		RAISE lock_not_available USING MESSAGE = 'an older dispatcherd migrates the schema';
-	END IF;
-END $$`
+LOCK TABLE ` + versionTable + ` IN SHARE UPDATE EXCLUSIVE MODE`
 
 // Lock implements lock.Locker. If another program migrates, it returns lock_not_available. The transaction must keep no
 // snapshot, whatever the default isolation is: CREATE INDEX CONCURRENTLY would wait for it.

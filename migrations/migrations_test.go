@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -25,18 +23,24 @@ func connect(t testing.TB, dsn string) *pgx.Conn {
 	return conn
 }
 
+// list returns the rows of a query with one column.
+func list[T any](t testing.TB, conn *pgx.Conn, query string, args ...any) []T {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), query, args...)
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	require.NoError(t, err)
+	return all
+}
+
 // leftovers returns all objects outside the system schemas.
 func leftovers(t testing.TB, conn *pgx.Conn) []string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), `
+	return list[string](t, conn, `
 		SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_|^information_schema$|^public$'
 		UNION ALL SELECT 'relation ' || c.oid::regclass FROM pg_class c WHERE c.relnamespace::regnamespace::text !~ '^pg_|^information_schema$'
 		UNION ALL SELECT 'type ' || t.oid::regtype FROM pg_type t WHERE t.typnamespace::regnamespace::text !~ '^pg_|^information_schema$'
 		UNION ALL SELECT 'function ' || p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace::regnamespace::text !~ '^pg_|^information_schema$'`)
-	require.NoError(t, err)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
-	return list
 }
 
 func TestDownRemovesEverythingThatUpCreated(t *testing.T) {
@@ -46,16 +50,16 @@ func TestDownRemovesEverythingThatUpCreated(t *testing.T) {
 	for range 2 {
 		applied, err := migrations.Up(t.Context(), dsn)
 		require.NoError(t, err)
-		require.Len(t, applied, int(migrations.Latest()))
+		require.Equal(t, []int64{migrations.Baseline}, applied)
 		require.NoError(t, migrations.Check(t.Context(), conn))
-		undone, err := migrations.Down(t.Context(), dsn, 0)
+		removed, err := migrations.Down(t.Context(), dsn)
 		require.NoError(t, err)
-		require.Len(t, undone, int(migrations.Latest()))
+		require.True(t, removed)
 		require.Empty(t, leftovers(t, conn))
 	}
-	undone, err := migrations.Down(t.Context(), dsn, 0)
+	removed, err := migrations.Down(t.Context(), dsn)
 	require.NoError(t, err, "down without a schema changes nothing")
-	require.Empty(t, undone)
+	require.False(t, removed)
 }
 
 func TestConcurrentUpsAreSafe(t *testing.T) {
@@ -78,82 +82,58 @@ func TestConcurrentUpsAreSafe(t *testing.T) {
 		require.NoError(t, errs[i])
 		sum += total[i]
 	}
-	require.EqualValues(t, migrations.Latest(), sum, "each migration is applied once")
-}
-
-func TestCheckSaysWhatToDo(t *testing.T) {
-	dsn := pgtest.Empty(t)
-	conn := connect(t, dsn)
-	require.EqualError(t, migrations.Check(t.Context(), conn), "the database has no schema dispatcherd: run 'dispatcherd migrate up'")
-
-	_, err := migrations.Up(t.Context(), dsn)
-	require.NoError(t, err)
-	_, err = migrations.Down(t.Context(), dsn, 1)
-	require.NoError(t, err)
-	require.EqualError(
-		t,
-		migrations.Check(t.Context(), conn),
-		fmt.Sprintf("the schema is at version 1 and this build needs %d: run 'dispatcherd migrate up'", migrations.Latest()),
-	)
-
-	_, err = conn.Exec(t.Context(), "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
-	require.NoError(t, err)
-	require.EqualError(
-		t,
-		migrations.Check(t.Context(), conn),
-		fmt.Sprintf("the schema is at version 99, newer than version %d of this build: install a newer dispatcherd", migrations.Latest()),
-	)
-}
-
-// A daemon of the previous version may restart during a rolling upgrade.
-func TestNewerSchemaStatesWhichProgramsCanUseIt(t *testing.T) {
-	dsn := pgtest.New(t)
-	conn := connect(t, dsn)
-	exec(t, conn, "INSERT INTO dispatcherd.schema_version (version_id, is_applied) VALUES (99, true)")
-	says := func(version int64) error {
-		exec(
-			t,
-			conn,
-			fmt.Sprintf("CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql AS 'SELECT %d::bigint'", version),
-		)
-		return migrations.Check(t.Context(), conn)
-	}
-	require.NoError(t, says(1))
-	require.NoError(t, says(migrations.Latest()))
-	require.Error(t, says(migrations.Latest()+1))
-	exec(t, conn, "DROP FUNCTION dispatcherd.compatible_from()")
-	require.ErrorContains(t, migrations.Check(t.Context(), conn), "newer than version")
-	exec(t, conn, "DELETE FROM dispatcherd.schema_version WHERE version_id = 99")
-	require.NoError(t, migrations.Check(t.Context(), conn), "the schema of the program itself needs no statement")
-}
-
-func TestEveryMigrationStatesWhichProgramsCanUseTheSchema(t *testing.T) {
-	files, err := filepath.Glob("sql/*.sql")
-	require.NoError(t, err)
-	require.Len(t, files, int(migrations.Latest()))
-	for _, file := range files[5:] { // the first migration that states it
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		up, down, found := strings.Cut(string(text), "-- +goose Down")
-		require.True(t, found, file)
-		require.Contains(t, up, "dispatcherd.compatible_from()", file)
-		require.Contains(t, down, "dispatcherd.compatible_from()", file)
-	}
+	require.Equal(t, 1, sum, "the baseline is created once")
 }
 
 func TestStatusChangesNothing(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	conn := connect(t, dsn)
-	list, err := migrations.Status(t.Context(), dsn)
+	steps, err := migrations.Status(t.Context(), dsn)
 	require.NoError(t, err)
-	require.Len(t, list, int(migrations.Latest()))
-	require.Nil(t, list[0].AppliedAt)
+	require.Equal(t, []migrations.Migration{{Version: migrations.Baseline, Name: "baseline"}}, steps)
 	require.Empty(t, leftovers(t, conn))
+	require.EqualError(t, migrations.Check(t.Context(), conn), "the database has no schema dispatcherd: run 'dispatcherd migrate up'")
 
 	_, err = migrations.Up(t.Context(), dsn)
 	require.NoError(t, err)
-	list, err = migrations.Status(t.Context(), dsn)
+	steps, err = migrations.Status(t.Context(), dsn)
 	require.NoError(t, err)
-	require.Equal(t, migrations.Latest(), list[len(list)-1].Version)
-	require.NotNil(t, list[len(list)-1].AppliedAt)
+	require.Len(t, steps, 1)
+	require.NotNil(t, steps[0].AppliedAt)
+}
+
+// Builds before the first release made schemas of other versions: 1 to 44 as numbered migrations, and one number per baseline.
+func TestSchemaOfAnotherBuildIsRefusedAndNotChanged(t *testing.T) {
+	for _, c := range []struct {
+		first, last int
+		of          string
+	}{{1, 44, "an earlier build"}, {99, 99, "an earlier build"}, {101, 101, "a later build"}} {
+		dsn := pgtest.Empty(t)
+		conn := connect(t, dsn)
+		exec(t, conn, `CREATE SCHEMA dispatcherd; CREATE TABLE dispatcherd.jobs (id bigint, type text)`)
+		exec(t, conn, `CREATE TABLE dispatcherd.schema_version (
+			id int GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, version_id bigint NOT NULL, is_applied boolean NOT NULL, tstamp timestamp NOT NULL DEFAULT now())`)
+		exec(t, conn, `INSERT INTO dispatcherd.schema_version (version_id, is_applied) SELECT 0, true
+			UNION ALL SELECT v, true FROM generate_series($1::int, $2::int) v`, c.first, c.last)
+		before := append(leftovers(t, conn), list[string](t, conn, `SELECT v::text FROM dispatcherd.schema_version v`)...)
+
+		_, up := migrations.Up(t.Context(), dsn)
+		_, status := migrations.Status(t.Context(), dsn)
+		for _, err := range []error{up, status, migrations.Check(t.Context(), conn)} {
+			var version *migrations.VersionError
+			require.ErrorAs(t, err, &version)
+			require.EqualError(t, err, fmt.Sprintf("the schema dispatcherd is version %d of %s, and this build needs version %d. "+
+				"Before the first release there is no upgrade from one to the other. Nothing was changed. Run the program that made the schema, "+
+				"or recreate it, which deletes all jobs, schedules and limits: dispatcherd migrate down --yes && dispatcherd migrate up",
+				c.last, c.of, migrations.Baseline))
+		}
+		require.Equal(t, before, append(leftovers(t, conn), list[string](t, conn, `SELECT v::text FROM dispatcherd.schema_version v`)...))
+
+		removed, err := migrations.Down(t.Context(), dsn)
+		require.NoError(t, err)
+		require.True(t, removed)
+		_, err = migrations.Up(t.Context(), dsn)
+		require.NoError(t, err)
+		require.NoError(t, migrations.Check(t.Context(), conn))
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
-	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,18 +69,4 @@ func TestSmallPayloadIsNeverTooLongAsText(t *testing.T) {
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT pg_column_size(j), octet_length(j::text)
 			FROM (SELECT to_jsonb(array_fill(`+longest+`, ARRAY[$1::int])) AS j) payload`, n).Scan(&size, &text))
 	}
-}
-
-// Such rows do not stop the migration, and can be cancelled and retried after it.
-func TestRowsThatAreTooLongAsTextSurviveTheMigration(t *testing.T) {
-	url := pgtest.New(t)
-	_, err := migrations.Down(t.Context(), url, 18)
-	require.NoError(t, err)
-	conn := connect(t, url)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', `+numbers("1e131071", 2000)+`)`)
-	_, err = migrations.Up(t.Context(), url)
-	require.NoError(t, err)
-	exec(t, conn, `UPDATE dispatcherd.jobs SET status = 'cancelled', finished_at = now()`)
-	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs`))
-	require.Equal(t, "pending", one[string](t, conn, `SELECT status::text FROM dispatcherd.jobs`))
 }

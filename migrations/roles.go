@@ -3,15 +3,11 @@ package migrations
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"fmt"
 	"strings"
 
 	"github.com/pressly/goose/v3"
 )
-
-//go:embed grants.sql
-var grants string
 
 // roles is the list of the roles of least privilege, in SQL.
 const roles = `ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher']`
@@ -19,7 +15,7 @@ const roles = `ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_
 // MissingRoles returns the roles of least privilege that do not exist on the server, because each
 // "migrate up" so far was executed by a role that may not create roles.
 func MissingRoles(ctx context.Context, dsn string) (missing []string, err error) {
-	err = with(dsn, func(db *sql.DB, _ *goose.Provider) error {
+	err = with(dsn, nil, func(db *sql.DB, _ *goose.Provider) error {
 		var names string
 		err := db.QueryRowContext(ctx, `
 			SELECT coalesce(string_agg(r, ',' ORDER BY n), '')
@@ -36,7 +32,7 @@ func MissingRoles(ctx context.Context, dsn string) (missing []string, err error)
 	return missing, nil
 }
 
-// grantLate gives the roles that were created after the migrations their rights. The lock makes
+// grantLate gives the roles that were created after the schema their rights. The lock makes
 // concurrent calls wait for each other, because Postgres rejects concurrent grants on one object.
 func grantLate(ctx context.Context, db *sql.DB) error {
 	var late bool
@@ -53,7 +49,11 @@ func grantLate(ctx context.Context, db *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, "LOCK TABLE "+versionTable+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, grants); err != nil {
+	text, err := schema.ReadFile("schema/9_rights.sql")
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, string(text)); err != nil {
 		return err
 	}
 	return tx.Commit()

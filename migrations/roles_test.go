@@ -3,7 +3,6 @@ package migrations_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -152,8 +151,8 @@ var rights = []struct{ who, statement string }{
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
 	{"    ", `SELECT FROM dispatcherd.maintenance`},
 	{"    ", `DELETE FROM dispatcherd.maintenance`},
-	{"   D", `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`},
-	{"   D", `SELECT dispatcherd.pause_vacuum(false)`},
+	{"   D", `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`},
+	{"   D", `SELECT dispatcherd.pause_autovacuum(false)`},
 	{"  OD", `SELECT dispatcherd.may_notify()`},
 	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
 	{"    ", `SELECT setval('dispatcherd.job_ids', 1)`},
@@ -266,13 +265,13 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 			"insert_flow",
 			"insert_member",
 			"insert_unique",
-			"keep_partitions",
-			"limit_run_at",
+			"maintain_partitions",
 			"make_ticks",
 			"notify_dispatchers",
 			"number_read_edits",
 			"open_batch",
-			"pause_vacuum",
+			"pause_autovacuum",
+			"raise_early_run_at",
 			"record_edits",
 			"record_limit_edit",
 			"repair_flows",
@@ -297,7 +296,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type, expected_ms) VALUES ('pdf', 1)`},
 		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.duration_class(1)`},
 		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
-		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`, `SELECT dispatcherd.pause_vacuum(false)`},
+		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`, `SELECT dispatcherd.pause_autovacuum(false)`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)
@@ -305,27 +304,6 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	}
 	require.Empty(t, one[*string](t, conn, `SELECT string_agg(proname, ', ') FROM pg_proc p WHERE pronamespace = 'dispatcherd'::regnamespace
 		AND prorettype <> 'trigger'::regtype AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "the function of a trigger needs no execute right")
-}
-
-func TestDownRevokesAllRightsOfTheRoles(t *testing.T) {
-	dsn := pgtest.New(t)
-	conn := connect(t, dsn)
-	_, err := migrations.Down(t.Context(), dsn, 1)
-	require.NoError(t, err)
-	roles := []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_dispatcher"}
-	slices.Sort(roles)
-	for _, role := range roles {
-		require.False(
-			t,
-			one[bool](
-				t,
-				conn,
-				`SELECT has_schema_privilege($1, 'dispatcherd', 'USAGE') OR has_any_column_privilege($1, 'dispatcherd.jobs', 'SELECT, INSERT')`,
-				role,
-			),
-			role,
-		)
-	}
 }
 
 const rightsOfRoles = `WITH acl (object, col, entry) AS (

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
-	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,23 +23,6 @@ func TestTableRejectsExactlyTheCharactersThatGoRejects(t *testing.T) {
 		}
 	}
 	require.Equal(t, want, rejected)
-}
-
-// Rows with such types do not stop the migration, and can be cancelled and retried after it.
-func TestRowsWithInvisibleCharactersSurviveTheMigration(t *testing.T) {
-	url := pgtest.New(t)
-	_, err := migrations.Down(t.Context(), url, 17)
-	require.NoError(t, err)
-	conn := connect(t, url)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type) VALUES (E'payroll\u200b')`)
-	_, err = migrations.Up(t.Context(), url)
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type) VALUES (E'payroll\u200b')`)
-	require.ErrorContains(t, err, "type_has_no_invisible_character")
-
-	exec(t, conn, `UPDATE dispatcherd.jobs SET status = 'cancelled', finished_at = now()`)
-	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs`))
-	require.Equal(t, "payroll\u200b pending", one[string](t, conn, `SELECT type || ' ' || status FROM dispatcherd.jobs`))
 }
 
 // The table accepts exactly the types that every program accepts.

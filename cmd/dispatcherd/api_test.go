@@ -20,7 +20,7 @@ import (
 // job with keys is admitted.
 const otherController = `
 INSERT INTO dispatcherd.dispatchers (name, lease) SELECT 'here', '1 day' WHERE NOT EXISTS (SELECT FROM dispatcherd.dispatchers);
-UPDATE dispatcherd.dispatchers SET lease = '1 day', incarnation = gen_random_uuid(), program = 1000000;
+UPDATE dispatcherd.dispatchers SET lease = '1 day', incarnation = gen_random_uuid();
 UPDATE dispatcherd.controller SET dispatcher = (SELECT min(id) FROM dispatcherd.dispatchers)`
 
 // served is the API socket of a dispatcher without workers, and the database that it uses.

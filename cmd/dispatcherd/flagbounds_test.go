@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,8 +52,6 @@ func TestNegativeNumbersAndDurationsAreRejected(t *testing.T) {
 		switch {
 		case f.Value.Type() == "uint64":
 			return // pflag rejects the sign
-		case path == "dispatcherd migrate down":
-			value = "-2" // one below the lowest version
 		case path == "dispatcherd job requests" && f.Name == "after":
 			return // ids of requests in memory are negative
 		case value == "":
@@ -122,7 +121,6 @@ func TestZeroIsAcceptedOnlyWhereItHasAMeaning(t *testing.T) {
 		"job retry count",
 		"request priority",
 		"request wait-for-worker",
-		"migrate down to",
 		"worker run worker-grace",
 		"trace advise duration-window",
 		"trace advise since",
@@ -149,4 +147,14 @@ func TestErrorOfABadNumberNamesItsSource(t *testing.T) {
 	got := invocation{args: []string{"config", "show"}, env: map[string]string{"DISPATCHERD_LEASE": "-1s"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, `environment DISPATCHERD_LEASE: bad value "-1s" for lease: must be at least 100ms`)
+}
+
+func TestServeHasAtMost40Flags(t *testing.T) {
+	got := invocation{args: []string{"serve", "--help"}}.runs(t)
+	require.Equal(t, exit.OK, got.code)
+	flags := regexp.MustCompile(`(?m)^ +(-\w, )?--[a-z]`).FindAllString(got.out, -1)
+	require.LessOrEqual(t, len(flags), 40)
+	for _, group := range []string{"Sockets", "Postgres", "Policy", "Limits", "Retention", "Observability"} {
+		require.Contains(t, got.out, "\n"+group+":\n")
+	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	group := settings.Group("migrate", "Apply, undo or list the migrations of the database",
+	group := settings.Group("migrate", "Create, upgrade or remove the schema of the database",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
 	for _, cmd := range group.Commands() {
 		a.DatabaseFlag(cmd.Flags())
@@ -41,7 +41,14 @@ Gives the roles of docs/security.md their rights if they were created later.`,
 			if err != nil {
 				return err
 			}
-			if err := a.printVersions("applied", applied); err != nil {
+			lines := []string{}
+			for _, v := range applied {
+				lines = append(lines, fmt.Sprintf("applied version %d", v))
+			}
+			if len(applied) == 0 {
+				applied, lines = []int64{}, []string{"nothing to do"}
+			}
+			if err := a.PrintLine("applied", applied, strings.Join(lines, "\n")); err != nil {
 				return err
 			}
 			return a.warnOfMissingRoles(cmd.Context(), dsn)
@@ -66,83 +73,49 @@ func (a *app) warnOfMissingRoles(ctx context.Context, dsn string) error {
 }
 
 func (a *app) migrateDownCommand() *cobra.Command {
-	var to int64
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "down", Short: "Undo migrations and delete their data", Args: settings.NoArguments,
-		Long: `Undoes the latest migration, or all above --to. --to 0 removes the schema with all jobs.
+		Use: "down", Short: "Remove the schema with all jobs", Args: settings.NoArguments,
+		Long: `Removes the schema dispatcherd, also that of another build: all jobs, schedules and limits, and
+everything that depends on it, such as views of other schemas. The roles remain.
 Without --yes it prints only what would be lost.`,
-		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --to 0 --yes",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.migrateDown(cmd.Context(), to, yes) },
+		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return a.sayWhatIsLost(cmd.Context())
+			}
+			dsn, err := a.DatabaseURL()
+			if err != nil {
+				return err
+			}
+			removed, err := migrations.Down(cmd.Context(), dsn)
+			if err != nil {
+				return err
+			}
+			line := "nothing to do"
+			if removed {
+				line = "removed the schema dispatcherd"
+			}
+			return a.PrintLine("removed", removed, line)
+		},
 	}
-	cmd.Flags().Int64Var(&to, "to", -1, "target version; -1 = one below the current one")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	settings.OnlyOnCommandLine(cmd.Flags(), "to", "yes")
-	settings.Between(cmd.Flags(), "-1", settings.LargestID, "to")
+	settings.OnlyOnCommandLine(cmd.Flags(), "yes")
 	return cmd
 }
 
-func (a *app) migrateDown(ctx context.Context, to int64, yes bool) error {
-	dsn, err := a.DatabaseURL()
-	if err != nil {
-		return err
-	}
-	steps, err := migrations.Status(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	var at int64
-	for _, s := range steps {
-		if s.AppliedAt != nil {
-			at = s.Version
-		}
-	}
-	switch {
-	case to > at:
-		return exit.Errorf(
-			exit.Usage,
-			"--to is %d, but the schema is at version %d: name a lower one, or go up with 'dispatcherd migrate up'",
-			to,
-			at,
-		)
-	case to < 0:
-		to = max(at-1, 0)
-	}
-	var undo []string
-	for _, s := range steps {
-		if s.AppliedAt != nil && s.Version > to {
-			undo = append(undo, s.Name)
-		}
-	}
-	if len(undo) == 0 {
-		return a.printVersions("undone", nil)
-	}
-	if !yes {
-		return a.sayWhatIsLost(ctx, undo, to)
-	}
-	undone, err := migrations.Down(ctx, dsn, to)
-	if err != nil {
-		return err
-	}
-	return a.printVersions("undone", undone)
-}
-
 // sayWhatIsLost is the output of `migrate down` without --yes.
-func (a *app) sayWhatIsLost(ctx context.Context, undo []string, to int64) error {
-	lost := "This would undo " + strings.Join(undo, ", ")
-	if to == 0 {
-		pool, err := a.Connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer pool.Close()
-		counts, err := claim.Jobs{DB: pool}.Counts(ctx)
-		if err != nil {
-			return fmt.Errorf("counting the jobs: %w", err)
-		}
-		lost += " and remove the schema dispatcherd with " + countedJobs(counts)
+func (a *app) sayWhatIsLost(ctx context.Context) error {
+	pool, err := a.Connect(ctx)
+	if err != nil {
+		return err
 	}
-	return exit.Errorf(exit.Negative, "nothing was changed. %s. Add --yes to do it", lost)
+	defer pool.Close()
+	counts, err := claim.Jobs{DB: pool}.Counts(ctx)
+	if err != nil {
+		return fmt.Errorf("counting the jobs: %w", err)
+	}
+	return exit.Errorf(exit.Negative, "nothing was changed. This would remove the schema dispatcherd with %s. Add --yes to do it", countedJobs(counts))
 }
 
 // countedJobs returns the number of jobs, in all and by status.
@@ -159,18 +132,6 @@ func countedJobs(counts map[dispatcherd.Status]int64) string {
 		return "no jobs in it"
 	}
 	return fmt.Sprintf("%s in it (%s)", console.Counted(total, "job"), strings.Join(parts, ", "))
-}
-
-// printVersions prints which versions were applied or undone.
-func (a *app) printVersions(done string, versions []int64) error {
-	lines := []string{}
-	for _, v := range versions {
-		lines = append(lines, fmt.Sprintf("%s version %d", done, v))
-	}
-	if len(versions) == 0 {
-		versions, lines = []int64{}, []string{"nothing to do"}
-	}
-	return a.PrintLine(done, versions, strings.Join(lines, "\n"))
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {

@@ -5,10 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
@@ -41,20 +38,16 @@ func TestMigrateUpAndDownReportTheirSteps(t *testing.T) {
 		code int
 	}{
 		{"migrate status", exit.Negative},
-		{"migrate down", exit.OK},
-		{"migrate down --to 0 --yes", exit.OK},
-		{"migrate down --to 1 --yes", exit.Usage},
+		{"migrate down --yes", exit.OK},
 		{"migrate up", exit.OK},
 		{"migrate up", exit.OK},
 		{"migrate status", exit.OK},
 		{"migrate status -o json", exit.OK},
-		{"migrate down --to 99 --yes", exit.Usage},
 		{"migrate down", exit.Negative},
-		{"migrate down --to 0", exit.Negative},
 		{"INSERT INTO dispatcherd.jobs (type) VALUES ('pdf') RETURNING type", exit.OK},
-		{"migrate down --to 0", exit.Negative},
+		{"migrate down", exit.Negative},
 		{"migrate down --yes", exit.OK},
-		{"migrate down --to 0 --yes -o json", exit.OK},
+		{"migrate down --yes -o json", exit.OK},
 		{"migrate status", exit.Negative},
 	} {
 		if strings.HasPrefix(step.line, "INSERT") {
@@ -73,27 +66,4 @@ func TestUnknownSchemaVersionExitsUnavailable(t *testing.T) {
 	err := &migrations.VersionError{Have: 1, Want: 2}
 	require.Equal(t, exit.Unavailable, a.exitCode(t.Context(), err))
 	require.Contains(t, exit.Explain(err), "dispatcherd migrate up")
-}
-
-// The first new daemon of a rolling upgrade starts although the last migration waits for the end of the older ones.
-func TestServeMigratesBesideOlderDaemons(t *testing.T) {
-	url := pgtest.New(t)
-	_, err := migrations.Down(t.Context(), url, 39)
-	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(t.Context())
-	_, err = conn.Exec(
-		t.Context(),
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation) OVERRIDING SYSTEM VALUE
-			VALUES (1, 'old', '1 min', gen_random_uuid())`,
-	)
-	require.NoError(t, err)
-	core, logs := observer.New(zap.WarnLevel)
-	require.NoError(t, migrateFirst(t.Context(), url, zap.New(core)))
-	require.Equal(t, 1, logs.FilterMessageSnippet("dispatchers of a former version run: 'old'").Len())
-	_, err = conn.Exec(t.Context(), `DELETE FROM dispatcherd.dispatchers`)
-	require.NoError(t, err)
-	require.NoError(t, migrateFirst(t.Context(), url, zap.New(core)))
-	require.Equal(t, 1, logs.Len())
 }

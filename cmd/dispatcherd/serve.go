@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -55,7 +53,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if migrate {
-				if err := migrateFirst(cmd.Context(), cfg.DSN, log); err != nil {
+				if err := migrateFirst(cmd.Context(), cfg.DSN); err != nil {
 					return err
 				}
 			}
@@ -74,13 +72,9 @@ SIGHUP reloads only the file of --api-tokens.`,
 	return cmd
 }
 
-// migrateFirst applies missing migrations. Those that wait for the end of older daemons stop no start.
-func migrateFirst(ctx context.Context, dsn string, log *zap.Logger) error {
+// migrateFirst applies missing migrations.
+func migrateFirst(ctx context.Context, dsn string) error {
 	_, err := migrations.Up(ctx, dsn)
-	if postponed, ok := errors.AsType[*migrations.PostponedError](err); ok {
-		log.Warn(postponed.Error())
-		return nil
-	}
 	if exit.Denied(err) { // the daemon's role lacks the right
 		return exit.Errorf(exit.Usage, "%w: %s", err, exit.WhatToGrant(dsn, "dispatcherd migrate"))
 	}

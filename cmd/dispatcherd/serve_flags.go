@@ -27,7 +27,7 @@ type serveFlags struct {
 
 // register adds the flags with the defaults that actor, workerproto and api define. A
 // setting is a flag only if two operators have reason to choose different values. All
-// others are constants; settings.removed lists them with their reasons.
+// others are constants.
 func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	f.cfg.Core, f.cfg.Workers, f.cfg.API = config.Default(), workerproto.Limits{}.WithDefaults(), daemon.DefaultAPIConfig()

@@ -49,8 +49,7 @@ func TestWeightsMayBeATableOfTheFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"[weights]\naging = 2\n":                    `for weights: "aging=2" is no weight`,
 		"[weights]\non_demand = 1\non-demand = 1\n": `for weights: weight "on-demand" is given twice`,
-		"[weight]\nageing = 2\n": `there is no setting "weight-ageing" any more; it is replaced by --weights: write --weights ` +
-			`ageing=16`,
+		"[weight]\nageing = 2\n":                    `there is no setting "weight-ageing"`,
 	} {
 		got := invocation{args: []string{"config", "show", "--config", configFileWith(t, text)}}.runs(t)
 		require.Equal(t, exit.Usage, got.code)

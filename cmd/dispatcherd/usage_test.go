@@ -32,7 +32,6 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"worker run --types x --slots 99999999999999999999 -- cat",
 		"serve --lease 10",
 		"serve --listen=perhaps",
-		"serve --weight-ageing 2",
 		"serve --weights ageing=1.5",
 		"serve --weights ageing=0",
 		"serve --weights aging=2",
@@ -54,10 +53,6 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"job cancel --count -5 -7",
 		"serve --worker-socket /tmp/d.sock --api-socket /tmp/../tmp/d.sock",
 		"serve --lease 0s",
-		"serve --beat 1s",
-		"serve --comeback 1s",
-		"dev --max-slots 5",
-		"worker run --types x --beat 1s -- cat",
 		"serve --on-demand-cap never",
 		"worker run --types x --worker-grace -1s -- cat",
 		"job list --before 0",
@@ -88,8 +83,6 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"trace export /dev/null",
 		"trace demo a b",
 		"replay /tmp/day",
-		"replay --speed 2000 /tmp/day",
-		"help replay",
 	} {
 		got := invocation{args: strings.Fields(line)}.runs(t)
 		require.Equal(t, exit.Usage, got.code, line)

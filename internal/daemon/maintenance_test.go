@@ -59,11 +59,11 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 	db := database(t)
 	d, lines := running(t, db)
-	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions RENAME TO keep_partitions_gone`)
+	statement(t, db, `ALTER FUNCTION dispatcherd.maintain_partitions RENAME TO maintain_partitions_gone`)
 	next, _ := d.maintenance.keepPartitions(t.Context(), false)
 	require.Equal(t, partitionRetry, next)
 	require.NotZero(t, lines.FilterMessageSnippet("daily partitions failed").Len()) // the first maintenance of the daemon may fail, too
-	statement(t, db, `ALTER FUNCTION dispatcherd.keep_partitions_gone RENAME TO keep_partitions`)
+	statement(t, db, `ALTER FUNCTION dispatcherd.maintain_partitions_gone RENAME TO maintain_partitions`)
 	next, _ = d.maintenance.keepPartitions(t.Context(), false)
 	require.GreaterOrEqual(t, next, partitionInterval)
 }
@@ -111,7 +111,7 @@ func TestBusyRetentionIsRepeatedSoon(t *testing.T) {
 	other, err := db.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = other.Rollback(context.Background()) })
-	_, err = other.Exec(t.Context(), `SELECT dispatcherd.keep_partitions('done', 1, '1 year')`)
+	_, err = other.Exec(t.Context(), `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`)
 	require.NoError(t, err)
 	store, err := claim.Open(t.Context(), claim.Config{DSN: db.Config().ConnString()})
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestBusyRetentionIsRepeatedSoon(t *testing.T) {
 // A daemon that was killed may have paused autovacuum. The next one enables it again.
 func TestAutovacuumIsEnabledAgainAfterAKilledDaemon(t *testing.T) {
 	db := database(t)
-	statement(t, db, `SELECT dispatcherd.pause_vacuum(true)`)
+	statement(t, db, `SELECT dispatcherd.pause_autovacuum(true)`)
 	d, lines := running(t, db)
 	d.maintenance.paceVacuum(t.Context())
 	var paused int

@@ -1,6 +1,6 @@
 // Package flows sends the statements of daemons about batches, flows, and jobs with children.
 //
-// The table is the interface of users: they call the functions of migrations/sql/00037_structure.sql and 00038_flows.sql.
+// The table is the interface of users: they call the functions of migrations/schema/6_flows.sql and 7_settlement.sql.
 //
 // The statement that ends a job with a parent or dependants also records the end in the table ends. A
 // settlement deletes these records, counts them in batches and nodes, and releases or cancels the jobs that

@@ -431,11 +431,11 @@ func TestStartsAreKeptForAWindow(t *testing.T) {
 func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {
 	w := newWorld(t)
 	w.exec(
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, capacity, leaving, lost_at) OVERRIDING SYSTEM VALUE VALUES
-		(7, 'b', '1 s', gen_random_uuid(), 99, '{"pdf": 3, "none": 0}', false, NULL),
-		(3, 'a', '1 s', gen_random_uuid(), 99, '{"pdf": 2, "img": 1}', false, NULL),
-		(4, 'lost', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', false, now()),
-		(5, 'leaves', '1 s', gen_random_uuid(), 99, '{"pdf": 9}', true, NULL)`,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, capacity, leaving, lost_at) OVERRIDING SYSTEM VALUE VALUES
+		(7, 'b', '1 s', gen_random_uuid(), '{"pdf": 3, "none": 0}', false, NULL),
+		(3, 'a', '1 s', gen_random_uuid(), '{"pdf": 2, "img": 1}', false, NULL),
+		(4, 'lost', '1 s', gen_random_uuid(), '{"pdf": 9}', false, now()),
+		(5, 'leaves', '1 s', gen_random_uuid(), '{"pdf": 9}', true, NULL)`,
 	)
 	types, err := w.Types(t.Context())
 	require.NoError(t, err)
@@ -447,8 +447,8 @@ func TestAdmissionsAndEndsNotify(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 1)
 	w.exec(
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, armed) OVERRIDING SYSTEM VALUE
-			VALUES (2, 'a', '1 s', gen_random_uuid(), 99, true)`,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, armed) OVERRIDING SYSTEM VALUE
+			VALUES (2, 'a', '1 s', gen_random_uuid(), true)`,
 	)
 	conn, err := w.db.Acquire(t.Context())
 	require.NoError(t, err)

@@ -382,8 +382,8 @@ func TestADispatcherThatJoinsWaitsForOthers(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(
 		t.Context(),
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, program, founder) OVERRIDING SYSTEM VALUE
-			VALUES (7, 'first', '1 min', gen_random_uuid(), 99, 7)`,
+		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, founder) OVERRIDING SYSTEM VALUE
+			VALUES (7, 'first', '1 min', gen_random_uuid(), 7)`,
 	)
 	require.NoError(t, err)
 	store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "second"})

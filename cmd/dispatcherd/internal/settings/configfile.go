@@ -130,9 +130,6 @@ func listForm(value any) (string, error) {
 func (c configFile) checkKeys(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if _, ok := slices.BinarySearch(known, name); !ok {
-			if r := findRemoved(name); r != nil {
-				return exit.Errorf(exit.Usage, "file %s: there is no setting %q any more; %v", c.path, name, *r)
-			}
 			if near := Nearest(name, known); near != "" {
 				return exit.Errorf(exit.Usage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
 			}

@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,9 +30,6 @@ func FlagError(cmd *cobra.Command, err error) error {
 		}
 		return fmt.Errorf("%q is taken for a flag: give a flag's value that begins with - as in --name=%s", number, number)
 	case errors.As(err, &unknown) && len(unknown.GetSpecifiedShortnames()) == 0:
-		if r := findRemoved(unknown.GetSpecifiedName()); r != nil && slices.Contains([]string{"serve", "dev"}, cmd.Name()) {
-			return fmt.Errorf("there is no flag --%s any more; %v", r.name, *r)
-		}
 		switch {
 		case unknown.GetSpecifiedName() != "database-url":
 		case cmd.Name() == "dev":

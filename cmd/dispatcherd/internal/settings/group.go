@@ -35,16 +35,8 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// removedCommands are the paths of commands that were removed, and what to do instead.
-var removedCommands = map[string]string{
-	"dispatcherd replay": "the recorder of steps was removed; 'dispatcherd trace replay' runs a trace",
-}
-
 // UnknownCommand returns an error for an unknown word below a group, with similar commands.
 func UnknownCommand(group *cobra.Command, word string) error {
-	if instead := removedCommands[group.CommandPath()+" "+word]; instead != "" {
-		return exit.Errorf(exit.Usage, "there is no command %q for %q any more: %s", word, group.CommandPath(), instead)
-	}
 	hint := ""
 	if near := nearCommands(group, word); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))

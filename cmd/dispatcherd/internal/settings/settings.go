@@ -76,9 +76,6 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 			a.origins[f.Name] = "flag --" + f.Name
 		}
 	})
-	if err := a.removedVariables(); err != nil {
-		return err
-	}
 	if err := a.fromEnvironment(cmd.Flags()); err != nil {
 		return err
 	}

@@ -1,0 +1,387 @@
+-- Jobs: the types of their columns, the table and its partitions, and what happens when one is inserted, cancelled or retried.
+-- docs/storage.md describes the tables and indexes for database administrators.
+
+CREATE TYPE dispatcherd.status AS ENUM ('waiting', 'pending', 'running', 'done', 'failed', 'cancelled');
+
+-- Values are checked by domains, not by table constraints: a domain is checked when a value is made, a table constraint on
+-- every UPDATE and every move to another partition.
+CREATE DOMAIN dispatcherd.job_id AS bigint
+    CONSTRAINT id_is_positive CHECK (VALUE > 0);
+CREATE DOMAIN dispatcherd.due_time AS timestamptz
+    CONSTRAINT run_at_is_between_1970_and_2200 CHECK (VALUE >= '1970-01-01 00:00:00+00' AND VALUE < '2200-01-01 00:00:00+00');
+CREATE DOMAIN dispatcherd.priority AS smallint
+    CONSTRAINT priority_is_0_to_10 CHECK (VALUE BETWEEN 0 AND 10);
+CREATE DOMAIN dispatcherd.attempt AS int
+    CONSTRAINT attempt_is_not_negative CHECK (VALUE >= 0);
+CREATE DOMAIN dispatcherd.tries AS smallint
+    CONSTRAINT max_attempts_is_at_least_1 CHECK (VALUE >= 1);
+CREATE DOMAIN dispatcherd.count AS smallint
+    CONSTRAINT count_is_not_negative CHECK (VALUE >= 0);
+CREATE DOMAIN dispatcherd.timeout_ms AS int
+    CONSTRAINT timeout_ms_is_positive CHECK (VALUE > 0);
+
+-- A type has no invisible character. The list is that of CheckType in Go; a test compares them. In a database with another
+-- encoding than UTF8 the numbers denote other characters, so only control characters are rejected there.
+CREATE DOMAIN dispatcherd.job_type AS text
+    CONSTRAINT type_is_1_to_128_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
+DO $$
+BEGIN
+    IF getdatabaseencoding() = 'UTF8' THEN
+        ALTER DOMAIN dispatcherd.job_type ADD CONSTRAINT type_has_no_invisible_character CHECK (VALUE !~ ('['
+            '\u0001-\u001f\u007f-\u009f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5'
+            '\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd'
+            '\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'));
+    ELSE
+        ALTER DOMAIN dispatcherd.job_type ADD CONSTRAINT type_has_no_control_character CHECK (VALUE !~ '[[:cntrl:]]');
+    END IF;
+END $$;
+
+-- The length of all numbers of a payload as text. The domain payload calls it, because the payload is also bounded as text:
+-- workers receive text, and jsonb stores 1e131071 in 12 bytes and writes 131,072 digits. A number of more than 1,024 digits
+-- before or after the point counts as 8 MiB + 1, because workers receive none. It is not written as text, because the text of a
+-- payload of such numbers could have a gigabyte. The numbers are read from one array: a set that jsonb_path_query returns takes
+-- quadratic time in their count (Postgres 15).
+CREATE FUNCTION dispatcherd.numbers_length(payload jsonb) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (
+    SELECT sum(CASE WHEN scale(n::numeric) > 1024 OR abs(n::numeric) >= 1e1024 THEN 8388609 ELSE octet_length(n::text) END)
+    FROM jsonb_array_elements(jsonb_path_query_array(payload, 'strict $.** ? (@.type() == "number")')) n
+);
+
+-- At most 1,000,000 bytes as jsonb, before compression, and 8 MiB (jsontext.MaxText) as text. #> '{}' is the value itself,
+-- uncompressed. A number takes at least 16 bytes and has at most 147,458 characters, so a payload of 900 bytes is shorter than
+-- 8 MiB as text and needs no further test. The text of 4,096 bytes has at most 38 MB. The search for numbers doubles the time
+-- of a larger payload, whose other values have at most 6 MB as text.
+CREATE DOMAIN dispatcherd.payload AS jsonb
+    CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text CHECK (
+        CASE
+            WHEN pg_column_size(VALUE #> '{}'::text[]) <= 900 THEN true
+            WHEN pg_column_size(VALUE #> '{}'::text[]) > 1000000 THEN false
+            WHEN pg_column_size(VALUE #> '{}'::text[]) > 4096 AND dispatcherd.numbers_length(VALUE) > 8388608 THEN false
+            ELSE octet_length(VALUE::text) <= 8388608
+        END);
+
+-- The default of jobs.run_at: a job is due from its insertion. A transaction or statement may begin long before it inserts a
+-- row, so now() and statement_timestamp() are too early. The function is not VOLATILE, because COPY would then insert single
+-- rows. Postgres evaluates it for each row all the same.
+CREATE FUNCTION dispatcherd.insertion_time() RETURNS timestamptz
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN pg_catalog.clock_timestamp();
+END $$;
+
+-- The class of an expected duration in milliseconds, 0 to 7, which is a column of the index jobs_live_expected. Each class has two
+-- octaves: the first one ends before 2^14, the last one begins with 2^26. ClassOf in Go computes the same; a test compares them.
+-- It has no SET, so that it is inlined.
+CREATE FUNCTION dispatcherd.duration_class(ms bigint) RETURNS smallint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT pg_catalog.width_bucket(ms, '{16384,65536,262144,1048576,4194304,16777216,67108864}'::pg_catalog.int8[])::pg_catalog.int2
+$$;
+
+-- Raises an error that names the first word of keys that breaks a rule; otherwise it returns true. The constraints of jobs and
+-- schedules call it. The pattern is an E'' literal, so it has the same meaning with standard_conforming_strings = off.
+CREATE FUNCTION dispatcherd.check_keys(keys text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    word  text;
+    words int := cardinality(string_to_array(keys, ' '));
+BEGIN
+    IF octet_length(keys) > 1000 OR words > 4 THEN
+        RAISE check_violation USING
+            CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
+            MESSAGE = format('keys have %s words and %s bytes', words, octet_length(keys)),
+            HINT = 'Use at most 4 words and 1000 bytes, for example ''tenant:42 stripe*3''.';
+    END IF;
+    FOREACH word IN ARRAY regexp_split_to_array(keys, ' ') LOOP -- an empty text is one word
+        CONTINUE WHEN word COLLATE "C" ~ E'^[^\\x01-\\x20*\\x7f]{1,128}(\\*([1-9][0-9]{0,5}|1000000|all))?$';
+        RAISE check_violation USING
+            CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
+            MESSAGE = format('keys: the word "%s" is not KEY, KEY*COST or KEY*all', word),
+            HINT = 'KEY has 1 to 128 characters without blanks, control characters and *, COST is 1 to 1000000, and one blank '
+                'separates words, for example ''tenant:42 stripe*3''.';
+    END LOOP;
+    RETURN true;
+END $$;
+
+-- A sequence of its own: identity columns do not reach partitions before Postgres 17.
+CREATE SEQUENCE dispatcherd.job_ids AS bigint;
+
+-- Columns without NULL come first, so that their offsets are fixed.
+CREATE TABLE dispatcherd.jobs (
+    id           dispatcherd.job_id   NOT NULL DEFAULT nextval('dispatcherd.job_ids'),
+    run_at       dispatcherd.due_time NOT NULL DEFAULT dispatcherd.insertion_time(),
+    created_at   timestamptz          NOT NULL DEFAULT now(),
+    attempt      dispatcherd.attempt  NOT NULL DEFAULT 0,
+    status       dispatcherd.status   NOT NULL DEFAULT 'pending',
+    dispatcher   int,
+    timeout_ms   dispatcherd.timeout_ms,
+    priority     dispatcherd.priority NOT NULL DEFAULT 0,
+    max_attempts dispatcherd.tries    NOT NULL DEFAULT 5,
+    failures     dispatcherd.count    NOT NULL DEFAULT 0,
+    crashes      dispatcherd.count    NOT NULL DEFAULT 0,
+    type         dispatcherd.job_type NOT NULL,
+    payload      dispatcherd.payload  NOT NULL DEFAULT '{}',
+    token        bigint,
+    started_at   timestamptz,
+    finished_at  timestamptz,
+    result       json,
+    errors       jsonb,
+    progress     json,
+    deadline     timestamptz,
+    first_run_at timestamptz,
+    cancelled_by text,
+    placement    json,
+    log          json,
+    keys         text,
+    fence        bigint,
+    admitted_to  int,
+    parent       bigint,
+    unique_key   text,
+    watched      boolean,
+    expected_ms  int
+) PARTITION BY LIST (status);
+ALTER TABLE dispatcherd.jobs
+    ALTER COLUMN keys SET STORAGE PLAIN, -- never in the TOAST table
+    ALTER COLUMN unique_key SET STORAGE PLAIN;
+
+COMMENT ON TABLE dispatcherd.jobs IS
+    'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, '
+    'unique_key]).';
+COMMENT ON COLUMN dispatcherd.jobs.id IS
+    'Assigned; unique over all statuses as long as no role sets it: only roles above the producers can.';
+COMMENT ON COLUMN dispatcherd.jobs.run_at IS 'Not run before; the age that counts in the score starts here.';
+COMMENT ON COLUMN dispatcherd.jobs.attempt IS 'Fencing number of the latest execution; 0 = none yet; only grows.';
+COMMENT ON COLUMN dispatcherd.jobs.dispatcher IS
+    'The dispatcher that runs it, or that ran it last once it has ended; NULL while it is pending.';
+COMMENT ON COLUMN dispatcherd.jobs.timeout_ms IS 'Limit of one attempt in milliseconds; NULL = the limit of its type.';
+COMMENT ON COLUMN dispatcherd.jobs.max_attempts IS 'Failures after which the job is failed for good.';
+COMMENT ON COLUMN dispatcherd.jobs.failures IS 'Attempts that the worker ended with a failure.';
+COMMENT ON COLUMN dispatcherd.jobs.crashes IS
+    'Attempts that ended with the death of worker or dispatcher. They do not count as failures.';
+COMMENT ON COLUMN dispatcherd.jobs.token IS 'Mark of the claim that took it.';
+COMMENT ON COLUMN dispatcherd.jobs.errors IS 'The last ten bad ends: [{"attempt", "at", "outcome", "error"}].';
+COMMENT ON COLUMN dispatcherd.jobs.deadline IS
+    'Of a durable request: no attempt starts later. NULL after the end and after a retry.';
+COMMENT ON COLUMN dispatcherd.jobs.first_run_at IS 'run_at of the first attempt; NULL = run_at.';
+COMMENT ON COLUMN dispatcherd.jobs.cancelled_by IS 'The role, or the caller of the API, that cancelled the job.';
+COMMENT ON COLUMN dispatcherd.jobs.placement IS
+    'Of the last attempt of an ended job: worker, slot, times, score, main reason of the wait.';
+COMMENT ON COLUMN dispatcherd.jobs.log IS 'A string: the end of the log of the last attempt that ended; written by workers.';
+COMMENT ON COLUMN dispatcherd.jobs.keys IS
+    'Up to four words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key; see the table limits.';
+COMMENT ON COLUMN dispatcherd.jobs.fence IS
+    'Of a job with keys. Positive: it has its permits; it grows with each admission of a key. Negative: it is pending again, and '
+    'the controller has not read this yet. NULL: it waits.';
+COMMENT ON COLUMN dispatcherd.jobs.admitted_to IS
+    'The only dispatcher that may run the admitted job, because of a limit per dispatcher; NULL = any.';
+COMMENT ON COLUMN dispatcherd.jobs.parent IS 'The batch, flow or job that the job belongs to. Producers name an open batch.';
+COMMENT ON COLUMN dispatcherd.jobs.unique_key IS 'At most one pending or running job has it.';
+COMMENT ON COLUMN dispatcherd.jobs.watched IS 'Other rows depend on the end of the job.';
+COMMENT ON COLUMN dispatcherd.jobs.expected_ms IS
+    'How long an attempt probably takes, in milliseconds; it decides the lane and never changes. NULL = unknown.';
+
+-- Pending and running jobs: the only table on the path of every job. No index contains a column that a claim changes, or tests one
+-- in its predicate, so a claim is a HOT update: it writes no index entry. That needs room in the page for the second version of
+-- every row, hence the fillfactor. Vacuum starts at a fifth of dead rows, because every vacuum reads all indexes to their ends. A
+-- vacuum that only marks pages as visible is useless here, because rows do not live long enough. Truncation is off, because its
+-- lock would stop all jobs. The constraints on keys are cheap for jobs without keys.
+CREATE TABLE dispatcherd.jobs_live PARTITION OF dispatcherd.jobs (
+    CONSTRAINT jobs_live_id PRIMARY KEY (id),
+    CONSTRAINT running_has_a_dispatcher CHECK ((status = 'running') = (dispatcher IS NOT NULL)),
+    CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (expected_ms > 0),
+    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (unique_key IS NULL OR octet_length(unique_key) BETWEEN 1 AND 512),
+    CONSTRAINT keys_are_1_to_4_words CHECK (keys IS NULL OR fence IS NOT NULL OR octet_length(keys) <= 1000
+        AND keys COLLATE "C" ~ ('^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?'
+            '( [^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?){0,3}$')
+        OR dispatcherd.check_keys(keys)),
+    CONSTRAINT job_with_keys_runs_with_permits CHECK (keys IS NULL OR status = 'pending' OR coalesce(fence, 0) > 0)
+) FOR VALUES IN ('pending', 'running') WITH (
+    fillfactor = 45,
+    autovacuum_vacuum_scale_factor = 0.2,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_threshold = -1,
+    autovacuum_analyze_scale_factor = 0.2,
+    autovacuum_analyze_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_scale_factor = 0.2,
+    toast.autovacuum_vacuum_threshold = 5000,
+    toast.autovacuum_vacuum_insert_threshold = -1,
+    toast.autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = false
+);
+
+-- A lane is the list of the jobs of one type, priority and class of duration, in the order of run_at. The first two indexes return
+-- the first jobs of each lane: jobs without and with an expected duration that need no permit or have it. All indexes contain
+-- id + 0 instead of id: a plan that was made while the table was empty must not find a row by its id through them, and keep doing
+-- so when the table is full.
+CREATE INDEX jobs_live_lanes ON dispatcherd.jobs_live (type, priority, run_at, (id + 0))
+    WHERE (keys IS NULL OR fence > 0) AND expected_ms IS NULL;
+CREATE INDEX jobs_live_expected
+    ON dispatcherd.jobs_live (type, priority, dispatcherd.duration_class(expected_ms), run_at, (id + 0))
+    WHERE (keys IS NULL OR fence > 0) AND expected_ms IS NOT NULL;
+-- Jobs with keys: waiting ones by class of keys in the order of the lane; and permits, and waiting ones in the order of insertion.
+CREATE INDEX jobs_live_keyed ON dispatcherd.jobs_live (keys, type, priority, run_at, (id + 0))
+    WHERE keys IS NOT NULL AND fence IS NULL;
+CREATE INDEX jobs_live_permits ON dispatcherd.jobs_live (fence, (id + 0)) WHERE keys IS NOT NULL;
+-- Members of batches and flows, and children; jobs with a unique key.
+CREATE INDEX jobs_live_parent ON dispatcherd.jobs_live (parent, (id + 0)) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX jobs_live_unique_key ON dispatcherd.jobs_live (unique_key) WHERE unique_key IS NOT NULL;
+
+-- No plan depends on the statistics, so ANALYZE reads a sample of 3,000 rows instead of 30,000.
+DO $$
+DECLARE
+    name name;
+BEGIN
+    FOR name IN SELECT attname FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs_live'::regclass AND attnum > 0 LOOP
+        EXECUTE format('ALTER TABLE dispatcherd.jobs_live ALTER COLUMN %I SET STATISTICS 10', name);
+    END LOOP;
+END $$;
+ALTER INDEX dispatcherd.jobs_live_lanes ALTER COLUMN 4 SET STATISTICS 10;
+ALTER INDEX dispatcherd.jobs_live_expected ALTER COLUMN 3 SET STATISTICS 10, ALTER COLUMN 5 SET STATISTICS 10;
+ALTER INDEX dispatcherd.jobs_live_keyed ALTER COLUMN 5 SET STATISTICS 10;
+ALTER INDEX dispatcherd.jobs_live_permits ALTER COLUMN 2 SET STATISTICS 10;
+ALTER INDEX dispatcherd.jobs_live_parent ALTER COLUMN 2 SET STATISTICS 10;
+
+-- Jobs that wait for other jobs: nodes of flows and callbacks. They are in no lane.
+CREATE TABLE dispatcherd.jobs_waiting PARTITION OF dispatcherd.jobs (
+    CONSTRAINT jobs_waiting_id PRIMARY KEY (id),
+    CONSTRAINT waiting_has_no_dispatcher CHECK (dispatcher IS NULL),
+    CONSTRAINT waiting_has_no_unique_key CHECK (unique_key IS NULL),
+    CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (expected_ms > 0),
+    CONSTRAINT keys_are_1_to_4_words CHECK (keys IS NULL OR dispatcherd.check_keys(keys))
+) FOR VALUES IN ('waiting') WITH (
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = false
+);
+CREATE INDEX jobs_waiting_parent ON dispatcherd.jobs_waiting (parent, (id + 0)) WHERE parent IS NOT NULL;
+
+-- Ended jobs by day of their end, so that retention drops tables instead of deleting rows. A row for which no daily partition exists
+-- is stored in the partition "rest", from which retention deletes rows by the index on their end.
+CREATE TABLE dispatcherd.jobs_done      PARTITION OF dispatcherd.jobs FOR VALUES IN ('done')      PARTITION BY RANGE (finished_at);
+CREATE TABLE dispatcherd.jobs_failed    PARTITION OF dispatcherd.jobs FOR VALUES IN ('failed')    PARTITION BY RANGE (finished_at);
+CREATE TABLE dispatcherd.jobs_cancelled PARTITION OF dispatcherd.jobs FOR VALUES IN ('cancelled') PARTITION BY RANGE (finished_at);
+CREATE INDEX jobs_done_id      ON dispatcherd.jobs_done (id);
+CREATE INDEX jobs_failed_id    ON dispatcherd.jobs_failed (id);
+CREATE INDEX jobs_cancelled_id ON dispatcherd.jobs_cancelled (id);
+CREATE TABLE dispatcherd.jobs_done_rest      PARTITION OF dispatcherd.jobs_done DEFAULT;
+CREATE TABLE dispatcherd.jobs_failed_rest    PARTITION OF dispatcherd.jobs_failed DEFAULT;
+CREATE TABLE dispatcherd.jobs_cancelled_rest PARTITION OF dispatcherd.jobs_cancelled DEFAULT;
+CREATE INDEX jobs_done_rest_end      ON dispatcherd.jobs_done_rest (coalesce(finished_at, '-infinity'));
+CREATE INDEX jobs_failed_rest_end    ON dispatcherd.jobs_failed_rest (coalesce(finished_at, '-infinity'));
+CREATE INDEX jobs_cancelled_rest_end ON dispatcherd.jobs_cancelled_rest (coalesce(finished_at, '-infinity'));
+-- A publication for all tables forbids to update or delete rows that nothing identifies. These tables have no unique index, and the
+-- complete row costs nothing unless rows are deleted and wal_level is logical.
+ALTER TABLE dispatcherd.jobs_done_rest      REPLICA IDENTITY FULL;
+ALTER TABLE dispatcherd.jobs_failed_rest    REPLICA IDENTITY FULL;
+ALTER TABLE dispatcherd.jobs_cancelled_rest REPLICA IDENTITY FULL;
+
+-- Whether a transaction may notify. All functions and statements that notify ask it. All databases of a server share one queue of
+-- notifications. If it is full, the commit of every transaction that has notified fails.
+CREATE FUNCTION dispatcherd.may_notify() RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED AS $$
+    SELECT pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5
+$$;
+
+-- Trigger on inserts into jobs: notifies the dispatchers that subscribe. It sends one notification per statement and at most two
+-- different ones per transaction. The first statement of a transaction names the last row that it inserted, as
+-- "id priority[/class] run_at type" with run_at in microseconds since 1970, unless it can be seen to have inserted others, or the row
+-- has keys and so cannot be claimed yet. Later statements send the empty payload, which says that there is more. The
+-- controller of keys is notified of a row with keys. The row is found by the last value of the sequence: a
+-- transition table would keep COPY from inserting many rows at a time.
+--
+-- The settings keep a plan that was made for an empty table off the table when it is full, and keep the server from planning at
+-- every call (150 µs instead of 10) and from compiling, to which the price of a forbidden scan would tempt it.
+CREATE FUNCTION dispatcherd.notify_dispatchers() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    last_id   bigint;
+    inserted  text;
+    with_keys boolean;
+BEGIN
+    IF NOT (EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed) AND dispatcherd.may_notify()) THEN
+        RETURN NULL;
+    END IF;
+    IF coalesce(current_setting('dispatcherd.rung', true), '') = '' THEN -- the first statement of the transaction
+        PERFORM set_config('dispatcherd.rung', 'yes', true);
+        BEGIN
+            last_id := currval('dispatcherd.job_ids');
+            SELECT j.keys IS NOT NULL,
+                CASE WHEN j.keys IS NULL AND j.run_at <= clock_timestamp() AND NOT EXISTS (
+                        SELECT FROM dispatcherd.jobs_live o
+                        WHERE o.id BETWEEN last_id - 16 AND last_id - 1 AND o.xmin = j.xmin)
+                    THEN concat_ws(' ',
+                        j.id::bigint,
+                        concat_ws('/', j.priority::int, dispatcherd.duration_class(j.expected_ms)),
+                        (extract(epoch FROM j.run_at::timestamptz) * 1000000)::bigint,
+                        j.type::text)
+                END
+            INTO with_keys, inserted
+            FROM dispatcherd.jobs_live j
+            WHERE j.id = last_id AND j.status = 'pending';
+        EXCEPTION WHEN object_not_in_prerequisite_state THEN
+            NULL; -- the ids were given, so this session has taken none from the sequence
+        END;
+    END IF;
+    IF with_keys THEN
+        PERFORM pg_notify('dispatcherd_keys', '');
+    END IF;
+    PERFORM pg_notify('dispatcherd_jobs', coalesce(inserted, ''));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER notify_dispatchers AFTER INSERT ON dispatcherd.jobs
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.notify_dispatchers();
+
+-- Trigger on inserts into jobs_live: sets run_at to the time of insertion if it is earlier, so that no producer gains age by an early
+-- run_at. A BEFORE trigger would be shorter, but COPY would then insert single rows. The condition is evaluated with the rights
+-- of the role that inserts: a role that may set created_at may also backdate run_at. It allows one second, because clients set
+-- run_at by their own clocks, and the second version of a row is expensive.
+CREATE FUNCTION dispatcherd.raise_early_run_at() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    UPDATE dispatcherd.jobs_live SET run_at = clock_timestamp() WHERE id = NEW.id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW
+    WHEN (NEW.run_at < clock_timestamp() - interval '1 second'
+        AND NOT has_column_privilege('dispatcherd.jobs'::regclass, 'created_at', 'INSERT'))
+    EXECUTE FUNCTION dispatcherd.raise_early_run_at();
+
+-- Running jobs that shall be cancelled. The dispatcher of a job reads its row and cancels the attempt.
+CREATE TABLE dispatcherd.cancels (
+    job_id       bigint      PRIMARY KEY,
+    requested_at timestamptz NOT NULL DEFAULT now(),
+    requested_by text        DEFAULT session_user
+);
+COMMENT ON COLUMN dispatcherd.cancels.requested_by IS 'As jobs.cancelled_by.';
+
+-- Trigger on inserts into cancels by operators: the request names the role of the session, whatever the statement says. Only roles
+-- that may write cancelled_by, which are dispatchers, name another: the caller of the API.
+CREATE FUNCTION dispatcherd.set_requested_by() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.requested_by := session_user;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER set_requested_by BEFORE INSERT ON dispatcherd.cancels FOR EACH ROW
+    WHEN (NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE'))
+    EXECUTE FUNCTION dispatcherd.set_requested_by();
+
+-- The name that is recorded for who cancels: by, or else the role of the session. A role that may not write cancelled_by is
+-- recorded itself. cancel_pending and cancel_tree call it.
+CREATE FUNCTION dispatcherd.canceller(by text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE') THEN coalesce(by, session_user)
+        ELSE session_user
+    END
+$$;
+
+-- Cancels a pending or waiting job, and returns whether it was one. Operators call it, because they may not write jobs; so do
+-- dispatchers. Dispatchers that have read the job as a candidate lose the claim.
+CREATE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN dispatcherd.end_idle(ARRAY[job], 'cancelled', dispatcherd.canceller(by), NULL) = 1;
+END $$;

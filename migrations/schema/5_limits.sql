@@ -1,0 +1,51 @@
+-- Limits of keys. A job with keys waits until the controller admits it: the controller writes its fence, and the row of the job is
+-- the permit. docs/limits.md explains keys and limits.
+
+CREATE TABLE dispatcherd.limits (
+    key      text     PRIMARY KEY
+        CONSTRAINT key_is_1_to_128_characters_or_a_prefix_and_an_asterisk CHECK (key COLLATE "C" ~ '^[^\x01-\x20*\x7f]{1,128}\*?$|^\*$'),
+    capacity int      DEFAULT 1 CONSTRAINT capacity_is_0_to_1000000000 CHECK (capacity BETWEEN 0 AND 1000000000),
+    rate     int      CONSTRAINT rate_is_1_to_1000000000 CHECK (rate BETWEEN 1 AND 1000000000),
+    per      interval CONSTRAINT per_is_10_milliseconds_to_366_days CHECK (per BETWEEN '10 ms' AND '366 days'),
+    scope    text     NOT NULL DEFAULT 'cluster' CONSTRAINT scope_is_cluster_or_dispatcher CHECK (scope IN ('cluster', 'dispatcher')),
+    on_retry text     NOT NULL DEFAULT 'pass' CONSTRAINT on_retry_is_pass_or_wait CHECK (on_retry IN ('pass', 'wait')),
+    CONSTRAINT rate_needs_per CHECK ((rate IS NULL) = (per IS NULL)),
+    -- As the controller and the programs count it: a comparison of intervals takes a year for 360 days.
+    CONSTRAINT per_is_10_milliseconds_to_31622400_seconds CHECK (extract(epoch FROM per) BETWEEN 0.01 AND 31622400)
+);
+COMMENT ON TABLE dispatcherd.limits IS
+    'Insert, update and delete rows here; docs/limits.md explains them. A key without a row admits one job at a time.';
+COMMENT ON COLUMN dispatcherd.limits.key IS
+    'A key, or a prefix and *: each key with the prefix has a limit of its own. The key itself applies before a prefix, and a longer '
+    'prefix before a shorter one.';
+COMMENT ON COLUMN dispatcherd.limits.capacity IS 'Cost of the jobs that run at once; 0 = paused; NULL = any.';
+COMMENT ON COLUMN dispatcherd.limits.rate IS 'Cost of the jobs that start within any window of length per; NULL = any.';
+COMMENT ON COLUMN dispatcherd.limits.on_retry IS 'wait: while a job waits for its retry, no other job of the key starts.';
+
+-- One row per statement that edited limits, until the controller has read it.
+CREATE TABLE dispatcherd.limit_edits (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+
+-- Trigger on every statement that edits limits: tells the controller to read them again.
+CREATE FUNCTION dispatcherd.record_limit_edit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO dispatcherd.limit_edits DEFAULT VALUES;
+    IF dispatcherd.may_notify() THEN
+        PERFORM pg_notify('dispatcherd_keys', '');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER record_limit_edit AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON dispatcherd.limits
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edit();
+
+-- What was admitted to keys with a rate, so that the next controller forgets no start. The dispatcher is 0 for limits of the cluster.
+-- part is the end of a 64th of the window, or infinity for what has not started.
+CREATE TABLE dispatcherd.key_starts (
+    key        text        NOT NULL,
+    dispatcher int         NOT NULL,
+    part       timestamptz NOT NULL,
+    cost       bigint      NOT NULL,
+    expires    timestamptz NOT NULL,
+    PRIMARY KEY (key, dispatcher, part)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX key_starts_expires ON dispatcherd.key_starts (expires);

@@ -1,0 +1,567 @@
+-- Jobs that depend on other jobs: batches, flows, children, unique jobs. First the tables, then the functions that insert, which
+-- producers call because they have only SQL. docs/flows.md explains them.
+
+CREATE TABLE dispatcherd.batches (
+    id           bigint      PRIMARY KEY,
+    kind         text        NOT NULL CONSTRAINT kind_is_batch_flow_or_children CHECK (kind IN ('batch', 'flow', 'children')),
+    name         text        CONSTRAINT name_is_1_to_128_bytes CHECK (octet_length(name) BETWEEN 1 AND 128),
+    callback     boolean     NOT NULL DEFAULT false,
+    run_when     text        NOT NULL DEFAULT 'done'
+        CONSTRAINT run_when_is_done_ended_or_failed CHECK (run_when IN ('done', 'ended', 'failed')),
+    opened_at    timestamptz NOT NULL DEFAULT now(),
+    sealed_at    timestamptz,
+    ended_at     timestamptz,
+    open         int,
+    done         int         NOT NULL DEFAULT 0,
+    failed       int         NOT NULL DEFAULT 0,
+    cancelled    int         NOT NULL DEFAULT 0,
+    reason       text,
+    cancelled_by text
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX batches_ended ON dispatcherd.batches (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX batches_unsealed ON dispatcherd.batches (opened_at) WHERE sealed_at IS NULL; -- for the metric of batches never sealed
+COMMENT ON TABLE dispatcherd.batches IS
+    'Batches, flows, and jobs with children. A transaction that changes a row, or a node of the flow, first locks the row.';
+COMMENT ON COLUMN dispatcherd.batches.callback IS 'A job with this id waits for the end of the members.';
+COMMENT ON COLUMN dispatcherd.batches.sealed_at IS 'From here on there are no further members.';
+COMMENT ON COLUMN dispatcherd.batches.ended_at IS 'All members have ended, and the callback was released or cancelled.';
+COMMENT ON COLUMN dispatcherd.batches.open IS 'Members that have not ended; NULL = not sealed.';
+COMMENT ON COLUMN dispatcherd.batches.reason IS 'The first member that failed or was cancelled.';
+COMMENT ON COLUMN dispatcherd.batches.cancelled_by IS
+    'As jobs.cancelled_by, or parent: the job has ended. Its members are being cancelled.';
+
+CREATE TABLE dispatcherd.nodes (
+    id            bigint      PRIMARY KEY,
+    flow          bigint      NOT NULL,
+    place         int         NOT NULL,
+    name          text        NOT NULL,
+    depends_on    bigint[]    NOT NULL DEFAULT '{}',
+    run_when      text        NOT NULL DEFAULT 'done',
+    takes_results boolean     NOT NULL DEFAULT false,
+    open          int         NOT NULL DEFAULT 0,
+    done          int         NOT NULL DEFAULT 0,
+    failed        int         NOT NULL DEFAULT 0,
+    cancelled     int         NOT NULL DEFAULT 0,
+    reason        text,
+    ready_at      timestamptz
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+CREATE UNIQUE INDEX nodes_place ON dispatcherd.nodes (flow, place);
+COMMENT ON TABLE dispatcherd.nodes IS 'The jobs of flows. The row of the flow in batches is the lock of its nodes.';
+COMMENT ON COLUMN dispatcherd.nodes.place IS 'In the document of the flow, from 1.';
+COMMENT ON COLUMN dispatcherd.nodes.open IS 'Dependencies that have not ended.';
+COMMENT ON COLUMN dispatcherd.nodes.reason IS 'The first dependency that failed or was cancelled.';
+COMMENT ON COLUMN dispatcherd.nodes.ready_at IS 'All dependencies have ended, and the job was released or cancelled.';
+
+-- The nodes of a flow that depend on a job. A job outside the flow is linked when it is watched, or its end is counted. That is the
+-- work of dispatchers, because users must not lock rows of other jobs.
+CREATE TABLE dispatcherd.edges (
+    before bigint   NOT NULL,
+    flow   bigint   NOT NULL,
+    after  bigint[] NOT NULL,
+    linked boolean  NOT NULL,
+    PRIMARY KEY (before, flow)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX edges_unlinked ON dispatcherd.edges (flow, before) WHERE NOT linked;
+
+CREATE TABLE dispatcherd.uniques (
+    key    text        PRIMARY KEY,
+    job_id bigint      NOT NULL,
+    until  timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX uniques_until ON dispatcherd.uniques (until);
+COMMENT ON TABLE dispatcherd.uniques IS 'Unique keys that stay taken until an instant, also after their jobs have ended.';
+
+-- One row for each end of a job that has a parent or is watched, in the transaction of the end. The status waiting means that the
+-- batch must be checked again. The id is the last column, because insertions name the others by their places.
+CREATE TABLE dispatcherd.ends (
+    job_id  bigint             NOT NULL,
+    parent  bigint,
+    status  dispatcherd.status NOT NULL,
+    watched boolean,
+    id      bigint             GENERATED ALWAYS AS IDENTITY PRIMARY KEY
+) WITH (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_threshold = -1,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = false
+);
+COMMENT ON TABLE dispatcherd.ends IS 'Ends that are not counted yet. Dispatchers count and delete them at once.';
+
+-- Trigger on inserts into jobs_live and jobs_waiting: a job is inserted into an open batch only. The lock makes the seal of the batch
+-- wait until the transaction has ended. Only retried and released jobs, and children, have first_run_at. A flow that is not sealed
+-- is inserted by this transaction.
+CREATE FUNCTION dispatcherd.check_parent() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    b record;
+BEGIN
+    SELECT sealed_at, cancelled_by INTO b FROM dispatcherd.batches WHERE id = NEW.parent
+        AND (kind = 'batch' OR kind = 'flow' AND sealed_at IS NULL) FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE foreign_key_violation USING CONSTRAINT = 'parent_is_a_batch', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
+            MESSAGE = format('parent %s is no batch', NEW.parent), HINT = 'Use the id that open_batch returned.';
+    END IF;
+    IF b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL THEN
+        RAISE check_violation USING CONSTRAINT = 'batch_is_open', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
+            MESSAGE = format('batch %s is %s', NEW.parent, CASE WHEN b.cancelled_by IS NULL THEN 'sealed' ELSE 'cancelled' END),
+            HINT = CASE WHEN b.cancelled_by IS NULL THEN 'Insert all members before seal_batch.' ELSE 'Open another batch.' END;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW
+    WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL) EXECUTE FUNCTION dispatcherd.check_parent();
+CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_waiting FOR EACH ROW
+    WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL) EXECUTE FUNCTION dispatcherd.check_parent();
+
+-- What is wrong with the members of a job, as SQL can say it without the table; NULL = nothing. All functions that insert jobs from
+-- JSON call it.
+CREATE FUNCTION dispatcherd.job_problem(job jsonb, further text[]) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    unknown text;
+BEGIN
+    IF jsonb_typeof(job) IS DISTINCT FROM 'object' THEN
+        RETURN 'a job must be a JSON object';
+    END IF;
+    unknown := (SELECT min(k)
+        FROM jsonb_object_keys(job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys}'::text[]) k);
+    RETURN CASE
+        WHEN unknown IS NOT NULL THEN format('"%s" is unknown', unknown)
+        WHEN job ->> 'type' IS NULL THEN 'type is missing'
+        WHEN jsonb_typeof(job -> 'type') <> 'string' THEN format('type is %s, must be a text', left((job -> 'type')::text, 64))
+        WHEN jsonb_typeof(job -> 'keys') NOT IN ('string', 'null')
+            THEN format('keys is %s, must be a text of words, for example "tenant:42 stripe*3"', left((job -> 'keys')::text, 64))
+        WHEN jsonb_typeof(job -> 'unique_key') NOT IN ('string', 'null')
+            THEN format('unique_key is %s, must be a text', left((job -> 'unique_key')::text, 64))
+        WHEN jsonb_typeof(job -> 'run_at') NOT IN ('string', 'null')
+            THEN format('run_at is %s, must be a text, for example "2026-01-31T08:00:00Z"', left((job -> 'run_at')::text, 64))
+        WHEN (job -> 'priority')::text !~ '^(-?[0-9]{1,4}|null)$'
+            THEN format('priority is %s, must be a whole number from 0 to 10', left((job -> 'priority')::text, 64))
+        WHEN (job -> 'max_attempts')::text !~ '^(-?[0-9]{1,5}|null)$' OR (job ->> 'max_attempts')::int > 32767
+            THEN format('max_attempts is %s, must be a whole number from 1 to 32767', left((job -> 'max_attempts')::text, 64))
+        WHEN (job -> 'timeout_ms')::text !~ '^(-?[0-9]{1,10}|null)$' OR (job ->> 'timeout_ms')::bigint > 2147483647
+            THEN format('timeout_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'timeout_ms')::text, 64))
+        WHEN (job -> 'expected_ms')::text !~ '^(-?[0-9]{1,10}|null)$' OR (job ->> 'expected_ms')::bigint > 2147483647
+            THEN format('expected_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'expected_ms')::text, 64))
+    END;
+END $$;
+
+-- Inserts jobs that are JSON objects: job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent, which checked says
+-- need not be checked. No run_at is in the past. open_batch, insert_member, insert_children, insert_flow and insert_nodes call it.
+CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
+    checked boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+    INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, expected_ms, keys,
+        unique_key, parent, watched)
+    SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), d.due, CASE WHEN checked
+        THEN d.due END, coalesce(r.max_attempts, 5),
+        r.timeout_ms, r.expected_ms, r.keys, r.unique_key, parent, watched[r.place]
+    FROM ROWS
+        FROM (jsonb_to_recordset(jobs) AS (type text, payload jsonb, priority smallint, run_at timestamptz, max_attempts smallint,
+        timeout_ms int, expected_ms int, keys text, unique_key text))
+        WITH ORDINALITY AS r (type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, place)
+            CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
+END $$;
+
+-- Opens a batch and returns its id; job is the callback, which runs after the members. Producers call it.
+CREATE FUNCTION dispatcherd.open_batch(job jsonb DEFAULT NULL, run_when text DEFAULT 'done', name text DEFAULT NULL,
+    parent bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    batch   bigint := nextval('dispatcherd.job_ids');
+    problem text := dispatcherd.job_problem(job, '{}');
+BEGIN
+    IF job IS NOT NULL AND problem IS NOT NULL THEN
+        RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the callback: ' || problem;
+    ELSIF jsonb_typeof(job -> 'payload') <> 'object' THEN
+        RAISE check_violation USING CONSTRAINT = 'payload_is_an_object',
+            MESSAGE = 'the callback: payload must be a JSON object, because it gets the member "batch"';
+    ELSIF job IS NULL AND parent IS NOT NULL THEN
+        RAISE check_violation USING CONSTRAINT = 'parent_needs_a_callback',
+            MESSAGE = 'a batch without a callback cannot be the member of a batch';
+    END IF;
+    INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when) VALUES (batch, 'batch', name, job IS NOT NULL, run_when);
+    PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[batch], '{waiting}', '{true}', parent) WHERE job IS NOT NULL;
+    RETURN batch;
+END $$;
+
+-- Inserts a member into an open batch and returns its id. Producers call it.
+CREATE FUNCTION dispatcherd.insert_member(batch bigint, job jsonb) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    id      bigint := nextval('dispatcherd.job_ids');
+    problem text := dispatcherd.job_problem(job, '{unique_key}');
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the member: ' || problem;
+    ELSIF batch IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
+    END IF;
+    PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[id], '{pending}', NULL, batch);
+    RETURN id;
+END $$;
+
+-- Seals a batch: it gets no further members, and its callback can run. Producers call it.
+CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    what record;
+BEGIN
+    PERFORM dispatcherd.require_read_committed('seal_batch');
+    IF batch IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
+    END IF;
+    -- waits for transactions that insert members
+    SELECT b.kind, b.cancelled_by INTO what FROM dispatcherd.batches b WHERE b.id = batch AND b.kind <> 'children' FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
+    ELSIF what.kind = 'flow' THEN
+        RAISE wrong_object_type USING CONSTRAINT = 'flow_is_not_sealed',
+            MESSAGE = format('%s is a flow, which is inserted with all of its nodes: only batches are sealed', batch);
+    ELSIF what.cancelled_by IS NOT NULL THEN
+        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'batch_is_open', MESSAGE = format('batch %s is cancelled', batch);
+    END IF;
+    PERFORM dispatcherd.seal(ARRAY[batch]);
+    PERFORM dispatcherd.notify_ends();
+    SELECT b.open, b.done, b.failed, b.cancelled, b.ended_at IS NOT NULL INTO open, done, failed, cancelled, fired
+        FROM dispatcherd.batches b WHERE b.id = batch;
+END $$;
+
+-- Inserts a job unless a pending or running job has the key, or a job has reserved it for a time. id is the job that has the key.
+-- Producers call it.
+CREATE FUNCTION dispatcherd.insert_unique(job jsonb, unique_key text, for_time interval DEFAULT NULL, OUT id bigint, OUT inserted boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_variable
+DECLARE
+    fresh   bigint := nextval('dispatcherd.job_ids');
+    problem text := dispatcherd.job_problem(job, '{}');
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the job: ' || problem;
+    ELSIF octet_length(unique_key) NOT BETWEEN 1 AND 512 OR unique_key IS NULL THEN
+        RAISE check_violation USING CONSTRAINT = 'unique_key_is_1_to_512_bytes', MESSAGE = 'the unique key must have 1 to 512 bytes';
+    ELSIF for_time <= '0' THEN
+        RAISE check_violation USING CONSTRAINT = 'for_time_is_positive',
+            MESSAGE = format('for_time is %s, must be longer than 0, or NULL', for_time);
+    END IF;
+    inserted := false;
+    FOR round IN 1..10 LOOP -- the job that has the key may end between two statements
+        SELECT u.job_id INTO id FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.until > clock_timestamp();
+        EXIT WHEN FOUND;
+        IF for_time > '0' THEN -- the second of two transactions waits here
+            INSERT INTO dispatcherd.uniques AS u (key, job_id, until) VALUES (unique_key, fresh, clock_timestamp() + for_time)
+                ON CONFLICT (key) DO UPDATE SET job_id = EXCLUDED.job_id, until = EXCLUDED.until WHERE u.until <= clock_timestamp();
+            CONTINUE WHEN NOT FOUND;
+        END IF;
+        INSERT INTO dispatcherd.jobs (id, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key)
+        SELECT fresh, r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), greatest(r.run_at, clock_timestamp()),
+            coalesce(r.max_attempts, 5), r.timeout_ms, r.expected_ms, r.keys, unique_key
+        FROM jsonb_to_record(job) AS r (type text, payload jsonb, priority smallint, run_at timestamptz, max_attempts smallint,
+            timeout_ms int, expected_ms int, keys text)
+        ON CONFLICT DO NOTHING;
+        inserted := FOUND;
+        IF inserted THEN
+            id := fresh;
+            EXIT;
+        END IF;
+        SELECT j.id INTO id FROM dispatcherd.jobs_live j WHERE j.unique_key = insert_unique.unique_key;
+        IF FOUND THEN
+            UPDATE dispatcherd.uniques u SET job_id = insert_unique.id WHERE u.key = insert_unique.unique_key AND for_time > '0';
+            EXIT;
+        END IF;
+        DELETE FROM dispatcherd.uniques u WHERE u.job_id = fresh AND u.key = unique_key;
+    END LOOP;
+    IF id IS NULL THEN
+        RAISE serialization_failure USING MESSAGE = 'the unique key changed its job all the time; try again';
+    END IF;
+END $$;
+
+-- Inserts children of an attempt that runs. Its end waits for this transaction. Dispatchers call it for workers.
+CREATE FUNCTION dispatcherd.insert_children(parent bigint, attempt int, jobs jsonb, detached boolean DEFAULT false) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_variable
+DECLARE
+    n       int := CASE WHEN jsonb_typeof(jobs) = 'array' THEN jsonb_array_length(jobs) ELSE 0 END;
+    ids     bigint[];
+    problem text;
+BEGIN
+    IF n NOT BETWEEN 1 AND 1000 THEN
+        RAISE check_violation USING CONSTRAINT = 'children_are_1_to_1000', MESSAGE = 'the children must be an array of 1 to 1000 jobs';
+    END IF;
+    SELECT format('child %s: %s', place, p) INTO problem
+        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS c (job, place), dispatcherd.job_problem(job, '{unique_key}') p
+        WHERE p IS NOT NULL ORDER BY place LIMIT 1;
+    IF FOUND THEN
+        RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = problem;
+    END IF;
+    PERFORM FROM dispatcherd.jobs_live j WHERE j.id = parent AND j.attempt = insert_children.attempt AND j.status = 'running'
+        FOR NO KEY UPDATE;
+    IF NOT FOUND OR EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = parent) THEN
+        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running',
+            MESSAGE = format('attempt %s of job %s does not run, or is being cancelled', attempt, parent);
+    END IF;
+    IF NOT detached THEN
+        IF EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = parent AND b.kind <> 'children') THEN
+            RAISE object_not_in_prerequisite_state
+                USING CONSTRAINT = 'callback_has_no_children',
+                MESSAGE = format('job %s is the callback of a batch or flow: its children must be detached', parent);
+        END IF;
+        UPDATE dispatcherd.jobs_live j SET watched = true WHERE j.id = parent AND j.watched IS NULL;
+        -- a row that is cancelled is that of a run before a retry
+        INSERT INTO dispatcherd.batches AS b (id, kind) VALUES (parent, 'children')
+            ON CONFLICT (id) DO UPDATE SET sealed_at = NULL, ended_at = NULL, open = NULL, cancelled_by = NULL
+                WHERE b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL;
+        IF EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = parent) THEN -- the row was locked by a cancellation
+            RAISE object_not_in_prerequisite_state
+                USING CONSTRAINT = 'parent_is_running', MESSAGE = format('job %s is being cancelled', parent);
+        END IF;
+        IF n + (SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live j
+            WHERE j.parent = insert_children.parent LIMIT 10000) c) > 10000 THEN
+            RAISE program_limit_exceeded USING CONSTRAINT = 'children_are_at_most_10000',
+                MESSAGE = format('job %s has more than 10000 open children', parent);
+        END IF;
+    END IF;
+    ids := ARRAY (SELECT nextval('dispatcherd.job_ids') FROM generate_series(1, n));
+    PERFORM dispatcherd.insert_jobs(jobs, ids, array_fill('pending'::dispatcherd.status, ARRAY[n]), NULL, CASE WHEN NOT detached
+        THEN parent END, NOT detached);
+    RETURN ids;
+END $$;
+
+-- Inserts a flow. It locks no row of other jobs: dispatchers watch those on which its nodes depend. Producers call it.
+CREATE FUNCTION dispatcherd.insert_flow(flow jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_variable
+DECLARE
+    batch  bigint := nextval('dispatcherd.job_ids');
+    nodes  jsonb := flow -> 'nodes';
+    places jsonb; -- by name
+    ids    bigint[];
+    bad    record;
+BEGIN
+    PERFORM dispatcherd.check_flow(flow);
+    ids := ARRAY (SELECT nextval('dispatcherd.job_ids') FROM generate_series(1, jsonb_array_length(nodes)));
+    places := (SELECT jsonb_object_agg(n.node ->> 'name', n.place) FROM jsonb_array_elements(nodes) WITH ORDINALITY AS n (node, place));
+    INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when)
+        VALUES (batch, 'flow', flow ->> 'name', flow ? 'callback', coalesce(flow -> 'callback' ->> 'run_when', 'done'));
+    INSERT INTO dispatcherd.nodes AS d (id, flow, place, name, depends_on, run_when, takes_results, open, ready_at)
+    SELECT ids[n.place], batch, n.place, n.node ->> 'name', a.ids, coalesce(n.node ->> 'run_when', 'done'),
+        coalesce((n.node ->> 'takes_results')::boolean, false), cardinality(a.ids),
+        CASE WHEN a.ids = '{}' THEN clock_timestamp() END
+    FROM jsonb_array_elements(nodes) WITH ORDINALITY AS n (node, place) CROSS JOIN LATERAL (
+        SELECT ARRAY (SELECT DISTINCT CASE WHEN jsonb_typeof(e) = 'string' THEN coalesce(ids[(places ->> (e #>> '{}'))::int], 0)
+            ELSE e::bigint END
+            FROM jsonb_array_elements(n.node -> 'after') AS e) AS ids
+    ) a;
+    SELECT d.name, d.place, x.id INTO bad FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id)
+        WHERE d.flow = batch AND (x.id = 0 OR x.id BETWEEN d.id AND ids[cardinality(ids)]) ORDER BY d.place, x.id LIMIT 1;
+    IF FOUND THEN
+        PERFORM dispatcherd.reject_dependency(nodes -> (bad.place - 1), places, bad.place);
+    END IF;
+    INSERT INTO dispatcherd.edges (before, flow, after, linked)
+    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), (SELECT m.id FROM dispatcherd.nodes m WHERE m.id = x.id
+        AND m.flow = batch) IS NOT NULL
+    FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = batch GROUP BY x.id;
+    SELECT d.name, e.before INTO bad FROM dispatcherd.edges e JOIN dispatcherd.nodes d ON d.id = e.after[1]
+        WHERE e.flow = batch AND NOT e.linked AND (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = e.before LIMIT 1) IS NULL
+            ORDER BY d.place LIMIT 1;
+    IF FOUND THEN
+        PERFORM dispatcherd.reject_flow(bad.name, 'node_depends_on_existing_jobs',
+            coalesce((SELECT format('%s is a %s without a callback, so it is no job', b.id, b.kind)
+            FROM dispatcherd.batches b WHERE b.id = bad.before AND NOT b.callback AND b.kind <> 'children'),
+                format('job %s does not exist', bad.before)));
+    END IF;
+    SELECT d.name INTO bad FROM dispatcherd.nodes d WHERE d.flow = batch AND d.takes_results
+        AND EXISTS (SELECT FROM unnest(d.depends_on) AS x (id) WHERE x.id <> ALL (ids))
+        AND NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'result', 'SELECT') ORDER BY d.place LIMIT 1;
+    IF FOUND THEN
+        PERFORM dispatcherd.reject_flow(bad.name, 'results_of_other_jobs_may_be_read',
+            'takes_results needs the right to read the results of jobs outside the flow: '
+            'leave it out, or insert the flow over the API or as an operator');
+    END IF;
+    PERFORM dispatcherd.insert_nodes(batch, nodes, ids);
+    IF flow ? 'callback' THEN
+        BEGIN
+            PERFORM dispatcherd.insert_jobs(jsonb_build_array(flow -> 'callback'), ARRAY[batch], '{waiting}', '{true}', NULL);
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+            PERFORM dispatcherd.reject_flow(NULL, 'callback_is_a_job', 'the callback: ' || SQLERRM);
+        END;
+    END IF;
+    UPDATE dispatcherd.batches SET sealed_at = clock_timestamp(), open = cardinality(ids) WHERE id = batch;
+    PERFORM dispatcherd.notify_ends() WHERE EXISTS (SELECT FROM dispatcherd.edges e WHERE e.flow = batch AND NOT e.linked);
+    RETURN jsonb_build_object('id', batch, 'nodes', (SELECT jsonb_object_agg(d.name, d.id) FROM dispatcherd.nodes d
+        WHERE d.flow = batch));
+END $$;
+
+-- insert_flow: checks what a flow says about itself and each node alone.
+CREATE FUNCTION dispatcherd.check_flow(flow jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    bad record;
+BEGIN
+    IF jsonb_typeof(flow) IS DISTINCT FROM 'object' OR flow - '{name,callback,nodes}'::text[] <> '{}' THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'flow_has_known_members',
+            'it must be a JSON object with the members nodes, name and callback only');
+    ELSIF jsonb_typeof(flow -> 'nodes') IS DISTINCT FROM 'array' OR jsonb_array_length(flow -> 'nodes') NOT BETWEEN 1 AND 10000 THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'flow_has_1_to_10000_nodes', 'nodes must be an array of 1 to 10000 nodes'
+            || CASE WHEN jsonb_typeof(flow -> 'nodes') = 'array' THEN format(', and has %s', jsonb_array_length(flow -> 'nodes'))
+                ELSE '' END);
+    ELSIF jsonb_typeof(flow -> 'name') NOT IN ('string', 'null') OR octet_length(flow ->> 'name') NOT BETWEEN 1 AND 128 THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'name_is_1_to_128_bytes',
+            format('name is %s, must be a text of 1 to 128 bytes', left((flow -> 'name')::text, 64)));
+    ELSIF dispatcherd.job_problem(flow -> 'callback', '{run_when}') IS NOT NULL AND flow ? 'callback' THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'flow_has_known_members',
+            'the callback: ' || dispatcherd.job_problem(flow -> 'callback', '{run_when}'));
+    ELSIF jsonb_typeof(flow -> 'callback' -> 'payload') <> 'object' THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'payload_is_an_object',
+            'the payload of the callback must be a JSON object, because it gets the member "batch"');
+    END IF;
+    SELECT coalesce(n.node ->> 'name', n.place::text) AS name, p.rule, p.why INTO bad
+        FROM jsonb_array_elements(flow -> 'nodes') WITH ORDINALITY AS n (node, place), dispatcherd.node_problem(n.node) p
+            WHERE p.rule IS NOT NULL ORDER BY n.place LIMIT 1;
+    IF FOUND THEN
+        PERFORM dispatcherd.reject_flow(bad.name, bad.rule, bad.why);
+    END IF;
+    SELECT n.node ->> 'name' AS name INTO bad FROM jsonb_array_elements(flow -> 'nodes') AS n (node)
+        GROUP BY 1 HAVING count(*) > 1 LIMIT 1;
+    IF FOUND THEN
+        PERFORM dispatcherd.reject_flow(bad.name, 'node_name_is_unique', 'another node has the same name');
+    END IF;
+END $$;
+
+-- check_flow: what is wrong with a node, as the document alone says it: the rule and a sentence; NULL = nothing.
+CREATE FUNCTION dispatcherd.node_problem(node jsonb, OUT rule text, OUT why text)
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    dependencies int := CASE WHEN jsonb_typeof(node -> 'after') = 'array' THEN jsonb_array_length(node -> 'after') ELSE 0 END;
+BEGIN
+    why := dispatcherd.job_problem(node, '{name,after,run_when,takes_results}');
+    IF why IS NOT NULL THEN
+        rule := 'node_has_known_members';
+    ELSIF jsonb_typeof(node -> 'name') IS DISTINCT FROM 'string' OR octet_length(node ->> 'name') NOT BETWEEN 1 AND 128 THEN
+        rule := 'node_name_is_1_to_128_bytes';
+        why := CASE WHEN node ? 'name' THEN format('name is %s, must be a text of 1 to 128 bytes', left((node -> 'name')::text, 64))
+            ELSE 'name is missing' END;
+    ELSIF node ->> 'name' ~ '^[0-9]+$' THEN
+        rule := 'node_name_is_no_number';
+        why := 'name must not be a number, because numbers are ids of jobs';
+    ELSIF coalesce(node ->> 'run_when', 'done') NOT IN ('done', 'ended', 'failed') THEN
+        rule := 'run_when_is_done_ended_or_failed';
+        why := format('run_when is "%s", must be done, ended or failed', node ->> 'run_when');
+    ELSIF jsonb_typeof(node -> 'after') <> 'array'
+        OR jsonb_path_exists(node,
+        '$.after[*] ? (@.type() != "string" && @.type() != "number"
+            || @.type() == "number" && (@ < 1 || @ > 9223372036854775807 || @.floor() != @))') THEN
+        rule := 'node_depends_on_known_nodes';
+        why := 'after must be an array of names of nodes and ids of jobs';
+    ELSIF node ->> 'run_when' = 'failed' AND dependencies = 0 THEN
+        rule := 'failed_needs_dependencies';
+        why := 'run_when "failed" needs at least one dependency in after';
+    ELSIF jsonb_typeof(node -> 'takes_results') <> 'boolean' THEN
+        rule := 'node_has_known_members';
+        why := 'takes_results must be true or false';
+    ELSIF node -> 'takes_results' = 'true' AND dependencies > 100 THEN
+        rule := 'takes_at_most_100_results';
+        why := format('it takes the results of %s dependencies, at most 100 are possible', dependencies);
+    ELSIF node -> 'takes_results' = 'true' AND jsonb_typeof(node -> 'payload') <> 'object' THEN
+        rule := 'payload_is_an_object';
+        why := 'payload must be a JSON object, because it gets the member "inputs"';
+    END IF;
+END $$;
+
+-- insert_flow: rejects a flow because of a node, or because of the flow itself if the node is NULL.
+CREATE FUNCTION dispatcherd.reject_flow(node text, rule text, why text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE check_violation USING CONSTRAINT = rule, SCHEMA = 'dispatcherd', TABLE = 'nodes', COLUMN = coalesce(node, ''),
+        MESSAGE = CASE WHEN node IS NULL THEN 'flow: ' || why ELSE format('flow: node "%s": %s', node, why) END;
+END $$;
+
+-- insert_flow: rejects a flow because of the first dependency of node at place that is no earlier node.
+CREATE FUNCTION dispatcherd.reject_dependency(node jsonb, places jsonb, place int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    e  jsonb;
+    at int;
+BEGIN
+    FOR e IN SELECT jsonb_array_elements(node -> 'after') LOOP
+        at := places ->> (e #>> '{}');
+        IF jsonb_typeof(e) = 'number' THEN
+            CONTINUE;
+        ELSIF at IS NULL THEN
+            PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_known_nodes',
+                format('after names "%s", which is no node of the flow', e #>> '{}'));
+        ELSIF at = place THEN
+            PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_earlier_nodes', 'it depends on itself');
+        ELSIF at > place THEN
+            PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_earlier_nodes',
+                format('after names "%s", which is a later node: dependencies must come first, so no cycle is possible', e #>> '{}'));
+        END IF;
+    END LOOP;
+    PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_existing_jobs', 'after names the id of a job that does not exist');
+END $$;
+
+-- insert_flow: inserts the jobs of nodes. If one is refused, the error names it.
+CREATE FUNCTION dispatcherd.insert_nodes(batch bigint, nodes jsonb, ids bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    statuses dispatcherd.status[];
+    watched  boolean[];
+BEGIN
+    SELECT array_agg(CASE WHEN d.open = 0 THEN 'pending' ELSE 'waiting' END::dispatcherd.status ORDER BY d.place),
+        array_agg((SELECT true FROM dispatcherd.edges g WHERE g.before = d.id AND g.flow = batch) ORDER BY d.place)
+        INTO statuses, watched FROM dispatcherd.nodes d WHERE d.flow = batch;
+    BEGIN
+        PERFORM dispatcherd.insert_jobs(nodes, ids, statuses, watched, batch);
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+        FOR i IN 1..cardinality(ids) LOOP
+            BEGIN
+                PERFORM dispatcherd.insert_jobs(jsonb_build_array(nodes -> (i - 1)), ids[i:i], statuses[i:i], NULL, batch);
+            EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+                DECLARE
+                    rule text;
+                BEGIN
+                    GET STACKED DIAGNOSTICS rule = CONSTRAINT_NAME;
+                    PERFORM dispatcherd.reject_flow(nodes -> (i - 1) ->> 'name', coalesce(nullif(rule, ''), 'node_is_a_job'), SQLERRM);
+                END;
+            END;
+        END LOOP;
+        RAISE;
+    END;
+END $$;
+
+-- Tells dispatchers that there is something to settle. The functions of producers and operators call it.
+CREATE FUNCTION dispatcherd.notify_ends() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('dispatcherd_ends', '') WHERE dispatcherd.may_notify();
+END $$;
+
+-- Raises an error in a transaction with another isolation than read committed. A function that counts rows after it has waited for a
+-- lock needs a new snapshot for each statement. seal_batch, cancel_tree, retry_tree and repair_flows call it.
+CREATE FUNCTION dispatcherd.require_read_committed(operation text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE active_sql_transaction USING CONSTRAINT = 'isolation_is_read_committed',
+            MESSAGE = format('%s needs the isolation level read committed; this transaction has %s', operation,
+                current_setting('transaction_isolation')),
+            HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.';
+    END IF;
+END $$;
