@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
@@ -25,7 +24,7 @@ func constantBounds() map[string]any {
 		"request-timeout":          c.DefaultTimeout,
 		"max-request-timeout":      c.MaxTimeout,
 		"max-api-connections":      c.MaxConnections,
-		"max-connection-rate":      connrate.Default,
+		"max-connection-rate":      daemon.DefaultConnectionRate,
 		"max-api-header":           c.MaxHeader,
 		"api-header-timeout":       c.HeaderTimeout,
 		"api-body-timeout":         c.BodyTimeout,

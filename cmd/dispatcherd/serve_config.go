@@ -3,7 +3,6 @@ package main
 import (
 	"path/filepath"
 
-	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -20,7 +19,7 @@ const (
 // config checks settings that depend on one another, and completes them.
 func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
-	for _, list := range []*allow.List{&cfg.Allow, &cfg.AllowAPI} {
+	for _, list := range []*daemon.AllowList{&cfg.Allow, &cfg.AllowAPI} {
 		if err := list.Check(); err != nil {
 			return cfg, exit.Errorf(exit.Usage, "%w", err)
 		}

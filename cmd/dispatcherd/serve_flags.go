@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
-	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -160,7 +159,7 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(
 		&f.cfg.Memory,
 		"memory-bytes",
-		resources.DefaultMemory,
+		daemon.DefaultMemory,
 		"soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence",
 	)
 	settings.Between(flags, "1", settings.MostHeld, "max-requests")

@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/allow"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -41,10 +40,10 @@ type Config struct {
 	APISocket      string
 	WorkerAccess   workerproto.Access // which users may open WorkerSocket
 	APIAccess      workerproto.Access // which users may open APISocket
-	Allow          allow.List         // which users may serve which types
-	AllowAPI       allow.List         // which users may use jobs of which types over APISocket
+	Allow          AllowList          // which users may serve which types
+	AllowAPI       AllowList          // which users may use jobs of which types over APISocket
 	// ConnectionRate is how many connections a user may open per second on each of the
-	// two sockets. 0 = connrate.Default.
+	// two sockets. 0 = DefaultConnectionRate.
 	ConnectionRate int
 	Core           config.Config
 	CountPending   time.Duration // between two counts of the pending rows; 0 = backend.CountInterval

@@ -23,7 +23,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -32,7 +31,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
-	"github.com/dispatcherd/dispatcherd/internal/resources"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -91,7 +89,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		}
 	}()
 	if d.cfg.ConnectionRate <= 0 {
-		d.cfg.ConnectionRate = connrate.Default
+		d.cfg.ConnectionRate = DefaultConnectionRate
 	}
 	worker, err := d.listen(cfg.WorkerSocket, cfg.WorkerAccess)
 	if err != nil {
@@ -312,7 +310,7 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.settlement.Run(ctx) })
 	d.background.Go(func() { d.maintenance.run(ctx) })
 	d.background.Go(func() { d.workers.startups.run(ctx) })
-	d.background.Go(func() { resources.SteerMemory(ctx, d.cfg.Memory, d.log) })
+	d.background.Go(func() { steerMemory(ctx, d.cfg.Memory, d.log) })
 	d.background.Go(func() { d.api.rows.Poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })

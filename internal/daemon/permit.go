@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/internal/connrate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -70,10 +69,10 @@ func (d *Daemon) permitLimits(p workerproto.Peer) string {
 
 // limited wraps a Unix socket in the limit of connections per second and user.
 func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
-	return connrate.Listen(l, d.cfg.ConnectionRate, func(conn net.Conn, p workerproto.Peer) {
+	return &rateListener{l, newConnectionLimit(d.cfg.ConnectionRate), func(conn net.Conn, p workerproto.Peer) {
 		d.tooFast.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("pid", p.PID), zap.Stringer("socket", l.Addr()))
 		reject(conn, p)
-	})
+	}}
 }
 
 // connectsTooFast is the text for a process whose connection is rejected.

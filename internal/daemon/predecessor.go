@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/hostlock"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -21,8 +20,8 @@ import (
 // process of the recorded dispatcher has ended.
 type hostLock struct {
 	file *os.File // nil = there is no lock
-	name string   // see hostlock.Name; "" = the host cannot be identified
-	me   hostlock.Incarnation
+	name string   // see lockName; "" = the host cannot be identified
+	me   incarnation
 }
 
 // lockOf returns the lock of the worker socket. For a socket of the service manager, it
@@ -44,7 +43,7 @@ func lockOf(path string, l net.Listener) (*hostLock, error) {
 			return h, nil //nolint:nilerr // the dispatcher runs without the lock, as on a file system without locks
 		}
 	}
-	if h.name, err = hostlock.Name(h.file); err != nil {
+	if h.name, err = lockName(h.file); err != nil {
 		return nil, errors.Join(err, h.file.Close())
 	}
 	return h, nil
@@ -76,7 +75,7 @@ func (d *Daemon) replacePredecessor(ctx context.Context) error {
 	if d.lock.name == "" {
 		return nil
 	}
-	if before, known := hostlock.Predecessor(d.lock.file, d.lock.name); known {
+	if before, known := predecessorOf(d.lock.file, d.lock.name); known {
 		found, err := d.store.DeclareLost(
 			ctx,
 			claim.Identity{Incarnation: before, Lock: d.lock.name},
@@ -89,7 +88,7 @@ func (d *Daemon) replacePredecessor(ctx context.Context) error {
 			d.log.Warn("the previous dispatcher on this socket was killed: its jobs are taken over", zap.String("workers", d.cfg.WorkerSocket))
 		}
 	}
-	if err := hostlock.Record(d.lock.file, d.lock.name, d.lock.me); err != nil {
+	if err := recordHolder(d.lock.file, d.lock.name, d.lock.me); err != nil {
 		return fmt.Errorf("recording this process in the lock file %s: %w", d.lock.file.Name(), err)
 	}
 	return nil

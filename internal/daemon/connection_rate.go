@@ -1,7 +1,4 @@
-// Package connrate limits how many connections each user may open per second on a Unix
-// socket. A process that connects and disconnects in a loop would otherwise take the
-// processor time of the dispatcher and fill its log.
-package connrate
+package daemon
 
 import (
 	"maps"
@@ -11,8 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Default is the number of connections that a user may open per second.
-const Default = 1000
+// DefaultConnectionRate is the number of connections that a user may open per second on a Unix socket. A process that
+// connects and disconnects in a loop would otherwise take the processor time of the dispatcher and fill its log.
+const DefaultConnectionRate = 1000
 
 // burstSeconds is how many seconds of connections a user may open at once. After a restart
 // of the dispatcher all workers of a host reconnect at the same time.
@@ -22,8 +20,8 @@ const burstSeconds = 2
 // change its user id can reach the bound. Further users are then rejected.
 const maxUsers = 1024
 
-// limit counts the connections of each user.
-type limit struct {
+// connectionLimit counts the connections of each user.
+type connectionLimit struct {
 	gap   time.Duration // time that one connection takes from the user's allowance
 	burst time.Duration // allowance of a user who has not connected for a while
 	// paid says for each uid when the allowance is complete again. Users whose time has
@@ -31,13 +29,13 @@ type limit struct {
 	paid map[int]time.Time
 }
 
-func newLimit(perSecond int) *limit {
+func newConnectionLimit(perSecond int) *connectionLimit {
 	gap := time.Second / time.Duration(perSecond)
-	return &limit{gap: gap, burst: burstSeconds * time.Second, paid: map[int]time.Time{}}
+	return &connectionLimit{gap: gap, burst: burstSeconds * time.Second, paid: map[int]time.Time{}}
 }
 
 // admit reports whether the user may open a connection now, and counts it if so.
-func (l *limit) admit(uid int, now time.Time) bool {
+func (l *connectionLimit) admit(uid int, now time.Time) bool {
 	at, known := l.paid[uid]
 	if !known && len(l.paid) >= maxUsers {
 		maps.DeleteFunc(l.paid, func(_ int, at time.Time) bool { return !at.After(now) })
@@ -55,25 +53,18 @@ func (l *limit) admit(uid int, now time.Time) bool {
 	return true
 }
 
-// listener rejects the connections of users that connect too fast. Only one goroutine may
-// call Accept.
-type listener struct {
+// rateListener rejects the connections of users that connect too fast. A user may open as many connections per second as
+// the limit says, and after a pause twice as many at once. Accept passes further connections to reject, which must not
+// block and must close them. On other systems than Linux all processes count as one user. Only one goroutine may call Accept.
+type rateListener struct {
 	net.Listener
 
-	limit  *limit
+	limit  *connectionLimit
 	reject func(net.Conn, workerproto.Peer)
 }
 
-// Listen wraps a listener. A user may open perSecond connections per second, and after a
-// pause twice as many at once. Accept passes further connections to reject, which must
-// not block and must close them. On other systems than Linux all processes count as one
-// user.
-func Listen(l net.Listener, perSecond int, reject func(net.Conn, workerproto.Peer)) net.Listener {
-	return &listener{Listener: l, limit: newLimit(perSecond), reject: reject}
-}
-
 // Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *rateListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {

@@ -1,4 +1,4 @@
-package resources
+package daemon
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func TestLimitIsUnchangedWithoutSettingOrWithGOMEMLIMIT(t *testing.T) {
 		if c.env != "" {
 			t.Setenv("GOMEMLIMIT", c.env)
 		}
-		SteerMemory(context.Background(), c.asked, zap.NewNop()) // returns at once
+		steerMemory(context.Background(), c.asked, zap.NewNop()) // returns at once
 		require.Equal(t, was, debug.SetMemoryLimit(-1))
 	}
 }

@@ -1,25 +1,4 @@
-// Package hostlock identifies the process that held a lock file before. It also shows
-// whether that process has died on this host.
-//
-// A process that holds a lock file (flock) records itself in it: its incarnation, and the
-// name of the file. A process that obtains the lock later reads that record. The kernel
-// releases a lock only when the process that holds it has ended. So if the record names
-// the locked file, the recorded process is dead.
-//
-// The name of a file is the boot id of the host, the device and the inode. Predecessor
-// ignores a record with another name. The names differ if
-//
-//   - the file was copied to another directory or host. The inode, the device or the boot
-//     id differs. The process that wrote the record may be alive and hold the lock of the
-//     original;
-//   - the file is on a shared file system and another host wrote the record. The boot id
-//     differs. The locks of the other host may not be visible here;
-//   - the host was restarted. The boot id differs. The process is dead, but the lease of
-//     its dispatcher ends soon enough.
-//
-// Containers and network namespaces of one host share the kernel, its locks and its boot
-// id, so they need no special treatment.
-package hostlock
+package daemon
 
 import (
 	"encoding/hex"
@@ -32,12 +11,32 @@ import (
 	"syscall"
 )
 
-// Incarnation is a random number that one process generates when it starts.
-type Incarnation = [16]byte
+// incarnation is a random number that one process generates when it starts.
+type incarnation = [16]byte
 
-// record is the content of a lock file.
-type record struct {
-	Lock        string `json:"lock"`        // name of the file, see Name
+// lockRecord is the content of a lock file. It identifies the process that held the lock before, and shows whether that
+// process has died on this host.
+//
+// A process that holds a lock file (flock) records itself in it: its incarnation, and the
+// name of the file. A process that obtains the lock later reads that record. The kernel
+// releases a lock only when the process that holds it has ended. So if the record names
+// the locked file, the recorded process is dead.
+//
+// The name of a file is the boot id of the host, the device and the inode. predecessorOf
+// ignores a record with another name. The names differ if
+//
+//   - the file was copied to another directory or host. The inode, the device or the boot
+//     id differs. The process that wrote the record may be alive and hold the lock of the
+//     original;
+//   - the file is on a shared file system and another host wrote the record. The boot id
+//     differs. The locks of the other host may not be visible here;
+//   - the host was restarted. The boot id differs. The process is dead, but the lease of
+//     its dispatcher ends soon enough.
+//
+// Containers and network namespaces of one host share the kernel, its locks and its boot
+// id, so they need no special treatment.
+type lockRecord struct {
+	Lock        string `json:"lock"`        // name of the file, see lockName
 	Incarnation string `json:"incarnation"` // in hex
 }
 
@@ -47,9 +46,9 @@ const maxRecord = 4096
 // bootIDFile contains the boot id of a Linux host.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Name identifies an open file on this host since its last start. It is empty where the
+// lockName identifies an open file on this host since its last start. It is empty where the
 // system has no boot id.
-func Name(file *os.File) (string, error) {
+func lockName(file *os.File) (string, error) {
 	boot, err := os.ReadFile(bootIDFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
@@ -60,7 +59,7 @@ func Name(file *os.File) (string, error) {
 	return nameOn(strings.TrimSpace(string(boot)), file)
 }
 
-// nameOn is Name for a host with the given boot id.
+// nameOn is lockName for a host with the given boot id.
 func nameOn(boot string, file *os.File) (string, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -73,29 +72,29 @@ func nameOn(boot string, file *os.File) (string, error) {
 	return fmt.Sprintf("%s %d %d", boot, s.Dev, s.Ino), nil
 }
 
-// Predecessor returns the incarnation of the process that held the lock before. name is the
+// predecessorOf returns the incarnation of the process that held the lock before. name is the
 // name of the lock file. Predecessor returns false if the file does not prove that there was
 // such a process. The caller holds the lock.
-func Predecessor(file *os.File, name string) (Incarnation, bool) {
+func predecessorOf(file *os.File, name string) (incarnation, bool) {
 	if name == "" {
-		return Incarnation{}, false
+		return incarnation{}, false
 	}
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxRecord))
-	var r record
+	var r lockRecord
 	if err != nil || json.Unmarshal(text, &r) != nil || r.Lock != name {
-		return Incarnation{}, false
+		return incarnation{}, false
 	}
 	raw, err := hex.DecodeString(r.Incarnation)
-	if err != nil || len(raw) != len(Incarnation{}) || Incarnation(raw) == (Incarnation{}) {
-		return Incarnation{}, false
+	if err != nil || len(raw) != len(incarnation{}) || incarnation(raw) == (incarnation{}) {
+		return incarnation{}, false
 	}
-	return Incarnation(raw), true
+	return incarnation(raw), true
 }
 
-// Record writes this process into the lock file with that name. The caller holds the
+// recordHolder writes this process into the lock file with that name. The caller holds the
 // lock. Predecessor ignores an incomplete record.
-func Record(file *os.File, name string, me Incarnation) error {
-	text, err := json.Marshal(record{Lock: name, Incarnation: hex.EncodeToString(me[:])})
+func recordHolder(file *os.File, name string, me incarnation) error {
+	text, err := json.Marshal(lockRecord{Lock: name, Incarnation: hex.EncodeToString(me[:])})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package connrate
+package daemon
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 )
 
 // count returns how many of n connections of a user are admitted at an instant.
-func count(l *limit, uid, n int, now time.Time) (admitted int) {
+func count(l *connectionLimit, uid, n int, now time.Time) (admitted int) {
 	for range n {
 		if l.admit(uid, now) {
 			admitted++
@@ -18,7 +18,7 @@ func count(l *limit, uid, n int, now time.Time) (admitted int) {
 }
 
 func TestUserMayOpenTwoSecondsOfConnectionsAtOnce(t *testing.T) {
-	l, now := newLimit(100), time.Now()
+	l, now := newConnectionLimit(100), time.Now()
 	require.Equal(t, 200, count(l, 7, 1000, now))
 	require.Equal(t, 0, count(l, 7, 1, now.Add(5*time.Millisecond)))
 	require.Equal(t, 50, count(l, 7, 1000, now.Add(500*time.Millisecond)))
@@ -26,13 +26,13 @@ func TestUserMayOpenTwoSecondsOfConnectionsAtOnce(t *testing.T) {
 }
 
 func TestUserThatConnectsTooFastDoesNotAffectOtherUsers(t *testing.T) {
-	l, now := newLimit(100), time.Now()
+	l, now := newConnectionLimit(100), time.Now()
 	require.Equal(t, 200, count(l, 7, 1000, now))
 	require.Equal(t, 200, count(l, 8, 200, now))
 }
 
 func TestNumberOfCountedUsersIsBounded(t *testing.T) {
-	l, now := newLimit(100), time.Now()
+	l, now := newConnectionLimit(100), time.Now()
 	for uid := range maxUsers {
 		require.True(t, l.admit(uid, now))
 	}

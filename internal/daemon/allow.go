@@ -1,6 +1,4 @@
-// Package allow decides which users of the machine may serve which types (--allow), and use
-// jobs of which types over the API socket (--allow-api).
-package allow
+package daemon
 
 import (
 	"errors"
@@ -17,9 +15,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// List says which users may use which types. Only the listed users of a listed type may
+// AllowList decides which users of the machine may serve which types (--allow), and use jobs of which types over the API
+// socket (--allow-api). Only the listed users of a listed type may
 // use it. The zero value lists no type, so all users may use all types.
-type List struct {
+type AllowList struct {
 	byType map[string]allowed
 }
 
@@ -38,7 +37,7 @@ type allowed struct {
 // Set adds entries such as pdf=1001,@50. Semicolons separate entries. If the text contains a
 // line break, only line breaks separate entries, because the name of a type may contain any
 // other character.
-func (l *List) Set(text string) error {
+func (l *AllowList) Set(text string) error {
 	separator := ";"
 	if strings.Contains(text, "\n") {
 		separator = "\n"
@@ -54,7 +53,7 @@ func (l *List) Set(text string) error {
 	return nil
 }
 
-func (l *List) add(entry string) error {
+func (l *AllowList) add(entry string) error {
 	at := strings.LastIndexByte(entry, '=')
 	if at < 1 {
 		return fmt.Errorf("%q is not TYPE=USERS, such as pdf=1001,render,@50", entry)
@@ -121,7 +120,7 @@ func (a *allowed) add(name string) error {
 }
 
 // String returns the entries in the form that Set takes.
-func (l *List) String() string {
+func (l *AllowList) String() string {
 	var entries []string
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
 		var users []string
@@ -137,11 +136,11 @@ func (l *List) String() string {
 }
 
 // Type names the kind of value in help texts.
-func (*List) Type() string { return "type=users" }
+func (*AllowList) Type() string { return "type=users" }
 
 // Objection returns why a peer may not serve a type, "" if it may. A peer whose user the
 // kernel does not report is on no list.
-func (l *List) Objection(p workerproto.Peer, typ string) string {
+func (l *AllowList) Objection(p workerproto.Peer, typ string) string {
 	if _, permitted := l.entry(p, typ); permitted {
 		return ""
 	}
@@ -151,7 +150,7 @@ func (l *List) Objection(p workerproto.Peer, typ string) string {
 
 // CallerObjection returns why a peer may not submit, read or cancel jobs of a type, "" if it
 // may.
-func (l *List) CallerObjection(p workerproto.Peer, typ string) string {
+func (l *AllowList) CallerObjection(p workerproto.Peer, typ string) string {
 	entry, permitted := l.entry(p, typ)
 	if permitted {
 		return ""
@@ -162,7 +161,7 @@ func (l *List) CallerObjection(p workerproto.Peer, typ string) string {
 
 // LimitsObjection returns why a peer may not use what concerns jobs of all types, "" if it may: keys, limits
 // and the members of batches. Each entry must permit the peer.
-func (l *List) LimitsObjection(p workerproto.Peer) string {
+func (l *AllowList) LimitsObjection(p workerproto.Peer) string {
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
 		if _, permitted := l.entry(p, typ); !permitted {
 			return fmt.Sprintf(
@@ -180,7 +179,7 @@ func (l *List) LimitsObjection(p workerproto.Peer) string {
 
 // entry returns the name of the entry that applies to a type, and whether it permits the
 // peer. Without an entry every peer is permitted.
-func (l *List) entry(p workerproto.Peer, typ string) (name string, permitted bool) {
+func (l *AllowList) entry(p workerproto.Peer, typ string) (name string, permitted bool) {
 	a, listed := l.byType[typ]
 	if !listed {
 		typ = anyOther
@@ -190,11 +189,11 @@ func (l *List) entry(p workerproto.Peer, typ string) (name string, permitted boo
 }
 
 // Empty reports whether no type is listed.
-func (l *List) Empty() bool { return len(l.byType) == 0 }
+func (l *AllowList) Empty() bool { return len(l.byType) == 0 }
 
 // Check returns an error if types are listed on a system that does not report
 // the user of a connection.
-func (l *List) Check() error {
+func (l *AllowList) Check() error {
 	if !l.Empty() && runtime.GOOS != "linux" {
 		return errors.New("--allow and --allow-api need the user of each connection, which only Linux reports")
 	}

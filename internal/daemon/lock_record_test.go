@@ -1,4 +1,4 @@
-package hostlock
+package daemon
 
 import (
 	"os"
@@ -31,11 +31,11 @@ func nameOf(t *testing.T, boot string, f *os.File) string {
 }
 
 // recorded is a lock file with the record of a process on a host.
-func recorded(t *testing.T, boot string) (path string, me Incarnation) {
+func recorded(t *testing.T, boot string) (path string, me incarnation) {
 	t.Helper()
-	path, me = filepath.Join(t.TempDir(), "w.sock.lock"), Incarnation{1, 2, 15: 3}
+	path, me = filepath.Join(t.TempDir(), "w.sock.lock"), incarnation{1, 2, 15: 3}
 	f := open(t, path)
-	require.NoError(t, Record(f, nameOf(t, boot, f), me))
+	require.NoError(t, recordHolder(f, nameOf(t, boot, f), me))
 	require.NoError(t, f.Close())
 	return path, me
 }
@@ -43,7 +43,7 @@ func recorded(t *testing.T, boot string) (path string, me Incarnation) {
 func TestPredecessorOnTheSameFileIsKnown(t *testing.T) {
 	path, me := recorded(t, thisBoot)
 	f := open(t, path)
-	got, known := Predecessor(f, nameOf(t, thisBoot, f))
+	got, known := predecessorOf(f, nameOf(t, thisBoot, f))
 	require.True(t, known)
 	require.Equal(t, me, got)
 }
@@ -55,7 +55,7 @@ func TestCopiedLockFileProvesNothing(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "w.sock.lock"))
 	_, err = f.Write(text)
 	require.NoError(t, err)
-	_, known := Predecessor(f, nameOf(t, thisBoot, f))
+	_, known := predecessorOf(f, nameOf(t, thisBoot, f))
 	require.False(t, known)
 }
 
@@ -72,7 +72,7 @@ func TestCopyInPlaceOfTheOriginalProvesNothing(t *testing.T) {
 	_, err = f.Write(text)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), "the lock is on another inode")
-	_, known := Predecessor(f, nameOf(t, thisBoot, f))
+	_, known := predecessorOf(f, nameOf(t, thisBoot, f))
 	require.False(t, known)
 }
 
@@ -81,7 +81,7 @@ func TestCopyInPlaceOfTheOriginalProvesNothing(t *testing.T) {
 func TestRecordOfAnotherHostProvesNothing(t *testing.T) {
 	path, _ := recorded(t, otherBoot)
 	f := open(t, path)
-	_, known := Predecessor(f, nameOf(t, thisBoot, f))
+	_, known := predecessorOf(f, nameOf(t, thisBoot, f))
 	require.False(t, known)
 }
 
@@ -91,8 +91,8 @@ func TestHostWithoutBootIDProvesNothing(t *testing.T) {
 	name, err := nameOn("", f)
 	require.NoError(t, err)
 	require.Empty(t, name)
-	require.NoError(t, Record(f, name, Incarnation{1}))
-	_, known := Predecessor(f, name)
+	require.NoError(t, recordHolder(f, name, incarnation{1}))
+	_, known := predecessorOf(f, name)
 	require.False(t, known)
 }
 
@@ -111,7 +111,7 @@ func TestDamagedRecordProvesNothing(t *testing.T) {
 	}
 	for _, text := range damaged {
 		require.NoError(t, os.WriteFile(path, text, 0o600)) // keeps the inode
-		_, known := Predecessor(f, name)
+		_, known := predecessorOf(f, name)
 		require.False(t, known, "%q", text)
 	}
 }
@@ -122,10 +122,10 @@ func TestRecordReplacesALongerOne(t *testing.T) {
 	name := nameOf(t, thisBoot, f)
 	_, err := f.WriteAt(make([]byte, 2000), 100)
 	require.NoError(t, err)
-	require.NoError(t, Record(f, name, Incarnation{7}))
-	got, known := Predecessor(f, name)
+	require.NoError(t, recordHolder(f, name, incarnation{7}))
+	got, known := predecessorOf(f, name)
 	require.True(t, known)
-	require.Equal(t, Incarnation{7}, got)
+	require.Equal(t, incarnation{7}, got)
 }
 
 func TestLinuxHostHasAName(t *testing.T) {
@@ -133,7 +133,7 @@ func TestLinuxHostHasAName(t *testing.T) {
 		t.Skip("this system has no boot id")
 	}
 	f := open(t, filepath.Join(t.TempDir(), "lock"))
-	name, err := Name(f)
+	name, err := lockName(f)
 	require.NoError(t, err)
 	require.Regexp(t, `^[0-9a-f-]{36} \d+ \d+$`, name)
 }

@@ -1,4 +1,4 @@
-package allow
+package daemon
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestOnlyListedUsersMayServeAType(t *testing.T) {
-	var l List
+	var l AllowList
 	require.Empty(t, l.Objection(workerproto.Peer{UID: 7, GID: 7}, "pdf"), "an empty list allows every user")
 	require.NoError(t, l.Set("pdf=1001, root,@50; a=b=2 ;closed="))
 	require.Equal(t, "a=b=2;closed=;pdf=1001,0,@50", l.String())
@@ -36,7 +36,7 @@ func TestOnlyListedUsersMayServeAType(t *testing.T) {
 }
 
 func TestListRoundTrip(t *testing.T) {
-	var l, again List
+	var l, again AllowList
 	require.NoError(t, l.Set("pdf=1,@2\na;b=3\n*=\n"))
 	require.Len(t, l.byType, 3)
 	require.NoError(t, again.Set(strings.ReplaceAll(l.String(), "a;b=3;", "")))
@@ -54,13 +54,13 @@ func TestErrorNamesTheInvalidEntry(t *testing.T) {
 		"payroll\u200b=1":    `"payroll\u200b": type has the invisible character U+200B`,
 		"pdf=1;pdf=2":        `type "pdf" is listed twice`,
 	} {
-		require.ErrorContains(t, new(List).Set(text), says, text)
+		require.ErrorContains(t, new(AllowList).Set(text), says, text)
 	}
-	require.ErrorContains(t, new(List).Set("pdf="+strings.Repeat("1,", maxAllowed+1)), "more than 10000 users")
+	require.ErrorContains(t, new(AllowList).Set("pdf="+strings.Repeat("1,", maxAllowed+1)), "more than 10000 users")
 }
 
 func TestRejectedCallerIsToldUserAndEntry(t *testing.T) {
-	var l List
+	var l AllowList
 	require.True(t, l.Empty())
 	require.NoError(t, l.Set("pdf=1001;*=@50"))
 	require.False(t, l.Empty())
@@ -76,7 +76,7 @@ func FuzzList(f *testing.F) {
 	f.Add("pdf=1,@2;*=")
 	f.Add("c==@4,5")
 	f.Fuzz(func(t *testing.T, text string) {
-		var l, again List
+		var l, again AllowList
 		if strings.Contains(text, "\n") || l.Set(text) != nil { // with line breaks a type may contain a semicolon
 			return
 		}
@@ -91,7 +91,7 @@ func FuzzList(f *testing.F) {
 
 // The sentence is true for every use that concerns jobs of all types, such as the retry of a batch.
 func TestObjectionOfAllTypesNamesNoSingleUse(t *testing.T) {
-	var l List
+	var l AllowList
 	require.NoError(t, l.Set("payroll=1001"))
 	require.Empty(t, l.LimitsObjection(workerproto.Peer{UID: 1001}))
 	text := l.LimitsObjection(workerproto.Peer{UID: 7, GID: 7})

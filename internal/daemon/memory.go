@@ -1,6 +1,4 @@
-// Package resources keeps the daemon's memory near --memory-bytes. The settings of Go's runtime
-// belong to the whole process, so only one SteerMemory may run.
-package resources
+package daemon
 
 import (
 	"context"
@@ -51,9 +49,10 @@ func heapGrowth(asked int64, use memoryUse) int {
 	return int(min(max(100*(asked/2-use.other-use.live)/use.live, usualGrowth), mostGrowth))
 }
 
-// SteerMemory keeps Go's soft limit near a number of bytes (0 = no limit), and lets the heap grow
-// within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC take precedence.
-func SteerMemory(ctx context.Context, bytes int, log *zap.Logger) {
+// steerMemory keeps Go's soft limit near a number of bytes (0 = no limit), and lets the heap grow
+// within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC take precedence. The settings of Go's runtime
+// belong to the whole process, so only one steerMemory may run.
+func steerMemory(ctx context.Context, bytes int, log *zap.Logger) {
 	asked := int64(bytes)
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed || asked == 0 {
 		return
