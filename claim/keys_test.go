@@ -237,8 +237,8 @@ func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND clock_timestamp() - waitstart > interval '200 ms')`) ||
-			len(done) > 0
+		return one[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+			WHERE a.datname = current_database() AND NOT l.granted AND clock_timestamp() - l.waitstart > interval '200 ms')`) || len(done) > 0
 	}, 30*time.Second, 5*time.Millisecond)
 	exec(t, blocker, `COMMIT`)
 	require.NoError(t, <-done)

@@ -32,7 +32,7 @@ const listener = `SELECT pid FROM pg_stat_activity WHERE datname = current_datab
 // the session that blocks the queue.
 func TestListenerKeepsItsPlaceInAFullQueue(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
+	dsn := pgtest.Alone(t)
 	db, blocker := connect(t, dsn), connect(t, dsn)
 	seen := queueReports{newReports(), make(chan claim.QueueState, 1000)}
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})

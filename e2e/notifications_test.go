@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
 // oneByOne inserts the next job when the last one is done.
@@ -20,7 +21,8 @@ func (w *world) oneByOne(rounds int) {
 // While the notification queue of the server is too full, no insert fails, and polling finds
 // the jobs. The metrics name the session that has to end.
 func TestJobsAreFoundWhileTheNotificationQueueIsFull(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldOn(t, pgtest.Alone(t))
 	cfg := w.config("d")
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))

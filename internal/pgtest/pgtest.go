@@ -1,11 +1,14 @@
-// Package pgtest gives every test a database of its own on one private
-// Postgres server per test binary.
+// Package pgtest gives every test a database of its own, a copy of a migrated
+// template, which takes about 30 ms.
 //
-// The first test that needs a database starts the server, without fsync, on a
-// Unix socket. The migrations run once, in a template database. The database of
-// a test is a copy of the template, which takes about 30 ms. If
-// DISPATCHERD_TEST_DATABASE_URL is set, the tests use that server instead. Its
-// user must be allowed to create databases.
+// "make test" starts one private Postgres server for all packages, see the
+// command internal/pgtest/run. A package that is tested alone starts such a
+// server when its first test needs a database. DISPATCHERD_TEST_DATABASE_URL
+// names another server to use. Its user must be allowed to create databases.
+//
+// Roles, settings and the notification queue belong to the server, which other
+// packages use at the same time. A test that sessions of other databases would
+// disturb uses Alone. A test that stops or changes its server uses devpg.Start.
 //
 // A package that uses pgtest ends its TestMain with os.Exit(pgtest.Main(m)),
 // which stops the server and removes its files. If a test binary is killed, its
@@ -14,6 +17,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -29,6 +33,10 @@ import (
 
 // Variable names the server to use instead of a private one.
 const Variable = "DISPATCHERD_TEST_DATABASE_URL"
+
+// sharedTemplate is a migrated database for all packages. If the URL names no
+// such database, each package makes its own.
+const sharedTemplate = "dispatcherd_template"
 
 const patience = 30 * time.Second // for one administrative statement
 
@@ -59,6 +67,21 @@ func Empty(t testing.TB) string {
 	return start(t).create(t, "template1")
 }
 
+// Alone returns the URL of a migrated database on a server that no other test uses.
+func Alone(t testing.TB) string {
+	t.Helper()
+	url, stop, err := Share(context.Background())
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return url
+}
+
 // Main runs the tests of a package and then stops the server, if one was
 // started. It returns the exit code.
 func Main(m *testing.M) int {
@@ -87,12 +110,34 @@ func start(t testing.TB) *server {
 		shared = existing(t, given)
 		return shared
 	}
-	private, err := devpg.Start(context.Background(), devpg.Options{Ephemeral: true, Settings: map[string]string{"max_connections": "200"}})
+	private, err := startPrivate(context.Background())
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	shared = &server{url: private.URL, stop: private.Stop}
+	shared = private
 	return shared
+}
+
+// startPrivate starts a server without fsync on a Unix socket.
+func startPrivate(ctx context.Context) (*server, error) {
+	s, err := devpg.Start(ctx, devpg.Options{Ephemeral: true, Settings: map[string]string{"max_connections": "500"}})
+	if err != nil {
+		return nil, err
+	}
+	return &server{url: s.URL, stop: s.Stop}, nil
+}
+
+// Share starts a private server with a template for the tests of several
+// packages. They use it if Variable contains the URL.
+func Share(ctx context.Context) (url string, stop func() error, err error) {
+	s, err := startPrivate(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := s.migrate(ctx, sharedTemplate); err != nil {
+		return "", nil, errors.Join(err, s.stop())
+	}
+	return s.url(sharedTemplate), s.stop, nil
 }
 
 // existing uses a server that already runs.
@@ -107,6 +152,10 @@ func existing(t testing.TB, given string) *server {
 		c.Path = "/" + database
 		return c.String()
 	}}
+	if u.Path == "/"+sharedTemplate {
+		s.template, s.stop = sharedTemplate, func() error { return nil }
+		return s
+	}
 	s.stop = func() error {
 		if s.template == "" {
 			return nil
@@ -124,17 +173,24 @@ func (s *server) migrated(t testing.TB) string {
 	if s.template != "" {
 		return s.template
 	}
-	name := fmt.Sprintf("dispatcherd_template_%d", os.Getpid())
-	if err := s.admin("CREATE DATABASE " + pgx.Identifier{name}.Sanitize()); err != nil {
+	if err := s.migrate(context.Background(), fmt.Sprintf("dispatcherd_template_%d", os.Getpid())); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return s.template
+}
+
+// migrate makes the template.
+func (s *server) migrate(ctx context.Context, name string) error {
+	if err := s.admin("CREATE DATABASE " + pgx.Identifier{name}.Sanitize()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, err := migrations.Up(ctx, s.url(name)); err != nil {
-		t.Fatalf("pgtest: %v", err)
+		return err
 	}
 	s.template = name
-	return name
+	return nil
 }
 
 func (s *server) create(t testing.TB, template string) string {

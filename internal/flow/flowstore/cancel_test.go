@@ -169,7 +169,8 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		return get[bool](w, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 8)`)
+		return get[bool](w, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+			WHERE a.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 8)`)
 	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, claim.Commit(t.Context()))
 	require.NoError(t, pause.Commit(t.Context()))
