@@ -74,7 +74,7 @@ func TestRunningJobsSurviveTheirDispatcher(t *testing.T) {
 // The daemon is killed repeatedly while short jobs run. Each attempt runs once, and no job is
 // lost.
 func TestRepeatedlyKilledDispatcherLosesNothing(t *testing.T) {
-	const rounds, jobs = 5, 2000
+	const rounds, jobs = 4, 800
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.Lease = time.Second

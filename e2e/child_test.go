@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -240,10 +239,4 @@ func (w *e2eWorker) perform(ctx context.Context, job *worker.Job) (any, error) {
 		return result, nil
 	}
 	return nil, worker.Permanent(fmt.Errorf("what is %q?", p.Do))
-}
-
-// A misspelt role must not run the tests a second time.
-func TestUnknownRoleOfChildProcessIsAnError(t *testing.T) {
-	c := startWorker(t, e2eRole+"=unknown")
-	c.ends(t, exit.Usage)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"testing"
 
@@ -218,29 +217,4 @@ func TestWorkerNeedsTheRightsOfACallerForItsChildren(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent IS NOT NULL OR type = 'payroll'`))
 	w.insertMember("pdf", member{Children: []worker.Child{{Type: "pdf"}}})
 	receive(t, parents.spawned, "the permitted child is inserted")
-}
-
-// A durable fan-out is a batch, whose jobs any host runs.
-func TestDurableFanOutRunsOnAllHosts(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.start(w.config("a")), w.start(w.config("b"))
-	serveCalls(t, a.cfg.WorkerSocket, 1, "pdf")
-	serveCalls(t, b.cfg.WorkerSocket, 2, "pdf")
-	a.awaitSlots(1)
-	b.awaitSlots(2)
-	var batch struct{ Batch, Chunks int }
-	eventually(t, func() bool { // the slots of the other host are known after its next heartbeat
-		r := receive(t, a.caller().fanOut(t.Context(), `{"type":"pdf","items":[1,2,3,4,5,6],"durable":true}`), "the answer arrives")
-		require.Equal(t, http.StatusAccepted, r.StatusCode, r.body)
-		require.NoError(t, json.Unmarshal([]byte(r.body), &batch))
-		return batch.Chunks == 3
-	}, func() string { return fmt.Sprintf("three chunks; there are %d", batch.Chunks) })
-	eventually(t, func() bool {
-		return w.number(`SELECT count(*) FROM dispatcherd.batches WHERE id = $1 AND ended_at IS NOT NULL AND done = 3`, batch.Batch) == 1
-	}, func() string { return "the end of the batch" })
-	require.Equal(
-		t,
-		1,
-		w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE parent = $1 AND payload::text = '[5, 6]' AND status = 'done'`, batch.Batch),
-	)
 }

@@ -169,10 +169,7 @@ func (p *pair) settled(g durableCall, died bool) {
 // caller's dispatcher lives, the caller gets the answer. If it dies, the row is executed, ends
 // once, and contains the result.
 func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
-	kills := 24
-	if testing.Short() {
-		kills = 6
-	}
+	const kills = 8
 	w := newWorld(t)
 	rng := rand.New(rand.NewPCG(daemon.NewSeed()[0], 2))
 	p := newPair(w)

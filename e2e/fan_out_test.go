@@ -82,18 +82,3 @@ func TestFanOutReportsTheChunkOfAKilledWorker(t *testing.T) {
 	require.EqualValues(t, 2, callees[0].runs.Load()+callees[1].runs.Load())
 	h.awaitSlots(2)
 }
-
-func TestFanOutCommandPrintsTheAnswerOfEachChunk(t *testing.T) {
-	w := newWorld(t)
-	h := w.start(w.config("d"))
-	for range 2 {
-		serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
-	}
-	h.awaitSlots(2)
-	got := h.onAPI(`[1, 2, 3]`, "fanout", "pdf", "-")
-	require.Equal(t, outcome{out: "WORKER  ITEMS  STATE  ANSWER\ncallee  2      done   [1,2]\ncallee  1      done   [3]\n"}, got)
-	got = h.onAPI(`{}`, "fanout", "pdf", "-")
-	require.Contains(t, got.err, "no JSON array")
-	got = h.onAPI(`[1]`, "fanout", "pfd", "-")
-	require.Contains(t, got.err, "did you mean pdf?")
-}

@@ -168,7 +168,7 @@ func (w *world) finishesOnAnotherWorker(t *testing.T, h *host, id dispatcherd.Jo
 // target is 100 ms for 99 of 100 kills. On a busy machine a test can only check the order of
 // magnitude, so it logs the measured times.
 func TestJobOfAKilledWorkerRestartsAtOnce(t *testing.T) {
-	const kills = 60
+	const kills = 20
 	w := newWorldAlone(t)
 	cfg := w.config("d")
 	cfg.Core.Limits.Crashes = 10 * kills

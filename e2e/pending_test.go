@@ -3,13 +3,14 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
@@ -91,45 +92,6 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	require.Less(t, m[`dispatcherd_window_share{type="probe"}`], 0.1)
 }
 
-func TestStartsAndEndsOfJobsAreCountedByType(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.config("d")
-	h := w.start(cfg)
-	r := helloRaw(t, cfg.WorkerSocket, "pdf")
-	eventually(t, func() bool { return h.gauges().Slots == 1 }, func() string { return "one slot" })
-	eventually(t, func() bool {
-		before, known := h.samples()[`dispatcherd_jobs_ended_total{outcome="failed",type="pdf"}`]
-		return known && before == 0
-	}, func() string { return "the series before the first end" })
-
-	done := w.insert("pdf", work{})
-	r.done(r.expect("job").Job, 1, r.nonce, `1`)
-	w.await(done, dispatcherd.Done)
-	failed := w.insert("pdf", work{})
-	r.say(`{"op":"fail","job":%d,"attempt":1,"session":"%s","error":"no","retry":false}`, r.expect("job").Job, r.nonce)
-	w.await(failed, dispatcherd.Failed)
-	answer := make(chan response, 1)
-	go func() { answer <- h.caller().request(`{"type":"pdf"}`) }()
-	request := r.expect("job")
-	r.done(request.Job, request.Attempt, r.nonce, `1`)
-	require.Equal(t, "200 OK", (<-answer).Status)
-
-	m := h.samples()
-	for sample, n := range map[string]float64{
-		`dispatcherd_job_wait_seconds{mode="queued",type="pdf"}`:         2,
-		`dispatcherd_job_wait_seconds{mode="on_demand",type="pdf"}`:      1,
-		`dispatcherd_job_run_seconds{outcome="done",type="pdf"}`:         2,
-		`dispatcherd_job_run_seconds{outcome="failed",type="pdf"}`:       1,
-		`dispatcherd_jobs_ended_total{outcome="done",type="pdf"}`:        2,
-		`dispatcherd_jobs_ended_total{outcome="failed",type="pdf"}`:      1,
-		`dispatcherd_jobs_ended_total{outcome="quarantined",type="pdf"}`: 0,
-		`dispatcherd_slots_reserved`:                                     0,
-		`dispatcherd_build_info{version="e2e"}`:                          1,
-	} {
-		require.InDelta(t, n, m[sample], 0, sample)
-	}
-}
-
 func TestSlotsOfOtherDispatchersMakeATypeRoutable(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -152,4 +114,21 @@ func TestSlotsOfOtherDispatchersMakeATypeRoutable(t *testing.T) {
 	})
 	_, by := h.types()
 	require.Equal(t, 1, by["x"].OtherSlots)
+}
+
+// metricsOn reads all samples of a daemon's metrics.
+func metricsOn(t *testing.T, cfg daemon.Config) map[string]float64 {
+	t.Helper()
+	text, err := askAPI(cfg, "/metrics")
+	require.NoError(t, err)
+	samples := map[string]float64{}
+	for line := range strings.Lines(text) {
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		samples[line[:at]], err = strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		require.NoError(t, err, line)
+	}
+	return samples
 }

@@ -7,6 +7,3 @@ const raceFactor = 1
 
 // buildFlags build the program as the tests were built.
 var buildFlags = []string{}
-
-// underRace says whether the race detector is on; it makes tests about ten times as slow.
-const underRace = false

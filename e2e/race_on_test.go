@@ -7,6 +7,3 @@ const raceFactor = 4
 
 // buildFlags build the program as the tests were built.
 var buildFlags = []string{"-race"}
-
-// underRace says whether the race detector is on; it makes tests about ten times as slow.
-const underRace = true

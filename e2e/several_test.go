@@ -22,7 +22,7 @@ import (
 )
 
 func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
-	const jobs = 5000
+	const jobs = 2000
 	w := newWorld(t)
 	hosts := []*host{w.start(w.config("a")), w.start(w.config("b"))}
 	for _, h := range hosts {

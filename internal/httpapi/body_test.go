@@ -102,3 +102,21 @@ func TestReasonsOfLongBodiesAreShort(t *testing.T) {
 		require.Less(t, len(err.Error()), 300)
 	}
 }
+
+// A problem may be passed on and logged, so it contains no part of a payload.
+func TestProblemDoesNotQuoteTheBody(t *testing.T) {
+	const canary = "canary-41bd7"
+	h := New(DefaultConfig(), newFake(), &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())
+	defer h.Close()
+	for _, body := range []string{
+		canary, `"` + canary + `"`, `{"type":"x","payload":{"a":` + canary + `}}`, `{"type":"x","payload":"` + canary,
+		`{"type":"x","payload":{"` + canary + `":"` + canary + `"},"priority":99}`, `{"payload":"` + canary + `"}`,
+		`{"type":"x","payload":"` + canary + `\u0000"}`, `{"type":"x","payload":"` + canary + `"} trailing`,
+		`{"type":"x","timeout":"` + canary + `"}`, `{"type":"x","payload":"` + canary + strings.Repeat("x", 2_000_000) + `"}`,
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/requests", strings.NewReader(body)))
+		require.GreaterOrEqual(t, w.Code, http.StatusBadRequest, "%.80s", body)
+		require.NotContains(t, w.Body.String(), canary, "%.80s", body)
+	}
+}
