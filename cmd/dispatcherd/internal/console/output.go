@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -159,6 +160,9 @@ func writeTable(w io.Writer, header []string, rows [][]string) error {
 	}
 	return tw.Flush()
 }
+
+// Stamp formats a time for a table, in UTC.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 // Counted returns a number with its noun: "1 job", "2 jobs".
 func Counted(n int64, noun string) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -92,12 +93,12 @@ func addBatch(add func(fact, format string, args ...any), b *contract.Batch) {
 	}
 	add("state", "%s", state)
 	add("members", "%s open, %d done, %d failed, %d cancelled", openText(b), b.Done, b.Failed, b.Cancelled)
-	add("opened at", "%s", stamp(b.OpenedAt))
+	add("opened at", "%s", console.Stamp(b.OpenedAt))
 	if b.SealedAt != nil && b.Kind != contract.FlowKind {
-		add("sealed at", "%s", stamp(*b.SealedAt))
+		add("sealed at", "%s", console.Stamp(*b.SealedAt))
 	}
 	if b.EndedAt != nil {
-		add("ended at", "%s (%s)", stamp(*b.EndedAt), lasted(b))
+		add("ended at", "%s (%s)", console.Stamp(*b.EndedAt), lasted(b))
 	}
 	switch {
 	case !b.Callback:

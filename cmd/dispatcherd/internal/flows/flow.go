@@ -2,10 +2,7 @@ package flows
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 const insertLong = `Inserts the flow of a JSON document (docs/flows.md) and prints its id:
@@ -31,15 +28,10 @@ func (a commands) insertCommand() *cobra.Command {
 		Short:      "Insert the flow of a JSON document",
 		Long:       insertLong,
 		Example:    "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%q needs one file", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:       settings.Arguments(1, 1, "one file"),
 	}
 	cmd = a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		document, err := a.read(args[0])
+		document, err := a.ReadFile(args[0], maxDocument)
 		if err == nil {
 			err = ask.CheckJSON("the flow", document)
 		}
@@ -58,30 +50,6 @@ func (a commands) insertCommand() *cobra.Command {
 
 // maxDocument bounds a document in bytes.
 const maxDocument = 64 << 20
-
-// read reads a file, or standard input for "-".
-func (a commands) read(name string) ([]byte, error) {
-	in := a.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
-		}
-		if err != nil {
-			return nil, exit.Errorf(exit.Usage, "opening the file: %w", err)
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxDocument+1))
-	switch {
-	case err != nil:
-		return nil, exit.Errorf(exit.Usage, "reading %s: %w", name, err)
-	case len(text) > maxDocument:
-		return nil, exit.Errorf(exit.Usage, "%s has more than %d bytes", name, maxDocument)
-	}
-	return text, nil
-}
 
 func (a commands) repairCommand() *cobra.Command {
 	return a.onID(&cobra.Command{

@@ -41,12 +41,7 @@ type commands struct {
 // onID completes a command about the batch or flow that its argument names.
 func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error) *cobra.Command {
 	cmd.Use += " ID"
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("%q needs the id of one %s", cmd.CommandPath(), a.kind)
-		}
-		return nil
-	}
+	cmd.Args = settings.Arguments(1, 1, "the id of one "+a.kind)
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		id, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || id < 1 {
@@ -95,7 +90,7 @@ func (a commands) list(ctx context.Context, t client.Flows, f contract.BatchFilt
 			strconv.Itoa(b.Done),
 			strconv.Itoa(b.Failed),
 			strconv.Itoa(b.Cancelled),
-			stamp(b.OpenedAt),
+			console.Stamp(b.OpenedAt),
 			lasted(b),
 		}
 	}
@@ -137,9 +132,6 @@ func span(d time.Duration) string {
 	}
 	return d.Round(time.Millisecond).String()
 }
-
-// stamp formats a time for a table, in UTC.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 func (a commands) cancelCommand() *cobra.Command {
 	return a.onID(&cobra.Command{

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,12 +71,7 @@ func (a commands) insertCommand() *cobra.Command {
 		SuggestFor: []string{"add", "create", "enqueue", "submit"},
 		Short:      "Insert one job, or a stream of JSON lines",
 		Long:       jobInsertLong,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("%q takes one file, but got %q as well", cmd.CommandPath(), args[1])
-			}
-			return nil
-		},
+		Args:       settings.Arguments(0, 1, "at most one file"),
 		Example: `  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
   dispatcherd job insert jobs.jsonl
   zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
@@ -177,7 +171,7 @@ func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (map[string]an
 
 // readPayload reads a payload from a file, or from standard input for "-".
 func (a commands) readPayload(name string) (json.RawMessage, error) {
-	text, err := a.readInput(name)
+	text, err := a.ReadFile(name, maxPayload)
 	if err != nil {
 		return nil, err
 	}
@@ -214,48 +208,9 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 // maxPayload bounds a payload in bytes before it is sent. The bound of the dispatcher is --max-payload.
 const maxPayload = 16 << 20
 
-// readInput reads a whole file, or standard input for "-", up to a limit.
-func (a commands) readInput(name string) ([]byte, error) {
-	r, _, closeInput, err := a.openInput(name)
-	if err != nil {
-		return nil, err
-	}
-	defer closeInput()
-	text, err := io.ReadAll(io.LimitReader(r, maxPayload+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(text) > maxPayload {
-		return nil, exit.Errorf(exit.Usage, "%s is longer than %d bytes", name, maxPayload)
-	}
-	return text, nil
-}
-
-// openInput opens a file, or standard input for "-", and returns its size, 0 if unknown.
-func (a commands) openInput(name string) (r io.Reader, size int64, closeInput func(), err error) {
-	if name == "-" {
-		return a.In, 0, func() {}, nil
-	}
-	f, err := os.Open(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
-	}
-	if err != nil {
-		return nil, 0, nil, exit.Errorf(exit.Usage, "opening the input: %w", err)
-	}
-	switch info, err := f.Stat(); {
-	case err == nil && info.IsDir():
-		_ = f.Close() // nothing was read
-		return nil, 0, nil, exit.Errorf(exit.Usage, "%s is a folder: name a file in it, or give - for standard input", name)
-	case err == nil && info.Mode().IsRegular():
-		size = info.Size()
-	}
-	return f, size, func() { _ = f.Close() }, nil
-}
-
 // insertStream inserts a stream of jobs in one transaction.
 func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name string, skipBad bool) error {
-	r, size, closeInput, err := a.openInput(name)
+	r, size, closeInput, err := a.OpenFile(name)
 	if err != nil {
 		return err
 	}

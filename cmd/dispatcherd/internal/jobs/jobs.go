@@ -5,7 +5,7 @@ package jobs
 
 import (
 	"encoding/json"
-	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -55,21 +55,11 @@ func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 	return ids, nil
 }
 
-// oneID returns an error unless there is exactly one argument.
-func oneID(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%q needs the id of one job", cmd.CommandPath())
-	}
-	return nil
-}
-
-// someIDs is for commands with at least one job id.
-func someIDs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("%q needs the id of a job", cmd.CommandPath())
-	}
-	return nil
-}
+// oneID and someIDs are the arguments of commands about one job, or about at least one.
+var (
+	oneID   = settings.Arguments(1, 1, "the id of one job")
+	someIDs = settings.Arguments(1, math.MaxInt, "the id of a job")
+)
 
 // stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

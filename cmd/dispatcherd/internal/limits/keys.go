@@ -103,11 +103,11 @@ func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
 		waiting = "at least " + waiting
 	}
 	if k.Oldest != nil {
-		waiting += fmt.Sprintf(", the oldest since %s (%v)", stamp(*k.Oldest), time.Since(*k.Oldest).Round(time.Millisecond))
+		waiting += fmt.Sprintf(", the oldest since %s (%v)", console.Stamp(*k.Oldest), time.Since(*k.Oldest).Round(time.Millisecond))
 	}
 	add("waiting", "%s", waiting)
 	if n := k.Next; n != nil {
-		add("next", "job %d %s, priority %d, keys %s, due %s", n.ID, n.Type, n.Priority, n.Keys, stamp(n.RunAt))
+		add("next", "job %d %s, priority %d, keys %s, due %s", n.ID, n.Type, n.Priority, n.Keys, console.Stamp(n.RunAt))
 	}
 	switch {
 	case k.Controller == nil:
@@ -132,8 +132,5 @@ func holderText(h *contract.KeyHolder) string {
 	if h.StartedAt == nil {
 		return text + ", waits for a slot"
 	}
-	return text + fmt.Sprintf(", since %s (%v)", stamp(*h.StartedAt), time.Since(*h.StartedAt).Round(time.Millisecond))
+	return text + fmt.Sprintf(", since %s (%v)", console.Stamp(*h.StartedAt), time.Since(*h.StartedAt).Round(time.Millisecond))
 }
-
-// stamp formats a time in UTC.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -4,6 +4,7 @@ package limits
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,13 +34,7 @@ func KeyCommand(invocation *settings.Invocation) *cobra.Command {
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
 
-// oneKey returns an error unless there is exactly one argument.
-func oneKey(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%q needs one key", cmd.CommandPath())
-	}
-	return nil
-}
+var oneKey = settings.Arguments(1, 1, "one key")
 
 // pageFlags adds the flags of a page.
 func pageFlags(cmd *cobra.Command, what string) (after *string, most *int) {
@@ -116,12 +111,7 @@ func (a commands) setCommand() *cobra.Command {
 		Long:       setLong,
 		Example: "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n" +
 			"  dispatcherd limit set tenant:42 capacity=0",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return fmt.Errorf("%q needs a key and at least one column, for example 'tenant:*' capacity=2", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: settings.Arguments(2, math.MaxInt, "a key and at least one column, for example 'tenant:*' capacity=2"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.set(ctx, c.Limits(), args[0], args[1:])
 	})

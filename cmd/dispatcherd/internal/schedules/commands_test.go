@@ -385,7 +385,7 @@ func TestApplyOverTheAPI(t *testing.T) {
 	require.False(t, s.rows["c"].Paused)
 	_, errs, code = run(t, newFake(), strings.Repeat("\n", maxFile+1), "apply", "-")
 	require.Equal(t, exit.Usage, code)
-	require.Equal(t, "the file - has more than 67108864 bytes", errs)
+	require.Equal(t, "- has more than 67108864 bytes", errs)
 	s.err, s.after = errBroken, len(s.calls)
 	_, errs, code = run(t, s, "[e]\nspec = \"@daily\"\ntype = \"pdf\"\n", "apply", "-")
 	require.Equal(t, exit.Unavailable, code)

@@ -111,11 +111,11 @@ func (f *fakeTable) Run(_ context.Context, name, key string, force bool) (contra
 }
 
 func (f *fakeTable) Backfill(_ context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
-	return f.counts, f.call("backfill %s %s %s %s", name, stamp(from), stamp(to), overlap)
+	return f.counts, f.call("backfill %s %s %s %s", name, console.Stamp(from), console.Stamp(to), overlap)
 }
 
 func (f *fakeTable) CountBackfill(_ context.Context, name string, from, to time.Time) (map[string]int, error) {
-	return f.counts, f.call("count %s %s %s", name, stamp(from), stamp(to))
+	return f.counts, f.call("count %s %s %s", name, console.Stamp(from), console.Stamp(to))
 }
 
 func (f *fakeTable) Ticks(_ context.Context, _ string, _ contract.Tick, limit int) ([]contract.Tick, error) {

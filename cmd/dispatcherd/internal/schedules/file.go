@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -53,24 +51,9 @@ type wanted struct {
 
 // readFile reads the schedules of a file, or of standard input for "-", by name.
 func (a commands) readFile(name string) ([]wanted, error) {
-	in := a.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
-		}
-		if err != nil {
-			return nil, exit.Errorf(exit.Usage, "opening the file: %w", err)
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	text, err := a.ReadFile(name, maxFile)
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "reading %s: %w", name, err)
-	}
-	if len(text) > maxFile {
-		return nil, exit.Errorf(exit.Usage, "the file %s has more than %d bytes", name, maxFile)
+		return nil, err
 	}
 	list, err := parse(text)
 	if err != nil {

@@ -4,8 +4,8 @@ package schedules
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,13 +39,7 @@ func Command(invocation *settings.Invocation) *cobra.Command {
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
 
-// oneName returns an error unless there is exactly one argument.
-func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%q needs the name of one schedule", cmd.CommandPath())
-	}
-	return nil
-}
+var oneName = settings.Arguments(1, 1, "the name of one schedule")
 
 const setLong = `Creates a schedule, or changes columns of it (docs/schedules.md). An empty VALUE means the default. The default
 kind is cron.`
@@ -55,12 +49,7 @@ func (a commands) setCommand() *cobra.Command {
 		Use: "set NAME COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a schedule", Long: setLong,
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return fmt.Errorf("%q needs a name and at least one column, for example nightly spec='30 2 * * *'", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: settings.Arguments(2, math.MaxInt, "a name and at least one column, for example nightly spec='30 2 * * *'"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.set(ctx, c.Schedules(), args[0], args[1:])
 	})
@@ -149,6 +138,3 @@ func (a commands) resumeCommand() *cobra.Command {
 	return a.changeCommand("resumed", client.Schedules.Resume, &cobra.Command{
 		Use: "resume NAME", SuggestFor: []string{"enable"}, Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
 }
-
-// stamp formats a time for a table, in UTC.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -157,10 +157,10 @@ func addSchedule(add func(fact, format string, args ...any), v *shown) {
 		add("jitter", "%v", time.Duration(v.Jitter))
 	}
 	if v.StartsAt != nil {
-		add("starts at", "%s", stamp(*v.StartsAt))
+		add("starts at", "%s", console.Stamp(*v.StartsAt))
 	}
 	if v.EndsAt != nil {
-		add("ends at", "%s", stamp(*v.EndsAt))
+		add("ends at", "%s", console.Stamp(*v.EndsAt))
 	}
 	for i := range v.Ticks {
 		add("tick "+v.Ticks[i].Occasion, "%s", tickText(&v.Ticks[i]))
@@ -218,7 +218,7 @@ func ahead(v *contract.Schedule, now time.Time) string {
 	}
 	return fmt.Sprintf(
 		"the database clock was set back, and all occasions up to %s are handled; remove and create the schedule to run it earlier",
-		stamp(*v.Handled),
+		console.Stamp(*v.Handled),
 	)
 }
 
@@ -230,7 +230,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	}
 	rows := make([][]string, len(list))
 	for i, o := range list {
-		rows[i] = []string{stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), stamp(o.RunAt), o.Note}
+		rows[i] = []string{console.Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), console.Stamp(o.RunAt), o.Note}
 	}
 	if err := a.PrintRows("next", list, []string{"utc", "local", "run at", "note"}, rows); err != nil {
 		return err

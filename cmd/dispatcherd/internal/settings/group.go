@@ -83,6 +83,16 @@ func pathOf(cmd *cobra.Command) string {
 	return path
 }
 
+// Arguments is for commands with a number of arguments. needs says which ones, for example "one key".
+func Arguments(least, most int, needs string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("%q needs %s", cmd.CommandPath(), needs)
+		}
+		return nil
+	}
+}
+
 // NoArguments is for commands that accept flags only.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {

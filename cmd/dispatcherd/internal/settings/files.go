@@ -1,0 +1,59 @@
+package settings
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// MustBeNew is for commands that replace a file only with --force. It returns an error if one
+// of the paths exists. what names the setting that contains the paths.
+func MustBeNew(what string, paths ...string) error {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return exit.Errorf(exit.Conflict, "%s: %s exists; give another name, or --force to replace it", what, path)
+		}
+	}
+	return nil
+}
+
+// OpenFile opens a file, or standard input for "-", and returns its size, 0 if unknown.
+func (a *Invocation) OpenFile(name string) (r io.Reader, size int64, closeFile func(), err error) {
+	if name == "-" {
+		return a.In, 0, func() {}, nil
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
+	}
+	if err != nil {
+		return nil, 0, nil, exit.Errorf(exit.Usage, "opening the input: %w", err)
+	}
+	switch info, err := f.Stat(); {
+	case err == nil && info.IsDir():
+		_ = f.Close() // nothing was read
+		return nil, 0, nil, exit.Errorf(exit.Usage, "%s is a folder: name a file in it, or give - for standard input", name)
+	case err == nil && info.Mode().IsRegular():
+		size = info.Size()
+	}
+	return f, size, func() { _ = f.Close() }, nil
+}
+
+// ReadFile reads a whole file, or standard input for "-", of at most so many bytes.
+func (a *Invocation) ReadFile(name string, most int) ([]byte, error) {
+	r, _, closeFile, err := a.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFile()
+	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, exit.Errorf(exit.Usage, "reading %s: %w", name, err)
+	case len(text) > most:
+		return nil, exit.Errorf(exit.Usage, "%s has more than %d bytes", name, most)
+	}
+	return text, nil
+}
