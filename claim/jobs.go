@@ -85,14 +85,15 @@ type New struct {
 	UniqueKey   string            // that no other pending or running job has; "" = none
 }
 
+var insertSQL = contract.InsertSQL("greatest($6, clock_timestamp())")
+
 // Insert adds one job and returns its id.
 func (j Jobs) Insert(ctx context.Context, n New) (id dispatcherd.JobID, err error) {
 	v, err := n.values()
 	if err != nil {
 		return 0, err
 	}
-	sql, v := contract.InsertSQL(v, "greatest($6, clock_timestamp())")
-	err = j.DB.QueryRow(ctx, sql, v...).Scan(&id)
+	err = j.DB.QueryRow(ctx, insertSQL, v...).Scan(&id)
 	return id, n.explain(err)
 }
 
@@ -178,15 +179,13 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
 	var now time.Time
-	var permitted []string
-	if err := j.DB.QueryRow(ctx, contract.InsertSetup, contract.Columns[contract.FormerColumns:]).Scan(&now, &permitted); err != nil {
+	if err := j.DB.QueryRow(ctx, contract.CopySetup).Scan(&now); err != nil {
 		return 0, err
 	}
-	columns := contract.CopyColumns(permitted)
 	begun := time.Now()
 	next, stop := iter.Pull2(jobs)
 	defer stop()
-	n, err := j.DB.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, columns,
+	n, err := j.DB.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, contract.Columns,
 		pgx.CopyFromFunc(func() ([]any, error) {
 			job, err, more := next()
 			if !more || err != nil {
@@ -199,7 +198,7 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if insertion := now.Add(time.Since(begun)); job.RunAt.Before(insertion) {
 				v[5] = insertion
 			}
-			return contract.CopyRow(v, columns)
+			return v, nil
 		}))
 	return n, explain(err)
 }

@@ -111,6 +111,8 @@ func Insert(ctx context.Context, db Querier, j Job) (dispatcherd.JobID, error) {
 	return id, err
 }
 
+var insertSQL = contract.InsertSQL("coalesce($6, clock_timestamp())")
+
 // InsertUnique is Insert, and reports whether the job was inserted. A member of a batch is always inserted, or refused
 // if another job has its unique key.
 func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID, inserted bool, err error) {
@@ -136,9 +138,8 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 		return id, inserted, nil
 	}
 	row[1] = string(payload)
-	statement, values := contract.InsertSQL(row[:], "coalesce($6, clock_timestamp())")
 	var number int64
-	if err := db.QueryRow(ctx, statement, values...).Scan(&number); err != nil {
+	if err := db.QueryRow(ctx, insertSQL, row[:]...).Scan(&number); err != nil {
 		return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
 	}
 	return dispatcherd.JobID(number), true, nil
@@ -166,14 +167,12 @@ type Copier interface {
 // fastest way to insert many jobs, but it does not return their ids. A unique key that another job has refuses them all.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time
-	var permitted []string
-	if err := db.QueryRow(ctx, contract.InsertSetup, contract.Columns[contract.FormerColumns:]).Scan(&now, &permitted); err != nil {
+	if err := db.QueryRow(ctx, contract.CopySetup).Scan(&now); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
-	columns := contract.CopyColumns(permitted)
-	next, stop := iter.Pull2(copyRows(jobs, now, columns))
+	next, stop := iter.Pull2(copyRows(jobs, now))
 	defer stop()
-	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, columns,
+	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, contract.Columns,
 		pgx.CopyFromFunc(func() ([]any, error) {
 			row, err, _ := next()
 			return row, err
@@ -190,7 +189,7 @@ var errUnfinished = errors.New("the sequence of jobs panicked or called runtime.
 // copyRows returns the rows for COPY, and an error as the last one if a job is invalid. pgx
 // reads the rows in a goroutine of its own, where a panic would end the process. So copyRows
 // first returns an error, and panics after CopyFrom has returned, when InsertMany calls stop.
-func copyRows(jobs iter.Seq[Job], now time.Time, columns []string) iter.Seq2[[]any, error] {
+func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
 	begun := time.Now()
 	return func(yield func([]any, error) bool) {
 		returned := false
@@ -205,14 +204,10 @@ func copyRows(jobs iter.Seq[Job], now time.Time, columns []string) iter.Seq2[[]a
 			if row[5] == nil {
 				row[5] = now.Add(time.Since(begun))
 			}
-			values := row[:]
 			if err == nil && j.UniqueFor != 0 {
 				err = fmt.Errorf("a job of type %q: UniqueFor is for Insert only", j.Type)
 			}
-			if err == nil {
-				values, err = contract.CopyRow(values, columns)
-			}
-			if !yield(values, err) {
+			if !yield(row[:], err) {
 				break
 			}
 		}

@@ -3,7 +3,6 @@ package contract
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,65 +37,17 @@ func ExpectedColumn(d time.Duration) (int32, error) {
 	return int32((d-1)/time.Millisecond + 1), nil
 }
 
-// Columns are the columns of a job that producers write, in the order of the values of an insert. The first
-// FormerColumns are in the schema of every version; later ones may be absent, or the role may lack their rights.
+// Columns are the columns of a job that producers write, in the order of the values of an insert.
 var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms"}
 
-// FormerColumns is the number of the columns that every schema has.
-const FormerColumns = 6
+// CopySetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the default of a
+// column for some rows only.
+const CopySetup = `SELECT clock_timestamp()`
 
-// InsertSetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the
-// default of a column for some rows only, and which of the later columns $1 the session may insert.
-const InsertSetup = `SELECT clock_timestamp(), ARRAY (SELECT attname::text FROM pg_attribute
-	WHERE attrelid = 'dispatcherd.jobs'::regclass AND attname = ANY ($1::text[]) AND has_column_privilege(attrelid, attnum, 'INSERT'))`
-
-// CopyColumns returns the columns of a COPY by a session that may insert the given later ones.
-func CopyColumns(permitted []string) []string {
-	return slices.DeleteFunc(slices.Clone(Columns), func(name string) bool {
-		return slices.Contains(Columns[FormerColumns:], name) && !slices.Contains(permitted, name)
-	})
-}
-
-// CopyRow returns those of the values of a row that belong to the columns of a COPY, in place. A value of a
-// column that is absent is an error.
-func CopyRow(row []any, columns []string) ([]any, error) {
-	if len(columns) == len(Columns) {
-		return row, nil
-	}
-	values := row[:FormerColumns]
-	for i, value := range row[FormerColumns:] {
-		switch name := Columns[FormerColumns+i]; {
-		case slices.Contains(columns, name):
-			values = append(values, value)
-		case value != nil:
-			return nil, fmt.Errorf(
-				"%s: the database takes no jobs with this column from this role: run 'dispatcherd migrate up', or grant the role dispatcherd_producer",
-				name,
-			)
-		}
-	}
-	return values, nil
-}
-
-// InsertSQL returns the statement that inserts a row, and its values: the former columns, and the later ones that have a value. runAt is
-// the expression of run_at, with $6.
-func InsertSQL(row []any, runAt string) (sql string, values []any) {
-	columns, places := slices.Clone(Columns[:FormerColumns]), []string{"$1, $2::text::jsonb, $3, $4, $5", runAt}
-	values = row[:FormerColumns:FormerColumns]
-	for i, value := range row[FormerColumns:] {
-		if value != nil {
-			values = append(values, value)
-			columns = append(columns, Columns[FormerColumns+i])
-			places = append(places, fmt.Sprintf("$%d", len(values)))
-		}
-	}
-	return "INSERT INTO dispatcherd.jobs (" + strings.Join(
-		columns,
-		", ",
-	) + ") VALUES (" + strings.Join(
-		places,
-		", ",
-	) + ") RETURNING id", values
+// InsertSQL returns the statement that inserts a row. runAt is the expression of run_at, with $6.
+func InsertSQL(runAt string) string {
+	return "INSERT INTO dispatcherd.jobs (" + strings.Join(Columns, ", ") + ") VALUES ($1, $2::text::jsonb, $3, $4, $5, " + runAt +
+		", $7, $8, $9, $10) RETURNING id"
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.
