@@ -11,15 +11,8 @@ import (
 // and, by a migration, to dispatcherd.job_type.
 func TestInvisibleCharactersAreThoseOfUnicode(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		want := unicode.In(
-			r,
-			unicode.Cc,
-			unicode.Cf,
-			unicode.Zl,
-			unicode.Zp,
-			unicode.Other_Default_Ignorable_Code_Point,
-			unicode.Variation_Selector,
-		)
+		want := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point,
+			unicode.Variation_Selector)
 		if Invisible(r) != want {
 			t.Errorf("Invisible(%U) = %v", r, !want)
 		}

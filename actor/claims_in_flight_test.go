@@ -119,12 +119,8 @@ func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	fx = s.won(other)
 	require.Len(t, only[*effect.Send](fx), 2)
 	for _, r := range claimsOf(fx) {
-		require.Subset(
-			t,
-			refused.IDs,
-			r.IDs,
-			"only rows of the refused claim are claimed again: the row of the claim with an unknown outcome may be running",
-		)
+		require.Subset(t, refused.IDs, r.IDs,
+			"only rows of the refused claim are claimed again: the row of the claim with an unknown outcome may be running")
 	}
 	resolve := only[*effect.Resolve](fx)
 	require.Len(t, resolve, 1)

@@ -153,11 +153,8 @@ func TestRowWithAnUnfitPayloadFails(t *testing.T) {
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Unfit: "too deep"},
 	}}}, nil)
-	require.Equal(
-		t,
-		[]contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}},
-		one[*effect.Finish](t, fx).Request.Items,
-	)
+	require.Equal(t, []contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}},
+		one[*effect.Finish](t, fx).Request.Items)
 	require.Empty(t, only[*effect.Send](fx))
 	require.EqualValues(t, 1, w.at.core.stats.Failed)
 }
@@ -180,11 +177,8 @@ func TestDurableRequestDoesNotStartAfterItsDeadline(t *testing.T) {
 			one[*effect.Send](t, fx)
 			continue
 		}
-		require.Equal(
-			t,
-			[]contract.Finish{{ID: 1, Attempt: 1, Outcome: contract.Cancelled, Error: contract.DeadlinePassed}},
-			one[*effect.Finish](t, fx).Request.Items,
-		)
+		require.Equal(t, []contract.Finish{{ID: 1, Attempt: 1, Outcome: contract.Cancelled, Error: contract.DeadlinePassed}},
+			one[*effect.Finish](t, fx).Request.Items)
 		require.Empty(t, only[*effect.Send](fx))
 	}
 }
@@ -254,11 +248,9 @@ func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 	require.Equal(t, &effect.Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
 	e = say(7, event.Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
 	require.Equal(t, &effect.Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
-	require.Empty(
-		t,
+	require.Empty(t,
 		c.Step(1000, event.Reported{Session: 7, Reports: []event.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil),
-		"the log of a request is not kept",
-	)
+		"the log of a request is not kept")
 	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2, Log: "info: x\n"}))
 	require.Equal(t, &effect.NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, event.Report{Job: -1, Attempt: 1}))
 	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2}))
@@ -399,8 +391,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
 	}, c.Types())
 	g := c.Gauges()
-	require.Equal(
-		t,
+	require.Equal(t,
 		Gauges{
 			Slots:     3,
 			SlotTypes: 3,

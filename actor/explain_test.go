@@ -393,12 +393,8 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	x := p.core.Explain(p.jobs[0])
 	require.Equal(t, []Reason{ReasonCapacityBusy, ReasonOutranked}, x.Reasons)
 	require.Equal(t, 2, x.Rank)
-	require.Equal(
-		t,
-		[]Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}},
-		x.Ahead,
-		"never passed: both scores grow at the same rate",
-	)
+	require.Equal(t, []Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}},
+		x.Ahead, "never passed: both scores grow at the same rate")
 	require.Equal(t, 1439_250*time.Millisecond, x.Closes)
 	require.EqualValues(t, -1, x.Slots[0].Job)
 	x = p.core.Explain(p.jobs[1])
@@ -408,11 +404,8 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, []Reason{ReasonRunning}, running.Reasons)
 	require.False(t, running.Bounded, "nothing can pass it any more")
 	require.Equal(t, []Reason{ReasonTypeUnknown}, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).Reasons)
-	require.True(
-		t,
-		p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast,
-		"no slot supports it, so its rivals are not read",
-	)
+	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast,
+		"no slot supports it, so its rivals are not read")
 	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots)
 	p.step(event.ClusterCapacity{Capacity: map[string]int{"excel": 3}})
 	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "another dispatcher supports it")

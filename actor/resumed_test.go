@@ -159,10 +159,8 @@ func (h *history) resumed(e *effect.Resume) {
 	r := h.table.Row(e.Job)
 	require.True(h.t, int(r.Dispatcher) == h.me && r.Attempt == e.Attempt && r.Status == dispatcherd.Running,
 		"seed %d: job %d continues but belongs to another dispatcher; history:\n%v", h.seed, e.Job, h.log)
-	h.running = append(
-		h.running,
-		&effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.Type},
-	)
+	h.running = append(h.running,
+		&effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.Type})
 	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++

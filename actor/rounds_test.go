@@ -32,10 +32,8 @@ func TestNotificationsDuringEveryFetchStarveNoType(t *testing.T) {
 	const types = 1000
 	register := event.Registered{Session: 1}
 	for i := range types {
-		register.Slots = append(
-			register.Slots,
-			dispatcherd.Slot{ID: dispatcherd.SlotID(i), Number: int32(i), Types: []string{fmt.Sprintf("t%03d", i)}},
-		)
+		register.Slots = append(register.Slots,
+			dispatcherd.Slot{ID: dispatcherd.SlotID(i), Number: int32(i), Types: []string{fmt.Sprintf("t%03d", i)}})
 	}
 	asked := map[string]int{}
 	fx := core.Step(1, register, nil)

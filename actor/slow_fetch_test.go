@@ -32,11 +32,9 @@ func slowFetch(t *testing.T, now timing.Instant) (core *Core, inFlight *contract
 	require.NotNil(t, inFlight, "the cache is half empty, so it is refilled")
 	for range 2 {
 		e := one[*effect.Claim](t, fx)
-		fx = core.Step(
-			now,
+		fx = core.Step(now,
 			event.Claimed{Request: e.Request, Result: contract.ClaimResult{Won: []contract.Won{core.wonAsPlaced(e.Request.IDs[0])}}},
-			nil,
-		)
+			nil)
 		send := one[*effect.Send](t, fx)
 		fx = core.Step(now, event.Released{Session: 1, Results: []event.Result{{Job: send.Job, Attempt: 1, OK: true}}}, nil)
 	}

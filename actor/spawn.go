@@ -25,25 +25,16 @@ func (c *Core) handleSpawnRequested(ev event.SpawnRequested) {
 	j := c.jobs.Get(r.Parent)
 	switch {
 	case r.Parent.OnDemand():
-		c.refuseSpawn(
-			r,
-			dispatcherd.RuleParentIsARow,
-			fmt.Sprintf("job %d is a request in memory: only rows have children, such as durable requests", r.Parent),
-		)
+		c.refuseSpawn(r, dispatcherd.RuleParentIsARow,
+			fmt.Sprintf("job %d is a request in memory: only rows have children, such as durable requests", r.Parent))
 	case j == nil || j.attempt != r.Attempt || !j.state.Executing() || j.sentTo != r.Session:
 		c.refuseSpawn(r, dispatcherd.RuleParentIsRunning, fmt.Sprintf("attempt %d of job %d does not run in this session", r.Attempt, r.Parent))
 	case c.spawns.Of(r.Session) >= dispatcherd.MaxOpenSpawns:
-		c.refuseSpawn(
-			r,
-			dispatcherd.RuleTooManySpawns,
-			fmt.Sprintf("%d spawns of this session have no answer: wait for one", dispatcherd.MaxOpenSpawns),
-		)
+		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,
+			fmt.Sprintf("%d spawns of this session have no answer: wait for one", dispatcherd.MaxOpenSpawns))
 	case c.spawns.Len() >= c.cfg.Limits.OpenSpawns:
-		c.refuseSpawn(
-			r,
-			dispatcherd.RuleTooManySpawns,
-			fmt.Sprintf("%d spawns of this dispatcher have no answer: try again later", c.cfg.Limits.OpenSpawns),
-		)
+		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,
+			fmt.Sprintf("%d spawns of this dispatcher have no answer: try again later", c.cfg.Limits.OpenSpawns))
 	default:
 		c.spawns.Add(r)
 	}

@@ -225,15 +225,8 @@ func (w *world) printEffect(e effect.Effect) {
 	case *effect.NotHeld:
 		w.printf("not-held %s attempt %d to %s", w.name(e.Job), e.Attempt, workers[e.Session])
 	case *effect.Spawned:
-		w.printf(
-			"spawned by %s, request %d, to %s: %v%s%s",
-			w.name(e.Job),
-			e.Number,
-			workers[e.Session],
-			e.Result.IDs,
-			prefixed(" ", e.Result.Rule),
-			prefixed(" - ", e.Result.Reason),
-		)
+		w.printf("spawned by %s, request %d, to %s: %v%s%s", w.name(e.Job), e.Number, workers[e.Session], e.Result.IDs,
+			prefixed(" ", e.Result.Rule), prefixed(" - ", e.Result.Reason))
 	case *effect.RejectSlots:
 		w.printf("reject slots of %s: %s", workers[e.Session], e.Reason)
 	case *effect.GoAway:

@@ -88,11 +88,8 @@ func drain(t testing.TB, s *claim.Store, n, batch int, list []contract.LaneQuery
 // more reliable than the clock. On systems other than Linux serverCPU returns 0.
 func serverCPU(t testing.TB, db *pgx.Conn, name string) time.Duration {
 	t.Helper()
-	rows, err := db.Query(
-		t.Context(),
-		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`,
-		name,
-	)
+	rows, err := db.Query(t.Context(),
+		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`, name)
 	require.NoError(t, err)
 	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	require.NoError(t, err)

@@ -68,8 +68,7 @@ func TestConcurrentDispatchersClaimEachAttemptOnceWithoutDeadlock(t *testing.T) 
 	require.NoError(t, err)
 	require.EqualValues(t, jobs, counts[dispatcherd.Done]+counts[dispatcherd.Failed]+counts[dispatcherd.Cancelled], "%v", counts)
 	var ids, deadlocks int
-	require.NoError(
-		t,
+	require.NoError(t,
 		db.QueryRow(t.Context(), `SELECT count(DISTINCT id), (SELECT deadlocks FROM pg_stat_database WHERE datname = current_database())
 		FROM dispatcherd.jobs`).Scan(&ids, &deadlocks),
 	)
@@ -227,13 +226,8 @@ func TestRowLocksAreUsedForAHundredClaimsAfterContention(t *testing.T) {
 			ids = append(ids, next)
 			next++
 		}
-		exec(
-			t,
-			db,
-			`UPDATE dispatcherd.jobs_live SET run_at = now() + '1 hour' WHERE id < $1 AND id >= $2`,
-			ids[0]+dispatcherd.JobID(lost),
-			ids[0],
-		)
+		exec(t, db, `UPDATE dispatcherd.jobs_live SET run_at = now() + '1 hour' WHERE id < $1 AND id >= $2`,
+			ids[0]+dispatcherd.JobID(lost), ids[0])
 		require.Len(t, s.Claim(t.Context(), claimOf(ids...)).Won, n-lost)
 	}
 	take(20, 0)

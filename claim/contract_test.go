@@ -238,8 +238,7 @@ func row(t testing.TB, db *pgx.Conn, id dispatcherd.JobID) claimfake.Row {
 	require.NoError(t, err)
 	r := claimfake.Row{ID: id, Type: job.Type, Priority: job.Priority, RunAt: job.RunAt.UnixMicro(), Status: job.Status, Attempt: job.Attempt,
 		Failures: int32(job.Failures), Crashes: int32(job.Crashes), Payload: job.Payload, Result: job.Result, Progress: job.Progress}
-	require.NoError(
-		t,
+	require.NoError(t,
 		db.QueryRow(t.Context(), `SELECT coalesce(keys, ''), coalesce(fence, 0), coalesce(admitted_to, 0)
 			FROM dispatcherd.jobs WHERE id = $1`, int64(id)).
 			Scan(&r.Keys, &r.Fence, &r.AdmittedTo),
@@ -473,12 +472,8 @@ func TestFinishOfAFormerOwnerIsStale(t *testing.T) {
 		for _, o := range []contract.Outcome{contract.Succeeded, contract.Retry, contract.Cancelled} {
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 1, Outcome: o}), "old attempt")
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, a, contract.Finish{ID: id, Attempt: 2, Outcome: o}), "not its dispatcher")
-			require.Equal(
-				t,
-				[]dispatcherd.JobID{id},
-				finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}),
-				"an earlier attempt of the right dispatcher",
-			)
+			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}),
+				"an earlier attempt of the right dispatcher")
 		}
 		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: []byte(`1`)}}))
 		require.Empty(t, w.get(t, id).Progress)
@@ -496,13 +491,8 @@ func TestStaleItemDoesNotAffectOtherItems(t *testing.T) {
 		one, two := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, s, one)
 		take(t, s, two)
-		stale := finish(
-			t,
-			s,
-			contract.Finish{ID: one, Attempt: 9},
-			contract.Finish{ID: two, Attempt: 1},
-			contract.Finish{ID: two + 1000, Attempt: 1},
-		)
+		stale := finish(t, s, contract.Finish{ID: one, Attempt: 9}, contract.Finish{ID: two, Attempt: 1},
+			contract.Finish{ID: two + 1000, Attempt: 1})
 		require.Equal(t, []dispatcherd.JobID{one, two + 1000}, stale)
 		require.Equal(t, dispatcherd.Running, w.get(t, one).Status)
 		require.Equal(t, dispatcherd.Done, w.get(t, two).Status)
@@ -648,12 +638,8 @@ func TestHeartbeatReturnsTheCapacityOfOtherDispatchers(t *testing.T) {
 		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(1000, contract.Others{SmallerIDs: 260, Least: 60})}, res.Shares)
 		res, err = a.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: map[string]int{"pdf": 200, "excel": 1}})
 		require.NoError(t, err)
-		require.Equal(
-			t,
-			map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})},
-			res.Shares,
-			"no other dispatcher supports excel",
-		)
+		require.Equal(t, map[string]contract.Share{"pdf": contract.ShareOf(200, contract.Others{LargerIDs: 1060, Least: 60})},
+			res.Shares, "no other dispatcher supports excel")
 	})
 }
 

@@ -102,12 +102,8 @@ func TestExpiredRequestKeysAreDeleted(t *testing.T) {
 	)
 	_, _, err := role.InsertRequest(t.Context(), claim.New{Type: "pdf"}, inAMinute(), keyOf("1", "r"))
 	require.NoError(t, err)
-	require.Equal(
-		t,
-		3,
-		one[int](t, db, `SELECT count(*)::int FROM dispatcherd.request_keys`),
-		"the expired key is used again, and two are deleted",
-	)
+	require.Equal(t, 3, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.request_keys`),
+		"the expired key is used again, and two are deleted")
 	_, _, err = role.InsertRequest(t.Context(), claim.New{Type: "pdf"}, inAMinute(), keyOf("new", "r"))
 	require.NoError(t, err)
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*)::int FROM dispatcherd.request_keys`))

@@ -143,11 +143,9 @@ func TestJobWithKeysRunsOnlyWithItsPermits(t *testing.T) {
 		require.EqualValues(t, 7, s.Resolve(t.Context(), request).Loading[0].Fence)
 		row := w.get(t, id)
 		want := admission(row, 7, me)
-		require.Equal(
-			t,
+		require.Equal(t,
 			[]limitstore.Held{{Permit: permits.Permit{Class: want.Class, Job: want.Job, Fence: 7, Dispatcher: me, Started: true}}},
-			held(t, c),
-		)
+			held(t, c))
 
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1}))
 		require.Empty(t, held(t, c))
@@ -353,11 +351,9 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, edited)
 		require.Equal(t, ids[1:4], idsOf(list))
-		require.Equal(
-			t,
+		require.Equal(t,
 			limitstore.Waiting{Class: permits.Class{Keys: "a", Type: "pdf"}, Job: permits.Job{RunAt: first.RunAt, ID: ids[2]}},
-			list[1],
-		)
+			list[1])
 
 		list, err = c.Heads(t.Context(), permits.Class{}, 10)
 		require.NoError(t, err)
@@ -367,11 +363,8 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		require.Equal(t, []int64{ids[2], ids[3]}, idsOf(list))
 
 		class := permits.Class{Keys: "a", Type: "pdf"}
-		jobs, err := c.Refill(
-			t.Context(),
-			[]permits.Refill{{Class: class, After: permits.Job{RunAt: first.RunAt, ID: ids[2]}}, {Class: class}},
-			1,
-		)
+		jobs, err := c.Refill(t.Context(),
+			[]permits.Refill{{Class: class, After: permits.Job{RunAt: first.RunAt, ID: ids[2]}}, {Class: class}}, 1)
 		require.NoError(t, err)
 		require.Len(t, jobs[0], 1)
 		require.Equal(t, ids[1], jobs[0][0].ID)
@@ -406,10 +399,8 @@ func TestAdoptedJobKeepsItsFence(t *testing.T) {
 		request := claimOf(job)
 		request.Sessions[0] = 1 << 16
 		require.Len(t, s.Claim(t.Context(), request).Won, 1)
-		res := other.Adopt(
-			t.Context(),
-			contract.AdoptRequest{Token: claimOf().Token, Jobs: []contract.ResumeOffer{{ID: job, Attempt: 1, From: 1 << 16, To: 2 << 16}}},
-		)
+		res := other.Adopt(t.Context(),
+			contract.AdoptRequest{Token: claimOf().Token, Jobs: []contract.ResumeOffer{{ID: job, Attempt: 1, From: 1 << 16, To: 2 << 16}}})
 		require.Len(t, res.Jobs, 1)
 		require.EqualValues(t, 7, res.Jobs[0].Fence)
 		require.Equal(t, id, held(t, c)[0].Dispatcher)

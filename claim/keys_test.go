@@ -126,10 +126,8 @@ func TestEndedRowKeepsKeysAndFence(t *testing.T) {
 	db, s := joinedAlone(t)
 	keyed(t, db, 7)
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3, 4)).Won, 4)
-	require.Empty(
-		t,
-		finish(
-			t,
+	require.Empty(t,
+		finish(t,
 			s,
 			contract.Finish{ID: 1, Attempt: 1, Result: []byte(`1`)},
 			contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "x"},
@@ -152,11 +150,8 @@ func TestEndedRowKeepsKeysAndFence(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3, 4, 5, -6, 0}, fences(t, db))
 	require.NoError(t, claim.Jobs{DB: db}.Retry(t.Context(), 2))
 	require.NoError(t, claim.Jobs{DB: db}.Retry(t.Context(), 6))
-	require.Equal(
-		t,
-		2,
-		one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE keys = 'k x*2' AND fence IS NULL AND status = 'pending'`),
-	)
+	require.Equal(t, 2,
+		one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE keys = 'k x*2' AND fence IS NULL AND status = 'pending'`))
 }
 
 // Attack 15: another dispatcher adopts a running job. It keeps its fence.
@@ -174,10 +169,8 @@ func TestAdoptedRowKeepsItsFence(t *testing.T) {
 	session := contract.Fingerprint(7 << 16)
 	request.Sessions = []contract.Fingerprint{session}
 	require.Len(t, first.Claim(t.Context(), request).Won, 1)
-	res := second.Adopt(
-		t.Context(),
-		contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}},
-	)
+	res := second.Adopt(t.Context(),
+		contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}})
 	require.Equal(t, contract.OK, res.Verdict)
 	require.Len(t, res.Jobs, 1)
 	require.EqualValues(t, 1, res.Jobs[0].Fence)
@@ -226,11 +219,8 @@ func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
 	exec(t, blocker, `SELECT FROM dispatcherd.controller FOR UPDATE`)
 	done := make(chan error, 1)
 	go func() {
-		admitted, err := c.Admit(
-			context.Background(),
-			[]permits.Admission{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}},
-			nil,
-		)
+		admitted, err := c.Admit(context.Background(),
+			[]permits.Admission{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}}, nil)
 		if _, found := admitted[1]; err == nil && !found {
 			err = errors.New("not admitted")
 		}

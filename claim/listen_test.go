@@ -44,11 +44,8 @@ func TestBlockingSessionsAreThoseWithTheLongestTransactions(t *testing.T) {
 		return BlockingSession{PID: pid, Transaction: transaction}
 	}
 	var q queueWatch
-	require.Empty(
-		t,
-		q.add([]BlockingSession{session(1, "1/1"), session(2, "2/1"), session(3, "3/1")}),
-		"one check does not show which transactions last",
-	)
+	require.Empty(t, q.add([]BlockingSession{session(1, "1/1"), session(2, "2/1"), session(3, "3/1")}),
+		"one check does not show which transactions last")
 	require.Equal(t, []BlockingSession{session(1, "1/1"), session(3, "3/1")},
 		q.add([]BlockingSession{session(1, "1/1"), session(2, "2/2"), session(3, "3/1"), session(4, "4/1")}))
 	require.Equal(t, []BlockingSession{session(3, "3/1")}, q.add([]BlockingSession{session(2, "2/2"), session(3, "3/1"), session(4, "4/1")}))

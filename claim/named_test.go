@@ -61,12 +61,8 @@ func TestFetchReadsAndNamesTheLanesOfExpectedDurations(t *testing.T) {
 		}
 		take(t, s, ids[lanes[7]][0])
 		request = contract.FetchRequest{Classes: []string{"tiff", "pdf"}}
-		require.Equal(
-			t,
-			[]contract.NamedLane{named(0, 3, 5), named(1, 10, 8), named(1, 10, 1), named(1, 0, 8)},
-			s.Fetch(t.Context(), request).Named,
-			"rows that wait remain",
-		)
+		require.Equal(t, []contract.NamedLane{named(0, 3, 5), named(1, 10, 8), named(1, 10, 1), named(1, 0, 8)},
+			s.Fetch(t.Context(), request).Named, "rows that wait remain")
 		for _, id := range ids[lanes[7]][1:] {
 			w.cancel(t, id)
 		}
@@ -80,8 +76,7 @@ func TestListOfLanesReadsOneRowPerLane(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	exec(
-		t,
+	exec(t,
 		db,
 		`INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'type' || i % 3, i / 3 % 11, 1 << (12 + i / 33 % 9)
 			FROM generate_series(1, 50000) i`,
@@ -106,8 +101,7 @@ func TestPendingRowsWithAnExpectedDurationAreCounted(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, expected_ms) SELECT 'both', nullif(i % 3, 0) FROM generate_series(1, 3000) i`)
-	exec(
-		t,
+	exec(t,
 		db,
 		`INSERT INTO dispatcherd.jobs (type, expected_ms, priority, run_at)
 			VALUES ('named', 1 << 20, 3, now() - interval '1 hour'), ('named', 1, 0, now() + interval '1 day')`,
@@ -143,14 +137,11 @@ func TestExpectedDurationIsKeptByEveryMove(t *testing.T) {
 	session := contract.Fingerprint(7 << 16)
 	request.Sessions = []contract.Fingerprint{session, session, session}
 	require.Len(t, s.Claim(t.Context(), request).Won, 3)
-	res := s.Adopt(
-		t.Context(),
-		contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}},
-	)
+	res := s.Adopt(t.Context(),
+		contract.AdoptRequest{Token: claimOf(1).Token, Jobs: []contract.ResumeOffer{{ID: 1, Attempt: 1, From: session, To: session}}})
 	require.Len(t, res.Jobs, 1)
 	require.EqualValues(t, 3, res.Jobs[0].Class)
-	require.Empty(
-		t,
+	require.Empty(t,
 		finish(t, s, contract.Finish{ID: 1, Attempt: 1}, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "x"},
 			contract.Finish{ID: 3, Attempt: 1, Outcome: contract.Retry, Error: "x"}),
 	)

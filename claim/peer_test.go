@@ -269,8 +269,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT FROM dispatcherd.jobs_live WHERE id = 1 FOR UPDATE`)
 	look := func() (running, orphans int) {
-		require.NoError(
-			t,
+		require.NoError(t,
 			db.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers))
 			FROM dispatcherd.jobs_live WHERE status = 'running'`).Scan(&running, &orphans),
 		)
@@ -312,8 +311,7 @@ func TestPeer_B22_CorrectnessNeedsNoSessionLocks(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 1, 1, 1)
 	won := take(t, s, 1)
-	exec(
-		t,
+	exec(t,
 		db,
 		`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE 'dispatcherd %'`,

@@ -78,8 +78,7 @@ func TestPendingRowsWithKeysAreCounted(t *testing.T) {
 		`INSERT INTO dispatcherd.jobs (type, priority, run_at, keys) SELECT 'exact', i % 11, now(), 'k' || i % 7 FROM generate_series(1, 9999) i`,
 	)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, keys) SELECT 'more', 'k' || i % 3 FROM generate_series(1, 45000) i`)
-	exec(
-		t,
+	exec(t,
 		db,
 		`INSERT INTO dispatcherd.jobs (type, run_at, keys)
 			VALUES ('later', now() + interval '1 hour', 'a'), ('old', now(), 'a'), ('old', now() - interval '1 hour', 'b')`,

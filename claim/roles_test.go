@@ -49,12 +49,8 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 		b, err := role.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Cancelled}}, 1)
 		require.NoError(t, err)
 		require.Equal(t, 1, b.Changed)
-		b, err = role.Change(
-			t.Context(),
-			contract.CancelJobs,
-			contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Pending}},
-			1,
-		)
+		b, err = role.Change(t.Context(), contract.CancelJobs,
+			contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Pending}}, 1)
 		require.NoError(t, err)
 		require.Equal(t, 1, b.Changed)
 	}

@@ -36,8 +36,7 @@ WHERE j.ctid = i.at AND j.status = 'running'`
 // second at most.
 func (s *Store) Progress(ctx context.Context, items []Progress) error {
 	return s.lease.do(ctx, OpProgress, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-		err = apart(
-			s,
+		err = apart(s,
 			OpProgress,
 			items,
 			time.Now().Add(releaseTime),

@@ -60,8 +60,7 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	require.EqualValues(t, 3, n)
 
 	var count int
-	require.NoError(
-		t,
+	require.NoError(t,
 		conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
 		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000 AND run_at = to_timestamp(1700000000)`).Scan(&count),
 	)
@@ -92,11 +91,8 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: func() {}})
 	require.ErrorContains(t, err, `the payload of a job of type "pdf"`)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: json.RawMessage(`{"n":1e2000}`)})
-	require.ErrorContains(
-		t,
-		err,
-		`the payload of a job of type "pdf" cannot be sent to a worker: it contains a number of more than 1,024 characters`,
-	)
+	require.ErrorContains(t, err,
+		`the payload of a job of type "pdf" cannot be sent to a worker: it contains a number of more than 1,024 characters`)
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: "pdf", Payload: json.Number("-1e-1022")}}))
 	require.ErrorContains(t, err, "cannot be sent to a worker")
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: ""}}))

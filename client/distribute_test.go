@@ -19,8 +19,7 @@ func TestDistributeReturnsTheAnswerOfEachChunk(t *testing.T) {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(answer))
 	})
-	chunks, err := c.Distribute(
-		t.Context(),
+	chunks, err := c.Distribute(t.Context(),
 		Distribution{
 			Type:     "pdf",
 			Items:    []any{1, []byte("2"), "x"},

@@ -52,8 +52,7 @@ func TestDocumentOfAFlow(t *testing.T) {
 	f.Add("alarm", Job{Type: "mail"}).After(load, sum).RunWhen(RunWhenFailed)
 	text, err := json.Marshal(&f)
 	require.NoError(t, err)
-	require.JSONEq(
-		t,
+	require.JSONEq(t,
 		`{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
 		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000,
 			"expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
@@ -112,23 +111,13 @@ func TestFlowIsInsertedInTheTransactionOfTheProducer(t *testing.T) {
 	inserted, err := flow().Insert(ctx, SQLTx(stx))
 	require.NoError(t, err)
 	require.NoError(t, stx.Commit())
-	require.Equal(
-		t,
+	require.Equal(t,
 		2,
-		number(
-			t,
-			conn,
-			`SELECT count(*) FROM dispatcherd.jobs WHERE id IN ($1, $2) AND parent = $3`,
-			int64(inserted.Nodes["first"]),
-			int64(inserted.Nodes["second"]),
-			int64(inserted.ID),
-		),
+		number(t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE id IN ($1, $2) AND parent = $3`,
+			int64(inserted.Nodes["first"]), int64(inserted.Nodes["second"]), int64(inserted.ID)),
 	)
-	require.Equal(
-		t,
-		1,
-		number(t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND status = 'waiting'`, int64(inserted.Nodes["second"])),
-	)
+	require.Equal(t, 1,
+		number(t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE id = $1 AND status = 'waiting'`, int64(inserted.Nodes["second"])))
 }
 
 func TestRejectedFlowNamesTheNodeAndTheRule(t *testing.T) {

@@ -117,11 +117,8 @@ func TestUnlistedCallerIsRejectedOverHTTPAndFrames(t *testing.T) {
 	w.seen.open(t, at)
 	w.await(running, dispatcherd.Done)
 	w.await(pending, dispatcherd.Done)
-	eventually(
-		t,
-		func() bool { return mine.ask(http.MethodGet, id, "").StatusCode == http.StatusOK },
-		func() string { return "the request of the permitted caller" },
-	)
+	eventually(t, func() bool { return mine.ask(http.MethodGet, id, "").StatusCode == http.StatusOK },
+		func() string { return "the request of the permitted caller" })
 }
 
 // A member of the workers' group cannot open the API socket, and a member of the callers' group

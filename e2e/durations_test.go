@@ -32,11 +32,8 @@ func TestShortJobsGoFirst(t *testing.T) {
 	first := expect(0)
 	w.await(first, dispatcherd.Running)
 	long, short := expect(50*time.Minute), expect(time.Second)
-	eventually(
-		t,
-		func() bool { return h.samples()[`dispatcherd_jobs_known{mode="queued",type="pdf"}`] == 2 },
-		func() string { return "both jobs" },
-	)
+	eventually(t, func() bool { return h.samples()[`dispatcherd_jobs_known{mode="queued",type="pdf"}`] == 2 },
+		func() string { return "both jobs" })
 	text := w.why(h, long)
 	require.Regexp(t, `expected +3[45]m[0-9.]+s, assumed while none is done of the jobs of its type and duration class 4; `, text)
 	require.Contains(t, text, " + brevity ")
@@ -55,11 +52,8 @@ func TestShortJobsGoFirst(t *testing.T) {
 	require.NoError(t, h.stop())
 	require.Equal(t, 4, learned())
 	h = w.start(cfg)
-	eventually(
-		t,
-		func() bool { return h.samples()[`dispatcherd_expected_duration_seconds{class="0",type="pdf"}`] > 0 },
-		func() string { return "what was learned" },
-	)
+	eventually(t, func() bool { return h.samples()[`dispatcherd_expected_duration_seconds{class="0",type="pdf"}`] > 0 },
+		func() string { return "what was learned" })
 }
 
 // Dispatchers with one name would replace each other's learned durations.

@@ -76,9 +76,7 @@ func TestEndedJobsExportAsATraceForTheSimulator(t *testing.T) {
 	require.Contains(t, export("--force", "--until", "1s", "--since", "1s").err, "must be longer ago than --until")
 	again := invocation{
 		args: []string{"trace", "export", dir + "2", "--slots-of", dir, "--since", "15s", "--until", "5s", "--database-url", w.dsn},
-	}.runs(
-		t,
-	)
+	}.runs(t)
 	require.Equal(t, exit.OK, again.code, again.err)
 	require.Contains(t, again.err, "1 job for 3 slots written to")
 

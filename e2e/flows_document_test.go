@@ -43,16 +43,12 @@ func (w *world) idOf(typ string) dispatcherd.JobID {
 func TestRecipeCallbackAfterAllJobs(t *testing.T) {
 	w := flowRecipe(t, "A callback after all jobs", "", "page", "report")
 	report := w.await(w.idOf("report"), dispatcherd.Done)
-	require.JSONEq(
-		t,
+	require.JSONEq(t,
 		fmt.Sprintf(`{"batch": {"id": %d, "total": 100, "done": 100, "failed": 0, "cancelled": 0}}`, report.ID),
-		string(report.Payload),
-	)
-	require.Zero(
-		t,
+		string(report.Payload))
+	require.Zero(t,
 		w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE type = 'page' AND finished_at > $1`, *report.StartedAt),
-		"it runs after the last one",
-	)
+		"it runs after the last one")
 	require.EqualValues(t, 1, report.Attempt)
 }
 
@@ -64,8 +60,7 @@ func TestRecipeChain(t *testing.T) {
 }
 
 func TestRecipeTwoBranchesWhoseResultsMeet(t *testing.T) {
-	w := flowRecipe(
-		t,
+	w := flowRecipe(t,
 		"Two branches whose results meet",
 		`UPDATE dispatcherd.jobs j SET payload = jsonb_build_object('result', n.name) FROM dispatcherd.nodes n
 			WHERE n.id = j.id AND NOT n.takes_results`,
@@ -78,14 +73,9 @@ func TestRecipeTwoBranchesWhoseResultsMeet(t *testing.T) {
 }
 
 func TestRecipeHandlerForFailures(t *testing.T) {
-	w := flowRecipe(
-		t,
-		"A handler for failures",
-		`UPDATE dispatcherd.jobs SET payload = '{"do": "permanent", "error": "no money"}' WHERE type = 'charge'`,
-		"charge",
-		"mail",
-		"alarm",
-	)
+	w := flowRecipe(t, "A handler for failures",
+		`UPDATE dispatcherd.jobs SET payload = '{"do": "permanent", "error": "no money"}' WHERE type = 'charge'`, "charge",
+		"mail", "alarm")
 	w.await(w.idOf("alarm"), dispatcherd.Done)
 	receipt := w.await(w.idOf("mail"), dispatcherd.Cancelled)
 	require.Contains(t, string(receipt.Errors), fmt.Sprintf("dependency %d failed", w.idOf("charge")))

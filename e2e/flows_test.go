@@ -58,9 +58,6 @@ func TestCallbackOfABatchRunsOnceAfterAllMembers(t *testing.T) {
 	for id, runs := range w.seen.ofJobs("start") {
 		require.Len(t, runs, 1, "job %d", id)
 	}
-	eventually(
-		t,
-		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.ends`) == 0 },
-		func() string { return "the ends of the callbacks are counted" },
-	)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.ends`) == 0 },
+		func() string { return "the ends of the callbacks are counted" })
 }

@@ -38,11 +38,8 @@ func TestLogOfAnAttemptIsStreamedAndKept(t *testing.T) {
 	require.EqualValues(t, 1, raw.expect("job").Attempt)
 	followed := make(chan outcome, 1)
 	go func() { followed <- h.onAPI("", "job", "follow", fmt.Sprint(id)) }()
-	eventually(
-		t,
-		func() bool { return metricsOn(t, cfg)["dispatcherd_api_watched_rows"] == 1 },
-		func() string { return "a caller that follows the job" },
-	)
+	eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_api_watched_rows"] == 1 },
+		func() string { return "a caller that follows the job" })
 	says(1, "warn", "font missing")
 	says(2, "warn", "of an attempt that does not exist")
 	raw.expect("stale")
@@ -70,10 +67,7 @@ func TestLogOfAnAttemptIsStreamedAndKept(t *testing.T) {
 	said := receive(t, followed, "job follow ends").err
 	require.Contains(t, said, "warn: font missing\n")
 	require.Contains(t, said, "info: page 999\nerror: <U+001B>[31mred\nsecond line\n")
-	eventually(
-		t,
-		func() bool { return metricsOn(t, cfg)[`dispatcherd_state{what="job_log_bytes"}`] == 0 },
-		func() string { return "no log in memory" },
-	)
+	eventually(t, func() bool { return metricsOn(t, cfg)[`dispatcherd_state{what="job_log_bytes"}`] == 0 },
+		func() string { return "no log in memory" })
 	require.NotContains(t, h.log.text(), "font missing")
 }

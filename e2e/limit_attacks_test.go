@@ -17,8 +17,7 @@ func (w *world) keyed(keys string, p work) (id dispatcherd.JobID) {
 	w.t.Helper()
 	payload, err := json.Marshal(p)
 	require.NoError(w.t, err)
-	require.NoError(
-		w.t,
+	require.NoError(w.t,
 		w.db.QueryRow(w.t.Context(), `INSERT INTO dispatcherd.jobs (type, keys, payload) VALUES ('x', $1, $2)
 			RETURNING id`, keys, string(payload)).
 			Scan(&id),
@@ -68,8 +67,7 @@ func TestLimitsHoldWhenTheControllerIsKilledOrStopped(t *testing.T) {
 			)
 			w.awaitDone(20)
 			var controller string
-			require.NoError(
-				t,
+			require.NoError(t,
 				w.db.QueryRow(t.Context(), `SELECT d.name FROM dispatcherd.controller c JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher`).
 					Scan(&controller),
 			)
@@ -153,11 +151,8 @@ func TestCancelledAdmittedJobReturnsItsPermit(t *testing.T) {
 	w.worker("w", a.WorkerSocket, oneSlot("x"))
 	busy := w.gated(1)[0]
 	id, next := w.keyed("k", work{}), w.keyed("k", work{})
-	eventually(
-		t,
-		func() bool { return w.number(`SELECT coalesce(fence, 0) FROM dispatcherd.jobs WHERE id = $1`, id) > 0 },
-		func() string { return "an admitted job" },
-	)
+	eventually(t, func() bool { return w.number(`SELECT coalesce(fence, 0) FROM dispatcherd.jobs WHERE id = $1`, id) > 0 },
+		func() string { return "an admitted job" })
 	_, err := w.jobs.Cancel(t.Context(), id)
 	require.NoError(t, err)
 	w.seen.open(t, w.seen.start(t, busy, 1))

@@ -79,8 +79,7 @@ func TestRecipeOneJobPerTenant(t *testing.T) {
 	w.awaitDone(12)
 	require.Equal(t, 1, w.load("tenant:41", false))
 	require.Equal(t, 1, w.load("tenant:42", false))
-	require.Positive(
-		t,
+	require.Positive(t,
 		w.number(
 			`SELECT count(*) FROM dispatcherd.jobs a
 				JOIN dispatcherd.jobs b ON a.keys < b.keys AND a.started_at < b.finished_at AND b.started_at < a.finished_at`,

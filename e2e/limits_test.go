@@ -38,8 +38,7 @@ func TestJobsOfOneKeyRunOneAtATime(t *testing.T) {
 	for _, key := range []string{"tenant:0", "tenant:1", "tenant:2"} {
 		require.Zero(t, w.number(overSQL, key, 1))
 	}
-	require.Zero(
-		t,
+	require.Zero(t,
 		w.number(
 			`SELECT count(*) FROM (SELECT id, keys, lag(started_at) OVER (PARTITION BY keys ORDER BY id) AS before, started_at
 				FROM dispatcherd.jobs) j
@@ -47,8 +46,7 @@ func TestJobsOfOneKeyRunOneAtATime(t *testing.T) {
 		),
 		"jobs of a key start in the order of insertion",
 	)
-	require.Zero(
-		t,
+	require.Zero(t,
 		w.number(
 			`SELECT count(*) FROM (SELECT fence, lag(fence) OVER (PARTITION BY keys ORDER BY started_at) AS before FROM dispatcherd.jobs) j
 				WHERE before >= fence OR fence IS NULL`,

@@ -22,11 +22,8 @@ func TestLockedTableOfSchedulesStopsNoStart(t *testing.T) {
 	w.worker("w", h.cfg.WorkerSocket, oneSlot("x"))
 	w.exec(`INSERT INTO dispatcherd.jobs (type) SELECT 'x' FROM generate_series(1, 10)`)
 	const done = `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`
-	eventually(
-		t,
-		func() bool { return w.number(done) == 10 },
-		func() string { return fmt.Sprintf("10 done jobs; there are %d", w.number(done)) },
-	)
+	eventually(t, func() bool { return w.number(done) == 10 },
+		func() string { return fmt.Sprintf("10 done jobs; there are %d", w.number(done)) })
 	require.NoError(t, tx.Commit(t.Context()))
 	w.awaitTicks("s", "run", 1)
 }

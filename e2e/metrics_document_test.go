@@ -25,10 +25,8 @@ func documentedMetrics(t *testing.T) (list []string) {
 		if len(cells) < 6 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`dispatcherd_") {
 			continue
 		}
-		list = append(
-			list,
-			metricLine(strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.Split(strings.TrimSpace(cells[3]), ", ")),
-		)
+		list = append(list,
+			metricLine(strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.Split(strings.TrimSpace(cells[3]), ", ")))
 	}
 	slices.Sort(list)
 	return list
@@ -51,11 +49,8 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 	_, err := askAPI(cfg, "/livez") // so that the metrics of responses exist
 	require.NoError(t, err)
 	w.insert("nowhere", work{})
-	eventually(
-		t,
-		func() bool { return h.samples()[`dispatcherd_unroutable_jobs{type="nowhere"}`] == 1 },
-		func() string { return "one unroutable job" },
-	)
+	eventually(t, func() bool { return h.samples()[`dispatcherd_unroutable_jobs{type="nowhere"}`] == 1 },
+		func() string { return "one unroutable job" })
 
 	families, err := h.Metrics().Gather()
 	require.NoError(t, err)

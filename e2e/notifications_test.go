@@ -42,19 +42,13 @@ func TestJobsAreFoundWhileTheNotificationQueueIsFull(t *testing.T) {
 	shows("dispatcherd_notifications_arrive", 1)
 	mayNotify("false")
 	shows("dispatcherd_notifications_arrive", 0)
-	eventually(
-		t,
-		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`) == 0 },
-		func() string { return "no subscription" },
-	)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`) == 0 },
+		func() string { return "no subscription" })
 	w.oneByOne(3)
 	got := h.caller().ask("POST", "/v1/jobs", `{"type":"x","payload":{}}`)
 	require.Equal(t, 201, got.StatusCode, got.body)
-	eventually(
-		t,
-		func() bool { return metricsOn(t, cfg)["dispatcherd_notification_queue_blocking_pid"] > 0 },
-		func() string { return "a session that blocks the queue" },
-	)
+	eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_notification_queue_blocking_pid"] > 0 },
+		func() string { return "a session that blocks the queue" })
 	require.Contains(t, h.log.text(), "a transaction is open while the notification queue is too full")
 	mayNotify("true")
 	shows("dispatcherd_notifications_arrive", 1)

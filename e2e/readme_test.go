@@ -47,13 +47,8 @@ func TestReadmeRunsAFirstPythonJobInFourCommands(t *testing.T) {
 	shell := func(script string) *exec.Cmd {
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Dir = dir
-		cmd.Env = append(
-			programEnv(),
-			"HOME="+dir,
-			"DISPATCHERD_WORKER_SOCKET="+dir+"/w",
-			"DISPATCHERD_API_SOCKET="+dir+"/a",
-			"DISPATCHERD_DATA_DIR="+dir+"/data",
-		)
+		cmd.Env = append(programEnv(), "HOME="+dir, "DISPATCHERD_WORKER_SOCKET="+dir+"/w", "DISPATCHERD_API_SOCKET="+dir+"/a",
+			"DISPATCHERD_DATA_DIR="+dir+"/data")
 		return cmd
 	}
 	dev := shell("exec " + commands[1])

@@ -21,12 +21,9 @@ func TestMigrationWithoutTheRightToCreateRolesNamesThem(t *testing.T) {
 	for _, command := range []string{"migrate up", "migrate status"} {
 		got := onDatabase(t, as("migrator"), "", command)
 		require.Equal(t, exit.OK, got.code, got.err)
-		require.Contains(
-			t,
-			got.err,
+		require.Contains(t, got.err,
 			"the server has no role dispatcherd_producer, dispatcherd_reader, dispatcherd_operator, dispatcherd_dispatcher",
-			command,
-		)
+			command)
 		require.Contains(t, got.err, "CREATE ROLE dispatcherd_producer NOLOGIN;", command)
 	}
 	for _, role := range []string{"dispatcherd_producer", "dispatcherd_reader", "dispatcherd_operator", "dispatcherd_dispatcher"} {

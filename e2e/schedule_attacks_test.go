@@ -27,11 +27,9 @@ func (w *world) everySecond(name string) {
 func (w *world) noneLostOrTwice(name string) {
 	w.t.Helper()
 	require.Zero(w.t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome <> 'run'`))
-	require.Equal(
-		w.t,
+	require.Equal(w.t,
 		w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`),
-		w.ticks(name, "run"),
-	)
+		w.ticks(name, "run"))
 	require.Equal(w.t, w.ticks(name, "run"), w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 }
 

@@ -24,11 +24,8 @@ func TestBurstOfSchedulesIsInsertedInTime(t *testing.T) {
 			FROM generate_series(1, $1::int) n`,
 		n,
 	)
-	eventually(
-		t,
-		func() bool { return h.samples()[`dispatcherd_schedules{state="active"}`] == n },
-		func() string { return "all schedules in the plan" },
-	)
+	eventually(t, func() bool { return h.samples()[`dispatcherd_schedules{state="active"}`] == n },
+		func() string { return "all schedules in the plan" })
 	at := time.Now().Add(8 * time.Second).UTC()
 	w.exec(`UPDATE dispatcherd.schedules SET spec = $1`, at.Format("5 4 15 2 1 *"))
 	for w.ticks("s1", "run") == 0 && time.Since(at) < longWait {

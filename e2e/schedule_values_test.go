@@ -193,12 +193,8 @@ func TestInvalidSchedulesAreRejectedAlike(t *testing.T) {
 	require.NoError(t, err)
 	defer own.Close()
 	put := func(pairs map[string]string) (int, string) {
-		req, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodPut,
-			"http://d/v1/schedules/"+strings.ReplaceAll(pairs["name"], " ", "%20"),
-			strings.NewReader(body(pairs)),
-		)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+			"http://d/v1/schedules/"+strings.ReplaceAll(pairs["name"], " ", "%20"), strings.NewReader(body(pairs)))
 		require.NoError(t, err)
 		res, err := c.client.Do(req)
 		require.NoError(t, err)

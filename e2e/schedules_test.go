@@ -39,22 +39,14 @@ func TestScheduleInsertsOneJobPerOccasion(t *testing.T) {
 	w.worker("w", a.WorkerSocket, oneSlot("x"))
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type, payload) VALUES ('s', 'cron', '* * * * * *', 'x', '{}')`)
 	w.awaitTicks("s", "run", 4)
-	require.Zero(
-		t,
-		w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome = 'run' AND job_id NOT IN (SELECT id FROM dispatcherd.jobs)`),
-	)
+	require.Zero(t,
+		w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE outcome = 'run' AND job_id NOT IN (SELECT id FROM dispatcherd.jobs)`))
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.ticks WHERE made_at < planned_at - interval '20 ms'`))
-	require.Equal(
-		t,
-		w.number(`SELECT count(*) FROM dispatcherd.ticks`),
-		w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`),
-	)
+	require.Equal(t, w.number(`SELECT count(*) FROM dispatcherd.ticks`),
+		w.number(`SELECT 1 + extract(epoch FROM max(planned_at) - min(planned_at))::int FROM dispatcherd.ticks`))
 	w.awaitTicks("s", "run", 5)
-	eventually(
-		t,
-		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) >= 3 },
-		func() string { return "three jobs that are done" },
-	)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`) >= 3 },
+		func() string { return "three jobs that are done" })
 }
 
 // An edit takes effect without a notification, at a heartbeat. A schedule that SQL accepts and
@@ -92,11 +84,8 @@ func TestEditsWithoutARecordAreRepaired(t *testing.T) {
 	cfg := w.config("a")
 	cfg.ScheduleResync = time.Second
 	w.start(cfg)
-	eventually(
-		t,
-		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
-		func() string { return "the plan contains the schedule" },
-	)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
+		func() string { return "the plan contains the schedule" })
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(context.Background()) // without effect after Commit
@@ -133,11 +122,8 @@ func TestStartupWorkerScheduleOfALongTransactionIsFound(t *testing.T) {
 	require.NoError(t, err)
 	beats(3)
 	require.NoError(t, tx.Commit(t.Context()))
-	eventually(
-		t,
-		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
-		func() string { return "the controller has read the edit" },
-	)
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
+		func() string { return "the controller has read the edit" })
 	beats(3)
 	helloRaw(t, socket, "x").expect("job")
 }

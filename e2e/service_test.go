@@ -141,12 +141,8 @@ func unitLines(t *testing.T, name, key string) (values []string) {
 
 func TestUnitFilesServeOnTheirSockets(t *testing.T) {
 	w := newWorld(t)
-	require.Equal(
-		t,
-		[]string{"0"},
-		unitLines(t, "dispatcherd.service", "StartLimitIntervalSec"),
-		"an outage of Postgres at the start does not end the restarts",
-	)
+	require.Equal(t, []string{"0"}, unitLines(t, "dispatcherd.service", "StartLimitIntervalSec"),
+		"an outage of Postgres at the start does not end the restarts")
 	line := strings.Fields(unitLines(t, "dispatcherd.service", "ExecStart")[0])
 	require.Equal(t, []string{"/usr/bin/dispatcherd", "serve"}, line[:2])
 	here := func(path string) string { return strings.Replace(path, "/run/dispatcherd", w.dir, 1) }

@@ -27,12 +27,8 @@ func TestTwoDispatchersShareATableAndEveryJobRunsOnce(t *testing.T) {
 	hosts := []*host{w.start(w.config("a")), w.start(w.config("b"))}
 	for _, h := range hosts {
 		for i := range 2 {
-			w.worker(
-				fmt.Sprint(h.cfg.Name, i),
-				h.cfg.WorkerSocket,
-				scriptSlots{N: 4, Types: []string{"x", "y"}},
-				scriptSlots{N: 4, Types: []string{"x"}},
-			)
+			w.worker(fmt.Sprint(h.cfg.Name, i), h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x", "y"}},
+				scriptSlots{N: 4, Types: []string{"x"}})
 		}
 		h.awaitSlots(16)
 	}

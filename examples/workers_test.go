@@ -147,12 +147,8 @@ func job(id int64, payload string) *workerproto.Job {
 
 func TestExampleWorkerExecutesJobs(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
-		h, cmd := start(
-			t,
-			l.interpreter,
-			l.program,
-			workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second},
-		)
+		h, cmd := start(t, l.interpreter, l.program,
+			workerproto.Limits{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 10 * time.Second})
 		s := await(t, h.opened)
 		require.Len(t, h.hello.Slots, l.slots)
 		for i, slot := range h.hello.Slots {
@@ -240,12 +236,8 @@ func startMany(t *testing.T) (*script, *workerproto.Session) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
 	}
-	program := edited(
-		t,
-		"python/many.py",
-		"    return {",
-		"    if len(asyncio.all_tasks()) <= SLOTS: await full.wait()\n    full.set()\n    return {",
-	)
+	program := edited(t, "python/many.py", "    return {",
+		"    if len(asyncio.all_tasks()) <= SLOTS: await full.wait()\n    full.set()\n    return {")
 	program = edited(t, program, "async def work", "full = asyncio.Event()\n\nasync def work")
 	h, _ := start(t, "python3", program, workerproto.Limits{})
 	return h, await(t, h.opened)
@@ -298,12 +290,8 @@ func TestExampleSendsTheTokenOfTheExecution(t *testing.T) {
 
 func TestExampleWorkerAnswersPings(t *testing.T) {
 	inEach(t, func(t *testing.T, l language) {
-		h, _ := start(
-			t,
-			l.interpreter,
-			l.program,
-			workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second},
-		)
+		h, _ := start(t, l.interpreter, l.program,
+			workerproto.Limits{HeartbeatInterval: 20 * time.Millisecond, HeartbeatTimeout: 5 * time.Second})
 		await(t, h.opened)
 		for range 5 {
 			await(t, h.received) // no job was sent, so the frame is a pong

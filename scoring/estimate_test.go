@@ -97,9 +97,7 @@ func TestExpectedDurationsNeverExceedTheWindow(t *testing.T) {
 			older := w.Score(dispatcherd.Queued, 0, age+apart.Milliseconds(), 1+rng.IntN(5)).Total() + w.Brevity(min(most, rng.Int64N(200_000)))
 			younger := w.Score(dispatcherd.Mode(rng.IntN(2)), dispatcherd.Priority(rng.IntN(11)), age, 1+rng.IntN(5)).
 				Total() +
-				w.Brevity(
-					rng.Int64N(200_000),
-				)
+				w.Brevity(rng.Int64N(200_000))
 			require.LessOrEqual(t, younger, older)
 		}
 	}

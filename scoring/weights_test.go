@@ -71,8 +71,7 @@ func TestTheScoreNamesItsTerms(t *testing.T) {
 	w := Default()
 	require.Equal(t, "5620 = base 5120 + age 0 + rarity 500 + on-demand 0", w.Score(dispatcherd.Queued, 5, 0, 1).String())
 	require.Equal(t, "5620.016 = base 5120 + age 0.016 + rarity 500 + on-demand 0", w.Score(dispatcherd.Queued, 5, 1, 1).String())
-	require.Equal(
-		t,
+	require.Equal(t,
 		"5332 = base 1024 + age 16 + rarity 164 + on-demand 4128",
 		(&Weights{
 			Priority: 1024, Ageing: 16, Rarity: 164, OnDemand: 4096, OnDemandAgeing: 32, OnDemandCap: time.Hour,
@@ -117,18 +116,8 @@ func randomJob(rng *rand.Rand) Job {
 // never negative, grows with age and priority, and decreases with capacity.
 func FuzzScore(f *testing.F) {
 	f.Add(int64(1024), int64(16), int64(500), int64(4096), int64(32), int64(256_000), true, int8(5), int64(1000), 3)
-	f.Add(
-		int64(maxPoints),
-		int64(maxSlope),
-		int64(maxPoints),
-		int64(maxPoints),
-		int64(maxSlope),
-		int64(-1),
-		true,
-		int8(10),
-		int64(math.MaxInt64),
-		1,
-	)
+	f.Add(int64(maxPoints), int64(maxSlope), int64(maxPoints), int64(maxPoints), int64(maxSlope), int64(-1), true,
+		int8(10), int64(math.MaxInt64), 1)
 	f.Add(int64(0), int64(1), int64(0), int64(0), int64(0), int64(0), false, int8(0), int64(math.MinInt64), 0)
 	f.Fuzz(func(t *testing.T, priority, ageing, rarity, onDemand, slope, capMS int64, waits bool, p int8, age int64, n int) {
 		w := Weights{Priority: priority, Ageing: ageing, Rarity: rarity, OnDemand: onDemand, OnDemandAgeing: slope, OnDemandCap: NoCap}

@@ -53,10 +53,8 @@ func FuzzReturnValuesOfAHandler(f *testing.F) {
 	f.Fuzz(func(t *testing.T, acts, text string, delay int64, resultKind, errorKind uint8) {
 		w := New(Options{})
 		w.Slots(1, "x")
-		e := w.newExecution(
-			&workerproto.Conn{},
-			&workerproto.Job{Execution: workerproto.Execution{Job: 7, Attempt: 1}, Type: "x", Timeout: time.Hour},
-		)
+		e := w.newExecution(&workerproto.Conn{},
+			&workerproto.Job{Execution: workerproto.Execution{Job: 7, Attempt: 1}, Type: "x", Timeout: time.Hour})
 		w.handlers["x"] = func(ctx context.Context, job *Job) (any, error) {
 			_ = job.Partial(valueOf(resultKind, acts, text))
 			return valueOf(resultKind, acts, text), errorOf(ctx, errorKind, acts, text, delay)
@@ -177,13 +175,8 @@ func TestPanicAfterTheHandlerHasReturnedFailsOnlyItsJob(t *testing.T) {
 		require.Equal(t, id, fail.Job, name)
 		require.Contains(t, fail.Error, c.want, name)
 		require.Equal(t, c.permanent, fail.Permanent, name)
-		require.True(
-			t,
-			strings.Contains(fail.Error, "hostile_test.go") || strings.Contains(fail.Error, "Goexit"),
-			"%s: a stack: %s",
-			name,
-			fail.Error,
-		)
+		require.True(t, strings.Contains(fail.Error, "hostile_test.go") || strings.Contains(fail.Error, "Goexit"),
+			"%s: a stack: %s", name, fail.Error)
 	}
 	close(finish)
 	require.JSONEq(t, `"unharmed"`, string(expect[*workerproto.Done](d).Result))

@@ -82,11 +82,9 @@ func (j *Job) spawn(ctx context.Context, children []Child, detached bool) ([]dis
 		}
 		return a.IDs, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf(
-			"%w: %w",
+		return nil, fmt.Errorf("%w: %w",
 			&SpawnError{Rule: dispatcherd.RuleOutcomeIsKnown, Reason: "the answer did not come in time: the children may exist"},
-			context.Cause(ctx),
-		)
+			context.Cause(ctx))
 	}
 }
 

@@ -52,8 +52,7 @@ func awaitSpawning(t *testing.T, results <-chan spawning) spawning {
 func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	d, s, results := spawner(t, func(ctx context.Context, j *Job) ([]dispatcherd.JobID, error) {
-		return j.Spawn(
-			ctx,
+		return j.Spawn(ctx,
 			Child{Type: "mail", Payload: map[string]int{"n": 1}, Timeout: -1},
 			Child{
 				Type:        "pdf",
@@ -75,11 +74,9 @@ func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	require.JSONEq(t, `[{"type":"mail","payload":{"n":1},"timeout_ms":-1},
 		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,
 			"expected_ms":60000,"keys":"k","unique_key":"u"}]`, string(f.Jobs))
-	require.True(
-		t,
+	require.True(t,
 		s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request + 1, IDs: []dispatcherd.JobID{1}}),
-		"of no request: ignored",
-	)
+		"of no request: ignored")
 	require.True(t, s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request, IDs: []dispatcherd.JobID{43, 44}}))
 	require.Equal(t, spawning{ids: []dispatcherd.JobID{43, 44}}, awaitSpawning(t, results))
 	expect[*workerproto.Done](d)

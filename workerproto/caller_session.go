@@ -73,11 +73,8 @@ func checkCallerHello(f CallerFrame) *Error {
 		return Complain(NotHello, 0, "the first frame must be a hello")
 	}
 	if h.Worker != "" {
-		return Complain(
-			NotHello,
-			0,
-			"this is the API socket, and the hello is that of a worker: workers connect to the socket of --worker-socket",
-		)
+		return Complain(NotHello, 0,
+			"this is the API socket, and the hello is that of a worker: workers connect to the socket of --worker-socket")
 	}
 	if fault := checkVersions("caller", h.MinVersion, h.MaxVersion); fault != nil {
 		return fault

@@ -144,11 +144,8 @@ func TestJobsReachTheirWorkerDespiteReusedDescriptors(t *testing.T) {
 
 		// The dispatcher still uses the first sessions.
 		job := dispatcherd.JobID(cycle + 1)
-		require.False(
-			t,
-			sa.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}),
-			"an ended session accepts no frame, even if its descriptor number is in use again",
-		)
+		require.False(t, sa.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "a"}),
+			"an ended session accepts no frame, even if its descriptor number is in use again")
 		require.False(t, sb.Send(&Job{Execution: Execution{Job: job, Attempt: 1}, Type: "b"}))
 		// A frame for the old session must not be accepted in the new session
 		// either.

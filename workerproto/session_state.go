@@ -170,13 +170,9 @@ func (m *sessionState) checkSlots(slots []Slot) *Error {
 		types += len(slots[i].Types)
 	}
 	if types > m.limits.MaxSlotTypes {
-		return Complain(
-			BadSlot,
-			0,
+		return Complain(BadSlot, 0,
 			"the slots of the session would have %d types in all, the limit is %d; announce fewer slots, or fewer types per slot",
-			types,
-			m.limits.MaxSlotTypes,
-		)
+			types, m.limits.MaxSlotTypes)
 	}
 	fresh := make(map[int32]struct{}, len(slots))
 	for i := range slots {

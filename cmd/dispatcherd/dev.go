@@ -31,12 +31,8 @@ with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case ephemeral && dir != "":
-				return exit.Errorf(
-					exit.Usage,
-					"--ephemeral would delete the data in --data-dir (%s, %s): give one of the two",
-					dir,
-					a.Origin("data-dir"),
-				)
+				return exit.Errorf(exit.Usage, "--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
+					a.Origin("data-dir"))
 			case !ephemeral && dir == "":
 				var err error
 				if dir, err = a.stateDir(); err != nil {
@@ -116,11 +112,9 @@ func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err erro
 		select {
 		case <-pg.Done():
 			d.Lose(
-				exit.Errorf(
-					exit.Unavailable,
+				exit.Errorf(exit.Unavailable,
 					"the private Postgres, process %d, has ended, and the dispatcher cannot continue without it: start dev again",
-					pg.PID(),
-				),
+					pg.PID()),
 			)
 		case <-over:
 		}

@@ -50,11 +50,9 @@ func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	a.SayIgnored(serve) // nothing: a.Err is nil
 	a.LogIgnored(zap.New(core))
 	require.Equal(t, 2, seen.Len())
-	require.Equal(
-		t,
+	require.Equal(t,
 		"there is no setting for the environment variable DISPATCHERD_LEESE; the nearest one is DISPATCHERD_LEASE: it is ignored",
-		seen.All()[0].Message,
-	)
+		seen.All()[0].Message)
 	require.Equal(t, "there is no setting for the environment variable DISPATCHERD_SERVICE_HOST: it is ignored", seen.All()[1].Message)
 }
 

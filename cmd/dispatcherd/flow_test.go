@@ -117,10 +117,8 @@ func TestJSONOfEveryFlowCommandParses(t *testing.T) {
 
 // Seals, cancellations and retries of batches need the isolation level read committed.
 func TestCommandsUseReadCommittedOnEveryDatabase(t *testing.T) {
-	url := databaseWith(
-		t,
-		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`,
-	)
+	url := databaseWith(t,
+		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`)
 	var level string
 	asks := func(a *app) *cobra.Command {
 		cmd := &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {

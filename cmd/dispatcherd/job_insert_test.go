@@ -40,8 +40,7 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	id, err := strconv.Atoi(strings.TrimSpace(first.out))
 	require.NoError(t, err, "the output is the id and nothing else")
 
-	second := s.ask(
-		t,
+	second := s.ask(t,
 		` {"page": 2} `,
 		"job insert --type excel --priority 7 --payload-file - --run-at 2030-01-31T08:00:00+01:00 --max-attempts 2 --timeout 90s "+
 			"--expected 20m -o json",
@@ -100,8 +99,7 @@ func TestLineThatPostgresRefusesIsNamed(t *testing.T) {
 	big := `{"type":"pdf","payload":` + storedLarger + `}`
 	got := s.ask(t, "{\"type\":\"pdf\"}\n\n"+big, "job insert -")
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(
-		t,
+	require.Contains(t,
 		got.err,
 		"line 3: the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to "+
 			"it; nothing was inserted\n",
@@ -114,11 +112,8 @@ func TestTooLargePayloadIsAUsageError(t *testing.T) {
 	s := serving(t, "")
 	got := s.ask(t, storedLarger, "job insert --type pdf --payload-file -")
 	require.Equal(t, exit.Usage, got.code)
-	require.Contains(
-		t,
-		got.err,
-		"the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it\n",
-	)
+	require.Contains(t, got.err,
+		"the payload has more than 1,000,000 bytes as Postgres stores it: store large data outside the job and refer to it\n")
 	require.Less(t, len(got.err), 500, "the payload is not repeated")
 	got = s.ask(t, `"`+strings.Repeat("x", 1_000_100)+`"`, "job insert --type pdf --payload-file -")
 	require.Equal(t, exit.Usage, got.code)

@@ -37,18 +37,14 @@ func (f *serveFlags) config() (daemon.Config, error) {
 		return cfg, exit.Errorf(exit.Usage, "%w", err)
 	}
 	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" {
-		return cfg, exit.Errorf(
-			exit.Usage,
+		return cfg, exit.Errorf(exit.Usage,
 			"--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens",
-			cfg.API.Listen,
-		)
+			cfg.API.Listen)
 	}
 	if samePath(cfg.WorkerSocket, cfg.APISocket) {
-		return cfg, exit.Errorf(
-			exit.Usage,
+		return cfg, exit.Errorf(exit.Usage,
 			"--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own",
-			cfg.WorkerSocket,
-		)
+			cfg.WorkerSocket)
 	}
 	return cfg, nil
 }

@@ -43,22 +43,14 @@ func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 	flags.Var(settings.Socket(&f.cfg.WorkerSocket, &f.cfg.WorkerAccess), "worker-socket", "Unix socket for workers: PATH,mode=0660,group=NAME")
 	flags.Var(settings.Socket(&f.cfg.APISocket, &f.cfg.APIAccess), "api-socket", "Unix socket for callers, operators and metrics, likewise")
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
-	flags.StringVar(
-		&f.cfg.API.TokenFile,
-		"api-tokens",
-		"",
-		"file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex",
-	)
+	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "",
+		"file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
 	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type: uids, names, @gids, @groups, such as pdf=1001,render,@50; "+
 		"* = all other types; default: every user")
 	flags.Var(&f.cfg.AllowAPI, "allow-api", "users that may use jobs of a type over the API socket, as in --allow")
 	p := &f.cfg.Workers
-	flags.DurationVar(
-		&p.HeartbeatTimeout,
-		"heartbeat-timeout",
-		p.HeartbeatTimeout,
-		"silence after which a worker counts as dead; a ping follows every third of it",
-	)
+	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout,
+		"silence after which a worker counts as dead; a ping follows every third of it")
 	settings.Between(flags, "3ms", settings.LongestWait, "heartbeat-timeout")
 }
 
@@ -71,30 +63,18 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 		daemon.DefaultLease,
 		"time without heartbeat after which other dispatchers take the jobs over; running jobs survive outages of Postgres that are 4 s shorter",
 	)
-	flags.BoolVar(
-		&f.cfg.AsyncClaims,
-		"async-claims",
-		false,
-		"do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently",
-	)
+	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false,
+		"do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
 	settings.Between(flags, "1ms", "24h", "poll")
 	settings.Between(flags, "100ms", settings.LongestWait, "lease")
 }
 
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
-	flags.DurationVar(
-		&f.cfg.KeyPatience,
-		"key-patience",
-		daemon.DefaultKeyPatience,
-		"how long others pass a job that waits for several keys, or for a slot with its permits",
-	)
+	flags.DurationVar(&f.cfg.KeyPatience, "key-patience", daemon.DefaultKeyPatience,
+		"how long others pass a job that waits for several keys, or for a slot with its permits")
 	flags.Var(versionValue(&f.cfg.AppVersion), "app-version", "version of the application, for schedules that run once for each")
-	flags.DurationVar(
-		&f.cfg.ScheduleResync,
-		"schedule-resync",
-		daemon.DefaultScheduleResync,
-		"time between two comparisons of the plan of schedules with the table, which find edits that no record reported",
-	)
+	flags.DurationVar(&f.cfg.ScheduleResync, "schedule-resync", daemon.DefaultScheduleResync,
+		"time between two comparisons of the plan of schedules with the table, which find edits that no record reported")
 	c := &f.cfg.Core
 	w := &c.Weights
 	flags.Var(
@@ -110,33 +90,19 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		"expected duration from which a job gains nothing: shorter jobs go first by 64 points per second, also before requests "+
 			"and high priorities; 0 = off",
 	)
-	flags.Var(
-		settings.Cap(&w.OnDemandCap),
-		"on-demand-cap",
-		"age from which a request ages like a queued job; none = never, then requests can starve the queue",
-	)
-	flags.Var(
-		(*timeoutFlags)(&c.Timeouts),
-		"timeout",
-		"limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable",
-	)
+	flags.Var(settings.Cap(&w.OnDemandCap), "on-demand-cap",
+		"age from which a request ages like a queued job; none = never, then requests can starve the queue")
+	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout",
+		"limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	flags.DurationVar(&c.Retry.Base, "retry-base", c.Retry.Base, "wait before the first retry, doubled for each further one")
 	flags.DurationVar(&c.Retry.Max, "retry-max", c.Retry.Max, "longest wait before a retry")
 	flags.IntVar(&c.Limits.Crashes, "max-crashes", c.Limits.Crashes, "crashes after which a job is quarantined")
 	flags.DurationVar(&c.CancelGrace, "cancel-grace", c.CancelGrace, "time for a worker to end a cancelled job before its session ends")
 	flags.DurationVar(&f.cfg.Grace, "grace", daemon.DefaultGrace, "time for running jobs to end when the dispatcher stops")
-	flags.DurationVar(
-		&f.cfg.Workers.Resume,
-		"resume",
-		daemon.DefaultResume,
-		"time for which jobs of workers without a dispatcher continue; 0 = none",
-	)
-	flags.DurationVar(
-		&c.ReconnectGrace,
-		"reconnect-grace",
-		c.ReconnectGrace,
-		"time for the last worker of a type to reconnect before on-demand requests of the type are rejected",
-	)
+	flags.DurationVar(&f.cfg.Workers.Resume, "resume", daemon.DefaultResume,
+		"time for which jobs of workers without a dispatcher continue; 0 = none")
+	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace,
+		"time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
 	settings.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	settings.Between(flags, "1ms", "24h", "retry-base", "retry-max")
 	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // the column is a smallint
@@ -150,18 +116,10 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 
 func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 	flags.IntVar(&f.cfg.Core.Limits.Requests, "max-requests", f.cfg.Core.Limits.Requests, "on-demand requests that may wait")
-	flags.IntVar(
-		&f.cfg.API.MaxPayload,
-		"max-payload",
-		f.cfg.API.MaxPayload,
-		"bytes of the body of one request or job; frames of workers are longer by at least 32 KiB",
-	)
-	flags.IntVar(
-		&f.cfg.Memory,
-		"memory-bytes",
-		daemon.DefaultMemory,
-		"soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence",
-	)
+	flags.IntVar(&f.cfg.API.MaxPayload, "max-payload", f.cfg.API.MaxPayload,
+		"bytes of the body of one request or job; frames of workers are longer by at least 32 KiB")
+	flags.IntVar(&f.cfg.Memory, "memory-bytes", daemon.DefaultMemory,
+		"soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence")
 	settings.Between(flags, "1", settings.MostHeld, "max-requests")
 	settings.Between(flags, "1", settings.MostInMessage, "max-payload")
 	settings.Between(flags, "0", settings.MostBytes, "memory-bytes")
@@ -183,12 +141,8 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	flags.StringVar(&f.format, "log-format", "auto", "json, console, or auto: console on a terminal")
 	f.level = zapcore.InfoLevel
 	flags.Var(levelValue(&f.level), "log-level", "debug, info, warn or error")
-	flags.IntVar(
-		&f.cfg.DecisionLog,
-		"decision-log",
-		decisionlog.DefaultEntries,
-		"decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none",
-	)
+	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries,
+		"decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
 	settings.Between(flags, "0", "10000000", "decision-log")
 }
 

@@ -20,9 +20,7 @@ func generatedDay(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "day")
 	got := invocation{
 		args: []string{"trace", "generate", dir, "--calls", "300", "--batch", "60", "--agents", "27", "--workers", "4", "--seed", "3"},
-	}.runs(
-		t,
-	)
+	}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "360 jobs for 27 slots of 4 workers written to "+dir+"\n", got.err)
 	return dir

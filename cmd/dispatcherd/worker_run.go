@@ -202,14 +202,8 @@ func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
 	return func(ctx context.Context, job *worker.Job) (any, error) {
 		result, err := run(ctx, job)
 		if err != nil {
-			a.Say(
-				"%s job %d attempt %d (%s) did not succeed: %s",
-				time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
-				job.ID,
-				job.Attempt,
-				job.Type,
-				outcomeOf(ctx, err),
-			)
+			a.Say("%s job %d attempt %d (%s) did not succeed: %s", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), job.ID,
+				job.Attempt, job.Type, outcomeOf(ctx, err))
 		}
 		return result, err
 	}

@@ -34,11 +34,9 @@ func TestEachConnectionErrorIsReportedOnce(t *testing.T) {
 	require.Equal(t, dialed(syscall.ENOENT).Error(), reasonOf(dialed(syscall.ENOENT)))
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")
 	require.Empty(t, whatKeepsOut(dialed(syscall.ENOENT), filepath.Join(t.TempDir(), "s")))
-	require.Contains(
-		t,
+	require.Contains(t,
 		whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, 0, "HTTP/1.1 400")), "s"),
-		"does not use the worker protocol",
-	)
+		"does not use the worker protocol")
 }
 
 func TestOutcomeOfAProgramIsReportedWithoutItsText(t *testing.T) {

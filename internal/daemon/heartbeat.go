@@ -159,10 +159,8 @@ const idlePauses = 6
 // of the same type and class is learned, because all durations are estimates. An exchange that has begun is completed when ctx ends.
 func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, me int32, log *zap.Logger) {
 	if has, err := table.HasNamesake(ctx, me); err == nil && has {
-		log.Warn(
-			"another dispatcher has the same --name, so they replace each other's learned durations: give each its own",
-			zap.String("name", table.Name),
-		)
+		log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own",
+			zap.String("name", table.Name))
 	}
 	idle := idlePauses
 	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {

@@ -71,8 +71,7 @@ func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 // A producer in an open transaction has read ids of all partitions, so none can be dropped.
 func TestBlockedRetentionIsReported(t *testing.T) {
 	db := database(t)
-	statement(
-		t,
+	statement(t,
 		db,
 		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done 
 			FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
@@ -137,10 +136,8 @@ func TestAutovacuumIsEnabledAgainAfterAKilledDaemon(t *testing.T) {
 	d, lines := running(t, db)
 	d.maintenance.paceVacuum(t.Context())
 	var paused int
-	require.NoError(
-		t,
-		db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&paused),
-	)
+	require.NoError(t,
+		db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&paused))
 	require.Zero(t, paused)
 	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs is enabled again").Len())
 	require.Zero(t, gaugeOf(t, d, "dispatcherd_vacuum_paused"))

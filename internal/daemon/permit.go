@@ -77,11 +77,8 @@ func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)
 
 // connectsTooFast is the text for a process whose connection is rejected.
 func (d *Daemon) connectsTooFast(p workerproto.Peer) string {
-	return fmt.Sprintf(
-		"uid %d opens more than %d connections per second: keep connections open, or try again later",
-		p.UID,
-		d.cfg.ConnectionRate,
-	)
+	return fmt.Sprintf("uid %d opens more than %d connections per second: keep connections open, or try again later",
+		p.UID, d.cfg.ConnectionRate)
 }
 
 // rejectWorker answers a connection on the worker socket with an error and closes it.

@@ -76,11 +76,8 @@ func (d *Daemon) replacePredecessor(ctx context.Context) error {
 		return nil
 	}
 	if before, known := predecessorOf(d.lock.file, d.lock.name); known {
-		found, err := d.store.DeclareLost(
-			ctx,
-			claim.Identity{Incarnation: before, Lock: d.lock.name},
-			min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold),
-		)
+		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: before, Lock: d.lock.name},
+			min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold))
 		if err != nil {
 			return fmt.Errorf("declaring the predecessor lost: %w", err)
 		}

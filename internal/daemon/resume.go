@@ -244,10 +244,8 @@ func (u *startups) begin(
 		slot := slots[j.Schedule]
 		delete(slots, j.Schedule)
 		started.runs = append(started.runs, startedRun{j, slot})
-		started.running = append(
-			started.running,
-			workerproto.Running{Execution: workerproto.Execution{Job: j.ID, Attempt: 1, Session: s.Nonce()}, Slot: slot},
-		)
+		started.running = append(started.running,
+			workerproto.Running{Execution: workerproto.Execution{Job: j.ID, Attempt: 1, Session: s.Nonce()}, Slot: slot})
 	}
 	for _, slot := range slots { // order-free: another session of the process has started these runs
 		free = append(free, slot)

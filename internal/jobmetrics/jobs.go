@@ -112,24 +112,12 @@ func nameOf(outcome int) string {
 }
 
 var (
-	waitDesc = prometheus.NewDesc(
-		"dispatcherd_job_wait_seconds",
-		"Time from run_at, or from the arrival of a request, to the start of an attempt.",
-		[]string{"type", "mode"},
-		nil,
-	)
-	runDesc = prometheus.NewDesc(
-		"dispatcherd_job_run_seconds",
-		"Duration of attempts that a worker received.",
-		[]string{"type", "outcome"},
-		nil,
-	)
-	endedDesc = prometheus.NewDesc(
-		"dispatcherd_jobs_ended_total",
-		"Attempts and waiting requests that ended.",
-		[]string{"type", "outcome"},
-		nil,
-	)
+	waitDesc = prometheus.NewDesc("dispatcherd_job_wait_seconds",
+		"Time from run_at, or from the arrival of a request, to the start of an attempt.", []string{"type", "mode"}, nil)
+	runDesc = prometheus.NewDesc("dispatcherd_job_run_seconds", "Duration of attempts that a worker received.",
+		[]string{"type", "outcome"}, nil)
+	endedDesc = prometheus.NewDesc("dispatcherd_jobs_ended_total", "Attempts and waiting requests that ended.",
+		[]string{"type", "outcome"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -77,8 +77,7 @@ func TestOutcomesHaveDifferentNames(t *testing.T) {
 	for o := range outcomes {
 		names[nameOf(o)]++
 	}
-	require.Equal(
-		t,
+	require.Equal(t,
 		[]string{
 			"busy",
 			"cancelled",

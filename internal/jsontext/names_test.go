@@ -45,11 +45,9 @@ func TestLongNameIsShortenedInTheError(t *testing.T) {
 func TestOnlyNamesOfTheOuterObjectAreChecked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		given := rapid.SliceOfN(rapid.SampledFrom(allowed), 0, 4).Draw(rt, "given")
-		value := rapid.OneOf(
-			rapid.Map(rapid.String(), func(s string) any { return s }),
+		value := rapid.OneOf(rapid.Map(rapid.String(), func(s string) any { return s }),
 			rapid.Map(rapid.SliceOf(rapid.String()), func(s []string) any { return s }),
-			rapid.Map(rapid.MapOf(rapid.String(), rapid.String()), func(m map[string]string) any { return m }),
-		)
+			rapid.Map(rapid.MapOf(rapid.String(), rapid.String()), func(m map[string]string) any { return m }))
 		var object strings.Builder
 		seen, twice := map[string]bool{}, false
 		object.WriteByte('{')

@@ -33,16 +33,8 @@ func TestPayloadIsAcceptedIfItCanBeSentOnceItIsStored(t *testing.T) {
 		var stored []byte
 		require.NoError(rt, conn.QueryRow(ctx, `SELECT $1::text::jsonb::text`, string(payload)).Scan(&stored))
 		sent := jsontext.CheckStored(stored)
-		require.Equal(
-			rt,
-			sent == nil,
-			jsontext.CheckPayload(payload) == nil,
-			"%s\nstored as %s\n%v, %v",
-			payload,
-			stored,
-			sent,
-			jsontext.CheckPayload(payload),
-		)
+		require.Equal(rt, sent == nil, jsontext.CheckPayload(payload) == nil, "%s\nstored as %s\n%v, %v", payload, stored,
+			sent, jsontext.CheckPayload(payload))
 		if sent == nil {
 			passed++
 		} else {
@@ -65,10 +57,8 @@ func drawPayload(rt *rapid.T) []byte {
 		number += "7" + strings.Repeat(digit.Draw(rt, "digit"), whole-1)
 	}
 	if rapid.Bool().Draw(rt, "fraction") {
-		number += "." + strings.Repeat(
-			digit.Draw(rt, "fraction digit"),
-			near(rapid.SampledFrom([]int{1, jsontext.MaxNumber}).Draw(rt, "fraction length"), "fraction")+1,
-		)
+		number += "." + strings.Repeat(digit.Draw(rt, "fraction digit"),
+			near(rapid.SampledFrom([]int{1, jsontext.MaxNumber}).Draw(rt, "fraction length"), "fraction")+1)
 	}
 	if rapid.Bool().Draw(rt, "power") {
 		number += fmt.Sprintf(
@@ -93,11 +83,9 @@ func TestStringEndsAtItsQuote(t *testing.T) {
 			return []byte(strings.Repeat("[", depth) + string(text) + "," + string(text) + strings.Repeat("]", depth))
 		}
 		require.NoError(rt, jsontext.CheckPayload(around(jsontext.MaxDepth)))
-		require.ErrorContains(
-			rt,
+		require.ErrorContains(rt,
 			jsontext.CheckPayload(append(append([]byte("["), text...), append([]byte(","), append(around(jsontext.MaxDepth), ']')...)...)),
-			"nested",
-		)
+			"nested")
 	})
 }
 
@@ -118,11 +106,8 @@ func TestNumbersMayNotMakeThePayloadTooLong(t *testing.T) {
 	require.NoError(t, jsontext.CheckPayload(numbers("1.7976931348623157e308", 20_000)))
 	require.NoError(t, jsontext.CheckPayload(numbers("1e1000", 8300)))
 	err := jsontext.CheckPayload(numbers("1e1000", 58_000))
-	require.ErrorContains(
-		t,
-		err,
-		"its text has more than 8388608 bytes when all digits are written out (from byte 55749 on): write them as strings",
-	)
+	require.ErrorContains(t, err,
+		"its text has more than 8388608 bytes when all digits are written out (from byte 55749 on): write them as strings")
 	require.NoError(t, jsontext.CheckValue(numbers("1e1000", 58_000)), "text is stored as it is")
 }
 

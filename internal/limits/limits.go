@@ -31,11 +31,8 @@ func Check(v *contract.Limit) error {
 			"tenant:*",
 		)
 	case v.Capacity != nil && (*v.Capacity < 0 || *v.Capacity > maxCapacity):
-		return fmt.Errorf(
-			"capacity %d: must be from 0 (paused) to %d, or unlimited (none, in JSON null), for example 2",
-			*v.Capacity,
-			maxCapacity,
-		)
+		return fmt.Errorf("capacity %d: must be from 0 (paused) to %d, or unlimited (none, in JSON null), for example 2",
+			*v.Capacity, maxCapacity)
 	case v.Rate < 0 || v.Rate > maxCapacity:
 		return fmt.Errorf("rate %d: must be from 1 to %d, or unlimited (none, in JSON null), for example 3", v.Rate, maxCapacity)
 	case v.Rate > 0 && per == 0:
@@ -45,21 +42,11 @@ func Check(v *contract.Limit) error {
 	case per != 0 && (per < minPer || per > maxPer):
 		return fmt.Errorf("per %v: must be from %v to %v, for example 1s", per, minPer, maxPer)
 	case v.Scope != contract.ClusterScope && v.Scope != contract.DispatcherScope:
-		return fmt.Errorf(
-			"scope %q: must be %s or %s, for example %s",
-			v.Scope,
-			contract.ClusterScope,
-			contract.DispatcherScope,
-			contract.DispatcherScope,
-		)
+		return fmt.Errorf("scope %q: must be %s or %s, for example %s", v.Scope, contract.ClusterScope,
+			contract.DispatcherScope, contract.DispatcherScope)
 	case v.OnRetry != contract.PassOnRetry && v.OnRetry != contract.WaitOnRetry:
-		return fmt.Errorf(
-			"on_retry %q: must be %s or %s, for example %s",
-			v.OnRetry,
-			contract.PassOnRetry,
-			contract.WaitOnRetry,
-			contract.WaitOnRetry,
-		)
+		return fmt.Errorf("on_retry %q: must be %s or %s, for example %s", v.OnRetry, contract.PassOnRetry,
+			contract.WaitOnRetry, contract.WaitOnRetry)
 	}
 	return nil
 }

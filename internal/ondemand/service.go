@@ -62,13 +62,11 @@ type Service struct {
 // New returns a service. refused is called from any goroutine for each refusal.
 func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 	return &Service{
-		limits:  limits,
-		backend: backend,
-		refused: refused,
-		bodies:  budget{users: quota.New(int(limits.MaxBodies))},
-		running: quota.New(
-			limits.SharedRequests,
-		),
+		limits:     limits,
+		backend:    backend,
+		refused:    refused,
+		bodies:     budget{users: quota.New(int(limits.MaxBodies))},
+		running:    quota.New(limits.SharedRequests),
 		laters:     quota.New(2 * limits.SharedRequests),
 		keys:       quota.New(limits.Keys),
 		keeps:      quota.New(math.MaxInt),

@@ -37,11 +37,9 @@ func TestSmallBoundsReserveNothing(t *testing.T) {
 func TestObjectionNamesUserAndNumbers(t *testing.T) {
 	q := New(16)
 	q.Add("uid 7", 14)
-	require.Equal(
-		t,
+	require.Equal(t,
 		"too many slots: uid 7 has 14, wants 3 more and may have 14, while all users have 14 of 16: use fewer, or another dispatcher",
-		q.Objection("uid 7", 3, "slots"),
-	)
+		q.Objection("uid 7", 3, "slots"))
 	require.Contains(t, q.Objection("", 1, "slots"), "a user without a name has 0, wants 1 more and may have 2,")
 }
 

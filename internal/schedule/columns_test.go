@@ -64,12 +64,7 @@ func TestVersionOfTheApplicationFitsInAnOccasion(t *testing.T) {
 	}
 	require.Len(t, Start{AppVersion: longest}.occasion('v'), 256)
 	for _, version := range []string{longest + "9", "1 2", "1\n", "é", "\x7f"} {
-		require.EqualError(
-			t,
-			CheckAppVersion(version),
-			"must be at most 248 letters, digits and punctuation characters of ASCII, for example 1.4.2",
-			"%q",
-			version,
-		)
+		require.EqualError(t, CheckAppVersion(version),
+			"must be at most 248 letters, digits and punctuation characters of ASCII, for example 1.4.2", "%q", version)
 	}
 }

@@ -193,11 +193,8 @@ func checkColumns(s *contract.SchedulePlan) error {
 		}
 	}
 	if s.StartsAt != nil && s.EndsAt != nil && !s.EndsAt.After(*s.StartsAt) {
-		return fmt.Errorf(
-			"ends_at %s: must be after starts_at %s, for example 2199-12-31T00:00:00Z",
-			s.EndsAt.Format(time.RFC3339),
-			s.StartsAt.Format(time.RFC3339),
-		)
+		return fmt.Errorf("ends_at %s: must be after starts_at %s, for example 2199-12-31T00:00:00Z",
+			s.EndsAt.Format(time.RFC3339), s.StartsAt.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -304,12 +301,8 @@ func occurrence(s *contract.SchedulePlan) string {
 // at most a number of them, without regard to jitter, pauses and the high-water mark.
 func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]time.Time, error) {
 	if s.Kind != contract.Cron {
-		return nil, fmt.Errorf(
-			"schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions",
-			s.Name,
-			s.Kind,
-			occurrence(s),
-		)
+		return nil, fmt.Errorf("schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions",
+			s.Name, s.Kind, occurrence(s))
 	}
 	r, err := zones{}.rule(s.Spec, s.TimeZone)
 	if err != nil {

@@ -41,24 +41,14 @@ func TestScheduleInARepeatedHourRunsOnce(t *testing.T) {
 
 // Attack 3.
 func TestScheduleFollowsUnusualZones(t *testing.T) {
-	require.Equal(
-		t,
-		[]string{"2026-04-04T14:45:00Z"},
+	require.Equal(t, []string{"2026-04-04T14:45:00Z"},
 		occasionsOf(t, "45 1 * * *", "Australia/Lord_Howe", day(2026, 4, 4).Add(12*time.Hour), day(2026, 4, 5).Add(10*time.Hour)),
-		"the first of the repeated half hour",
-	)
-	require.Equal(
-		t,
-		[]string{"2026-04-23T22:00:00Z"},
+		"the first of the repeated half hour")
+	require.Equal(t, []string{"2026-04-23T22:00:00Z"},
 		occasionsOf(t, "0 0 * * *", "Africa/Cairo", day(2026, 4, 23).Add(12*time.Hour), day(2026, 4, 24).Add(12*time.Hour)),
-		"midnight is in the gap",
-	)
-	require.Equal(
-		t,
-		[]string{"2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"},
-		occasionsOf(t, "0 12 * * *", "Pacific/Apia", day(2011, 12, 29), day(2011, 12, 31)),
-		"30 December does not exist",
-	)
+		"midnight is in the gap")
+	require.Equal(t, []string{"2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"},
+		occasionsOf(t, "0 12 * * *", "Pacific/Apia", day(2011, 12, 29), day(2011, 12, 31)), "30 December does not exist")
 }
 
 // Attack 4.

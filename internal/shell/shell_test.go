@@ -68,12 +68,8 @@ func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	require.Equal(t, []event.Event{event.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
 	require.False(t, l.Trusted(18*time.Second), "the lease begins with the heartbeat")
 	require.Equal(t, []event.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
-	require.Equal(
-		t,
-		[]event.Event{event.Disowned{}},
-		l.HeartbeatAnswered(13*time.Second, lost),
-		"a heartbeat reports the loss before the lease ends",
-	)
+	require.Equal(t, []event.Event{event.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost),
+		"a heartbeat reports the loss before the lease ends")
 	require.Equal(t, []event.Event{event.Owned{}}, l.Joined())
 	require.True(t, l.Trusted(20*time.Second), "the lease begins with the Join")
 }

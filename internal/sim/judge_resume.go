@@ -126,14 +126,8 @@ func (j *judge) releasedRunning(w *world, f *contract.Finish, s *claimfake.State
 			continue // its worker has given it up
 		}
 		if !w.mayRelease(h, e) {
-			w.violate(
-				"attempt %d of job %d is released (%v) by dispatcher %d, while worker %d continues it",
-				f.Attempt,
-				f.ID,
-				f.Outcome,
-				h.id,
-				e.worker,
-			)
+			w.violate("attempt %d of job %d is released (%v) by dispatcher %d, while worker %d continues it", f.Attempt, f.ID,
+				f.Outcome, h.id, e.worker)
 		}
 	}
 }

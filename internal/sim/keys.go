@@ -123,14 +123,8 @@ func (j *judge) claimedKeys(w *world, r *claimfake.Row) {
 			}
 		}
 		if n.Cost != permits.All && cost > capacity {
-			w.violate(
-				"key over: job %d (%s) starts, so that jobs with a cost of %d run on key %s of capacity %d",
-				r.ID,
-				r.Keys,
-				cost,
-				n.Key,
-				capacity,
-			)
+			w.violate("key over: job %d (%s) starts, so that jobs with a cost of %d run on key %s of capacity %d", r.ID, r.Keys,
+				cost, n.Key, capacity)
 		}
 		if capacity != 1 {
 			continue

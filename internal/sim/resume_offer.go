@@ -187,10 +187,8 @@ func (k *worker) addForgedOffer(c *conn) {
 			x := &w.executions.all[i]
 			k.number++
 			mine := c.resumeOffers[0]
-			c.resumeOffers = append(
-				c.resumeOffers,
-				resumeOffer{x.job, x.attempt, mine.from, mine.to, -1, 0, announcedSlot{k.number, mine.slot.set, w.now}},
-			)
+			c.resumeOffers = append(c.resumeOffers,
+				resumeOffer{x.job, x.attempt, mine.from, mine.to, -1, 0, announcedSlot{k.number, mine.slot.set, w.now}})
 			return
 		}
 	}

@@ -133,13 +133,8 @@ func (a *Advice) recommend(hinted bool) string {
 		text := fmt.Sprintf("the mean wait falls from %.1f s to %.1f s, the longest changes from %.0f s to %.0f s, and W from %.1f h to %.1f h",
 			off.Mean, t.Mean, off.Max, t.Max, off.Window/3600, t.Window/3600)
 		if before, after := off.OnDemand(), t.OnDemand(); before != nil && after != nil {
-			text += fmt.Sprintf(
-				"; on-demand requests wait %.1f s instead of %.1f s, at most %.0f s instead of %.0f s",
-				after.Mean,
-				before.Mean,
-				after.Max,
-				before.Max,
-			)
+			text += fmt.Sprintf("; on-demand requests wait %.1f s instead of %.1f s, at most %.0f s instead of %.0f s",
+				after.Mean, before.Mean, after.Max, before.Max)
 		}
 		return text
 	}
@@ -155,11 +150,8 @@ func (a *Advice) recommend(hinted bool) string {
 	case !hinted && none != nil:
 		return fmt.Sprintf("Set %s: also without expected durations %s.", setting(none), gain(none))
 	case likely != nil:
-		return fmt.Sprintf(
-			"Let producers give expected_ms, and set %s: if the values are right within a factor of four, %s.",
-			setting(likely),
-			gain(likely),
-		)
+		return fmt.Sprintf("Let producers give expected_ms, and set %s: if the values are right within a factor of four, %s.",
+			setting(likely), gain(likely))
 	}
 	return "Leave it off: expected durations hardly change the waits of this workload."
 }

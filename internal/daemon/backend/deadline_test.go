@@ -77,12 +77,9 @@ func (w *slowSlots) open(t *testing.T, slots int) *httpapi.Handler {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
 	w.loop.Register(ev)
-	h := httpapi.New(
-		httpapi.DefaultConfig(),
-		New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}),
-		unobserved{},
-		http.NotFoundHandler(),
-	)
+	h := httpapi.New(httpapi.DefaultConfig(),
+		New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}), unobserved{},
+		http.NotFoundHandler())
 	t.Cleanup(h.Close)
 	return h
 }

@@ -41,13 +41,8 @@ func TestCountOfPendingRowsTakesAFiftiethOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := false
 		p := NewPending(
-			portions(
-				&fail,
-				nil,
-				contract.PendingType{Type: "a", Rows: 1},
-				contract.PendingType{Type: "b", Rows: 2},
-				contract.PendingType{Type: "c", Rows: 3},
-			),
+			portions(&fail, nil, contract.PendingType{Type: "a", Rows: 1}, contract.PendingType{Type: "b", Rows: 2},
+				contract.PendingType{Type: "c", Rows: 3}),
 			0,
 			10,
 		)
@@ -87,8 +82,7 @@ func TestCountOfPendingRowsAddsThoseWithKeys(t *testing.T) {
 		p := NewPending(portions(new(bool), keyed, table...), 0, 9)
 		for p.Continue(t.Context()) == 0 {
 		}
-		require.Equal(
-			t,
+		require.Equal(t,
 			[]contract.PendingType{
 				{Type: "a", Rows: 10_000, Oldest: 3, Keyed: 5},
 				{Type: "b", Rows: 10_001, Keyed: 4},

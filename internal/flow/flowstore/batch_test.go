@@ -62,8 +62,7 @@ func TestMembersThatEndedBeforeTheSealAreCounted(t *testing.T) {
 	w.end(contract.Succeeded, members[2:]...)
 	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
-	require.Equal(
-		t,
+	require.Equal(t,
 		"4 3 1",
 		get[string](
 			w,
@@ -232,12 +231,8 @@ func TestSealedBatchTakesNoMembers(t *testing.T) {
 	id := w.open("done")
 	members := w.members(id, 1)
 	w.seal(id)
-	_, err := w.db.CopyFrom(
-		t.Context(),
-		pgx.Identifier{"dispatcherd", "jobs"},
-		[]string{"type", "parent"},
-		pgx.CopyFromRows([][]any{{"x", nil}, {"x", id}}),
-	)
+	_, err := w.db.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "parent"},
+		pgx.CopyFromRows([][]any{{"x", nil}, {"x", id}}))
 	require.ErrorContains(t, err, "is sealed")
 	e := w.refused(`SELECT dispatcherd.insert_member($1, '{"type": "x"}')`, id)
 	require.Equal(t, "23514 batch_is_open", e.Code+" "+e.ConstraintName)

@@ -20,10 +20,8 @@ func (w *world) insert() int64 {
 func (w *world) after(jobs ...int64) int64 {
 	w.t.Helper()
 	_, n := w.flow(
-		fmt.Sprintf(
-			`{"nodes": [{"name": "x", "type": "x", "run_when": "ended", "after": [%s]}]}`,
-			strings.Join(strings.Fields(strings.Trim(fmt.Sprint(jobs), "[]")), ", "),
-		),
+		fmt.Sprintf(`{"nodes": [{"name": "x", "type": "x", "run_when": "ended", "after": [%s]}]}`,
+			strings.Join(strings.Fields(strings.Trim(fmt.Sprint(jobs), "[]")), ", ")),
 	)
 	return n["x"]
 }

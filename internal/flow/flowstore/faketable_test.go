@@ -133,17 +133,11 @@ func (m *model) end() {
 
 // spawn inserts children of a job that runs.
 func (m *model) spawn(parent contract.Won) {
-	ids := get[[]int64](
-		m.world,
-		`SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}, {"type": "x"}]')`,
-		int64(parent.ID),
-		int(parent.Attempt),
-	)
+	ids := get[[]int64](m.world, `SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}, {"type": "x"}]')`,
+		int64(parent.ID), int(parent.Attempt))
 	m.do(
-		m.client.Spawn(
-			&contract.SpawnRequest{Parent: parent.ID, Attempt: parent.Attempt},
-			func() []claimfake.Row { return []claimfake.Row{m.row(ids[0]), m.row(ids[1])} },
-		),
+		m.client.Spawn(&contract.SpawnRequest{Parent: parent.ID, Attempt: parent.Attempt},
+			func() []claimfake.Row { return []claimfake.Row{m.row(ids[0]), m.row(ids[1])} }),
 	)
 }
 
@@ -181,8 +175,7 @@ func TestFakeTableCountsAsPostgres(t *testing.T) {
 	for _, r := range m.table.Rows() {
 		statuses[r.Status]++
 	}
-	require.Positive(
-		t,
+	require.Positive(t,
 		slices.Min(
 			[]int{statuses[dispatcherd.Waiting], statuses[dispatcherd.Done], statuses[dispatcherd.Failed], statuses[dispatcherd.Cancelled]},
 		),

@@ -41,8 +41,7 @@ func TestNodesRunAfterTheirDependencies(t *testing.T) {
 	w.end(contract.Succeeded, n["alarm"])
 	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
-	require.Equal(
-		t,
+	require.Equal(t,
 		"5 4 1",
 		get[string](
 			w,
@@ -172,11 +171,8 @@ func TestInsertOfAFlowLocksNoOtherJob(t *testing.T) {
 	w := newWorld(t)
 	id := get[int64](w, `INSERT INTO dispatcherd.jobs (type) VALUES ('x') RETURNING id`)
 	tx := w.begin()
-	_, err := tx.Exec(
-		t.Context(),
-		`SELECT dispatcherd.insert_flow($1)`,
-		fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x", "after": [%d]}]}`, id),
-	)
+	_, err := tx.Exec(t.Context(), `SELECT dispatcherd.insert_flow($1)`,
+		fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x", "after": [%d]}]}`, id))
 	require.NoError(t, err)
 	w.end(contract.Succeeded, id)
 	require.NoError(t, tx.Commit(t.Context()))
@@ -247,8 +243,7 @@ func TestResultsArePassedOn(t *testing.T) {
 	w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, n["d"])
 	w.countEnds()
 	require.Equal(t, "pending", w.status(n["sum"]))
-	require.JSONEq(
-		t,
+	require.JSONEq(t,
 		fmt.Sprintf(
 			`{"n": 1, "inputs": {"a": {"rows": 3}, "b": null, "c": null, "d": null, "%d": [7]}, "missing": ["d"], "unsuccessful": {"c": "failed"}}`,
 			outside,
@@ -329,11 +324,8 @@ func TestFlowOfAProducerTakesNoResultsOfOtherJobs(t *testing.T) {
 	insert := func(options string) error {
 		_, err := conn.Exec(t.Context(), `SAVEPOINT s`)
 		require.NoError(t, err)
-		_, err = conn.Exec(
-			t.Context(),
-			`SELECT dispatcherd.insert_flow($1)`,
-			fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": %s}]}`, options),
-		)
+		_, err = conn.Exec(t.Context(), `SELECT dispatcherd.insert_flow($1)`,
+			fmt.Sprintf(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": %s}]}`, options))
 		_, back := conn.Exec(t.Context(), `ROLLBACK TO s`)
 		require.NoError(t, back)
 		return err

@@ -17,10 +17,8 @@ func fan(t *testing.T, size int, takesResults bool) string {
 	t.Helper()
 	nodes := []map[string]any{{"name": "root", "type": "x"}}
 	for i := range size {
-		nodes = append(
-			nodes,
-			map[string]any{"name": "n" + strconv.Itoa(i), "type": "dependant", "after": []string{"root"}, "takes_results": takesResults},
-		)
+		nodes = append(nodes,
+			map[string]any{"name": "n" + strconv.Itoa(i), "type": "dependant", "after": []string{"root"}, "takes_results": takesResults})
 	}
 	document, err := json.Marshal(map[string]any{"nodes": nodes})
 	require.NoError(t, err)
@@ -46,10 +44,8 @@ func (w *world) watchReleases() {
 // largest returns how many nodes of a flow a statement has released or cancelled at most, and how many all statements have.
 func (w *world) largest(flow int64) (most, total int) {
 	w.t.Helper()
-	require.NoError(
-		w.t,
-		w.db.QueryRow(w.t.Context(), `SELECT max(nodes), sum(nodes) FROM public.releases WHERE flow = $1`, flow).Scan(&most, &total),
-	)
+	require.NoError(w.t,
+		w.db.QueryRow(w.t.Context(), `SELECT max(nodes), sum(nodes) FROM public.releases WHERE flow = $1`, flow).Scan(&most, &total))
 	return most, total
 }
 

@@ -126,11 +126,8 @@ func TestNewestJobOfAUniqueKeyIsRetried(t *testing.T) {
 	other := w.insert()
 	w.end(contract.FailedFinal, other)
 	require.Equal(t, 2, w.retry(append(ids, other)...))
-	require.Equal(
-		t,
-		[]string{"failed", "failed", "pending", "pending"},
-		[]string{w.status(ids[0]), w.status(ids[1]), w.status(ids[2]), w.status(other)},
-	)
+	require.Equal(t, []string{"failed", "failed", "pending", "pending"},
+		[]string{w.status(ids[0]), w.status(ids[1]), w.status(ids[2]), w.status(other)})
 	require.Zero(t, w.retry(ids[:2]...))
 	require.Equal(t, "k", get[string](w, `SELECT unique_key FROM dispatcherd.jobs WHERE id = $1`, ids[2]))
 }
@@ -141,10 +138,8 @@ func TestRetriedBatchKeepsUniqueKeys(t *testing.T) {
 	batch := w.open("ended")
 	var members []int64
 	for _, key := range []string{"free", "taken"} {
-		members = append(
-			members,
-			get[int64](w, `SELECT dispatcherd.insert_member($1, jsonb_build_object('type', 'x', 'unique_key', $2::text))`, batch, key),
-		)
+		members = append(members,
+			get[int64](w, `SELECT dispatcherd.insert_member($1, jsonb_build_object('type', 'x', 'unique_key', $2::text))`, batch, key))
 	}
 	w.seal(batch)
 	w.end(contract.FailedFinal, members...)
@@ -305,11 +300,9 @@ func TestRetriedParentInsertsChildren(t *testing.T) {
 		child := w.spawn(won[0])
 		w.countEnds()
 		require.Equal(t, "pending", w.status(child), counted)
-		require.Empty(
-			t,
+		require.Empty(t,
 			get[string](w, `SELECT concat(cancelled_by, sealed_at, ended_at, open) FROM dispatcherd.batches WHERE id = $1`, parent),
-			counted,
-		)
+			counted)
 		w.finish(won, contract.Succeeded, "")
 		w.countEnds()
 		require.Equal(t, "cancelled", w.status(child), counted)

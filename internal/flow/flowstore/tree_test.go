@@ -19,12 +19,8 @@ func TestCancellationReachesTheWholeTree(t *testing.T) {
 	won := w.claim(members[0])
 	w.exec(`SELECT dispatcherd.cancel_tree($1, 'me')`, id)
 	w.countEnds()
-	require.Equal(
-		t,
-		6,
-		get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`),
-		"two callbacks, two members, two members below",
-	)
+	require.Equal(t, 6, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`),
+		"two callbacks, two members, two members below")
 	require.Equal(t, []int64{members[0]}, get[[]int64](w, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
 	require.Equal(t, "batch_is_open", w.refused(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('x', $1)`, id).ConstraintName)
 	w.finish(won, contract.Cancelled, "")
@@ -74,12 +70,8 @@ func TestChildrenEndWithTheirParent(t *testing.T) {
 // Attack 8: two transactions insert the same key. The second waits, and then fails or skips.
 func TestUniqueKeyBelongsToOneLiveJob(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.db.CopyFrom(
-		t.Context(),
-		pgx.Identifier{"dispatcherd", "jobs"},
-		[]string{"type", "unique_key"},
-		pgx.CopyFromRows([][]any{{"x", "a"}, {"x", "b"}, {"x", "a"}}),
-	)
+	_, err := w.db.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "unique_key"},
+		pgx.CopyFromRows([][]any{{"x", "a"}, {"x", "b"}, {"x", "a"}}))
 	require.ErrorContains(t, err, "jobs_live_unique_key")
 	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.jobs`))
 
@@ -108,8 +100,7 @@ func TestUniqueKeyBelongsToOneLiveJob(t *testing.T) {
 func TestUniqueKeyStaysTakenForATime(t *testing.T) {
 	w := newWorld(t)
 	insert := func(key string, long *time.Duration) (id int64, inserted bool) {
-		require.NoError(
-			t,
+		require.NoError(t,
 			w.db.QueryRow(t.Context(), `SELECT id, inserted FROM dispatcherd.insert_unique('{"type": "x"}', $1, $2)`, key, long).
 				Scan(&id, &inserted),
 		)

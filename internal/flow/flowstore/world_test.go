@@ -103,12 +103,8 @@ func (w *world) open(runWhen string) int64 {
 // members inserts members of a batch, and returns their ids.
 func (w *world) members(batch int64, n int) []int64 {
 	w.t.Helper()
-	rows, err := w.db.Query(
-		w.t.Context(),
-		`INSERT INTO dispatcherd.jobs (type, parent) SELECT 'x', $1 FROM generate_series(1, $2::int) RETURNING id`,
-		batch,
-		n,
-	)
+	rows, err := w.db.Query(w.t.Context(),
+		`INSERT INTO dispatcherd.jobs (type, parent) SELECT 'x', $1 FROM generate_series(1, $2::int) RETURNING id`, batch, n)
 	require.NoError(w.t, err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	require.NoError(w.t, err)
@@ -213,8 +209,7 @@ type batch struct {
 
 func (w *world) batch(id int64) (b batch) {
 	w.t.Helper()
-	require.NoError(
-		w.t,
+	require.NoError(w.t,
 		w.db.QueryRow(w.t.Context(), `SELECT open, done, failed, cancelled, sealed_at IS NOT NULL, ended_at IS NOT NULL
 			FROM dispatcherd.batches WHERE id = $1`, id).
 			Scan(&b.Open, &b.Done, &b.Failed, &b.Cancelled, &b.Sealed, &b.Ended),

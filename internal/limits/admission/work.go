@@ -198,10 +198,8 @@ func (c *Controller) started(id, fence, micros int64) {
 func (c *Controller) count(p *heldPermit, micros int64) {
 	add := func(rates []permits.Rate, micros int64, unrecorded bool) {
 		for _, r := range rates {
-			c.state.confirm = append(
-				c.state.confirm,
-				limitstore.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros, Unrecorded: unrecorded},
-			)
+			c.state.confirm = append(c.state.confirm,
+				limitstore.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros, Unrecorded: unrecorded})
 		}
 	}
 	if micros == 0 || slices.Equal(p.rates, p.counted) {

@@ -62,16 +62,11 @@ const MaxLimits = 100_000
 // Limits deletes the records of edits and then reads all limits.
 func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		if _, err := conn.Exec(
-			ctx,
-			`WITH `+role+` DELETE FROM dispatcherd.limit_edits WHERE EXISTS (SELECT FROM role)`,
-			c.Dispatcher,
-			c.number,
-		); err != nil {
+		if _, err := conn.Exec(ctx, `WITH `+role+` DELETE FROM dispatcherd.limit_edits WHERE EXISTS (SELECT FROM role)`,
+			c.Dispatcher, c.number); err != nil {
 			return 0, err
 		}
-		rows, _ := conn.Query(
-			ctx,
+		rows, _ := conn.Query(ctx,
 			`SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce((extract(epoch FROM per) * 1000000)::bigint, 0),
 			(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits ORDER BY key LIMIT $1`,
 			MaxLimits,
@@ -95,8 +90,7 @@ type Held struct {
 // Held reads all rows with a fence.
 func (c *Controller) Held(ctx context.Context) (list []Held, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(
-			ctx,
+		rows, _ := conn.Query(ctx,
 			`SELECT id::bigint, keys, type::text, priority::smallint, `+micros("run_at")+`, abs(fence), fence < 0, status = 'running',
 			coalesce(dispatcher, admitted_to, 0), coalesce(`+micros("clock_timestamp() - started_at")+`, 0)
 			FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence IS NOT NULL`,
@@ -132,8 +126,7 @@ const waitingJobs = `j.keys IS NOT NULL AND j.fence IS NULL`
 func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []Waiting, edited bool, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		// The planner does not know that fence is constant, so the order names it.
-		rows, _ := conn.Query(
-			ctx,
+		rows, _ := conn.Query(ctx,
 			`SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, `+micros("j.run_at")+` FROM dispatcherd.jobs_live j
 			WHERE `+waitingJobs+` AND j.id + 0 > $1::bigint ORDER BY j.fence, j.id + 0 LIMIT $2`,
 			after,
@@ -445,8 +438,7 @@ type Type struct {
 func (c *Controller) Types(ctx context.Context) (types map[string]Type, err error) {
 	types = map[string]Type{}
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(
-			ctx,
+		rows, _ := conn.Query(ctx,
 			`SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
 			WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0 GROUP BY t.key`,
 		)

@@ -134,11 +134,8 @@ func TestAdmitTakesWaitingAndReturnedRowsOnly(t *testing.T) {
 	for id, fence := range map[int64]int64{1: 10, 2: 20, 3: 0, 4: 20, 5: 20, 8: 0, 9: 20} {
 		require.Equal(t, fence, w.fence(id), "row %d", id)
 	}
-	require.Equal(
-		t,
-		[]int64{5, 9},
-		one[[]int64](w, `SELECT array_agg(id ORDER BY id) FROM dispatcherd.jobs_live WHERE admitted_to = 1 AND fence = 20`),
-	)
+	require.Equal(t, []int64{5, 9},
+		one[[]int64](w, `SELECT array_agg(id ORDER BY id) FROM dispatcherd.jobs_live WHERE admitted_to = 1 AND fence = 20`))
 	unlock()
 	require.Equal(t, ids(8), w.admit(w.Controller, 30, rows...), "admitted rows keep their fences")
 }
@@ -268,8 +265,7 @@ func TestWaitingRowsAreReadInOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list)
 
-	jobs, err := w.Refill(
-		t.Context(),
+	jobs, err := w.Refill(t.Context(),
 		[]permits.Refill{
 			{Class: classes[4], After: all[24].Job},
 			{Class: classes[0]},
@@ -319,11 +315,8 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	}
 	now := one[int64](w, `SELECT (extract(epoch FROM now()) * 1000000)::bigint`) / 64_000_000 * 64_000_000
 	const per = 64_000_000 // a part is a second
-	_, err := w.Admit(
-		t.Context(),
-		[]permits.Admission{admission(rows[0], 10, 0)},
-		[]Start{{Key: "k", Cost: 3, Per: per}, {Key: "k", Dispatcher: 2, Cost: 4, Per: per}, {Key: "x", Cost: 1, Per: per}},
-	)
+	_, err := w.Admit(t.Context(), []permits.Admission{admission(rows[0], 10, 0)},
+		[]Start{{Key: "k", Cost: 3, Per: per}, {Key: "k", Dispatcher: 2, Cost: 4, Per: per}, {Key: "x", Cost: 1, Per: per}})
 	require.NoError(t, err)
 	_, err = w.Admit(t.Context(), []permits.Admission{admission(rows[1], 11, 0)}, []Start{{Key: "k", Cost: 2, Per: per}})
 	require.NoError(t, err)
@@ -345,8 +338,7 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 		{Key: "k", Dispatcher: 2, Cost: 3, Per: per, At: now},
 	}))
 	require.EqualValues(t, 10, sum())
-	require.Equal(
-		t,
+	require.Equal(t,
 		[]Start{
 			{Key: "k", Cost: 2, At: now + 1_000_000},
 			{Key: "k", Cost: 1, At: now + 2_000_000},
@@ -365,8 +357,7 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 
 	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "x", Cost: 1, Per: per}, {Key: "k", Cost: 1, Per: per, At: now}}))
 	require.EqualValues(t, 9, sum(), "the cost of x will not start")
-	require.Equal(
-		t,
+	require.Equal(t,
 		[]Start{{Key: "k", Cost: 3, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
 			{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}},
 		starts(),
@@ -377,8 +368,7 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 		w.Confirm(t.Context(), []Start{{Key: "k", Dispatcher: 2, Cost: 9, Per: per}, {Key: "k", Cost: 2, Per: per, At: now, Unrecorded: true}}),
 	)
 	require.EqualValues(t, 10, sum(), "no record is negative")
-	require.Equal(
-		t,
+	require.Equal(t,
 		[]Start{{Key: "k", Cost: 5, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
 			{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}},
 		starts(),
@@ -420,12 +410,8 @@ func TestStartsAreKeptForAWindow(t *testing.T) {
 	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Cost: 1, Per: hour, At: now}}))
 	_, err = w.Expire(t.Context())
 	require.NoError(t, err)
-	require.Equal(
-		t,
-		[]bool{false},
-		one[[]bool](w, `SELECT array_agg(part = 'infinity') FROM dispatcherd.key_starts`),
-		"nothing is admitted that has not started",
-	)
+	require.Equal(t, []bool{false}, one[[]bool](w, `SELECT array_agg(part = 'infinity') FROM dispatcherd.key_starts`),
+		"nothing is admitted that has not started")
 }
 
 func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {

@@ -126,12 +126,9 @@ func TestPostgresAndParseHaveTheSameRulesForKeys(t *testing.T) {
 	for i, keys := range append(handWritten(), generated(3000)...) {
 		_, parsed := permits.Parse(keys)
 		_, inserted := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('x', $1)`, keys)
-		_, scheduled := conn.Exec(
-			t.Context(),
-			`INSERT INTO dispatcherd.schedules (name, kind, spec, type, keys) VALUES ($2, 'cron', '@daily', 'x', $1)`,
-			keys,
-			fmt.Sprint("s", i),
-		)
+		_, scheduled := conn.Exec(t.Context(),
+			`INSERT INTO dispatcherd.schedules (name, kind, spec, type, keys) VALUES ($2, 'cron', '@daily', 'x', $1)`, keys,
+			fmt.Sprint("s", i))
 		if parsed == nil {
 			accepted++
 			require.NoError(t, inserted, "%q", keys)
@@ -143,14 +140,8 @@ func TestPostgresAndParseHaveTheSameRulesForKeys(t *testing.T) {
 			require.True(t, ok, "%q: %v, but Parse: %v", keys, err, parsed)
 			require.Equal(t, "keys_are_1_to_4_words", pg.ConstraintName)
 			if text := fmt.Sprintf("%q", keys); text == `"`+keys+`"` { // Go escapes special characters
-				require.True(
-					t,
-					strings.EqualFold(parsed.Error(), pg.Message+": "+strings.TrimSuffix(pg.Hint, ".")),
-					"%s\n%s: %s",
-					parsed,
-					pg.Message,
-					pg.Hint,
-				)
+				require.True(t, strings.EqualFold(parsed.Error(), pg.Message+": "+strings.TrimSuffix(pg.Hint, ".")), "%s\n%s: %s",
+					parsed, pg.Message, pg.Hint)
 			}
 		}
 	}

@@ -287,8 +287,7 @@ func TestInvalidKeysAreRejectedWithTheRule(t *testing.T) {
 		"a*": "a*", "a*b*c": "a*b*c",
 	} {
 		_, err := Parse(keys)
-		require.EqualError(
-			t,
+		require.EqualError(t,
 			err,
 			fmt.Sprintf("keys: the word %q is not KEY, KEY*COST or KEY*all: KEY has 1 to 128 characters without blanks, control characters and *, "+
 				"COST is 1 to 1000000, and one blank separates words, for example 'tenant:42 stripe*3'", word),

@@ -52,12 +52,8 @@ func (b *Book) Retries(waits func(id int64) bool) {
 // gone forgets classes whose jobs do not wait any more.
 func (b *Book) gone(list []*class) {
 	slices.SortFunc(list, func(x, y *class) int {
-		return cmp.Or(
-			cmp.Compare(x.Keys, y.Keys),
-			cmp.Compare(x.Type, y.Type),
-			cmp.Compare(x.Priority, y.Priority),
-			cmp.Compare(x.Retry, y.Retry),
-		)
+		return cmp.Or(cmp.Compare(x.Keys, y.Keys), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Priority, y.Priority),
+			cmp.Compare(x.Retry, y.Retry))
 	})
 	for _, c := range list {
 		c.jobs, c.tail = nil, nil

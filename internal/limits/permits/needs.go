@@ -34,14 +34,8 @@ type Need struct {
 func Parse(keys string) ([]Need, error) {
 	words := strings.Count(keys, " ") + 1
 	if words > MaxWords || len(keys) > maxBytes {
-		return nil, fmt.Errorf(
-			"keys have %d words and %d bytes: use at most %d words and %d bytes, for example %s",
-			words,
-			len(keys),
-			MaxWords,
-			maxBytes,
-			example,
-		)
+		return nil, fmt.Errorf("keys have %d words and %d bytes: use at most %d words and %d bytes, for example %s", words,
+			len(keys), MaxWords, maxBytes, example)
 	}
 	needs := make([]Need, 0, words)
 	for word := range strings.SplitSeq(keys, " ") {

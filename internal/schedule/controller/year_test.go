@@ -327,12 +327,10 @@ func (y *year) offsetHours() (hours int) {
 // insert inserts a schedule.
 func (y *year) insert() {
 	s := contract.SchedulePlan{
-		Name:     "s",
-		Kind:     contract.Cron,
-		TimeZone: "UTC",
-		CatchUp: contract.Duration(
-			[]time.Duration{0, time.Hour, 24 * time.Hour}[y.rng.IntN(3)],
-		),
+		Name:        "s",
+		Kind:        contract.Cron,
+		TimeZone:    "UTC",
+		CatchUp:     contract.Duration([]time.Duration{0, time.Hour, 24 * time.Hour}[y.rng.IntN(3)]),
 		CatchUpMost: []int{0, 1, 5, 1000}[y.rng.IntN(4)],
 	}
 	switch y.rng.IntN(20) {

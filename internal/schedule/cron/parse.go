@@ -82,14 +82,8 @@ func Parse(text string) (Expression, error) {
 	e.anyDay, e.anyWeekday = strings.Contains(words[dayOfMonth], "*"), strings.Contains(words[weekday], "*")
 	// The calendar repeats after 400 years.
 	if _, ok := e.nextWall(0, 146_097*secondsPerDay); !ok {
-		return e, fmt.Errorf(
-			"cron expression %q, day of month %q: no such day in month %q with weekday %q, for example %q",
-			text,
-			words[dayOfMonth],
-			words[4],
-			words[weekday],
-			"0 0 L 2 *",
-		)
+		return e, fmt.Errorf("cron expression %q, day of month %q: no such day in month %q with weekday %q, for example %q",
+			text, words[dayOfMonth], words[4], words[weekday], "0 0 L 2 *")
 	}
 	return e, nil
 }

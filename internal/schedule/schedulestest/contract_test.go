@@ -294,10 +294,8 @@ func (b *both) step(n int) {
 		b.applied = b.applied[:len(b.applied)-1]
 	case 9:
 		same(b, func(c controller.Table) ([]int64, error) {
-			locked, err := c.Report(
-				t.Context(),
-				[]schedulestore.Problem{{Schedule: id, Version: b.fake.Row(id).Version - int64(len(b.applied)%2), Reason: "why"}},
-			)
+			locked, err := c.Report(t.Context(),
+				[]schedulestore.Problem{{Schedule: id, Version: b.fake.Row(id).Version - int64(len(b.applied)%2), Reason: "why"}})
 			return append([]int64{}, locked...), err
 		})
 	case 10:

@@ -227,11 +227,8 @@ func (s *statement) insert(row Tick) {
 	case contract.TickRun:
 		s.t.run(s.row.ID, row)
 	case contract.TickQueued:
-		at, _ := slices.BinarySearchFunc(
-			s.h.queue,
-			row,
-			func(a, b Tick) int { return cmp.Or(a.RunAt.Compare(b.RunAt), strings.Compare(a.Occasion, b.Occasion)) },
-		)
+		at, _ := slices.BinarySearchFunc(s.h.queue, row,
+			func(a, b Tick) int { return cmp.Or(a.RunAt.Compare(b.RunAt), strings.Compare(a.Occasion, b.Occasion)) })
 		s.h.queue = slices.Insert(s.h.queue, at, row)
 	}
 }

@@ -118,8 +118,7 @@ func TestAnExpiryReadsOnlyTicksThatHaveBecomeOld(t *testing.T) {
 		return err
 	}
 	read := func() (n int) { // may count earlier transactions of the session
-		require.NoError(
-			t,
+		require.NoError(t,
 			tx.QueryRow(t.Context(), `SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables WHERE schemaname = 'dispatcherd'`).
 				Scan(&n),
 		)

@@ -23,11 +23,8 @@ func TestRefusedTickSaysWhy(t *testing.T) {
 	_, err = w.Backfill(t.Context(), "s", at, at, "")
 	require.EqualError(t, err, `schedule "s": it is paused: resume it first`)
 	require.NoError(t, w.Resume(t.Context(), "s"))
-	require.EqualError(
-		t,
-		w.noTick(t.Context(), "s", contract.TickChanged, ""),
-		`schedule "s": it was paused, edited or deleted at the same time: try again`,
-	)
+	require.EqualError(t, w.noTick(t.Context(), "s", contract.TickChanged, ""),
+		`schedule "s": it was paused, edited or deleted at the same time: try again`)
 	require.NoError(t, w.Remove(t.Context(), "s"))
 	require.ErrorIs(t, w.noTick(t.Context(), "s", contract.TickChanged, ""), ErrNotFound)
 }

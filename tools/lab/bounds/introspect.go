@@ -36,14 +36,8 @@ func introspect(rounds int) error {
 	worst := 0.0
 	for _, q := range questions {
 		all := holds[q.name]
-		fmt.Printf(
-			"%-22s %6d portions, p50 %5.2f ms, p99 %5.2f ms, longest %5.2f ms\n",
-			q.name,
-			len(all),
-			stats.Quantile(all, 0.5),
-			stats.Quantile(all, 0.99),
-			stats.Quantile(all, 1),
-		)
+		fmt.Printf("%-22s %6d portions, p50 %5.2f ms, p99 %5.2f ms, longest %5.2f ms\n", q.name, len(all),
+			stats.Quantile(all, 0.5), stats.Quantile(all, 0.99), stats.Quantile(all, 1))
 		worst = max(worst, stats.Quantile(all, 0.99))
 	}
 	fmt.Printf("introspect: slots=%d types=%d loop_hold_p99_ms=%.2f\n", d.core.Len(), len(actor.ListTypes(d.core)), worst)

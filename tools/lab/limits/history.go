@@ -67,20 +67,8 @@ func readJob(row pgx.CollectableRow, known map[string][]judge.Need) (j job, err 
 		started, finished *time.Time
 		errs              []byte
 	)
-	if err := row.Scan(
-		&j.id,
-		&kind,
-		&priority,
-		&j.keys,
-		&j.inserted,
-		&j.due,
-		&j.fence,
-		&j.attempts,
-		&started,
-		&finished,
-		&j.ended,
-		&errs,
-	); err != nil {
+	if err := row.Scan(&j.id, &kind, &priority, &j.keys, &j.inserted, &j.due, &j.fence, &j.attempts, &started, &finished,
+		&j.ended, &errs); err != nil {
 		return j, err
 	}
 	if known[j.keys] == nil {

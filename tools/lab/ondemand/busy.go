@@ -67,9 +67,7 @@ func (s *scene) askBusy(ctx context.Context, p plan) ([]float64, error) {
 	fmt.Printf(
 		"busy: %d requests, p50 %.0f µs, while %.0f queued jobs of %v were done in %.1f s by %d slots, none of them free in %d of "+
 			"%d polls; %.0f of %d jobs were left\n",
-		len(
-			took,
-		),
+		len(took),
 		stats.Quantile(took, 0.5),
 		done,
 		jobLength,

@@ -34,12 +34,9 @@ func dial(ctx context.Context, socket string) (*caller, error) {
 	}
 	body := fmt.Sprintf(`{"type":%q,"payload":%s}`, jobType, payload)
 	c := &caller{conn: conn, in: bufio.NewReader(conn), want: payload}
-	c.request = fmt.Appendf(
-		nil,
-		"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		len(body),
-		body,
-	)
+	c.request = fmt.Appendf(nil,
+		"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body),
+		body)
 	return c, nil
 }
 

@@ -60,11 +60,8 @@ func (a commands) sealCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine(
-			"sealed",
-			s,
-			fmt.Sprintf("batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled),
-		)
+		return a.PrintLine("sealed", s,
+			fmt.Sprintf("batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled))
 	})
 }
 

@@ -68,11 +68,8 @@ func (a commands) repairCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine(
-			"repaired",
-			map[string]any{"changed": n},
-			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")),
-		)
+		return a.PrintLine("repaired", map[string]any{"changed": n},
+			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")))
 	})
 }
 

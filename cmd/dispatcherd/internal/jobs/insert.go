@@ -193,11 +193,8 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err == nil && d < 0 {
-		return time.Time{}, exit.Errorf(
-			exit.Usage,
-			"--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once",
-			s,
-		)
+		return time.Time{}, exit.Errorf(exit.Usage,
+			"--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once", s)
 	}
 	if err != nil {
 		return time.Time{}, exit.Errorf(exit.Usage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)

@@ -20,19 +20,9 @@ import (
 // Command is the group of commands about jobs.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group(
-		"job",
-		"Insert, list, explain, follow, retry or cancel jobs",
-		a.insertCommand(),
-		a.listCommand(),
-		a.getCommand(),
-		a.whyCommand(),
-		a.requestsCommand(),
-		a.followCommand(),
-		a.waitCommand(),
-		a.retryCommand(),
-		a.cancelCommand(),
-	)
+	return settings.Group("job", "Insert, list, explain, follow, retry or cancel jobs", a.insertCommand(), a.listCommand(),
+		a.getCommand(), a.whyCommand(), a.requestsCommand(), a.followCommand(), a.waitCommand(), a.retryCommand(),
+		a.cancelCommand())
 }
 
 // commands holds the invocation that the commands use.

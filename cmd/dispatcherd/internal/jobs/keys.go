@@ -64,10 +64,6 @@ func controllerText(k *httpapi.KeyWait, capacity string) string {
 	if k.Controller == nil {
 		return "no dispatcher is the controller, which admits jobs with keys; " + heldText(k, capacity)
 	}
-	return fmt.Sprintf(
-		"dispatcher %d (%s) is the controller and knows more; %s",
-		k.Controller.Dispatcher,
-		k.Controller.Name,
-		heldText(k, capacity),
-	)
+	return fmt.Sprintf("dispatcher %d (%s) is the controller and knows more; %s", k.Controller.Dispatcher,
+		k.Controller.Name, heldText(k, capacity))
 }

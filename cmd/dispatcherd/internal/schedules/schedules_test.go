@@ -48,8 +48,7 @@ func TestNextBeginsAfterTheHighWaterMark(t *testing.T) {
 		return out.String() + errs.String()
 	}
 	require.Contains(t, next(), "\n2027-03-29T00:00:00Z ")
-	require.Contains(
-		t,
+	require.Contains(t,
 		next(),
 		"The schedule does not run now: the database clock was set back, and all occasions up to 2027-03-28T00:00:00Z are "+
 			"handled; remove and create",

@@ -20,10 +20,8 @@ func TestReplayThroughTheDaemonPlacesEveryJobExactly(t *testing.T) {
 	const speed = 3000
 	day, err := trace.Generate(trace.GenerateOptions{Seed: 5, Calls: 400, Batch: 300, Agents: 27, Workers: 4, Load: 85})
 	require.NoError(t, err)
-	day.Jobs = slices.DeleteFunc(
-		day.Jobs,
-		func(j trace.Job) bool { return j.ArrivalMS >= 4*3600_000 },
-	) // four hours of the trace take five seconds
+	day.Jobs = slices.DeleteFunc(day.Jobs,
+		func(j trace.Job) bool { return j.ArrivalMS >= 4*3600_000 }) // four hours of the trace take five seconds
 	w, err := trace.Compress(scoring.Default(), speed)
 	require.NoError(t, err)
 	host, err := startHost(t.Context(), pgtest.New(t), w, zap.NewNop())

@@ -199,15 +199,8 @@ func (a commands) compareSchedule(path string, got []trace.Placement) error {
 	detail := fmt.Sprintf("%d jobs instead of %d", len(got), len(want))
 	if same < min(len(want), len(got)) {
 		w, g := want[same], got[same]
-		detail = fmt.Sprintf(
-			"expected job %d at %d ms on slot %d, got job %d at %d ms on slot %d",
-			w.Job,
-			w.StartMS,
-			w.Slot,
-			g.Job,
-			g.StartMS,
-			g.Slot,
-		)
+		detail = fmt.Sprintf("expected job %d at %d ms on slot %d, got job %d at %d ms on slot %d", w.Job, w.StartMS, w.Slot,
+			g.Job, g.StartMS, g.Slot)
 	}
 	return exit.Errorf(exit.Negative, "the schedule differs from %s after %d lines: %s", path, same, detail)
 }

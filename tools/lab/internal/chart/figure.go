@@ -43,12 +43,9 @@ var colours = []string{"#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#
 // SVG draws the panels one below the other.
 func SVG(panels ...Panel) string {
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
+	fmt.Fprintf(&b,
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13">`+"\n",
-		width,
-		height*len(panels),
-	)
+		width, height*len(panels))
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height*len(panels))
 	for i := range panels {
 		fmt.Fprintf(&b, `<g transform="translate(0 %d)">`+"\n", i*height)
@@ -105,19 +102,10 @@ func (p *Panel) draw(b *strings.Builder) {
 		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#9ca3af"/>`, x.at(v), height-marginFoot, x.at(v), height-marginFoot+5)
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="#4b5563">%s</text>`+"\n", x.at(v), height-marginFoot+20, Short(v))
 	}
-	fmt.Fprintf(
-		b,
-		`<text x="%d" y="%d" text-anchor="middle" fill="#374151">%s</text>`+"\n",
-		(marginLeft+width-marginEnd)/2,
-		height-10,
-		escape(p.XName),
-	)
-	fmt.Fprintf(
-		b,
-		`<text transform="translate(18 %d) rotate(-90)" text-anchor="middle" fill="#374151">%s</text>`+"\n",
-		(marginTop+height-marginFoot)/2,
-		escape(p.YName),
-	)
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle" fill="#374151">%s</text>`+"\n",
+		(marginLeft+width-marginEnd)/2, height-10, escape(p.XName))
+	fmt.Fprintf(b, `<text transform="translate(18 %d) rotate(-90)" text-anchor="middle" fill="#374151">%s</text>`+"\n",
+		(marginTop+height-marginFoot)/2, escape(p.YName))
 	for i := range p.Lines {
 		p.drawLine(b, i, x, y)
 	}

@@ -72,10 +72,8 @@ func TestRefusalWithAReasonPasses(t *testing.T) {
 
 func TestRequestThatRunsTwiceAtTheSameTimeIsCounted(t *testing.T) {
 	h := called()
-	h.Processes[0].Runs = append(
-		h.Processes[0].Runs,
-		history.Execution{Job: -7, Attempt: 1, Slot: 1, Type: "pdf", N: 5, Start: 3 * second / 2, End: 2 * second},
-	)
+	h.Processes[0].Runs = append(h.Processes[0].Runs,
+		history.Execution{Job: -7, Attempt: 1, Slot: 1, Type: "pdf", N: 5, Start: 3 * second / 2, End: 2 * second})
 	if r := Judge(h); r.Twice != 1 {
 		t.Errorf("%+v", r)
 	}

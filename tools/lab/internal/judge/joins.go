@@ -109,17 +109,9 @@ func (r *Report) joinedEarly(s *structure, j *history.Join, needs []*history.Par
 	if first != 0 {
 		for _, p := range needs {
 			if p.Ended == 0 || p.Ended > first {
-				r.find(
-					&r.JoinedEarly,
-					"joined early",
-					j.ID,
-					"the %s fired at %d or its job started at %d, but job %d ended at %d (0 = not)",
-					j.Kind,
-					j.Fired,
-					startOf(w),
-					p.Job,
-					p.Ended,
-				)
+				r.find(&r.JoinedEarly, "joined early", j.ID,
+					"the %s fired at %d or its job started at %d, but job %d ended at %d (0 = not)", j.Kind, j.Fired, startOf(w),
+					p.Job, p.Ended)
 				return
 			}
 		}
@@ -171,15 +163,8 @@ func (r *Report) joinedTwice(s *structure, j *history.Join, needs []*history.Par
 		}
 	}
 	if want, got := fmt.Sprint(done, failed, stopped), fmt.Sprint(j.Done, j.Failed, j.Stopped); want != got {
-		r.find(
-			&r.JoinedTwice,
-			"joined twice",
-			j.ID,
-			"the %s counted %s jobs that were done, failed and cancelled, but these are %s",
-			j.Kind,
-			got,
-			want,
-		)
+		r.find(&r.JoinedTwice, "joined twice", j.ID,
+			"the %s counted %s jobs that were done, failed and cancelled, but these are %s", j.Kind, got, want)
 	}
 }
 
@@ -191,16 +176,8 @@ func (r *Report) orphans(s *structure, parent *history.Part, children []*history
 	for _, c := range children {
 		since := func(at int64) int64 { return s.pauses.Active(parent.Ended, max(at, parent.Ended)) }
 		if c.Ended == 0 || since(c.Started) > orphanStarts.Microseconds() || since(c.Ended) > orphanEnds.Microseconds() {
-			r.find(
-				&r.Orphans,
-				"orphan",
-				c.Job,
-				"its parent %d ended at %d; it started at %d and ended at %d (0 = not)",
-				parent.Job,
-				parent.Ended,
-				c.Started,
-				c.Ended,
-			)
+			r.find(&r.Orphans, "orphan", c.Job, "its parent %d ended at %d; it started at %d and ended at %d (0 = not)",
+				parent.Job, parent.Ended, c.Started, c.Ended)
 		}
 	}
 }

@@ -38,10 +38,8 @@ func structures() *history.Structures {
 // steady adds jobs that start every half second, so that there is no pause.
 func steady(h *history.Structures) {
 	for i := range int64(60) {
-		h.Jobs = append(
-			h.Jobs,
-			history.Part{Job: 100 + i, Type: history.Parent, Status: "done", Started: 5*micros + i*micros/2, Ended: 40 * micros},
-		)
+		h.Jobs = append(h.Jobs,
+			history.Part{Job: 100 + i, Type: history.Parent, Status: "done", Started: 5*micros + i*micros/2, Ended: 40 * micros})
 	}
 }
 

@@ -190,15 +190,8 @@ func (r *Report) assignChanges(h *history.History, get func(int64) *job) {
 		}
 		j := get(c.Job)
 		if taken := c.Kind == history.Claimed || c.Kind == history.Adopted; taken && lost[c.Dispatcher] {
-			r.find(
-				&r.Illegal,
-				"illegal",
-				c.Job,
-				"dispatcher %d was declared lost before its change %d of attempt %d",
-				c.Dispatcher,
-				c.Kind,
-				c.Attempt,
-			)
+			r.find(&r.Illegal, "illegal", c.Job, "dispatcher %d was declared lost before its change %d of attempt %d",
+				c.Dispatcher, c.Kind, c.Attempt)
 		}
 		j.changes = append(j.changes, c)
 	}

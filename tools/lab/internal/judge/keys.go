@@ -87,14 +87,8 @@ func KeyOver(runs []KeyRun, capacity func(key string) int) map[int]string {
 			}
 			most := capacity(n.Key)
 			if e.start && (u.cost > most || u.alone > 0 && u.holders > 1) {
-				over[e.run] = fmt.Sprintf(
-					"with it %d jobs run that cost %d of key %s, whose capacity is %d; %d of them need all",
-					u.holders,
-					u.cost,
-					n.Key,
-					most,
-					u.alone,
-				)
+				over[e.run] = fmt.Sprintf("with it %d jobs run that cost %d of key %s, whose capacity is %d; %d of them need all",
+					u.holders, u.cost, n.Key, most, u.alone)
 			}
 		}
 	}

@@ -12,10 +12,8 @@ func withKeys() *history.History {
 	h.Rows[0].Keys, h.Rows[1].Keys = "k", "k"
 	h.Rows[1].Type = "pdf"
 	h.Batches[0].Jobs = h.Batches[0].Jobs[:1]
-	h.Batches = append(
-		h.Batches,
-		history.Batch{Jobs: []history.Work{{N: 12, Type: "pdf", Do: history.Refuse}}, Begun: 2*second + 1, Ended: 3 * second},
-	)
+	h.Batches = append(h.Batches,
+		history.Batch{Jobs: []history.Work{{N: 12, Type: "pdf", Do: history.Refuse}}, Begun: 2*second + 1, Ended: 3 * second})
 	h.Changes[0].Due, h.Changes[1].Due = second, 2*second
 	h.Changes[2].Fence, h.Changes[5].Fence, h.Changes[7].Fence = 1, 2, 3
 	return h

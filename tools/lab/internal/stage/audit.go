@@ -95,8 +95,7 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 	if err != nil {
 		return fmt.Errorf("reading the changes: %w", err)
 	}
-	rows, err = conn.Query(
-		ctx,
+	rows, err = conn.Query(ctx,
 		`SELECT id, CASE WHEN d.job IS NULL THEN coalesce((payload->>'n')::bigint, 0) ELSE d.n END, type, priority, coalesce(keys, ''),
 			status::text,
 		attempt, failures, crashes, result, errors, d.job IS NOT NULL
@@ -107,20 +106,8 @@ func (s *Stage) readPostgres(ctx context.Context, h *history.History) error {
 	}
 	h.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Row, error) {
 		var r history.Row
-		return r, row.Scan(
-			&r.Job,
-			&r.N,
-			&r.Type,
-			&r.Priority,
-			&r.Keys,
-			&r.Status,
-			&r.Attempt,
-			&r.Failures,
-			&r.Crashes,
-			&r.Result,
-			&r.Errors,
-			&r.Damaged,
-		)
+		return r, row.Scan(&r.Job, &r.N, &r.Type, &r.Priority, &r.Keys, &r.Status, &r.Attempt, &r.Failures, &r.Crashes,
+			&r.Result, &r.Errors, &r.Damaged)
 	})
 	if err != nil {
 		return fmt.Errorf("reading the jobs: %w", err)

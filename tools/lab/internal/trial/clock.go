@@ -139,10 +139,8 @@ func verifyClockAhead(s *Scene, h *history.History, _ *judge.Report) (failures [
 		failures = append(failures, fmt.Sprintf("%d of %d stopped dispatchers were declared lost", lost, len(s.killed)))
 	}
 	if worst := again.At(1); worst > shortLease+grace {
-		failures = append(
-			failures,
-			fmt.Sprintf("a job of a stopped dispatcher ran again after %v, want at most %v", round(worst), shortLease+grace),
-		)
+		failures = append(failures,
+			fmt.Sprintf("a job of a stopped dispatcher ran again after %v, want at most %v", round(worst), shortLease+grace))
 	}
 	return failures
 }

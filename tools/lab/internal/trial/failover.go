@@ -45,10 +45,8 @@ var failover = Trial{
 			failures = append(failures, "there was no failover")
 		}
 		if worst := again.At(1); worst > failoverTime {
-			failures = append(
-				failures,
-				fmt.Sprintf("the first claim after the end of a primary came %v later, want at most %v", round(worst), failoverTime),
-			)
+			failures = append(failures,
+				fmt.Sprintf("the first claim after the end of a primary came %v later, want at most %v", round(worst), failoverTime))
 		}
 		if r.Crashes > 0 {
 			failures = append(failures, fmt.Sprintf("%d crashes were counted and nothing has crashed", r.Crashes))

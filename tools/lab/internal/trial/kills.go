@@ -61,10 +61,8 @@ var dispatcherKill = Trial{
 			failures = append(failures, "no job ran again")
 		}
 		if worst := waits.At(1); worst > hold+grace {
-			failures = append(
-				failures,
-				fmt.Sprintf("a job of a dispatcher that was killed ran again after %v, want at most %v", round(worst), hold+grace),
-			)
+			failures = append(failures,
+				fmt.Sprintf("a job of a dispatcher that was killed ran again after %v, want at most %v", round(worst), hold+grace))
 		}
 		return failures
 	},
@@ -136,10 +134,8 @@ var workerKill = Trial{
 			failures = append(failures, fmt.Sprintf("only %d jobs were interrupted", len(waits)))
 		}
 		if p99 := waits.At(0.99); p99 > restartWithin {
-			failures = append(
-				failures,
-				fmt.Sprintf("p99 from kill -9 to the start on another worker is %v, want at most %v", round(p99), restartWithin),
-			)
+			failures = append(failures,
+				fmt.Sprintf("p99 from kill -9 to the start on another worker is %v, want at most %v", round(p99), restartWithin))
 		}
 		return failures
 	},

@@ -78,10 +78,8 @@ func (l *ledger) judge(r *judge.Report) (failures []string) {
 		)
 	}
 	if r.Late > l.givenUp {
-		failures = append(
-			failures,
-			fmt.Sprintf("%d executions started after the end of their attempt, but at most %d were given up", r.Late, l.givenUp),
-		)
+		failures = append(failures,
+			fmt.Sprintf("%d executions started after the end of their attempt, but at most %d were given up", r.Late, l.givenUp))
 	}
 	return failures
 }

@@ -98,10 +98,8 @@ func verifyTakeover(s *Scene, h *history.History, r *judge.Report) (failures []s
 		failures = append(failures, "no job was adopted")
 	}
 	if p99 := waits.At(0.99); p99 > takeoverTime {
-		failures = append(
-			failures,
-			fmt.Sprintf("new jobs started %v after the start of a dispatcher (p99), want at most %v", round(p99), takeoverTime),
-		)
+		failures = append(failures,
+			fmt.Sprintf("new jobs started %v after the start of a dispatcher (p99), want at most %v", round(p99), takeoverTime))
 	}
 	if r.Twice > 0 {
 		failures = append(failures, fmt.Sprintf("%d jobs ran twice at the same time", r.Twice))

@@ -74,11 +74,8 @@ func tickControls() []*Control {
 	again.Before = func(ctx context.Context, s *Scene) error { return s.Exec(ctx, tickTwice...) }
 	return []*Control{
 		{
-			Trial: named(
-				again,
-				"tick-twice-out",
-				"neither the key of ticks nor the high-water mark prevents a second tick: a tick whose answer is lost is made again",
-			),
+			Trial: named(again, "tick-twice-out",
+				"neither the key of ticks nor the high-water mark prevents a second tick: a tick whose answer is lost is made again"),
 			Found: func(r *judge.Report) int { return r.TickTwice },
 		},
 		{
