@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/trial"
 )
@@ -85,7 +86,7 @@ func run(ctx context.Context, o options) (held bool, err error) {
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())
 	}
-	env, err := stage.Open(ctx)
+	env, err := rig.Start(ctx, rig.Options{Faults: true})
 	if err != nil {
 		return false, err
 	}
@@ -109,7 +110,7 @@ func run(ctx context.Context, o options) (held bool, err error) {
 
 // runner records whether every experiment has passed so far.
 type runner struct {
-	env     *stage.Environment
+	env     *rig.Rig
 	pattern *regexp.Regexp
 	named   bool // whether a pattern was given
 	size    trial.Size

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -23,20 +23,15 @@ const (
 )
 
 // Fetch measures the 99th percentile of the time of a fetch while jobs of many lanes run and rows are pending in all of them.
-func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err error) {
-	env, err := stage.OpenWith(ctx, rate.Settings)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, env.Close()) }()
-	setup := rate.Setup("lanes", 1, 4, slots/4, "--duration-window", window.String())
+func Fetch(ctx context.Context, env *rig.Rig, rows int) (figures, details figure.Figures, err error) {
+	setup := stage.Timed("lanes", 1, 4, slots/4, "--duration-window", window.String())
 	setup.Types = nil
 	for i := range types {
 		setup.Types = append(setup.Types, fmt.Sprintf("t%02d", i))
 	}
 	setup.Offers = []stage.Offer{{Slots: slots / 4, Types: setup.Types}}
 	setup.Mix = func(n int64) history.Work { return history.Work{N: n, Type: setup.Types[0]} }
-	st, err := env.Start(ctx, setup)
+	st, err := stage.Start(ctx, env, setup)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,36 +46,35 @@ func Fetch(ctx context.Context, rows int) (figures, details figure.Figures, err 
 	if err := claimed(ctx, st, running/10); err != nil {
 		return nil, nil, err
 	}
-	before, err := d.Times(ctx, "fetch")
+	before, err := d.Metrics(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := claimed(ctx, st, running); err != nil {
 		return nil, nil, err
 	}
-	after, err := d.Times(ctx, "fetch")
+	after, err := d.Metrics(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	n := after.Count() - before.Count()
-	return figure.Figures{figure.AtMost("fetch_ms_p99", 1000*after.Minus(before).Quantile(0.99), 3)},
+	m := after.Minus(before)
+	n, _, _ := m.Statements("fetch")
+	return figure.Figures{figure.AtMost("fetch_ms_p99", 1000*m.Quantile("fetch", 0.99), 3)},
 		figure.Figures{
-			figure.AtLeast("fetches", float64(n), 100),
-			figure.AtLeast("fetch_ms_p50", 1000*after.Minus(before).Quantile(0.5), math.Inf(-1)),
+			figure.AtLeast("fetches", n, 100),
+			figure.AtLeast("fetch_ms_p50", 1000*m.Quantile("fetch", 0.5), math.Inf(-1)),
 		}, nil
 }
 
 // claimed waits until n jobs have been claimed.
 func claimed(ctx context.Context, st *stage.Stage, n int) error {
 	for {
-		events, err := st.Daemons[0].Events(ctx)
-		if err != nil || events["won"] >= n {
+		m, err := st.Daemons[0].Metrics(ctx)
+		if err != nil || m.Event("won") >= float64(n) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -5,61 +5,49 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"slices"
-	"strings"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/regression"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
-func main() {
-	short := flag.Bool("short", false, "run a shorter form of all parts")
-	parts := flag.String("parts", "off,replays,random,plain,fetch", "parts to run, separated by commas")
-	base := flag.String("base", "", "plain: commit to compare with; empty = the last one without expected durations")
-	traces := flag.String("traces", "../../../shared/traces", "folder with the recorded traces bank_january and openb33")
-	flag.Parse()
-	replicas, histories, rows := uint64(8), 1_000_000, 1_000_000
-	if *short {
-		replicas, histories, rows = 1, 10_000, 100_000
-	}
-	os.Exit(figure.Report("durations", func(ctx context.Context) (all, details figure.Figures, err error) {
-		run := map[string]func() (figures, more figure.Figures, err error){
-			"off":     func() (f, m figure.Figures, err error) { f, err = Off(*traces); return f, nil, err },
-			"replays": func() (f, m figure.Figures, err error) { return Replays(*traces, replicas) },
-			"random":  func() (f, m figure.Figures, err error) { f, err = Random(ctx, histories); return f, nil, err },
-			"plain":   func() (f, m figure.Figures, err error) { f, err = plain(ctx, *base, *short); return f, nil, err },
-			"fetch":   func() (f, m figure.Figures, err error) { return Fetch(ctx, rows) },
-		}
-		for part := range slices.Values(strings.Split(*parts, ",")) {
-			if run[part] == nil {
-				return all, details, fmt.Errorf("-parts %q: %w", part, errPart)
-			}
-			figures, more, err := run[part]()
-			all, details = append(all, figures...), append(details, more...)
-			if err != nil {
-				return all, details, fmt.Errorf("%s: %w", part, err)
-			}
-		}
-		return all, details, nil
-	}))
+type options struct {
+	plain     regression.Plan
+	traces    string
+	replicas  uint64
+	histories int
+	rows      int
 }
 
-var errPart = errors.New("the parts are off, replays, random, plain and fetch")
-
-// firstFile was added by the first commit of expected durations.
-const firstFile = "migrations/sql/00041_expected_duration.sql"
-
-// plain compares the rates of plain jobs and of COPY with those of another commit, while expected durations do not count.
-func plain(ctx context.Context, base string, short bool) (figure.Figures, error) {
-	root, err := stage.ProductDir(ctx)
-	if err != nil {
-		return nil, err
+func main() {
+	o := options{replicas: 8, histories: 1_000_000, rows: 1_000_000}
+	flag.BoolVar(&o.plain.Short, "short", false, "run a shorter form of all parts")
+	parts := flag.String("parts", figure.Names(o.parts()), "parts to run, separated by commas")
+	flag.StringVar(&o.plain.Base, "base", regression.Base, "plain: commit to compare with")
+	flag.StringVar(&o.traces, "traces", "../../../shared/traces", "folder with the recorded traces bank_january and openb33")
+	flag.Parse()
+	if o.plain.Short {
+		o.replicas, o.histories, o.rows = 1, 10_000, 100_000
 	}
-	jobs, copied, err := rate.Plain(ctx, root, base, firstFile, short)
-	return figure.Figures{figure.AtLeast("noop", jobs, 0.98), figure.AtLeast("copy", copied, 0.97)}, err
+	figure.Main("durations", *parts, o.parts())
+}
+
+// parts returns the parts in their order.
+func (o *options) parts() []figure.Part {
+	return []figure.Part{
+		{Name: "off", Run: func(context.Context) (f, _ figure.Figures, err error) {
+			f, err = Off(o.traces)
+			return f, nil, err
+		}},
+		{Name: "replays", Run: func(context.Context) (f, details figure.Figures, err error) { return Replays(o.traces, o.replicas) }},
+		{Name: "random", Run: func(ctx context.Context) (f, _ figure.Figures, err error) {
+			f, err = Random(ctx, o.histories)
+			return f, nil, err
+		}},
+		figure.Plain("noop", &o.plain, 0.98, 0.97),
+		figure.OnRig("fetch", rig.Options{}, func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return Fetch(ctx, r, o.rows)
+		}),
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -24,24 +24,21 @@ const (
 
 // Batch measures the rate of the members of a batch of n jobs on three daemons, one of which is killed every
 // second, as a share of the rate of jobs without a batch under the same kills, before and after.
-func Batch(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
-	if err := rate.Warm(ctx, env); err != nil {
-		return nil, nil, err
-	}
+func Batch(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
 	// A daemon is killed sooner than the usual time for which it would keep the jobs of its predecessor for their workers.
-	o := rate.Setup("batch", 3, 1, 250, "--lease", "10s", "--max-crashes", "30000", "--resume", "1s")
+	o := stage.Timed("batch", 3, 1, 250, "--lease", "10s", "--max-crashes", "30000", "--resume", "1s")
 	o.Structures = 1
-	st, err := env.Start(ctx, o)
+	st, err := stage.Start(ctx, env, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close(ctx)) }()
-	plain := rate.Jobs{N: n / 2}
-	if _, err := (rate.Jobs{N: n / 10}).Drain(ctx, st); err != nil { // all files exist
+	plain := stage.Jobs{N: n / 2}
+	if _, err := (stage.Jobs{N: n / 10}).Drain(ctx, st); err != nil { // all files exist
 		return nil, nil, err
 	}
 	kills := 0
-	beside := func(j rate.Jobs) (float64, error) { return killing(ctx, st, &kills, j) }
+	beside := func(j stage.Jobs) (float64, error) { return killing(ctx, st, &kills, j) }
 	before, err := beside(plain)
 	if err != nil {
 		return nil, nil, err
@@ -50,7 +47,7 @@ func Batch(ctx context.Context, env *stage.Environment, n int) (figures, details
 	if err != nil {
 		return nil, nil, err
 	}
-	members, err := beside(rate.Jobs{N: n, Column: "parent", Value: strconv.Itoa(batch), Inserted: func() error {
+	members, err := beside(stage.Jobs{N: n, Column: "parent", Value: strconv.Itoa(batch), Inserted: func() error {
 		return st.Exec(ctx, fmt.Sprintf(`SELECT dispatcherd.seal_batch(%d)`, batch))
 	}})
 	if err != nil {
@@ -69,13 +66,13 @@ func Batch(ctx context.Context, env *stage.Environment, n int) (figures, details
 }
 
 // killing drains jobs while a daemon is killed every second. Until its successor works, a daemon is not killed again.
-func killing(ctx context.Context, st *stage.Stage, kills *int, j rate.Jobs) (perSecond float64, err error) {
+func killing(ctx context.Context, st *stage.Stage, kills *int, j stage.Jobs) (perSecond float64, err error) {
 	until, stop := context.WithCancel(ctx)
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		for i := 0; stage.Pause(until, batchKills) == nil; i++ {
+		for i := 0; rig.Pause(until, batchKills) == nil; i++ {
 			d := st.Daemons[i%len(st.Daemons)]
-			if _, err := d.State(until); err == nil {
+			if _, err := d.Metrics(until); err == nil {
 				d.Kill()
 				*kills++
 			}
@@ -92,7 +89,7 @@ func callbackFigures(ctx context.Context, st *stage.Stage, n int) (figure.Figure
 	if _, err := st.AwaitStructures(ctx, callbackTime); err != nil {
 		return nil, err
 	}
-	s, err := st.Structures(ctx, rate.Type)
+	s, err := st.Structures(ctx, stage.TimedType)
 	if err != nil {
 		return nil, err
 	}

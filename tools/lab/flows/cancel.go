@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -20,8 +21,8 @@ const (
 )
 
 // Cancel cancels a parent with n children, which all run on workers of three daemons. It measures until the last worker is told.
-func Cancel(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
-	st, err := env.Start(ctx, stage.Setup{
+func Cancel(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
+	st, err := stage.Start(ctx, env, stage.Setup{
 		Name: "cancel", Daemons: cancelDaemons, Workers: 1, Plain: true, Logs: true, Direct: true, Structures: n/cancelDaemons + 100,
 	})
 	if err != nil {
@@ -73,9 +74,9 @@ func awaitRunning(ctx context.Context, st *stage.Stage, n int) error {
 	for begun := time.Now(); time.Since(begun) < spawnTime; {
 		running, err := st.Number(ctx, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'running'`)
 		if err != nil || running == n {
-			return errors.Join(err, stage.Pause(ctx, time.Second)) // until the workers have them
+			return errors.Join(err, rig.Pause(ctx, time.Second)) // until the workers have them
 		}
-		if err := stage.Pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

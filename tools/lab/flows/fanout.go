@@ -12,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -23,9 +24,9 @@ const (
 )
 
 // FanOut measures how many fan-outs of nine items to three workers per second are answered.
-func FanOut(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
+func FanOut(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
 	types := []string{history.Chunk}
-	st, err := env.Start(ctx, stage.Setup{
+	st, err := stage.Start(ctx, env, stage.Setup{
 		Name:    "fanout",
 		Daemons: 1,
 		Workers: fanOutWorkers,
@@ -38,7 +39,7 @@ func FanOut(ctx context.Context, env *stage.Environment, n int) (figures, detail
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close(ctx)) }()
-	c, err := client.New(client.Options{Socket: st.Daemons[0].API()})
+	c, err := client.New(client.Options{Socket: st.Daemons[0].API})
 	if err != nil {
 		return nil, nil, err
 	}

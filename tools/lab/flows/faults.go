@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -18,8 +19,8 @@ const (
 )
 
 // Faults runs structures with at least n jobs on three daemons under kills, and counts what must not happen.
-func Faults(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
-	st, err := env.Start(ctx, stage.Setup{
+func Faults(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
+	st, err := stage.Start(ctx, env, stage.Setup{
 		Name:       "faults",
 		Daemons:    3,
 		Workers:    2,

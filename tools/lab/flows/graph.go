@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -25,7 +25,7 @@ WITH step AS (
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY ms), percentile_disc(0.99) WITHIN GROUP (ORDER BY ms) FROM step`
 
 // Chain measures how long each of the n nodes of a chain takes. They do nothing.
-func Chain(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
+func Chain(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
 	var p50, p99 float64
 	found, err := graph(ctx, env, "chain", n, 1, func(conn *pgx.Conn, flow int64) error {
 		return conn.QueryRow(ctx, chainSQL, flow).Scan(&p50, &p99)
@@ -37,7 +37,7 @@ func Chain(ctx context.Context, env *stage.Environment, n int) (figures, details
 const dagSQL = `SELECT extract(epoch FROM ended_at - $2::timestamptz) FROM dispatcherd.batches WHERE id = $1`
 
 // DAG measures how long a flow takes whose nodes depend on all nodes of the layer before.
-func DAG(ctx context.Context, env *stage.Environment, layers, width int) (figures, details figure.Figures, err error) {
+func DAG(ctx context.Context, env *rig.Rig, layers, width int) (figures, details figure.Figures, err error) {
 	var seconds float64
 	found, err := graph(ctx, env, "dag", layers, width, func(conn *pgx.Conn, flow int64) error {
 		var inserted time.Time
@@ -54,17 +54,14 @@ var errOpen = errors.New("the flow has not ended in time")
 // graph runs a flow of layers on one daemon. It judges the flow, and then calls measured.
 func graph(
 	ctx context.Context,
-	env *stage.Environment,
+	env *rig.Rig,
 	name string,
 	layers, width int,
 	measured func(conn *pgx.Conn, flow int64) error,
 ) (details figure.Figures, err error) {
-	if err := rate.Warm(ctx, env); err != nil {
-		return nil, err
-	}
-	o := rate.Setup(name, 1, 1, 1)
+	o := stage.Timed(name, 1, 1, 1)
 	o.Structures = 50
-	st, err := env.Start(ctx, o)
+	st, err := stage.Start(ctx, env, o)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -29,8 +30,8 @@ var uniqueSQL = [2]string{
 
 // Unique lets producers insert the same n unique keys at the same time, and counts keys that do not have
 // exactly one live job, and answers that name another job.
-func Unique(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
-	st, err := env.Start(ctx, stage.Setup{Name: "unique", Daemons: 1, Plain: true, Direct: true})
+func Unique(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
+	st, err := stage.Start(ctx, env, stage.Setup{Name: "unique", Daemons: 1, Plain: true, Direct: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -99,9 +99,9 @@ func run(ctx context.Context, n int, idle time.Duration, flags []string) (err er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	arrived := make(chan time.Time, 1)
-	stop := work(ctx, d.Workers, arrived)
+	stop := work(ctx, d.Socket, arrived)
 	defer func() { err = errors.Join(err, stop()) }()
 
 	res := result{Jobs: n}
@@ -177,8 +177,8 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // watchIdle measures what a daemon with connected workers does without jobs. It
 // uses a connection to another database, so that it does not count itself.
 func (res *result) watchIdle(ctx context.Context, r *rig.Rig, d *rig.Daemon, idle time.Duration) error {
-	count := func() (int64, error) {
-		return rig.Number(ctx, r.Server.URL("postgres"), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
+	count := func() (int, error) {
+		return rig.Number(ctx, r.Postgres.URL("postgres"), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
 	}
 	time.Sleep(25 * time.Second) // after ten seconds the daemon polls rarely, and an idle backend publishes its counters ten seconds later
 	before, err := count()

@@ -89,13 +89,9 @@ func (o openLoop) compare(ctx context.Context, r *rig.Rig, dispatchers int, rate
 		}
 	}
 	time.Sleep(4 * time.Second) // until each dispatcher knows the slots of the others
-	for round := range o.rounds {
-		for _, rate := range rates {
-			for i := range sides {
-				if err := sides[(i+round)%len(sides)].measure(ctx, rate, o.window); err != nil {
-					return err
-				}
-			}
+	for _, rate := range rates {
+		if err := rig.Rounds(o.rounds, len(sides), func(_, i int) error { return sides[i].measure(ctx, rate, o.window) }); err != nil {
+			return err
 		}
 	}
 	for _, rate := range rates {

@@ -59,7 +59,7 @@ func (o *ours) begin(ctx context.Context, r *rig.Rig, dispatchers int) error {
 			return err
 		}
 		o.daemons = append(o.daemons, d)
-		o.stops = append(o.stops, o.serve(ctx, d.Workers, totalSlots/dispatchers))
+		o.stops = append(o.stops, o.serve(ctx, d.Socket, totalSlots/dispatchers))
 	}
 	return rig.AwaitSubscribed(ctx, dsn)
 }
@@ -108,7 +108,7 @@ func (o *ours) end() error {
 	for i, stop := range o.stops {
 		errs = append(errs, stop())
 		if o.daemons[i] != nil {
-			errs = append(errs, o.daemons[i].Stop())
+			errs = append(errs, o.daemons[i].Close())
 		}
 	}
 	if o.pool != nil {

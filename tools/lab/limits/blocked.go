@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -20,20 +20,17 @@ const (
 
 // Blocked measures the rate of jobs without keys beside many jobs of one key that wait, as a share of the rate without those.
 // Then it raises the capacity of the key and measures until it is used.
-func Blocked(ctx context.Context, env *stage.Environment, blocked, n int) (figures, details figure.Figures, err error) {
-	if err := rate.Warm(ctx, env); err != nil {
-		return nil, nil, err
-	}
-	o := rate.Setup("blocked", 1, 4, 250)
+func Blocked(ctx context.Context, env *rig.Rig, blocked, n int) (figures, details figure.Figures, err error) {
+	o := stage.Timed("blocked", 1, 4, 250)
 	o.Types = []string{"work", "slow"}
 	o.Offers = append(o.Offers, stage.Offer{Slots: raised/4 + 1, Types: o.Types[1:]})
-	beside, err := env.Start(ctx, o)
+	beside, err := stage.Start(ctx, env, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, beside.Close(ctx)) }()
 	o.Name = "unblocked"
-	alone, err := env.Start(ctx, o)
+	alone, err := stage.Start(ctx, env, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,11 +50,11 @@ func Blocked(ctx context.Context, env *stage.Environment, blocked, n int) (figur
 	if _, err := until(ctx, beside, 1); err != nil {
 		return nil, nil, err
 	}
-	ratio, err := rate.Compare("blocked1m", func(with bool) (float64, error) {
+	ratio, err := rig.Compare("blocked1m", func(with bool) (float64, error) {
 		if with {
-			return rate.Jobs{N: n}.Drain(ctx, beside)
+			return stage.Jobs{N: n}.Drain(ctx, beside)
 		}
-		return rate.Jobs{N: n}.Drain(ctx, alone)
+		return stage.Jobs{N: n}.Drain(ctx, alone)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +86,7 @@ func until(ctx context.Context, st *stage.Stage, n int) (took time.Duration, err
 		if running > n {
 			return took, fmt.Errorf("%d jobs run, and the capacity is %d", running, n)
 		}
-		if err := stage.Pause(ctx, 10*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 10*time.Millisecond); err != nil {
 			return took, err
 		}
 	}

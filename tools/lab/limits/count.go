@@ -10,7 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/counter"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -19,18 +19,18 @@ const additions = 10
 
 // Count lets eight worker processes of two daemons make n additions to one file, protected by a serial key alone, while one of them
 // is killed every second. It returns the difference of the number in the file from n.
-func Count(ctx context.Context, env *stage.Environment, n int) (f figure.Figures, err error) {
-	st, err := env.Start(ctx, rate.Setup("count", 2, 4, 2, "--max-crashes", "30000"))
+func Count(ctx context.Context, env *rig.Rig, n int) (f figure.Figures, err error) {
+	st, err := stage.Start(ctx, env, stage.Timed("count", 2, 4, 2, "--max-crashes", "30000"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close(ctx)) }()
-	file := filepath.Join(env.Dir(), "count", "number")
+	file := filepath.Join(env.Dir, "count", "number")
 	killing, stop := context.WithCancel(ctx)
 	kills := 0
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		for ; stage.Pause(killing, time.Second) == nil; kills++ {
+		for ; rig.Pause(killing, time.Second) == nil; kills++ {
 			st.Workers[kills%len(st.Workers)].Kill()
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -53,7 +54,7 @@ func keyed(n int64) history.Work {
 }
 
 // Faults runs jobs with keys on 1, 3 and 4 daemons under kills, n in all, and counts what must not happen.
-func Faults(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
+func Faults(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
 	var sum verdict
 	least := 0
 	for _, daemons := range []int{1, 3, 4} {
@@ -125,8 +126,8 @@ func over(jobs []job) int {
 	return len(judge.KeyOver(runs, faultCapacity))
 }
 
-func faults(ctx context.Context, env *stage.Environment, daemons, n int) (v verdict, err error) {
-	st, err := env.Start(ctx, stage.Setup{
+func faults(ctx context.Context, env *rig.Rig, daemons, n int) (v verdict, err error) {
+	st, err := stage.Start(ctx, env, stage.Setup{
 		Name: fmt.Sprint(
 			"faults",
 			daemons,

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -29,19 +27,19 @@ type gaps struct{ p50, p99, most, rate float64 }
 
 // Handoff measures the time from the end of a job of a serial key to the start of the next one: on the controller, on another
 // dispatcher, and there without notifications.
-func Handoff(ctx context.Context, env *stage.Environment, n int) (figures, details figure.Figures, err error) {
-	local, err := handoff(ctx, env, rate.Setup("handoff", 1, 1, 10), n)
+func Handoff(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
+	local, err := handoff(ctx, env, stage.Timed("handoff", 1, 1, 10), n)
 	if err != nil {
 		return nil, nil, err
 	}
-	far := rate.Setup("remote", 2, 1, 10)
-	far.Idle = 1
+	far := stage.Timed("remote", 2, 1, 10)
+	far.Idle, far.FirstLeads = 1, true
 	remote, err := handoff(ctx, env, far, n/5)
 	if err != nil {
 		return nil, nil, err
 	}
-	far = rate.Setup("polled", 2, 1, 10, "--listen=false")
-	far.Idle = 1
+	far = stage.Timed("polled", 2, 1, 10, "--listen=false")
+	far.Idle, far.FirstLeads = 1, true
 	polled, err := handoff(ctx, env, far, 30)
 	return figure.Figures{
 		figure.AtMost(
@@ -55,8 +53,8 @@ func Handoff(ctx context.Context, env *stage.Environment, n int) (figures, detai
 	}, figure.Figures{figure.AtMost("remote_handoff_p50_ms", remote.p50, 50), figure.AtMost("polled_handoff_max_ms", polled.most, 2200)}, err
 }
 
-func handoff(ctx context.Context, env *stage.Environment, o stage.Setup, n int) (g gaps, err error) {
-	st, err := env.Start(ctx, o)
+func handoff(ctx context.Context, env *rig.Rig, o stage.Setup, n int) (g gaps, err error) {
+	st, err := stage.Start(ctx, env, o)
 	if err != nil {
 		return g, err
 	}
@@ -66,49 +64,8 @@ func handoff(ctx context.Context, env *stage.Environment, o stage.Setup, n int) 
 		return g, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := becomeController(ctx, st, conn, 0); err != nil {
-		return g, err
-	}
-	if _, err := (rate.Jobs{N: n, Column: "keys", Value: `'serial'`}).Drain(ctx, st); err != nil {
+	if _, err := (stage.Jobs{N: n, Column: "keys", Value: `'serial'`}).Drain(ctx, st); err != nil {
 		return g, err
 	}
 	return g, conn.QueryRow(ctx, handoffSQL).Scan(&g.p50, &g.p99, &g.most, &g.rate)
-}
-
-var errController = errors.New("the dispatcher has not become the controller")
-
-// becomeController restarts other daemons until the given one is the controller.
-func becomeController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, wanted int) error {
-	for range 40 {
-		found, err := controller(ctx, st, conn)
-		if err != nil || found == wanted {
-			return err
-		}
-		if found >= 0 { // it gives the role back, and another one takes it at its next heartbeat
-			if err := st.Daemons[found].Restart(ctx); err != nil {
-				return err
-			}
-		}
-		if err := stage.Pause(ctx, 250*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s: %w", st.Daemons[wanted].Name, errController)
-}
-
-// controller returns the place of the daemon that is the controller; -1 = none.
-func controller(ctx context.Context, st *stage.Stage, conn *pgx.Conn) (int, error) {
-	var name string
-	err := conn.QueryRow(ctx, `SELECT d.name FROM dispatcherd.controller c
-		JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL AND NOT d.leaving`).
-		Scan(&name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return -1, nil
-	}
-	for i, d := range st.Daemons {
-		if d.Name == name {
-			return i, err
-		}
-	}
-	return -1, err
 }

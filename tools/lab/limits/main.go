@@ -4,23 +4,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/regression"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 type options struct {
-	parts   string
-	base    string
-	short   bool
+	plain   regression.Plan
 	jobs    int
 	faults  int
 	handoff int
@@ -31,9 +24,9 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.parts, "parts", "plain,keyed,faults,handoff,blocked,rate,takeover,count", "parts to run, separated by commas")
-	flag.StringVar(&o.base, "base", "", "plain: commit to compare with; empty = the last one without limits")
-	flag.BoolVar(&o.short, "short", false, "run a shorter form of all parts")
+	parts := flag.String("parts", figure.Names(o.parts()), "parts to run, separated by commas")
+	flag.StringVar(&o.plain.Base, "base", regression.Base, "plain: commit to compare with")
+	flag.BoolVar(&o.plain.Short, "short", false, "run a shorter form of all parts")
 	flag.IntVar(&o.jobs, "jobs", 500_000, "keyed, blocked: jobs of each run")
 	flag.IntVar(&o.faults, "faults", 1_050_000, "faults: jobs")
 	flag.IntVar(&o.handoff, "handoff", 20_000, "handoff: jobs")
@@ -41,73 +34,41 @@ func main() {
 	flag.IntVar(&o.count, "count", 1_000_000, "count: additions")
 	flag.DurationVar(&o.rate, "rate", 10*time.Minute, "rate: how long jobs start")
 	flag.Parse()
-	if o.short {
+	if o.plain.Short {
 		o.jobs, o.faults, o.handoff, o.blocked, o.count, o.rate = 50_000, 60_000, 2000, 100_000, 20_000, time.Minute
 	}
-	os.Exit(figure.Report("limits", func(ctx context.Context) (figures, details figure.Figures, err error) {
-		all, err := run(ctx, o)
-		return all.figures, all.details, err
-	}))
+	figure.Main("limits", *parts, o.parts())
 }
 
-// results are the figures of the line, and further ones.
-type results struct{ figures, details figure.Figures }
-
-var errPart = errors.New("the parts are plain, keyed, faults, handoff, blocked, rate, takeover and count")
-
-// run runs the parts and returns all figures so far.
-func run(ctx context.Context, o options) (all results, err error) {
-	for part := range slices.Values(strings.Split(o.parts, ",")) {
-		found, err := runAlone(ctx, o, part)
-		all.figures, all.details = append(all.figures, found.figures...), append(all.details, found.details...)
-		if err != nil {
-			return all, fmt.Errorf("%s: %w", part, err)
-		}
+// parts returns the parts in their order.
+func (o *options) parts() []figure.Part {
+	measured := rig.Options{}
+	return []figure.Part{
+		figure.Plain("keyless", &o.plain, 0.97, 0.95),
+		figure.OnRig("keyed", measured, func(ctx context.Context, r *rig.Rig) (figures, details figure.Figures, err error) {
+			one, err := Keyed(ctx, r, "keyed", 1, o.jobs, 0.9)
+			if err != nil {
+				return nil, nil, err
+			}
+			four, err := Keyed(ctx, r, "keyed4", 4, o.jobs, 0.5)
+			return append(one, four...), nil, err
+		}),
+		figure.OnRig("faults", rig.Options{Faults: true}, func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return Faults(ctx, r, o.faults)
+		}),
+		figure.OnRig("handoff", measured, func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return Handoff(ctx, r, o.handoff)
+		}),
+		figure.OnRig("blocked", measured, func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return Blocked(ctx, r, o.blocked, o.jobs)
+		}),
+		figure.OnRig("rate", measured, func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return Rate(ctx, r, o.rate)
+		}),
+		figure.OnRig("takeover", measured, Takeover),
+		figure.OnRig("count", measured, func(ctx context.Context, r *rig.Rig) (_, details figure.Figures, err error) {
+			details, err = Count(ctx, r, o.count)
+			return nil, details, err
+		}),
 	}
-	return all, nil
-}
-
-// runAlone runs a part with a server of its own.
-func runAlone(ctx context.Context, o options, part string) (r results, err error) {
-	settings := rate.Settings
-	if part == "faults" {
-		settings = nil // a recovery shall be short
-	}
-	env, err := stage.OpenWith(ctx, settings)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, env.Close()) }()
-	return runPart(ctx, env, o, part)
-}
-
-func runPart(ctx context.Context, env *stage.Environment, o options, part string) (r results, err error) {
-	switch part {
-	case "plain":
-		var jobs, copied float64
-		jobs, copied, err = rate.Plain(ctx, env.Root, o.base, "migrations/sql/00030_limits.sql", o.short)
-		r.figures = figure.Figures{figure.AtLeast("keyless", jobs, 0.97), figure.AtLeast("copy", copied, 0.95)}
-	case "keyed":
-		if r.figures, err = Keyed(ctx, env, "keyed", 1, o.jobs, 0.9); err != nil {
-			return r, err
-		}
-		var four figure.Figures
-		four, err = Keyed(ctx, env, "keyed4", 4, o.jobs, 0.5)
-		r.figures = append(r.figures, four...)
-	case "faults":
-		r.figures, r.details, err = Faults(ctx, env, o.faults)
-	case "handoff":
-		r.figures, r.details, err = Handoff(ctx, env, o.handoff)
-	case "blocked":
-		r.figures, r.details, err = Blocked(ctx, env, o.blocked, o.jobs)
-	case "rate":
-		r.figures, r.details, err = Rate(ctx, env, o.rate)
-	case "takeover":
-		r.figures, r.details, err = Takeover(ctx, env)
-	case "count":
-		r.details, err = Count(ctx, env, o.count)
-	default:
-		err = fmt.Errorf("-parts %q: %w", part, errPart)
-	}
-	return r, err
 }

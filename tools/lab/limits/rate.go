@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -21,8 +21,8 @@ const (
 
 // Rate measures the starts of a key with 10 per second over three daemons, five of which are killed: every second time
 // the controller. The details say how many attempts never started.
-func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f, details figure.Figures, err error) {
-	st, err := env.Start(ctx, rate.Setup("rate", 3, 1, 20, "--lease", "10s", "--max-crashes", "30000"))
+func Rate(ctx context.Context, env *rig.Rig, lasts time.Duration) (f, details figure.Figures, err error) {
+	st, err := stage.Start(ctx, env, stage.Timed("rate", 3, 1, 20, "--lease", "10s", "--max-crashes", "30000"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,10 +48,10 @@ func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f, 
 		return nil, nil, err
 	}
 	for i := range rateKills {
-		if err := stage.Pause(ctx, lasts/(rateKills+1)); err != nil {
+		if err := rig.Pause(ctx, lasts/(rateKills+1)); err != nil {
 			return nil, nil, err
 		}
-		at, err := controller(ctx, st, conn)
+		at, err := st.Controller(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -60,7 +60,7 @@ func Rate(ctx context.Context, env *stage.Environment, lasts time.Duration) (f, 
 	if left, err := st.AwaitDrained(ctx, lasts); err != nil {
 		return nil, nil, err
 	} else if left > 0 {
-		return nil, nil, rate.ErrStuck
+		return nil, nil, rig.ErrStuck
 	}
 	jobs, err := read(ctx, st.URL())
 	if err != nil {

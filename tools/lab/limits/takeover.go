@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rate"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -21,33 +21,30 @@ const (
 
 // Takeover kills the controller, which has no slots, and measures until the next job of a serial key starts: with a successor on
 // the same host, and without one. The lease is 10 s.
-func Takeover(ctx context.Context, env *stage.Environment) (figures, details figure.Figures, err error) {
-	o := rate.Setup("takeover", 2, 1, 10, "--lease", "10s")
-	o.Idle = 1
-	st, err := env.Start(ctx, o)
+func Takeover(ctx context.Context, env *rig.Rig) (figures, details figure.Figures, err error) {
+	near, err := takeover(ctx, env, "takeover-near", 5*time.Second, func(d *stage.Daemon) { d.Kill() })
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, st.Close(ctx)) }()
-	near, err := takeover(ctx, st, 5*time.Second, func(d *stage.Daemon) { d.Kill() })
-	if err != nil {
-		return nil, nil, err
-	}
-	far, err := takeover(ctx, st, 2*takeoverFar, func(d *stage.Daemon) { d.KillFor(2 * takeoverFar) })
+	far, err := takeover(ctx, env, "takeover", 2*takeoverFar, func(d *stage.Daemon) { d.KillFor(2 * takeoverFar) })
 	return figure.Figures{figure.AtMost("takeover_s", far.Seconds(), takeoverFar.Seconds())},
 		figure.Figures{figure.AtMost("takeover_same_host_s", near.Seconds(), takeoverNear.Seconds())}, err
 }
 
-// takeover returns the longest time without a start after a kill.
-func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill func(*stage.Daemon)) (worst time.Duration, err error) {
+// takeover returns the longest time without a start after a kill of the controller.
+func takeover(ctx context.Context, env *rig.Rig, name string, lasts time.Duration, kill func(*stage.Daemon)) (_ time.Duration, err error) {
+	o := stage.Timed(name, 2, 1, 10, "--lease", "10s")
+	o.Idle, o.FirstLeads = 1, true
+	st, err := stage.Start(ctx, env, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, st.Close(ctx)) }()
 	conn, err := pgx.Connect(ctx, st.URL())
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := becomeController(ctx, st, conn, 0); err != nil {
-		return 0, err
-	}
 	n := int((lasts + 5*time.Second) / takeoverJob)
 	if _, err := conn.Exec(
 		ctx,
@@ -58,7 +55,7 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	); err != nil {
 		return 0, err
 	}
-	if err := stage.Pause(ctx, 2*time.Second); err != nil {
+	if err := rig.Pause(ctx, 2*time.Second); err != nil {
 		return 0, err
 	}
 	var killed time.Time
@@ -66,7 +63,7 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	if err := conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&killed); err != nil {
 		return 0, err
 	}
-	if err := stage.Pause(ctx, lasts); err != nil {
+	if err := rig.Pause(ctx, lasts); err != nil {
 		return 0, err
 	}
 	var seconds *float64
@@ -78,9 +75,6 @@ func takeover(ctx context.Context, st *stage.Stage, lasts time.Duration, kill fu
 	}
 	if seconds == nil {
 		return lasts, nil // no job has started
-	}
-	if _, err := conn.Exec(ctx, `DELETE FROM dispatcherd.jobs_live WHERE status = 'pending'`); err != nil {
-		return 0, err
 	}
 	return time.Duration(*seconds * float64(time.Second)), nil
 }

@@ -32,7 +32,7 @@ func open(ctx context.Context, r *rig.Rig, dsn string, slots int, flags []string
 	if err != nil {
 		return nil, err
 	}
-	if s.worker, err = rig.Run("worker", nil, self, workerProcess, s.daemon.Workers, strconv.Itoa(slots)); err != nil {
+	if s.worker, err = rig.Run("worker", nil, self, workerProcess, s.daemon.Socket, strconv.Itoa(slots)); err != nil {
 		return nil, err
 	}
 	if s.caller, err = dial(ctx, s.daemon.API); err != nil {
@@ -65,7 +65,7 @@ func (s *scene) close() error {
 		errs = append(errs, s.worker.Stop())
 	}
 	if s.daemon != nil {
-		errs = append(errs, s.daemon.Stop())
+		errs = append(errs, s.daemon.Close())
 	}
 	return errors.Join(errs...)
 }

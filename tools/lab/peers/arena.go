@@ -91,23 +91,20 @@ type outcome struct {
 	PostgresCPU float64 `json:"postgres_cpu_us_per_job"`
 }
 
-// fight runs all contestants in every round. Each round begins with another
-// contestant, so that the order favours none of them.
+// fight runs all contestants in every round.
 func (a *arena) fight(ctx context.Context, all []contestant) (map[string][]outcome, error) {
 	outcomes := map[string][]outcome{}
-	for round := range a.rounds {
-		for i := range all {
-			c := all[(i+round)%len(all)]
-			o, err := a.run(ctx, c, nil)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-			outcomes[c.name] = append(outcomes[c.name], o)
-			note("round %d/%d  %-14s %8.0f jobs/s  (%d jobs in %.2f s, Postgres %.1f µs a job)",
-				round+1, a.rounds, c.name, o.Rate, o.Jobs, o.Seconds, o.PostgresCPU)
+	return outcomes, rig.Rounds(a.rounds, len(all), func(round, i int) error {
+		c := all[i]
+		o, err := a.run(ctx, c, nil)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
-	}
-	return outcomes, nil
+		outcomes[c.name] = append(outcomes[c.name], o)
+		note("round %d/%d  %-14s %8.0f jobs/s  (%d jobs in %.2f s, Postgres %.1f µs a job)",
+			round+1, a.rounds, c.name, o.Rate, o.Jobs, o.Seconds, o.PostgresCPU)
+		return nil
+	})
 }
 
 const database = "peers"

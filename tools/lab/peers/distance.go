@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/distance"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stats"
 )
 
@@ -62,25 +63,21 @@ type place struct {
 // a slow phase of the machine affects all of them.
 func (a *arena) drainOverDistances(ctx context.Context, all []contestant, roundTrips []time.Duration) (map[place][]float64, error) {
 	rates := map[place][]float64{}
-	for round := range a.rounds {
-		for _, roundTrip := range roundTrips {
-			for i := range all {
-				c := all[(i+round)%len(all)]
-				rate, err := a.drainAt(ctx, c, roundTrip)
-				if err != nil {
-					return nil, fmt.Errorf("%s at %v: %w", c.name, roundTrip, err)
-				}
-				p := place{roundTrip, c.name}
-				rates[p] = append(rates[p], rate)
-				note("round %d/%d  %6v  %-14s %8.0f jobs/s", round+1, a.rounds, roundTrip, c.name, rate)
-			}
+	return rates, rig.Rounds(a.rounds, len(all)*len(roundTrips), func(round, i int) error {
+		c, roundTrip := all[i%len(all)], roundTrips[i/len(all)]
+		rate, err := a.drainAt(ctx, c, roundTrip)
+		if err != nil {
+			return fmt.Errorf("%s at %v: %w", c.name, roundTrip, err)
 		}
-	}
-	return rates, nil
+		p := place{roundTrip, c.name}
+		rates[p] = append(rates[p], rate)
+		note("round %d/%d  %6v  %-14s %8.0f jobs/s", round+1, a.rounds, roundTrip, c.name, rate)
+		return nil
+	})
 }
 
 func (a *arena) drainAt(ctx context.Context, c contestant, roundTrip time.Duration) (rate float64, err error) {
-	p, err := distance.Start(a.rig.Server.URL(database), roundTrip)
+	p, err := distance.Start(a.rig.Postgres.URL(database), roundTrip)
 	if err != nil {
 		return 0, err
 	}

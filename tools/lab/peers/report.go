@@ -71,13 +71,13 @@ func pick(runs []outcome, what func(outcome) float64) []float64 {
 }
 
 func (a *arena) conditions(ctx context.Context) (map[string]string, error) {
-	version, err := rig.Number(ctx, a.rig.Server.URL("postgres"), `SELECT current_setting('server_version_num')::bigint`)
+	version, err := rig.Number(ctx, a.rig.Postgres.URL("postgres"), `SELECT current_setting('server_version_num')::bigint`)
 	if err != nil {
 		return nil, err
 	}
 	var settings []string
 	for _, k := range []string{"fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "checkpoint_timeout"} {
-		settings = append(settings, k+"="+rig.Settings[k])
+		settings = append(settings, k+"="+rig.Measured[k])
 	}
 	return map[string]string{
 		"cores":    fmt.Sprint(runtime.NumCPU()),

@@ -86,14 +86,14 @@ func drain(ctx context.Context, r *rig.Rig, dsn string, l load, statements bool)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	before, err := readServer(ctx, dsn, statements)
 	if err != nil {
 		return err
 	}
 	sampler := startPerf(l.perf)
 	cpu := r.PostgresCPU()
-	crew, err := r.Crew(d.Workers, 4, l.slots/4, l.types)
+	crew, err := r.Crew(d.Socket, 4, l.slots/4, l.types)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func drain(ctx context.Context, r *rig.Rig, dsn string, l load, statements bool)
 	if err != nil {
 		return err
 	}
-	to, err := d.AwaitDone(ctx, l.jobs)
+	to, err := rig.AwaitEnded(ctx, dsn, 0, l.jobs)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func start(ctx context.Context, r *rig.Rig, s shape) (_ *load, err error) {
 	}
 	processes := max(1, s.Workers/s.Dispatchers)
 	for _, d := range l.daemons {
-		c, err := r.Crew(d.Workers, processes, s.Slots/s.Dispatchers/processes, s.Types)
+		c, err := r.Crew(d.Socket, processes, s.Slots/s.Dispatchers/processes, s.Types)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (l *load) end() error {
 		errs = append(errs, c.Stop())
 	}
 	for _, d := range l.daemons {
-		errs = append(errs, d.Stop())
+		errs = append(errs, d.Close())
 	}
 	return errors.Join(append(errs, l.rig.Drop(context.Background(), database))...)
 }

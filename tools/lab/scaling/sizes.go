@@ -17,7 +17,7 @@ type point struct {
 	Rate      stats.Summary
 	Windows   []window
 	Memory    int64 // memory of the largest daemon
-	Deadlocks int64
+	Deadlocks int
 	Left      int // only in runs without a producer
 }
 
@@ -42,7 +42,7 @@ func (s *study) sweep(ctx context.Context, name string, sizes []int, change func
 func (p *point) print(name string) {
 	of := func(what func(window) float64) float64 { return middle(p.Windows, what) }
 	fmt.Printf(
-		"%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 ≤ %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × "+
+		"%s  %7.0f jobs/s (%.0f–%.0f)  claim %5.1f ms p99 %5.1f ms × %4.0f rows  finish %5.1f ms × %4.0f  fetch %4.1f ms × "+
 			"%4.0f  lost %.2f %%  deadlocks %d  CPU/job %4.1f+%4.1f+%4.1f µs  daemon %.0f MB\n",
 		name,
 		p.Rate.Median,
@@ -112,7 +112,7 @@ func (s *study) show(name, title, xName string, points []point, more ...chart.Pa
 		}},
 		{Title: "Claim latency against " + title, XName: xName, YName: "milliseconds", LogX: true, Lines: []chart.Line{
 			line("mean", points, of(func(w window) float64 { return w.ClaimMean })),
-			line("p99 at most", points, of(func(w window) float64 { return w.ClaimP99 })),
+			line("p99", points, of(func(w window) float64 { return w.ClaimP99 })),
 		}},
 	}, more...)
 	return s.keep(name, panels...)

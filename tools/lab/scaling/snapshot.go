@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/chart"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // moment is one window while a snapshot is held.
@@ -92,7 +93,7 @@ func (s *study) minutesOf(ctx context.Context, held bool) (r snapshotRun, err er
 		return r, err
 	}
 	defer func() { err = errors.Join(err, l.end()) }()
-	if err := rest(ctx, runIn); err != nil {
+	if err := rig.Pause(ctx, runIn); err != nil {
 		return r, err
 	}
 	conn, err := pgx.Connect(ctx, l.dsn)
@@ -113,7 +114,7 @@ func (s *study) minutesOf(ctx context.Context, held bool) (r snapshotRun, err er
 		return r, err
 	}
 	for time.Since(began).Minutes() < s.minutes-0.05 {
-		if err := rest(ctx, snapshotWindow); err != nil {
+		if err := rig.Pause(ctx, snapshotWindow); err != nil {
 			return r, err
 		}
 		after, err := l.read(ctx)

@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
@@ -17,7 +13,7 @@ type window struct {
 	Seconds     float64
 	Rate        float64
 	ClaimMean   float64
-	ClaimP99    float64 // upper bound of a bucket
+	ClaimP99    float64
 	ClaimRows   float64 // mean of a claim
 	FinishMean  float64
 	FinishRows  float64
@@ -35,7 +31,7 @@ func between(a, b reading) window {
 	perJob := func(from, to time.Duration) float64 { return float64((to - from).Microseconds()) / max(done, 1) }
 	w := window{
 		Seconds: took.Seconds(), Rate: done / took.Seconds(),
-		ClaimP99:    statementQuantile(m, "claim", 0.99),
+		ClaimP99:    1000 * m.Quantile("claim", 0.99),
 		Lost:        m.Event("lost") / max(m.Event("lost")+m.Event("won"), 1),
 		PostgresCPU: perJob(a.postgres, b.postgres),
 		DaemonCPU:   perJob(a.daemon, b.daemon),
@@ -56,32 +52,9 @@ func average(m rig.Metrics, operation string) (ms, rows float64) {
 	return took.Seconds() * 1000 / n, all / n
 }
 
-// statementQuantile returns a quantile of a histogram in milliseconds: the upper
-// bound of its bucket.
-func statementQuantile(m rig.Metrics, operation string, q float64) float64 {
-	type bucket struct{ le, n float64 }
-	var buckets []bucket
-	prefix := `dispatcherd_statement_duration_seconds_bucket{operation="` + operation + `",verdict="ok",le="`
-	for k, v := range m {
-		if text, ok := strings.CutPrefix(k, prefix); ok {
-			le, err := strconv.ParseFloat(strings.TrimSuffix(text, `"}`), 64)
-			if err == nil {
-				buckets = append(buckets, bucket{le, v})
-			}
-		}
-	}
-	slices.SortFunc(buckets, func(a, b bucket) int { return int(math.Copysign(1, a.le-b.le)) })
-	for _, b := range buckets {
-		if b.n >= q*buckets[len(buckets)-1].n && b.n > 0 {
-			return b.le * 1000
-		}
-	}
-	return 0
-}
-
 // watch takes windows from a running load.
 func (s *study) watch(ctx context.Context, l *load) ([]window, error) {
-	if err := rest(ctx, s.warm); err != nil {
+	if err := rig.Pause(ctx, s.warm); err != nil {
 		return nil, err
 	}
 	before, err := l.read(ctx)
@@ -90,7 +63,7 @@ func (s *study) watch(ctx context.Context, l *load) ([]window, error) {
 	}
 	var windows []window
 	for range s.windows {
-		if err := rest(ctx, s.window); err != nil {
+		if err := rig.Pause(ctx, s.window); err != nil {
 			return nil, err
 		}
 		after, err := l.read(ctx)
@@ -101,15 +74,6 @@ func (s *study) watch(ctx context.Context, l *load) ([]window, error) {
 		before = after
 	}
 	return windows, nil
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // middle returns the median of one figure over the windows.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -25,20 +24,5 @@ func TestWindowFiguresAreDividedByTheJobsDone(t *testing.T) {
 	w := between(a, b)
 	if w.Rate != 500 || w.PostgresCPU != 9 || w.DaemonCPU != 4 || w.WorkersCPU != 1 || w.Lost != 0.25 {
 		t.Errorf("got %+v", w)
-	}
-}
-
-func TestQuantileIsTheUpperBoundOfItsBucket(t *testing.T) {
-	m := rig.Metrics{}
-	for le, n := range map[string]float64{"0.001": 50, "0.002": 98, "0.004": 99, "+Inf": 100} {
-		m[fmt.Sprintf(`dispatcherd_statement_duration_seconds_bucket{operation="claim",verdict="ok",le=%q}`, le)] = n
-	}
-	for q, want := range map[float64]float64{0.5: 1, 0.98: 2, 0.99: 4} {
-		if got := statementQuantile(m, "claim", q); got != want {
-			t.Errorf("quantile %v is %v ms, want %v", q, got, want)
-		}
-	}
-	if got := statementQuantile(m, "fetch", 0.5); got != 0 {
-		t.Errorf("no statements take %v ms", got)
 	}
 }

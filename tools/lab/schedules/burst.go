@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -13,8 +15,8 @@ import (
 const burstWait = 8 * time.Second
 
 // Burst measures from an instant at which many schedules are due until all their jobs can be read.
-func Burst(ctx context.Context, env *stage.Environment, n int) (Figures, error) {
-	st, err := env.Start(ctx, stage.Setup{Name: "burst", Daemons: 1, Plain: true})
+func Burst(ctx context.Context, env *rig.Rig, n int) (figure.Figures, error) {
+	st, err := stage.Start(ctx, env, stage.Setup{Name: "burst", Daemons: 1, Plain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +35,7 @@ func Burst(ctx context.Context, env *stage.Environment, n int) (Figures, error) 
 	); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, time.Until(at)); err != nil {
+	if err := rig.Pause(ctx, time.Until(at)); err != nil {
 		return nil, err
 	}
 	var took time.Duration
@@ -42,9 +44,9 @@ func Burst(ctx context.Context, env *stage.Environment, n int) (Figures, error) 
 			return nil, err
 		}
 		took = time.Since(at)
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
-	return Figures{atMost("burst10k_s", took.Seconds(), 2)}, nil
+	return figure.Figures{figure.AtMost("burst10k_s", took.Seconds(), 2)}, nil
 }

@@ -5,10 +5,11 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/cron/crontest"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 )
 
 // DST compares occasions near changes of the wall clock with the reference, in all time zones.
-func DST(perZone int) (Figures, error) {
+func DST(perZone int) (figure.Figures, error) {
 	cases, wrong := 0, 0
 	for _, name := range crontest.Zones() {
 		zone, err := time.LoadLocation(name)
@@ -25,5 +26,5 @@ func DST(perZone int) (Figures, error) {
 			}
 		}
 	}
-	return Figures{atLeast("dst_cases", float64(cases), float64(perZone*len(crontest.Zones()))), none("dst_wrong", float64(wrong))}, nil
+	return figure.Figures{figure.AtLeast("dst_cases", float64(cases), float64(perZone*len(crontest.Zones()))), figure.None("dst_wrong", float64(wrong))}, nil
 }

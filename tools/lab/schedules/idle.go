@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -16,8 +16,8 @@ const loadTime = time.Minute
 
 // Idle measures the memory and the statements that schedules without ticks cost a daemon. The
 // statements are those of the controller; heartbeats are others.
-func Idle(ctx context.Context, env *stage.Environment, n int, lasts time.Duration) (Figures, error) {
-	st, err := env.Start(ctx, stage.Setup{Name: "idle", Daemons: 1, Plain: true})
+func Idle(ctx context.Context, env *rig.Rig, n int, lasts time.Duration) (figure.Figures, error) {
+	st, err := stage.Start(ctx, env, stage.Setup{Name: "idle", Daemons: 1, Plain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func Idle(ctx context.Context, env *stage.Environment, n int, lasts time.Duratio
 		return nil, err
 	}
 	perMinute := float64(statements) / lasts.Minutes()
-	return Figures{
-		atMost("idle_statements_per_min", perMinute, 6), atLeast("reads_saved", 1-perMinute/60, 0.99), atMost("mem_mib_100k", full-empty, 64),
+	return figure.Figures{
+		figure.AtMost("idle_statements_per_min", perMinute, 6), figure.AtLeast("reads_saved", 1-perMinute/60, 0.99), figure.AtMost("mem_mib_100k", full-empty, 64),
 	}, nil
 }
 
@@ -54,46 +54,31 @@ var errLoad = errors.New("the schedules were not loaded within a minute")
 func observe(ctx context.Context, st *stage.Stage, n int, lasts time.Duration) (mib float64, statements int, err error) {
 	d := st.Daemons[0]
 	for begun := time.Now(); ; {
-		loaded, err := d.Schedules(ctx)
-		if err == nil && loaded["active"] == n {
+		m, err := d.Metrics(ctx)
+		if err == nil && m.Schedules("active") == float64(n) {
 			break
 		}
 		if time.Since(begun) > loadTime {
-			return 0, 0, fmt.Errorf("%w: %v of %d: %w", errLoad, loaded, n, err)
+			return 0, 0, fmt.Errorf("%w: %v of %d: %w", errLoad, m.Schedules("active"), n, err)
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return 0, 0, err
 		}
 	}
-	if err := pause(ctx, 2*time.Second); err != nil { // the rest of the start
+	if err := rig.Pause(ctx, 2*time.Second); err != nil { // the rest of the start
 		return 0, 0, err
 	}
-	before, err := d.Statements(ctx, "plan")
+	before, err := d.Metrics(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := pause(ctx, lasts); err != nil {
+	if err := rig.Pause(ctx, lasts); err != nil {
 		return 0, 0, err
 	}
-	after, err := d.Statements(ctx, "plan")
+	after, err := d.Metrics(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	lives := d.Lives()
-	mib, err = resident(lives[len(lives)-1].PID)
-	return mib, after - before, err
-}
-
-// resident returns the resident memory of a process in MiB.
-func resident(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	var kib float64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		return 0, fmt.Errorf("VmRSS of process %d: %w", pid, err)
-	}
-	return kib / 1024, nil
+	now, _ := rig.Memory(d.PID())
+	return float64(now) / (1 << 20), int(after.Sent("plan") - before.Sent("plan")), err
 }

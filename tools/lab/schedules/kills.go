@@ -7,7 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -30,8 +32,8 @@ type kill struct {
 }
 
 // Kills runs three daemons and kills the controller until a time has passed.
-func Kills(ctx context.Context, env *stage.Environment, lasts time.Duration) (f Figures, err error) {
-	st, err := env.Start(ctx, stage.Setup{
+func Kills(ctx context.Context, env *rig.Rig, lasts time.Duration) (f figure.Figures, err error) {
+	st, err := stage.Start(ctx, env, stage.Setup{
 		Name:    "kills",
 		Daemons: 3,
 		Workers: 1,
@@ -62,17 +64,17 @@ func Kills(ctx context.Context, env *stage.Environment, lasts time.Duration) (f 
 		return nil, err
 	}
 	for i := 0; ctx.Err() == nil && time.Until(end) > killPeriod; i++ {
-		if err := pause(ctx, killPeriod-restTime/2); err != nil {
+		if err := rig.Pause(ctx, killPeriod-restTime/2); err != nil {
 			return nil, err
 		}
 		if err := killController(ctx, st, conn, i%2 == 0); err != nil {
 			return nil, err
 		}
-		if err := pause(ctx, restTime/2); err != nil {
+		if err := rig.Pause(ctx, restTime/2); err != nil {
 			return nil, err
 		}
 	}
-	if err := pause(ctx, time.Until(end)+settleTime); err != nil {
+	if err := rig.Pause(ctx, time.Until(end)+settleTime); err != nil {
 		return nil, err
 	}
 	if left, err := st.AwaitDrained(ctx, time.Minute); err != nil || left > 0 {
@@ -110,7 +112,7 @@ func killController(ctx context.Context, st *stage.Stage, conn *pgx.Conn, near b
 		if time.Since(k.at) > time.Minute {
 			return fmt.Errorf("no dispatcher has become the controller within a minute: %w", err)
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -138,22 +140,13 @@ SELECT twice, lost, wanted,
 	(SELECT count(*) FROM kills)
 FROM found`
 
-func killFigures(ctx context.Context, conn *pgx.Conn) (Figures, error) {
+func killFigures(ctx context.Context, conn *pgx.Conn) (figure.Figures, error) {
 	var twice, lost, wanted, drift, p50, p99, far, near, kills float64
 	if err := conn.QueryRow(ctx, killsSQL, "infinity").Scan(&twice, &lost, &wanted, &drift, &p50, &p99, &far, &near, &kills); err != nil {
 		return nil, err
 	}
-	return Figures{
-		none("twice", twice), none("lost", lost), none("drift_ms", drift), atMost("lag_p50_ms", p50, 20), atMost("lag_p99_ms", p99, 100),
-		atMost("takeover_s", far, 12), atMost("takeover_same_host_s", near, 1), atLeast("kills", kills, 2), atLeast("ticks", wanted, perSecond),
+	return figure.Figures{
+		figure.None("twice", twice), figure.None("lost", lost), figure.None("drift_ms", drift), figure.AtMost("lag_p50_ms", p50, 20), figure.AtMost("lag_p99_ms", p99, 100),
+		figure.AtMost("takeover_s", far, 12), figure.AtMost("takeover_same_host_s", near, 1), figure.AtLeast("kills", kills, 2), figure.AtLeast("ticks", wanted, perSecond),
 	}, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -24,8 +26,8 @@ var errBurst = errors.New("the ticks of a burst were not made in time, so no qui
 
 // BurstPlain compares the rate at which plain jobs end while n schedules are due in one second with their
 // rate in the same time before, in several rounds.
-func BurstPlain(ctx context.Context, env *stage.Environment, n, rounds int) (Figures, error) {
-	st, err := env.Start(ctx, stage.Setup{
+func BurstPlain(ctx context.Context, env *rig.Rig, n, rounds int) (figure.Figures, error) {
+	st, err := stage.Start(ctx, env, stage.Setup{
 		Name:    "plain",
 		Daemons: 1,
 		Workers: 1,
@@ -66,7 +68,7 @@ func BurstPlain(ctx context.Context, env *stage.Environment, n, rounds int) (Fig
 		}
 		burst, quiet = burst+b, quiet+q
 	}
-	return Figures{atLeast("burst_plain", float64(burst)/float64(quiet), 0.9)}, nil
+	return figure.Figures{figure.AtLeast("burst_plain", float64(burst)/float64(quiet), 0.9)}, nil
 }
 
 // insertPlain inserts plain jobs at their rate until an instant.
@@ -82,7 +84,7 @@ func insertPlain(ctx context.Context, conn *pgx.Conn, until time.Time) error {
 		); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Until(begun.Add(time.Duration(i+1)*plainPause))); err != nil {
+		if err := rig.Pause(ctx, time.Until(begun.Add(time.Duration(i+1)*plainPause))); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package figure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/regression"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // Figure is a measured value and its range.
@@ -54,9 +58,9 @@ func (f Figures) Failures() (list []string) {
 	return list
 }
 
-// Report measures until an interrupt, and prints the figures as the line of a command. Details and failures go to standard error. It
-// returns the exit code.
-func Report(command string, measure func(context.Context) (figures, details Figures, err error)) int {
+// report measures until an interrupt, and prints the figures as the line of a command. Details and failures go to standard
+// error. It returns the exit code.
+func report(command string, measure func(context.Context) (figures, details Figures, err error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	figures, details, err := measure(ctx)
@@ -72,4 +76,62 @@ func Report(command string, measure func(context.Context) (figures, details Figu
 		fmt.Fprintln(os.Stderr, command+":", f)
 	}
 	return min(len(failures), 1)
+}
+
+// Part is a part of a command. It returns the figures of the line, and further ones.
+type Part struct {
+	Name string
+	Run  func(context.Context) (figures, details Figures, err error)
+}
+
+// OnRig is a part with a server of its own.
+func OnRig(name string, o rig.Options, run func(context.Context, *rig.Rig) (figures, details Figures, err error)) Part {
+	return Part{name, func(ctx context.Context) (figures, details Figures, err error) {
+		r, err := rig.Start(ctx, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		return run(ctx, r)
+	}}
+}
+
+// Plain is a part that compares the rates of plain jobs and of COPY with those of another
+// commit.
+func Plain(name string, p *regression.Plan, least, leastCopy float64) Part {
+	return Part{"plain", func(ctx context.Context) (figures, details Figures, err error) {
+		r, err := regression.Compare(ctx, *p)
+		return Figures{AtLeast(name, r.Ratio, least), AtLeast("copy", r.Copy, leastCopy)}, nil, err
+	}}
+}
+
+var errPart = errors.New("there is no such part")
+
+// Main runs the wanted parts, separated by commas, prints their figures as the line of a
+// command, and ends the program. The exit code is 1 if a value is out of range or a part
+// failed, and otherwise 0.
+func Main(command, wanted string, parts []Part) {
+	os.Exit(report(command, func(ctx context.Context) (figures, details Figures, err error) {
+		for name := range strings.SplitSeq(wanted, ",") {
+			i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name })
+			if i < 0 {
+				return figures, details, fmt.Errorf("-parts %q: %w; there are %s", name, errPart, Names(parts))
+			}
+			f, d, err := parts[i].Run(ctx)
+			figures, details = append(figures, f...), append(details, d...)
+			if err != nil {
+				return figures, details, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return figures, details, nil
+	}))
+}
+
+// Names returns the names of the parts, separated by commas.
+func Names(parts []Part) string {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ",")
 }

@@ -47,13 +47,13 @@ func statFields(pid int) []string {
 // the reading moves from one sum to the other, so a reading is valid only if the
 // postmaster's own sum has not changed.
 func (r *Rig) PostgresCPU() time.Duration {
-	postmaster := CPU(r.Server.PID())
+	postmaster := CPU(r.Postgres.PID())
 	for range 1000 {
 		sum := postmaster
-		for _, pid := range children(r.Server.PID()) {
+		for _, pid := range children(r.Postgres.PID()) {
 			sum += CPU(pid)
 		}
-		again := CPU(r.Server.PID())
+		again := CPU(r.Postgres.PID())
 		if again == postmaster {
 			return sum
 		}

@@ -14,27 +14,18 @@ type Crew struct {
 	processes []*Process
 }
 
-// Crew starts worker processes with the given number of slots each. All slots
-// support the first types types.
+// Crew starts worker processes of this checkout with the given number of slots each. All
+// slots support the first types types.
 func (r *Rig) Crew(socket string, processes, slots, types int) (*Crew, error) {
-	return r.CrewOf(r.worker, socket, processes, slots, types)
+	return crew(r.Own.Noop, socket, processes, slots, typeNames(types))
 }
 
-// CrewOf is Crew with the program in file.
-func (r *Rig) CrewOf(file, socket string, processes, slots, types int) (*Crew, error) {
-	names := make([]string, types)
+func typeNames(n int) string {
+	names := make([]string, n)
 	for i := range names {
 		names[i] = TypeName(i)
 	}
-	return crew(file, socket, processes, slots, strings.Join(names, ","))
-}
-
-// IdleCrew starts one worker for a type that has no jobs.
-func (r *Rig) IdleCrew(socket string) (*Crew, error) { return r.IdleCrewOf(r.worker, socket) }
-
-// IdleCrewOf is IdleCrew with the program in file.
-func (r *Rig) IdleCrewOf(file, socket string) (*Crew, error) {
-	return crew(file, socket, 1, 1, "idle")
+	return strings.Join(names, ",")
 }
 
 func crew(file, socket string, processes, slots int, types string) (*Crew, error) {

@@ -2,176 +2,141 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"syscall"
 	"time"
 )
 
-// Daemon is a running dispatcherd.
+// Daemon is a dispatcherd with a Unix socket for its workers and one for its API.
 type Daemon struct {
-	*Process
-	Workers string // socket of the workers
-	API     string // socket of the callers
-	api     *http.Client
+	*Keeper
+
+	Name   string
+	Socket string // of the workers
+	API    string // socket of the API
+	client *http.Client
+	log    string // file of the log of all its processes
 }
 
-// Daemon starts a daemon with the default settings and the given flags.
+// A Launch says how a daemon is started.
+type Launch struct {
+	Program string // empty = the rig's
+	Dir     string // folder of its sockets and its log; empty = the rig's
+	Name    string
+	DSN     string
+	Flags   []string
+	Restart bool          // whether it is restarted whenever it ends
+	Timeout time.Duration // of requests to its API; 0 = a minute
+}
+
+// Daemon starts a daemon with the default settings and the given flags, and waits until it
+// is ready.
 func (r *Rig) Daemon(ctx context.Context, dsn, name string, flags ...string) (*Daemon, error) {
-	return r.DaemonOf(ctx, r.daemon, dsn, name, flags...)
+	return r.ready(ctx, Launch{DSN: dsn, Name: name, Flags: flags})
 }
 
-// DaemonOf is Daemon with the program in file. If file is empty it uses the rig's
-// program.
-func (r *Rig) DaemonOf(ctx context.Context, file, dsn, name string, flags ...string) (*Daemon, error) {
-	if file == "" {
-		file = r.daemon
-	}
-	d := &Daemon{Workers: filepath.Join(r.dir, name+"-w.sock"), API: filepath.Join(r.dir, name+"-a.sock")}
-	d.api = &http.Client{Timeout: patience, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", d.API)
-		},
-	}}
-	args := append([]string{"serve", "--database-url", dsn, "--name", name, "--worker-socket", d.Workers,
-		"--api-socket", d.API, "--log-level", "warn"}, flags...)
-	var err error
-	if d.Process, err = Run(name, nil, file, args...); err != nil {
+func (r *Rig) ready(ctx context.Context, l Launch) (*Daemon, error) {
+	d, err := r.Launch(l)
+	if err != nil {
 		return nil, err
 	}
-	if err := d.ready(ctx); err != nil {
-		return nil, errors.Join(err, d.Stop())
+	if err := d.AwaitReady(ctx, patience); err != nil {
+		_ = d.Close() // the first error says what is wrong
+		return nil, err
 	}
 	return d, nil
 }
 
-// ready waits until the daemon is ready.
-func (d *Daemon) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// Launch starts a daemon and does not wait until it is ready.
+func (r *Rig) Launch(l Launch) (*Daemon, error) {
+	if l.Program == "" {
+		l.Program = r.Own.Daemon
+	}
+	if l.Dir == "" {
+		l.Dir = r.Dir
+	}
+	if l.Timeout == 0 {
+		l.Timeout = patience
+	}
+	at := func(kind string) string { return filepath.Join(l.Dir, l.Name+kind) }
+	d := &Daemon{Name: l.Name, Socket: at("-w"), API: at("-a"), log: at(".log")}
+	d.client = &http.Client{Timeout: l.Timeout, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", d.API)
+		},
+	}}
+	log, err := os.Create(d.log)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"serve", "--database-url", l.DSN, "--name", l.Name, "--worker-socket", d.Socket,
+		"--api-socket", d.API, "--log-level", "warn", "--log-format", "json"}, l.Flags...)
+	d.Keeper = Keep(log, l.Restart, func(int) *exec.Cmd { return exec.Command(l.Program, args...) })
+	return d, nil
+}
+
+// AwaitReady waits until the daemon is ready.
+func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		if _, err := d.get(ctx, "/readyz"); err == nil {
+		_, err := d.get(ctx, "/readyz")
+		if err == nil {
 			return nil
 		}
 		select {
-		case <-d.done:
-			return fmt.Errorf("%s ended: %w\n%s", d.name, d.err, d.stray.String())
+		case <-d.ended:
+			return fmt.Errorf("%s ended: %w\n%s", d.Name, err, d.Log())
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w", d.name, ctx.Err())
+			return fmt.Errorf("%s is not ready after %v: %w\n%s", d.Name, limit, err, d.Log())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
+// Restart ends the current process and waits until the next one is ready.
+func (d *Daemon) Restart(ctx context.Context) error {
+	<-d.Signal(syscall.SIGTERM)
+	return d.AwaitReady(ctx, 30*time.Second)
+}
+
+// Close ends a daemon that is not restarted. An error says that it has failed.
+func (d *Daemon) Close() error {
+	if err := d.Stop(patience); err != nil {
+		return fmt.Errorf("%s: %w\n%s", d.Name, err, d.Log())
+	}
+	return nil
+}
+
+// Log returns what all processes of the daemon have logged.
+func (d *Daemon) Log() []byte {
+	text, err := os.ReadFile(d.log)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return text
+}
+
+// get sends a request to the daemon's API.
 func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+path, nil)
 	if err != nil {
 		return "", err
 	}
-	res, err := d.api.Do(req)
+	res, err := d.client.Do(req)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = res.Body.Close() }() // the body was read completely
+	defer func() { _ = res.Body.Close() }() // the body is read completely
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s", path, res.Status)
 	}
 	return string(text), err
-}
-
-// Metrics contains the daemon's counters and gauges. A key is the name with the
-// labels, as in the text format.
-type Metrics map[string]float64
-
-// Metrics reads all metrics.
-func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
-	text, err := d.get(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	return parseMetrics(text), nil
-}
-
-func parseMetrics(text string) Metrics {
-	m := Metrics{}
-	for line := range strings.Lines(text) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if ok {
-			name += "}"
-		} else {
-			name, value, _ = strings.Cut(strings.TrimSpace(line), " ")
-		}
-		if v, err := strconv.ParseFloat(value, 64); err == nil && !strings.HasPrefix(name, "#") {
-			m[name] = v
-		}
-	}
-	return m
-}
-
-// Event returns the counter of an event of jobs: placed, won, lost, done and so on.
-func (m Metrics) Event(name string) float64 { return m[`dispatcherd_jobs_total{event="`+name+`"}`] }
-
-// Done returns how many jobs of all types were done.
-func (m Metrics) Done() (n float64) {
-	for name, value := range m {
-		if strings.HasPrefix(name, `dispatcherd_jobs_ended_total{outcome="done",`) {
-			n += value
-		}
-	}
-	return n
-}
-
-// State returns a gauge: unrecorded, in_hand, slots and so on.
-func (m Metrics) State(what string) float64 { return m[`dispatcherd_state{what="`+what+`"}`] }
-
-// Statements returns how often a kind of statement was executed, for how many rows,
-// and the total time.
-func (m Metrics) Statements(operation string) (count, rows float64, took time.Duration) {
-	label := `{operation="` + operation + `",verdict="ok"}`
-	return m["dispatcherd_statement_duration_seconds_count"+label],
-		m[`dispatcherd_statement_rows_total{operation="`+operation+`"}`],
-		time.Duration(m["dispatcherd_statement_duration_seconds_sum"+label] * 1e9)
-}
-
-// Minus returns the increase of every counter since before.
-func (m Metrics) Minus(before Metrics) Metrics {
-	d := Metrics{}
-	for k, v := range m {
-		d[k] = v - before[k]
-	}
-	return d
-}
-
-// AwaitDone returns the time at which n jobs were done and recorded in Postgres. It
-// polls rarely while many jobs are left, in order not to disturb the measurement.
-func (d *Daemon) AwaitDone(ctx context.Context, n int) (time.Time, error) {
-	began, last, moved := time.Now(), -1.0, time.Now()
-	for {
-		m, err := d.Metrics(ctx)
-		now := time.Now()
-		if err != nil {
-			return now, err
-		}
-		done := m.Done()
-		if done >= float64(n) && m.State("unrecorded") == 0 {
-			return now, nil
-		}
-		if done > last {
-			last, moved = done, now
-		} else if now.Sub(moved) > patience {
-			return now, fmt.Errorf("no job ended for %v; %v of %d jobs are done", patience, done, n)
-		}
-		left := time.Duration((float64(n) - done) / max(done, 1) * float64(now.Sub(began)) / 2)
-		select {
-		case <-time.After(min(max(left, time.Millisecond), 250*time.Millisecond)):
-		case <-ctx.Done():
-			return now, ctx.Err()
-		}
-	}
 }

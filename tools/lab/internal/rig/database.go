@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os/exec"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // Fresh creates an empty database, replaces an older one of that name, and returns
@@ -20,28 +20,29 @@ func (r *Rig) Fresh(ctx context.Context, name string) (string, error) {
 	}
 	// This checkpoint precedes all rows of the new database, so that it causes no
 	// page images later. It also recycles the log files of the previous run.
-	if err := Exec(ctx, r.Server.URL("postgres"), "CHECKPOINT"); err != nil {
-		return "", err
-	}
-	if err := r.Server.CreateDatabase(ctx, name); err != nil {
-		return "", err
-	}
-	return r.Server.URL(name), nil
+	return r.Postgres.URL(name), r.Postgres.Exec(ctx, "postgres", "CHECKPOINT", "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 }
 
-// FreshJobs is Fresh with the schema of dispatcherd.
+// FreshJobs is Fresh with the schema of this checkout.
 func (r *Rig) FreshJobs(ctx context.Context, name string) (string, error) {
+	return r.FreshOf(ctx, r.Own, name)
+}
+
+// FreshOf is Fresh with the schema of the given daemon.
+func (r *Rig) FreshOf(ctx context.Context, p Programs, name string) (string, error) {
 	dsn, err := r.Fresh(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	_, err = migrations.Up(ctx, dsn)
-	return dsn, err
+	if out, err := exec.CommandContext(ctx, p.Daemon, "migrate", "up", "--database-url", dsn).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("migrate up: %w\n%s", err, out)
+	}
+	return dsn, nil
 }
 
 // Drop terminates the sessions of a database and removes it.
 func (r *Rig) Drop(ctx context.Context, name string) error {
-	return Exec(ctx, r.Server.URL("postgres"), "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+	return r.Postgres.Exec(ctx, "postgres", "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }
 
 // Settle creates the same conditions at the start of each run. It updates the
@@ -59,15 +60,10 @@ func (r *Rig) Settle(ctx context.Context, dsn string) error {
 // log files, as on every server that has run for a while. A new server must create
 // and zero each file first, which costs more per job than the daemon.
 func (r *Rig) warmLog(ctx context.Context, gigabytes int) error {
-	return Exec(
-		ctx,
-		r.Server.URL("postgres"),
-		fmt.Sprintf(
-			`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, %d)`,
-			logFiles*gigabytes,
-		),
-		`CHECKPOINT`,
-	)
+	return r.Postgres.Exec(ctx, "postgres", fmt.Sprintf(
+		`SELECT count(pg_logical_emit_message(false, 'warm', repeat('x', 16000000))) FROM generate_series(1, %d)`,
+		logFiles*gigabytes,
+	), `CHECKPOINT`)
 }
 
 // CacheLog reads the gigabyte of log files that is overwritten next, so that the
@@ -75,7 +71,7 @@ func (r *Rig) warmLog(ctx context.Context, gigabytes int) error {
 // gigabytes these files have not been used for minutes. Writing to files that are
 // not cached costs a microsecond per job.
 func (r *Rig) CacheLog(ctx context.Context) error {
-	return Exec(ctx, r.Server.URL("postgres"), fmt.Sprintf(`
+	return r.Postgres.Exec(ctx, "postgres", fmt.Sprintf(`
 		SELECT count(pg_read_binary_file('pg_wal/' || name, 0, 1 << 24, true)) FROM (
 			SELECT name FROM pg_ls_waldir()
 			WHERE name ~ '^[0-9A-F]{24}$' AND name > pg_walfile_name(pg_current_wal_insert_lsn())
@@ -101,41 +97,17 @@ func Exec(ctx context.Context, dsn string, statements ...string) error {
 }
 
 // Number returns the single number that a query returns.
-func Number(ctx context.Context, dsn, sql string, args ...any) (int64, error) {
+func Number(ctx context.Context, dsn, sql string, args ...any) (int, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var n int64
+	var n int
 	if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("%.60s: %w", sql, err)
 	}
 	return n, nil
-}
-
-// TypeName returns the name of the i-th type.
-func TypeName(i int) string { return fmt.Sprintf("noop-%03d", i) }
-
-// fillStep bounds the rows of one transaction of Fill.
-const fillStep = 1_000_000
-
-// Fill inserts n jobs, spread evenly over the types, as a producer would.
-func Fill(ctx context.Context, dsn string, n, types int) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for first := 1; first <= n; first += fillStep {
-		_, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, payload)
-			SELECT 'noop-' || lpad((g % $3)::text, 3, '0'), jsonb_build_object('n', g) FROM generate_series($1::int, $2::int) g`,
-			first, min(first+fillStep-1, n), types)
-		if err != nil {
-			return fmt.Errorf("filling the table: %w", err)
-		}
-	}
-	return nil
 }
 
 // Verify checks that exactly n jobs are done and none is left.
@@ -144,7 +116,7 @@ func Verify(ctx context.Context, dsn string, n int) error {
 	if err != nil {
 		return err
 	}
-	if done != int64(n) {
+	if done != n {
 		return fmt.Errorf("%d of %d jobs are done after one attempt", done, n)
 	}
 	left, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.jobs_live`)
@@ -154,37 +126,49 @@ func Verify(ctx context.Context, dsn string, n int) error {
 	return err
 }
 
-// AwaitEmpty returns the time at which the last of n rows has left the table of
-// pending and running jobs. While the rows with the highest ids exist it checks
-// only these, which costs an index scan.
-func AwaitEmpty(ctx context.Context, dsn string, n int) (time.Time, error) {
+// stuckAfter is how long AwaitEnded waits while no job ends.
+const stuckAfter = 3 * time.Minute
+
+// ErrStuck says that jobs have not ended in time.
+var ErrStuck = errors.New("no job ended for three minutes")
+
+// AwaitEnded returns the time at which the last of the n jobs with ids above first has
+// ended. While the ones with the highest ids exist it counts only these. Both statements
+// read the index of ids, because other jobs may wait.
+func AwaitEnded(ctx context.Context, dsn string, first int64, n int) (time.Time, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	last, moved := 0, time.Now()
-	tail := `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1 - 2000 LIMIT 1000) rest`
-	rest, every := tail, 20*time.Millisecond
+	if _, err := conn.Exec(ctx, `SET enable_seqscan = off`); err != nil { // the statistics are old while rows are counted
+		return time.Time{}, err
+	}
+	const tail = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint + $2::bigint - 2000 AND id > $1 LIMIT 1000) few`
+	const all = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint AND $2::bigint > 0 LIMIT 1000) few`
+	sql, last, moved := tail, -1, time.Now()
+	patience := stuckAfter + time.Duration(n)*time.Millisecond // until the last ones start
 	for {
 		var left int
-		if err := conn.QueryRow(ctx, rest, n).Scan(&left); err != nil {
+		if err := conn.QueryRow(ctx, sql, first, int64(n)).Scan(&left); err != nil {
 			return time.Time{}, err
 		}
-		now := time.Now()
+		now, rest := time.Now(), time.Duration(20+rand.IntN(20))*time.Millisecond // not in step with the heartbeats
 		switch {
-		case left == 0 && rest != tail:
+		case left == 0 && sql == all:
 			return now, nil
 		case left == 0:
-			rest, every = `SELECT count(*) FROM dispatcherd.jobs_live WHERE $1 > 0`, 0
+			sql, patience = all, stuckAfter
 		case left != last:
 			last, moved = left, now
-		case now.Sub(moved) > 10*patience:
-			return now, fmt.Errorf("%d jobs are still waiting or running", left)
+		case now.Sub(moved) > patience:
+			return now, fmt.Errorf("%d of %d jobs wait or run: %w", left, n, ErrStuck)
 		}
-		pause(ctx, every)
-		if ctx.Err() != nil {
-			return now, ctx.Err()
+		if sql == all {
+			rest = time.Millisecond
+		}
+		if err := Pause(ctx, rest); err != nil {
+			return now, err
 		}
 	}
 }
@@ -192,11 +176,13 @@ func AwaitEmpty(ctx context.Context, dsn string, n int) (time.Time, error) {
 // AwaitSubscribed waits until a dispatcher is subscribed to notifications.
 func AwaitSubscribed(ctx context.Context, dsn string) error {
 	for range 1000 {
-		n, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.dispatchers WHERE armed`)
+		n, err := Number(ctx, dsn, `SELECT count(*) FROM dispatcherd.dispatchers d WHERE to_jsonb(d) @> '{"armed": true}'`)
 		if err != nil || n > 0 {
 			return err
 		}
-		pause(ctx, 10*time.Millisecond)
+		if err := Pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	return errors.New("no dispatcher is subscribed to notifications")
 }

@@ -2,6 +2,7 @@ package rig
 
 import "syscall"
 
-func dieWithParent() *syscall.SysProcAttr {
+// DieWithParent makes the kernel kill a process when the thread that started it ends.
+func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,4 +4,5 @@ package rig
 
 import "syscall"
 
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// DieWithParent does nothing: only Linux kills a process when the thread that started it ends.
+func DieWithParent() *syscall.SysProcAttr { return nil }

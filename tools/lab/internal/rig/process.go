@@ -41,7 +41,7 @@ func Run(name string, env []string, path string, args ...string) (*Process, erro
 	p := &Process{name: name, cmd: exec.Command(path, args...), said: make(chan string, 1024), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = &p.stray
-	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.SysProcAttr = DieWithParent()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
 	caller := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, // a kept connection could belong to an earlier process of the daemon
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", d.apiSocket)
+			return (&net.Dialer{}).DialContext(ctx, "unix", d.API)
 		},
 	}}
 	res, err := caller.Do(req)
@@ -101,15 +101,4 @@ func rowsOf(calls []history.Call) (batches []history.Batch) {
 		batches = append(batches, history.Batch{Jobs: []history.Work{c.Work}, Begun: c.Begun, Ended: c.Ended, Fate: fate})
 	}
 	return batches
-}
-
-// AliveAllThrough reports whether one process of the keeper ran during a whole
-// span.
-func (k *Keeper) AliveAllThrough(from, to int64) bool {
-	for _, l := range k.Lives() {
-		if l.Started < from && (l.Killed == 0 || l.Killed > to) && (l.Died == 0 || l.Died > to) {
-			return true
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // Offer is a number of slots of a worker and the types that each of them supports.
@@ -20,7 +21,8 @@ type Offer struct {
 // Worker is a worker process that is restarted whenever it ends. Each process has
 // its own log.
 type Worker struct {
-	*Keeper
+	*rig.Keeper
+
 	Name   string
 	Daemon *Daemon
 	Slots  int
@@ -46,8 +48,8 @@ func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Keeper = Keep(out, func(life int) *exec.Cmd {
-		return exec.Command(s.worker, "-socket", d.workersAt(), "-name", fmt.Sprintf("w%d.%d", i, life),
+	w.Keeper = rig.Keep(out, true, func(life int) *exec.Cmd {
+		return exec.Command(s.Worker, "-socket", d.workersAt(), "-name", fmt.Sprintf("w%d.%d", i, life),
 			"-log", w.log(life), "-slots", strings.Join(groups, ";"), "-types", strings.Join(s.types, ","))
 	})
 	return w, nil
@@ -57,7 +59,7 @@ func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
 func (w *Worker) read() ([]history.Process, error) {
 	var all []history.Process
 	lives := w.Lives()
-	byPID := map[int]Life{}
+	byPID := map[int]rig.Life{}
 	for _, l := range lives {
 		byPID[l.PID] = l
 	}

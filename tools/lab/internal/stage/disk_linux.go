@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 const tablespace = "chaos_small"
@@ -27,13 +29,12 @@ func (s *Stage) mountDisk(ctx context.Context, megabytes int) (*disk, error) {
 		return nil, fmt.Errorf("mounting a small disk at %s: %w", d.dir, err)
 	}
 	data := filepath.Join(d.dir, "data")
-	owner, err := os.Stat(s.Postgres.dir)
+	owner, err := s.Postgres.DataOwner()
 	if err == nil {
 		err = os.Mkdir(data, 0o700)
 	}
 	if err == nil {
-		st := owner.Sys().(*syscall.Stat_t)
-		err = os.Chown(data, int(st.Uid), int(st.Gid))
+		err = os.Chown(data, int(owner.Uid), int(owner.Gid))
 	}
 	if err == nil {
 		err = s.Postgres.Exec(ctx, "postgres", `DROP TABLESPACE IF EXISTS `+tablespace, `CREATE TABLESPACE `+tablespace+` LOCATION '`+data+`'`)
@@ -63,6 +64,6 @@ type endless struct{}
 // Read implements io.Reader.
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-func (d *disk) unmount(ctx context.Context, p *Postgres) error {
+func (d *disk) unmount(ctx context.Context, p *rig.Postgres) error {
 	return errors.Join(p.Exec(ctx, "postgres", `DROP TABLESPACE `+tablespace), syscall.Unmount(d.dir, syscall.MNT_DETACH))
 }

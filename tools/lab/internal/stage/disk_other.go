@@ -5,6 +5,8 @@ package stage
 import (
 	"context"
 	"errors"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 const tablespace = "chaos_small"
@@ -21,4 +23,4 @@ func (*Stage) mountDisk(context.Context, int) (*disk, error) { return nil, errNo
 // FillDisk fills the small disk and returns a function that frees the space.
 func (*Stage) FillDisk() (func() error, error) { return nil, errNoDisk }
 
-func (*disk) unmount(context.Context, *Postgres) error { return errNoDisk }
+func (*disk) unmount(context.Context, *rig.Postgres) error { return errNoDisk }

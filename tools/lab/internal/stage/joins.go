@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // releasedSQL records each job that stops waiting, in the transaction that makes it pending.
@@ -31,7 +32,7 @@ const openSQL = `SELECT (SELECT count(*) FROM dispatcherd.jobs_live WHERE type =
 // AwaitStructures waits until all jobs of structures and all batches have ended. It returns the number of those
 // that have not at the deadline.
 func (s *Stage) AwaitStructures(ctx context.Context, limit time.Duration) (open int, err error) {
-	for begun := time.Now(); ; pause(ctx, 50*time.Millisecond) {
+	for begun := time.Now(); ; _ = rig.Pause(ctx, 50*time.Millisecond) {
 		open, err = s.Number(context.WithoutCancel(ctx), openSQL, history.Structured)
 		if err != nil || open == 0 || ctx.Err() != nil || time.Since(begun) > limit {
 			return open, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/fault"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // Producer inserts jobs, one transaction per batch, and records the fate of each
@@ -48,7 +49,7 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 			var err error
 			if conn, err = pgx.Connect(ctx, p.dsn); err != nil {
 				conn = nil
-				pause(ctx, 50*time.Millisecond)
+				_ = rig.Pause(ctx, 50*time.Millisecond)
 				continue
 			}
 		}
@@ -60,11 +61,11 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 		case err != nil:
 			_ = conn.Close(ctx) // the connection is already broken
 		case full:
-			pause(ctx, 20*time.Millisecond)
+			_ = rig.Pause(ctx, 20*time.Millisecond)
 		default:
 			p.insert(ctx, conn, burst{n: int(left), mix: p.mix})
 			if p.rate > 0 || int64(n) <= p.good.Load() {
-				pause(ctx, time.Second/ticksPerSecond) // at the given rate, or slowly when only time is left
+				_ = rig.Pause(ctx, time.Second/ticksPerSecond) // at the given rate, or slowly when only time is left
 			}
 		}
 	}

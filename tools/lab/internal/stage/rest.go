@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // AwaitDrained waits until no job waits or runs. It returns the number of those
@@ -25,22 +24,13 @@ func (s *Stage) AwaitDrained(ctx context.Context, limit time.Duration) (left int
 		if err != nil || left == 0 || ctx.Err() != nil {
 			return left, err
 		}
-		pause(ctx, 50*time.Millisecond)
+		_ = rig.Pause(ctx, 50*time.Millisecond)
 	}
 }
 
 // Number returns the single number that a query returns.
 func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error) {
-	conn, err := pgx.Connect(ctx, s.Postgres.URL(s.database))
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	var n int
-	if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("%.60s: %w", sql, err)
-	}
-	return n, nil
+	return rig.Number(ctx, s.URL(), sql, args...)
 }
 
 // URL is the connection string of the experiment's database, without proxies.
@@ -69,7 +59,7 @@ func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int
 		if leaked == 0 || ctx.Err() != nil {
 			return leaked, why
 		}
-		pause(ctx, 50*time.Millisecond)
+		_ = rig.Pause(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -81,15 +71,18 @@ func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
 			want += w.Slots
 		}
 	}
-	state, err := d.State(ctx)
+	m, err := d.Metrics(ctx)
 	if err != nil {
 		return max(want, 1), fmt.Sprintf("%s: %v; ", d.Name, err)
 	}
-	off := max(want-state["slots"], state["slots"]-want) + state["slots"] - state["slots_free"] + state["in_hand"] + state["unrecorded"]
+	state := func(what string) int { return int(m.State(what)) }
+	slots, free, inHand, unrecorded := state("slots"), state("slots_free"), state("in_hand"), state("unrecorded")
+	off := max(want-slots, slots-want) + slots - free + inHand + unrecorded
 	if off == 0 {
 		return 0, ""
 	}
-	return off, fmt.Sprintf("%s: want %d slots, free, and nothing in hand: %v; ", d.Name, want, state)
+	return off, fmt.Sprintf("%s: want %d free slots and nothing in hand, got %d slots, %d free, %d in hand, %d unrecorded; ",
+		d.Name, want, slots, free, inHand, unrecorded)
 }
 
 // History reads all logs. Call it after StopAll, when all processes have ended.

@@ -1,12 +1,9 @@
 package stage
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,98 +12,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
-
-// Environment is what all experiments share: the programs built from this checkout, and
-// the server.
-type Environment struct {
-	Postgres *Postgres
-	Root     string // folder of the main module
-	dir      string
-	daemon   string // program files
-	worker   string
-}
-
-// Open builds the programs and starts the server with the usual settings.
-func Open(ctx context.Context) (*Environment, error) { return OpenWith(ctx, nil) }
-
-// OpenWith is Open with settings of the server that replace usual ones.
-func OpenWith(ctx context.Context, settings map[string]string) (_ *Environment, err error) {
-	h := &Environment{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.Close())
-		}
-	}()
-	if h.Root, err = ProductDir(ctx); err != nil {
-		return nil, err
-	}
-	if h.dir, err = os.MkdirTemp("", "dchaos-"); err != nil {
-		return nil, fmt.Errorf("creating the folder of the experiments: %w", err)
-	}
-	if err = os.Chmod(h.dir, 0o711); err != nil { // the server's user must be able to enter it
-		return nil, err
-	}
-	h.daemon, h.worker = filepath.Join(h.dir, "dispatcherd"), filepath.Join(h.dir, "chaosworker")
-	if err = h.Rebuild(ctx, ""); err != nil {
-		return nil, err
-	}
-	if err = goBuild(ctx, filepath.Join(h.Root, "tools", "lab"), h.worker, "./worker", ""); err != nil {
-		return nil, err
-	}
-	h.Postgres, err = startPostgres(ctx, h.dir, settings)
-	return h, err
-}
-
-// Rebuild builds the daemon from altered sources. An empty overlay builds the
-// unchanged daemon again.
-func (h *Environment) Rebuild(ctx context.Context, overlay string) error {
-	return goBuild(ctx, h.Root, h.daemon, "./cmd/dispatcherd", overlay)
-}
-
-// Dir is the folder of the logs.
-func (h *Environment) Dir() string { return h.dir }
-
-// Close stops the server and removes everything.
-func (h *Environment) Close() error {
-	var errs []error
-	if h.Postgres != nil && h.Postgres.server != nil {
-		errs = append(errs, h.Postgres.stop())
-	}
-	if h.dir != "" {
-		errs = append(errs, os.RemoveAll(h.dir))
-	}
-	return errors.Join(errs...)
-}
-
-// ProductDir returns the folder of the main module. It works in any folder of the
-// module.
-func ProductDir(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list of the module: %w", err)
-	}
-	dir := filepath.Dir(strings.TrimSpace(string(out)))
-	if filepath.Base(dir) != "lab" {
-		return "", fmt.Errorf("run this inside the folder tools/lab of the checkout, not in %s", dir)
-	}
-	return filepath.Dir(filepath.Dir(dir)), nil
-}
-
-func goBuild(ctx context.Context, dir, out, pkg, overlay string) error {
-	args := []string{"build", "-trimpath", "-o", out}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("building %s in %s: %w\n%s", pkg, dir, err, said.String())
-	}
-	return nil
-}
 
 // Setup describes the processes of an experiment.
 type Setup struct {
@@ -125,6 +32,8 @@ type Setup struct {
 	Logs      bool           // a record of executions although Plain
 	Direct    bool           // no fault proxies: they cost time
 	Idle      int            // how many daemons, the first ones, have no workers
+	// FirstLeads says that the first daemon is the controller: the others start when it has the role.
+	FirstLeads bool
 	// Structures is the number of further slots of each worker, for jobs of batches, flows and parents.
 	Structures int
 	Disk       int // size in megabytes of the disk of the database; 0 = unlimited; needs root
@@ -132,12 +41,13 @@ type Setup struct {
 
 // Stage is the set of processes of one experiment.
 type Stage struct {
-	*Environment
+	*rig.Rig
+
 	Daemons  []*Daemon
 	Workers  []*Worker
 	Producer *Producer
 	database string
-	dir      string
+	dir      string // of logs and sockets
 	types    []string
 	logs     bool // of the workers
 	disk     *disk
@@ -151,13 +61,13 @@ type Stage struct {
 
 // Start creates an empty database and starts daemons and workers. It returns when
 // every slot is registered.
-func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) {
+func Start(ctx context.Context, r *rig.Rig, o Setup) (_ *Stage, err error) {
 	s := &Stage{
-		Environment: h,
-		database:    "chaos_" + strings.ReplaceAll(o.Name, "-", "_"),
-		dir:         filepath.Join(h.dir, o.Name),
-		types:       o.Types,
-		logs:        o.Logs || !o.Plain,
+		Rig:      r,
+		database: "chaos_" + strings.ReplaceAll(o.Name, "-", "_"),
+		dir:      filepath.Join(r.Dir, o.Name),
+		types:    o.Types,
+		logs:     o.Logs || !o.Plain,
 	}
 	defer func() {
 		if err != nil {
@@ -204,6 +114,11 @@ func (h *Environment) Start(ctx context.Context, o Setup) (_ *Stage, err error) 
 			return nil, err
 		}
 		s.Daemons = append(s.Daemons, d)
+		if i == 0 && o.FirstLeads {
+			if err := s.awaitController(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
 	busy := s.Daemons[o.Idle:]
 	for i := range len(busy) * o.Workers {
@@ -231,7 +146,7 @@ func (s *Stage) createDatabase(ctx context.Context, megabytes int) error {
 	return s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database, `CREATE DATABASE `+s.database+where)
 }
 
-// DropDatabase removes the database. The logs remain until the Environment is closed.
+// DropDatabase removes the database. The logs remain until the rig is closed.
 func (s *Stage) DropDatabase(ctx context.Context) error {
 	if err := s.Postgres.Exec(ctx, "postgres", `DROP DATABASE IF EXISTS `+s.database+` WITH (FORCE)`); err != nil {
 		return err
@@ -254,7 +169,7 @@ func (s *Stage) StopAll() {
 	ended := make(chan struct{})
 	for _, w := range s.Workers {
 		go func() {
-			w.Stop(10 * time.Second)
+			_ = w.Stop(10 * time.Second) // it may have been killed
 			ended <- struct{}{}
 		}()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // builder inserts structures: batches, flows and parents. The dice of a structure depend on its number alone.
@@ -30,7 +31,7 @@ func (s *Stage) InsertStructures(ctx context.Context, n int) error {
 		inserted, err := b.insert(ctx, s.URL())
 		if jobs += inserted; err != nil {
 			b.close(ctx)
-			pause(ctx, 50*time.Millisecond)
+			_ = rig.Pause(ctx, 50*time.Millisecond)
 		}
 	}
 	return s.sealAll(context.WithoutCancel(ctx))
@@ -63,7 +64,7 @@ func (b *builder) insert(ctx context.Context, url string) (n int, err error) {
 		if !busy {
 			break
 		}
-		if err := Pause(ctx, 20*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 20*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
@@ -159,7 +160,7 @@ func (b *builder) sealLate(ctx context.Context, batch int64) error {
 	}
 	sealed := make(chan error, 1)
 	go func() { sealed <- b.seal(ctx, batch) }()
-	pause(ctx, lateTime)
+	_ = rig.Pause(ctx, lateTime)
 	err = tx.Commit(ctx)
 	if failed := <-sealed; failed != nil {
 		return failed
@@ -270,7 +271,7 @@ func (b *builder) insertParents(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	if b.one(4) {
-		pause(ctx, time.Duration(parent.Ms/2)*time.Millisecond)
+		_ = rig.Pause(ctx, time.Duration(parent.Ms/2)*time.Millisecond)
 		err = b.cancel(ctx, ids[0])
 	}
 	return len(ids), err
@@ -278,7 +279,7 @@ func (b *builder) insertParents(ctx context.Context) (n int, err error) {
 
 // sealAll seals the batches that lost connections have left open. It waits for Postgres.
 func (s *Stage) sealAll(ctx context.Context) (err error) {
-	for begun := time.Now(); time.Since(begun) < time.Minute; pause(ctx, 100*time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < time.Minute; _ = rig.Pause(ctx, 100*time.Millisecond) {
 		if err = s.Exec(
 			ctx,
 			`SELECT dispatcherd.seal_batch(id) FROM dispatcherd.batches

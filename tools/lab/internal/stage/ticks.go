@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // insertSchedules inserts schedules that make up for any outage.
@@ -45,7 +47,7 @@ func (s *Stage) EndTicks(ctx context.Context) (twice, lost int, err error) {
 	if err := conn.QueryRow(ctx, `SELECT date_trunc('second', clock_timestamp())`).Scan(&until); err != nil {
 		return 0, 0, err
 	}
-	for begun, behind := time.Now(), 1; behind > 0 && time.Since(begun) < tickTime; pause(ctx, 50*time.Millisecond) {
+	for begun, behind := time.Now(), 1; behind > 0 && time.Since(begun) < tickTime; _ = rig.Pause(ctx, 50*time.Millisecond) {
 		if err := conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.schedules s
 			WHERE coalesce((SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id),
 				'-infinity') < $1`, until).Scan(&behind); err != nil {

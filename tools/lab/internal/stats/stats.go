@@ -37,3 +37,13 @@ func Quantile(values []float64, q float64) float64 {
 	part := at - float64(below)
 	return sorted[below]*(1-part) + sorted[below+1]*part
 }
+
+// Quotients divides each value by its counterpart. Two measurements side by side share the
+// condition of the machine, so their quotient varies less than they do.
+func Quotients(of, by []float64) []float64 {
+	q := make([]float64, len(of))
+	for i := range of {
+		q[i] = of[i] / by[i]
+	}
+	return q
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -50,7 +51,7 @@ func (s *Scene) allFaults(ctx context.Context, postgres time.Duration) error {
 	all.Go(func() {
 		s.every(ctx, postgres, func(i int) {
 			s.giveUp(s.slotsOf(nil))
-			how := []stage.End{stage.Immediate, stage.Fast, stage.KillNine}[i%3]
+			how := []rig.End{rig.Immediate, rig.Fast, rig.KillNine}[i%3]
 			if err := s.Postgres.Restart(ctx, how, 500*time.Millisecond); err != nil {
 				problem = err
 			}
@@ -93,7 +94,7 @@ func (s *Scene) noteKills(h *history.History) {
 	s.Note("restarted_max", waits.At(1))
 }
 
-func kills(k *stage.Keeper) int {
+func kills(k *rig.Keeper) int {
 	n := 0
 	for _, l := range k.Lives() {
 		if l.Killed != 0 {

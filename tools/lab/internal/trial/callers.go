@@ -9,6 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -63,7 +64,7 @@ func (s *Scene) disturb(ctx context.Context, d *stage.Daemon, which int) error {
 	s.giveUp(s.slotsOf(nil))
 	switch which {
 	case 0:
-		return s.Postgres.Restart(ctx, stage.Fast, 1500*time.Millisecond)
+		return s.Postgres.Restart(ctx, rig.Fast, 1500*time.Millisecond)
 	case 1:
 		d.Kill()
 	case 2:

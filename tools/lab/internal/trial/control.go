@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -29,7 +31,8 @@ type Control struct {
 	Found func(r *judge.Report) int
 }
 
-// Cut is a change of a source file. The file must contain Old exactly Times times.
+// Cut is a change of a source file. The file must contain Old exactly Times times. White space does not count, so that a
+// source that is only formatted in another way still matches.
 type Cut struct {
 	File     string // relative to the main module, or GOROOT/ and a path relative to Go's folder
 	Old, New string
@@ -127,7 +130,7 @@ func named(t Trial, name, about string, cuts ...Cut) Trial {
 }
 
 // RunControl runs a control and reports whether the judge has detected it.
-func RunControl(ctx context.Context, env *stage.Environment, c *Control, seed uint64) (line string, caught bool, err error) {
+func RunControl(ctx context.Context, env *rig.Rig, c *Control, seed uint64) (line string, caught bool, err error) {
 	begun := time.Now()
 	o, err := Run(ctx, env, &c.Trial, Short, seed)
 	if err != nil {
@@ -162,8 +165,8 @@ func RunControl(ctx context.Context, env *stage.Environment, c *Control, seed ui
 }
 
 // alter builds the daemon with the trial's cuts.
-func alter(ctx context.Context, env *stage.Environment, t *Trial) (restore func() error, err error) {
-	overlay, err := writeOverlay(env.Root, filepath.Join(env.Dir(), t.Name+"-src"), t.Cuts)
+func alter(ctx context.Context, env *rig.Rig, t *Trial) (restore func() error, err error) {
+	overlay, err := writeOverlay(env.Root, filepath.Join(env.Dir, t.Name+"-src"), t.Cuts)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +193,22 @@ var goRoot = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(out))
 })
 
+// formatted matches a text with any white space between its characters, and with the comma that Go demands where a list ends
+// with its line.
+func formatted(text string) *regexp.Regexp {
+	var b strings.Builder
+	for i, r := range strings.Join(strings.Fields(text), "") {
+		if i > 0 {
+			b.WriteString(`\s*`)
+		}
+		if i > 0 && strings.ContainsRune(")}", r) {
+			b.WriteString(`,?\s*`)
+		}
+		b.WriteString(regexp.QuoteMeta(string(r)))
+	}
+	return regexp.MustCompile(b.String())
+}
+
 // writeOverlay writes the altered copies and the overlay file that names them.
 func writeOverlay(root, dir string, cuts []Cut) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -205,10 +224,11 @@ func writeOverlay(root, dir string, cuts []Cut) (string, error) {
 			}
 			text = string(source)
 		}
-		if n := strings.Count(text, c.Old); n != c.Times {
+		old := formatted(c.Old)
+		if n := len(old.FindAllStringIndex(text, -1)); n != c.Times {
 			return "", fmt.Errorf("%s has %q %d times, want %d: the source has changed, so the control must follow", c.File, c.Old, n, c.Times)
 		}
-		texts[c.File] = strings.ReplaceAll(text, c.Old, c.New)
+		texts[c.File] = old.ReplaceAllLiteralString(text, c.New)
 	}
 	for file, text := range texts {
 		altered := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))

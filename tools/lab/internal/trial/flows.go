@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/fault"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -45,7 +46,7 @@ var flows = Trial{
 			switch {
 			case i%14 == 13:
 				s.giveUp(s.slotsOf(nil))
-				problems = errors.Join(problems, s.Postgres.Restart(ctx, []stage.End{stage.Immediate, stage.KillNine}[i/14%2], 300*time.Millisecond))
+				problems = errors.Join(problems, s.Postgres.Restart(ctx, []rig.End{rig.Immediate, rig.KillNine}[i/14%2], 300*time.Millisecond))
 			case i%4 == 2:
 				d := s.Daemons[i/4%len(s.Daemons)]
 				s.giveUp(s.slotsOf(d))

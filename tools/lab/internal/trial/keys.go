@@ -9,6 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/fault"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -67,7 +68,7 @@ var keys = Trial{
 			switch {
 			case i%14 == 13:
 				s.giveUp(s.slotsOf(nil))
-				if err := s.Postgres.Restart(ctx, []stage.End{stage.Immediate, stage.KillNine}[i/14%2], 300*time.Millisecond); err != nil {
+				if err := s.Postgres.Restart(ctx, []rig.End{rig.Immediate, rig.KillNine}[i/14%2], 300*time.Millisecond); err != nil {
 					problem = err
 				}
 			case i%8 == 3:

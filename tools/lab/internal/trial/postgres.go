@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -72,19 +73,17 @@ var fullDisk = Trial{
 // countRefused records how many claims and finishes were refused to the
 // dispatchers, and requires some.
 func (s *Scene) countRefused(ctx context.Context) error {
-	sum := map[string]int{}
+	var claims, ends float64
 	for _, d := range s.Daemons {
-		refused, err := d.Refused(ctx)
+		m, err := d.Metrics(ctx)
 		if err != nil {
 			return err
 		}
-		for operation, n := range refused {
-			sum[operation] += n
-		}
+		claims, ends = claims+m.Refused("claim"), ends+m.Refused("finish")
 	}
-	s.Note("claims_refused", sum["claim"])
-	s.Note("ends_refused", sum["finish"])
-	if sum["claim"]+sum["finish"] == 0 {
+	s.Note("claims_refused", claims)
+	s.Note("ends_refused", ends)
+	if claims+ends == 0 {
 		return errors.New("the disk was never full for a dispatcher")
 	}
 	return nil
@@ -168,7 +167,7 @@ var outages = Trial{
 			s.rest(ctx, time.Second)
 			s.giveUp(s.slotsOf(nil)) // it may last longer than the lease
 			down := 2*time.Second + time.Duration(s.Dice.Int64N(int64(longestOutage[s.Size]-2*time.Second)))
-			if err := s.Postgres.Restart(ctx, []stage.End{stage.Immediate, stage.Fast, stage.KillNine}[i%3], down); err != nil {
+			if err := s.Postgres.Restart(ctx, []rig.End{rig.Immediate, rig.Fast, rig.KillNine}[i%3], down); err != nil {
 				return err
 			}
 			s.returns = append(s.returns, history.Now())

@@ -81,7 +81,7 @@ func (s *Scene) suspend(ctx context.Context, d *stage.Daemon) (refused int, err 
 // suspendFor stops a dispatcher for a duration and returns how many of its later
 // statements were refused.
 func (s *Scene) suspendFor(ctx context.Context, d *stage.Daemon, long time.Duration) (refused int, err error) {
-	before, err := d.Events(context.WithoutCancel(ctx))
+	before, err := d.Metrics(context.WithoutCancel(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("before the stop: %w", err)
 	}
@@ -91,12 +91,12 @@ func (s *Scene) suspendFor(ctx context.Context, d *stage.Daemon, long time.Durat
 	s.rest(ctx, long)
 	d.Signal(syscall.SIGCONT)
 	s.rest(context.WithoutCancel(ctx), 2*time.Second)
-	after, err := d.Events(context.WithoutCancel(ctx))
+	after, err := d.Metrics(context.WithoutCancel(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("after the stop: %w", err)
 	}
 	s.kept(d.Name, from)
-	return after["stale"] - before["stale"], nil
+	return int(after.Event("stale") - before.Event("stale")), nil
 }
 
 var stoppedWorker = Trial{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/judge"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 )
 
@@ -102,7 +103,7 @@ type Outcome struct {
 }
 
 // Run runs a trial.
-func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
+func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
 	deadlocks := env.Postgres.Deadlocks()
 	begun := time.Now()
 	if len(t.Cuts) > 0 {
@@ -117,7 +118,7 @@ func Run(ctx context.Context, env *stage.Environment, t *Trial, size Size, seed 
 	if size == Long && t.LongFlags != nil {
 		setup.Flags = t.LongFlags
 	}
-	st, err := env.Start(ctx, setup)
+	st, err := stage.Start(ctx, env, setup)
 	if err != nil {
 		return nil, err
 	}

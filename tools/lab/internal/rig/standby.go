@@ -1,4 +1,4 @@
-package stage
+package rig
 
 import (
 	"bytes"
@@ -58,7 +58,7 @@ func (p *Postgres) AddStandby(ctx context.Context, synchronous bool) error {
 		if err != nil || follows {
 			return err
 		}
-		pause(ctx, 20*time.Millisecond)
+		_ = Pause(ctx, 20*time.Millisecond) // the loop ends with ctx
 	}
 	return ctx.Err()
 }
@@ -131,7 +131,7 @@ func (p *Postgres) FailOver(ctx context.Context, readOnly time.Duration) error {
 	if err := p.point(); err != nil {
 		return err
 	}
-	pause(ctx, readOnly)
+	_ = Pause(ctx, readOnly)
 	ctx = context.WithoutCancel(ctx) // after an interruption the server is still needed to read the rows
 	conn, err := pgx.Connect(ctx, p.server.URL("postgres"))
 	if err != nil {

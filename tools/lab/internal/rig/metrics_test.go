@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -39,5 +41,20 @@ func TestProcessorTimeOfThisProcessGrows(t *testing.T) {
 		if time.Since(began) > time.Minute {
 			t.Fatal("a busy loop has used no processor time")
 		}
+	}
+}
+
+func TestQuantileIsLinearWithinABucket(t *testing.T) {
+	m := Metrics{}
+	for le, n := range map[string]float64{"0.001": 50, "0.002": 98, "0.004": 99, "+Inf": 100} {
+		m[fmt.Sprintf(`dispatcherd_statement_duration_seconds_bucket{operation="claim",verdict="ok",le=%q}`, le)] = n
+	}
+	for q, want := range map[float64]float64{0.25: 0.0005, 0.5: 0.001, 0.98: 0.002, 0.985: 0.003, 1: 0.004} {
+		if got := m.Quantile("claim", q); math.Abs(got-want) > 1e-9 {
+			t.Errorf("quantile %v is %v s, want %v", q, got, want)
+		}
+	}
+	if got := m.Quantile("fetch", 0.5); !math.IsNaN(got) {
+		t.Errorf("no statements take %v s", got)
 	}
 }

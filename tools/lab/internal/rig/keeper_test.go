@@ -1,4 +1,4 @@
-package stage
+package rig
 
 import (
 	"os"
@@ -9,16 +9,14 @@ import (
 	"time"
 )
 
-const patience = 30 * time.Second
-
 func keepSleep(t *testing.T) *Keeper {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := Keep(log, func(int) *exec.Cmd { return exec.Command("sleep", "1000") })
-	t.Cleanup(func() { k.Stop(patience) })
+	k := Keep(log, true, func(int) *exec.Cmd { return exec.Command("sleep", "1000") })
+	t.Cleanup(func() { _ = k.Stop(patience) })
 	return k
 }
 
@@ -70,7 +68,7 @@ func TestProcessKilledForAWhileRests(t *testing.T) {
 		}
 		tick.Stop()
 	}
-	k.Stop(patience)
+	_ = k.Stop(patience)
 	if lives := k.Lives(); len(lives) != 1 {
 		t.Fatalf("%+v", lives)
 	}
@@ -79,7 +77,7 @@ func TestProcessKilledForAWhileRests(t *testing.T) {
 func TestStopEndsAProcessSuspendedBySIGSTOP(t *testing.T) {
 	k := keepSleep(t)
 	k.Signal(syscall.SIGSTOP) // a suspended process must end as well
-	k.Stop(patience)
+	_ = k.Stop(patience)
 	lives := k.Lives()
 	if last := lives[len(lives)-1]; last.Died == 0 {
 		t.Fatalf("%+v", lives)

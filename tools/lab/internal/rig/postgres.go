@@ -1,11 +1,10 @@
-package stage
+package rig
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,24 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 )
-
-// usualSettings of the server: durable, with a short recovery.
-var usualSettings = map[string]string{
-	"max_connections":    "100",
-	"shared_buffers":     "256MB",
-	"fsync":              "on",
-	"synchronous_commit": "on",
-	"full_page_writes":   "on",
-	"checkpoint_timeout": "1min",
-	"max_wal_size":       "1GB",
-	"wal_keep_size":      "512MB", // for a standby that is being created
-	"log_min_messages":   "warning",
-	"log_statement":      "none",
-}
 
 // End is a way in which the server stops.
 type End int
@@ -57,14 +40,13 @@ type Postgres struct {
 	restarts int
 }
 
-// startPostgres creates a cluster below dir and starts it. The settings replace usual ones.
+// startPostgres creates a cluster below dir and starts it.
 func startPostgres(ctx context.Context, dir string, settings map[string]string) (*Postgres, error) {
 	f, err := os.Create(filepath.Join(dir, "postgres.log"))
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{folder: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}, settings: maps.Clone(usualSettings)}
-	maps.Copy(p.settings, settings)
+	p := &Postgres{folder: dir, dir: filepath.Join(dir, "pg"), log: &serverLog{f: f}, settings: settings}
 	if err := p.start(ctx); err != nil {
 		return p, err
 	}
@@ -93,7 +75,7 @@ func (p *Postgres) Restart(ctx context.Context, how End, down time.Duration) err
 		return err
 	}
 	p.restarts++
-	pause(ctx, down)
+	_ = Pause(ctx, down)
 	return p.start(context.WithoutCancel(ctx)) // after an interruption the server is still needed to read the rows
 }
 
@@ -129,31 +111,31 @@ func (p *Postgres) Restarts() int {
 // counter is reset by a crash, so they are counted in its log.
 func (p *Postgres) Deadlocks() int { return p.log.deadlocks() }
 
-// Exec runs statements on a new connection.
-func (p *Postgres) Exec(ctx context.Context, database string, statements ...string) error {
-	conn, err := pgx.Connect(ctx, p.URL(database))
+// PID is the id of the postmaster.
+func (p *Postgres) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server.PID()
+}
+
+// DataOwner is the owner of the files of the server.
+func (p *Postgres) DataOwner() (*syscall.Stat_t, error) {
+	info, err := os.Stat(p.dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("%.60s: %w", sql, err)
-		}
-	}
-	return nil
+	return info.Sys().(*syscall.Stat_t), nil
+}
+
+// Exec runs statements in a database, one after the other, on a new connection.
+func (p *Postgres) Exec(ctx context.Context, database string, statements ...string) error {
+	return Exec(ctx, p.URL(database), statements...)
 }
 
 // CanExtend reports whether the server has the files of an extension.
 func (p *Postgres) CanExtend(ctx context.Context, extension string) bool {
-	conn, err := pgx.Connect(ctx, p.URL("postgres"))
-	if err != nil {
-		return false
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	var found bool
-	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = $1)`, extension).Scan(&found)
-	return err == nil && found
+	n, err := Number(ctx, p.URL("postgres"), `SELECT count(*) FROM pg_available_extensions WHERE name = $1`, extension)
+	return err == nil && n > 0
 }
 
 func (p *Postgres) stop() error {
@@ -192,15 +174,12 @@ func (l *serverLog) deadlocks() int {
 
 // Pause waits. It returns an error if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) error {
-	pause(ctx, d)
-	return ctx.Err()
-}
-
-func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

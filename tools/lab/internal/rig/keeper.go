@@ -1,4 +1,4 @@
-package stage
+package rig
 
 import (
 	"errors"
@@ -13,13 +13,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 )
 
-// Keeper restarts a program whenever it ends, until Stop is called. It records the
-// times of kills and of the ends of processes.
+// Keeper runs a program. It may restart it whenever it ends, until Stop is called. It records
+// the times of kills and of the ends of processes.
 type Keeper struct {
 	command func(life int) *exec.Cmd
+	restart bool
 	log     *os.File
 
 	mu      sync.Mutex
+	err     error // how the last process ended
 	lives   []Life
 	child   *os.Process // nil between two processes
 	stop    bool
@@ -39,10 +41,10 @@ type Life struct {
 	Died    int64 // 0 = it still runs
 }
 
-// Keep starts the program. life counts the processes from 0. The output of the
-// program goes to log.
-func Keep(log *os.File, command func(life int) *exec.Cmd) *Keeper {
-	k := &Keeper{command: command, log: log, ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+// Keep starts the program, and starts it again whenever it ends if restart is set. life counts
+// the processes from 0. The output of the program goes to log.
+func Keep(log *os.File, restart bool, command func(life int) *exec.Cmd) *Keeper {
+	k := &Keeper{command: command, restart: restart, log: log, ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	started := make(chan struct{})
 	go k.run(started)
 	<-started
@@ -57,15 +59,16 @@ func (k *Keeper) run(started chan<- struct{}) {
 	for life := 0; ; life++ {
 		begun := time.Now()
 		cmd := k.command(life)
-		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = k.log, k.log, dieWithParent()
+		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = k.log, k.log, DieWithParent()
 		err := k.start(cmd)
 		if life == 0 {
 			close(started)
 		}
-		if err == nil {
-			_ = cmd.Wait() // the error is in its log
+		running := err == nil
+		if running {
+			err = cmd.Wait()
 		}
-		rest, over := k.recordEnd(err)
+		rest, over := k.recordEnd(running, err)
 		if over {
 			return
 		}
@@ -97,17 +100,17 @@ func (k *Keeper) start(cmd *exec.Cmd) error {
 
 // recordEnd records the end of a process. It returns the time before the next start, and
 // whether the process was the last one.
-func (k *Keeper) recordEnd(err error) (rest time.Duration, over bool) {
+func (k *Keeper) recordEnd(started bool, err error) (rest time.Duration, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil {
+	if k.err = err; started {
 		k.lives[len(k.lives)-1].Died = history.Now()
 	}
 	k.child = nil
 	close(k.changed)
 	k.changed = make(chan struct{})
 	rest, k.rest = k.rest, 0
-	return rest, k.stop
+	return rest, k.stop || !k.restart
 }
 
 // Kill sends SIGKILL. It returns the process id and the time just before the
@@ -152,9 +155,29 @@ func (k *Keeper) Lives() []Life {
 	return append([]Life(nil), k.lives...)
 }
 
+// PID returns the id of the current or last process; 0 = none could be started.
+func (k *Keeper) PID() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.lives) == 0 {
+		return 0
+	}
+	return k.lives[len(k.lives)-1].PID
+}
+
+// AliveAllThrough reports whether one process ran during a whole span.
+func (k *Keeper) AliveAllThrough(from, to int64) bool {
+	for _, l := range k.Lives() {
+		if l.Started < from && (l.Killed == 0 || l.Killed > to) && (l.Died == 0 || l.Died > to) {
+			return true
+		}
+	}
+	return false
+}
+
 // Stop ends the program for ever: first with SIGTERM, and after the grace period
-// with SIGKILL.
-func (k *Keeper) Stop(grace time.Duration) {
+// with SIGKILL. It returns how the last process ended; nil = without an error.
+func (k *Keeper) Stop(grace time.Duration) error {
 	k.mu.Lock()
 	if !k.stop {
 		close(k.over)
@@ -170,4 +193,7 @@ func (k *Keeper) Stop(grace time.Duration) {
 		<-k.ended
 	}
 	_ = k.log.Close() // the child has written the file
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
 }

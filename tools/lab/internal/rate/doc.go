@@ -1,2 +1,0 @@
-// Package rate measures how fast daemons that run as real processes run jobs, and compares rates.
-package rate
