@@ -11,12 +11,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stage"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/trial"
@@ -30,7 +29,17 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "list the experiments and exit")
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of the random choices; 0 = taken from the clock")
 	flag.Parse()
-	os.Exit(chaos(o))
+	program.Main("chaos", func(ctx context.Context) error {
+		if o.list {
+			list()
+			return nil
+		}
+		held, err := run(ctx, o)
+		if err == nil && !held {
+			err = errFailed
+		}
+		return err
+	})
 }
 
 type options struct {
@@ -39,25 +48,7 @@ type options struct {
 	seed             uint64
 }
 
-// chaos returns the exit code: 0 if every experiment passed and the violations of
-// every control were found. A control is a trial of a dispatcher without one of its
-// safeguards.
-func chaos(o options) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if o.list {
-		list()
-		return 0
-	}
-	held, err := run(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-	}
-	if err != nil || !held {
-		return 1
-	}
-	return 0
-}
+var errFailed = errors.New("an experiment failed, or a control was not detected")
 
 func list() {
 	for _, t := range append(trial.All(), trial.Smoke()...) {
@@ -70,6 +61,8 @@ func list() {
 
 var errOption = errors.New("no such choice")
 
+// run reports whether every experiment passed and the violations of every control were
+// found. A control is a trial of a dispatcher without one of its safeguards.
 func run(ctx context.Context, o options) (held bool, err error) {
 	size, ok := map[string]trial.Size{"smoke": trial.Short, "short": trial.Short, "normal": trial.Normal, "long": trial.Long}[o.size]
 	if !ok {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/distance"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
@@ -111,7 +110,7 @@ const database = "peers"
 
 // run prepares a database and executes its jobs. The contestant uses the proxy, if
 // there is one.
-func (a *arena) run(ctx context.Context, c contestant, proxy *distance.Proxy) (outcome, error) {
+func (a *arena) run(ctx context.Context, c contestant, by *proxy) (outcome, error) {
 	n := a.jobs / max(c.share, 1)
 	dsn, err := a.rig.Fresh(ctx, database)
 	if err != nil {
@@ -123,8 +122,8 @@ func (a *arena) run(ctx context.Context, c contestant, proxy *distance.Proxy) (o
 	if err := a.rig.Settle(ctx, dsn); err != nil {
 		return outcome{}, err
 	}
-	if proxy != nil {
-		if dsn, err = proxy.DSN(dsn); err != nil {
+	if by != nil {
+		if dsn, err = by.through(dsn); err != nil {
 			return outcome{}, err
 		}
 	}

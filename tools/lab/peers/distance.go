@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/distance"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stats"
 )
@@ -77,11 +76,11 @@ func (a *arena) drainOverDistances(ctx context.Context, all []contestant, roundT
 }
 
 func (a *arena) drainAt(ctx context.Context, c contestant, roundTrip time.Duration) (rate float64, err error) {
-	p, err := distance.Start(a.rig.Postgres.URL(database), roundTrip)
+	p, err := startProxy(a.rig.Postgres.URL(database), roundTrip)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
+	defer func() { err = errors.Join(err, p.close()) }()
 	o, err := a.run(ctx, c, p)
 	return o.Rate, err
 }

@@ -9,18 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/distance"
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/echo"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 )
 
 func main() {
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == echo.Server:
-		program.Main("peers", func(context.Context) error { return echo.Serve(os.Args[2]) })
-		return
-	case len(os.Args) == 5 && os.Args[1] == distance.Server:
-		program.Main("peers", func(ctx context.Context) error { return distance.Serve(ctx, os.Args[2], os.Args[3], os.Args[4]) })
+	if len(os.Args) == 5 && os.Args[1] == proxyServer {
+		program.Main("peers", func(ctx context.Context) error { return serveProxy(ctx, os.Args[2], os.Args[3], os.Args[4]) })
 		return
 	}
 	var o options
@@ -84,11 +78,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	echoes, err := measureEcho(ctx)
-	if err != nil {
-		return err
-	}
-	return report(ctx, e, all, rounds, echoes)
+	return report(e, all, rounds)
 }
 
 // choose returns the named contestants, or all if no name is given.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/dispatcherd/dispatcherd/tools/lab/internal/echo"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stats"
 )
@@ -28,15 +26,10 @@ type result struct {
 type document struct {
 	Conditions map[string]string `json:"conditions"`
 	Results    []result          `json:"results"`
-	EchoMicros float64           `json:"echo_256_bytes_p50_us"`
 }
 
-func report(ctx context.Context, a *arena, all []contestant, runs map[string][]outcome, echo float64) error {
-	doc := document{EchoMicros: echo}
-	var err error
-	if doc.Conditions, err = a.conditions(ctx); err != nil {
-		return err
-	}
+func report(a *arena, all []contestant, runs map[string][]outcome) error {
+	doc := document{Conditions: a.conditions()}
 	ours := stats.Summarise(pick(runs["dispatcherd"], outcome.rate)).Median
 	for _, c := range all {
 		r := result{Name: c.name, Settings: c.settings, Reason: c.reason, Runs: runs[c.name]}
@@ -70,35 +63,25 @@ func pick(runs []outcome, what func(outcome) float64) []float64 {
 	return values
 }
 
-func (a *arena) conditions(ctx context.Context) (map[string]string, error) {
-	version, err := rig.Number(ctx, a.rig.Postgres.URL("postgres"), `SELECT current_setting('server_version_num')::bigint`)
-	if err != nil {
-		return nil, err
-	}
+func (a *arena) conditions() map[string]string {
 	var settings []string
 	for _, k := range []string{"fsync", "synchronous_commit", "shared_buffers", "max_wal_size", "checkpoint_timeout"} {
 		settings = append(settings, k+"="+rig.Measured[k])
 	}
 	return map[string]string{
 		"cores":    fmt.Sprint(runtime.NumCPU()),
-		"postgres": fmt.Sprint(version),
+		"postgres": a.rig.Postgres.Version(),
 		"settings": strings.Join(settings, " "),
 		"jobs":     fmt.Sprint(a.jobs),
 		"rounds":   fmt.Sprint(a.rounds),
 		"measured": "from the start of the first job until the end of the last one is in Postgres; rows inserted and analysed before",
-	}, nil
+	}
 }
 
 func printTable(doc document) {
 	c := doc.Conditions
-	fmt.Printf(
-		"%s jobs that do nothing, %s rounds, %s cores, Postgres %s (%s)\n\n",
-		c["jobs"],
-		c["rounds"],
-		c["cores"],
-		c["postgres"],
-		c["settings"],
-	)
+	fmt.Printf("%s jobs that do nothing, %s rounds, %s cores, Postgres %s (%s)\n\n",
+		c["jobs"], c["rounds"], c["cores"], c["postgres"], c["settings"])
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tjobs/s\tleast\tmost\tdispatcherd is\tPostgres µs/job\t")
 	for _, r := range doc.Results {
@@ -109,7 +92,6 @@ func printTable(doc document) {
 	for _, r := range doc.Results {
 		fmt.Printf("%s: %s\n    %s\n", r.Name, r.Settings, r.Reason)
 	}
-	fmt.Printf("\nbare Unix-socket echo of %d bytes, p50: %.1f µs\n", echo.Size, doc.EchoMicros)
 }
 
 func lastLine(doc document) string {

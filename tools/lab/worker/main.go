@@ -1,5 +1,5 @@
-// Command chaosworker is a worker process of the fault harness. It does what the
-// payloads say and writes a log of every execution.
+// Command worker is a worker process of the experiments. It does what the payloads say and
+// writes a log of every execution.
 package main
 
 import (
@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/counter"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -33,10 +33,7 @@ func main() {
 	flag.DurationVar(&o.grace, "grace", 5*time.Second, "grace period for running jobs after SIGTERM")
 	flag.BoolVar(&o.flood, "flood", false, "only connect, say hello and close, until SIGTERM; print the number of connections")
 	flag.Parse()
-	if err := run(o); err != nil {
-		fmt.Fprintln(os.Stderr, "chaosworker:", err)
-		os.Exit(1)
-	}
+	program.Main("worker", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 type options struct {
@@ -45,9 +42,7 @@ type options struct {
 	flood                           bool
 }
 
-func run(o options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+func run(ctx context.Context, o options) error {
 	if o.flood {
 		return flood(ctx, o.socket)
 	}

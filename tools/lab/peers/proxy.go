@@ -1,11 +1,4 @@
-// Package distance puts a round-trip delay between clients and Postgres: a
-// proxy on a Unix socket forwards every byte after a fixed delay.
-//
-// Each direction adds half of the delay. Bytes that follow each other closely stay
-// together, so pipelining works as over a network of unlimited bandwidth. The proxy is a
-// separate process, so that its work does not count as work of a contestant. With a delay
-// of 0 the proxy still copies every byte, so that the distances are comparable.
-package distance
+package main
 
 import (
 	"context"
@@ -23,19 +16,24 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
-// Server is the hidden first argument that makes a program the proxy. The other
-// arguments are the round-trip delay, the socket to listen on, and the socket of
-// the server. The program must then call [Serve].
-const Server = "distance-server"
+// proxyServer is the hidden first argument that makes this program the proxy. The other
+// arguments are the round-trip delay, the socket to listen on, and the socket of the server.
+const proxyServer = "distance-server"
 
-// Proxy is a running proxy.
-type Proxy struct {
+// proxy puts a round-trip delay between a contestant and Postgres: it forwards every byte after
+// a fixed delay.
+//
+// Each direction adds half of the delay. Bytes that follow each other closely stay
+// together, so pipelining works as over a network of unlimited bandwidth. The proxy is a
+// separate process, so that its work does not count as work of a contestant. With a delay
+// of 0 the proxy still copies every byte, so that the distances are comparable.
+type proxy struct {
 	process *rig.Process
 	dir     string
 }
 
-// Start starts this program again, as a proxy to the server that dsn names.
-func Start(dsn string, roundTrip time.Duration) (*Proxy, error) {
+// startProxy starts this program again, as a proxy to the server that dsn names.
+func startProxy(dsn string, roundTrip time.Duration) (*proxy, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
 		return nil, err
@@ -44,21 +42,21 @@ func Start(dsn string, roundTrip time.Duration) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{dir: dir}
+	p := &proxy{dir: dir}
 	name := ".s.PGSQL." + u.Query().Get("port")
-	p.process, err = rig.RunSelf("distance", Server, roundTrip.String(), filepath.Join(dir, name), filepath.Join(u.Query().Get("host"), name))
+	p.process, err = rig.RunSelf("distance", proxyServer, roundTrip.String(), filepath.Join(dir, name), filepath.Join(u.Query().Get("host"), name))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if _, err := p.process.Expect("ready"); err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
-// DSN returns a connection string that leads through the proxy to the database of
+// through returns a connection string that leads through the proxy to the database of
 // dsn.
-func (p *Proxy) DSN(dsn string) (string, error) {
+func (p *proxy) through(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
 		return "", err
@@ -69,11 +67,11 @@ func (p *Proxy) DSN(dsn string) (string, error) {
 	return u.String(), nil
 }
 
-// Close ends the proxy.
-func (p *Proxy) Close() error { return errors.Join(p.process.Stop(), os.RemoveAll(p.dir)) }
+// close ends the proxy.
+func (p *proxy) close() error { return errors.Join(p.process.Stop(), os.RemoveAll(p.dir)) }
 
-// Serve runs the proxy until ctx ends.
-func Serve(ctx context.Context, roundTrip, listen, server string) error {
+// serveProxy runs the proxy until ctx ends.
+func serveProxy(ctx context.Context, roundTrip, listen, server string) error {
 	delay, err := time.ParseDuration(roundTrip)
 	if err != nil {
 		return err
