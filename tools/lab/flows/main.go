@@ -26,7 +26,8 @@ type options struct {
 func main() {
 	var o options
 	all := o.parts()
-	wanted := flag.String("parts", "", "parts to run, separated by commas; empty = all, or all but plain with -short, which is too short for its range")
+	wanted := flag.String("parts", "",
+		"parts to run, separated by commas; empty = all, or all but plain with -short, which is too short for its range")
 	flag.StringVar(&o.plain.Base, "base", regression.Base, "plain: commit to compare with")
 	flag.BoolVar(&o.plain.Short, "short", false, "run a shorter form of all parts")
 	flag.IntVar(&o.members, "members", 1_000_000, "batch: members")

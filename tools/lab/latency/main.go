@@ -178,7 +178,8 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // uses a connection to another database, so that it does not count itself.
 func (res *result) watchIdle(ctx context.Context, r *rig.Rig, d *rig.Daemon, idle time.Duration) error {
 	count := func() (int, error) {
-		return rig.Number(ctx, r.Postgres.URL("postgres"), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
+		return rig.Number(ctx, r.Postgres.URL("postgres"),
+			`SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`, database)
 	}
 	time.Sleep(25 * time.Second) // after ten seconds the daemon polls rarely, and an idle backend publishes its counters ten seconds later
 	before, err := count()

@@ -44,7 +44,8 @@ func startProxy(dsn string, roundTrip time.Duration) (*proxy, error) {
 	}
 	p := &proxy{dir: dir}
 	name := ".s.PGSQL." + u.Query().Get("port")
-	p.process, err = rig.RunSelf("distance", proxyServer, roundTrip.String(), filepath.Join(dir, name), filepath.Join(u.Query().Get("host"), name))
+	p.process, err = rig.RunSelf("distance", proxyServer, roundTrip.String(),
+		filepath.Join(dir, name), filepath.Join(u.Query().Get("host"), name))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -26,5 +26,7 @@ func DST(perZone int) (figure.Figures, error) {
 			}
 		}
 	}
-	return figure.Figures{figure.AtLeast("dst_cases", float64(cases), float64(perZone*len(crontest.Zones()))), figure.None("dst_wrong", float64(wrong))}, nil
+	return figure.Figures{
+		figure.AtLeast("dst_cases", float64(cases), float64(perZone*len(crontest.Zones()))), figure.None("dst_wrong", float64(wrong)),
+	}, nil
 }

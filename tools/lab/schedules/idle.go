@@ -43,7 +43,8 @@ func Idle(ctx context.Context, env *rig.Rig, n int, lasts time.Duration) (figure
 	}
 	perMinute := float64(statements) / lasts.Minutes()
 	return figure.Figures{
-		figure.AtMost("idle_statements_per_min", perMinute, 6), figure.AtLeast("reads_saved", 1-perMinute/60, 0.99), figure.AtMost("mem_mib_100k", full-empty, 64),
+		figure.AtMost("idle_statements_per_min", perMinute, 6), figure.AtLeast("reads_saved", 1-perMinute/60, 0.99),
+		figure.AtMost("mem_mib_100k", full-empty, 64),
 	}, nil
 }
 

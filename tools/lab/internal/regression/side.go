@@ -77,6 +77,8 @@ func (s *side) measure(ctx context.Context, r *rig.Rig, p Plan) error {
 	}
 	perJob := func(used time.Duration) float64 { return float64(used.Microseconds()) / float64(p.Jobs) }
 	s.rates, s.copies = append(s.rates, d.Rate()), append(s.copies, copied)
-	s.daemon, s.postgres, s.workers = append(s.daemon, perJob(d.Daemon)), append(s.postgres, perJob(d.Postgres)), append(s.workers, perJob(d.Workers))
+	s.daemon = append(s.daemon, perJob(d.Daemon))
+	s.postgres = append(s.postgres, perJob(d.Postgres))
+	s.workers = append(s.workers, perJob(d.Workers))
 	return nil
 }

@@ -144,7 +144,8 @@ func AwaitEnded(ctx context.Context, dsn string, first int64, n int) (time.Time,
 	if _, err := conn.Exec(ctx, `SET enable_seqscan = off`); err != nil { // the statistics are old while rows are counted
 		return time.Time{}, err
 	}
-	const tail = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint + $2::bigint - 2000 AND id > $1 LIMIT 1000) few`
+	const tail = `SELECT count(*)
+		FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint + $2::bigint - 2000 AND id > $1 LIMIT 1000) few`
 	const all = `SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live WHERE id > $1::bigint AND $2::bigint > 0 LIMIT 1000) few`
 	sql, last, moved := tail, -1, time.Now()
 	patience := stuckAfter + time.Duration(n)*time.Millisecond // until the last ones start

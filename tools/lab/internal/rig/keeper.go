@@ -44,7 +44,10 @@ type Life struct {
 // Keep starts the program, and starts it again whenever it ends if restart is set. life counts
 // the processes from 0. The output of the program goes to log.
 func Keep(log *os.File, restart bool, command func(life int) *exec.Cmd) *Keeper {
-	k := &Keeper{command: command, restart: restart, log: log, ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+	k := &Keeper{
+		command: command, restart: restart, log: log,
+		ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}),
+	}
 	started := make(chan struct{})
 	go k.run(started)
 	<-started

@@ -77,7 +77,8 @@ func (j Jobs) insert(ctx context.Context, conn *pgx.Conn) error {
 	if column == "" {
 		column, value = "keys", "NULL"
 	}
-	_, err := conn.Exec(ctx, fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, payload, %s) SELECT '%s', '{}', %s FROM generate_series(1, %d) i`,
+	_, err := conn.Exec(ctx, fmt.Sprintf(
+		`INSERT INTO dispatcherd.jobs (type, payload, %s) SELECT '%s', '{}', %s FROM generate_series(1, %d) i`,
 		column, TimedType, value, j.N))
 	if err != nil || j.Inserted == nil {
 		return err
