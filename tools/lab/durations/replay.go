@@ -1,5 +1,3 @@
-// Package durations measures what expected durations do to waits, with real and with random workloads, and what they cost
-// a fetch.
 package main
 
 import (

@@ -151,10 +151,11 @@ func AwaitEnded(ctx context.Context, dsn string, first int64, n int) (time.Time,
 	patience := stuckAfter + time.Duration(n)*time.Millisecond // until the last ones start
 	for {
 		var left int
+		asked := time.Now()
 		if err := conn.QueryRow(ctx, sql, first, int64(n)).Scan(&left); err != nil {
 			return time.Time{}, err
 		}
-		now, rest := time.Now(), time.Duration(20+rand.IntN(20))*time.Millisecond // not in step with the heartbeats
+		now := time.Now()
 		switch {
 		case left == 0 && sql == all:
 			return now, nil
@@ -165,8 +166,9 @@ func AwaitEnded(ctx context.Context, dsn string, first int64, n int) (time.Time,
 		case now.Sub(moved) > patience:
 			return now, fmt.Errorf("%d of %d jobs wait or run: %w", left, n, ErrStuck)
 		}
+		rest := time.Duration(20+rand.IntN(20)) * time.Millisecond // not in step with the heartbeats
 		if sql == all {
-			rest = time.Millisecond
+			rest = min(rest, max(time.Millisecond, 4*now.Sub(asked))) // exact, and at most a fifth of a processor
 		}
 		if err := Pause(ctx, rest); err != nil {
 			return now, err

@@ -41,41 +41,9 @@ type Cut struct {
 
 // Controls returns all controls.
 func Controls() []*Control {
-	zombie := stoppedDispatcher
-	zombie.Verify = nil
 	forgotten := restore
 	forgotten.Drain = 15 * time.Second
 	return append([]*Control{
-		{
-			Trial: named(
-				zombie,
-				"fence-out",
-				"a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
-				Cut{
-					"claim/statements.go",
-					"` + isItem + ` AND j.dispatcher = $5::int AND j.status",
-					"j.id BETWEEN i.id AND i.id AND i.id > 0 AND $5::int IS NOT NULL AND j.status",
-					2,
-				},
-				Cut{"claim/statements.go", "j.attempt = ($1::int[])[j.id - r.base + 1]", "($1::int[])[j.id - r.base + 1] > 0", 1},
-				Cut{"claim/statements.go", "AND j.dispatcher = $2::int AND j.status", "AND $2::int IS NOT NULL AND j.status", 1},
-			),
-			Found: func(r *judge.Report) int { return r.Stale },
-		},
-		{
-			Trial: Trial{
-				Name:  "status-out",
-				About: "a claim does not check whether the job is still pending: two dispatchers run it",
-				Setup: stage.Setup{Daemons: 2, Workers: 2, Offers: offers, Mix: plain, Types: types},
-				Jobs:  [3]int{3000, 3000, 3000},
-				Drain: 15 * time.Second,
-				Cuts: []Cut{
-					{"claim/statements.go", "claimable = `status = 'pending' AND (run_at", "claimable = `(run_at", 1},
-					{"claim/statements.go", "(SELECT ctid FROM free)) AND status = 'pending'", "(SELECT ctid FROM free))", 1},
-				},
-			},
-			Found: func(r *judge.Report) int { return r.Illegal },
-		},
 		{
 			Trial: Trial{
 				Name:  "poll-out",
@@ -121,7 +89,45 @@ func Controls() []*Control {
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
-	}, slices.Concat(rowControls(), floodControls(), tickControls(), keyControls(), flowControls())...)
+	}, slices.Concat(claimControls(), rowControls(), floodControls(), tickControls(), keyControls(), flowControls())...)
+}
+
+// claimControls are the controls of the conditions of claims and finishes.
+func claimControls() []*Control {
+	zombie := stoppedDispatcher
+	zombie.Verify = nil
+	return []*Control{
+		{
+			Trial: named(
+				zombie,
+				"fence-out",
+				"a finish names the job and not the attempt or the dispatcher: a resumed dispatcher ends the attempt of another one",
+				Cut{
+					"claim/statements.go",
+					"` + isItem + ` AND j.dispatcher = $5::int AND j.status",
+					"j.id BETWEEN i.id AND i.id AND i.id > 0 AND $5::int IS NOT NULL AND j.status",
+					2,
+				},
+				Cut{"claim/statements.go", "j.attempt = ($1::int[])[j.id - r.base + 1]", "($1::int[])[j.id - r.base + 1] > 0", 1},
+				Cut{"claim/statements.go", "AND j.dispatcher = $2::int AND j.status", "AND $2::int IS NOT NULL AND j.status", 1},
+			),
+			Found: func(r *judge.Report) int { return r.Stale },
+		},
+		{
+			Trial: Trial{
+				Name:  "status-out",
+				About: "a claim does not check whether the job is still pending: two dispatchers run it",
+				Setup: stage.Setup{Daemons: 2, Workers: 2, Offers: offers, Mix: plain, Types: types},
+				Jobs:  [3]int{3000, 3000, 3000},
+				Drain: 15 * time.Second,
+				Cuts: []Cut{
+					{"claim/statements.go", "claimable = `status = 'pending' AND (run_at", "claimable = `(run_at", 1},
+					{"claim/statements.go", "(SELECT ctid FROM free)) AND status = 'pending'", "(SELECT ctid FROM free))", 1},
+				},
+			},
+			Found: func(r *judge.Report) int { return r.Illegal },
+		},
+	}
 }
 
 func named(t Trial, name, about string, cuts ...Cut) Trial {

@@ -104,7 +104,6 @@ type Outcome struct {
 
 // Run runs a trial.
 func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_ *Outcome, err error) {
-	deadlocks := env.Postgres.Deadlocks()
 	begun := time.Now()
 	if len(t.Cuts) > 0 {
 		restore, err := alter(ctx, env, t)
@@ -122,12 +121,6 @@ func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_
 	if err != nil {
 		return nil, err
 	}
-	struck := false
-	defer func() {
-		if !struck {
-			st.StopAll()
-		}
-	}()
 	s := &Scene{
 		Stage:    st,
 		Size:     size,
@@ -135,7 +128,18 @@ func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_
 		killed:   map[int32]int64{},
 		affected: map[int64]bool{},
 	}
-	o := &Outcome{}
+	o, err := s.play(ctx, t, setup)
+	if err != nil {
+		st.StopAll()
+		return nil, err
+	}
+	o.Line += fmt.Sprintf(" took=%v", round(time.Since(begun)))
+	return o, nil
+}
+
+// play runs a trial on its stage. All processes have ended when it returns no error.
+func (s *Scene) play(ctx context.Context, t *Trial, setup stage.Setup) (_ *Outcome, err error) {
+	o, deadlocks := &Outcome{}, s.Postgres.Deadlocks()
 	onStage := history.Now()
 	if err := s.act(ctx, t); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
@@ -158,8 +162,7 @@ func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_
 	if leaked > 0 {
 		o.Failures = append(o.Failures, "slots leaked: "+why)
 	}
-	st.StopAll()
-	struck = true
+	s.StopAll()
 	if o.History, err = s.History(ctx); err != nil {
 		return nil, err
 	}
@@ -170,13 +173,12 @@ func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_
 	o.judge(s, t, end{
 		left:      left,
 		leaked:    leaked,
-		deadlocks: env.Postgres.Deadlocks() - deadlocks,
+		deadlocks: s.Postgres.Deadlocks() - deadlocks,
 		drained:   drained,
 		patience:  patience(setup.Flags),
 		tickTwice: twice,
 		tickLost:  lost,
 	})
-	o.Line += fmt.Sprintf(" took=%v", round(time.Since(begun)))
 	return o, nil
 }
 
