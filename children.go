@@ -12,6 +12,5 @@ const (
 	RuleTooManySpawns   = "too_many_spawns"   // too many spawns of the session or of the dispatcher have no answer; try again later
 	RuleTypeIsPermitted = "type_is_permitted" // the user of the worker may not insert jobs of a type
 	RuleDatabaseAnswers = "database_answers"  // Postgres did not execute the statement; try again later
-	RuleSpawnIsKnown    = "spawn_is_known"    // the dispatcher has an older version; reported by SDKs
 	RuleOutcomeIsKnown  = "outcome_is_known"  // the answer was lost, so the children may exist
 )

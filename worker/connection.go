@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -108,7 +107,7 @@ func (w *Worker) disconnected(c *workerproto.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conn = nil
-	w.refuseSpawnsLocked(dispatcherd.RuleOutcomeIsKnown, "the connection ended before the answer: the children may exist")
+	w.endSpawnsLocked()
 	var keep time.Duration
 	if c != nil && !w.draining {
 		keep = c.Welcome().Limits.Resume

@@ -158,7 +158,6 @@ func (w *Worker) receive(c *workerproto.Conn) error {
 			case *workerproto.Spawned:
 				w.answerSpawn(f)
 			case *workerproto.Error:
-				w.spawnUnknown(f)
 				w.call("Complaint", func() { w.opts.Complaint(f) })
 			}
 		}

@@ -177,20 +177,11 @@ func (w *Worker) answerSpawn(a *workerproto.Spawned) {
 	w.answerSpawnLocked(*a)
 }
 
-// refuseSpawnsLocked answers all spawns, because the dispatcher will not.
-func (w *Worker) refuseSpawnsLocked(rule, reason string) {
+// endSpawnsLocked answers all spawns, because the connection has ended and the dispatcher will not.
+func (w *Worker) endSpawnsLocked() {
 	for number := range w.spawns.waiting {
-		w.answerSpawnLocked(workerproto.Spawned{Request: number, Rule: rule, Error: reason})
+		w.answerSpawnLocked(workerproto.Spawned{
+			Request: number, Rule: dispatcherd.RuleOutcomeIsKnown, Error: "the connection ended before the answer: the children may exist",
+		})
 	}
-}
-
-// spawnUnknown answers all spawns if the dispatcher does not know the frame, because its
-// version is older. The worker sends no other frame that such a dispatcher does not know.
-func (w *Worker) spawnUnknown(rule *workerproto.Error) {
-	if rule.Code != workerproto.UnknownOp {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.refuseSpawnsLocked(dispatcherd.RuleSpawnIsKnown, "the dispatcher has an older version, which does not know spawn: replace it")
 }

@@ -127,18 +127,6 @@ func TestOutcomeOfASpawnIsUnknownWhenItsContextEnds(t *testing.T) {
 	require.Equal(t, dispatcherd.RuleOutcomeIsKnown, refusal.Rule)
 }
 
-func TestOlderDispatcherDoesNotKnowSpawn(t *testing.T) {
-	d, s, results := spawner(t, func(ctx context.Context, j *Job) ([]dispatcherd.JobID, error) {
-		return j.Spawn(ctx, Child{Type: "mail"})
-	})
-	require.True(t, push(s, 42, 0, "pdf", `{}`))
-	expect[*workerproto.Spawn](d)
-	require.True(t, s.Send(workerproto.Complain(workerproto.UnknownOp, 0, "no frame \"spawn\" in this direction")))
-	refusal, ok := errors.AsType[*SpawnError](awaitSpawning(t, results).err)
-	require.True(t, ok)
-	require.Equal(t, dispatcherd.RuleSpawnIsKnown, refusal.Rule)
-}
-
 // The dispatcher refuses the seventeenth spawn without an answer, so the worker does not
 // send it.
 func TestSpawnWaitsWhileTooManyHaveNoAnswer(t *testing.T) {

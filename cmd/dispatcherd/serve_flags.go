@@ -73,8 +73,6 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.KeyPatience, "key-patience", daemon.DefaultKeyPatience,
 		"how long others pass a job that waits for several keys, or for a slot with its permits")
 	flags.Var(versionValue(&f.cfg.AppVersion), "app-version", "version of the application, for schedules that run once for each")
-	flags.DurationVar(&f.cfg.ScheduleResync, "schedule-resync", daemon.DefaultScheduleResync,
-		"time between two comparisons of the plan of schedules with the table, which find edits that no record reported")
 	c := &f.cfg.Core
 	w := &c.Weights
 	flags.Var(
@@ -110,7 +108,6 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	settings.Between(flags, "0s", settings.Longest, "grace")
 	settings.Between(flags, "0s", settings.LongestWait, "resume")
 	settings.Between(flags, "100ms", settings.LongestWait, "key-patience")
-	settings.Between(flags, "1s", settings.Longest, "schedule-resync")
 	settings.Between(flags, "1ms", settings.LongestWait, "reconnect-grace")
 }
 

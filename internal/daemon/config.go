@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -20,8 +19,6 @@ const (
 	DefaultResume = 30 * time.Second
 	// DefaultKeyPatience is the default of Config.KeyPatience.
 	DefaultKeyPatience = 30 * time.Second
-	// DefaultScheduleResync is the default of Config.ScheduleResync.
-	DefaultScheduleResync = controller.DefaultResync
 
 	DefaultKeepDone   = 7 * 24 * time.Hour
 	DefaultKeepFailed = 30 * 24 * time.Hour
@@ -33,7 +30,7 @@ type Config struct {
 	Name        string        // for display; the host name by default
 	KeyPatience time.Duration // how long others pass a job with keys that waits for several things; 0 = DefaultKeyPatience
 	AppVersion  string        // of the application, for startup schedules; empty = unknown
-	// ScheduleResync is the time between two comparisons of the plan of schedules with the table; 0 = DefaultScheduleResync.
+	// ScheduleResync is the time between two comparisons of the plan of schedules with the table; 0 = 12 h.
 	ScheduleResync time.Duration
 	DSN            string
 	WorkerSocket   string

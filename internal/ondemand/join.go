@@ -17,11 +17,9 @@ import (
 // same key.
 func fingerprint(o *Options) [32]byte {
 	sum := sha256.New()
-	parts := [][]byte{[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable))}
-	if o.Keys != "" { // otherwise the hash is that of former versions, which rows contain
-		parts = append(parts, []byte(o.Keys))
-	}
-	for _, part := range parts {
+	for _, part := range [][]byte{
+		[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable)), []byte(o.Keys),
+	} {
 		sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
 		sum.Write([]byte{':'})
 		sum.Write(part)

@@ -192,6 +192,7 @@ var plain = []string{problem.InvalidRequest.Name, problem.InvalidJob.Name, probl
 func (d *Dispatcher) Explain(err error) error {
 	_, coded := errors.AsType[*exit.Error](err)
 	p, refused := errors.AsType[*problem.Problem](err)
+	file, isFile := errors.AsType[*fs.PathError](err) // of a body that is a file
 	if c, ok := errors.AsType[*client.Problem](err); ok {
 		p, refused = &problem.Problem{Type: c.Type, Title: c.Title, Status: c.Status, Detail: c.Detail}, true
 	}
@@ -204,6 +205,8 @@ func (d *Dispatcher) Explain(err error) error {
 		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
 	case refused:
 		return exit.Errorf(codeOf(p.Status), "%s", p.Error())
+	case isFile:
+		return exit.Errorf(exit.Usage, "reading the input: %w", file)
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, fs.ErrPermission):

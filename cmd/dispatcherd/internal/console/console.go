@@ -1,5 +1,5 @@
 // Package console writes the output of the program: data as tables or JSON on one stream,
-// messages on another, and a progress bar for long operations.
+// messages on another.
 package console
 
 import (

@@ -1,16 +1,12 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,28 +203,21 @@ const maxPayload = 16 << 20
 
 // insertStream inserts a stream of jobs in one transaction.
 func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name string, skipBad bool) error {
-	r, size, closeInput, err := a.OpenFile(name)
+	in, err := a.OpenFile(name)
 	if err != nil {
 		return err
 	}
-	defer closeInput()
-	in := &watched{Reader: r}
-	if a.IsTerminal(a.Err) {
-		in.progress = console.NewProgress(a.Err, "lines", size, time.Now)
-	}
+	defer func() { _ = in.Close() }() // it is only read
 	path, prefix := "/v1/jobs", ""
 	if skipBad {
 		path, prefix = path+"?on_error=skip", "skipping "
 	}
 	uploaded, err := at.Upload(ctx, path, "application/x-ndjson", in)
-	unreadable := in.finish()
 	for i := range uploaded.Problems {
 		a.Say("%sline %d: %s", prefix, uploaded.Problems[i].Line, uploaded.Problems[i].Detail)
 	}
 	bad := console.Counted(int64(uploaded.Bad), "bad line")
 	switch {
-	case unreadable != nil:
-		return fmt.Errorf("reading %s: %w", name, unreadable)
 	case err != nil && uploaded.Bad > 0:
 		return exit.Errorf(exit.Usage, "%s; nothing was inserted (--skip-bad skips bad lines)", bad)
 	case err != nil:
@@ -238,38 +227,4 @@ func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name str
 	}
 	count := uploaded.Inserted
 	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": uploaded.Bad}, console.Counted(count, "job")+" inserted")
-}
-
-// watched shows how much of an input was read, and keeps the error that ended it. A transport may read on for a moment
-// after it has returned an answer.
-type watched struct {
-	io.Reader
-
-	mu           sync.Mutex
-	progress     *console.Progress
-	lines, bytes int64
-	err          error
-}
-
-// Read implements io.Reader.
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines += int64(bytes.Count(p[:n], []byte("\n")))
-	w.bytes += int64(n)
-	w.progress.Update(w.lines, w.bytes)
-	if err != nil && !errors.Is(err, io.EOF) {
-		w.err = err
-	}
-	return n, err
-}
-
-// finish removes the progress, and returns the error that ended the input early.
-func (w *watched) finish() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.progress.Clear()
-	w.progress = nil
-	return w.err
 }

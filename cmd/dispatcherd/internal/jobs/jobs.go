@@ -68,7 +68,7 @@ type badEnd struct {
 	At        time.Time           `json:"at"`
 	Outcome   string              `json:"outcome"`
 	Error     string              `json:"error"`
-	Placement *contract.Placement `json:"placement"` // nil if the attempt did not start, or ended before schema version 23
+	Placement *contract.Placement `json:"placement"` // nil if the attempt did not start
 }
 
 // badEnds parses a job's errors, the latest last. It skips entries that it cannot parse,

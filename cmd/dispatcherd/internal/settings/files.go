@@ -19,36 +19,33 @@ func MustBeNew(what string, paths ...string) error {
 	return nil
 }
 
-// OpenFile opens a file, or standard input for "-", and returns its size, 0 if unknown.
-func (a *Invocation) OpenFile(name string) (r io.Reader, size int64, closeFile func(), err error) {
+// OpenFile opens a file, or standard input for "-".
+func (a *Invocation) OpenFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return a.In, 0, func() {}, nil
+		return io.NopCloser(a.In), nil
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
+		return nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
 	}
 	if err != nil {
-		return nil, 0, nil, exit.Errorf(exit.Usage, "opening the input: %w", err)
+		return nil, exit.Errorf(exit.Usage, "opening the input: %w", err)
 	}
-	switch info, err := f.Stat(); {
-	case err == nil && info.IsDir():
+	if info, err := f.Stat(); err == nil && info.IsDir() {
 		_ = f.Close() // nothing was read
-		return nil, 0, nil, exit.Errorf(exit.Usage, "%s is a folder: name a file in it, or give - for standard input", name)
-	case err == nil && info.Mode().IsRegular():
-		size = info.Size()
+		return nil, exit.Errorf(exit.Usage, "%s is a folder: name a file in it, or give - for standard input", name)
 	}
-	return f, size, func() { _ = f.Close() }, nil
+	return f, nil
 }
 
 // ReadFile reads a whole file, or standard input for "-", of at most so many bytes.
 func (a *Invocation) ReadFile(name string, most int) ([]byte, error) {
-	r, _, closeFile, err := a.OpenFile(name)
+	f, err := a.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer closeFile()
-	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	defer func() { _ = f.Close() }() // it is only read
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	switch {
 	case err != nil:
 		return nil, exit.Errorf(exit.Usage, "reading %s: %w", name, err)
