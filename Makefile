@@ -24,13 +24,13 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/aside ./actor/durations ./actor/held ./actor/orders ./actor/spawns ./actor/waits
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/durations ./actor/held ./actor/orders ./actor/spawns ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that are shorter with it.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort|TestCallersHangingUpAtAnyPointLeakNothing
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/aside ./actor/durations ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
+PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/durations ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
 COVERAGE   := 95
 
 .PHONY: help

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -141,7 +142,7 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 		c.claimUnknown(f, ev.Request)
 		return
 	case v == contract.Refused:
-		if !ev.Result.OldEpoch && len(ev.Result.Unclaimable) == 0 {
+		if !ev.Result.OldEpoch {
 			c.claimFailed()
 		}
 		c.setAside(ev.Result.Unclaimable)
@@ -165,7 +166,6 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 			}
 		}
 	}
-	c.countPauses()
 	c.claims.complete(f)
 	c.claims.spare = append(c.claims.spare, ev.Request)
 }
@@ -174,32 +174,53 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 // type and claimed none. Other types get the slots meanwhile.
 const refusedPause = 50 * time.Millisecond
 
-// setAside makes rows wait that Postgres refused to claim. Their candidates are dropped,
-// also if no room is left in the list, so that the next claim takes the rows after them.
+// asideRow is a row that Postgres refused to claim.
+type asideRow struct {
+	until  timing.Instant
+	reason string
+}
+
+// recent reports whether the pause has not ended long ago. A row that Postgres still refuses is set aside again soon.
+func (r asideRow) recent(now timing.Instant) bool { return now < r.until.After(contract.AsideTime) }
+
+// setAside makes rows wait that Postgres refused to claim. Their candidates are dropped, also if no room is left in
+// the list, so that the next claim takes the rows after them. A full scan after the pause finds the rows again. A row
+// with an unreadable payload is not set aside: it is claimed, and its attempt ends with the reason (claim/load.go).
 func (c *Core) setAside(rows []contract.Unclaimable) {
-	c.stats.SetAside += uint64(c.claims.aside.Add(rows, c.now, c.rng))
+	aside := c.claims.aside
 	for i := range rows {
-		j := c.jobs.Get(rows[i].ID)
-		if !j.claimInFlight() {
-			continue
+		if len(aside) >= contract.MaxAside {
+			maps.DeleteFunc(aside, func(_ dispatcherd.JobID, r asideRow) bool { return !r.recent(c.now) })
 		}
-		if !c.isPaused(j.typ) {
-			c.claims.pausing = append(c.claims.pausing, j.typ)
+		if len(aside) < contract.MaxAside {
+			c.stats.SetAside++
+			aside[rows[i].ID] = asideRow{c.now.After(contract.AsideTime), rows[i].Reason}
 		}
-		c.types[j.typ].pausedUntil = c.now.After(refusedPause)
-		c.backlog.GivenBack()
-		c.move(j, jobstate.OnGiveUp)
+		if j := c.jobs.Get(rows[i].ID); j.claimInFlight() {
+			c.types[j.typ].pausedUntil = c.now.After(refusedPause)
+			c.backlog.GivenBack()
+			c.move(j, jobstate.OnGiveUp)
+		}
 	}
 }
 
-// countPauses counts the types whose pause began with this claim and that won no row in it.
-func (c *Core) countPauses() {
-	for _, t := range c.claims.pausing {
-		if c.isPaused(t) {
-			c.stats.Paused++
+// countAside returns the number of rows that are set aside.
+func (c *Core) countAside() (n int) {
+	for _, r := range c.claims.aside { // order-free: a sum
+		if r.recent(c.now) {
+			n++
 		}
 	}
-	c.claims.pausing = c.claims.pausing[:0]
+	return n
+}
+
+// whyAside returns why Postgres refused to claim a row, if the row is set aside.
+func (c *Core) whyAside(id dispatcherd.JobID) (reason string, aside bool) {
+	if len(c.claims.aside) == 0 {
+		return "", false
+	}
+	r, found := c.claims.aside[id]
+	return r.reason, found && c.now < r.until
 }
 
 // pausesEnd returns the end of the first pause of a type that has a waiting job and a free
@@ -251,8 +272,10 @@ func (c *Core) won(w *contract.Won) {
 	c.types[j.typ].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures, j.row.fence = w.MaxAttempts, w.Failures, w.Fence
-	j.timeout, j.payload, j.row.unfit, j.row.slow = c.limit(j, w.Timeout), w.Payload, w.Unfit, w.Slow
-	c.claims.aside.Remove(j.id)
+	j.timeout, j.payload, j.row.unfit = c.limit(j, w.Timeout), w.Payload, w.Unfit
+	if len(c.claims.aside) > 0 {
+		delete(c.claims.aside, j.id)
+	}
 	if j.row.returned = c.hasMoved(j, w); j.row.returned {
 		c.stats.Moved++
 	}

@@ -494,14 +494,14 @@ func (w *world) cmdSlots(words, []string) {
 // cmdSpoil makes a payload large or unreadable, or makes Postgres refuse to claim a row.
 func (w *world) cmdSpoil(ws words, _ []string) {
 	r := w.table.Row(w.jobs[ws.bare[0]])
-	r.Payload, r.Unreadable, r.Unclaimable = []byte("{}"), nil, nil
+	r.Payload, r.Unreadable, r.Refused = []byte("{}"), nil, nil
 	switch ws.bare[1] {
 	case "large":
 		r.Payload = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", claim.SmallPayload))
 	case "unreadable":
 		r.Unreadable = errors.New("missing chunk")
 	case "unclaimable":
-		r.Unclaimable = errors.New("refused by a trigger")
+		r.Refused = errors.New("refused by a trigger")
 	}
 }
 

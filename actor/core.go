@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -106,7 +105,6 @@ type Stats struct {
 	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others
 	StaleBatches                             uint64 // fetched batches discarded after too many lost claims
 	SetAside                                 uint64 // rows set aside because Postgres refused to claim them
-	Paused                                   uint64 // pauses of types after claims that only refused their rows
 	Passed                                   uint64 // placements that an older job would have preceded without expected durations
 	Moved                                    uint64 // rows released because an operator had changed their type or priority
 }
@@ -128,6 +126,7 @@ func New(cfg config.Config) *Core {
 		quotas:       users.New(cfg.Limits),
 		rng:          rng,
 		index:        index,
+		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},
 		backlog:      backlog.New(cfg.Backlog(), index, rng),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),
@@ -230,7 +229,6 @@ type rowData struct {
 	fence       int64          // of a job with keys; 0 = none
 	maxAttempts int32          // number of failures after which the job fails permanently
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
-	slow        bool           // with unfit: another attempt may succeed
 	deadline    timing.Instant // of a durable request: no attempt starts later; 0 = none
 	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
 }
@@ -399,17 +397,16 @@ func (r stopReason) String() string {
 type claimQueue struct {
 	next       []*job
 	inFlight   []claimInFlight
-	unresolved []*contract.ClaimRequest // claims to be resolved when the breaker closes
-	loading    []*job                   // claimed, payload not read yet
-	unassigned []*job                   // claimed but unassigned
-	aside      aside.Rows
-	unplaced   bool // next contains jobs that were preempted
-	full       bool // a full claim was sent in the last step, so there may be rows and slots for another one
+	unresolved []*contract.ClaimRequest       // claims to be resolved when the breaker closes
+	loading    []*job                         // claimed, payload not read yet
+	unassigned []*job                         // claimed but unassigned
+	aside      map[dispatcherd.JobID]asideRow // at most contract.MaxAside; remembered until there is no room or the claim succeeds
+	unplaced   bool                           // next contains jobs that were preempted
+	full       bool                           // a full claim was sent in the last step, so there may be rows and slots for another one
 	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
 	types      []slotindex.TypeID // scratch
-	pausing    []slotindex.TypeID // scratch of handleClaimed: types whose pause begins
 }
 
 // claimInFlight is a claim that was sent and whose outcome is not certain.

@@ -176,15 +176,8 @@ func (c *Core) handleFinished(ev event.Finished) {
 		e.again = append(e.again, ev.Request)
 		return
 	}
-	if len(ev.Result.Rest) > 0 && ev.Result.Recorded(len(ev.Request.Items)) == 0 {
-		e.breaker.Fail(c.now, c.cfg.RetryStatement, c.rng)
-	} else {
-		e.breaker.Succeed()
-	}
+	e.breaker.Succeed()
 	c.finished(ev.Request, &ev.Result)
-	if len(ev.Result.Rest) > 0 {
-		e.again = append(e.again, &contract.FinishRequest{Items: ev.Result.Rest, Again: ev.Request.Again})
-	}
 	if e.held.Answered(ev.Request) {
 		return
 	}
@@ -194,14 +187,11 @@ func (c *Core) handleFinished(ev event.Finished) {
 
 // finished handles each item of a finish. All lists are sorted.
 func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
-	stale, deferred, rest := res.Stale, res.Deferred, res.Rest
+	stale, deferred := res.Stale, res.Deferred
 	for i := range r.Items {
 		f := &r.Items[i]
 		isStale := false
 		switch {
-		case len(rest) > 0 && rest[0].ID == f.ID:
-			rest = rest[1:]
-			continue
 		case len(deferred) > 0 && deferred[0].ID == f.ID:
 			c.stats.Deferred++
 			c.ends.held.Hold(f, deferred[0].Reason, r.Again, c.now, c.rng)
@@ -363,8 +353,6 @@ func (c *Core) releaseRow(j *job) {
 	case c.isLate(j):
 		c.stats.Cancelled++
 		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled, Error: contract.DeadlinePassed})
-	case j.row.slow:
-		c.payloadTooSlow(j)
 	case j.row.unfit != "":
 		c.stats.Failed++
 		c.recordEnd(j, contract.Finish{Outcome: contract.FailedFinal, Error: j.row.unfit})
@@ -372,17 +360,4 @@ func (c *Core) releaseRow(j *job) {
 		c.stats.Released++
 		c.recordEnd(j, contract.Finish{Outcome: contract.Released})
 	}
-}
-
-// payloadTooSlow counts the payload that Postgres did not return within the statement
-// timeout as a crash, because a later attempt may succeed. After Limits.Crashes such
-// attempts the job is quarantined.
-func (c *Core) payloadTooSlow(j *job) {
-	c.stats.Crashed++
-	if c.isSuspect(j) {
-		c.stats.Quarantine++
-		c.recordEnd(j, contract.Finish{Outcome: contract.Quarantined, Error: "quarantined: " + j.row.unfit})
-		return
-	}
-	c.recordEnd(j, contract.Finish{Outcome: contract.Isolated, Delay: c.cfg.Retry.Delay(int(j.crashes), c.rng), Error: j.row.unfit})
 }

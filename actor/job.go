@@ -322,7 +322,7 @@ func (v *handView) Len() int { return v.jobs.Len() }
 
 // OfType returns the number of jobs of one type and of rows of any type that are set aside.
 func (v *handView) OfType(t slotindex.TypeID) int {
-	return int(v.types[t].inHand) + v.claims.aside.Len()
+	return int(v.types[t].inHand) + len(v.claims.aside)
 }
 
 // InHand reports whether a row that was read as pending is in hand or set aside. If the key that
@@ -333,7 +333,7 @@ func (v *handView) OfType(t slotindex.TypeID) int {
 func (v *handView) InHand(k contract.Key) bool {
 	j := v.jobs.GetOld(k.ID)
 	if j == nil {
-		_, aside := v.claims.aside.Reason(k.ID, v.now)
+		_, aside := (*Core)(v).whyAside(k.ID)
 		return aside
 	}
 	j.row.rescan = j.row.rescan || j.row.key != k

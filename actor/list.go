@@ -340,7 +340,7 @@ func (c *Core) Gauges() Gauges {
 		Held:           c.ends.held.Len(),
 		ClaimsUnderWay: len(c.claims.inFlight),
 		Loading:        len(c.claims.loading),
-		Aside:          c.claims.aside.Len(),
+		Aside:          c.countAside(),
 		CircuitOpen:    c.failing(),
 		Types:          c.quotas.Types.Held(),
 		Largest:        c.quotas.Largest(),

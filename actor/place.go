@@ -238,7 +238,7 @@ func (c *Core) placeCandidate(h head) {
 		c.backlog.Rescan(lane)
 		return
 	}
-	if _, aside := c.claims.aside.Reason(key.ID, c.now); aside {
+	if _, aside := c.whyAside(key.ID); aside {
 		return
 	}
 	j := c.newJob()
@@ -395,7 +395,7 @@ func (c *Core) waitReason(t slotindex.TypeID, round int) int {
 // asideReason returns why a row is set aside; "" = it is not. known says that the row is of
 // type t.
 func (c *Core) asideReason(id dispatcherd.JobID, t slotindex.TypeID, known bool) string {
-	reason, aside := c.claims.aside.Reason(id, c.now)
+	reason, aside := c.whyAside(id)
 	if !aside && known && c.isPaused(t) {
 		return "Postgres has just refused to claim other jobs of the type"
 	}

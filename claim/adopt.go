@@ -15,7 +15,7 @@ import (
 
 // Adopt takes over executions that workers offer to resume, in one statement unless
 // Postgres refuses one of the rows. Such a row is set aside and counts as busy. So do the
-// rows that a later part did not reach. If the verdict is Refused or Unknown, the caller
+// rows that the time did not suffice for. If the verdict is Refused or Unknown, the caller
 // sends the same request again. A dispatcher without a lease takes over nothing, and the
 // verdict is Refused.
 func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contract.AdoptResult) {
@@ -24,7 +24,7 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 	defer func() { s.answered(token, res.Verdict) }()
 	var taken []contract.Adopted
 	var busy, answered []dispatcherd.JobID
-	until := time.Now().Add(isolationTime)
+	until := time.Now().Add(RepeatTime)
 	err := apart(
 		s,
 		OpAdopt,
@@ -42,15 +42,8 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 					return 0, err
 				}
 				taken, busy = append(taken, some...), append(busy, locked...)
-				own := strayRows{Dispatcher: me}
 				for i := range part {
 					answered = append(answered, part[i].ID)
-					if part[i].Renewal && len(locked) > 0 { // reportLocked finds the locked ones
-						own.IDs, own.Attempts = append(own.IDs, int64(part[i].ID)), append(own.Attempts, int32(part[i].Attempt))
-					}
-				}
-				if len(own.IDs) > 0 {
-					_ = s.reportLocked(ctx, conn, OpAdopt, own) // an error is ignored: the rows are taken
 				}
 				return countResumed(part, some), nil
 			})

@@ -30,15 +30,7 @@ var ErrLeaseLost = errors.New("this dispatcher's lease has run out; it must join
 // For a compressed payload the bound is an eighth.
 const SmallPayload = 8 << 10
 
-// claimSearch is the time after which a claim begins no further search for rows that
-// Postgres refuses. Few claims are sent meanwhile.
-const claimSearch = 100 * time.Millisecond
-
-// slowClaims is how many claims read no payload after a claim that reached the
-// statement timeout.
-const slowClaims = 100
-
-// Claim takes rows, in one statement unless Postgres cannot process one of them. A
+// Claim takes rows, in one statement unless Postgres refuses one of them. A
 // dispatcher without a lease takes nothing. The verdict is then Refused, and the observer
 // sees ErrLeaseLost. A claim with an old epoch takes nothing either. An old epoch is no
 // failure: the observer sees no error.
@@ -46,14 +38,10 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) (res contr
 	token := Fold(req.Token)
 	s.ask(token)
 	defer func() { s.answered(token, res.Verdict) }()
-	size := int32(SmallPayload)
-	if s.slow.Load() > 0 {
-		s.slow.Add(-1)
-		size = 0
-	}
-	rows, err := s.claimOnce(ctx, &req, size, s.sendClaim)
-	if byItem(err) {
-		return s.claimInParts(ctx, &req, err)
+	rows, err := s.claimOnce(ctx, &req, SmallPayload, s.sendClaim)
+	if AboutRow(err) {
+		// A payload that cannot be read is the most likely cause, so the repetition asks for no payload.
+		return s.rowByRow(&req, func(one *contract.ClaimRequest) (taken, error) { return s.claimOnce(ctx, one, 0, s.sendContended) })
 	}
 	return s.claimed(&req, rows, err)
 }
@@ -92,56 +80,28 @@ func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size 
 	return rows, err
 }
 
-// claimInParts repeats a claim that failed because of one of its rows. It first asks for
-// no payload, because a payload is the most likely cause. Then it halves the request. All
-// parts have the same token, so a Resolve finds the rows of all parts. Rows that were not
-// tried count as lost.
-func (s *Store) claimInParts(ctx context.Context, req *contract.ClaimRequest, cause error) contract.ClaimResult {
-	if serverError(cause).Code == timedOut {
-		s.slow.Store(slowClaims)
-	}
-	return s.inParts(req, func(part *contract.ClaimRequest) (taken, error) {
-		return s.claimOnce(ctx, part, 0, s.sendContended)
-	})
-}
-
-// inParts sends a claim or Resolve and halves it as often as necessary. If no part was
-// executed, the claim is refused.
-func (s *Store) inParts(req *contract.ClaimRequest, send func(part *contract.ClaimRequest) (taken, error)) contract.ClaimResult {
+// rowByRow repeats a claim or Resolve for each row. All statements have the same token, so a Resolve finds the rows of
+// all of them. Rows that the time does not suffice for count as lost.
+func (s *Store) rowByRow(req *contract.ClaimRequest, send func(one *contract.ClaimRequest) (taken, error)) contract.ClaimResult {
 	places := make([]int, len(req.IDs))
 	for i := range places {
 		places[i] = i
 	}
 	var all taken
-	var last, err error
 	var refused []contract.Unclaimable
-	succeeded := false
-	for until := time.Now().Add(claimSearch); len(places) > 0 && err == nil; {
-		var r isolated[int]
-		r, err = isolate(places, func(part []int) error {
-			from, to := part[0], part[len(part)-1]+1
-			var rows taken
-			rows, last = send(
-				&contract.ClaimRequest{Token: req.Token, IDs: req.IDs[from:to], Sessions: req.Sessions[from:to], Lane: req.Lane, Types: req.Types},
-			)
-			if last == nil {
-				all.won, all.loading = append(all.won, rows.won...), append(all.loading, rows.loading...)
-			}
-			return last
-		})
-		for _, f := range r.refused {
-			refused = append(refused, contract.Unclaimable{ID: req.IDs[f.item], Reason: f.err.Error()})
+	_, err := alone(places, time.Now().Add(RepeatTime), func(at int) error {
+		one := *req
+		one.IDs, one.Sessions = req.IDs[at:at+1], req.Sessions[at:at+1]
+		rows, err := send(&one)
+		if err == nil {
+			all.won, all.loading = append(all.won, rows.won...), append(all.loading, rows.loading...)
 		}
-		succeeded = succeeded || r.succeeded
-		if places = r.rest; time.Now().After(until) {
-			break // the rest counts as lost
-		}
-	}
-	switch {
-	case succeeded && verdictOf(err) != contract.Unknown:
+		return err
+	}, func(at int, err error) {
+		refused = append(refused, contract.Unclaimable{ID: req.IDs[at], Reason: reasonOf(err)})
+	})
+	if all.len() > 0 && verdictOf(err) == contract.Refused {
 		err = nil // it is certain which rows were taken
-	case err == nil:
-		err = last
 	}
 	res := s.claimed(req, all, err)
 	res.Unclaimable = refused
@@ -361,14 +321,19 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 	if err != nil {
 		return contract.ClaimResult{Verdict: verdictOf(err)}
 	}
-	return s.inParts(&req, func(part *contract.ClaimRequest) (rows taken, err error) {
+	read := func(req *contract.ClaimRequest) (rows taken, err error) {
 		err = s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			var err error
-			rows, err = readWon(execute(ctx, conn, "resolve", encodeClaim(part, me, 0, 0, Incarnation{})[:6]...), part)
+			rows, err = readWon(execute(ctx, conn, "resolve", encodeClaim(req, me, 0, 0, Incarnation{})[:6]...), req)
 			return rows.len(), err
 		})
 		return rows, err
-	})
+	}
+	rows, err := read(&req)
+	if AboutRow(err) {
+		return s.rowByRow(&req, read)
+	}
+	return s.claimed(&req, rows, err)
 }
 
 // raiseEpoch makes every claim sent so far invalid. FOR UPDATE waits for the share

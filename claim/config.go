@@ -179,10 +179,12 @@ type Report struct {
 type Observer interface {
 	// Statement receives each statement when it has ended.
 	Statement(Report)
-	// Refused receives a row that Postgres refused to change in a statement of its own, or
-	// that is locked, at the begin of each pause of the row. [Store.WhyAside] says why.
+	// Refused receives a row that Postgres refused to change in a statement of its own,
+	// at the begin of each pause of the row. [Store.WhyAside] says why.
 	// Claims, loads and finishes return such rows instead.
 	Refused(op Operation, id dispatcherd.JobID)
+	// Unreadable receives a lane that Postgres could not read, at the begin of each pause of the lane.
+	Unreadable(lane contract.Lane, why error)
 	// Listening reports whether notifications arrive, and if not, why. Without
 	// notifications only polling finds new jobs.
 	Listening(up bool, why error)
@@ -211,5 +213,6 @@ type silent struct{}
 
 func (silent) Statement(Report)                     {}
 func (silent) Refused(Operation, dispatcherd.JobID) {}
+func (silent) Unreadable(contract.Lane, error)      {}
 func (silent) Listening(bool, error)                {}
 func (silent) Queue(QueueState)                     {}

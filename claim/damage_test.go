@@ -30,7 +30,7 @@ func fakeDamage(db *claimfake.Database) damage {
 		},
 		refuse: func(_ testing.TB, ids ...dispatcherd.JobID) {
 			for _, id := range ids {
-				row(id, func(r *claimfake.Row) { r.Unclaimable = errors.New("refused by the test") })
+				row(id, func(r *claimfake.Row) { r.Refused = errors.New("refused by the test") })
 			}
 		},
 		move: func(_ testing.TB, id dispatcherd.JobID, typ string, p dispatcherd.Priority) {
@@ -45,10 +45,10 @@ func realDamage(db *pgx.Conn) damage {
 		refuse: func(t testing.TB, ids ...dispatcherd.JobID) {
 			exec(t, db, `CREATE TABLE public.refused AS SELECT unnest($1::bigint[]) AS id`, ids)
 			exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				IF EXISTS (SELECT FROM public.refused r WHERE r.id = NEW.id) THEN RAISE 'refused by the test'; END IF;
-				RETURN NEW;
+				IF EXISTS (SELECT FROM public.refused r WHERE r.id = OLD.id) THEN RAISE 'refused by the test'; END IF;
+				RETURN coalesce(NEW, OLD);
 			END $$`)
-			exec(t, db, `CREATE TRIGGER refuse BEFORE UPDATE ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
+			exec(t, db, `CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
 		},
 		move: func(t testing.TB, id dispatcherd.JobID, typ string, p dispatcherd.Priority) {
 			exec(t, db, `UPDATE dispatcherd.jobs SET type = $2, priority = $3 WHERE id = $1`, int64(id), typ, p)

@@ -2,8 +2,6 @@ package claim
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -110,25 +108,8 @@ func (s *Store) ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, fro
 	return s.releasePart(ctx, conn, OpHeartbeat, lost, from, time.Now().Add(-time.Second))
 }
 
-// LoadSlowly makes each read of the payload of a job reach the statement timeout, which
-// is limit milliseconds.
-func (s *Store) LoadSlowly(id dispatcherd.JobID, limit string) {
-	slow := fmt.Sprintf("(SELECT t FROM (SELECT CASE WHEN id = %d THEN pg_sleep(600) END, payload::text) AS s (nap, t) OFFSET 0)", id)
-	sql := strings.Replace(loadSQL, "payload::text", slow, 1)
-	for _, l := range s.load {
-		<-l.turn
-		l.drop()
-		l.statements, l.setup = statements{{"load", "", sql}}, "SET statement_timeout = "+limit
-		l.turn <- struct{}{}
-	}
-}
-
 // SetCountSteps bounds the work of one portion of CountPending.
 func (s *Store) SetCountSteps(n int64) { s.countSteps = n }
 
-// EndPauses ends the pauses of all rows and ranges that statements leave out.
-func (s *Store) EndPauses() {
-	s.aside.mu.Lock()
-	defer s.aside.mu.Unlock()
-	s.aside.begun = s.aside.begun.Add(-5 * time.Minute)
-}
+// EndPauses ends the pauses of all rows and lanes that statements leave out.
+func (s *Store) EndPauses() { clear(s.refusals.list) }

@@ -161,6 +161,8 @@ func (r *reports) Listening(up bool, _ error)                 { r.listening <- u
 func (r *reports) Queue(claim.QueueState)                     {}
 func (r *reports) Refused(claim.Operation, dispatcherd.JobID) {}
 
+func (r *reports) Unreadable(contract.Lane, error) {}
+
 func (r *reports) of(op claim.Operation) claim.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +183,10 @@ func (f *failures) Statement(s claim.Report) {
 		f.errs = append(f.errs, s.Err)
 	}
 }
-func (f *failures) Listening(bool, error)  {}
-func (f *failures) Queue(claim.QueueState) {}
+func (f *failures) Listening(bool, error)           {}
+func (f *failures) Queue(claim.QueueState)          {}
+func (f *failures) Unreadable(contract.Lane, error) {}
+
 func (f *failures) Refused(op claim.Operation, id dispatcherd.JobID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -370,8 +374,8 @@ func TestCallsBetweenTwoProbesFailAtOnce(t *testing.T) {
 	)
 }
 
-// A result that Postgres cannot store is dropped. The finish of other jobs is
-// not affected.
+// The protocol accepts no result that Postgres cannot store. If one arrives nevertheless, its end is
+// held, and the ends of other jobs are not affected.
 func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
@@ -389,16 +393,20 @@ func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 		dispatcherd.MaxErrorLength,
 	)
 	items[7].Attempt = 9
-	require.Equal(t, []dispatcherd.JobID{8}, finish(t, s, items...))
+	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+	require.Equal(t, []dispatcherd.JobID{8}, res.Stale)
+	require.Len(t, res.Deferred, len(bad))
+	for _, d := range res.Deferred {
+		require.NotEmpty(t, bad[d.ID])
+		require.Contains(t, d.Reason, "SQLSTATE")
+	}
 	for id := dispatcherd.JobID(1); id <= 6; id++ {
 		got := row(t, db, id)
-		require.Equal(t, dispatcherd.Done, got.Status)
 		if bad[id] == "" {
+			require.Equal(t, dispatcherd.Done, got.Status)
 			require.JSONEq(t, `{"fine":"\u0000"}`, string(got.Result))
-			require.Empty(t, got.Errors)
 		} else {
-			require.Empty(t, got.Result)
-			require.Equal(t, []string{"the result or error message cannot be stored in Postgres and was dropped"}, got.Errors)
+			require.Equal(t, dispatcherd.Running, got.Status)
 		}
 	}
 	require.Contains(t, row(t, db, 7).Errors[0], "nul \uFFFD and \uFFFD and é")

@@ -18,12 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Errors of jobs whose end was recorded in part.
-const (
-	unstorable = "the result or error message cannot be stored in Postgres and was dropped"
-	unreadable = "the payload and the earlier errors cannot be read in Postgres and were dropped"
-)
-
 // finishPatience is how long a finish waits for a lock before it looks for locked rows. No
 // slot waits for a finish, so it is longer than lockPatience. With busy processors, waits for
 // the extension of a table exceed 20 ms, and the finish would repeat its work.
@@ -32,108 +26,53 @@ const finishPatience = 100 * time.Millisecond
 // maxDelay bounds a retry's delay, so that run_at stays in its domain.
 const maxDelay = 365 * 24 * time.Hour
 
-// smallerFinish is the factor by which a finish becomes smaller after the statement
-// timeout. Large payloads cause this timeout, because a row moves with its payload.
-const smallerFinish = 8
-
-// errTooLarge ends the search for a row after the statement timeout. The next finish is
-// smaller.
-var errTooLarge = errors.New("the statement timeout was reached; the next finish is smaller")
-
 // Finish ends attempts, usually in one round trip and one transaction. An item that
-// Postgres refuses does not affect the others. Finish ends it without the values that
-// cannot be stored or read, and records this in the job's errors. If Postgres refuses
-// this end as well, or if another transaction has locked the row, the item is deferred.
+// Postgres refuses, or whose row another transaction has locked, is deferred, and the others end. If the
+// statement reaches its timeout, it is repeated item by item as well: a row moves with its payload, so large
+// payloads on a slow disk may be the cause. What is not ended in time is deferred, too.
 func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract.FinishResult {
-	items := req.Items
-	if most := int(s.finishMost.Load()); most > 0 && most < len(items) {
-		items = items[:most]
-	}
 	var res contract.FinishResult
-	r, err := isolate(items, func(part []contract.Finish) error {
-		err := s.record(ctx, part, &req, true, &res)
-		s.resizeFinish(len(part), err)
-		if isCode(err, timedOut) && len(part) > 1 {
-			return notSentError{errTooLarge}
+	postpone := func(f contract.Finish, reason string) {
+		res.Deferred = append(res.Deferred, contract.Deferred{ID: f.ID, Reason: reason})
+	}
+	err := s.record(ctx, req.Items, &req, &res)
+	if AboutRow(err) || isCode(err, timedOut) {
+		ended := 0
+		var rest []contract.Finish
+		rest, err = alone(req.Items, time.Now().Add(RepeatTime), func(f contract.Finish) error {
+			err := s.record(ctx, []contract.Finish{f}, &req, &res)
+			if err == nil {
+				ended++
+			}
+			return err
+		}, func(f contract.Finish, err error) { postpone(f, reasonOf(err)) })
+		reason := timeOver
+		if isCode(err, timedOut) {
+			reason, err = reasonOf(err), nil
 		}
-		return err
-	})
-	for _, f := range r.refused {
-		if err == nil {
-			err = s.endAlone(ctx, f, &req, &res)
+		for _, f := range rest {
+			postpone(f, reason)
 		}
-		if err != nil {
-			r.rest = append(r.rest, f.item)
+		if err != nil && ended > 0 {
+			return contract.FinishResult{Verdict: contract.Unknown} // the repetition finds what has ended
 		}
 	}
-	res.Rest = slices.Concat(r.rest, req.Items[len(items):])
-	if err != nil && (verdictOf(err) == contract.Unknown || res.Recorded(len(req.Items)) == 0) {
+	if err != nil {
 		return contract.FinishResult{Verdict: verdictOf(err)}
 	}
 	slices.Sort(res.Stale)
-	slices.SortFunc(res.Rest, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(res.Deferred, func(a, b contract.Deferred) int { return cmp.Compare(a.ID, b.ID) })
 	return res
 }
 
-// resizeFinish bounds the next finish after the statement timeout, and raises the bound
-// after success.
-func (s *Store) resizeFinish(n int, err error) {
-	most := s.finishMost.Load()
-	switch {
-	case isCode(err, timedOut):
-		s.finishMost.Store(int32(max(1, n/smallerFinish)))
-	case err == nil && most > 0 && n >= int(most):
-		s.finishMost.Store(2 * most)
-	}
-}
-
-// endAlone ends an item that Postgres has refused in a statement of its own, without the
-// values that may be the cause: the result and error of the request, or the payload and
-// earlier errors of the row. If Postgres refuses this end as well, the item is deferred.
-// A statement timeout says nothing about the values.
-func (s *Store) endAlone(
-	ctx context.Context,
-	f refusedItem[contract.Finish],
-	req *contract.FinishRequest,
-	res *contract.FinishResult,
-) error {
-	stored, read, neither := f.item, f.item, f.item
-	stored.Result, stored.Error = nil, unstorable
-	read.Error = strings.TrimPrefix(f.item.Error+"; "+unreadable, "; ")
-	neither.Result, neither.Error = nil, unstorable+"; "+unreadable
-	first, large := stored, true
-	if corrupted(f.err) {
-		first, large = read, false
-	}
-	if !isCode(f.err, timedOut) {
-		if !large || f.item.Result != nil || f.item.Error != "" {
-			if err := s.record(ctx, []contract.Finish{first}, req, large, res); err == nil || !byItem(err) {
-				return err
-			}
-		}
-		if err := s.record(ctx, []contract.Finish{neither}, req, false, res); err == nil || !byItem(err) {
-			return err
-		}
-	}
-	res.Deferred = append(res.Deferred, contract.Deferred{ID: f.item.ID, Reason: f.err.Error()})
-	return nil
-}
-
 // record ends items in one transaction and adds the stale and the locked ones to the
-// result. large says whether to read the large values of the rows.
-func (s *Store) record(
-	ctx context.Context,
-	items []contract.Finish,
-	req *contract.FinishRequest,
-	large bool,
-	res *contract.FinishResult,
-) error {
+// result.
+func (s *Store) record(ctx context.Context, items []contract.Finish, req *contract.FinishRequest, res *contract.FinishResult) error {
 	var stale []dispatcherd.JobID
 	var locked []contract.Deferred
 	free, me := items, s.me.Load()
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again, logs: req.Logs, large: large})
+		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again, logs: req.Logs})
 		if !isCode(err, lockNotGranted) {
 			return len(items) - len(stale), err
 		}
@@ -148,7 +87,7 @@ func (s *Store) record(
 			return slices.ContainsFunc(locked, func(d contract.Deferred) bool { return d.ID == f.ID })
 		})
 		if len(free) > 0 {
-			stale, err = end(ctx, conn, ending{items: free, me: me, again: req.Again, logs: req.Logs, large: large, patient: true})
+			stale, err = end(ctx, conn, ending{items: free, me: me, again: req.Again, logs: req.Logs, patient: true})
 		}
 		return len(free) - len(stale), err
 	})
@@ -188,7 +127,6 @@ type ending struct {
 	me      int32 // this dispatcher
 	again   bool  // as in contract.FinishRequest
 	logs    map[dispatcherd.JobID][]byte
-	large   bool // read the large values of the rows
 	patient bool // wait for locks as long as patienceSQL says, instead of finishPatience
 }
 
@@ -262,9 +200,8 @@ func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.
 	return ended, n + len(ended), bad
 }
 
-// groupOf returns the index of the statement that ends the item. A succeeded job with a
-// value that cannot be stored or read gets an error message. doneSQL records no
-// messages and no logs, so endedSQL ends such a job.
+// groupOf returns the index of the statement that ends the item. doneSQL records no messages
+// and no logs, so endedSQL ends a succeeded job that has one.
 func (e *ending) groupOf(f *contract.Finish) int {
 	switch {
 	case !f.Outcome.Final():
@@ -320,7 +257,6 @@ func (e *ending) common(items []contract.Finish) [][]byte {
 		texts(items, func(f *contract.Finish) string { return f.Outcome.String() }),
 		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
 		int4(e.me),
-		boolean(e.large),
 		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, f.Placement)) }),
 		texts(logs, e.log),
 	}

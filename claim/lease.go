@@ -31,8 +31,7 @@ const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
 // this dispatcher needs to know. $4 and $5 are HeartbeatRequest.Beat and OldestBeat. $6
-// and $7 are the silent dispatchers and their last heartbeats. Without $8 it reads no row of
-// jobs. A dispatcher that has sent
+// and $7 are the silent dispatchers and their last heartbeats. A dispatcher that has sent
 // another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
 // a heartbeat that arrives after the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
@@ -61,8 +60,8 @@ WITH renewed AS (
 SELECT EXISTS (SELECT FROM renewed),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
 	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
-		WHERE $8::boolean AND j.status = 'running' AND j.dispatcher = $1),
-	NOT $8 OR EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
+		WHERE j.status = 'running' AND j.dispatcher = $1),
+	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
 		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
 	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least))::text FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
@@ -92,11 +91,7 @@ const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
 // handles rows that were locked.
 func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, until time.Time) (next int64, err error) {
 	var ids []dispatcherd.JobID
-	err = conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost), true).Scan(&ids)
-	if AboutRow(err) {
-		err = conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost), false).Scan(&ids)
-	}
-	if err != nil {
+	if err := conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost)).Scan(&ids); err != nil {
 		return from, err
 	}
 	if len(ids) == cancelMost {
@@ -125,7 +120,7 @@ func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, u
 			break
 		}
 	}
-	if _, failed := conn.Exec(ctx, overSQL, int64(cancelMost)); err == nil && !corrupted(failed) {
+	if _, failed := conn.Exec(ctx, overSQL, int64(cancelMost)); err == nil {
 		err = failed
 	}
 	return next, err
@@ -140,13 +135,12 @@ const cancelMost = 5000
 const cancelPortion = 64
 
 // namedPendingSQL reads the first $2 pending jobs with ids above $1 for which a request to
-// cancel exists. Without $3 it reads no row of jobs, so they may have any status.
+// cancel exists.
 const namedPendingSQL = `
 SELECT array_agg(job_id ORDER BY job_id) FROM (
 	SELECT c.job_id FROM dispatcherd.cancels c
-	WHERE c.job_id > $1::bigint AND CASE WHEN $3::boolean
-		THEN EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending')
-		ELSE true END
+	WHERE c.job_id > $1::bigint
+		AND EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending')
 	ORDER BY c.job_id LIMIT $2::bigint
 ) named`
 
@@ -269,16 +263,10 @@ func (s *Store) beat(
 		clock         int64
 	)
 	begun := time.Now()
-	beat := func(cancels bool) error {
-		return conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation,
-			req.Beat, req.OldestBeat, silent, silentSince, cancels).
-			Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits,
-				&clock, &res.Keyed, &res.Ends, &ids, &beats, &leases)
-	}
-	if err = beat(true); AboutRow(err) {
-		begun = time.Now()
-		err = beat(false) // a request names a job that Postgres cannot read
-	}
+	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation,
+		req.Beat, req.OldestBeat, silent, silentSince).
+		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits,
+			&clock, &res.Keyed, &res.Ends, &ids, &beats, &leases)
 	if err != nil {
 		return nil, false, err
 	}

@@ -2,9 +2,9 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,52 +32,21 @@ const Loads = 2
 func (s *Store) LoadPayloads(ctx context.Context, req contract.LoadRequest) contract.LoadResult {
 	portion := req.Rows[:min(len(req.Rows), loadRows)]
 	var res contract.LoadResult
-	r, err := isolate(portion, func(rows []contract.Won) error {
-		err := s.load.do(ctx, OpLoad, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	rest, err := Apart(portion, time.Now().Add(RepeatTime), func(rows []contract.Won) error {
+		return s.load.do(ctx, OpLoad, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			n := len(res.Won)
 			err := readPayloads(execute(ctx, conn, "load", encodeLoad(rows, s.me.Load())...), rows, &res)
 			return len(res.Won) - n, err
 		})
-		return s.ownTimeout(ctx, err)
+	}, func(w contract.Won, err error) {
+		w.Unfit = "the payload cannot be read: " + reasonOf(err)
+		res.Won = append(res.Won, w)
 	})
-	if err != nil && !r.succeeded && len(r.refused) == 0 {
+	if err != nil && len(res.Won)+len(res.Lost) == 0 {
 		return contract.LoadResult{Verdict: contract.Refused}
 	}
-	if !r.succeeded && len(r.refused) == 0 { // even small portions reached the statement timeout
-		res = s.LoadPayloads(ctx, contract.LoadRequest{Rows: portion[:1]})
-		res.Rest = append(res.Rest, req.Rows[1:]...)
-		return res
-	}
-	for _, f := range r.refused {
-		w := f.item
-		w.Unfit = "the payload cannot be read: " + f.err.Error()
-		w.Slow = serverError(f.err).Code == timedOut
-		res.Won = append(res.Won, w)
-	}
-	res.Rest = append(append(res.Rest, r.rest...), req.Rows[len(portion):]...)
+	res.Rest = slices.Concat(res.Rest, rest, req.Rows[len(portion):])
 	return res
-}
-
-// errTimedOut stands for the statement timeout, which does not interrupt Postgres while
-// it converts one payload.
-var errTimedOut = &pgconn.PgError{
-	Severity:            "ERROR",
-	SeverityUnlocalized: "ERROR",
-	Code:                timedOut,
-	Message:             "no answer within the time limit",
-}
-
-// ownTimeout returns errTimedOut if a load reached the time limit of the client while
-// Postgres answers other statements. Otherwise it returns err.
-func (s *Store) ownTimeout(ctx context.Context, err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) || verdictOf(err) != contract.Unknown || ctx.Err() != nil {
-		return err
-	}
-	ping := func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) }
-	if s.load.do(ctx, OpLoad, ping) != nil {
-		return err
-	}
-	return errTimedOut
 }
 
 // encodeLoad returns the parameters of loadSQL.

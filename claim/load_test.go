@@ -76,40 +76,9 @@ func TestUnreadablePayloadDoesNotAffectOtherRows(t *testing.T) {
 			for _, won := range all {
 				require.Equal(t, won.ID == lost, won.Unfit != "", "%d bytes: %s", size, won.Unfit)
 				require.Equal(t, won.ID == lost, len(won.Payload) == 0)
-				require.False(t, won.Slow)
 				require.EqualValues(t, 1, won.Attempt)
 			}
 		}
-	})
-}
-
-func TestUnclaimableRowsDoNotAffectOtherRows(t *testing.T) {
-	t.Parallel()
-	contractSuite(t, func(t *testing.T, w world) {
-		s := joined(t, w)
-		var ids []dispatcherd.JobID
-		for range 60 {
-			ids = append(ids, w.insert(t, claimfake.Row{Type: "pdf"}, 0))
-		}
-		bad := []dispatcherd.JobID{ids[0], ids[41]}
-		w.refuse(t, bad...)
-		request := claimOf(ids...)
-		res := s.Claim(t.Context(), request)
-		require.Equal(t, contract.OK, res.Verdict)
-		require.Equal(t, len(ids)-len(bad), res.Rows())
-		var refused []dispatcherd.JobID
-		for _, u := range res.Unclaimable {
-			refused = append(refused, u.ID)
-			require.Contains(t, u.Reason, "refused by the test")
-			require.Equal(t, dispatcherd.Pending, w.get(t, u.ID).Status)
-		}
-		require.Equal(t, bad, refused)
-		again := s.Resolve(t.Context(), request)
-		require.Equal(t, len(ids)-len(bad), again.Rows(), "all parts of the claim have its token")
-
-		res = s.Claim(t.Context(), claimOf(bad...))
-		require.Equal(t, contract.Refused, res.Verdict, "nothing shows that Postgres claims other rows")
-		require.Len(t, res.Unclaimable, len(bad))
 	})
 }
 
@@ -230,40 +199,6 @@ func TestCompressedPayloadIsClaimedByItsUncompressedSize(t *testing.T) {
 		require.Len(t, all, 1)
 		require.Nil(t, all[0].Payload)
 		require.Contains(t, all[0].Unfit, reason)
-	}
-}
-
-// A payload whose read times out may be readable later. It does not stop the payloads
-// of other rows. The server does not interrupt every read.
-func TestPayloadThatTimesOutIsReportedAsSlow(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]string{"server": "400", "client": "0"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			loadsSlowly(t, limit)
-		})
-	}
-}
-
-// loadsSlowly loads the payload of one job that reaches a timeout. limit is the
-// statement timeout of the server in milliseconds.
-func loadsSlowly(t *testing.T, limit string) {
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s := open(t, claim.Config{DSN: dsn, Timeout: 500 * time.Millisecond})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
-	for _, size := range []int{20_000, 900_000} {
-		exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('pdf', $1)`, string(largePayload(size)))
-	}
-	res := s.Claim(t.Context(), claimOf(1, 2))
-	require.Len(t, res.Loading, 2)
-	s.LoadSlowly(2, limit)
-	loaded := loadAll(t, s, res.Loading)
-	require.Equal(t, []dispatcherd.JobID{1, 2}, wonIDs(loaded.Won))
-	for _, won := range loaded.Won {
-		require.Equal(t, won.ID == 2, won.Slow)
-		require.Equal(t, won.ID == 2, strings.Contains(won.Unfit, "57014"), won.Unfit)
 	}
 }
 

@@ -46,7 +46,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (all Kept, e
 				return all, err
 			}
 			for _, id := range refused {
-				s.setAside(OpSweep, s.aside.refused[OpSweep], contract.Unclaimable{ID: dispatcherd.JobID(id), Reason: undeletable})
+				s.setAside(OpSweep, dispatcherd.JobID(id), undeletable)
 			}
 			all.Made, all.Dropped, all.Busy = all.Made+k.Made, all.Dropped+k.Dropped, all.Busy || k.Busy
 			if !more {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -72,111 +73,100 @@ func pageOf(t *testing.T, db *pgx.Conn, id int64) (block int64, ids []int64) {
 	)
 }
 
-// refusals counts statements and the reported ranges.
-type refusals struct {
-	claim.Observer
+// readings counts statements and keeps the lanes that are reported.
+type readings struct {
+	failures
 
 	mu         sync.Mutex
 	statements int
-	refused    []dispatcherd.JobID
+	unreadable []contract.Lane
 }
 
-func (r *refusals) Statement(claim.Report) {
+func (r *readings) Statement(claim.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.statements++
 }
 
-func (r *refusals) Refused(_ claim.Operation, id dispatcherd.JobID) {
+func (r *readings) Unreadable(lane contract.Lane, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.refused = append(r.refused, id)
+	r.unreadable = append(r.unreadable, lane)
 }
 
-func (r *refusals) reset() (statements int, refused []dispatcherd.JobID) {
+func (r *readings) reset() (statements int, unreadable []contract.Lane) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	statements, refused = r.statements, r.refused
-	r.statements, r.refused = 0, nil
-	return statements, refused
+	statements, unreadable = r.statements, r.unreadable
+	r.statements, r.unreadable = 0, nil
+	return statements, unreadable
 }
 
-// A page in the middle of three lanes is damaged. A fetch returns all rows of other pages.
-// Later fetches leave the page out without another search.
-func TestDamagedPageDoesNotStopTheOtherRows(t *testing.T) {
+var unreadableLane = contract.Lane{Type: "b", Priority: 1}
+
+// besideAnUnreadableLane fetches the unreadable lane and another one of its type, which has one row.
+func besideAnUnreadableLane(t *testing.T, s store) {
+	t.Helper()
+	lanes := []contract.LaneQuery{{Type: "b", Priority: 1, Limit: 50}, {Type: "b", Priority: 3, Limit: 50}, {Type: "none", Limit: 50}}
+	res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes})
+	require.Equal(t, contract.OK, res.Verdict)
+	require.NotZero(t, res.DBNow)
+	require.Len(t, res.Candidates, 1)
+	require.Equal(t, 1, res.Candidates[0].Lane)
+}
+
+// A page of the table with rows of one lane is damaged. The other lanes are read, and the store reports the lane, once
+// per pause.
+func TestUnreadableLaneStopsNoOtherLane(t *testing.T) {
 	t.Parallel()
-	server := newServer(t)
-	db := connect(t, server.dsn())
-	const jobs = 2000
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, run_at)
-		SELECT (ARRAY['a', 'b'])[1 + n % 2], n % 2 * (n % 4), now() - CASE n % 2 WHEN 0 THEN interval '0' ELSE (3000 - n) * interval '1 ms' END
-		FROM generate_series(1, $1::int) n`, jobs)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type) SELECT 'c' FROM generate_series(1, 100)`)
-	block, bad := pageOf(t, db, jobs/2)
-	require.Greater(t, len(bad), 20)
-	server.damagePage(db, block)
-	observer := &refusals{}
-	s := open(t, claim.Config{DSN: server.dsn(), Observer: observer})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
-	var lanes []contract.LaneQuery
-	for _, l := range []contract.Lane{{Type: "a"}, {Type: "b", Priority: 1}, {Type: "b", Priority: 3}, {Type: "c"}, {Type: "none"}} {
-		lanes = append(lanes, contract.LaneQuery{Type: l.Type, Priority: l.Priority, Limit: jobs})
-	}
-	isBad := map[dispatcherd.JobID]bool{}
-	for _, id := range bad {
-		isBad[dispatcherd.JobID(id)] = true
-	}
-	check := func(req contract.FetchRequest, want, statements, ranges int) {
-		t.Helper()
-		observer.reset()
-		res := s.Fetch(t.Context(), req)
-		require.Equal(t, contract.OK, res.Verdict)
-		require.NotZero(t, res.DBNow)
-		rows := len(res.Candidates) // require.Len would print thousands of rows
-		require.Equal(t, want, rows)
-		for i, c := range res.Candidates {
-			require.False(t, isBad[c.Key.ID])
-			if i > 0 && res.Candidates[i-1].Lane == c.Lane {
-				require.True(t, res.Candidates[i-1].Key.Less(c.Key), "order")
-			}
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		server := newServer(t)
+		db := connect(t, server.dsn())
+		exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority) SELECT 'b', 1 FROM generate_series(1, 1000)`)
+		exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority) VALUES ('b', 3)`)
+		block, _ := pageOf(t, db, 1)
+		server.damagePage(db, block)
+		observer := &readings{}
+		s := open(t, claim.Config{DSN: server.dsn(), Observer: observer})
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+		for range 2 {
+			besideAnUnreadableLane(t, s)
+			_, reported := observer.reset()
+			require.Equal(t, []contract.Lane{unreadableLane}, reported)
+			require.Contains(t, s.WhyUnread(unreadableLane), "XX001")
+			besideAnUnreadableLane(t, s)
+			sent, reported := observer.reset()
+			require.Equal(t, 1, sent)
+			require.Empty(t, reported)
+			s.EndPauses()
 		}
-		sent, refused := observer.reset()
-		require.LessOrEqual(t, sent, statements)
-		require.Len(t, refused, ranges)
-		for _, id := range refused {
-			require.True(t, isBad[id], "job %d is reported", id)
-		}
-	}
-	all, inA := jobs+100-len(bad), jobs/2
-	for id := range isBad {
-		inA -= 1 - int(id%2)
-	}
-	check(contract.FetchRequest{Lanes: lanes}, all, 300, 3)
-	check(contract.FetchRequest{Lanes: lanes}, all, 1, 0)
-	s.EndPauses()
-	check(contract.FetchRequest{Lanes: lanes}, all, 2, 3)
-	check(contract.FetchRequest{Lanes: lanes}, all, 1, 0)
-	require.Contains(t, s.WhyUnread(dispatcherd.JobID(bad[0])), "XX001")
-	require.Empty(t, s.WhyUnread(1))
-	backfill := contract.FetchRequest{Lanes: []contract.LaneQuery{lanes[0]}, Backfill: true}
-	backfill.Lanes[0].Before = contract.Key{RunAt: time.Now().UnixMicro(), ID: 1 << 62}
-	check(backfill, inA, 2, 0) // the first one connects
-	for i := range lanes {
-		lanes[i].Limit = 10
-	}
-	check(contract.FetchRequest{Lanes: lanes}, 40, 1, 0)
+	})
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		db := claimfake.NewDatabase()
+		db.Do(func(t *claimfake.Table, now int64) {
+			t.Unreadable = map[contract.Lane]bool{unreadableLane: true}
+			t.Insert(now, claimfake.Row{Type: "b", Priority: 1})
+			t.Insert(now, claimfake.Row{Type: "b", Priority: 3})
+		})
+		s := claimfake.NewStore(db, claim.Identity{})
+		_, err := s.Join(t.Context())
+		require.NoError(t, err)
+		besideAnUnreadableLane(t, s)
+	})
 }
 
 // The last page of a lane with an expected duration is damaged, so Postgres refuses to list the lanes of its
-// type. All lanes of the type are named, and the reads of the lanes leave out the page.
+// type. All lanes of the type are named, and the reads of the lanes show which one is unreadable.
 func TestDamagedPageHidesNoLane(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	db := connect(t, server.dsn())
 	const jobs = 1000
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) SELECT 'a', 2, 60000 FROM generate_series(1, $1::int)`, jobs)
-	block, bad := pageOf(t, db, jobs)
+	block, _ := pageOf(t, db, jobs)
 	exec(
 		t,
 		db,
@@ -189,14 +179,13 @@ func TestDamagedPageHidesNoLane(t *testing.T) {
 	lane := contract.LaneQuery{Type: "a", Priority: 2, Class: 2, Limit: 2 * jobs}
 	res := s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{lane}, Classes: []string{"b", "a", "none"}})
 	require.Equal(t, contract.OK, res.Verdict)
-	require.InDelta(t, jobs-len(bad), len(res.Candidates), float64(len(bad)), "rows of the other lanes are on the page, too")
+	require.Empty(t, res.Candidates)
 	require.Equal(t, named(0, 3, 1), res.Named[0])
 	require.Len(t, res.Named, 1+11*8)
 	require.Contains(t, res.Named, named(1, 2, 2))
 }
 
-// A page with running rows of a lost dispatcher is damaged, and requests to cancel name jobs
-// on it and on other pages. The lease is renewed, and the other rows are released and cancelled.
+// A page with running rows of a lost dispatcher is damaged. The lease is renewed, and the other rows are released.
 func TestDamagedPageDoesNotStopHeartbeats(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
@@ -211,13 +200,11 @@ func TestDamagedPageDoesNotStopHeartbeats(t *testing.T) {
 		lost,
 	)
 	exec(t, db, `INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT $1, 5, array_agg(id) FROM dispatcherd.jobs_live`, lost)
-	waiting := one[int64](t, db, `INSERT INTO dispatcherd.jobs (type) VALUES ('x') RETURNING id`)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live SET (fillfactor = 100)`) // otherwise Postgres puts new versions of other rows on the page
 	exec(t, db, `VACUUM FULL dispatcherd.jobs_live`)                        // each row has one version
 	block, bad := pageOf(t, db, jobs/2)
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES ($1), ($2)`, bad[0], waiting)
-	db = server.damagePage(db, block)
-	observer := &refusals{}
+	server.damagePage(db, block)
+	observer := &failures{}
 	s := open(t, claim.Config{DSN: server.dsn(), Observer: observer})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
@@ -229,7 +216,5 @@ func TestDamagedPageDoesNotStopHeartbeats(t *testing.T) {
 		released += res.Released
 	}
 	require.Equal(t, jobs-len(bad), released)
-	require.True(t, one[bool](t, db, fmt.Sprintf(`SELECT EXISTS (SELECT FROM dispatcherd.jobs_cancelled WHERE id = %d)`, waiting)))
-	_, refused := observer.reset()
-	require.Contains(t, refused, dispatcherd.JobID(bad[0]))
+	require.Contains(t, observer.refusals(), dispatcherd.JobID(bad[0]))
 }

@@ -156,7 +156,7 @@ func TestReleaseOfASweepScansNoTable(t *testing.T) {
 	}
 	var raw []byte
 	err := open(t, claim.Config{DSN: dsn}).OnSweep(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), ids, attempts, tokens, "lost", true).
+		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), ids, attempts, tokens, "lost").
 			Scan(&raw)
 	})
 	require.NoError(t, err)

@@ -72,11 +72,11 @@ type Lock struct {
 	Application string     `json:"application,omitempty"`
 }
 
-// lockSQL returns the session that has locked pending row $1. Only a row with an xmax can be
+// lockSQL returns the session that has locked row $1 of a job that has not ended. Only a row with an xmax can be
 // locked. The statement locks such a row itself for its own duration, if it can.
 const lockSQL = `
 WITH marked AS MATERIALIZED (
-	SELECT j.xmax AS holder FROM dispatcherd.jobs_live j WHERE j.id = $1::bigint AND j.status = 'pending' AND j.xmax::text <> '0'
+	SELECT j.xmax AS holder FROM dispatcherd.jobs_live j WHERE j.id = $1::bigint AND j.xmax::text <> '0'
 ), free AS MATERIALIZED (
 	SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = $1 AND EXISTS (SELECT FROM marked) FOR UPDATE SKIP LOCKED
 )
@@ -85,7 +85,7 @@ LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transac
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE NOT EXISTS (SELECT FROM free) LIMIT 1`
 
-// Locked returns the lock because of which claims skip a pending row, or nil. It needs the
+// Locked returns the lock because of which claims, releases and cancellations skip a row, or nil. It needs the
 // right to lock rows, which dispatcherd_dispatcher has.
 func (j Jobs) Locked(ctx context.Context, id dispatcherd.JobID) (*Lock, error) {
 	lock, err := pgx.CollectOneRow(j.query(ctx, lockSQL, id), pgx.RowToAddrOfStructByPos[Lock])

@@ -13,13 +13,13 @@ import (
 )
 
 // releaseSQL makes running rows of dispatcher $1 pending: $2 ids, $3 attempts, $4 tokens, $5
-// the reason, $6 whether to read the earlier errors. A row with another attempt or token was
+// the reason. A row with another attempt or token was
 // claimed again meanwhile. Locked rows are left to a later statement. If the dispatcher is
 // lost and did not leave regularly, the attempts count as crashes.
 const releaseSQL = `
 WITH item AS (
 	SELECT CASE WHEN lost_at IS NULL THEN 'released' ELSE 'crashed' END AS outcome,
-		CASE WHEN leaving AND $6::boolean THEN '' ELSE $5::text END AS error,
+		CASE WHEN leaving THEN '' ELSE $5::text END AS error,
 		(lost_at IS NOT NULL AND NOT leaving)::int AS crash
 	FROM dispatcherd.dispatchers WHERE id = $1::int
 ), locked AS MATERIALIZED (
@@ -29,7 +29,7 @@ WITH item AS (
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
 	SET ` + pendingAgain + `, log = NULL,
-		crashes = least(j.crashes + i.crash, 32767), errors = CASE WHEN $6 THEN ` + appendError + ` ELSE jsonb_build_array(` + newError + `) END
+		crashes = least(j.crashes + i.crash, 32767), errors = ` + appendError + `
 	FROM item i
 	WHERE j.ctid = ANY (ARRAY (SELECT ctid FROM locked)) AND j.status = 'running'
 	RETURNING j.id
@@ -121,8 +121,7 @@ func (s *Store) readPortion(
 // straysSQL.
 const releaseMost = 5000
 
-// releaseRows releases rows of a dispatcher that are not locked, and returns them. A row
-// whose earlier errors cannot be read is released without them. After until releaseRows
+// releaseRows releases rows of a dispatcher that are not locked, and returns them. After until releaseRows
 // sends nothing more, except the first statement. A later call finds the rest.
 func (s *Store) releaseRows(
 	ctx context.Context,
@@ -133,26 +132,20 @@ func (s *Store) releaseRows(
 	why string,
 	until time.Time,
 ) (released []dispatcherd.JobID, err error) {
-	send := func(part []ownRow, why string, large bool) error {
+	send := func(part []ownRow) error {
 		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
 		for i, row := range part {
 			ids[i], attempts[i], tokens[i] = row.id, row.attempt, row.token
 		}
 		var some []dispatcherd.JobID
-		if err := conn.QueryRow(ctx, releaseSQL, of, ids, attempts, tokens, why, large).Scan(&some); err != nil {
+		if err := conn.QueryRow(ctx, releaseSQL, of, ids, attempts, tokens, why).Scan(&some); err != nil {
 			return err // the rows may arrive although the commit fails
 		}
 		released = append(released, some...)
 		return nil
 	}
 	for some := range slices.Chunk(rows, releaseMost) {
-		failed := apart(s, op, some, until, func(r ownRow) dispatcherd.JobID { return dispatcherd.JobID(r.id) }, func(part []ownRow) error {
-			err := send(part, why, true)
-			if len(part) == 1 && corrupted(err) {
-				err = send(part, why+"; "+unreadable, false)
-			}
-			return err
-		})
+		failed := apart(s, op, some, until, func(r ownRow) dispatcherd.JobID { return dispatcherd.JobID(r.id) }, send)
 		if err == nil {
 			err = failed // the first error is returned
 		}

@@ -65,6 +65,7 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the other lost dispatcher is deleted nevertheless")
 
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
+	s.EndPauses()
 	sweepAll(t, s)
 	require.Equal(t, 3, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "it is forgotten")
@@ -96,17 +97,20 @@ func lostAtOnce(t *testing.T, dsn string, db *pgx.Conn, n int) (s *claim.Store, 
 	return s, seen
 }
 
-// A trigger raises an error for two of a thousand rows of one portion. One heartbeat
-// releases the others, and reports the two.
+// A trigger raises an error for two of a thousand rows of one portion. The others are released, by one heartbeat if a
+// second suffices, and the two are reported once.
 func TestRowThatATriggerRefusesDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, seen := lostAtOnce(t, dsn, db, 1000)
 	refuse(t, db, "UPDATE", "jobs_live", "P0001", 300, 301)
-	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 998, res.Released)
+	for released, beats := 0, 0; released < 998; beats++ {
+		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+		require.NoError(t, err)
+		released += res.Released
+		require.Less(t, beats, 20)
+	}
 	require.Equal(t, map[dispatcherd.JobID]int{300: 1, 301: 1}, seen.reported(claim.OpHeartbeat))
 	require.Empty(t, seen.all())
 	require.Contains(t, s.WhyAside(300), "refused by the test")
@@ -115,36 +119,13 @@ func TestRowThatATriggerRefusesDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, strays)
 	exec(t, db, `DELETE FROM public.refused`)
+	s.EndPauses()
 	sweepAll(t, s)
 	require.Equal(t, 1000, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
 }
 
-// The earlier errors of one row cannot be read. The row is released without them.
-func TestRowWithLostErrorsIsReleasedWithoutThem(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s, seen := lostAtOnce(t, dsn, db, 100)
-	exec(
-		t,
-		db,
-		`UPDATE dispatcherd.jobs_live SET errors =
-			jsonb_build_array(jsonb_build_object('error', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)))
-			WHERE id = 42`,
-	)
-	losePayload(t, db)
-	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 100, res.Released)
-	require.Empty(t, seen.all())
-	got := row(t, db, 42)
-	require.EqualValues(t, 1, got.Crashes)
-	require.Len(t, got.Errors, 1)
-	require.Contains(t, got.Errors[0], "cannot be read in Postgres")
-}
-
 // A session has locked a row of one of two lost dispatchers. The other rows are released
-// and the other dispatcher is deleted without waiting. The sweep names the session.
+// and the other dispatcher is deleted without waiting.
 func TestLockedRowDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -162,8 +143,10 @@ func TestLockedRowDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	strays, err := s.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, strays)
-	require.Equal(t, map[dispatcherd.JobID]int{7: 1}, seen.reported(claim.OpSweep))
-	require.Contains(t, s.WhyAside(7), fmt.Sprintf("process id %d", holder.PgConn().PID()))
+	require.Empty(t, seen.all())
+	lock, err := claim.Jobs{DB: db}.Locked(t.Context(), 7)
+	require.NoError(t, err)
+	require.EqualValues(t, holder.PgConn().PID(), lock.PID)
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the dispatcher without rows is deleted")
 	exec(t, holder, `ROLLBACK`)
 	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})

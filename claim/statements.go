@@ -68,10 +68,8 @@ const (
 // also belongs to jobColumns (read.go) and to contract.Job.
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
-	keptColumns = smallColumns + `, payload`
-	// smallColumns are those of keptColumns that are never in the TOAST table.
-	smallColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms,
-		fence, parent, unique_key, watched, started_at`
+	keptColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms,
+		fence, parent, unique_key, watched, started_at, payload`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
@@ -138,7 +136,7 @@ RETURNING ` + wonColumns
 // rows in the order of their ids and skips locked rows. So two dispatchers neither
 // wait for each other nor deadlock. A row that the statement has locked cannot
 // change, so its ctid stays valid. Several statements may name the same token: see
-// claimInParts.
+// rowByRow.
 const claimContendedSQL = claimRecord + `
 	ON CONFLICT (dispatcher, token) DO UPDATE SET ids = claims.ids || EXCLUDED.ids, sessions = claims.sessions || EXCLUDED.sessions
 ), free AS MATERIALIZED (
@@ -233,29 +231,21 @@ const newError = `jsonb_build_object('attempt', j.attempt, 'started_at', j.start
 // placedError is the error of item i with the placement of the attempt, if it has one.
 const placedError = `jsonb_strip_nulls(` + newError + ` || jsonb_build_object('placement', nullif(i.placement, '')::jsonb))`
 
-// endedSQL permanently ends jobs that did not succeed, that have a log, or whose row or result
-// cannot be stored (see [Store.endAlone]): $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
-// dispatcher, $6 whether to read the large values of the rows, $7 placements, $8 logs (an empty
-// array if no job has one) and $9 results, of which an empty one means that the job has none. Without $6 the payload becomes null, and the
-// earlier errors are dropped. The CASE has the domain's type: as jsonb, the INSERT would
-// check the domain again, and rows inserted before migration 19 would lose their payload.
+// endedSQL permanently ends jobs that did not succeed or that have a log: $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
+// dispatcher, $6 placements, $7 logs (an empty
+// array if no job has one) and $8 results, of which an empty one means that the job has none.
 // The statement also removes requests to cancel the jobs: a
 // remaining request would cancel a job after its retry. An array names the jobs, because
 // a join would read the complete rows of gone.
 const endedSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[], $8::text[], $9::text[])
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $6::text[], $7::text[], $8::text[])
 		AS i (id, attempt, outcome, error, placement, log, result)
 ), gone AS (
 	DELETE FROM dispatcherd.jobs_live j USING item i
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
 	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result, nullif(i.placement, '')::json AS placed,
-		nullif(i.log, '')::json AS new_log,
-		CASE WHEN $6::boolean THEN ` + appendPlacedError + ` ELSE jsonb_build_array(` + placedError + `) END AS all_errors
-), whole AS (
-	SELECT ` + smallColumns + `, CASE WHEN $6 THEN payload ELSE 'null'::dispatcherd.payload END AS payload, failures, crashes,
-		dispatcher, outcome, new_result, placed, new_log, all_errors
-	FROM gone
+		nullif(i.log, '')::json AS new_log, ` + appendPlacedError + ` AS all_errors
 ), recorded AS (
 	INSERT INTO dispatcherd.ends
 	SELECT id, parent, (CASE outcome WHEN 'quarantined' THEN 'failed' ELSE outcome END)::dispatcherd.status, watched FROM gone
@@ -263,28 +253,28 @@ WITH item AS MATERIALIZED (
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, new_log, placed, new_result
-	FROM whole WHERE outcome = 'done'
+	FROM gone WHERE outcome = 'done'
 ), failed AS (
 	INSERT INTO dispatcherd.jobs_failed (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, least(failures + (outcome = 'failed')::int, 32767),
 		least(crashes + (outcome = 'quarantined')::int, 32767), all_errors,
-		'failed', dispatcher, now(), NULL, new_log, placed FROM whole WHERE outcome IN ('failed', 'quarantined')
+		'failed', dispatcher, now(), NULL, new_log, placed FROM gone WHERE outcome IN ('failed', 'quarantined')
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now(),
-		(SELECT requested_by FROM dispatcherd.cancels c WHERE c.job_id = whole.id), new_log, placed FROM whole WHERE outcome = 'cancelled'
+		(SELECT requested_by FROM dispatcherd.cancels c WHERE c.job_id = gone.id), new_log, placed FROM gone WHERE outcome = 'cancelled'
 ), settled AS (
 	DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
 )
 SELECT array_agg(id::bigint) FROM gone`
 
 // pendingSQL makes jobs pending again: $1 ids, $2 attempts, $3 outcomes, $4 errors,
-// $5 this dispatcher, $6 whether to read the earlier errors, $7 placements, $8 logs as for
-// endedSQL, $9 delays in microseconds. After a delay, first_run_at keeps the time at which the job was first due.
+// $5 this dispatcher, $6 placements, $7 logs as for
+// endedSQL, $8 delays in microseconds. After a delay, first_run_at keeps the time at which the job was first due.
 // It notifies other dispatchers if a job may run at once.
 const pendingSQL = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $7::text[], $8::text[], $9::bigint[])
+	SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $6::text[], $7::text[], $8::bigint[])
 		AS i (id, attempt, outcome, error, placement, log, delay)
 ), back AS (
 	UPDATE dispatcherd.jobs_live j
@@ -293,7 +283,7 @@ WITH item AS MATERIALIZED (
 		first_run_at = CASE WHEN i.outcome IN ('retry', 'isolated') THEN coalesce(j.first_run_at, j.run_at) ELSE j.first_run_at END,
 		failures = least(j.failures + (i.outcome = 'retry')::int, 32767),
 		crashes = least(j.crashes + (i.outcome IN ('crashed', 'isolated'))::int, 32767),
-		errors = CASE WHEN $6::boolean THEN ` + appendPlacedError + ` ELSE jsonb_build_array(` + placedError + `) END
+		errors = ` + appendPlacedError + `
 	FROM item i
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
 	RETURNING j.id, i.delay

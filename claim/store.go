@@ -36,11 +36,9 @@ type Store struct {
 	epoch atomic.Int32 // every claim names it; raised by Resolve
 
 	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
-	slow       atomic.Int32 // claims that are still to be made without payloads
-	finishMost atomic.Int32 // items of the next finish; 0 = no bound; see resizeFinish
 	deferred   deferred     // belongs to the call that has the turn of lease
 	comparison comparison   // belongs to the same call
-	aside      *asideRows
+	refusals   refusals
 
 	// vacuum is the state when the oldest snapshot was first seen, or when the last
 	// vacuum removed rows. vacuum and futileFrom belong to the call that has the turn
@@ -62,7 +60,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		config:     c,
 		records:    NewRecords(),
 		deferred:   newDeferred(),
-		aside:      newAsideRows(),
+		refusals:   refusals{list: map[refusal]leftOut{}},
 		futileFrom: futileFrom,
 		countSteps: countSteps,
 	}

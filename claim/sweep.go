@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/actor/aside"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -54,25 +52,17 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	return strays, err
 }
 
-// strayRows are rows that still run under a lost dispatcher.
-type strayRows struct {
-	Dispatcher int32
-	Rows       int
-	IDs        []int64 // of the first rows
-	Attempts   []int32 // likewise
-}
-
 // straysSQL locks those of the lost dispatchers $1 that no other sweep has locked, and
 // finds the rows that still run under them. It records these rows as a claim. It treats
 // rows of dispatchers that do not exist in the same way, after it has added a lost
 // dispatcher: an earlier state of the table of dispatchers was restored. It deletes
 // the dispatchers without such rows, and the claims of which no row runs. It returns the
-// first $2 rows of each dispatcher.
+// number of rows that still run.
 const straysSQL = `
 WITH mine AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED
 ), stray AS MATERIALIZED (
-	SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, array_agg(j.attempt::int) AS attempts, array_agg(DISTINCT j.token) AS tokens
+	SELECT j.dispatcher, array_agg(j.id::bigint) AS ids, array_agg(DISTINCT j.token) AS tokens
 	FROM dispatcherd.jobs_live j
 	WHERE j.status = 'running' AND j.dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE id NOT IN (SELECT id FROM mine))
 	GROUP BY 1
@@ -88,7 +78,7 @@ WITH mine AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM dispatcherd.dispatchers WHERE id IN (SELECT id FROM mine EXCEPT SELECT dispatcher FROM stray)
 )
-SELECT dispatcher, cardinality(ids), ids[:$2], attempts[:$2] FROM stray`
+SELECT coalesce(sum(cardinality(ids)), 0)::int FROM stray`
 
 // scanSetup lets straysSQL scan the complete table. The other statements of the connection
 // must not do that.
@@ -99,32 +89,11 @@ const scanSetup = `SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on
 // heartbeats do not read them again. It returns the number of rows that still run. Two
 // sweeps at the same time do not delete the same dispatcher.
 func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (strays int, err error) {
-	var all []strayRows
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanSetup); err != nil {
 			return err
 		}
-		rows, _ := tx.Query(ctx, straysSQL, lost, aside.Max) // the next line returns its error
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[strayRows])
-		return err
+		return tx.QueryRow(ctx, straysSQL, lost).Scan(&strays)
 	})
-	if err != nil {
-		return 0, err
-	}
-	for _, of := range all {
-		strays += of.Rows
-		if err := s.reportLocked(ctx, conn, OpSweep, of); err != nil {
-			return strays, err
-		}
-	}
-	return strays, nil
-}
-
-// reportLocked reports those of the rows that another transaction has locked.
-func (s *Store) reportLocked(ctx context.Context, conn *pgx.Conn, op Operation, of strayRows) error {
-	locked, err := findLocked(ctx, conn, of.IDs, of.Attempts, of.Dispatcher)
-	for _, d := range locked {
-		s.setAside(op, &s.aside.locked, contract.Unclaimable{ID: d.ID, Reason: d.Reason})
-	}
-	return err
+	return strays, err
 }

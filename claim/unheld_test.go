@@ -138,9 +138,10 @@ func TestUnheldRowThatCannotBeReleasedStopsNoOther(t *testing.T) {
 	require.Contains(t, s.WhyAside(2), "stuck")
 	require.Equal(t, map[dispatcherd.JobID][]claim.Operation{2: {claim.OpHeartbeat}}, seen.refusals())
 	for _, err := range seen.all() { // unend has cut the connection
-		require.NotContains(t, err.Error(), "stuck", "the isolation is no failure of the heartbeat")
+		require.NotContains(t, err.Error(), "stuck", "the repetition is no failure of the heartbeat")
 	}
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
+	s.EndPauses()
 	require.Eventually(t, func() bool {
 		s.CompareAgain()
 		return slices.Equal([]dispatcherd.JobID{2}, unheld(t, s))

@@ -117,7 +117,7 @@ func TestWhyOfARowThatAnotherSessionHasLocked(t *testing.T) {
 	eventually(t, func() bool { return h.gauges().Slots == 1 }, func() string { return "a slot" })
 	require.Regexp(
 		t,
-		fmt.Sprintf(`RowLocked: the session of Postgres with process id %d \(.+\) has locked the row since \S+Z; claims skip it`, pid),
+		fmt.Sprintf(`RowLocked: the session of Postgres with process id %d \(.+\) has locked the row since \S+Z; dispatchers skip it`, pid),
 		w.why(h, id),
 	)
 	require.NoError(t, tx.Commit(t.Context()))

@@ -39,8 +39,8 @@ func (s *Statement) lockPending(int64) State {
 		if r == nil || !s.mayClaim(r) {
 			continue
 		}
-		if r.Unclaimable != nil {
-			s.Claimed.Unclaimable = append(s.Claimed.Unclaimable, contract.Unclaimable{ID: r.ID, Reason: r.Unclaimable.Error()})
+		if r.Refused != nil {
+			s.Claimed.Unclaimable = append(s.Claimed.Unclaimable, contract.Unclaimable{ID: r.ID, Reason: r.Refused.Error()})
 			continue
 		}
 		if !s.lock(r) && !s.contended {
@@ -89,9 +89,6 @@ func (s *Statement) commitClaim(now int64) State {
 		r.Status, r.Dispatcher, r.Token, r.Session, r.claimedAt = dispatcherd.Running, s.me, s.token, s.claim.Sessions[at], s.began
 		r.Attempt++
 		s.take(r, now)
-	}
-	if len(s.Claimed.Unclaimable) == len(s.claim.IDs) {
-		return s.done(contract.Refused)
 	}
 	if s.Claimed.Rows() == 0 && t.Skip&CheckLease == 0 && (!d.holdsLease() || d.epoch != s.epoch && t.Skip&CheckEpoch == 0) {
 		s.Claimed.OldEpoch = d.holdsLease()

@@ -49,8 +49,8 @@ func (s *Statement) lockEnding(int64) State {
 	for ; s.cursor < len(s.picked); s.cursor++ {
 		r := s.table.rows[s.finish.Items[s.picked[s.cursor]].ID]
 		switch {
-		case r.Unendable != nil:
-			s.postpone(r.ID, r.Unendable.Error())
+		case r.Refused != nil:
+			s.postpone(r.ID, r.Refused.Error())
 		case s.lock(r):
 		case s.contended:
 			s.postpone(r.ID, "the row is locked")

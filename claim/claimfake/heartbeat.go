@@ -222,7 +222,12 @@ func (s *Statement) releaseAll(now int64) State {
 func (s *Statement) release(int64) State {
 	t := s.table
 	t.commits++
+	released := 0
 	for _, r := range s.locked {
+		if r.Refused != nil {
+			continue
+		}
+		released++
 		crashes, reason := int32(1), "the dispatcher that ran it was lost"
 		if t.dispatcher(r.Dispatcher).leaving {
 			crashes, reason = 0, ""
@@ -232,9 +237,8 @@ func (s *Statement) release(int64) State {
 		r.note(reason)
 		t.enqueue(r)
 	}
-	s.Released = len(s.locked)
-	s.Heartbeat.Released = len(s.locked)
-	if len(s.locked) > 0 && t.Subscribed(0) {
+	s.Released, s.Heartbeat.Released = released, released
+	if released > 0 && t.Subscribed(0) {
 		t.observer.Notified()
 	}
 	return s.done(contract.OK)

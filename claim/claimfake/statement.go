@@ -206,7 +206,11 @@ func (s *Statement) read(int64) State {
 	s.Fetched = contract.FetchResult{DBNow: s.began}
 	for i := range s.fetch.Lanes {
 		q := &s.fetch.Lanes[i]
-		for _, k := range s.table.lane(contract.Lane{Type: q.Type, Priority: q.Priority, Class: q.Class}).read(q, s.fetch.Backfill, s.mayFetch) {
+		lane := contract.Lane{Type: q.Type, Priority: q.Priority, Class: q.Class}
+		if s.table.Unreadable[lane] {
+			continue
+		}
+		for _, k := range s.table.lane(lane).read(q, s.fetch.Backfill, s.mayFetch) {
 			s.Fetched.Candidates = append(s.Fetched.Candidates, contract.Candidate{Lane: i, Key: k})
 		}
 	}

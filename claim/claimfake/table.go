@@ -54,8 +54,7 @@ type Row struct {
 	Progress    []byte
 	Errors      []string // the last ten
 	Unreadable  error    // Postgres cannot read the payload
-	Unclaimable error    // Postgres refuses to claim the row
-	Unendable   error    // Postgres refuses every end of its attempts
+	Refused     error    // Postgres refuses to claim, finish and release the row
 
 	claimedAt int64
 	since     uint64     // commit by which it last became pending
@@ -190,6 +189,8 @@ func (d *dispatcher) holdsLease() bool { return !d.lost && !d.replaced && !d.lea
 type Table struct {
 	// Skip are the checks that the statements leave out.
 	Skip Check
+	// Unreadable are lanes that Postgres cannot read.
+	Unreadable map[contract.Lane]bool
 
 	observer    Observer
 	rows        map[dispatcherd.JobID]*Row

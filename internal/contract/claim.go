@@ -44,11 +44,16 @@ type Won struct {
 	Fence       int64         // of a job with keys: grows with each admission of one of its keys; 0 = none
 	Left        time.Duration // of a durable request: time until its deadline, by the database clock; negative = passed; 0 = no deadline
 	Counted     bool          // other jobs wait for its end, so the end is recorded for them
-	Slow        bool          // with Unfit: the read of the payload reached the statement timeout, so another attempt may succeed
 }
 
 // DeadlinePassed is the error of a durable request that was claimed after its deadline.
 const DeadlinePassed = "the request was not done in time; no attempt starts after its deadline"
+
+// AsideTime is how long a row that Postgres refused, or a lane that it could not read, is left out of later statements.
+const AsideTime = time.Minute
+
+// MaxAside bounds the rows and lanes that are left out. Further ones are in later statements again.
+const MaxAside = 10_000
 
 // Unclaimable is a pending row that Postgres refused to claim in a statement of its
 // own.

@@ -83,7 +83,8 @@ type FinishRequest struct {
 }
 
 // Deferred is an end that Postgres did not record, because another transaction has
-// locked the row or because Postgres refused the end in a statement of its own.
+// locked the row, because Postgres refused the end in a statement of its own, or because
+// there was no time for such a statement.
 type Deferred struct {
 	ID     dispatcherd.JobID
 	Reason string // message and SQLSTATE of Postgres, or what holds the lock
@@ -92,15 +93,10 @@ type Deferred struct {
 
 // FinishResult answers a FinishRequest. With Verdict OK the items in Stale changed
 // nothing: the row no longer runs under that attempt and dispatcher. The items in
-// Deferred and Rest changed nothing either and must be sent again, those in Deferred
-// later and apart from others. With Refused and Unknown the whole request must be sent
-// again.
+// Deferred changed nothing either and must be sent again, later and apart from
+// others. With Refused and Unknown the whole request must be sent again.
 type FinishResult struct {
 	Verdict  Verdict
 	Stale    []dispatcherd.JobID // ascending
 	Deferred []Deferred          // ascending by ID
-	Rest     []Finish            // not executed, because the statement would have been too large or the time was over; ascending by ID
 }
-
-// Recorded returns how many of n items were executed or are stale.
-func (r *FinishResult) Recorded(n int) int { return n - len(r.Deferred) - len(r.Rest) }

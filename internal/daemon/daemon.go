@@ -19,7 +19,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -201,12 +200,6 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.constructAPI()
 	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
 	d.statements.refusedRows, d.statements.logs = refused, d.logs
-	d.statements.lockedRows = &lockedRows{
-		locked: claim.Jobs{DB: d.api.pool}.Locked,
-		log:    d.log,
-		lost:   make(chan dispatcherd.JobID, 1),
-		pause:  lockCheckPause,
-	}
 	d.controller = controller.New(controller.Config{
 		Table: func(term int64) controller.Table {
 			return schedulestore.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}

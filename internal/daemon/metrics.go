@@ -18,20 +18,21 @@ import (
 // metrics contains the metrics of /metrics that are counted at each event. The metrics that
 // are read at each scrape are in scrape.go.
 type metrics struct {
-	registry     *prometheus.Registry
-	jobs         *jobmetrics.Jobs
-	statements   *prometheus.HistogramVec
-	rows         *prometheus.CounterVec
-	unheld       prometheus.Counter
-	refusedRows  *prometheus.CounterVec
-	vacuumPaused prometheus.Gauge
-	retained     prometheus.Gauge
-	requestKeys  prometheus.Gauge
-	joins        joinMetrics
-	queueUsage   prometheus.Gauge
-	queueBlocker prometheus.Gauge
-	workers      *workerMetrics
-	api          *apiMetrics
+	registry        *prometheus.Registry
+	jobs            *jobmetrics.Jobs
+	statements      *prometheus.HistogramVec
+	rows            *prometheus.CounterVec
+	unheld          prometheus.Counter
+	refusedRows     *prometheus.CounterVec
+	unreadableLanes *prometheus.CounterVec
+	vacuumPaused    prometheus.Gauge
+	retained        prometheus.Gauge
+	requestKeys     prometheus.Gauge
+	joins           joinMetrics
+	queueUsage      prometheus.Gauge
+	queueBlocker    prometheus.Gauge
+	workers         *workerMetrics
+	api             *apiMetrics
 }
 
 func newMetrics(log *zap.Logger) *metrics {
@@ -56,6 +57,13 @@ func newMetrics(log *zap.Logger) *metrics {
 			"Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end "+
 				"it did not record.",
 			"operation",
+		),
+		unreadableLanes: counters(
+			r,
+			"dispatcherd_lanes_unreadable_total",
+			"Failed reads of lanes of pending jobs that Postgres cannot read; each lane is read again every minute.",
+			"type",
+			"priority",
 		),
 		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
 		retained: gauge(

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -9,40 +11,43 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// refusedRows counts and logs rows that Postgres cannot process, by id. The reason is not
+// refusedRows counts and logs what Postgres cannot process: rows, by id, and lanes. The reason for a row is not
 // logged, because it may quote the row. `job why` and the errors of the job contain it.
 type refusedRows struct {
-	others                                  *prometheus.CounterVec // by operation
-	claims, loads, ends                     prometheus.Counter
-	claimsLog, loadsLog, endsLog, othersLog *limitedLog
+	rows  *prometheus.CounterVec // by operation
+	lanes *prometheus.CounterVec // by type and priority
+
+	rowsLog, lanesLog *limitedLog
 }
 
 func newRefusedRows(m *metrics, log *zap.Logger) *refusedRows {
-	return &refusedRows{
-		others:    m.refusedRows,
-		claims:    m.refusedRows.WithLabelValues(string(claim.OpClaim)),
-		loads:     m.refusedRows.WithLabelValues(string(claim.OpLoad)),
-		ends:      m.refusedRows.WithLabelValues(string(claim.OpFinish)),
-		claimsLog: newLimitedLog(log, 1, "Postgres refuses to claim a job; it is set aside, and 'dispatcherd job why' says why"),
-		loadsLog:  newLimitedLog(log, 1, "Postgres cannot read the payload of a job; its attempt ends with the reason"),
-		endsLog: newLimitedLog(
-			log,
-			1,
-			"Postgres did not record the end of a job, whose row is locked or cannot be written; 'dispatcherd job why' says why",
-		),
-		othersLog: newLimitedLog(
-			log,
-			1,
-			"Postgres refuses to read, release, cancel or change a job, or its row is locked; it is set aside, and 'dispatcherd job why' says why",
-		),
+	for _, op := range []claim.Operation{claim.OpClaim, claim.OpLoad, claim.OpFinish} {
+		m.refusedRows.WithLabelValues(string(op))
 	}
+	return &refusedRows{
+		rows:     m.refusedRows,
+		lanes:    m.unreadableLanes,
+		rowsLog:  newLimitedLog(log, 1, "Postgres refuses a row or has locked it; other rows are processed, and 'dispatcherd job why' says why"),
+		lanesLog: newLimitedLog(log, 1, "Postgres cannot read a lane; its jobs wait, and it is read again every minute"),
+	}
+}
+
+// refused reports a row that was refused in an operation.
+func (r *refusedRows) refused(op claim.Operation, id dispatcherd.JobID, fields ...zap.Field) {
+	r.rows.WithLabelValues(string(op)).Inc()
+	r.rowsLog.write(zap.WarnLevel, append(fields, zap.Int64("job", int64(id)), zap.String("operation", string(op)))...)
+}
+
+// unreadable reports a lane that cannot be read. The reason quotes no payload, because a fetch reads none.
+func (r *refusedRows) unreadable(l contract.Lane, why error) {
+	r.lanes.WithLabelValues(l.Type, strconv.Itoa(int(l.Priority))).Inc()
+	r.lanesLog.write(zap.ErrorLevel, zap.String("type", l.Type), zap.Int("priority", int(l.Priority)), zap.Error(why))
 }
 
 // claimed reports the rows that Postgres refused to claim.
 func (r *refusedRows) claimed(rows []contract.Unclaimable) {
 	for _, u := range rows {
-		r.claims.Inc()
-		r.claimsLog.write(zap.WarnLevel, jobField(u.ID))
+		r.refused(claim.OpClaim, u.ID)
 	}
 }
 
@@ -50,8 +55,7 @@ func (r *refusedRows) claimed(rows []contract.Unclaimable) {
 func (r *refusedRows) loaded(rows []contract.Won) {
 	for i := range rows {
 		if rows[i].Unfit != "" {
-			r.loads.Inc()
-			r.loadsLog.write(zap.WarnLevel, jobField(rows[i].ID))
+			r.refused(claim.OpLoad, rows[i].ID)
 		}
 	}
 }
@@ -60,15 +64,6 @@ func (r *refusedRows) loaded(rows []contract.Won) {
 // that has locked the row, or 0.
 func (r *refusedRows) ended(ends []contract.Deferred) {
 	for i := range ends {
-		r.ends.Inc()
-		r.endsLog.write(zap.WarnLevel, jobField(ends[i].ID), zap.Int32("locked_by", ends[i].Holder))
+		r.refused(claim.OpFinish, ends[i].ID, zap.Int32("locked_by", ends[i].Holder))
 	}
 }
-
-// changed reports a row that another statement sets aside.
-func (r *refusedRows) changed(op claim.Operation, id dispatcherd.JobID) {
-	r.others.WithLabelValues(string(op)).Inc()
-	r.othersLog.write(zap.WarnLevel, jobField(id), zap.String("operation", string(op)))
-}
-
-func jobField(id dispatcherd.JobID) zap.Field { return zap.Int64("job", int64(id)) }

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/aside"
 	"github.com/dispatcherd/dispatcherd/actor/durations"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -177,7 +177,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"crashed": stats.Crashed, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left,
 		"detached":  stats.Detached,
-		"set_aside": stats.SetAside, "type_paused": stats.Paused, "moved": stats.Moved, "deferred": stats.Deferred,
+		"set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": logCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
 	} {
@@ -311,7 +311,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
 	for limit, n := range map[string]int{
 		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests,
-		"unrecorded": core.Unfinished, "set_aside": aside.Max, "spawns": core.OpenSpawns,
+		"unrecorded": core.Unfinished, "set_aside": contract.MaxAside, "spawns": core.OpenSpawns,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory, "job_log_bytes": logtail.MaxTotal,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -36,8 +37,8 @@ type statementLog struct {
 	denied   map[claim.Operation]bool
 }
 
-// isolating are the operations that are sent again in parts after an error about a row.
-var isolating = []claim.Operation{
+// repeated are the operations that are sent again row by row, or lane by lane, after an error about a row.
+var repeated = []claim.Operation{
 	claim.OpFetch,
 	claim.OpBackfill,
 	claim.OpClaim,
@@ -53,8 +54,8 @@ func (t *statementLog) report(r claim.Report) {
 	case r.Err == nil:
 		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
-	case claim.AboutRow(r.Err) && slices.Contains(isolating, r.Operation):
-		// the statement is sent again in parts, and refusedRows reports the row
+	case claim.AboutRow(r.Err) && slices.Contains(repeated, r.Operation):
+		// the statement is sent again row by row, and refusedRows reports the row
 	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
 	case exit.Denied(r.Err):
 		t.refused(r)
@@ -159,7 +160,10 @@ func (o *storeObserver) Statement(r claim.Report) {
 }
 
 // Refused implements claim.Observer.
-func (o *storeObserver) Refused(op claim.Operation, id dispatcherd.JobID) { o.refused.changed(op, id) }
+func (o *storeObserver) Refused(op claim.Operation, id dispatcherd.JobID) { o.refused.refused(op, id) }
+
+// Unreadable implements claim.Observer.
+func (o *storeObserver) Unreadable(lane contract.Lane, why error) { o.refused.unreadable(lane, why) }
 
 // Listening implements claim.Observer. It is called after each failed attempt.
 func (o *storeObserver) Listening(up bool, why error) {

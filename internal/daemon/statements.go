@@ -35,7 +35,6 @@ type statements struct {
 	lease   *lease
 	// refusedRows reports the rows that Postgres cannot process.
 	refusedRows *refusedRows
-	lockedRows  *lockedRows
 	logs        *logtail.Tails
 
 	fetches   chan *contract.FetchRequest
@@ -86,7 +85,6 @@ func (s *statements) start(ctx context.Context) {
 	for range cap(s.claims) {
 		s.running.Go(func() { s.claim(ctx) })
 	}
-	s.running.Go(func() { s.lockedRows.run(scanning) })
 	s.running.Go(func() {
 		for r := range s.adopts {
 			result := s.store.Adopt(ctx, *r)
@@ -133,7 +131,6 @@ func (s *statements) claim(ctx context.Context) {
 		s.refusedRows.claimed(result.Unclaimable)
 		s.claimed(result.Won)
 		s.claimed(result.Loading)
-		s.lockedRows.claimed(c.request, &result)
 		result = with(s.lease, func(l *shell.Lease, now time.Duration) contract.ClaimResult { return l.Claimed(now, result) })
 		s.loop.Result(event.Claimed{Request: c.request, Result: result})
 	}

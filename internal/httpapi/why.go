@@ -15,7 +15,7 @@ type Why struct {
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
 	Reasons  []string             `json:"reasons"`             // all reasons why the job does not start, or where it is; empty: it starts next
-	SetAside string               `json:"set_aside,omitempty"` // why Postgres refused to claim, release or cancel the job, or which session has locked its row
+	SetAside string               `json:"set_aside,omitempty"` // why Postgres refused to claim, release or cancel the job, or cannot read its lane
 	Held     string               `json:"held,omitempty"`      // with reason Unrecordable: why Postgres did not record the end
 	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
 	Failures int                  `json:"failures,omitempty"`  // failed attempts of the row
@@ -60,7 +60,7 @@ const (
 	ReasonFinal           = "Final"           // done, failed or cancelled
 	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
 	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
-	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so claims skip it
+	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so dispatchers skip it
 	ReasonDependencies    = "Dependencies"    // it waits for other jobs; Why.WaitsFor names them
 	ReasonUnsealed        = "Unsealed"        // it is the callback of a batch that is not sealed
 )

@@ -124,9 +124,6 @@ func (t *Tails) Recorded(req *contract.FinishRequest, res *contract.FinishResult
 	for i := range res.Deferred {
 		again[res.Deferred[i].ID] = true
 	}
-	for i := range res.Rest {
-		again[res.Rest[i].ID] = true
-	}
 	for i := range req.Items {
 		f := &req.Items[i]
 		if l := t.tails[f.ID]; l != nil && l.attempt == f.Attempt && !again[f.ID] {

@@ -76,7 +76,7 @@ func TestRecordedAndStaleLogsAreDropped(t *testing.T) {
 	tails.Recorded(req, &contract.FinishResult{Verdict: contract.Unknown})
 	held, _ := tails.Sizes()
 	require.Equal(t, 5*(perLog+2), held)
-	tails.Recorded(req, &contract.FinishResult{Stale: []dispatcherd.JobID{0}, Deferred: []contract.Deferred{{ID: 1}}, Rest: req.Items[2:3]})
+	tails.Recorded(req, &contract.FinishResult{Stale: []dispatcherd.JobID{0}, Deferred: []contract.Deferred{{ID: 1}, {ID: 2}}})
 	held, _ = tails.Sizes()
 	require.Equal(t, 3*(perLog+2), held)
 	require.Equal(t, "x\n", logOf(tails, 1, 1))

@@ -40,8 +40,8 @@ func (w *world) pickRows() {
 var largePayload = []byte(`"` + strings.Repeat("x", 9<<10) + `"`)
 
 var (
-	errUnreadable  = errors.New("missing chunk number 0 for toast value")
-	errUnclaimable = errors.New("a trigger refuses the row")
+	errUnreadable = errors.New("missing chunk number 0 for toast value")
+	errRefused    = errors.New("a trigger refuses the row")
 )
 
 // harden gives a new row the properties that make it hard to claim.
@@ -57,26 +57,21 @@ func (w *world) harden(r *claimfake.Row) {
 		r.Unreadable = errUnreadable
 	}
 	if d.chance(w.rows.unclaimable) {
-		r.Unclaimable = errUnclaimable
+		r.Refused = errRefused
 	}
 }
 
 // longestDisturbance is how long a row is locked or refused at most.
 const longestDisturbance = 3 * second
 
-// longestPause bounds the pause of a dispatcher that was refused a row during a disturbance:
-// at most three times, so it pauses for at most 1 s, 2 s and 4 s.
-const longestPause = 4 * second
-
-// shortestPause is the shortest pause after a refusal, less the resolution of the clock.
-const shortestPause = second/2 - 2*millisecond
+// asidePause is how long a dispatcher that was refused a row leaves it out.
+var asidePause = moment(contract.AsideTime.Microseconds())
 
 // never is later than every moment of a world.
 const never = moment(1) << 60
 
 // disturbRow locks a row, makes Postgres refuse to claim it, or changes its lane, as
-// operators and other programs may do. Postgres refuses each row for one period only, so
-// that the pauses stay short.
+// operators and other programs may do. Postgres refuses each row for one period only.
 func (w *world) disturbRow() {
 	if w.healing {
 		return
@@ -89,7 +84,7 @@ func (w *world) disturbRow() {
 	}
 	id := dispatcherd.JobID(n - d.span64(n))
 	r, j := w.table.Row(id), w.job(id)
-	if r == nil || r.Locked() || r.Status.Final() || r.Unclaimable != nil {
+	if r == nil || r.Locked() || r.Status.Final() || r.Refused != nil {
 		return
 	}
 	switch what := d.below(4); {
@@ -99,7 +94,7 @@ func (w *world) disturbRow() {
 		w.planRepair(id)
 	case r.Status != dispatcherd.Pending:
 	case what == 1 && !j.refused:
-		r.Unclaimable = errUnclaimable
+		r.Refused = errRefused
 		w.refuse(id)
 	default:
 		w.stats.RowsMoved++
@@ -124,10 +119,10 @@ func (w *world) repairRow(id dispatcherd.JobID) {
 	r, j := w.table.Row(id), w.job(id)
 	if j.lock != nil {
 		j.lock.Abort()
-		j.lock, j.visible = nil, w.now
+		j.lock, j.visible = nil, max(j.visible, w.now)
 	}
-	if r.Unclaimable != nil {
-		r.Unclaimable, j.visible = nil, w.now+longestPause
+	if r.Refused != nil {
+		r.Refused, j.visible = nil, w.now+asidePause
 	}
 }
 
@@ -149,16 +144,6 @@ func (j *judge) setAside(w *world, h *host, rows []contract.Unclaimable) {
 		)
 		if x.SetAside != u.Reason {
 			w.violate("dispatcher %d was refused job %d because of %q and reports %q", h.id, u.ID, u.Reason, x.SetAside)
-		}
-		h.aside[u.ID] = w.now + shortestPause
-	}
-}
-
-// claimsAside checks that a dispatcher does not claim a row in the pause after a refusal.
-func (j *judge) claimsAside(w *world, h *host, r *contract.ClaimRequest) {
-	for _, id := range r.IDs {
-		if w.now < h.aside[id] && !w.wrongHostClocks() {
-			w.violate("dispatcher %d claims job %d %v before the end of its pause", h.id, id, (h.aside[id] - w.now).duration())
 		}
 	}
 }

@@ -48,7 +48,6 @@ type host struct {
 	conns    []int32
 	lastSlot dispatcherd.SlotID
 	calls    calls
-	aside    map[dispatcherd.JobID]moment // end of the shortest pause of rows that it was refused
 
 	alarmAt   timing.Instant // when the timer is set for
 	alarm     int32          // number of the current timer
@@ -101,7 +100,7 @@ func (h *host) start() {
 	h.lastSlot = 0
 	h.client = claimfake.NewClient(w.table)
 	h.client.Lease = w.scale.lease.duration()
-	h.calls, h.aside = calls{}, map[dispatcherd.JobID]moment{}
+	h.calls = calls{}
 	h.joinBegun = h.time()
 	h.submit(w.statement(opJoin, h))
 }

@@ -65,7 +65,7 @@ func (w *world) produceStructure() {
 // checks measure a refusal from the insertion, and the row may wait for others first.
 func (w *world) draw(parent dispatcherd.JobID) claimfake.Row {
 	j := w.newJob()
-	j.insert.Parent, j.insert.Deadline, j.insert.Unclaimable = parent, 0, nil
+	j.insert.Parent, j.insert.Deadline, j.insert.Refused = parent, 0, nil
 	w.jobs = append(w.jobs, j)
 	w.open++
 	return j.insert

@@ -105,7 +105,7 @@ func (j *judge) claimed(w *world, r *claimfake.Row, s *claimfake.Statement) {
 	case r.Status != dispatcherd.Pending:
 		w.violate("dispatcher %d claimed job %d, which was not pending but had status %s under dispatcher %d: two leases overlap",
 			s.Dispatcher(), r.ID, r.Status, r.Dispatcher)
-	case r.Unclaimable != nil:
+	case r.Refused != nil:
 		w.violate("dispatcher %d claimed job %d although Postgres refuses it", s.Dispatcher(), r.ID)
 	case r.RunAt > s.Began():
 		w.violate("dispatcher %d claimed job %d before it was due", s.Dispatcher(), r.ID)

@@ -109,7 +109,7 @@ func (w observer) Fires(r *claimfake.Row, runs bool) {
 }
 
 // Pending implements claimfake.Observer.
-func (w observer) Pending(r *claimfake.Row) { w.job(r.ID).visible = w.now }
+func (w observer) Pending(r *claimfake.Row) { j := w.job(r.ID); j.visible = max(j.visible, w.now) }
 
 // Ended implements claimfake.Observer.
 func (w observer) Ended(r *claimfake.Row) {

@@ -23,7 +23,6 @@ func (h statementPort) Fetch(r *contract.FetchRequest) {
 
 // Claim implements shell.Statements.
 func (h statementPort) Claim(r *contract.ClaimRequest) {
-	h.world.judge.claimsAside(h.world, h.host, r)
 	h.claim(opClaim, r)
 }
 

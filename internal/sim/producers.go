@@ -108,7 +108,7 @@ func (w *world) insert(b *insertion) {
 	for n := range b.count {
 		j := w.job(b.first + dispatcherd.JobID(n))
 		id := w.table.Insert(w.dbNow(), j.insert)
-		if w.table.Row(id).Unclaimable != nil {
+		if w.table.Row(id).Refused != nil {
 			w.refuse(id)
 		}
 	}

@@ -42,8 +42,8 @@ type Config struct {
 	Connected  func() []httpapi.Worker // the connected workers by session, without their slots
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
 	Aside func(dispatcherd.JobID) string
-	// Unread returns why fetches may not read a row; "" = they read it.
-	Unread func(dispatcherd.JobID) string
+	// Unread returns why Postgres cannot read a lane; "" = it can.
+	Unread func(contract.Lane) string
 	// Book calls f with the book of the permits, and reports whether this dispatcher is the controller.
 	Book       func(ctx context.Context, f func(*permits.Book)) bool
 	Subscribed func() bool     // reports whether notifications arrive

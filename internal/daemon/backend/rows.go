@@ -185,15 +185,12 @@ func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult)
 	if r.count.Load() == 0 || res.Verdict != contract.OK {
 		return
 	}
-	open := make(map[dispatcherd.JobID]struct{}, len(res.Stale)+len(res.Deferred)+len(res.Rest))
+	open := make(map[dispatcherd.JobID]struct{}, len(res.Stale)+len(res.Deferred))
 	for _, id := range res.Stale {
 		open[id] = struct{}{}
 	}
 	for i := range res.Deferred {
 		open[res.Deferred[i].ID] = struct{}{}
-	}
-	for i := range res.Rest {
-		open[res.Rest[i].ID] = struct{}{}
 	}
 	for i := range req.Items {
 		f := &req.Items[i]

@@ -30,11 +30,6 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	if errors.Is(err, ondemand.ErrUnavailable) {
 		return b.whyUnread(id)
 	}
-	if claim.AboutRow(err) {
-		if reason := b.Unread(id); reason != "" {
-			return httpapi.Why{Job: id, Status: dispatcherd.Pending, Reasons: []string{string(actor.ReasonSetAside)}, SetAside: reason}, nil
-		}
-	}
 	if err != nil {
 		return httpapi.Why{}, err
 	}
@@ -47,6 +42,9 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 		why.SetAside = b.Aside(id)
 	}
 	if job.Status == dispatcherd.Pending {
+		b.addUnread(&why, &job)
+	}
+	if !job.Status.Final() {
 		b.addLock(ctx, &why)
 	}
 	return why, nil
@@ -64,7 +62,16 @@ func (b *Backend) whyUnread(id dispatcherd.JobID) (httpapi.Why, error) {
 	return why, nil
 }
 
-// addLock says which session has locked a pending row. Without an answer of Postgres it adds
+// addUnread says why Postgres cannot read the lane of a pending row.
+func (b *Backend) addUnread(why *httpapi.Why, job *contract.Job) {
+	reason := b.Unread(contract.Lane{Type: job.Type, Priority: job.Priority, Class: classOf(job)})
+	if reason != "" && why.SetAside == "" {
+		why.Reasons = append([]string{string(actor.ReasonSetAside)}, why.Reasons...)
+		why.SetAside = "its lane cannot be read: " + reason
+	}
+}
+
+// addLock says which session has locked a row. Without an answer of Postgres it adds
 // nothing.
 func (b *Backend) addLock(ctx context.Context, why *httpapi.Why) {
 	lock, err := within(ctx, func(ctx context.Context) (*claim.Lock, error) { return b.jobs().Locked(ctx, why.Job) })

@@ -195,7 +195,7 @@ func TestPermitIsKeptUntilTheEndIsRecorded(t *testing.T) {
 		request := &contract.FinishRequest{Items: []contract.Finish{item}}
 		for _, result := range []contract.FinishResult{
 			{Verdict: contract.Unknown}, {Verdict: contract.Refused}, {Stale: []dispatcherd.JobID{item.ID}},
-			{Deferred: []contract.Deferred{{ID: item.ID}}}, {Rest: []contract.Finish{item}},
+			{Deferred: []contract.Deferred{{ID: item.ID}}},
 		} {
 			w.Finished(request, &result)
 			w.pass(2)

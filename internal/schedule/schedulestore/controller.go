@@ -167,7 +167,7 @@ func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract
 		places[i], made[i].Outcome = i, contract.TickLocked
 	}
 	blocked := map[int64]contract.MadeTick{} // by schedule: the first tick that was not made
-	_, err := claim.Isolate(places, func(part []int) error {
+	_, err := claim.Apart(places, time.Now().Add(claim.RepeatTime), func(part []int) error {
 		open := slices.DeleteFunc(slices.Clone(part), func(i int) bool {
 			before, found := blocked[ticks[i].Schedule]
 			if found {
@@ -297,7 +297,7 @@ CROSS JOIN LATERAL dispatcherd.start_queued(CASE WHEN role.term > 0 THEN $3::big
 // StartQueued starts the next queued tick of each schedule whose runs have ended.
 // A job that Postgres refuses stops no others.
 func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
-	_, err = claim.Isolate(ids, func(part []int64) error {
+	_, err = claim.Apart(ids, time.Now().Add(claim.RepeatTime), func(part []int64) error {
 		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			rows, _ := conn.Query(ctx, startQueuedSQL, c.Dispatcher, c.Term, part)
 			some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])

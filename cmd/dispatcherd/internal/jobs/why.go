@@ -78,7 +78,7 @@ var reasonTexts = map[string]string{
 	"Scheduled":                   "its run_at is in the future",
 	"Backoff":                     "it failed; its next attempt is in the future",
 	"Draining":                    "this dispatcher is about to stop",
-	"SetAside":                    "Postgres refused to claim it; the dispatcher tries again after a growing pause",
+	"SetAside":                    "Postgres refused to claim it; the dispatcher tries again after a minute",
 	"Fenced":                      "this dispatcher cannot renew its lease, so it claims no rows",
 	"CircuitOpen":                 "Postgres does not answer",
 	"Unrecorded":                  "too many ended attempts are not yet recorded in Postgres",
@@ -93,7 +93,7 @@ var reasonTexts = map[string]string{
 	"Outranked":                   "jobs with higher scores can use the same slots",
 	httpapi.ReasonFinal:           "it has ended",
 	httpapi.ReasonOtherDispatcher: "another dispatcher runs it",
-	httpapi.ReasonRowLocked:       "another session has locked the row, so claims skip it",
+	httpapi.ReasonRowLocked:       "another session has locked the row, so dispatchers skip it",
 	httpapi.ReasonKeyBusy:         "a key has no room",
 	httpapi.ReasonKeyOrder:        "another job has precedence at a key",
 	httpapi.ReasonKeyRate:         "the window of a key has no room",
@@ -206,7 +206,7 @@ func lockText(l *httpapi.RowLock) string {
 	if l.Since != nil {
 		text += " since " + stamp(*l.Since)
 	}
-	return text + "; claims skip it"
+	return text + "; dispatchers skip it"
 }
 
 // addWhy adds the facts of an explanation.

@@ -39,10 +39,10 @@ func (r *Report) row(id int64, j *job) {
 	r.checkLastAttempt(id, j)
 }
 
-// damaged checks the end of a job whose payload was lost. The job has failed. If a worker
-// had the payload already, the job may be done, but without its payload.
+// damaged checks the end of a job whose payload was lost. The job has failed with a reason. If a worker
+// had the payload already, the job may be done.
 func (r *Report) damaged(id int64, row *history.Row) {
-	if row.Status != "failed" && row.Status != "done" || len(row.Errors) == 0 {
+	if row.Status != "done" && (row.Status != "failed" || len(row.Errors) == 0) {
 		r.find(&r.Unexpected, "unexpected", id, "its payload was lost, its status is %s, and it has %d errors", row.Status, len(row.Errors))
 	}
 }

@@ -99,7 +99,7 @@ func TestEveryViolationIsReported(t *testing.T) {
 			h.Changes = slices.Insert(h.Changes, 2, history.Change{At: 2 * second, Job: 1, Kind: history.Updated, Type: "excel"})
 			h.Rows[0].Type = "excel"
 		}},
-		{"a damaged job without a reason", unexpected, func(h *h) { h.Rows[0].Damaged = true }},
+		{"a damaged job without a reason", unexpected, func(h *h) { h.Rows[0].Status, h.Rows[0].Damaged = "failed", true }},
 		{"a slot that did not offer the type", affinity, func(h *h) { h.Processes[1].Offers[0] = []string{"excel"} }},
 		{"a slot that was never offered", affinity, func(h *h) { h.Processes[1].Runs[1].Slot = 5 }},
 		{"two jobs on one slot", overlaps, func(h *h) { h.Processes[1].Runs[0].End = 9*second + second/2 }},

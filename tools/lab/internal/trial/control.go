@@ -251,8 +251,8 @@ func writeOverlay(root, dir string, cuts []Cut) (string, error) {
 	return path, os.WriteFile(path, overlay, 0o600)
 }
 
-// notDivided makes the isolation of rows consider no error to be caused by a row.
-var notDivided = Cut{"claim/isolate.go", "return e.Code == timedOut || e.Code != insufficientPrivilege &&", "return e.Code == \"\" &&", 1}
+// notRepeated makes the store consider no error to be caused by a row.
+var notRepeated = Cut{"claim/refused.go", "len(e.Code) == 5 && e.Code != insufficientPrivilege &&", "e.Code == \"\" &&", 1}
 
 // rowControls are the controls of the trials in which single rows are locked, damaged,
 // large or changed.
@@ -264,8 +264,8 @@ func rowControls() []*Control {
 			Trial: named(
 				unreadable,
 				"isolation-out",
-				"a statement that fails because of one row is not divided: one unreadable row stops all",
-				notDivided,
+				"a statement that fails because of one row is not repeated row by row: one unreadable row stops all",
+				notRepeated,
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
@@ -274,7 +274,7 @@ func rowControls() []*Control {
 				large,
 				"payload-out",
 				"a claim reads payloads of every size: it reaches the statement timeout again and again",
-				notDivided,
+				notRepeated,
 				Cut{
 					"claim/statements.go",
 					"CASE WHEN pg_column_compression(payload) IS NULL THEN\n\tCASE WHEN",

@@ -43,65 +43,97 @@ func refuse(t *testing.T, db *pgx.Conn, when, table, code string, ids ...int64) 
 	exec(t, db, `CREATE TRIGGER refuse BEFORE `+when+` ON dispatcherd.`+table+` FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
 }
 
-// A trigger raises an error for two of a thousand ends. The other ends are recorded by
-// the same call, and the two are returned with the reason.
-func TestEndsThatATriggerRefusesAreDeferredAndOthersAreRecorded(t *testing.T) {
+// Postgres refuses one row among many. The others are claimed, end, and are released by the same call.
+func TestRefusedRowDoesNotAffectOtherRows(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s, _, items := claimed(t, dsn, db, 1000)
-	refuse(t, db, "INSERT", "jobs_done", "P0001", 300, 301)
-	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
-	require.Equal(t, contract.OK, res.Verdict)
-	require.Empty(t, res.Stale)
-	require.Empty(t, res.Rest)
-	require.Len(t, res.Deferred, 2)
-	require.Equal(t, dispatcherd.JobID(300), res.Deferred[0].ID)
-	require.Contains(t, res.Deferred[0].Reason, "P0001")
-	require.Equal(t, 998, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_done`))
-	exec(t, db, `DELETE FROM public.refused`)
-	require.Empty(t, finish(t, s, items[299], items[300]))
-	require.JSONEq(t, `1`, string(row(t, db, 300).Result), "a deferred end keeps its result")
+	contractSuite(t, func(t *testing.T, w world) {
+		s, other := joined(t, w), w.open(t)
+		lost, err := other.Join(t.Context())
+		require.NoError(t, err)
+		const rows = 50
+		var pending, running, crashed []dispatcherd.JobID
+		for range rows {
+			pending = append(pending, w.insert(t, claimfake.Row{Type: "pdf"}, 0))
+			running = append(running, w.insert(t, claimfake.Row{Type: "pdf"}, 0))
+			crashed = append(crashed, w.insert(t, claimfake.Row{Type: "pdf"}, 0))
+		}
+		require.Len(t, s.Claim(t.Context(), claimOf(running...)).Won, rows)
+		require.Len(t, other.Claim(t.Context(), claimOf(crashed...)).Won, rows)
+		w.lose(t, lost)
+		w.refuse(t, pending[0], pending[41], running[7], crashed[49])
+
+		request := claimOf(pending...)
+		won := s.Claim(t.Context(), request)
+		require.Equal(t, contract.OK, won.Verdict)
+		require.Equal(t, rows-2, won.Rows())
+		require.Len(t, won.Unclaimable, 2)
+		for i, id := range []dispatcherd.JobID{pending[0], pending[41]} {
+			require.Equal(t, id, won.Unclaimable[i].ID)
+			require.Contains(t, won.Unclaimable[i].Reason, "refused by the test")
+			require.Equal(t, dispatcherd.Pending, w.get(t, id).Status)
+		}
+		again := s.Resolve(t.Context(), request)
+		require.Equal(t, rows-2, again.Rows(), "all statements of the claim have its token")
+		alone := s.Claim(t.Context(), claimOf(pending[0]))
+		require.Equal(t, contract.OK, alone.Verdict, "Postgres answers")
+		require.Len(t, alone.Unclaimable, 1)
+
+		var items []contract.Finish
+		for _, id := range running {
+			items = append(items, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Succeeded, Result: []byte("1")})
+		}
+		ended := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+		require.Equal(t, contract.OK, ended.Verdict)
+		require.Empty(t, ended.Stale)
+		require.Len(t, ended.Deferred, 1)
+		require.Equal(t, running[7], ended.Deferred[0].ID)
+		require.Contains(t, ended.Deferred[0].Reason, "refused by the test")
+		require.Equal(t, dispatcherd.Running, w.get(t, running[7]).Status)
+		require.Equal(t, dispatcherd.Done, w.get(t, running[8]).Status)
+
+		beat, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+		require.NoError(t, err)
+		require.Equal(t, rows-1, beat.Released)
+		require.Equal(t, dispatcherd.Running, w.get(t, crashed[49]).Status)
+	})
 }
 
-// Postgres refuses every end. A call is bounded, defers some and returns the others.
-func TestSearchForRefusedEndsIsBounded(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	s, _, items := claimed(t, dsn, db, 200)
-	all := make([]int64, 200)
-	for i := range all {
-		all[i] = int64(i + 1)
-	}
-	refuse(t, db, "INSERT", "jobs_done", "P0001", all...)
-	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
-	require.Equal(t, contract.OK, res.Verdict)
-	require.NotEmpty(t, res.Deferred)
-	require.NotEmpty(t, res.Rest)
-	require.Equal(t, 0, res.Recorded(200))
-	require.Less(t, res.Deferred[len(res.Deferred)-1].ID, res.Rest[0].ID)
-}
-
-// The payloads of two running jobs cannot be read any more. Both jobs end without
-// their payload, one of them with its result, and their errors say so.
-func TestJobWithALostPayloadEndsWithoutIt(t *testing.T) {
+// The payload of a running job cannot be read any more. Its end is held with the reason, and keeps its result.
+func TestEndOfAJobWithALostPayloadIsHeld(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, _, items := claimed(t, dsn, db, 4)
 	loseLargePayload(t, db, 2)
-	loseLargePayload(t, db, 3)
-	items[2] = contract.Finish{ID: 3, Attempt: 1, Outcome: contract.FailedFinal, Error: "no such file"}
-	require.Empty(t, finish(t, s, items...))
-	for _, id := range []dispatcherd.JobID{1, 2, 4} {
-		require.Equal(t, dispatcherd.Done, row(t, db, id).Status)
-		require.JSONEq(t, `1`, string(row(t, db, id).Result))
-	}
-	require.Equal(t, dispatcherd.Failed, row(t, db, 3).Status)
-	require.Contains(t, row(t, db, 2).Errors[0], "cannot be read in Postgres")
-	require.Contains(t, row(t, db, 3).Errors[0], "no such file; the payload")
-	require.JSONEq(t, `null`, string(row(t, db, 2).Payload))
+	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+	require.Equal(t, contract.OK, res.Verdict)
+	require.Len(t, res.Deferred, 1)
+	require.Equal(t, dispatcherd.JobID(2), res.Deferred[0].ID)
+	require.Contains(t, res.Deferred[0].Reason, "XX")
+	require.Equal(t, 3, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_done`))
+	exec(t, db, `UPDATE dispatcherd.jobs_live SET payload = 'null' WHERE id = 2`)
+	require.Empty(t, finish(t, s, items[1]))
+	require.JSONEq(t, `1`, string(row(t, db, 2).Result))
+}
+
+// What the time does not suffice for is held, so a call is bounded.
+func TestRepetitionRowByRowIsBounded(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	s, _, items := claimed(t, dsn, db, 40)
+	exec(t, db, `CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_sleep(0.1);
+		IF NEW.id = 1 THEN RAISE 'refused by the test'; END IF;
+		RETURN NEW; END $$`)
+	exec(t, db, `CREATE TRIGGER slow BEFORE INSERT ON dispatcherd.jobs_done FOR EACH ROW EXECUTE FUNCTION public.slow()`)
+	res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
+	require.Equal(t, contract.OK, res.Verdict)
+	ended := one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_done`)
+	require.Positive(t, ended)
+	require.Len(t, res.Deferred, 40-ended)
+	require.Contains(t, res.Deferred[0].Reason, "refused by the test")
+	require.Contains(t, res.Deferred[len(res.Deferred)-1].Reason, "the time for their repetition was over")
 }
 
 // loseLargePayload gives a job a large payload that cannot be read.
@@ -160,9 +192,8 @@ func TestFinishWaitsForALockOfTheTable(t *testing.T) {
 	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, <-done)
 }
 
-// A finish of large payloads reaches the statement timeout. The next ones are smaller,
-// until they succeed.
-func TestFinishShrinksAfterTheStatementTimeout(t *testing.T) {
+// A finish reaches the statement timeout, for example because of large payloads. It is repeated row by row.
+func TestFinishThatReachesTheStatementTimeoutIsRepeated(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
@@ -177,19 +208,14 @@ func TestFinishShrinksAfterTheStatementTimeout(t *testing.T) {
 		items = append(items, contract.Finish{ID: id + 1, Attempt: 1, Outcome: contract.Succeeded})
 	}
 	require.Len(t, s.Claim(t.Context(), claimOf(ids...)).Won, 100)
-	exec(t, db, `CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END $$`)
+	exec(t, db, `CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END $$`)
 	exec(t, db, `CREATE TRIGGER slow BEFORE INSERT ON dispatcherd.jobs_done FOR EACH ROW EXECUTE FUNCTION public.slow()`)
-	require.Equal(t, contract.Refused, s.Finish(t.Context(), contract.FinishRequest{Items: items}).Verdict)
-	calls := 0
-	for ; len(items) > 0; calls++ {
-		res := s.Finish(t.Context(), contract.FinishRequest{Items: items})
-		if res.Verdict == contract.Refused {
-			continue
-		}
-		require.Empty(t, res.Deferred)
-		items = res.Rest
-	}
-	require.LessOrEqual(t, calls, 30)
+	require.Eventually(t, func() bool {
+		res := s.Finish(t.Context(), contract.FinishRequest{Items: items, Again: true})
+		require.Empty(t, res.Stale)
+		return res.Verdict == contract.OK && len(res.Deferred) == 0
+	}, 30*time.Second, time.Millisecond)
 	require.Equal(t, 100, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_done`))
 }
 
