@@ -27,8 +27,11 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/durations ./actor/held ./actor/orders ./actor/spawns ./actor/waits
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
-# Tests that the race detector would slow down too much, or that are shorter with it.
-AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort|TestCallersHangingUpAtAnyPointLeakNothing
+# Tests that the race detector would slow down too much, or that measure what it changes.
+AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort
+# Packages with large random tests.
+RANDOM     := ./actor ./backlog ./workerproto ./internal/trace ./internal/limits/... ./internal/schedule/... ./internal/flow/flowstore
+SLOWEST    := ./e2e ./claim ./internal/flow/flowstore ./internal/schedule/schedulestore
 # Packages that do no I/O: what is not covered there has no excuse.
 PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/idtable ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/durations ./actor/held ./actor/jobstate ./actor/orders ./actor/spawns ./actor/waits
 COVERAGE   := 95
@@ -51,13 +54,20 @@ demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N repl
 	bin/dispatcherd trace demo $(if $(TRACE),'$(TRACE)') $(if $(SPEED),--speed $(SPEED))
 
 .PHONY: test
-test: deps ## Run every test, with the race detector where there are goroutines (TESTFLAGS=-v …)
+test: deps ## Run every test on one private Postgres, with the race detector where there are goroutines (TESTFLAGS=-v …)
+	@go run ./internal/pgtest/run $(MAKE) -s test/packages
+
+# Random tests run in short sizes here, and in full size by "make sim". "make lint" vets. The slowest packages come first.
+GO_TEST := go test -count=1 -short -vet=off -timeout 20m $(TESTFLAGS)
+
+.PHONY: test/packages
+test/packages:
 	@status=0; \
-	go test -count=1 -timeout 20m $(TESTFLAGS) $(SEQUENTIAL) $(TWICE) || status=1; \
-	go test -count=1 -run '$(AS_BUILT)' $(TESTFLAGS) ./e2e ./claim || status=1; \
-	go test -count=1 -race -timeout 20m $(TESTFLAGS) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
-	(cd tools/lab && go vet ./... && go test -count=1 $(TESTFLAGS) ./...) || status=1; \
-	(cd tools && go vet ./licenses ./measures && go test -count=1 $(TESTFLAGS) ./licenses ./measures) || status=1; \
+	$(GO_TEST) -race $(SLOWEST) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
+	$(GO_TEST) $(SEQUENTIAL) $(TWICE) || status=1; \
+	$(GO_TEST) -run '$(AS_BUILT)' ./e2e ./claim || status=1; \
+	(cd tools/lab && go vet ./... && $(GO_TEST) ./...) || status=1; \
+	(cd tools && go vet ./licenses && $(GO_TEST) ./licenses) || status=1; \
 	exit $$status
 
 .PHONY: lint
@@ -164,8 +174,8 @@ bench/profile: deps ## Say where the time of a job goes (with perf where it is i
 	cd tools/lab && go run ./profile $(if $(shell command -v perf),-perf)
 
 .PHONY: sim
-sim: ## Simulate dispatchers, workers and faults for SIM_EVENTS events (1e8)
-	SIM_EVENTS=$(or $(SIM_EVENTS),1e8) go test -count=1 -timeout 2h ./internal/sim/
+sim: ## Simulate dispatchers, workers and faults for SIM_EVENTS events (1e8), and run the other random tests in full size
+	SIM_EVENTS=$(or $(SIM_EVENTS),1e8) go test -count=1 -timeout 2h ./internal/sim/ $(RANDOM)
 
 .PHONY: chaos
 chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=smoke|short|normal|long)

@@ -9,8 +9,9 @@ import (
 )
 
 func TestEqualSeedsGiveEqualWorlds(t *testing.T) {
+	t.Parallel()
 	hashes := map[uint64]uint64{}
-	for seed := range uint64(8) {
+	for seed := range sized(8) {
 		first := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
 		again := Run(Options{Seed: seed, Faults: All, Steps: 20_000})
 		require.Equal(t, first, again)
@@ -41,6 +42,7 @@ func TestResultIsIndependentOfGOMAXPROCS(t *testing.T) {
 
 // CheckEvery does not change the world.
 func TestChecksDoNotChangeTheWorld(t *testing.T) {
+	t.Parallel()
 	rarely := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1 << 30})
 	always := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1})
 	require.Nil(t, always.Violation)
@@ -48,6 +50,7 @@ func TestChecksDoNotChangeTheWorld(t *testing.T) {
 }
 
 func TestQueueOrdersByTimeThenInsertion(t *testing.T) {
+	t.Parallel()
 	var d random
 	var q queue
 	for i := range 10_000 {

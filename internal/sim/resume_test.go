@@ -21,6 +21,7 @@ func keepExecutions(w *world) {
 // Every dispatcher restarts repeatedly. Running jobs are adopted, none is
 // executed twice concurrently, and none counts a crash.
 func TestPlannedRestartRunsNoJobTwice(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, HandOver, 16, func(w *world) {
 		keepExecutions(w)
 		w.scale.jobMax = max(w.scale.jobMax, 200*millisecond)
@@ -34,6 +35,7 @@ func TestPlannedRestartRunsNoJobTwice(t *testing.T) {
 // Dispatchers that crash and restart within the lease adopt their workers'
 // executions. The jobs of workers that crash meanwhile run again.
 func TestExecutionsSurviveDispatcherCrash(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, Resume|Kill|Crash, 12, keepExecutions)
 	require.Positive(t, s.Crashes)
 	require.Positive(t, s.Kills)
@@ -45,6 +47,7 @@ func TestExecutionsSurviveDispatcherCrash(t *testing.T) {
 // dispatchers, and workers that crash, change dispatchers or reconnect too
 // late.
 func TestAdoptionWithAllFaults(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, All, 12, nil)
 	require.Positive(t, s.Adopted)
 	require.Positive(t, s.Expired)
@@ -56,6 +59,7 @@ func TestAdoptionWithAllFaults(t *testing.T) {
 // last. It must not move the execution to a dead connection: the slot would
 // leak, and the job would run again.
 func TestResumeOffersArriveOutOfOrder(t *testing.T) {
+	t.Parallel()
 	for _, seed := range []uint64{43, 170} {
 		o := Options{Seed: seed, Faults: Resume | HandOver | Stop | Unknown, Every: true, Dispatchers: 3}
 		r := Run(o)
@@ -76,6 +80,7 @@ func forbidCrashes(w *world) {
 // has ended their session while its frames are in flight. Such a slot receives
 // no job, so that no crash is counted for it.
 func TestSlotsAddedAfterHangUpGetNoJob(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, Shuffle, 24, func(w *world) {
 		keepExecutions(w)
 		forbidCrashes(w)
@@ -89,6 +94,7 @@ func TestSlotsAddedAfterHangUpGetNoJob(t *testing.T) {
 // Workers reconnect after the window. Their rows are released then, without a
 // crash, and run again.
 func TestRowsWithoutResumeOfferAreReleasedWithoutCrash(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, HandOver, 8, func(w *world) {
 		keepExecutions(w)
 		forbidCrashes(w)
@@ -100,6 +106,7 @@ func TestRowsWithoutResumeOfferAreReleasedWithoutCrash(t *testing.T) {
 
 // The rows of workers without resumable executions are released at once.
 func TestNonResumableRowsAreReleasedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, HandOver, 8, func(w *world) {
 		forbidCrashes(w)
 		for _, k := range w.workers {

@@ -13,6 +13,7 @@ func hard(w *world) {
 
 // The judge checks that the other jobs are placed exactly as without these rows.
 func TestHardRowsDelayNoOtherJob(t *testing.T) {
+	t.Parallel()
 	s := runWorlds(t, Rows, 12, hard)
 	require.Positive(t, s.Loaded)
 	require.Positive(t, s.SetAside)

@@ -108,6 +108,7 @@ func (c *control) run(o Options) Result {
 // Each control shows that the checks can fail: it causes its violation, and the
 // same world with the safeguard causes none.
 func TestEachMissingSafeguardIsDetected(t *testing.T) {
+	t.Parallel()
 	for _, c := range controls {
 		t.Run(strings.ReplaceAll(c.options.Break.String(), " ", "-"), func(t *testing.T) {
 			for seed := range c.seeds {
@@ -131,6 +132,7 @@ func TestEachMissingSafeguardIsDetected(t *testing.T) {
 
 // Every safeguard that can be removed has a control.
 func TestEachSafeguardHasAControl(t *testing.T) {
+	t.Parallel()
 	for b := Intact + 1; int(b) < len(breakNames); b++ {
 		require.True(t, slices.ContainsFunc(controls, func(c control) bool { return c.options.Break == b }), "%v", b)
 	}

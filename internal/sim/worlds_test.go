@@ -81,6 +81,7 @@ func TestSeed(t *testing.T) {
 // TestWorlds runs the worlds of consecutive seeds until they have had enough
 // events: 10 million by default, SIM_EVENTS=1e8 for more.
 func TestWorlds(t *testing.T) {
+	t.Parallel()
 	var sum Stats
 	events, worlds := 0, 0
 	for want := wantedEvents(t); events < want; worlds++ {
@@ -114,6 +115,7 @@ func TestWorlds(t *testing.T) {
 // testdata/seeds.txt contains a seed, its steps, and the defect that it
 // found.
 func TestSeedsOfPastFailures(t *testing.T) {
+	t.Parallel()
 	f, err := os.Open("testdata/seeds.txt")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -142,7 +144,8 @@ func TestSeedsOfPastFailures(t *testing.T) {
 
 // While every notification arrives, dispatchers that do not poll miss no row.
 func TestNoRowIsMissedWithoutPolling(t *testing.T) {
-	for seed := range uint64(40) {
+	t.Parallel()
+	for seed := range sized(40) {
 		o := Options{Seed: 3_000 + seed, Steps: 20_000, NoPoll: true, Faults: All &^ (Notify | Stop | Shuffle | Rows)}
 		r := Run(o)
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
@@ -155,7 +158,8 @@ func TestNoRowIsMissedWithoutPolling(t *testing.T) {
 // Producers are throttled while they insert continuously. The rows that they
 // insert without a notification are found when the gate opens.
 func TestNoRowIsMissedWhileThrottled(t *testing.T) {
-	for seed := range uint64(12) {
+	t.Parallel()
+	for seed := range sized(12) {
 		w := newWorld(Options{Seed: 3_100 + seed, Steps: 60_000, NoPoll: true})
 		w.scale.jobMax, w.scale.insertGap = 4*millisecond, millisecond
 		r := w.run()
@@ -167,6 +171,7 @@ func TestNoRowIsMissedWhileThrottled(t *testing.T) {
 // Full scans and backfill scans that take as long as under a held snapshot lose
 // no job, whatever the fault.
 func TestSlowScansLoseNoJob(t *testing.T) {
+	t.Parallel()
 	scans := 0
 	seeds := []uint64{5_265} // a slow fetch let a job pass unread rows that were a window older
 	for seed := range uint64(12) {
@@ -182,8 +187,9 @@ func TestSlowScansLoseNoJob(t *testing.T) {
 
 // Most jobs need a few keys, so that statements with an unknown outcome and lost controllers concern many admissions.
 func TestMostJobsNeedKeys(t *testing.T) {
+	t.Parallel()
 	var sum Stats
-	for seed := range uint64(30) {
+	for seed := range sized(30) {
 		o := Options{Seed: 7_000 + seed, Faults: Keys | Crash | Stop | Unknown | Unreachable | Kill | Late, Every: true, Steps: 20_000}
 		w := newWorld(o)
 		busyKeys(w)
@@ -191,15 +197,16 @@ func TestMostJobsNeedKeys(t *testing.T) {
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
 		sum.Add(r.Stats)
 	}
-	require.Greater(t, sum.Keyed, 5_000)
-	require.Greater(t, sum.Terms, 30)
+	require.Greater(t, sum.Keyed, 160*int(sized(30)))
+	require.Greater(t, sum.Terms, int(sized(30)))
 }
 
 // Producers insert a flow or batch for each other insert, and many executions insert children. Jobs are often cancelled, and
 // rows are locked.
 func TestMostJobsWaitForOthers(t *testing.T) {
+	t.Parallel()
 	var sum Stats
-	for seed := range uint64(30) {
+	for seed := range sized(30) {
 		faults := []Faults{
 			All,
 			All &^ Keys,
@@ -213,15 +220,16 @@ func TestMostJobsWaitForOthers(t *testing.T) {
 		require.Nil(t, r.Violation, "seed %d: %v", o.Seed, r.Violation)
 		sum.Add(r.Stats)
 	}
-	require.Greater(t, sum.Fired, 20_000)
-	require.Greater(t, sum.Children, 1_000)
-	require.Greater(t, sum.Refused, 100)
+	require.Greater(t, sum.Fired, 600*int(sized(30)))
+	require.Greater(t, sum.Children, 30*int(sized(30)))
+	require.Greater(t, sum.Refused, 3*int(sized(30)))
 }
 
 // Transactions commit up to two seconds after they drew their ids. Most jobs need one of few keys, so that many of a class wait. No
 // later job passes one that was committed two seconds ago.
 func TestJobsThatAreCommittedLateKeepTheirOrder(t *testing.T) {
-	for seed := range uint64(20) {
+	t.Parallel()
+	for seed := range sized(20) {
 		o := Options{Seed: 7_100 + seed, Faults: Keys | Late, Every: true, Steps: 20_000}
 		w := newWorld(o)
 		busyKeys(w)
@@ -235,6 +243,7 @@ func TestJobsThatAreCommittedLateKeepTheirOrder(t *testing.T) {
 // took a minute because its dispatcher was suspended does not delay the next
 // one by an hour.
 func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	core := actor.New(cfg)
 	fullScan := func(fx []effect.Effect) *contract.FetchRequest {

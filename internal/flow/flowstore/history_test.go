@@ -52,6 +52,9 @@ type operation struct {
 func TestRandomHistoriesEndAsTheNaiveModelSays(t *testing.T) {
 	t.Parallel()
 	histories := uint64(3)
+	if testing.Short() {
+		histories = 1
+	}
 	if n, err := strconv.ParseUint(os.Getenv("HISTORIES"), 10, 64); err == nil {
 		histories = n
 	}
