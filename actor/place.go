@@ -188,9 +188,8 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 				continue
 			}
 			age := c.comparedAge(lane, key)
-			if score := c.score(dispatcherd.Queued, lane.Priority, class, age, t).
-				Total(); !found ||
-				best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
+			score := c.score(dispatcherd.Queued, lane.Priority, class, age, t).Total()
+			if !found || best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
 				best, found = c.rowHead(lane, key), true
 				best.bound = bound
 			}

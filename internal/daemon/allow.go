@@ -169,8 +169,7 @@ func (l *AllowList) LimitsObjection(p workerproto.Peer) string {
 					"entry %q of --allow-api lists other users; "+
 					"call as a user of each entry, or use SQL",
 				p.UID,
-				p.GID,
-				typ,
+				p.GID, typ,
 			)
 		}
 	}

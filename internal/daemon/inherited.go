@@ -96,9 +96,7 @@ func (d *Daemon) checkInherited() error {
 			"the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
 				"make ListenStream= and the settings agree",
 			address,
-			d.cfg.WorkerSocket,
-			d.cfg.APISocket,
-			d.cfg.API.Listen,
+			d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.API.Listen,
 		)
 	}
 	return nil

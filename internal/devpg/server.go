@@ -71,9 +71,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.openDir(o.Dir); err != nil {
 		return nil, err
 	}
-	if s.install, err = chooseInstall(
-		s.data(),
-	); err != nil { //nolint:contextcheck // programs are asked for their version with a short timeout
+	if s.install, err = chooseInstall(s.data()); err != nil {
 		return nil, err
 	}
 	if err := reclaim(ctx, s.data()); err != nil {

@@ -62,8 +62,7 @@ func drawPayload(rt *rapid.T) []byte {
 	}
 	if rapid.Bool().Draw(rt, "power") {
 		number += fmt.Sprintf(
-			"%s%s%d",
-			rapid.SampledFrom([]string{"e", "E"}).Draw(rt, "e"),
+			"%s%s%d", rapid.SampledFrom([]string{"e", "E"}).Draw(rt, "e"),
 			rapid.SampledFrom([]string{"", "+", "-"}).
 				Draw(rt, "exponent sign"),
 			near(rapid.SampledFrom([]int{0, jsontext.MaxNumber, 9995}).Draw(rt, "powers"), "power"),

@@ -271,15 +271,12 @@ func TestLogFramesArePassedOnBeforeTheResult(t *testing.T) {
 	l := &loop{}
 	job := workerproto.Execution{Job: 2, Attempt: 3}
 	Deliver(
-		l,
-		7,
-		"w",
+		l, 7, "w",
 		[]workerproto.WorkerFrame{
 			&workerproto.Log{Execution: job, Level: workerproto.LevelWarn, Message: "a: b"},
 			&workerproto.Done{Execution: job},
 		},
-		nil,
-		true,
+		nil, true,
 	)
 	require.Equal(t, []event.Event{
 		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Log: "warn: a: b\n"}}},

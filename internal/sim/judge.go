@@ -261,10 +261,8 @@ func (j *judge) window(w *world, h *host, e *effect.Send, arrival int64) {
 			if len(keys) == 0 || keys[0].RunAt >= latest {
 				continue
 			}
-			if r := w.job(
-				keys[0].ID,
-			); !w.table.Row(keys[0].ID).Locked() && r.visible <= known &&
-				w.now-r.visible > slack+moment(bound.Microseconds()) {
+			r, locked := w.job(keys[0].ID), w.table.Row(keys[0].ID).Locked()
+			if !locked && r.visible <= known && w.now-r.visible > slack+moment(bound.Microseconds()) {
 				w.violate("job %d overtakes job %d, which is %v older and waited for %v: the window is %v",
 					e.Job, keys[0].ID, moment(arrival-keys[0].RunAt).duration(), (w.now - r.visible).duration(), bound)
 			}

@@ -125,8 +125,7 @@ func TestPauseBetweenCountsIsBounded(t *testing.T) {
 			func(context.Context, contract.PendingCursor, []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
 				return nil, next, nil
 			},
-			0,
-			1000,
+			0, 1000,
 		)
 		require.Equal(t, CountInterval, quick.Continue(t.Context()))
 	})

@@ -106,9 +106,7 @@ func (w *world) insert(keys string, first, n int64) (rows []Waiting) {
 		`INSERT INTO dispatcherd.jobs (id, type, priority, keys, run_at) SELECT $2::bigint + i - 1, 'pdf', 3, $1, to_timestamp($4::bigint / 1e6)
 		FROM generate_series(1, $3::bigint) i`,
 		keys,
-		first,
-		n,
-		int64(due),
+		first, n, int64(due),
 	)
 	for id := first; id < first+n; id++ {
 		rows = append(rows, Waiting{permits.Class{Keys: keys, Type: "pdf", Priority: 3}, permits.Job{RunAt: due, ID: id}})

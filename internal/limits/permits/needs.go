@@ -74,9 +74,7 @@ func parseWord(word string) (Need, error) {
 			"keys: the word %q is not KEY, KEY*COST or KEY*all: KEY has 1 to %d characters without blanks, control characters and *, "+
 				"COST is 1 to %d, and one blank separates words, for example %s",
 			word,
-			maxKey,
-			MaxCost,
-			example,
+			maxKey, MaxCost, example,
 		)
 	}
 	return Need{key, n}, nil

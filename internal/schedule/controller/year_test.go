@@ -440,21 +440,8 @@ func simulate(t *testing.T, e extent) (v verdict, line string) {
 			"schedules: simulated_days=%d schedules=%d zones=%d %s runs=%v missed=%d queued=%d skipped=%d cancels=%d kills=%d "+
 				"pauses=%d jumps=%d outages=%d starts=%d edits=%d takeovers=%d",
 			e.days,
-			e.schedules,
-			e.zones,
-			v.failures(),
-			v.runs,
-			v.missed,
-			v.queued,
-			v.skipped,
-			v.cancels,
-			y.kills,
-			y.pauses,
-			len(y.j.jumps),
-			y.outages,
-			y.starts,
-			y.edits,
-			y.takeovers,
+			e.schedules, e.zones, v.failures(), v.runs, v.missed, v.queued, v.skipped, v.cancels, y.kills, y.pauses,
+			len(y.j.jumps), y.outages, y.starts, y.edits, y.takeovers,
 		)
 	})
 	return v, line

@@ -105,11 +105,7 @@ func (b *both) insert(id int64) {
 		`INSERT INTO dispatcherd.schedules (name, kind, spec, every, once, type, overlap)
 			VALUES ($1, $2, nullif($3, ''), $4, nullif($5, ''), 'pdf', $6)`,
 		s.Name,
-		s.Kind,
-		s.Spec,
-		interval(s.Every),
-		s.Once,
-		overlap,
+		s.Kind, s.Spec, interval(s.Every), s.Once, overlap,
 	)
 	require.Equal(b.t, id, b.fake.Insert(s, overlap))
 }
@@ -204,8 +200,7 @@ func (b *both) end(rng *rand.Rand, at time.Time) {
 			WHERE t.schedule_id = $1 AND t.occasion = $2 AND j.id = t.job_id RETURNING j.id, j.type)
 		INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', $3 FROM gone`,
 		r.Schedule,
-		r.Occasion,
-		at,
+		r.Occasion, at,
 	)
 }
 

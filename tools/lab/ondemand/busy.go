@@ -68,15 +68,8 @@ func (s *scene) askBusy(ctx context.Context, p plan) ([]float64, error) {
 		"busy: %d requests, p50 %.0f µs, while %.0f queued jobs of %v were done in %.1f s by %d slots, none of them free in %d of "+
 			"%d polls; %.0f of %d jobs were left\n",
 		len(took),
-		stats.Quantile(took, 0.5),
-		done,
-		jobLength,
-		lasted.Seconds(),
-		busySlots,
-		o.full,
-		o.looks,
-		float64(p.backlog)-after.Done(),
-		p.backlog,
+		stats.Quantile(took, 0.5), done, jobLength, lasted.Seconds(), busySlots, o.full, o.looks,
+		float64(p.backlog)-after.Done(), p.backlog,
 	)
 	if float64(o.full) < leastBusy*float64(o.looks) {
 		return nil, errIdleSlots

@@ -103,13 +103,8 @@ func printIdle(all map[string]*trips) {
 		"ondemand: p50_us=%.1f p99_us=%.1f gap_p50_us=%.1f nats_p50_us=%.1f nats_gap_p50_us=%.1f ratio_nats=%.2f "+
 			"gap_ratio_nats=%.2f http_p50_us=%.1f\n",
 		p50("dispatcherd"),
-		stats.Quantile(steady(all["dispatcherd"].backToBack), 0.99),
-		gapped("dispatcherd"),
-		p50("nats"),
-		gapped("nats"),
-		p50("dispatcherd")/p50("nats"),
-		gapped("dispatcherd")/gapped("nats"),
-		p50("http"),
+		stats.Quantile(steady(all["dispatcherd"].backToBack), 0.99), gapped("dispatcherd"), p50("nats"), gapped("nats"),
+		p50("dispatcherd")/p50("nats"), gapped("dispatcherd")/gapped("nats"), p50("http"),
 	)
 }
 

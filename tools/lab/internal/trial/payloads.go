@@ -34,10 +34,8 @@ var largeBatches = Trial{
 	Jobs:  [3]int{500, 1000, 5000},
 	Least: [3]time.Duration{8 * time.Second, 10 * time.Second, time.Minute},
 	Before: func(ctx context.Context, s *Scene) error {
-		if err := s.Exec(
-			ctx,
-			`ALTER TABLE dispatcherd.jobs ALTER COLUMN payload SET STORAGE EXTERNAL`,
-		); err != nil { // a compression takes longer than the insertion
+		// A compression takes longer than the insertion.
+		if err := s.Exec(ctx, `ALTER TABLE dispatcherd.jobs ALTER COLUMN payload SET STORAGE EXTERNAL`); err != nil {
 			return err
 		}
 		large := func(n int64) history.Work { return history.Work{N: n, Type: "large", Ms: 5} }
