@@ -115,7 +115,10 @@ func (a *app) sayWhatIsLost(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("counting the jobs: %w", err)
 	}
-	return exit.Errorf(exit.Negative, "nothing was changed. This would remove the schema dispatcherd with %s. Add --yes to do it", countedJobs(counts))
+	return exit.Errorf(
+		exit.Negative, "nothing was changed. This would remove the schema dispatcherd with %s. Add --yes to do it",
+		countedJobs(counts),
+	)
 }
 
 // countedJobs returns the number of jobs, in all and by status.

@@ -55,7 +55,8 @@ func (s Schedules) List(ctx context.Context, after string, limit int) ([]contrac
 	if limit <= 0 || limit > MaxListed {
 		limit = MaxListed
 	}
-	rows, _ := s.DB.Query(ctx, `SELECT `+planColumns+`, NULL::text AS payload, `+jobColumns+` FROM dispatcherd.schedules s WHERE s.name > $1 ORDER BY s.name LIMIT $2`, after, limit)
+	rows, _ := s.DB.Query(ctx, `SELECT `+planColumns+`, NULL::text AS payload, `+jobColumns+` FROM dispatcherd.schedules s
+		WHERE s.name > $1 ORDER BY s.name LIMIT $2`, after, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Schedule])
 }
 
