@@ -155,32 +155,6 @@ func TestPayloadThatIsTooLongAsTextFails(t *testing.T) {
 	require.Equal(t, `"the payload is 60001800 bytes long as text"`, string(job.Payload))
 }
 
-// The migration that bounds the text does not check existing rows. Such rows can be cancelled,
-// and they end with their payload and reason.
-func TestRowInsertedBeforeTheBoundOfTextsEnds(t *testing.T) {
-	t.Parallel()
-	db, s := joinedAlone(t)
-	bound := one[string](
-		t,
-		db,
-		`SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'payload_is_at_most_1_megabyte_and_8_as_text'`,
-	)
-	withLongTexts(t, db)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', $1 FROM generate_series(1, 2)`, numbers("1e131071", 70))
-	exec(t, db, `ALTER DOMAIN dispatcherd.payload ADD CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text `+bound)
-	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 1)
-	require.NoError(t, err)
-	require.Equal(t, dispatcherd.Cancelled, status)
-	require.Equal(t, contract.OK, s.Claim(t.Context(), claimOf(2)).Verdict)
-	require.Empty(t, finish(t, s, contract.Finish{ID: 2, Attempt: 1, Outcome: contract.FailedFinal, Error: "too long"}))
-	for id, status := range map[dispatcherd.JobID]dispatcherd.Status{1: dispatcherd.Cancelled, 2: dispatcherd.Failed} {
-		job := row(t, db, id)
-		require.Equal(t, status, job.Status)
-		require.Equal(t, `"the payload is 9175180 bytes long as text"`, string(job.Payload))
-	}
-	require.Contains(t, row(t, db, 2).Errors[0], "too long")
-}
-
 // A compressed row of 400 bytes may be a text of hundreds of megabytes. The claim does not
 // read it, and no portion of a load keeps it.
 func TestCompressedPayloadIsClaimedByItsUncompressedSize(t *testing.T) {

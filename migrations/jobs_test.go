@@ -198,12 +198,14 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	exec(
 		t,
 		conn,
-		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
+		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done
+			FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
 	)
 	exec(
 		t,
 		conn,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at)
+			VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`,
 	)
 	require.Equal(
 		t,
@@ -234,12 +236,14 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 	exec(
 		t,
 		conn,
-		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
+		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done
+			FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
 	)
 	exec(
 		t,
 		conn,
-		`CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`,
+		`CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done
+			FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`,
 	)
 	exec(
 		t,
@@ -247,7 +251,8 @@ func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`,
 	)
 	exec(t, conn, `CREATE FUNCTION unlocked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass AND mode = 'AccessExclusiveLock') THEN
+		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass
+			AND mode = 'AccessExclusiveLock') THEN
 			RAISE EXCEPTION 'rows are deleted while the partitions are locked';
 		END IF;
 		RETURN OLD;
@@ -275,7 +280,8 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	exec(
 		t,
 		conn,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'failed', now()), ('pdf', 'cancelled', now())`,
+		`INSERT INTO dispatcherd.jobs (type, status, finished_at)
+			VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'failed', now()), ('pdf', 'cancelled', now())`,
 	)
 	exec(
 		t,
@@ -283,7 +289,8 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`,
 	)
 	for _, status := range []string{"done", "failed", "cancelled"} {
-		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.maintain_partitions($1::text::dispatcherd.status, 4, '1 year')`, status))
+		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.maintain_partitions($1::text::dispatcherd.status, 4, '1 year')`,
+			status))
 	}
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	exec(

@@ -15,7 +15,8 @@ func TestInvalidKeysAreRejectedWithTheWordAndTheRule(t *testing.T) {
 		exec(t, conn, `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', $1)`, keys)
 	}
 	for keys, part := range map[string]string{
-		"": `""`, " ": `""`, "a  b": `""`, "a*": `"a*"`, "a*0": `"a*0"`, "a*1000001": `"a*1000001"`, "*": `"*"`, "a*b": `"a*b"`, "a*2*3": `"a*2*3"`,
+		"": `""`, " ": `""`, "a  b": `""`, "a*": `"a*"`, "a*0": `"a*0"`, "a*1000001": `"a*1000001"`, "*": `"*"`, "a*b": `"a*b"`,
+		"a*2*3":     `"a*2*3"`,
 		"a b c d e": "5 words", "a\tb": "KEY*COST", "a\n": "KEY*COST",
 	} {
 		_, err := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', $1)`, keys)
@@ -24,8 +25,8 @@ func TestInvalidKeysAreRejectedWithTheWordAndTheRule(t *testing.T) {
 	}
 }
 
-// The controller and the programs count per in seconds. A comparison of intervals takes a year for 360 days, so it would accept limits that no
-// program can edit.
+// The controller and the programs count per in seconds. A comparison of intervals takes a year for 360 days, so it would accept limits
+// that no program can edit.
 func TestWindowOfALimitIsBoundedInSeconds(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	const insert = `INSERT INTO dispatcherd.limits (key, rate, per) VALUES (replace($1::text, ' ', '-'), 1, $1::text::interval)`

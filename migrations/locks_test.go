@@ -35,11 +35,13 @@ func withLogin(t *testing.T, conn *pgx.Conn) {
 func TestNoUntrustedRoleCanLockRowsOrStopWrites(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	withLogin(t, conn)
+	// Operators edit schedules and limits. Ticks skip locked schedules, the controller reads limits without locks, and no heartbeat, claim
+	// or finish reads either.
 	rows, err := conn.Query(
 		t.Context(),
 		`SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'dispatcherd'::regnamespace AND relkind IN ('r', 'p')
 		AND relname NOT IN ('schedules', 'limits')`,
-	) // operators edit both; ticks skip locked schedules, the controller reads limits without locks, and no heartbeat, claim or finish reads them
+	)
 	require.NoError(t, err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
@@ -103,7 +105,8 @@ func TestConcurrentRetentionIsReportedAsBusy(t *testing.T) {
 func TestBackdatedJobsCountFromTheirInsertion(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	const early = `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ('pdf', '1970-01-01 00:00Z')`
-	const count = `SELECT count(*) FILTER (WHERE run_at < clock_timestamp() - interval '1 minute') || ' of ' || count(*) FROM dispatcherd.jobs_live`
+	const count = `SELECT count(*) FILTER (WHERE run_at < clock_timestamp() - interval '1 minute') || ' of ' || count(*)
+		FROM dispatcherd.jobs_live`
 	for _, role := range []string{"dispatcherd_producer", "dispatcherd_operator"} {
 		exec(t, conn, `SET ROLE `+role)
 		exec(t, conn, early)
@@ -150,7 +153,8 @@ func TestProducerWithoutTheRightSetsNoPriority(t *testing.T) {
 	exec(
 		t,
 		conn,
-		`CREATE FUNCTION public.enqueue(type text, priority int) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+		`CREATE FUNCTION public.enqueue(type text, priority int) RETURNS bigint LANGUAGE sql SECURITY DEFINER
+			SET search_path = pg_catalog, pg_temp
 		AS 'INSERT INTO dispatcherd.jobs (type, priority) VALUES (type, least(priority, 3)) RETURNING id'`,
 	)
 	for _, statement := range []string{

@@ -45,12 +45,14 @@ func TestPayloadThatIsTooLongAsTextIsRejected(t *testing.T) {
 	}
 	for _, long := range []string{
 		numbers("1e131071", 8201), numbers("-1e131071", 2000), numbers("1e131071", 70), numbers("1e1000", 58000),
-		numbers("1e-16383", 600), numbers("0e-16383", 80000), numbers("0e-1024", 80000), `jsonb_build_object('a', jsonb_build_array(jsonb_build_object('b', ` + numbers("1e131071", 600) + `)))`,
+		numbers("1e-16383", 600), numbers("0e-16383", 80000), numbers("0e-1024", 80000),
+		`jsonb_build_object('a', jsonb_build_array(jsonb_build_object('b', ` + numbers("1e131071", 600) + `)))`,
 	} {
 		require.ErrorContains(t, insert(long), "payload_is_at_most_1_megabyte_and_8_as_text", long)
 	}
 	for _, legal := range []string{
-		numbers("1.7976931348623157e308", 5000), numbers("1e1023", 8000), numbers("5e-324", 20000), numbers("0e-1024", 8000), numbers("1e131071", 10), `jsonb_build_object('a', repeat(E'\\', 900000))`,
+		numbers("1.7976931348623157e308", 5000), numbers("1e1023", 8000), numbers("5e-324", 20000), numbers("0e-1024", 8000),
+		numbers("1e131071", 10), `jsonb_build_object('a', repeat(E'\\', 900000))`,
 	} {
 		require.NoError(t, insert(legal), legal)
 	}

@@ -20,7 +20,8 @@ var rights = []struct{ who, statement string }{
 	{"P OD", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 	{
 		"P OD",
-		`INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5) RETURNING id`,
+		`INSERT INTO dispatcherd.jobs (type, payload, priority, run_at, max_attempts, timeout_ms) VALUES ('pdf', '{}', 1, now(), 2, 5)
+			RETURNING id`,
 	},
 	{"   D", `INSERT INTO dispatcherd.jobs (id, type) VALUES (1, 'pdf')`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, status, finished_at) VALUES ('pdf', 'done', now())`},
@@ -74,12 +75,14 @@ var rights = []struct{ who, statement string }{
 	{" ROD", `SELECT parent, unique_key, watched FROM dispatcherd.jobs`},
 	{"P OD", `SELECT dispatcherd.open_batch('{"type": "pdf"}')`},
 	{"P OD", `DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN
-		INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', b); PERFORM dispatcherd.insert_member(b, '{"type": "pdf"}'); PERFORM dispatcherd.seal_batch(b); END $$`},
+		INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', b); PERFORM dispatcherd.insert_member(b, '{"type": "pdf"}');
+			PERFORM dispatcherd.seal_batch(b); END $$`},
 	{"P OD", `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf"}]}')`},
 	{"P OD", `SELECT * FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '1 hour')`},
 	{
 		"  OD",
-		`DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b); PERFORM dispatcherd.repair_flows(b); END $$`,
+		`DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b);
+			PERFORM dispatcherd.repair_flows(b); END $$`,
 	},
 	{"   D", `SELECT * FROM dispatcherd.settle(10)`},
 	{"   D", `SELECT dispatcherd.expire_flows('1 day')`},
@@ -293,25 +296,31 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	exec(t, conn, `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd FROM PUBLIC`)
 	exec(t, conn, `REVOKE USAGE ON SCHEMA dispatcherd FROM PUBLIC`)
 	for role, statements := range map[string][]string{
-		"dispatcherd_producer":   {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type, expected_ms) VALUES ('pdf', 1)`},
-		"dispatcherd_reader":     {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.duration_class(1)`},
-		"dispatcherd_operator":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
-		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`, `SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`, `SELECT dispatcherd.pause_autovacuum(false)`},
+		"dispatcherd_producer": {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type, expected_ms) VALUES ('pdf', 1)`},
+		"dispatcherd_reader":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.duration_class(1)`},
+		"dispatcherd_operator": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`,
+			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
+		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`,
+			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`,
+			`SELECT dispatcherd.pause_autovacuum(false)`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)
 		}
 	}
 	require.Empty(t, one[*string](t, conn, `SELECT string_agg(proname, ', ') FROM pg_proc p WHERE pronamespace = 'dispatcherd'::regnamespace
-		AND prorettype <> 'trigger'::regtype AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`), "the function of a trigger needs no execute right")
+		AND prorettype <> 'trigger'::regtype AND NOT has_function_privilege('dispatcherd_dispatcher', oid, 'EXECUTE')`),
+		"the function of a trigger needs no execute right")
 }
 
 const rightsOfRoles = `WITH acl (object, col, entry) AS (
 		SELECT nspname::text, '', a FROM pg_namespace, aclexplode(nspacl) a WHERE nspname = 'dispatcherd'
 		UNION ALL SELECT c.oid::regclass::text, '', a FROM pg_class c, aclexplode(relacl) a WHERE relnamespace = 'dispatcherd'::regnamespace
-		UNION ALL SELECT attrelid::regclass::text, attname, a FROM pg_class c JOIN pg_attribute ON attrelid = c.oid, aclexplode(attacl) a WHERE relnamespace = 'dispatcherd'::regnamespace
+		UNION ALL SELECT attrelid::regclass::text, attname, a FROM pg_class c JOIN pg_attribute ON attrelid = c.oid, aclexplode(attacl) a
+			WHERE relnamespace = 'dispatcherd'::regnamespace
 		UNION ALL SELECT oid::regprocedure::text, '', a FROM pg_proc, aclexplode(proacl) a WHERE pronamespace = 'dispatcherd'::regnamespace)
-	SELECT string_agg(format('%s: %s %s %s', (entry).grantee::regrole, (entry).privilege_type, object, col), E'\n' ORDER BY (entry).grantee::regrole::text, object, col, (entry).privilege_type)
+	SELECT string_agg(format('%s: %s %s %s', (entry).grantee::regrole, (entry).privilege_type, object, col), E'\n'
+		ORDER BY (entry).grantee::regrole::text, object, col, (entry).privilege_type)
 	FROM acl WHERE (entry).grantee::regrole::text LIKE 'dispatcherd\_%'`
 
 // Roles that are created after the migrations get the same rights from the next Up. A right that an

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // schemaText returns the files of the schema, one after the other.
@@ -45,7 +46,8 @@ func created(t testing.TB, text, kind string) []string {
 // a tree, so only its name is compared.
 func strangers(t testing.TB, conn *pgx.Conn, text string) (names []string) {
 	t.Helper()
-	for _, f := range list[[]string](t, conn, `SELECT ARRAY[proname::text, prosrc] FROM pg_proc WHERE pronamespace = 'dispatcherd'::regnamespace`) {
+	for _, f := range list[[]string](t, conn, `SELECT ARRAY[proname::text, prosrc] FROM pg_proc
+		WHERE pronamespace = 'dispatcherd'::regnamespace`) {
 		if !strings.Contains(text, f[1]) {
 			names = append(names, f[0])
 		}
@@ -69,6 +71,7 @@ func TestFilesAndMigratedDatabaseAgree(t *testing.T) {
 		require.ElementsMatch(t, created(t, text, kind), list[string](t, conn, query), "%s: the files and the database", kind)
 	}
 	require.Empty(t, strangers(t, conn, text), "functions whose text is in no file")
+	require.Equal(t, migrations.Baseline, one[int](t, conn, `SELECT dispatcherd.compatible_from()`))
 }
 
 // A function whose text is patched is the fault that the test above must find.

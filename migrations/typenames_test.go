@@ -28,7 +28,8 @@ func TestTableRejectsExactlyTheCharactersThatGoRejects(t *testing.T) {
 // The table accepts exactly the types that every program accepts.
 func FuzzType(f *testing.F) {
 	conn := connect(f, pgtest.New(f))
-	for _, name := range []string{"pdf", "", "a b", "payroll\u200b", "\u202efdp", "a\u2028", "é", "\xff", "\U000e0041", strings.Repeat("é", 64), strings.Repeat("é", 65)} {
+	for _, name := range []string{"pdf", "", "a b", "payroll\u200b", "\u202efdp", "a\u2028", "é", "\xff", "\U000e0041",
+		strings.Repeat("é", 64), strings.Repeat("é", 65)} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -20,7 +20,7 @@ COMMENT ON TABLE dispatcherd.maintenance IS 'Each row is the lock of the mainten
 CREATE FUNCTION dispatcherd.maintain_partitions(final dispatcherd.status, ahead int, keep interval,
     OUT made int, OUT dropped int, OUT blocked int, OUT more boolean, OUT refused bigint[], OUT busy boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '250ms' SET timezone = 'UTC' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET lock_timeout = '250ms' SET timezone = 'UTC' AS $$
 DECLARE
     most      constant int := 10000;
     parent    text := 'jobs_' || final;

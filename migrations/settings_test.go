@@ -1,0 +1,74 @@
+package migrations_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/dispatcherd/dispatcherd/migrations"
+)
+
+// strictSettings are settings of a role or database under which SQL has another meaning, or PL/pgSQL raises further errors.
+var strictSettings = []string{"standard_conforming_strings = off", "quote_all_identifiers = on", "plpgsql.extra_errors = 'all'"}
+
+// A database with these settings gets the same schema, and its sessions can use it: what producers and operators call, and retention.
+func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	admin := connect(t, dsn)
+	name := pgx.Identifier{admin.Config().Database}.Sanitize()
+	for _, setting := range strictSettings {
+		exec(t, admin, "ALTER DATABASE "+name+" SET "+setting)
+	}
+	_, err := migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+	other, err := pgx.Connect(t.Context(), pgtest.New(t))
+	require.NoError(t, err)
+	defer other.Close(t.Context())
+	const checks = `SELECT coalesce(conrelid::regclass::text, contypid::regtype::text) || conname || pg_get_constraintdef(oid)
+		FROM pg_constraint WHERE connamespace = 'dispatcherd'::regnamespace ORDER BY 1`
+	exec(t, admin, `SET quote_all_identifiers = off; SET standard_conforming_strings = on`)
+	require.Equal(t, list[string](t, other, checks), list[string](t, admin, checks))
+
+	conn := connect(t, dsn)
+	require.Equal(t, "off", one[string](t, conn, `SHOW standard_conforming_strings`))
+	for _, keys := range []string{"k", "tenant:42 stripe*3 cache*all"} {
+		exec(t, conn, `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', '`+keys+`')`)
+	}
+	for _, keys := range []string{"a*0", "a b c d e", "*", "a*b"} {
+		_, err := conn.Exec(t.Context(), `INSERT INTO dispatcherd.jobs (type, keys) VALUES ('pdf', '`+keys+`')`)
+		require.ErrorContains(t, err, "keys", keys)
+	}
+	exec(t, conn, `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('tenant:*', 2)`)
+	exec(t, conn, `INSERT INTO dispatcherd.schedules (name, spec, type) VALUES ('a', '* * * * *', 'pdf')`)
+
+	exec(t, conn, `CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done FOR VALUES
+		FROM ('2020-01-01') TO ('2020-01-02')`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-03-01 12:00Z'
+		FROM generate_series(1, 3)`)
+	require.Equal(t, "2 1 0", one[string](t, conn,
+		`SELECT concat_ws(' ', made, dropped, blocked) FROM dispatcherd.maintain_partitions('done', 5, '1 year')`))
+	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
+	require.True(t, one[bool](t, conn, `SELECT dispatcherd.pause_autovacuum(true)`))
+	require.True(t, one[bool](t, conn, `SELECT dispatcherd.cancel_pending(min(id)) FROM dispatcherd.jobs_live`))
+	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
+	require.Equal(t, "2", one[string](t, conn, `SELECT count(*)::text FROM dispatcherd.jobs_live`))
+}
+
+// A publication of all tables refuses an UPDATE or DELETE of a row that nothing identifies.
+func TestEveryTableCanBeReplicated(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `CREATE PUBLICATION p FOR ALL TABLES`)
+	require.Equal(t, 3, one[int](t, conn, `SELECT sum((dispatcherd.maintain_partitions(s::dispatcherd.status, 4, '1 year')).made)
+		FROM unnest('{done,failed,cancelled}'::text[]) s`), "partitions that are created later")
+	tables := list[string](t, conn, `SELECT c.oid::regclass::text FROM pg_class c WHERE relnamespace = 'dispatcherd'::regnamespace
+		AND relkind IN ('r', 'p')`)
+	require.Greater(t, len(tables), 40)
+	for _, table := range tables {
+		assignment := one[string](t, conn, `SELECT format(CASE attidentity WHEN 'a' THEN '%1$I = DEFAULT' ELSE '%1$I = %1$I' END, attname)
+			FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 ORDER BY attidentity = 'a', attnum LIMIT 1`, table)
+		exec(t, conn, `UPDATE `+table+` SET `+assignment)
+		exec(t, conn, `DELETE FROM `+table+` WHERE false`)
+	}
+}
