@@ -12,8 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/held"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/actor/orders"
-	"github.com/dispatcherd/dispatcherd/actor/spawns"
-	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/idtable"
@@ -61,14 +59,14 @@ type Core struct {
 	heads      headHeap           // scratch of place
 	forgot     timing.Instant     // when a type was last forgotten
 	reserved   int                // number of reserved slots
-	quotas     users.Quotas       // of the bounds that users share
+	quotas     userQuotas         // of the bounds that users share
 	unwatched  []slotindex.TypeID // types that may have requests whose alarms rewatch must set
 	alarms     alarmHeap          // deadlines
 
 	claims claimQueue
 	adopts adoptQueue
 	ends   finishQueue
-	spawns spawns.Queue
+	spawns spawnQueue
 	pins   pins
 	reads  []*contract.FetchRequest // scratch of flushReads
 
@@ -123,7 +121,7 @@ func New(cfg config.Config) *Core {
 	return &Core{
 		durations:    learned,
 		cfg:          cfg,
-		quotas:       users.New(cfg.Limits),
+		quotas:       newUserQuotas(cfg.Limits),
 		rng:          rng,
 		index:        index,
 		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},

@@ -8,7 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
-	"github.com/dispatcherd/dispatcherd/actor/waits"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -152,7 +151,7 @@ const waitLogsPerStep = 256
 
 // typeWaits records why jobs of one type waited.
 type typeWaits struct {
-	periods waits.Periods
+	periods waitPeriods
 	last    [waitReasons]timing.Instant // instant at which each reason last held
 	held    WaitReasons                 // reasons that have held at least once; last is valid only for these
 	logged  int8                        // position of the reason that was logged last
@@ -161,8 +160,8 @@ type typeWaits struct {
 // appeared records that no slot has supported the type since an instant, and that one may
 // from now on.
 func (w *typeWaits) appeared(since, now timing.Instant) {
-	w.periods.Add(waitNoCapacity, since)
-	w.periods.Add(waits.Unknown, now)
+	w.periods.add(waitNoCapacity, since)
+	w.periods.add(unknownWait, now)
 	w.last[waitNoCapacity], w.held, w.logged = now, 1<<waitNoCapacity, -1 // nothing is logged
 }
 
@@ -211,7 +210,7 @@ func (c *Core) logPlacement(j *job) {
 	typ, arrived := &c.types[j.typ].reasons, c.now-timing.Instant(age)
 	d.Reasons = typ.since(arrived)
 	j.waitedFor = ""
-	if longest := typ.periods.Longest(arrived, c.now, uint8(d.Reasons)); longest != waits.Unknown {
+	if longest := typ.periods.longest(arrived, c.now, uint8(d.Reasons)); longest != unknownWait {
 		j.waitedFor = string(waitReasonNames[longest])
 	}
 }

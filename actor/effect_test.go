@@ -13,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -400,7 +399,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 			Requests:  1,
 			Cached:    2,
 			InHand:    4,
-			Largest:   users.Largest{Slots: 3, SlotTypes: 3, Types: 2, Requests: 1},
+			Largest:   LargestShares{Slots: 3, SlotTypes: 3, Types: 2, Requests: 1},
 		},
 		g,
 	)

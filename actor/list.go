@@ -8,7 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
-	"github.com/dispatcherd/dispatcherd/actor/users"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -321,7 +320,7 @@ type Gauges struct {
 	Loading        int           // claimed rows whose payload is not read yet
 	Aside          int           // rows that Postgres refused to claim, and that are remembered
 	CircuitOpen    bool          // Postgres does not answer some kind of statement
-	Largest        users.Largest // of the bounds that users share
+	Largest        LargestShares // of the bounds that users share
 }
 
 // Gauges returns the current numbers.
@@ -336,14 +335,14 @@ func (c *Core) Gauges() Gauges {
 		Cached:         c.backlog.Cached(),
 		InHand:         c.jobs.Len(),
 		Unrecorded:     c.ends.unrecorded,
-		Spawns:         c.spawns.Len(),
+		Spawns:         c.spawns.size(),
 		Held:           c.ends.held.Len(),
 		ClaimsUnderWay: len(c.claims.inFlight),
 		Loading:        len(c.claims.loading),
 		Aside:          c.countAside(),
 		CircuitOpen:    c.failing(),
 		Types:          c.quotas.Types.Held(),
-		Largest:        c.quotas.Largest(),
+		Largest:        c.quotas.largest(),
 	}
 }
 

@@ -359,7 +359,7 @@ func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	known := w.held != 0 && w.logged == int8(reason) && c.now-w.last[reason] < waitLogPause
 	w.last[reason] = c.now
 	w.held |= 1 << reason
-	w.periods.Add(int8(reason), c.now)
+	w.periods.add(int8(reason), c.now)
 	if known || c.waitLogs >= waitLogsPerStep {
 		return
 	}

@@ -29,14 +29,14 @@ func (c *Core) handleSpawnRequested(ev event.SpawnRequested) {
 			fmt.Sprintf("job %d is a request in memory: only rows have children, such as durable requests", r.Parent))
 	case j == nil || j.attempt != r.Attempt || !j.state.Executing() || j.sentTo != r.Session:
 		c.refuseSpawn(r, dispatcherd.RuleParentIsRunning, fmt.Sprintf("attempt %d of job %d does not run in this session", r.Attempt, r.Parent))
-	case c.spawns.Of(r.Session) >= dispatcherd.MaxOpenSpawns:
+	case c.spawns.of(r.Session) >= dispatcherd.MaxOpenSpawns:
 		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,
 			fmt.Sprintf("%d spawns of this session have no answer: wait for one", dispatcherd.MaxOpenSpawns))
-	case c.spawns.Len() >= c.cfg.Limits.OpenSpawns:
+	case c.spawns.size() >= c.cfg.Limits.OpenSpawns:
 		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,
 			fmt.Sprintf("%d spawns of this dispatcher have no answer: try again later", c.cfg.Limits.OpenSpawns))
 	default:
-		c.spawns.Add(r)
+		c.spawns.add(r)
 	}
 }
 
@@ -56,16 +56,16 @@ func (c *Core) answerSpawn(r *contract.SpawnRequest, result contract.SpawnResult
 }
 
 func (c *Core) handleSpawned(ev event.Spawned) {
-	c.spawns.Remove(ev.Request)
+	c.spawns.remove(ev.Request)
 	c.answerSpawn(ev.Request, ev.Result)
 }
 
 // flushSpawns sends the requests that may be sent. It drops those whose session has ended,
 // because their worker would not learn of the children.
 func (c *Core) flushSpawns() {
-	for r := c.spawns.Next(c.cfg.Limits.Spawns); r != nil; r = c.spawns.Next(c.cfg.Limits.Spawns) {
+	for r := c.spawns.next(c.cfg.Limits.Spawns); r != nil; r = c.spawns.next(c.cfg.Limits.Spawns) {
 		if c.sessions[r.Session] == nil {
-			c.spawns.Remove(r)
+			c.spawns.remove(r)
 			continue
 		}
 		c.emit(&effect.Spawn{Request: r})

@@ -142,7 +142,8 @@ func loseLargePayload(t *testing.T, db *pgx.Conn, id int64) {
 	exec(
 		t,
 		db,
-		`UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)) WHERE id = $1`,
+		`UPDATE dispatcherd.jobs_live SET payload = to_jsonb((SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i))
+			WHERE id = $1`,
 		id,
 	)
 	losePayload(t, db)
@@ -184,7 +185,8 @@ func TestFinishWaitsForALockOfTheTable(t *testing.T) {
 		return one[bool](
 			t,
 			db,
-			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dispatcherd finish%' AND wait_event_type = 'Lock'
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'dispatcherd finish%' AND wait_event_type = 'Lock'
 			AND now() - query_start > interval '150 ms')`,
 		)
 	}, 10*time.Second, time.Millisecond)

@@ -1,28 +1,27 @@
-// Package waits records in which periods the jobs of a type waited for which reason.
-package waits
+package actor
 
 import "github.com/dispatcherd/dispatcherd/internal/timing"
 
-// Periods are the latest periods in which jobs of a type waited for one reason.
-type Periods struct {
-	list [8]period // the oldest first
+// waitPeriods are the latest periods in which jobs of a type waited for one reason.
+type waitPeriods struct {
+	list [8]waitPeriod // the oldest first
 	n    int
 }
 
-// period ends when the next period begins.
-type period struct {
+// waitPeriod ends when the next period begins.
+type waitPeriod struct {
 	begin  timing.Instant
-	reason int8 // a position in actor.WaitReasons, or Unknown
+	reason int8 // a position in WaitReasons, or unknownWait
 }
 
-// Unknown is the reason of a period of which nothing is known.
-const Unknown = -1
+// unknownWait is the reason of a period of which nothing is known.
+const unknownWait = -1
 
 // shortWait is the duration of periods that are replaced by the next one.
 const shortWait timing.Instant = 100
 
-// Add records that a reason holds from an instant on.
-func (w *Periods) Add(reason int8, from timing.Instant) {
+// add records that a reason holds from an instant on.
+func (w *waitPeriods) add(reason int8, from timing.Instant) {
 	if w.n > 0 && w.list[w.n-1].reason != reason && from-w.list[w.n-1].begin < shortWait {
 		w.n--
 	}
@@ -33,16 +32,16 @@ func (w *Periods) Add(reason int8, from timing.Instant) {
 		copy(w.list[:], w.list[1:])
 		w.n--
 	}
-	w.list[w.n] = period{from, reason}
+	w.list[w.n] = waitPeriod{from, reason}
 	w.n++
 }
 
-// Longest returns the reason that held longest between two instants, or Unknown if less is
+// longest returns the reason that held longest between two instants, or unknownWait if less is
 // known than unknown. Only the reasons whose bits are in held count.
-func (w *Periods) Longest(from, to timing.Instant, held uint8) (longest int8) {
+func (w *waitPeriods) longest(from, to timing.Instant, held uint8) (longest int8) {
 	var sums [8]timing.Instant
 	unknown, best := to-from, timing.Instant(-1)
-	longest = Unknown
+	longest = unknownWait
 	for i := w.n - 1; i >= 0 && to > from; i-- {
 		p := w.list[i]
 		begin := max(from, p.begin)
@@ -55,7 +54,7 @@ func (w *Periods) Longest(from, to timing.Instant, held uint8) (longest int8) {
 		to = min(to, p.begin)
 	}
 	if unknown > best {
-		return Unknown
+		return unknownWait
 	}
 	return longest
 }

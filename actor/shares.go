@@ -1,0 +1,31 @@
+package actor
+
+import (
+	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
+)
+
+// userQuotas are what the users hold of each bound.
+type userQuotas struct {
+	Slots     *quota.Quota // registered slots, without retired ones
+	SlotTypes *quota.Quota // types, added up over the registered slots
+	Types     *quota.Quota // known types, each for the user that made it known
+	Requests  *quota.Quota // waiting on-demand requests
+}
+
+// newUserQuotas returns the quotas of the limits.
+func newUserQuotas(l config.Limits) userQuotas {
+	return userQuotas{quota.New(l.Slots), quota.New(l.SlotTypes), quota.New(l.Types), quota.New(l.Requests)}
+}
+
+// LargestShares contains, for each bound, what the user with the largest share holds.
+type LargestShares struct{ Slots, SlotTypes, Types, Requests int }
+
+// largest returns the largest shares.
+func (q *userQuotas) largest() (l LargestShares) {
+	_, l.Slots = q.Slots.Largest()
+	_, l.SlotTypes = q.SlotTypes.Largest()
+	_, l.Types = q.Types.Largest()
+	_, l.Requests = q.Requests.Largest()
+	return l
+}
