@@ -31,7 +31,10 @@ func TestFanOutReportsEachChunk(t *testing.T) {
 		status int
 		want   string
 	}{
-		"all succeed": {ondemand.Answer{Kind: ondemand.Done}, http.StatusOK, `[{"ok":true,"result":[1],"worker":"a","items":2},{"ok":true,"result":null,"worker":"b","items":1}]`},
+		"all succeed": {
+			ondemand.Answer{Kind: ondemand.Done}, http.StatusOK,
+			`[{"ok":true,"result":[1],"worker":"a","items":2},{"ok":true,"result":null,"worker":"b","items":1}]`,
+		},
 		"one fails": {ondemand.Answer{Kind: ondemand.Failed, Reason: "boom"}, http.StatusMultiStatus,
 			`[{"ok":true,"result":[1],"worker":"a","items":2},{"ok":false,"error":"boom","code":"job-failed","worker":"b","items":1}]`},
 	} {

@@ -31,8 +31,15 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 		"HTTP/1.0 without a length": {"POST /v1/requests HTTP/1.0\r\n\r\n", []int{400}, true},
 		"HTTP/0.9":                  {"GET /livez\r\n\r\n", []int{400}, true},
 		"HTTP/2 without asking":     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []int{400}, true},
-		"HTTP/2 after asking":       {"GET /livez HTTP/1.1\r\nHost: d\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n", []int{200}, false},
-		"Expect with a small body":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nExpect: 100-continue\r\n" + length + "\r\n" + body, []int{100, 200}, false},
+		"HTTP/2 after asking": {
+			"GET /livez HTTP/1.1\r\nHost: d\r\nConnection: Upgrade, HTTP2-Settings\r\n" +
+				"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
+			[]int{200}, false,
+		},
+		"Expect with a small body": {
+			"POST /v1/requests HTTP/1.1\r\nHost: d\r\nExpect: 100-continue\r\n" + length + "\r\n" + body,
+			[]int{100, 200}, false,
+		},
 		"Expect with a large body":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + huge, []int{413}, true},
 		"Expect of something else":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nExpect: 200-ok\r\n" + length + "\r\n" + body, []int{417}, true},
 		"OPTIONS *":                 {"OPTIONS * HTTP/1.1\r\nHost: d\r\n\r\n", []int{200}, false},
@@ -42,12 +49,18 @@ func TestUnusualHTTPGetsUsualAnswers(t *testing.T) {
 		"CONNECT":                   {"CONNECT d:443 HTTP/1.1\r\nHost: d:443\r\n\r\n", []int{404}, false},
 		"lower case":                {"post /v1/requests HTTP/1.1\r\nHost: d\r\n" + length + "\r\n" + body, []int{405}, false},
 		"headers in upper case":     {"POST /v1/requests HTTP/1.1\r\nHOST: d\r\n" + strings.ToUpper(length) + "\r\n" + body, []int{200}, false},
-		"Connection: close":         {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nConnection: close\r\n" + length + "\r\n" + body, []int{200}, true},
-		"empty chunk extensions":    {"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + chunks, []int{200}, false},
-		"a trailer":                 {"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + strings.TrimSuffix(chunks, "\r\n") + "X-Sum: 1\r\n\r\n", []int{200}, false},
-		"TE and length of nothing":  {"GET /livez HTTP/1.1\r\nHost: d\r\nTE: trailers\r\nContent-Length: 0\r\n\r\n", []int{200}, false},
-		"a folded header":           {"GET /livez HTTP/1.1\r\nHost: d\r\nX-Long: a\r\n b\r\n\r\n", []int{200}, false},
-		"a space before the colon":  {"GET /livez HTTP/1.1\r\nHost : d\r\n\r\n", []int{400}, true},
+		"Connection: close": {
+			"POST /v1/requests HTTP/1.1\r\nHost: d\r\nConnection: close\r\n" + length + "\r\n" + body,
+			[]int{200}, true,
+		},
+		"empty chunk extensions": {"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + chunks, []int{200}, false},
+		"a trailer": {
+			"POST /v1/requests HTTP/1.1\r\nHost: d\r\n" + strings.TrimSuffix(chunks, "\r\n") + "X-Sum: 1\r\n\r\n",
+			[]int{200}, false,
+		},
+		"TE and length of nothing": {"GET /livez HTTP/1.1\r\nHost: d\r\nTE: trailers\r\nContent-Length: 0\r\n\r\n", []int{200}, false},
+		"a folded header":          {"GET /livez HTTP/1.1\r\nHost: d\r\nX-Long: a\r\n b\r\n\r\n", []int{200}, false},
+		"a space before the colon": {"GET /livez HTTP/1.1\r\nHost : d\r\n\r\n", []int{400}, true},
 	} {
 		for _, before := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/%d before", name, before), func(t *testing.T) {
