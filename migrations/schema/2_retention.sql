@@ -7,7 +7,7 @@ INSERT INTO dispatcherd.maintenance VALUES ('done'), ('failed'), ('cancelled');
 COMMENT ON TABLE dispatcherd.maintenance IS 'Each row is the lock of the maintenance of the daily partitions of one status.';
 
 -- Creates the daily partitions of a final status for today and the next `ahead` days, deletes rows of its rest that ended more than
--- `keep` ago, and drops the oldest daily partition whose last row did. Dispatchers call it every minute; it is in SQL because
+-- `keep` ago, and drops the oldest daily partition whose last row did. Dispatchers call it every hour; it is in SQL because
 -- they do not own the tables. It holds the locks of what it drops, and of the tables above, until its transaction ends. So it waits
 -- for a lock at most 250 ms, leaves out what is locked, drops one partition per call, and deletes at most 10,000 rows.
 --

@@ -107,7 +107,7 @@ func refused(err error) error {
 
 // rawRule and rawTime find texts of Postgres itself, which the functions pass on.
 var (
-	rawRule = regexp.MustCompile(`(?:value for domain [\w.]+|new row for relation "\w+") violates check constraint "(\w+)"`)
+	rawRule = regexp.MustCompile(`(?:value for domain [\w."]+|new row for relation "\w+") violates check constraint "(\w+)"`)
 	rawTime = regexp.MustCompile(`(?:invalid input syntax for type timestamp with time zone|date/time field value out of range): (".*")`)
 )
 

@@ -174,8 +174,9 @@ func TestWaitingJobNamesWhatItWaitsFor(t *testing.T) {
 
 // The error is the sentence of Postgres, with the node and the rule.
 func TestErrorsAreThoseOfTheFunctions(t *testing.T) {
-	j, _ := newJoins(t)
+	j, exec := newJoins(t)
 	ctx := t.Context()
+	exec(`SET quote_all_identifiers = on`) // Postgres then quotes the names in its messages
 	flow := func(document string) error {
 		_, err := j.InsertFlow(ctx, []byte(document))
 		return err
