@@ -188,25 +188,8 @@ type Observer interface {
 	// Listening reports whether notifications arrive, and if not, why. Without
 	// notifications only polling finds new jobs.
 	Listening(up bool, why error)
-	// Queue reports the state of the notification queue every few seconds.
-	Queue(QueueState)
-}
-
-// QueueState describes the notification queue, which all databases of a server share.
-type QueueState struct {
-	Usage float64 // used part of the queue, 0 to 1
-	// Blocking are the sessions whose transaction has been open longest, while the queue
-	// is so full that this dispatcher does not notify. A session that listens keeps all
-	// notifications that were sent after the begin of its transaction. There are at most
-	// maxBlocking. The list is empty until the sessions are known.
-	Blocking []BlockingSession
-}
-
-// BlockingSession is a session with an open transaction.
-type BlockingSession struct {
-	PID               int32
-	Transaction       string // virtual transaction id
-	User, Application string
+	// Queue reports every few seconds how much of the notification queue is used, 0 to 1. All databases of a server share it.
+	Queue(usage float64)
 }
 
 type silent struct{}
@@ -215,4 +198,4 @@ func (silent) Statement(Report)                     {}
 func (silent) Refused(Operation, dispatcherd.JobID) {}
 func (silent) Unreadable(contract.Lane, error)      {}
 func (silent) Listening(bool, error)                {}
-func (silent) Queue(QueueState)                     {}
+func (silent) Queue(float64)                        {}

@@ -62,9 +62,6 @@ func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
 // row locks.
 func (s *Store) Contention() int { return int(s.contention.Load()) }
 
-// SetFutileFrom sets how many dead rows a vacuum must leave to count as futile.
-func (s *Store) SetFutileFrom(n int64) { s.futileFrom = n }
-
 // PingClaims makes the store ping each connection of claims before each use.
 func (s *Store) PingClaims() {
 	for _, l := range s.claim {

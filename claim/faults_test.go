@@ -158,7 +158,7 @@ func (r *reports) Statement(s claim.Report) {
 	r.last[s.Operation] = s
 }
 func (r *reports) Listening(up bool, _ error)                 { r.listening <- up }
-func (r *reports) Queue(claim.QueueState)                     {}
+func (r *reports) Queue(float64)                              {}
 func (r *reports) Refused(claim.Operation, dispatcherd.JobID) {}
 
 func (r *reports) Unreadable(contract.Lane, error) {}
@@ -184,7 +184,7 @@ func (f *failures) Statement(s claim.Report) {
 	}
 }
 func (f *failures) Listening(bool, error)           {}
-func (f *failures) Queue(claim.QueueState)          {}
+func (f *failures) Queue(float64)                   {}
 func (f *failures) Unreadable(contract.Lane, error) {}
 
 func (f *failures) Refused(op claim.Operation, id dispatcherd.JobID) {

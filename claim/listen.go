@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,7 +49,7 @@ var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from anot
 // errQueueFull is the error while this dispatcher sends no notifications because of
 // dispatcherd.may_notify.
 var errQueueFull = errors.New("the notification queue of the server is at least half full: " +
-	"a session that listens has a transaction open; end it")
+	"a session that listens has a transaction open; docs/operations.md says how to find it")
 
 // errSlowCheck is the error while the server does not answer a check.
 var errSlowCheck = errors.New("the server does not answer on the connection that listens; the daemon polls until it does")
@@ -139,9 +138,8 @@ func (l *Listener) session(ctx context.Context) error {
 	if err := subscribe(ctx, conn, self); err != nil {
 		return err
 	}
-	var queue queueWatch
 	for up := false; ; {
-		if up, err = l.check(ctx, conn, self, &queue, up); err != nil {
+		if up, err = l.check(ctx, conn, self, up); err != nil {
 			return err
 		}
 		if _, err := l.receive(ctx, conn, pingEvery, ""); err != nil {
@@ -173,7 +171,7 @@ func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 // stays open and keeps its place in the queue: a new one would have to read all of it.
 // While the server does not answer in time, the connection counts as silent, so that the
 // dispatcher polls.
-func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, queue *queueWatch, up bool) (bool, error) {
+func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, up bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	reported := make(chan struct{})
@@ -181,7 +179,9 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, queue
 		l.store.config.Observer.Listening(false, errSlowCheck)
 		close(reported)
 	})
-	state, full, err := queue.read(ctx, conn, self)
+	var may bool
+	var usage float64
+	err := conn.QueryRow(ctx, queueSQL, self).Scan(&may, &usage, nil)
 	if !slow.Stop() {
 		<-reported // calls of the observer must not overlap
 		up = false
@@ -189,10 +189,10 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, queue
 	if err != nil {
 		return false, err
 	}
-	l.store.config.Observer.Queue(state)
+	l.store.config.Observer.Queue(usage)
 	switch {
-	case full:
-		l.store.config.Observer.Listening(false, fmt.Errorf("%w: %.0f %% of it is used", errQueueFull, 100*state.Usage))
+	case !may:
+		l.store.config.Observer.Listening(false, fmt.Errorf("%w: %.0f %% of it is used", errQueueFull, 100*usage))
 	case !up:
 		if err := l.verify(ctx, conn, self); err != nil {
 			return false, err
@@ -200,7 +200,7 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, queue
 		l.store.config.Observer.Listening(true, nil)
 		l.publish(nil) // notifications may have been missed
 	}
-	return !full, nil
+	return may, nil
 }
 
 // verify verifies that notifications of other connections arrive while this one is idle.
@@ -227,61 +227,6 @@ func (l *Listener) verify(ctx context.Context, conn *pgx.Conn, self string) erro
 const queueSQL = `
 SELECT may, pg_notification_queue_usage(), CASE WHEN may THEN pg_notify($1, '')::text END
 FROM (SELECT dispatcherd.may_notify() AS may OFFSET 0) q`
-
-// openSQL finds the sessions of the server with an open transaction, oldest first. Every
-// transaction holds a lock on its virtual id, which every role may read. Only some roles
-// may read the start of the transactions of other roles.
-const openSQL = `
-SELECT l.pid, l.virtualxid, coalesce(a.usename, ''), coalesce(a.application_name, '')
-FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'virtualxid' AND l.mode = 'ExclusiveLock' AND l.pid <> pg_backend_pid()
-ORDER BY a.xact_start NULLS LAST, l.pid LIMIT 1000`
-
-// maxBlocking bounds QueueState.Blocking.
-const maxBlocking = 5
-
-// queueWatch finds the sessions that keep the notification queue full: those whose
-// transaction was open at every check since the queue was found full.
-type queueWatch struct {
-	checks int // since the queue was found full
-	open   []BlockingSession
-}
-
-// read reads the state of the queue, and notifies a channel unless the queue is full.
-func (q *queueWatch) read(ctx context.Context, conn *pgx.Conn, channel string) (state QueueState, full bool, err error) {
-	var may bool
-	if err := conn.QueryRow(ctx, queueSQL, channel).Scan(&may, &state.Usage, nil); err != nil {
-		return state, false, err
-	}
-	if may {
-		*q = queueWatch{}
-		return state, false, nil
-	}
-	rows, err := conn.Query(ctx, openSQL)
-	if err != nil {
-		return state, true, err
-	}
-	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[BlockingSession])
-	if err != nil {
-		return state, true, err
-	}
-	state.Blocking = q.add(open)
-	return state, true, nil
-}
-
-// add records the sessions of a check and returns those that block the queue. The first
-// check cannot know them.
-func (q *queueWatch) add(open []BlockingSession) []BlockingSession {
-	still := slices.DeleteFunc(q.open, func(s BlockingSession) bool { return !slices.Contains(open, s) })
-	if q.checks++; len(still) == 0 {
-		q.checks, still = 1, open
-	}
-	q.open = still
-	if q.checks == 1 {
-		return nil
-	}
-	return slices.Clone(still[:min(len(still), maxBlocking)])
-}
 
 // receive reads notifications for the given time. If expected is not empty, receive
 // returns as soon as a notification of that channel arrives.

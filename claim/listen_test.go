@@ -37,25 +37,3 @@ func TestUnreceivedNotificationsMerge(t *testing.T) {
 	require.Nil(t, <-l.Jobs())
 	require.Empty(t, l.Jobs())
 }
-
-func TestBlockingSessionsAreThoseWithTheLongestTransactions(t *testing.T) {
-	t.Parallel()
-	session := func(pid int32, transaction string) BlockingSession {
-		return BlockingSession{PID: pid, Transaction: transaction}
-	}
-	var q queueWatch
-	require.Empty(t, q.add([]BlockingSession{session(1, "1/1"), session(2, "2/1"), session(3, "3/1")}),
-		"one check does not show which transactions last")
-	require.Equal(t, []BlockingSession{session(1, "1/1"), session(3, "3/1")},
-		q.add([]BlockingSession{session(1, "1/1"), session(2, "2/2"), session(3, "3/1"), session(4, "4/1")}))
-	require.Equal(t, []BlockingSession{session(3, "3/1")}, q.add([]BlockingSession{session(2, "2/2"), session(3, "3/1"), session(4, "4/1")}))
-	require.Empty(t, q.add([]BlockingSession{session(4, "4/1")}), "the search begins again")
-	require.Equal(t, []BlockingSession{session(4, "4/1")}, q.add([]BlockingSession{session(4, "4/1")}))
-	var many []BlockingSession
-	for pid := range int32(2 * maxBlocking) {
-		many = append(many, session(pid, "1/1"))
-	}
-	q = queueWatch{}
-	q.add(many)
-	require.Len(t, q.add(many), maxBlocking)
-}

@@ -40,12 +40,6 @@ type Store struct {
 	comparison comparison   // belongs to the same call
 	refusals   refusals
 
-	// vacuum is the state when the oldest snapshot was first seen, or when the last
-	// vacuum removed rows. vacuum and futileFrom belong to the call that has the turn
-	// of sweep.
-	vacuum     vacuumState
-	futileFrom int64
-
 	countSteps int64 // see countSteps
 
 	mu      sync.Mutex
@@ -61,7 +55,6 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		records:    NewRecords(),
 		deferred:   newDeferred(),
 		refusals:   refusals{list: map[refusal]leftOut{}},
-		futileFrom: futileFrom,
 		countSteps: countSteps,
 	}
 	var errs [12]error

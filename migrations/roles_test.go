@@ -155,7 +155,6 @@ var rights = []struct{ who, statement string }{
 	{"    ", `SELECT FROM dispatcherd.maintenance`},
 	{"    ", `DELETE FROM dispatcherd.maintenance`},
 	{"   D", `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`},
-	{"   D", `SELECT dispatcherd.pause_autovacuum(false)`},
 	{"  OD", `SELECT dispatcherd.may_notify()`},
 	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
 	{"    ", `SELECT setval('dispatcherd.job_ids', 1)`},
@@ -273,7 +272,6 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 			"notify_dispatchers",
 			"number_read_edits",
 			"open_batch",
-			"pause_autovacuum",
 			"raise_early_run_at",
 			"record_edits",
 			"record_limit_edit",
@@ -301,8 +299,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 		"dispatcherd_operator": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`,
 			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
 		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`,
-			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`,
-			`SELECT dispatcherd.pause_autovacuum(false)`},
+			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)

@@ -17,8 +17,9 @@ import (
 func invented(versions int) fstest.MapFS {
 	statements := []string{
 		`ALTER TABLE dispatcherd.dispatchers ADD COLUMN invented int;`,
-		`ALTER TABLE dispatcherd.dispatchers DROP COLUMN invented;
-		CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 101::bigint';`,
+		fmt.Sprintf(`ALTER TABLE dispatcherd.dispatchers DROP COLUMN invented;
+		CREATE OR REPLACE FUNCTION dispatcherd.compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT %d::bigint';`,
+			migrations.Baseline+1),
 	}
 	files := fstest.MapFS{}
 	for i, s := range statements[:versions] {

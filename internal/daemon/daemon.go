@@ -1,6 +1,6 @@
 // Package daemon runs a dispatcher. It connects the loop (actor) to the worker socket
 // (workerproto), to Postgres (claim) and to the API (api and backend). It renews the lease,
-// maintains the daily partitions, controls autovacuum, and writes logs and metrics. It reads
+// maintains the daily partitions, and writes logs and metrics. It reads
 // no flags and no environment variables.
 //
 // Start constructs all components, then starts them. Run stops them in the order of
@@ -219,7 +219,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 	}
 	d.maintenance = &maintenance{
 		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
-		vacuumPaused: d.metrics.vacuumPaused, retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
+		retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
 	}
 	d.statements.finished = func(request *contract.FinishRequest, result *contract.FinishResult) {
 		d.api.rows.Finished(request, result)

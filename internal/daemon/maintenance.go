@@ -13,18 +13,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 )
 
-// maintenance sweeps lost dispatchers, creates and drops daily partitions, controls
-// autovacuum, and counts pending rows.
+// maintenance sweeps lost dispatchers, creates and drops daily partitions, and counts
+// pending rows.
 type maintenance struct {
-	store        *claim.Store
-	log          *zap.Logger
-	keep         claim.Retention
-	sweeps       <-chan struct{} // a lost dispatcher waits for a sweep
-	vacuumPaused prometheus.Gauge
-	pending      *backend.Pending
-	retained     prometheus.Gauge // time of the last call that created and dropped all daily partitions
-	requestKeys  prometheus.Gauge
-	joins        joinMetrics
+	store       *claim.Store
+	log         *zap.Logger
+	keep        claim.Retention
+	sweeps      <-chan struct{} // a lost dispatcher waits for a sweep
+	pending     *backend.Pending
+	retained    prometheus.Gauge // time of the last call that created and dropped all daily partitions
+	requestKeys prometheus.Gauge
+	joins       joinMetrics
 }
 
 // retention replaces zero values by the defaults.
@@ -41,8 +40,6 @@ func retention(keep claim.Retention) claim.Retention {
 func (m *maintenance) run(ctx context.Context) {
 	partitions := time.NewTimer(0)
 	defer partitions.Stop()
-	vacuum := time.NewTicker(vacuumEvery)
-	defer vacuum.Stop()
 	count := time.NewTimer(0)
 	defer count.Stop()
 	sweeps, failing := m.sweeps, false // whether the last sweep failed or left rows
@@ -63,8 +60,6 @@ func (m *maintenance) run(ctx context.Context) {
 		case <-partitions.C:
 			wait, blocked = m.keepPartitions(ctx, blocked)
 			partitions.Reset(wait)
-		case <-vacuum.C:
-			m.paceVacuum(ctx)
 			m.countKeys(ctx)
 			m.countJoins(ctx)
 		case <-count.C:
@@ -137,29 +132,6 @@ func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (n
 		m.retained.SetToCurrentTime()
 	}
 	return partitionInterval + rand.N(partitionJitter), kept.Blocked > 0
-}
-
-// vacuumEvery is the time between two checks whether vacuum can remove rows. A round of
-// autovacuum takes less time than that.
-const vacuumEvery = 30 * time.Second
-
-// paceVacuum pauses autovacuum of the table of jobs while an old snapshot prevents the
-// removal of dead rows.
-func (m *maintenance) paceVacuum(ctx context.Context) {
-	paused, changed, err := m.store.PaceVacuum(ctx)
-	switch {
-	case err != nil:
-		if ctx.Err() == nil {
-			m.log.Warn("checking whether vacuum can clean the table of jobs failed", zap.Error(err))
-		}
-		return
-	case changed && paused:
-		m.log.Warn("an old snapshot keeps vacuum from cleaning the table of jobs, which grows: autovacuum is paused until the snapshot is gone",
-			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
-	case changed:
-		m.log.Info("autovacuum of the table of jobs is enabled again")
-	}
-	m.vacuumPaused.Set(map[bool]float64{true: 1}[paused])
 }
 
 // countKeys reads the size of the table of request keys.

@@ -129,20 +129,6 @@ func TestBusyRetentionIsRepeatedSoon(t *testing.T) {
 	require.False(t, blocked)
 }
 
-// A daemon that was killed may have paused autovacuum. The next one enables it again.
-func TestAutovacuumIsEnabledAgainAfterAKilledDaemon(t *testing.T) {
-	db := database(t)
-	statement(t, db, `SELECT dispatcherd.pause_autovacuum(true)`)
-	d, lines := running(t, db)
-	d.maintenance.paceVacuum(t.Context())
-	var paused int
-	require.NoError(t,
-		db.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE 'autovacuum_enabled=false' = ANY (reloptions)`).Scan(&paused))
-	require.Zero(t, paused)
-	require.Equal(t, 1, lines.FilterMessageSnippet("autovacuum of the table of jobs is enabled again").Len())
-	require.Zero(t, gaugeOf(t, d, "dispatcherd_vacuum_paused"))
-}
-
 // gaugeOf returns the value of a metric without labels.
 func gaugeOf(t *testing.T, d *Daemon, name string) float64 {
 	t.Helper()

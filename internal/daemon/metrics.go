@@ -25,12 +25,10 @@ type metrics struct {
 	unheld          prometheus.Counter
 	refusedRows     *prometheus.CounterVec
 	unreadableLanes *prometheus.CounterVec
-	vacuumPaused    prometheus.Gauge
 	retained        prometheus.Gauge
 	requestKeys     prometheus.Gauge
 	joins           joinMetrics
 	queueUsage      prometheus.Gauge
-	queueBlocker    prometheus.Gauge
 	workers         *workerMetrics
 	api             *apiMetrics
 }
@@ -65,7 +63,6 @@ func newMetrics(log *zap.Logger) *metrics {
 			"type",
 			"priority",
 		),
-		vacuumPaused: gauge(r, "dispatcherd_vacuum_paused", "1 while autovacuum of the table of jobs is paused because of an old snapshot."),
 		retained: gauge(
 			r,
 			"dispatcherd_retention_timestamp_seconds",
@@ -74,13 +71,8 @@ func newMetrics(log *zap.Logger) *metrics {
 		requestKeys: gauge(r, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it."),
 		joins:       newJoinMetrics(r),
 		queueUsage:  gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
-		queueBlocker: gauge(
-			r,
-			"dispatcherd_notification_queue_blocking_pid",
-			"Process id of the session with the oldest transaction while the notification queue is too full; 0 = not full.",
-		),
-		workers: newWorkerMetrics(r),
-		api:     newAPIMetrics(r, log),
+		workers:     newWorkerMetrics(r),
+		api:         newAPIMetrics(r, log),
 	}
 }
 

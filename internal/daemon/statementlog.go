@@ -149,8 +149,7 @@ type storeObserver struct {
 	listener   *listenerState
 	refused    *refusedRows
 	statements statementLog
-	down       bool                    // a lost connection was logged; used by the goroutine of the listener only
-	blocking   []claim.BlockingSession // logged last; used by the same goroutine
+	down       bool // a lost connection was logged; used by the goroutine of the listener only
 }
 
 // Statement implements claim.Observer.
@@ -177,19 +176,5 @@ func (o *storeObserver) Listening(up bool, why error) {
 	o.listener.set(up)
 }
 
-// Queue implements claim.Observer. It logs the sessions that block the queue when they
-// change.
-func (o *storeObserver) Queue(q claim.QueueState) {
-	o.metrics.queueUsage.Set(q.Usage)
-	o.metrics.queueBlocker.Set(0)
-	if len(q.Blocking) > 0 {
-		o.metrics.queueBlocker.Set(float64(q.Blocking[0].PID))
-	}
-	if len(q.Blocking) > 0 && !slices.Equal(q.Blocking, o.blocking) {
-		for _, s := range q.Blocking {
-			o.log.Warn("a transaction is open while the notification queue is too full: if its session listens, end it with pg_terminate_backend",
-				zap.Int32("pid", s.PID), zap.String("user", s.User), zap.String("application", s.Application))
-		}
-	}
-	o.blocking = q.Blocking
-}
+// Queue implements claim.Observer.
+func (o *storeObserver) Queue(usage float64) { o.metrics.queueUsage.Set(usage) }

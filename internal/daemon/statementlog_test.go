@@ -130,18 +130,3 @@ func TestALostListenConnectionIsLoggedOnce(t *testing.T) {
 		require.Equal(t, []string{"no notifications, only polling finds new jobs", "notifications arrive"}, messages(lines.TakeAll()))
 	}
 }
-
-func TestSessionsThatBlockTheQueueAreLoggedWhenTheyChange(t *testing.T) {
-	core, lines := observer.New(zap.InfoLevel)
-	o := &storeObserver{log: zap.New(core), metrics: newMetrics(zap.NewNop()), listener: newListenerState()}
-	first, second := claim.BlockingSession{PID: 17, User: "report"}, claim.BlockingSession{PID: 18}
-	for _, blocking := range [][]claim.BlockingSession{nil, {first, second}, {first, second}, {first}, nil} {
-		o.Queue(claim.QueueState{Usage: 0.6, Blocking: blocking})
-	}
-	var logged []any
-	for _, line := range lines.All() {
-		require.Equal(t, zap.WarnLevel, line.Level)
-		logged = append(logged, line.ContextMap()["pid"])
-	}
-	require.Equal(t, []any{int32(17), int32(18), int32(17)}, logged)
-}

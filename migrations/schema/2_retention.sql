@@ -1,4 +1,4 @@
--- Retention: the daily partitions of ended jobs, and the vacuum of live ones.
+-- Retention: the daily partitions of ended jobs.
 
 -- A call of maintain_partitions locks the row of its status. No role has a right to this table, so only the owner can lock its rows.
 -- Every session could take an advisory lock, and so stop retention.
@@ -114,23 +114,3 @@ BEGIN
 END $$;
 
 SELECT dispatcherd.maintain_partitions(s::dispatcherd.status, 3, interval '100 years') FROM unnest('{done,failed,cancelled}'::text[]) s;
-
--- Pauses autovacuum of jobs_live, or resumes it, and returns whether it is paused. Dispatchers call it while an old snapshot is held,
--- because vacuum then reads all indexes and can remove nothing; it is in SQL because they do not own the table. A setting that an
--- operator has written (off, on, true) stays: this function writes "false". No job needs the lock. An autovacuum that works on the
--- table gives way to it after deadlock_timeout.
-CREATE FUNCTION dispatcherd.pause_autovacuum(pause boolean) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '4s' AS $$
-DECLARE
-    setting text := (
-        SELECT o.option_value
-        FROM pg_class c, pg_options_to_table(c.reloptions) o
-        WHERE c.oid = 'dispatcherd.jobs_live'::regclass AND o.option_name = 'autovacuum_enabled');
-BEGIN
-    IF pause AND setting IS NULL THEN
-        ALTER TABLE dispatcherd.jobs_live SET (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-    ELSIF NOT pause AND setting = 'false' THEN
-        ALTER TABLE dispatcherd.jobs_live RESET (autovacuum_enabled, toast.autovacuum_enabled);
-    END IF;
-    RETURN pause AND coalesce(setting, 'false') = 'false';
-END $$;
