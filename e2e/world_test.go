@@ -104,7 +104,8 @@ func (w *world) config(name string) daemon.Config {
 		Name: name, DSN: w.dsn, Version: "e2e",
 		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
 		Core: core, Workers: workerproto.Limits{}.WithDefaults(),
-		Lease: 10 * time.Second, Heartbeat: 100 * time.Millisecond, Grace: 5 * time.Second, Listen: true, DecisionLog: 10_000,
+		Lease: 10 * time.Second, Heartbeat: 100 * time.Millisecond, CountPending: 100 * time.Millisecond,
+		Grace: 5 * time.Second, Listen: true, DecisionLog: 10_000,
 	}
 }
 
