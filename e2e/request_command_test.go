@@ -59,7 +59,7 @@ func TestExitCodeOfRequestIsItsOutcome(t *testing.T) {
 		{exit.Unavailable, "(did you mean pdf?)", []string{"pfd"}},
 		{exit.Usage, "the payload is not JSON", []string{"pdf", "page"}},
 		{exit.Usage, "give one of the two", []string{"pdf", "1", "--payload-file", "x"}},
-		{exit.Unavailable, "is --api-socket right?", []string{"pdf", "--api-socket", "/does/not/exist"}},
+		{exit.Unavailable, "name a running one with --api-socket", []string{"pdf", "--api-socket", "/does/not/exist"}},
 		{exit.Usage, "the URL of a dispatcher has scheme and host", []string{"pdf", "--api", "localhost:1"}},
 	} {
 		got := h.onAPI("", append([]string{"request"}, c.args...)...)
