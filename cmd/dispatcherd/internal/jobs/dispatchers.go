@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -28,25 +29,14 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 			if err := at.JSON(cmd.Context(), "/v1/dispatchers", &all); err != nil {
 				return err
 			}
-			rows := make([][]string, len(all.Dispatchers))
-			for i, d := range all.Dispatchers {
-				rows[i] = []string{
-					strconv.Itoa(d.ID),
-					d.Name,
-					d.State,
-					stamp(d.StartedAt),
-					stamp(d.HeartbeatAt),
-					(time.Duration(d.LeaseMS) * time.Millisecond).String(),
-					strconv.Itoa(d.Types),
+			header := []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"}
+			return console.PrintList(&a.Console, "dispatchers", all.Dispatchers, header, func(d *contract.Dispatcher) []string {
+				lease := time.Duration(d.LeaseMS) * time.Millisecond
+				return []string{
+					strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease.String(), strconv.Itoa(d.Types),
 					strconv.Itoa(d.Running),
 				}
-			}
-			return a.PrintRows(
-				"dispatchers",
-				all.Dispatchers,
-				[]string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"},
-				rows,
-			)
+			})
 		},
 	}
 	a.APIFlags(list.Flags(), &at)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -29,14 +30,11 @@ func (a commands) slotListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := make([][]string, len(page.Slots))
-			for i := range page.Slots {
-				rows[i] = slotRow(&page.Slots[i])
-			}
-			if len(rows) == 0 {
+			if len(page.Slots) == 0 {
 				a.Say("%s", noSlots(&q))
 			}
-			if err := a.PrintRows("slots", page.Slots, []string{"slot", "worker", "number", "state", "job", "types"}, rows); err != nil {
+			header := []string{"slot", "worker", "number", "state", "job", "types"}
+			if err := console.PrintList(&a.Console, "slots", page.Slots, header, slotRow); err != nil {
 				return err
 			}
 			if page.Next != 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -30,19 +31,15 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 			if err := at.JSON(cmd.Context(), "/v1/types?"+query.Encode(), &answer); err != nil {
 				return err
 			}
-			rows := make([][]string, len(answer.Types))
-			for i := range answer.Types {
-				rows[i] = typeRow(&answer.Types[i])
-			}
 			switch {
-			case len(rows) > 0:
+			case len(answer.Types) > 0:
 			case after != "":
 				a.Say("There are no such types.")
 			default:
 				a.Say("No type is known: no worker has offered one.")
 			}
 			header := []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}
-			if err := a.PrintRows("types", answer.Types, header, rows); err != nil {
+			if err := console.PrintList(&a.Console, "types", answer.Types, header, typeRow); err != nil {
 				return err
 			}
 			if answer.Next != "" {

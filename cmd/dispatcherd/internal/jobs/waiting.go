@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -31,17 +32,17 @@ func (a commands) requestsCommand() *cobra.Command {
 			if err := at.JSON(cmd.Context(), "/v1/requests?"+query.Encode(), &page); err != nil {
 				return err
 			}
-			rows := make([][]string, len(page.Requests))
-			for i, r := range page.Requests {
-				rows[i] = []string{strconv.FormatInt(int64(r.ID), 10), r.Type, strconv.Itoa(int(r.Priority)), spanOf(r.Age).String()}
-			}
-			if err := a.PrintRows("requests", page.Requests, []string{"id", "type", "priority", "waits"}, rows); err != nil {
+			header := []string{"id", "type", "priority", "waits"}
+			err := console.PrintList(&a.Console, "requests", page.Requests, header, func(r *httpapi.WaitingRequest) []string {
+				return []string{strconv.FormatInt(int64(r.ID), 10), r.Type, strconv.Itoa(int(r.Priority)), spanOf(r.Age).String()}
+			})
+			if err != nil {
 				return err
 			}
 			switch {
 			case page.Next != 0:
 				a.Say("There are more: --after %d shows the next page.", page.Next)
-			case len(rows) == 0:
+			case len(page.Requests) == 0:
 				a.Say("No request waits in the memory of this dispatcher.")
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -20,7 +21,7 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 		Use: "list", SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots", Args: settings.NoArguments,
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			workers, rows := []httpapi.Worker{}, [][]string{}
+			workers := []httpapi.Worker{}
 			for after := int64(0); ; {
 				var page httpapi.WorkerPage
 				if err := at.JSON(cmd.Context(), "/v1/workers?limit=1000"+afterQuery(after), &page); err != nil {
@@ -31,13 +32,11 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 					break
 				}
 			}
-			for i := range workers {
-				rows = append(rows, workerRow(&workers[i]))
-			}
 			if len(workers) == 0 {
 				a.Say("No worker is connected.")
 			}
-			return a.PrintRows("workers", workers, []string{"session", "worker", "uid", "pid", "slots", "free", "types"}, rows)
+			header := []string{"session", "worker", "uid", "pid", "slots", "free", "types"}
+			return console.PrintList(&a.Console, "workers", workers, header, workerRow)
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)

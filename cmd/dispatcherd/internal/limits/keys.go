@@ -28,12 +28,11 @@ func (a commands) listKeysCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows := make([][]string, len(page.Keys))
-		for i := range page.Keys {
-			k := &page.Keys[i]
-			rows[i] = []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
-		}
-		if err := a.PrintRows("keys", page.Keys, []string{"key", "held", "holders", "classes waiting", "limit"}, rows); err != nil {
+		err = console.PrintList(&a.Console, "keys", page.Keys, []string{"key", "held", "holders", "classes waiting", "limit"},
+			func(k *contract.KeySummary) []string {
+				return []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
+			})
+		if err != nil {
 			return err
 		}
 		if page.Next != "" {

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/limits"
 )
 
@@ -59,12 +58,9 @@ func (a commands) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows := make([][]string, len(all))
-		for i := range all {
-			v := &all[i]
-			rows[i] = []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
-		}
-		if err := a.PrintRows("limits", all, []string{"key", "capacity", "rate", "scope", "on_retry"}, rows); err != nil {
+		err = console.PrintList(&a.Console, "limits", all, []string{"key", "capacity", "rate", "scope", "on_retry"},
+			func(v *contract.Limit) []string { return []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry} })
+		if err != nil {
 			return err
 		}
 		switch {
@@ -127,19 +123,10 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 	if err != nil {
 		return err
 	}
-	before, given := v.Version, map[string]bool{}
-	for _, text := range assignments {
-		column, value, found := strings.Cut(text, "=")
-		if !found {
-			return exit.Errorf(exit.Usage, "%q is not COLUMN=VALUE, for example capacity=2", text)
-		}
-		if given[column] {
-			return exit.Errorf(exit.Usage, "column %q is given twice: name it once", column)
-		}
-		given[column] = true
-		if err := limits.Assign(&v, column, value); err != nil {
-			return exit.Errorf(exit.Usage, "%w", err)
-		}
+	before := v.Version
+	err = settings.Assignments(assignments, func(column, value string) error { return limits.Assign(&v, column, value) })
+	if err != nil {
+		return err
 	}
 	created, err := s.Set(ctx, v)
 	if err != nil {

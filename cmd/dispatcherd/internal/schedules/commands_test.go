@@ -339,11 +339,11 @@ func TestErrorsOfAssignments(t *testing.T) {
 	require.EqualError(
 		t,
 		a.set(t.Context(), over(t, s), "a", []string{"type=a", "spec=@daily", "type=b"}),
-		`type is given twice, as "a" and "b": remove one`,
+		`column "type" is given twice: name it once`,
 	)
 	require.Empty(t, s.calls)
 	_, err := parse([]byte("[a]\nspec = \"@daily\"\ntype = \"pdf\"\npayload = {f = inf}\n"))
-	require.EqualError(t, err, `schedule "a": a value is inf or nan, which JSON does not have: write a number, or a text, for example "inf"`)
+	require.EqualError(t, err, `schedule "a": payload is inf or nan, which JSON does not have: write a number, or a text, for example "inf"`)
 }
 
 func TestChangesOfOneSchedule(t *testing.T) {

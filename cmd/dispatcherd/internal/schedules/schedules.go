@@ -3,9 +3,7 @@ package schedules
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
@@ -54,8 +51,9 @@ func (a commands) set(ctx context.Context, s client.Schedules, name string, assi
 	if err != nil {
 		return err
 	}
-	if err := assign(&v, assignments); err != nil {
-		return exit.Errorf(exit.Usage, "%w", err)
+	err = settings.Assignments(assignments, func(column, value string) error { return schedule.AssignText(&v, column, value) })
+	if err != nil {
+		return err
 	}
 	created, err := s.Set(ctx, v)
 	if err != nil {
@@ -69,25 +67,6 @@ func (a commands) set(ctx context.Context, s client.Schedules, name string, assi
 		return err
 	}
 	return a.PrintLine("schedule", v, "schedule "+name+" "+did)
-}
-
-// assign sets columns from texts COLUMN=VALUE.
-func assign(v *contract.Schedule, assignments []string) error {
-	given := map[string]string{}
-	for _, text := range assignments {
-		column, value, found := strings.Cut(text, "=")
-		if !found {
-			return fmt.Errorf("%q is not COLUMN=VALUE, for example spec='30 2 * * *'", text)
-		}
-		if before, twice := given[column]; twice {
-			return fmt.Errorf("%s is given twice, as %q and %q: remove one", column, before, value)
-		}
-		given[column] = value
-		if err := schedule.AssignText(v, column, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // changeCommand is a command that changes the schedule that it names.

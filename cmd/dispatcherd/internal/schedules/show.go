@@ -39,12 +39,11 @@ func (a commands) list(ctx context.Context, s client.Schedules, after string, li
 	if err != nil {
 		return err
 	}
-	rows, now := make([][]string, len(all)), time.Now()
-	for i := range all {
-		v := &all[i]
-		rows[i] = []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, now)}
-	}
-	if err := a.PrintRows("schedules", all, []string{"name", "kind", "plan", "type", "overlap", "state"}, rows); err != nil {
+	err = console.PrintList(&a.Console, "schedules", all, []string{"name", "kind", "plan", "type", "overlap", "state"},
+		func(v *contract.Schedule) []string {
+			return []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
+		})
+	if err != nil {
 		return err
 	}
 	switch {

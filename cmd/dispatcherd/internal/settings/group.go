@@ -93,6 +93,25 @@ func Arguments(least, most int, needs string) cobra.PositionalArgs {
 	}
 }
 
+// Assignments calls assign for arguments COLUMN=VALUE. Its error is one of usage.
+func Assignments(args []string, assign func(column, value string) error) error {
+	given := map[string]bool{}
+	for _, text := range args {
+		column, value, found := strings.Cut(text, "=")
+		if !found {
+			return exit.Errorf(exit.Usage, "%q is not COLUMN=VALUE", text)
+		}
+		if given[column] {
+			return exit.Errorf(exit.Usage, "column %q is given twice: name it once", column)
+		}
+		given[column] = true
+		if err := assign(column, value); err != nil {
+			return exit.Errorf(exit.Usage, "%w", err)
+		}
+	}
+	return nil
+}
+
 // NoArguments is for commands that accept flags only.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
