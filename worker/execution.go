@@ -23,7 +23,6 @@ type execution struct {
 	handler Handler
 	ctx     context.Context // without the timeout, which starts when the handler is called
 	cancel  context.CancelCauseFunc
-	done    workerproto.Done // the report of most executions; saves an allocation
 
 	conn       *workerproto.Conn       // session for reports; nil while detached
 	session    string                  // nonce of the session in which the execution began; proves that this worker got the job
@@ -207,8 +206,7 @@ func (e *execution) newReport(result any, err error) workerproto.WorkerFrame {
 			err = fmt.Errorf("a result of %d bytes is too long for a frame", len(raw))
 		}
 		if err == nil {
-			e.done = workerproto.Done{Execution: id, Result: raw}
-			return &e.done
+			return &workerproto.Done{Execution: id, Result: raw}
 		}
 		err = Permanent(err)
 	}

@@ -49,7 +49,6 @@ func BenchmarkDecodeJob(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		d.Reset()
 		if _, err := d.Decode(line); err != nil {
 			b.Fatal(err)
 		}
@@ -62,7 +61,6 @@ func BenchmarkDecodeDone(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		d.Reset()
 		if _, err := d.Decode(line); err != nil {
 			b.Fatal(err)
 		}

@@ -14,8 +14,7 @@ type CallerHandler interface {
 	// Open is called after a valid hello, before the welcome is sent.
 	Open(s *CallerSession)
 	// Frames takes the *Request and *CancelRequest frames of one read, in the order of
-	// sending. The slice and the frames are valid only during the call. The strings and
-	// byte slices in the frames stay valid.
+	// sending. The slice is valid only during the call.
 	Frames(s *CallerSession, frames []CallerFrame)
 	// Closed is called exactly once for each Open, after the last Frames.
 	Closed(s *CallerSession, cause error)
@@ -131,9 +130,8 @@ func (s *CallerSession) deliver() {
 		s.handler.Frames(s, s.batch)
 	}
 	s.batch = emptied(s.batch)
-	s.decoder.Reset()
 }
 
-func (s *CallerSession) shrink() { s.decoder.shrink() }
+func (s *CallerSession) shrink() { s.decoder.codec.shrink() }
 
 func (s *CallerSession) closed(cause error) { s.handler.Closed(s, cause) }

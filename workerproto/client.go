@@ -93,15 +93,13 @@ func (c *client) Welcome() Welcome { return c.welcome }
 func (c *client) Session() string { return c.welcome.Session }
 
 // Receive waits for frames and returns all frames that were read. It handles heartbeats
-// itself and omits unknown frames. The slice and the frames are valid until the next
-// call. The strings and byte slices in the frames stay valid.
+// itself and omits unknown frames. The slice is valid until the next call.
 //
 // At the end of the session Receive returns an error. It is an *Error if the dispatcher
 // sent a fatal error, sent an invalid frame or was silent for too long. Otherwise it is
 // io.EOF or the error of the connection. Only one goroutine may call Receive.
 func (c *client) Receive() ([]DispatcherFrame, error) {
 	c.batch = emptied(c.batch)
-	c.decoder.Reset()
 	for {
 		if c.fatal == nil {
 			_, c.fatal = c.in.each(c.take)
@@ -112,7 +110,7 @@ func (c *client) Receive() ([]DispatcherFrame, error) {
 		case c.fatal != nil:
 			return nil, c.fatal
 		}
-		if err := c.read(c.decoder.shrink); err != nil {
+		if err := c.read(c.decoder.codec.shrink); err != nil {
 			return nil, err
 		}
 	}

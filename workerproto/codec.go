@@ -1,7 +1,6 @@
 package workerproto
 
 import (
-	"bytes"
 	"strconv"
 	"sync"
 	"unicode/utf8"
@@ -105,9 +104,9 @@ func (c *codec) name(more bool) {
 	}
 }
 
-// decode decodes one line into the frame that newFrame makes for its op. If decode
-// returns an error, the frame is nil or contains the values that could be read.
-func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) (f F, err *Error) {
+// decode decodes one line into a frame of a direction. If decode returns an error, the frame is
+// nil or contains the values that could be read.
+func decode[F frame](c *codec, line []byte, direction frames[F]) (f F, err *Error) {
 	op := c.begin(line)
 	if op == nil {
 		if op, err = c.findOp(); err != nil {
@@ -115,7 +114,7 @@ func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) 
 		}
 		c.begin(line)
 	}
-	f, known := newFrame(op)
+	f, known := direction.create(op)
 	if !known {
 		c.end(&Drain{}) // reads the rest, because an error about malformed JSON is more useful
 		if c.Malformed() {
@@ -132,21 +131,24 @@ func decode[F frame](c *codec, line []byte, newFrame func(op []byte) (F, bool)) 
 func (c *codec) begin(line []byte) (op []byte) {
 	c.task, c.fault, c.unfit, c.ops, c.key = decoding, "", false, 0, nil
 	c.Scanner = jsontext.NewScanner(line)
-	op = leadingOp(line)
 	switch {
 	case !utf8.Valid(line):
 		c.Fail("bytes that are not UTF-8")
-	case op != nil:
-		c.Advance(len(leading) + len(op) + len(`"`))
-		c.ops = 1
-		c.next()
 	case c.Peek() != '{':
 		c.Fail("no object")
 	default:
 		c.name(c.Begin('{'))
 	}
+	if c.reads("op") {
+		c.ops = 1
+		op = c.readString()
+		c.next()
+	}
 	return op
 }
+
+// shrink frees the memory of the last line.
+func (c *codec) shrink() { c.Scanner = jsontext.Scanner{} }
 
 // end decodes the members of a line and checks that nothing follows.
 func (c *codec) end(m membered) {
@@ -168,24 +170,6 @@ func (c *codec) check(f frame) *Error {
 		err.Job = n.execution().Job
 	}
 	return err
-}
-
-// leading is the text before the op if the op is the first member.
-const leading = `{"op":"`
-
-// leadingOp returns the op if it is the first member, otherwise nil.
-func leadingOp(line []byte) []byte {
-	rest, begins := bytes.CutPrefix(line, []byte(leading))
-	end := bytes.IndexByte(rest[:min(len(rest), maxSymbol)], '"')
-	if !begins || end < 0 {
-		return nil
-	}
-	for _, b := range rest[:end] {
-		if !jsontext.Plain(b) {
-			return nil
-		}
-	}
-	return rest[:end]
 }
 
 // findOp finds the op in a line whose first member is another one.

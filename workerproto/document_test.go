@@ -23,7 +23,7 @@ func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(callers, -1) {
 		for line := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
 			requireCallerFrame(t, line)
-			ops["caller "+string(leadingOp([]byte(line)))] = true
+			ops["caller "+string(new(codec).begin([]byte(line)))] = true
 		}
 	}
 	for _, op := range []string{"hello", "request", "cancel", "welcome", "answer", "queued", "started", "progress", "partial", "gap"} {
@@ -40,16 +40,16 @@ func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 			if err2 == nil {
 				require.Equal(t, line+"\n", string(Append(nil, fromDispatcher)))
 			}
-			ops[string(leadingOp([]byte(line)))] = true
+			ops[string(new(codec).begin([]byte(line)))] = true
 		}
 	}
 	for _, f := range everyWorkerFrame() {
-		op := string(leadingOp(Append(nil, f)))
+		op := string(new(codec).begin(Append(nil, f)))
 		require.True(t, ops[op], "no example of %s", op)
 		require.Contains(t, document(t), op)
 	}
 	for _, f := range everyDispatcherFrame() {
-		op := string(leadingOp(Append(nil, f)))
+		op := string(new(codec).begin(Append(nil, f)))
 		require.True(t, ops[op], "no example of %s", op)
 	}
 }

@@ -2,7 +2,6 @@ package workerproto
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -37,45 +36,17 @@ func (m *Job) size() int { return len(m.Payload) + 6*(len(m.Type)+len(m.Token)) 
 
 func (m *Job) members(c *codec) {
 	m.begin(c, "job")
-	if c.task == encoding {
-		c.out = m.appendTo(c.out)
-		return
-	}
 	c.text("token", &m.Token, maxToken, optional)
 	integer(c, "slot", &m.Slot, 0, maxInt32, always)
 	symbol(c, "type", &m.Type, unbounded, required)
-	var mode string
-	if symbol(c, "mode", &mode, maxSymbol, optional) {
+	mode := m.Mode.String()
+	if symbol(c, "mode", &mode, maxSymbol, always) {
 		m.setMode(c, mode)
 	}
 	c.raw("payload", &m.Payload, optional)
 	integer(c, "fence", &m.Fence, 0, math.MaxInt64, optional)
 	c.millis("timeout_ms", &m.Timeout, optional)
 	c.millis("age_ms", &m.Age, optional)
-}
-
-// appendTo is the encoding part of members. It does not use members.go, because half
-// of all frames are jobs: encoding takes 125 ns instead of 170.
-func (m *Job) appendTo(dst []byte) []byte {
-	if m.Token != "" {
-		dst = appendString(append(dst, `,"token":`...), m.Token)
-	}
-	dst = strconv.AppendInt(append(dst, `,"slot":`...), int64(m.Slot), 10)
-	dst = appendString(append(dst, `,"type":`...), m.Type)
-	dst = append(append(append(dst, `,"mode":"`...), m.Mode.String()...), '"')
-	if len(m.Payload) > 0 {
-		dst = appendRaw(append(dst, `,"payload":`...), m.Payload)
-	}
-	if m.Fence > 0 {
-		dst = strconv.AppendInt(append(dst, `,"fence":`...), m.Fence, 10)
-	}
-	if ms := m.Timeout.Milliseconds(); ms > 0 {
-		dst = strconv.AppendInt(append(dst, `,"timeout_ms":`...), ms, 10)
-	}
-	if ms := m.Age.Milliseconds(); ms > 0 {
-		dst = strconv.AppendInt(append(dst, `,"age_ms":`...), ms, 10)
-	}
-	return dst
 }
 
 func (m *Job) setMode(c *codec, mode string) {

@@ -17,8 +17,7 @@ type Handler interface {
 	Open(s *Session, h *Hello) error
 	// Frames takes all frames of one read, in the order of sending: SlotAdd, SlotRemove,
 	// Done, Fail, Release, Progress, Partial, Log, Spawn and Drain. They obey the rules of the
-	// protocol. The slice and the frames are valid only during the call. The strings and
-	// byte slices in the frames stay valid. If Frames blocks, only this worker has to
+	// protocol. The slice is valid only during the call. If Frames blocks, only this worker has to
 	// wait. Frames must check whether the worker runs the job that a report is about. If
 	// not, it answers with Complain(NotHeld, …) or Stale.
 	Frames(s *Session, frames []WorkerFrame)

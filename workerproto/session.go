@@ -163,10 +163,9 @@ func (s *Session) deliver() {
 		s.handler.Frames(s, s.batch)
 	}
 	s.batch = emptied(s.batch)
-	s.decoder.Reset()
 }
 
-func (s *Session) shrink() { s.decoder.shrink() }
+func (s *Session) shrink() { s.decoder.codec.shrink() }
 
 func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
 
