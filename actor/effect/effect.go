@@ -20,8 +20,15 @@ import (
 // again.
 type Effect interface{ isEffect() }
 
+// effect is the part of a struct that makes a pointer to it an Effect.
+type effect struct{}
+
+func (*effect) isEffect() {}
+
 // Send sends a job to a slot of a session.
 type Send struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Slot    dispatcherd.SlotID
 	Number  int32 // the worker's own number of the slot
@@ -42,6 +49,8 @@ type Send struct {
 
 // Cancel tells a worker to stop a job.
 type Cancel struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -51,6 +60,8 @@ type Cancel struct {
 // Stale informs a worker that its report changed nothing. The attempt in the report
 // is no longer the current one.
 type Stale struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -59,6 +70,8 @@ type Stale struct {
 // NotHeld informs a worker that its report is about a job that another session
 // runs.
 type NotHeld struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -66,6 +79,8 @@ type NotHeld struct {
 
 // Spawned answers the request of a worker to insert children.
 type Spawned struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -76,12 +91,16 @@ type Spawned struct {
 // RejectSlots informs a worker that its slots exceed a limit and that the session
 // must end. The Core has already forgotten the session. Unregistered still follows.
 type RejectSlots struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Reason  string
 }
 
 // GoAway informs a worker that the dispatcher is about to stop.
 type GoAway struct {
+	effect
+
 	Session dispatcherd.SessionID
 }
 
@@ -89,6 +108,8 @@ type GoAway struct {
 // session already and accepts no more slots of the session. Unregistered still
 // follows.
 type HangUp struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
@@ -98,6 +119,8 @@ type HangUp struct {
 // Resume informs a session that the execution in its resume offer continues. Resume
 // comes before the session's Welcome.
 type Resume struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Slot    dispatcherd.SlotID
 	Number  int32
@@ -107,6 +130,8 @@ type Resume struct {
 
 // Welcome says that all resume offers of a session are decided.
 type Welcome struct {
+	effect
+
 	Session dispatcherd.SessionID
 }
 
@@ -114,12 +139,16 @@ type Welcome struct {
 // the dispatcher is about to stop. The executions stay with the worker and their
 // rows are unchanged. The session must end. The Core has already forgotten it.
 type TurnAway struct {
+	effect
+
 	Session dispatcherd.SessionID
 	Reason  string
 }
 
 // Started informs the caller of an on-demand request that the request runs.
 type Started struct {
+	effect
+
 	Job    dispatcherd.JobID
 	Slot   dispatcherd.SlotID
 	Worker string
@@ -127,6 +156,8 @@ type Started struct {
 
 // Answer ends an on-demand request.
 type Answer struct {
+	effect
+
 	Job    dispatcherd.JobID
 	Kind   AnswerKind
 	Result []byte // for AnswerDone
@@ -135,6 +166,8 @@ type Answer struct {
 
 // Progress reports the progress of a running job.
 type Progress struct {
+	effect
+
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	Mode    dispatcherd.Mode
@@ -143,6 +176,8 @@ type Progress struct {
 
 // Partial delivers a part of a running job's output.
 type Partial struct {
+	effect
+
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	Mode    dispatcherd.Mode
@@ -151,6 +186,8 @@ type Partial struct {
 
 // Log delivers a message of the log of a running queued job.
 type Log struct {
+	effect
+
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	User    string // of the worker
@@ -158,63 +195,73 @@ type Log struct {
 }
 
 // Fetch asks Postgres for candidates. The answer is event.Fetched.
-type Fetch struct{ Request *contract.FetchRequest }
+type Fetch struct {
+	effect
+
+	Request *contract.FetchRequest
+}
 
 // Claim asks Postgres for rows. The answer is event.Claimed.
-type Claim struct{ Request *contract.ClaimRequest }
+type Claim struct {
+	effect
+
+	Request *contract.ClaimRequest
+}
 
 // Resolve asks Postgres which rows a claim with an unknown outcome has won. The
 // answer is event.Claimed.
-type Resolve struct{ Request *contract.ClaimRequest }
+type Resolve struct {
+	effect
+
+	Request *contract.ClaimRequest
+}
 
 // Load asks for the payloads of rows that a claim took. The answer is event.Loaded,
 // once or for a part of the rows at a time. The performer repeats what Postgres does
 // not answer.
-type Load struct{ Request *contract.LoadRequest }
+type Load struct {
+	effect
+
+	Request *contract.LoadRequest
+}
 
 // Finish ends attempts in Postgres. The answer is event.Finished.
-type Finish struct{ Request *contract.FinishRequest }
+type Finish struct {
+	effect
+
+	Request *contract.FinishRequest
+}
 
 // Adopt asks Postgres for rows that workers offered to resume. The answer is
 // event.Adopted.
-type Adopt struct{ Request *contract.AdoptRequest }
+type Adopt struct {
+	effect
+
+	Request *contract.AdoptRequest
+}
 
 // Spawn asks Postgres to insert children of a running job. The answer is event.Spawned.
-type Spawn struct{ Request *contract.SpawnRequest }
+type Spawn struct {
+	effect
+
+	Request *contract.SpawnRequest
+}
 
 // SetGate sets whether producers send notifications. The answer is event.GateSet.
-type SetGate struct{ Subscribed bool }
+type SetGate struct {
+	effect
+
+	Subscribed bool
+}
 
 // Violation reports an impossible transition of a job. The job keeps its state. The
 // shell reports the error and stops the dispatcher in the usual stages. The Core
 // sends a Violation only with Config.DrainOnViolation.
-type Violation struct{ Err error }
+type Violation struct {
+	effect
 
-func (*Send) isEffect()        {}
-func (*Cancel) isEffect()      {}
-func (*Stale) isEffect()       {}
-func (*NotHeld) isEffect()     {}
-func (*Spawned) isEffect()     {}
-func (*RejectSlots) isEffect() {}
-func (*GoAway) isEffect()      {}
-func (*HangUp) isEffect()      {}
-func (*Resume) isEffect()      {}
-func (*Welcome) isEffect()     {}
-func (*TurnAway) isEffect()    {}
-func (*Started) isEffect()     {}
-func (*Answer) isEffect()      {}
-func (*Progress) isEffect()    {}
-func (*Partial) isEffect()     {}
-func (*Log) isEffect()         {}
-func (*Fetch) isEffect()       {}
-func (*Claim) isEffect()       {}
-func (*Resolve) isEffect()     {}
-func (*Load) isEffect()        {}
-func (*Finish) isEffect()      {}
-func (*Adopt) isEffect()       {}
-func (*Spawn) isEffect()       {}
-func (*SetGate) isEffect()     {}
-func (*Violation) isEffect()   {}
+	Err error
+}
 
 // AnswerKind is the way an on-demand request ended.
 type AnswerKind uint8
