@@ -22,7 +22,7 @@ type Reason string
 const (
 	ReasonRunning   Reason = "Running"   // the job runs on a slot
 	ReasonRecording Reason = "Recording" // the attempt has ended; the end is being recorded
-	// The attempt has ended, but its row is locked or Postgres refuses the end; it is sent again after a pause.
+	// ReasonUnrecordable: the attempt has ended, but its row is locked or Postgres refuses the end; it is sent again after a pause.
 	ReasonUnrecordable Reason = "Unrecordable"
 	ReasonClaimed      Reason = "Claimed"      // a slot is reserved and the claim is in flight
 	ReasonScheduled    Reason = "Scheduled"    // the run_at of the job is in the future
@@ -35,11 +35,11 @@ const (
 	ReasonTypeUnknown  Reason = "TypeUnknown"  // no slot here has offered the type, or the dispatcher has forgotten the type
 	ReasonNoCapacity   Reason = "NoCapacity"   // the type is known, but no slot supports it
 	ReasonCapacityBusy Reason = "CapacityBusy" // every slot that supports the type is taken, and this job cannot preempt another one
-	// The cursor is past the row, because its claim was lost or the row was committed late; the next full scan
+	// ReasonClaimRaceLost: the cursor is past the row, because its claim was lost or the row was committed late; the next full scan
 	// finds it.
 	ReasonClaimRaceLost Reason = "ClaimRaceLost"
 	ReasonUnread        Reason = "Unread" // the row comes after all candidates read so far
-	// The row belongs to another dispatcher's share; here it is read when slots are free or when the row is old.
+	// ReasonOtherShare: the row belongs to another dispatcher's share; here it is read when slots are free or when the row is old.
 	ReasonOtherShare  Reason = "OtherShare"
 	ReasonAwaitsFetch Reason = "AwaitsFetch" // a fetch in flight may return a better job
 	ReasonClaimsFull  Reason = "ClaimsFull"  // the next claim is full, or the jobs that rank before this one may fill it

@@ -108,7 +108,7 @@ func (s *Store) readApart(ctx context.Context, req *contract.FetchRequest, lanes
 
 // everyLane names all lanes of a type with an expected duration.
 func everyLane() (all []contract.NamedLane) {
-	for p := range dispatcherd.Priority(dispatcherd.MaxPriority) + 1 {
+	for p := range dispatcherd.MaxPriority + 1 {
 		for c := range dispatcherd.DurationClass(namedClasses) {
 			all = append(all, contract.NamedLane{Priority: p, Class: c + 1})
 		}

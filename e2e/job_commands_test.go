@@ -49,7 +49,6 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	w.await(4, dispatcherd.Cancelled)
 	w.await(5, dispatcherd.Cancelled)
 	require.Equal(t, "0 jobs cancelled\n", h.onAPI("", "job", "cancel", "--type", "excel", "--yes").out)
-
 }
 
 func TestJobInsertNeedsNoDatabase(t *testing.T) {

@@ -31,7 +31,7 @@ const (
 	BadJSON   Code = "bad_json"   // the line is not a JSON object, is nested too deep, or is not UTF-8
 	BadValue  Code = "bad_value"  // a field is missing, of the wrong kind or out of range
 	UnknownOp Code = "unknown_op" // no such frame in this direction
-	// No types, an invalid or repeated type, a number that is taken, too many slots or types, a type that this
+	// BadSlot: no types, an invalid or repeated type, a number that is taken, too many slots or types, a type that this
 	// user may not serve.
 	BadSlot      Code = "bad_slot"
 	UnknownSlot  Code = "unknown_slot"  // slot_remove of a number that the session does not have

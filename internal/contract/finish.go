@@ -19,7 +19,7 @@ const (
 	Released                   // → pending at once, order kept, no failure: the attempt never started, or a shutdown interrupted it
 	Crashed                    // → pending at once, order kept, one more crash
 	Quarantined                // → failed, with one more crash: the job crashed too many workers
-	// → pending, run_at = now + Delay, one more crash: other jobs of the dead worker are equally likely to be the
+	// Isolated → pending, run_at = now + Delay, one more crash: other jobs of the dead worker are equally likely to be the
 	// cause.
 	Isolated
 )

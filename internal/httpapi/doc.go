@@ -1,4 +1,4 @@
-// Package api serves callers and operators: on-demand requests, jobs, and the state of the
+// Package httpapi serves callers and operators: on-demand requests, jobs, and the state of the
 // dispatcher. It implements HTTP and frames. It uses the loop and Postgres only through
 // [Backend].
 //

@@ -1,4 +1,4 @@
-// Package limit checks limits of keys and reads their columns. It is pure.
+// Package limits checks limits of keys and reads their columns. It is pure.
 package limits
 
 import (

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ func TestCallersThatDisconnectAtAnyMomentLeakNothing(t *testing.T) {
 			case 0:
 				headers.Set("Accept", "text/event-stream")
 			case 1:
-				headers.Set("Idempotency-Key", fmt.Sprint(n/8)) // of two callers
+				headers.Set("Idempotency-Key", strconv.Itoa(n/8)) // of two callers
 			case 2:
 				body = fmt.Sprintf(`{"type":"pdf","coalesce_key":"%d"}`, n/8)
 			}

@@ -1,4 +1,4 @@
-// Package flows sends the statements of daemons about batches, flows, and jobs with children.
+// Package flowstore sends the statements of daemons about batches, flows, and jobs with children.
 //
 // The table is the interface of users: they call the functions of migrations/schema/6_flows.sql and 7_settlement.sql.
 //
