@@ -9,12 +9,12 @@ import (
 	"iter"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
-	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // DB executes the statements of producers and operators: a *pgx.Conn, a
@@ -68,33 +68,19 @@ func Pin(config *pgx.ConnConfig) {
 		readCommitted+"; SET lock_timeout = %d", DefaultTimeout.Milliseconds()*4/5))
 }
 
-// DefaultMaxAttempts is the table's default for max_attempts.
-const DefaultMaxAttempts = 5
-
-// New describes a job to insert. A zero value means the default of the table.
-type New struct {
-	Type        string
-	Payload     json.RawMessage
-	Priority    dispatcherd.Priority
-	RunAt       time.Time         // a past time, such as zero, means now, by the database clock
-	MaxAttempts int               // 0 = DefaultMaxAttempts
-	Timeout     time.Duration     // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
-	Expected    time.Duration     // how long an attempt probably takes; 0 = unknown; rounded up to milliseconds
-	Keys        string            // up to four words KEY, KEY*COST or KEY*all; "" = none
-	Parent      dispatcherd.JobID // an open batch whose member the job is; 0 = none
-	UniqueKey   string            // that no other pending or running job has; "" = none
-}
+// New describes a job to insert. A RunAt in the past means now.
+type New = contract.New
 
 var insertSQL = contract.InsertSQL("greatest($6, clock_timestamp())")
 
 // Insert adds one job and returns its id.
 func (j Jobs) Insert(ctx context.Context, n New) (id dispatcherd.JobID, err error) {
-	v, err := n.values()
+	v, err := valuesOf(&n)
 	if err != nil {
 		return 0, err
 	}
 	err = j.DB.QueryRow(ctx, insertSQL, v...).Scan(&id)
-	return id, n.explain(err)
+	return id, explainNew(&n, err)
 }
 
 // RequestKey is the idempotency key of a durable request, as Postgres stores it.
@@ -143,7 +129,7 @@ RETURNING id`
 // ErrKeyReused if the key belongs to another request, and ErrRowDeleted if retention is shorter
 // than the key.
 func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *RequestKey) (id dispatcherd.JobID, late bool, err error) {
-	v, err := n.values()
+	v, err := valuesOf(&n)
 	if err != nil {
 		return 0, false, err
 	}
@@ -158,7 +144,7 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	for range 3 { // the key may expire between the two statements
 		err = j.DB.QueryRow(ctx, insertRequestSQL, v...).Scan(&id)
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return id, false, n.explain(err)
+			return id, false, explainNew(&n, err)
 		}
 		var same, exists bool
 		err = j.DB.QueryRow(ctx, `SELECT job, request = $2, deadline <= now(), EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = k.job)
@@ -191,7 +177,7 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if !more || err != nil {
 				return nil, err
 			}
-			v, err := job.values()
+			v, err := valuesOf(&job)
 			if err != nil {
 				return nil, err
 			}
@@ -211,7 +197,7 @@ const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority,
 // InsertBatch adds a sealed batch of jobs that differ only in their payloads, in one
 // transaction, and returns its id.
 func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage) (batch dispatcherd.JobID, err error) {
-	v, err := n.values()
+	v, err := valuesOf(&n)
 	if err != nil {
 		return 0, err
 	}
@@ -233,38 +219,17 @@ func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage
 	return batch, explain(err)
 }
 
-// values returns the values of contract.Columns.
-func (n New) values() (v []any, err error) {
-	v = []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil, nil}
-	if n.MaxAttempts != 0 {
-		v[3], err = contract.AttemptsColumn(n.MaxAttempts)
-	}
-	if n.Timeout != 0 && err == nil {
-		v[4], err = contract.TimeoutColumn(n.Timeout)
-	}
-	if n.Keys != "" && err == nil {
-		v[6] = n.Keys
-		_, err = permits.Parse(n.Keys)
-	}
-	if err == nil {
-		var more [2]any
-		more, err = contract.MembershipColumns(int64(n.Parent), n.UniqueKey)
-		copy(v[7:], more[:])
-	}
-	if n.Expected != 0 && err == nil {
-		v[9], err = contract.ExpectedColumn(n.Expected)
-	}
+// valuesOf returns the values of contract.Columns.
+func valuesOf(n *New) ([]any, error) {
+	v, err := n.Values()
 	if err != nil {
 		return v, fmt.Errorf("the job was refused: %w", err)
-	}
-	if !n.RunAt.IsZero() {
-		v[5] = n.RunAt
 	}
 	return v, nil
 }
 
-// explain adds the violated rule to an error. Several limits of the payload are one constraint.
-func (n New) explain(err error) error {
+// explainNew adds the violated rule to an error. Several limits of the payload are one constraint.
+func explainNew(n *New, err error) error {
 	if e := serverError(err); e != nil && e.ConstraintName == payloadLimits {
 		if reason := jsontext.CheckPayload(n.Payload); reason != nil {
 			return fmt.Errorf("the job was refused: the payload cannot be sent to a worker: %w: %w", reason, err)

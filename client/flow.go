@@ -104,12 +104,15 @@ type nodeObject struct {
 
 // columns returns the values of the job without parent and unique key.
 func (j *Job) columns() (o object, err error) {
-	row, payload, err := j.row()
-	o = object{Type: j.Type, Payload: payload, Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], ExpectedMS: row[9], Keys: j.Keys}
+	row, err := j.row()
+	if err != nil {
+		return o, err
+	}
+	o = object{Type: j.Type, Payload: json.RawMessage(row[1].(string)), Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], ExpectedMS: row[9], Keys: j.Keys}
 	if !j.RunAt.IsZero() {
 		o.RunAt = &j.RunAt
 	}
-	return o, err
+	return o, nil
 }
 
 func (j *Job) object() ([]byte, error) {

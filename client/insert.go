@@ -16,7 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
-	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // Job is a job to insert. Zero values select the table's defaults.
@@ -39,51 +38,27 @@ type Job struct {
 	UniqueFor time.Duration     // of [Insert]: the unique key stays taken for so long, also when the job has ended; not for members
 }
 
-// defaultMaxAttempts is the table's default.
-const defaultMaxAttempts = 5
-
-// row returns the columns of a job in the order of contract.Columns. The caller inserts the payload into
-// the second column: as bytes for COPY, and as a string for a statement, because every driver and
-// protocol sends a string as text.
-func (j *Job) row() (row [10]any, payload []byte, err error) {
+// row returns the columns of a job in the order of contract.Columns.
+func (j *Job) row() (row []any, err error) {
 	if err := dispatcherd.CheckType(j.Type); err != nil {
-		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
+		return nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
-	payload = []byte("{}")
+	n := contract.New{
+		Type: j.Type, Priority: j.Priority, RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Expected: j.Expected,
+		Keys: j.Keys, Parent: j.Parent, UniqueKey: j.UniqueKey,
+	}
 	if j.Payload != nil {
-		if payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {
-			return row, nil, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
+		if n.Payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {
+			return nil, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
 		}
-		if err := jsontext.CheckPayload(payload); err != nil {
-			return row, nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
+		if err := jsontext.CheckPayload(n.Payload); err != nil {
+			return nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
 		}
 	}
-	row = [10]any{j.Type, nil, int16(j.Priority), int16(defaultMaxAttempts)}
-	if j.MaxAttempts != 0 {
-		row[3], err = contract.AttemptsColumn(j.MaxAttempts)
+	if row, err = n.Values(); err != nil {
+		return nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
 	}
-	if j.Timeout != 0 && err == nil {
-		row[4], err = contract.TimeoutColumn(j.Timeout)
-	}
-	if j.Keys != "" && err == nil {
-		row[6] = j.Keys
-		_, err = permits.Parse(j.Keys)
-	}
-	if err == nil {
-		var more [2]any
-		more, err = contract.MembershipColumns(int64(j.Parent), j.UniqueKey)
-		copy(row[7:], more[:])
-	}
-	if j.Expected != 0 && err == nil {
-		row[9], err = contract.ExpectedColumn(j.Expected)
-	}
-	if err != nil {
-		return row, nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
-	}
-	if !j.RunAt.IsZero() {
-		row[5] = j.RunAt
-	}
-	return row, payload, nil
+	return row, nil
 }
 
 // Querier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
@@ -116,7 +91,7 @@ var insertSQL = contract.InsertSQL("coalesce($6, clock_timestamp())")
 // InsertUnique is Insert, and reports whether the job was inserted. A member of a batch is always inserted, or refused
 // if another job has its unique key.
 func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID, inserted bool, err error) {
-	row, payload, err := j.row()
+	row, err := j.row()
 	if err != nil {
 		return 0, false, err
 	}
@@ -137,9 +112,8 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 		}
 		return id, inserted, nil
 	}
-	row[1] = string(payload)
 	var number int64
-	if err := db.QueryRow(ctx, insertSQL, row[:]...).Scan(&number); err != nil {
+	if err := db.QueryRow(ctx, insertSQL, row...).Scan(&number); err != nil {
 		return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
 	}
 	return dispatcherd.JobID(number), true, nil
@@ -199,15 +173,15 @@ func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
 			}
 		}()
 		for j := range jobs {
-			row, payload, err := j.row()
-			row[1] = payload
-			if row[5] == nil {
+			row, err := j.row()
+			switch {
+			case err != nil:
+			case j.UniqueFor != 0:
+				err = fmt.Errorf("a job of type %q: UniqueFor is for Insert only", j.Type)
+			case row[5] == nil:
 				row[5] = now.Add(time.Since(begun))
 			}
-			if err == nil && j.UniqueFor != 0 {
-				err = fmt.Errorf("a job of type %q: UniqueFor is for Insert only", j.Type)
-			}
-			if !yield(row[:], err) {
+			if !yield(row, err) {
 				break
 			}
 		}

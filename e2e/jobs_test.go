@@ -37,7 +37,7 @@ func TestJobsOfInsertCopyAndCommandLineReachAWorker(t *testing.T) {
 	job := w.get(1)
 	require.JSONEq(t, `{"n": 1}`, string(job.Result))
 	require.EqualValues(t, 0, job.Priority)
-	require.Equal(t, claim.DefaultMaxAttempts, job.MaxAttempts)
+	require.Equal(t, contract.DefaultMaxAttempts, job.MaxAttempts)
 	require.EqualValues(t, 1, job.Attempt)
 	require.Zero(t, job.Failures+job.Crashes)
 	require.WithinRange(t, job.RunAt, job.CreatedAt, *job.StartedAt, "run_at is now unless it is given")

@@ -1,38 +1,81 @@
 package contract
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
 // MaxTimeout is the longest timeout of an attempt that a row can hold.
 const MaxTimeout = math.MaxInt32 * time.Millisecond
 
-// AttemptsColumn returns the value of the column max_attempts.
-func AttemptsColumn(n int) (int16, error) {
-	if n < 1 || n > math.MaxInt16 {
-		return 0, fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out for the default", n, math.MaxInt16)
-	}
-	return int16(n), nil
+// DefaultMaxAttempts is the table's default for max_attempts.
+const DefaultMaxAttempts = 5
+
+// New describes a job to insert. A zero value means the default of the table.
+type New struct {
+	Type        string
+	Payload     json.RawMessage
+	Priority    dispatcherd.Priority
+	RunAt       time.Time         // zero means now, by the database clock
+	MaxAttempts int               // 0 = DefaultMaxAttempts
+	Timeout     time.Duration     // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
+	Expected    time.Duration     // how long an attempt probably takes; 0 = unknown; rounded up to milliseconds
+	Keys        string            // up to four words KEY, KEY*COST or KEY*all; "" = none
+	Parent      dispatcherd.JobID // an open batch whose member the job is; 0 = none
+	UniqueKey   string            // that no other pending or running job has; "" = none
 }
 
-// TimeoutColumn returns the value of the column timeout_ms: milliseconds, rounded
-// up.
-func TimeoutColumn(d time.Duration) (int32, error) {
-	if d <= 0 || d > MaxTimeout {
-		return 0, fmt.Errorf("its timeout is %v, must be more than 0 and at most %v, or left out for the limit of its type", d, MaxTimeout)
+// Values returns the values of [Columns]. The payload is a string, because every driver and protocol sends a string as
+// text.
+func (n *New) Values() ([]any, error) {
+	v := []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil, nil}
+	var err error
+	if n.MaxAttempts < 0 || n.MaxAttempts > math.MaxInt16 {
+		return v, fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out for the default", n.MaxAttempts, math.MaxInt16)
+	} else if n.MaxAttempts != 0 {
+		v[3] = int16(n.MaxAttempts)
 	}
-	return int32((d-1)/time.Millisecond + 1), nil
+	if n.Timeout != 0 {
+		if v[4], err = milliseconds("its timeout", n.Timeout, MaxTimeout, " for the limit of its type"); err != nil {
+			return v, err
+		}
+	}
+	if !n.RunAt.IsZero() {
+		v[5] = n.RunAt
+	}
+	if n.Keys != "" {
+		if _, err := permits.Parse(n.Keys); err != nil {
+			return v, err
+		}
+		v[6] = n.Keys
+	}
+	if n.Parent < 0 {
+		return v, fmt.Errorf("parent is %d, must be the id of a batch that is open, or left out", n.Parent)
+	} else if n.Parent != 0 {
+		v[7] = int64(n.Parent)
+	}
+	if err := CheckUniqueKey(n.UniqueKey); err != nil {
+		return v, err
+	} else if n.UniqueKey != "" {
+		v[8] = n.UniqueKey
+	}
+	if n.Expected != 0 {
+		v[9], err = milliseconds("its expected duration", n.Expected, dispatcherd.MaxExpected, "")
+	}
+	return v, err
 }
 
-// ExpectedColumn returns the value of the column expected_ms: milliseconds, rounded up.
-func ExpectedColumn(d time.Duration) (int32, error) {
-	if d <= 0 || d > dispatcherd.MaxExpected {
-		return 0, fmt.Errorf("its expected duration is %v, must be more than 0 and at most %v, or left out", d, dispatcherd.MaxExpected)
+// milliseconds returns the value of a column with milliseconds, rounded up.
+func milliseconds(what string, d, most time.Duration, without string) (any, error) {
+	if d <= 0 || d > most {
+		return nil, fmt.Errorf("%s is %v, must be more than 0 and at most %v, or left out%s", what, d, most, without)
 	}
 	return int32((d-1)/time.Millisecond + 1), nil
 }
@@ -53,21 +96,12 @@ func InsertSQL(runAt string) string {
 // maxUniqueKey is the length of the longest unique key in bytes.
 const maxUniqueKey = 512
 
-// MembershipColumns returns the values of parent and unique_key; nil = none.
-func MembershipColumns(parent int64, uniqueKey string) (columns [2]any, err error) {
-	switch {
-	case parent < 0:
-		return columns, fmt.Errorf("parent is %d, must be the id of a batch that is open, or left out", parent)
-	case len(uniqueKey) > maxUniqueKey:
-		return columns, fmt.Errorf("unique_key has %d bytes, must have 1 to %d, or be left out", len(uniqueKey), maxUniqueKey)
+// CheckUniqueKey returns an error for a unique key that is too long; "" = none.
+func CheckUniqueKey(key string) error {
+	if len(key) > maxUniqueKey {
+		return fmt.Errorf("unique_key has %d bytes, must have 1 to %d, or be left out", len(key), maxUniqueKey)
 	}
-	if parent != 0 {
-		columns[0] = parent
-	}
-	if uniqueKey != "" {
-		columns[1] = uniqueKey
-	}
-	return columns, nil
+	return nil
 }
 
 // Names of constraints that depend on other rows.

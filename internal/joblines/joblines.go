@@ -151,8 +151,7 @@ func (j *Job) checkMembership() error {
 	case j.UniqueFor != nil && (*j.UniqueFor <= 0 || j.UniqueKey == nil || j.Parent != nil):
 		return fmt.Errorf("unique_for %v must be more than 0, and needs a unique_key and no parent", time.Duration(*j.UniqueFor))
 	case j.UniqueKey != nil:
-		_, err := contract.MembershipColumns(0, *j.UniqueKey)
-		return err
+		return contract.CheckUniqueKey(*j.UniqueKey)
 	}
 	return nil
 }
