@@ -62,7 +62,7 @@ type Status string
 //   - a retention: KeepPartitions in claim/maintain.go
 //   - an answer to callers that wait for a row: answerOf in
 //     internal/daemon/backend/rows.go, and finalAnswer in api/job_events.go
-//   - Statuses below, and the enum in api/openapi.json
+//   - Statuses below, and the enum of parameters in internal/httpapi/list.go
 //   - if such a job can be retried: statuses in internal/contract/filter.go
 //   - the counters of the simulation: Ended in internal/sim/observer.go
 const (

@@ -94,13 +94,15 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	for before := dispatcherd.JobID(0); ; {
 		page, err := jobs.List(t.Context(), contract.Filter{Before: before, Limit: 5})
 		require.NoError(t, err)
-		for _, j := range page.Jobs {
+		for _, j := range page.Items {
 			ids = append(ids, j.ID)
 		}
-		if before = page.Next; before == 0 {
+		if page.Next == "" {
 			break
 		}
-		require.Len(t, page.Jobs, 5)
+		before = ids[len(ids)-1]
+		require.Equal(t, cursorOf(before), page.Next)
+		require.Len(t, page.Items, 5)
 	}
 	require.Len(t, ids, 25)
 	for i, id := range ids {
@@ -108,9 +110,9 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	}
 	page, err := jobs.List(t.Context(), contract.Filter{Type: "type000", Statuses: []dispatcherd.Status{dispatcherd.Failed}})
 	require.NoError(t, err)
-	require.Len(t, page.Jobs, 1)
-	require.EqualValues(t, 7, page.Jobs[0].ID)
-	require.Contains(t, string(page.Jobs[0].Errors), `"error": "no"`)
+	require.Len(t, page.Items, 1)
+	require.EqualValues(t, 7, page.Items[0].ID)
+	require.Contains(t, string(page.Items[0].Errors), `"error": "no"`)
 	_, err = jobs.Get(t.Context(), 99)
 	require.ErrorIs(t, err, claim.ErrNotFound)
 }
@@ -155,7 +157,7 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	_, err = jobs.Change(t.Context(), contract.RetryJobs, all, 2)
 	require.Equal(t, &contract.CountError{Have: 3, Want: 2}, err)
 	all.Limit = 2
-	for _, want := range []contract.Bulk{{Matching: 2, Changed: 2, Next: 3}, {Matching: 1, Changed: 1}, {}} {
+	for _, want := range []contract.Bulk{{Matching: 2, Changed: 2, Next: "3"}, {Matching: 1, Changed: 1}, {}} {
 		b, err := jobs.Change(t.Context(), contract.RetryJobs, all, want.Matching)
 		require.NoError(t, err)
 		require.Equal(t, want, b)

@@ -36,18 +36,18 @@ const searchSetup = `SET LOCAL statement_timeout = %d; SET LOCAL enable_seqscan 
 var ErrSearchTime = fmt.Errorf(
 	"the search was ended, because one of its statements did not end within %v: Postgres is overloaded, or another session has "+
 		"locked a table; "+
-		"narrow the search by a status, because each final status has its own tables, or by a smaller id (before)",
+		"narrow the search by a status, because each final status has its own tables, or begin at a later page (cursor)",
 	searchTime,
 )
 
 // List returns a page of jobs without payload, result and progress. Page.Next says where the
 // next page begins, also if a bound ended the search.
-func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.Page, error) {
+func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
 	if f.Limit <= 0 {
 		f.Limit = DefaultLimit
 	}
 	found, err := j.find(ctx, f)
-	page := contract.Page{Jobs: []contract.Job{}, Next: found.next, Read: found.read}
+	page := contract.JobPage{Page: contract.Page[contract.Job]{Items: []contract.Job{}, Next: found.cursor()}, Read: found.read}
 	where, args := conditions(f, []any{nil}, f.Statuses)
 	for some := range slices.Chunk(found.ids, rowsPerRead) {
 		if err != nil {
@@ -57,7 +57,7 @@ func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.Page, error
 		args[0] = some
 		rows := j.query(ctx, `SELECT `+jobColumns+` FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`+where+` ORDER BY id DESC`, args...)
 		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[contract.Job])
-		page.Jobs = append(page.Jobs, jobs...)
+		page.Items = append(page.Items, jobs...)
 	}
 	return page, err
 }
@@ -69,10 +69,18 @@ type search struct {
 	read int                 // rows
 }
 
+// cursor returns the cursor of the next page.
+func (s *search) cursor() contract.Cursor {
+	if s.next == 0 {
+		return ""
+	}
+	return contract.CursorOf(int64(s.next))
+}
+
 // find searches the ids of at most f.Limit jobs.
 func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error) {
 	began, before, rows := time.Now(), f.Before, rowsPerSearch
-	if f.Type == "" && f.Since.IsZero() && f.Until.IsZero() && f.Permit == nil && !live(f.Statuses) {
+	if f.Type == "" && f.Newer.IsZero() && f.Older.IsZero() && f.Permit == nil && !live(f.Statuses) {
 		rows = min(rows, f.Limit+1) // all rows match; one more shows whether there are others
 	}
 	for {
@@ -155,11 +163,11 @@ func conditions(f contract.Filter, args []any, statuses []dispatcherd.Status) (w
 	if f.Type != "" {
 		add(" AND type = $%d", f.Type)
 	}
-	if !f.Since.IsZero() {
-		add(" AND created_at >= $%d", f.Since)
+	if !f.Newer.IsZero() {
+		add(" AND created_at >= $%d", f.Newer)
 	}
-	if !f.Until.IsZero() {
-		add(" AND created_at < $%d", f.Until)
+	if !f.Older.IsZero() {
+		add(" AND created_at < $%d", f.Older)
 	}
 	return where + inStatuses(statuses), args
 }

@@ -20,6 +20,14 @@ const listTable = `INSERT INTO dispatcherd.jobs (type, status, finished_at, crea
 	FROM generate_series(1, 8) i,
 		LATERAL (SELECT (ARRAY['pending', 'done', 'failed', 'pending']::dispatcherd.status[])[1 + i % 4] AS status) s`
 
+// cursorOf returns the cursor of a job; 0 = none.
+func cursorOf(id dispatcherd.JobID) contract.Cursor {
+	if id == 0 {
+		return ""
+	}
+	return contract.CursorOf(int64(id))
+}
+
 func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
@@ -38,17 +46,17 @@ func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 		{contract.Filter{Statuses: []dispatcherd.Status{"pending", "failed"}, Limit: 3}, []dispatcherd.JobID{8, 7, 6}, 6},
 		{contract.Filter{Statuses: []dispatcherd.Status{"running"}}, nil, 0},
 		{contract.Filter{Statuses: []dispatcherd.Status{"no'status"}}, nil, 0},
-		{contract.Filter{Since: minute(3), Until: minute(6)}, []dispatcherd.JobID{5, 4, 3}, 0},
+		{contract.Filter{Newer: minute(3), Older: minute(6)}, []dispatcherd.JobID{5, 4, 3}, 0},
 		{contract.Filter{Permit: func(typ string) bool { return typ == "even" }, Limit: 2}, []dispatcherd.JobID{8, 6}, 6},
 	} {
 		page, err := claim.Jobs{DB: db}.List(t.Context(), c.f)
 		require.NoError(t, err)
 		var ids []dispatcherd.JobID
-		for _, j := range page.Jobs {
+		for _, j := range page.Items {
 			ids = append(ids, j.ID)
 		}
 		require.Equal(t, c.want, ids, "%+v", c.f)
-		require.Equal(t, c.next, page.Next, "%+v", c.f)
+		require.Equal(t, cursorOf(c.next), page.Next, "%+v", c.f)
 	}
 }
 
@@ -68,14 +76,17 @@ func TestListReadsABoundedNumberOfRows(t *testing.T) {
 	jobs := claim.Jobs{DB: db}
 	page, err := jobs.List(t.Context(), contract.Filter{Type: "old", Statuses: []dispatcherd.Status{dispatcherd.Done}})
 	require.NoError(t, err)
-	require.Empty(t, page.Jobs)
+	require.Empty(t, page.Items)
 	require.LessOrEqual(t, page.Read, claim.MaxRowsRead)
-	require.EqualValues(t, n-page.Read+1, page.Next, "the next page begins where the search stopped")
-	for len(page.Jobs) == 0 && page.Next > 0 {
-		page, err = jobs.List(t.Context(), contract.Filter{Type: "old", Statuses: []dispatcherd.Status{dispatcherd.Done}, Before: page.Next})
+	require.Equal(t, cursorOf(dispatcherd.JobID(n-page.Read+1)), page.Next, "the next page begins where the search stopped")
+	for len(page.Items) == 0 && page.Next != "" {
+		before, _ := strconv.ParseInt(string(page.Next), 10, 64)
+		page, err = jobs.List(t.Context(), contract.Filter{
+			Type: "old", Statuses: []dispatcherd.Status{dispatcherd.Done}, Before: dispatcherd.JobID(before),
+		})
 		require.NoError(t, err)
 	}
-	require.Len(t, page.Jobs, 2)
+	require.Len(t, page.Items, 2)
 	require.Zero(t, page.Next)
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
 	fetched := one[int64](t, db, `SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'jobs%'`)
@@ -112,7 +123,7 @@ func TestSearchThatTakesTooLongSaysWhatToNarrow(t *testing.T) {
 	exec(t, other, `ROLLBACK`)
 	page, err := jobs.List(t.Context(), contract.Filter{Type: "odd"})
 	require.NoError(t, err, "the connection can be used")
-	require.Len(t, page.Jobs, 4)
+	require.Len(t, page.Items, 4)
 }
 
 func TestBulkCancelEndsPendingJobsAndAsksForRunningOnes(t *testing.T) {

@@ -141,7 +141,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 		f.Limit = most
 	}
 	found, err := j.find(ctx, f)
-	b := contract.Bulk{Matching: len(found.ids), Next: found.next}
+	b := contract.Bulk{Matching: len(found.ids), Next: found.cursor()}
 	switch {
 	case err != nil || count < 0:
 		return b, err

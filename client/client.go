@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -91,15 +92,7 @@ func (c *Client) Close() {
 }
 
 // Problem is an error that a dispatcher reports (RFC 9457). docs/api.md lists its types.
-type Problem struct { //nolint:errname // RFC 9457 calls it a problem
-	Type   string            `json:"type"`
-	Title  string            `json:"title"`
-	Status int               `json:"status"`
-	Detail string            `json:"detail"`
-	Job    dispatcherd.JobID `json:"job"` // the job that has the problem; 0 = none
-
-	RetryAfterMS int64 `json:"retry_after_ms"`
-}
+type Problem = rest.Problem //nolint:errname // RFC 9457 calls it a problem
 
 // The types of problems that programs branch on.
 const (
@@ -111,21 +104,11 @@ const (
 	TypeStopping       = "urn:dispatcherd:problem:stopping"
 	TypeNotFound       = "urn:dispatcherd:problem:not-found"
 	TypeConflict       = "urn:dispatcherd:problem:conflict"
+	TypeCount          = "urn:dispatcherd:problem:unexpected-count"
 	TypeKeyReused      = "urn:dispatcherd:problem:idempotency-key-reused"
 	TypeForbidden      = "urn:dispatcherd:problem:forbidden"
 	TypeUnavailable    = "urn:dispatcherd:problem:unavailable"
 )
-
-// Error returns the title and the detail.
-func (p *Problem) Error() string {
-	if p.Detail == "" {
-		return p.Title
-	}
-	return p.Title + ": " + p.Detail
-}
-
-// RetryAfter is the time after which a retry makes sense; 0 = not reported.
-func (p *Problem) RetryAfter() time.Duration { return time.Duration(p.RetryAfterMS) * time.Millisecond }
 
 // The largest answers that are read, in bytes.
 const (
@@ -170,14 +153,9 @@ func readProblem(res *http.Response) error {
 // asks the worker of a running job to stop the job and returns Running. A *Problem of type
 // TypeNotFound or TypeConflict says that the job does not exist or has ended.
 func (c *Client) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	res, err := c.send(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d", id), nil, nil)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = res.Body.Close() }() // the body was read
 	var state struct {
 		Status dispatcherd.Status `json:"status"`
 	}
-	err = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&state)
+	_, err := c.exchange(ctx, http.MethodDelete, rest.JobPath(id), nil, &state)
 	return state.Status, err
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -14,13 +12,19 @@ import (
 
 // Types of batches and flows over HTTP.
 type (
-	// BatchFilter selects a page of batches, the newest first.
-	BatchFilter = contract.BatchFilter
 	// FlowState is a flow with its nodes.
 	FlowState = contract.Flow
 	// NewBatch describes a batch to open; its callback is a JSON object.
 	NewBatch = contract.NewBatch
 )
+
+// BatchFilter selects a page of batches.
+type BatchFilter struct {
+	Query
+
+	Kind  string `param:"kind"`  // batch, flow or children; "" = any
+	State string `param:"state"` // open, sealed, ended or cancelled; "" = any
+}
 
 // Flows provides the operations on batches and flows, over HTTP. Programs with a database use [OpenBatch] and [Flow.Insert]. The
 // error is a *Problem, of type TypeNotFound if there is no such batch or flow, and TypeConflict if its state forbids the operation.
@@ -33,22 +37,9 @@ func batchPath(id dispatcherd.JobID, rest string) string {
 	return fmt.Sprintf("/v1/batches/%d%s", id, rest)
 }
 
-// List returns batches and flows, the newest first. The limit is at most 1,000.
-func (f Flows) List(ctx context.Context, filter BatchFilter) ([]BatchState, error) {
-	query := url.Values{"limit": {strconv.Itoa(filter.Limit)}}
-	for name, value := range map[string]string{"kind": filter.Kind, "state": filter.State} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if filter.Before > 0 {
-		query.Set("before", strconv.FormatInt(int64(filter.Before), 10))
-	}
-	var page struct {
-		Batches []BatchState `json:"batches"`
-	}
-	_, err := f.c.exchange(ctx, http.MethodGet, "/v1/batches?"+query.Encode(), nil, &page)
-	return page.Batches, err
+// List returns batches and flows, the newest first.
+func (f Flows) List(ctx context.Context, filter BatchFilter) (Page[BatchState], error) {
+	return page[Page[BatchState]](ctx, f.c, "/v1/batches", filter)
 }
 
 // Get returns a batch or flow.
@@ -65,14 +56,8 @@ func (f Flows) Flow(ctx context.Context, id dispatcherd.JobID) (state FlowState,
 
 // Open opens a batch. Members are jobs with its id as parent.
 func (f Flows) Open(ctx context.Context, b NewBatch) (dispatcherd.JobID, error) {
-	body := struct {
-		Callback json.RawMessage   `json:"callback,omitempty"`
-		RunWhen  string            `json:"run_when,omitempty"`
-		Name     string            `json:"name,omitempty"`
-		Parent   dispatcherd.JobID `json:"parent,omitempty"`
-	}{b.Callback, b.RunWhen, b.Name, b.Parent}
 	var opened struct{ ID dispatcherd.JobID }
-	_, err := f.c.exchange(ctx, http.MethodPost, "/v1/batches", body, &opened)
+	_, err := f.c.exchange(ctx, http.MethodPost, "/v1/batches", b, &opened)
 	return opened.ID, err
 }
 

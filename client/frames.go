@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -115,7 +115,7 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 		}
 		if f.Size() > l.conn.Welcome().Limits.MaxFrame {
 			l.leave()
-			return nil, problemFrom(problem.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame)))
+			return nil, rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame))
 		}
 		if me, ok := l.begin(f); ok {
 			return l.wait(ctx, f.ID, me, seen)
@@ -140,11 +140,11 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	}
 	switch {
 	case r.Timeout != 0 && f.Timeout < time.Millisecond:
-		return nil, problemFrom(problem.InvalidRequest.Of("timeout must be at least 1ms"))
+		return nil, rest.InvalidRequest.Of("timeout must be at least 1ms")
 	case r.Expected != 0 && f.Expected < time.Millisecond:
-		return nil, problemFrom(problem.InvalidRequest.Of("expected_ms must be at least 1"))
+		return nil, rest.InvalidRequest.Of("expected_ms must be at least 1")
 	case f.CapacityWait < 0:
-		return nil, problemFrom(problem.InvalidRequest.Of("wait_for_worker must not be negative"))
+		return nil, rest.InvalidRequest.Of("wait_for_worker must not be negative")
 	}
 	if r.Payload == nil {
 		return f, nil
@@ -224,13 +224,9 @@ func resultOf(a *workerproto.Answer) (json.RawMessage, error) {
 	case a.Code == "":
 		return a.Result, nil
 	}
-	p := problem.Lookup(a.Code).Of(a.Message).About(a.Job)
+	p := rest.Lookup(a.Code).Of(a.Message).About(a.Job)
 	p.RetryAfterMS = a.RetryAfter.Milliseconds()
-	return nil, problemFrom(p)
-}
-
-func problemFrom(p *problem.Problem) *Problem {
-	return &Problem{Type: p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Job: p.Job, RetryAfterMS: p.RetryAfterMS}
+	return nil, p
 }
 
 // connectAndRead connects. It then passes answers and events to the calls until the

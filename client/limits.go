@@ -8,10 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Types of limits and keys. docs/limits.md explains them.
@@ -59,17 +59,24 @@ func segment(key string) string {
 	return text
 }
 
-func pageQuery(after string, limit int) string {
-	return "?" + url.Values{"after": {after}, "limit": {strconv.Itoa(limit)}}.Encode()
+// Page is a part of a list: Items, and Next, the Cursor of the [Query] of the next page. An empty Next says that there is none.
+type Page[T any] = contract.Page[T]
+
+// Query selects a page of a list: Limit, the number of elements from 1 to 1,000, and Cursor. A Limit of 0 means 100.
+type Query = rest.Query
+
+// Names selects a page of a list that is ordered by names: Prefix, with which the names begin, and the fields of [Query].
+type Names = rest.Names
+
+// page reads a page of a list. parameters is a struct for [rest.Encode].
+func page[P any](ctx context.Context, c *Client, path string, parameters any) (p P, err error) {
+	_, err = c.exchange(ctx, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil, &p)
+	return p, err
 }
 
-// List returns limits in the order of their keys, after a key. limit is at most 1,000.
-func (l Limits) List(ctx context.Context, after string, limit int) ([]Limit, error) {
-	var page struct {
-		Limits []Limit `json:"limits"`
-	}
-	_, err := l.c.exchange(ctx, http.MethodGet, "/v1/limits"+pageQuery(after, limit), nil, &page)
-	return page.Limits, err
+// List returns limits in the order of their keys.
+func (l Limits) List(ctx context.Context, q Names) (Page[Limit], error) {
+	return page[Page[Limit]](ctx, l.c, "/v1/limits", q)
 }
 
 // Get returns the limit with exactly that key, which may be a prefix and *.
@@ -98,10 +105,9 @@ type Keys struct{ c *Client }
 // Keys returns the explanations of keys.
 func (c *Client) Keys() Keys { return Keys{c} }
 
-// List returns keys that jobs hold or wait for, in the order of their names, after a name. limit is at most 1,000.
-func (k Keys) List(ctx context.Context, after string, limit int) (page KeyPage, err error) {
-	_, err = k.c.exchange(ctx, http.MethodGet, "/v1/keys"+pageQuery(after, limit), nil, &page)
-	return page, err
+// List returns keys that jobs hold or wait for, in the order of their names.
+func (k Keys) List(ctx context.Context, q Names) (KeyPage, error) {
+	return page[KeyPage](ctx, k.c, "/v1/keys", q)
 }
 
 // Show returns the state of a key: the limit that applies, the jobs that have permits, and the waiting jobs.

@@ -51,23 +51,10 @@ func (s Schedules) call(ctx context.Context, method, path string, query url.Valu
 	return s.c.exchange(ctx, method, path, body, into)
 }
 
-// List returns schedules without their payloads, in the order of their names, after a name. limit is at most 1,000.
-// Schedules of types that the caller may not use are left out, also from the limit.
-func (s Schedules) List(ctx context.Context, after string, limit int) (list []Schedule, err error) {
-	for {
-		var page struct {
-			Schedules []Schedule `json:"schedules"`
-			Next      string     `json:"next_after"`
-		}
-		query := url.Values{"after": {after}, "limit": {strconv.Itoa(limit - len(list))}}
-		if _, err := s.call(ctx, http.MethodGet, "/v1/schedules", query, nil, &page); err != nil {
-			return nil, err
-		}
-		list = append(list, page.Schedules...)
-		if after = page.Next; after == "" || len(list) >= limit {
-			return list, nil
-		}
-	}
+// List returns schedules without their payloads, in the order of their names. A page leaves out schedules of types that the caller
+// may not use, so it may be short.
+func (s Schedules) List(ctx context.Context, q Names) (Page[Schedule], error) {
+	return page[Page[Schedule]](ctx, s.c, "/v1/schedules", q)
 }
 
 // Get returns a schedule.
@@ -145,23 +132,11 @@ func (s Schedules) backfill(ctx context.Context, name string, query url.Values) 
 
 // Next returns the next occasions of a cron schedule, at most 1,000.
 func (s Schedules) Next(ctx context.Context, name string, n int) ([]Occasion, error) {
-	var answer struct {
-		Next []Occasion `json:"next"`
-	}
-	_, err := s.call(ctx, http.MethodGet, one(name, "/next"), url.Values{"count": {strconv.Itoa(n)}}, nil, &answer)
-	return answer.Next, err
+	p, err := page[Page[Occasion]](ctx, s.c, one(name, "/next"), Query{Limit: n})
+	return p.Items, err
 }
 
-// Ticks returns ticks of a schedule, the newest first. before is the last tick of the previous
-// page, or the zero tick. limit is at most 1,000.
-func (s Schedules) Ticks(ctx context.Context, name string, before Tick, limit int) ([]Tick, error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if !before.MadeAt.IsZero() {
-		query.Set("before", before.Cursor())
-	}
-	var answer struct {
-		Ticks []Tick `json:"ticks"`
-	}
-	_, err := s.call(ctx, http.MethodGet, one(name, "/ticks"), query, nil, &answer)
-	return answer.Ticks, err
+// Ticks returns ticks of a schedule, the newest first.
+func (s Schedules) Ticks(ctx context.Context, name string, q Query) (Page[Tick], error) {
+	return page[Page[Tick]](ctx, s.c, one(name, "/ticks"), q)
 }

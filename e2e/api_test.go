@@ -28,7 +28,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/worker"
 )
 
@@ -144,10 +144,10 @@ type response struct {
 	body string
 }
 
-func (r response) problem(t *testing.T) problem.Problem {
+func (r response) problem(t *testing.T) rest.Problem {
 	t.Helper()
 	require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"), r.body)
-	var p problem.Problem
+	var p rest.Problem
 	require.NoError(t, json.Unmarshal([]byte(r.body), &p))
 	require.Equal(t, r.StatusCode, p.Status)
 	return p
@@ -354,7 +354,7 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	require.Equal(t, []string{"queued", "started", "progress", "partial", "progress", "result"}, names)
 	lines := strings.Repeat("{\"type\":\"pdf\"}\n", 5000) + "{\"type\":\"\"}\nnonsense\n"
 	upload := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "--data-binary", "@-")
-	var refused problem.Problem
+	var refused rest.Problem
 	require.NoError(t, json.Unmarshal([]byte(curl(t, lines, append(upload, "http://d/v1/jobs")...)), &refused))
 	require.Equal(t, 2, refused.Bad)
 	require.Equal(t, 5001, refused.Problems[0].Line)

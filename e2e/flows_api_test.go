@@ -89,9 +89,9 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	state, err := mine.Flow(ctx, inserted.ID)
 	require.NoError(t, err)
 	require.Len(t, state.Nodes, 2)
-	list, err := mine.List(ctx, client.BatchFilter{Kind: "flow", State: "sealed", Limit: 10})
+	list, err := mine.List(ctx, client.BatchFilter{Kind: "flow", State: "sealed"})
 	require.NoError(t, err)
-	require.Len(t, list, 1)
+	require.Len(t, list.Items, 1)
 	_, err = mine.InsertFlow(ctx, []byte(`{"nodes": [{"name": "a", "type": "x", "after": ["b"]}]}`))
 	require.ErrorContains(t, err, `flow: node "a": `)
 

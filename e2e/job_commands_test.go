@@ -29,7 +29,7 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 		return h.onAPI("", strings.Fields(line)...)
 	}
 	require.Contains(t, run("job list --status failed --type excel").out, "5   excel  failed")
-	require.Contains(t, run("job list --limit 2").err, "--before 4 shows the next page")
+	require.Contains(t, run("job list --limit 2").err, "--cursor NA shows the next page")
 	require.Empty(t, run("job list --type none -o jsonl").out)
 	require.Equal(t, "No job matches.\n", run("job list --type none").err)
 	require.Len(t, strings.Split(strings.TrimSpace(run("job list --older-than 210m --newer-than 1000h -o jsonl").out), "\n"), 2)
@@ -135,12 +135,12 @@ func TestWorkersAndDispatchersAreListed(t *testing.T) {
 	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf", "excel")
 	h.awaitSlots(2)
 	require.Regexp(t, fmt.Sprintf(`(?m)^1 +callee +%d +%d +2 +2 +excel, pdf$`, os.Getuid(), os.Getpid()), h.onAPI("", "worker", "list").out)
-	var list struct{ Dispatchers []contract.Dispatcher }
+	var list contract.Page[contract.Dispatcher]
 	require.NoError(t, json.Unmarshal([]byte(h.caller().ask("GET", "/v1/dispatchers", "").body), &list))
-	require.Len(t, list.Dispatchers, 1)
-	require.Equal(t, "d", list.Dispatchers[0].Name)
-	require.True(t, list.Dispatchers[0].Self)
-	require.Equal(t, "running", list.Dispatchers[0].State)
+	require.Len(t, list.Items, 1)
+	require.Equal(t, "d", list.Items[0].Name)
+	require.True(t, list.Items[0].Self)
+	require.Equal(t, "running", list.Items[0].State)
 	require.Regexp(t, `(?m)^\d+ +d +running +\S+Z +\S+Z +(\d+m)?\d+s +\d+ +0$`, h.onAPI("", "dispatcher", "list").out)
 }
 
@@ -163,9 +163,9 @@ func TestWaitingRequestsAreListedAndCancelled(t *testing.T) {
 	require.Regexp(
 		t,
 		`^{"id":-3,"type":"pdf","priority":7,"age_seconds":[^}]+}\n$`,
-		h.onAPI("", "job", "requests", "--after", "-2", "--limit", "1", "-o", "jsonl").out,
+		h.onAPI("", "job", "requests", "--cursor", "Mg", "--limit", "1", "-o", "jsonl").out,
 	)
-	require.Equal(t, "There are more: --after -3 shows the next page.\n", h.onAPI("", "job", "requests", "--type", "pdf", "--limit", "2").err)
+	require.Equal(t, "There are more: --cursor Mw shows the next page.\n", h.onAPI("", "job", "requests", "--type", "pdf", "--limit", "2").err)
 	require.Empty(t, h.onAPI("", "job", "requests", "--type", "none", "-o", "jsonl").out)
 
 	got := h.onAPI("", "job", "cancel", "-3")

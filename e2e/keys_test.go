@@ -327,9 +327,9 @@ func TestLimitsOverEachInterface(t *testing.T) {
 	}
 	_, err = stranger.Keys().Show(ctx, "k")
 	require.Equal(t, client.TypeForbidden, problemType(t, err))
-	list, err := own.Limits().List(ctx, "", 2)
+	list, err := own.Limits().List(ctx, client.Names{Query: client.Query{Limit: 2}})
 	require.NoError(t, err)
-	require.Len(t, list, 2)
+	require.Len(t, list.Items, 2)
 	for _, line := range []string{
 		"capacity=-1", "capacity=1000000001", "rate=3", "per=1s", "rate=3 per=1ms", "scope=host", "on_retry=no", "capacity=many",
 		"rate=0", "per=1", "color=red",

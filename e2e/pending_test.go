@@ -38,13 +38,13 @@ func (h *host) samples() map[string]float64 {
 }
 
 // types returns the answer of /v1/types, by type.
-func (h *host) types() (list httpapi.TypeList, by map[string]httpapi.Type) {
+func (h *host) types() (list httpapi.TypePage, by map[string]httpapi.Type) {
 	h.t.Helper()
 	text, err := askAPI(h.cfg, "/v1/types")
 	require.NoError(h.t, err)
 	require.NoError(h.t, json.Unmarshal([]byte(text), &list))
 	by = map[string]httpapi.Type{}
-	for _, t := range list.Types {
+	for _, t := range list.Items {
 		by[t.Type] = t
 	}
 	return list, by

@@ -71,14 +71,12 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	require.Equal(t, next[2], ahead[0], "after the high-water mark")
 	w.exec(`DELETE FROM dispatcherd.ticks WHERE occasion = 'ahead'`)
 	var all []string
-	for before := (client.Tick{}); ; {
-		page, err := mine.Ticks(ctx, "nightly", before, 1)
+	for q, more := (client.Query{Limit: 1}), true; more; {
+		page, err := mine.Ticks(ctx, "nightly", q)
 		require.NoError(t, err)
-		if len(page) == 0 {
-			break
-		}
-		before = page[0]
-		all = append(all, before.Outcome)
+		require.Len(t, page.Items, 1)
+		all = append(all, page.Items[0].Outcome)
+		q.Cursor, more = page.Next, page.Next != ""
 	}
 	require.ElementsMatch(t, []string{"run", "skipped", "queued", "queued"}, all)
 
@@ -104,10 +102,10 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	_, err = mine.Set(ctx, s)
 	require.NoError(t, err)
 
-	list, err := other.List(ctx, "", 1)
+	list, err := other.List(ctx, client.Names{})
 	require.NoError(t, err)
-	require.Len(t, list, 1)
-	require.Equal(t, "z", list[0].Name)
+	require.Len(t, list.Items, 1)
+	require.Equal(t, "z", list.Items[0].Name)
 	require.Equal(t, client.TypeForbidden, problemType(t, other.Remove(ctx, "nightly")))
 	s.Type = "payroll"
 	_, err = other.Set(ctx, s)

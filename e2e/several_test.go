@@ -88,11 +88,11 @@ func (w *world) serve(cfg daemon.Config, more ...string) *child {
 // not answer.
 func slotsOf(cfg daemon.Config) int {
 	text, err := askAPI(cfg, "/v1/slots")
-	var answer struct{ Slots []json.RawMessage }
+	var answer struct{ Items []json.RawMessage }
 	if err != nil || json.Unmarshal([]byte(text), &answer) != nil {
 		return -1
 	}
-	return len(answer.Slots)
+	return len(answer.Items)
 }
 
 // askAPI reads from a daemon's API socket.

@@ -34,10 +34,10 @@ func TestWhyWithoutASlotForTheType(t *testing.T) {
 	require.Regexp(t, `offered +pdf, excel\n`, text)
 	require.NotContains(t, w.why(h, w.insert("invoice", work{})), "meant?")
 	eventually(t, func() bool {
-		var list httpapi.TypeList
+		var list httpapi.TypePage
 		got := h.caller().ask(http.MethodGet, "/v1/types", "")
 		require.NoError(t, json.Unmarshal([]byte(got.body), &list))
-		for _, known := range list.Types {
+		for _, known := range list.Items {
 			if known.Type == "pfd" && known.Capacity == 0 && known.Pending != nil && *known.Pending == 1 {
 				return true
 			}

@@ -113,7 +113,7 @@ var likeBatch = []string{"flow cancel", "flow list", "flow retry"}
 
 // inherited says which commands take the flags of another command.
 var inherited = map[string]struct{ command, without string }{
-	"job cancel": {"job list", ", without --before and --limit"},
+	"job cancel": {"job list", ", without --cursor and --limit"},
 	"job retry":  {"job cancel", ""},
 	"dev":        {"serve", ", without --migrate"},
 	"trace demo": {"trace generate", ", without --force"},

@@ -60,7 +60,7 @@ func TestJobsAreListedAndShown(t *testing.T) {
 		"job list --type nothing",
 		"job list --type nothing -o json",
 		"job list --limit 2",
-		"job list --limit 2 --before 4",
+		"job list --limit 2 --cursor NA",
 		"job list --limit 0",
 		"job list --status lost",
 		"job get 2",

@@ -55,7 +55,7 @@ func TestLimitsAndKeysAreSetAndShown(t *testing.T) {
 		"limit rm none",
 		"limit rm tenant:*",
 		"key list",
-		"key list --limit 1 --after gpu",
+		"key list --limit 1 --cursor Z3B1",
 		"key show tenant:42",
 		"key show retried",
 		"key show unknown",

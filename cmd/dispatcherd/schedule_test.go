@@ -33,7 +33,7 @@ INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, made_at, planned_
 
 func TestSchedulesAreSetAndShown(t *testing.T) {
 	s := serving(t, ticksOfEachOutcome+ticksAhead)
-	requireGolden(t, "schedule.txt", transcript(t, serving(t, ""), "schedule list", "schedule list --after a")+transcript(t, s,
+	requireGolden(t, "schedule.txt", transcript(t, serving(t, ""), "schedule list", "schedule list --cursor YQ")+transcript(t, s,
 		"schedule list",
 		"schedule show nightly",
 		"schedule show ahead",
@@ -44,7 +44,7 @@ func TestSchedulesAreSetAndShown(t *testing.T) {
 		"schedule set daily starts_at= priority=3 payload={\"page\":1}",
 		"schedule set sweep kind=interval every=10m type=sweep overlap=allow_all",
 		"schedule list",
-		"schedule list --limit 1 --after daily",
+		"schedule list --limit 1 --cursor ZGFpbHk",
 		"schedule next sweep",
 		"schedule next nothing",
 		"schedule run sweep --key 1",

@@ -55,7 +55,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"serve --lease 0s",
 		"serve --on-demand-cap never",
 		"worker run --types x --worker-grace -1s -- cat",
-		"job list --before 0",
+		"job list --cursor 4!",
 		"job insert --type x --payload-file /",
 		"trace replay /tmp/day --speed NaN",
 		"--version extra",

@@ -13,25 +13,27 @@ import (
 type Filter struct {
 	Type     string                // empty = any
 	Statuses []dispatcherd.Status  // empty = any
-	Since    time.Time             // created at this time or later; zero = any
-	Until    time.Time             // created before this time; zero = any
-	Before   dispatcherd.JobID     // only smaller ids, usually Page.Next of the previous page; 0 = from the newest
+	Newer    time.Time             // created at this time or later; zero = any
+	Older    time.Time             // created before this time; zero = any
+	Before   dispatcherd.JobID     // only smaller ids; 0 = from the newest
 	Limit    int                   // at most this many; 0 = the default of the method
 	Permit   func(typ string) bool // reports whether jobs of a type may be selected; nil = all
 }
 
-// Page is a part of the jobs that a filter selects, the newest id first.
-type Page struct {
-	Jobs []Job             `json:"jobs"`
-	Next dispatcherd.JobID `json:"next_before,omitempty"` // the other selected jobs have smaller ids; 0 = there are none
-	Read int               `json:"rows_read"`             // may be larger than the number of jobs, because no index serves all filters
+// JobPage is a page of the jobs that a filter selects, the newest id first.
+type JobPage struct {
+	Page[Job]
+
+	// Rows that were read. It may be larger than the number of jobs, because no index serves all filters. A page with a next page and
+	// fewer jobs than its limit says that the bound of rows or time was reached.
+	Read int `json:"rows_read"`
 }
 
 // Bulk says how many jobs a filter selects, and how many of them were changed.
 type Bulk struct {
-	Matching int               `json:"matching"`
-	Changed  int               `json:"changed"`
-	Next     dispatcherd.JobID `json:"next_before,omitempty"` // as in Page
+	Matching int    `json:"matching"`              // jobs that the filter selects
+	Changed  int    `json:"changed"`               // 0 in a dry run
+	Next     Cursor `json:"next_cursor,omitempty"` // there are more jobs: the cursor for the next call
 
 	Running []dispatcherd.JobID `json:"-"` // whose workers were asked to stop
 }
@@ -59,7 +61,7 @@ func (o Operation) Statuses() []dispatcherd.Status { return statuses[o] }
 func (o Operation) Narrow(f *Filter) error {
 	allowed := statuses[o]
 	switch {
-	case f.Type == "" && len(f.Statuses) == 0 && f.Since.IsZero() && f.Until.IsZero():
+	case f.Type == "" && len(f.Statuses) == 0 && f.Newer.IsZero() && f.Older.IsZero():
 		return fmt.Errorf("no filter is given: name at least a type, a status or a time, so that %s does not apply to all jobs", o)
 	case len(f.Statuses) == 0:
 		f.Statuses = allowed
@@ -79,5 +81,5 @@ type CountError struct{ Have, Want int }
 
 // Error contains both numbers.
 func (e *CountError) Error() string {
-	return fmt.Sprintf("the filter selects %d jobs, but the count is %d: nothing was changed; look at the jobs again", e.Have, e.Want)
+	return fmt.Sprintf("the filter selects %d jobs, but %d are expected: nothing was changed; look at the jobs again", e.Have, e.Want)
 }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -33,22 +34,26 @@ const (
 
 // Batch is a row of the table batches: a batch, a flow, or the children of a job.
 type Batch struct {
-	ID             dispatcherd.JobID  `json:"id"` // also that of the callback
-	Kind           string             `json:"kind"`
-	Name           string             `json:"name,omitempty"`
-	State          string             `json:"state"`
-	Callback       bool               `json:"callback"` // a job with the same id runs, or is cancelled, when all members have ended
-	RunWhen        string             `json:"run_when,omitempty"`
-	CallbackType   string             `json:"callback_type,omitempty"`   // not in lists
-	CallbackStatus dispatcherd.Status `json:"callback_status,omitempty"` // not in lists; absent: there is none, or its row was deleted
+	ID   dispatcherd.JobID `json:"id"`                              // also that of the callback
+	Kind string            `json:"kind" enum:"batch,flow,children"` // children: those of a running job
+	Name string            `json:"name,omitempty"`                  // need not be unique
+	// sealed: no members may be added, and not all have ended
+	State string `json:"state" enum:"open,sealed,ended,cancelled"`
+	// a job with the same id runs, or is cancelled, when all members have ended
+	Callback bool `json:"callback"`
+	// all members are done; always; one has failed or was cancelled
+	RunWhen      string `json:"run_when,omitempty" enum:"done,ended,failed"`
+	CallbackType string `json:"callback_type,omitempty"` // not in lists
+	// not in lists; absent: there is none, or its row was deleted
+	CallbackStatus dispatcherd.Status `json:"callback_status,omitempty"`
 	OpenedAt       time.Time          `json:"opened_at"`
-	SealedAt       *time.Time         `json:"sealed_at,omitempty"`
-	EndedAt        *time.Time         `json:"ended_at,omitempty"` // when its callback became pending or was cancelled
-	Open           *int               `json:"open,omitempty"`     // members that have not ended; absent while the batch is open
-	Done           int                `json:"done"`
-	Failed         int                `json:"failed"`
-	Cancelled      int                `json:"cancelled"`
-	CancelledBy    string             `json:"cancelled_by,omitempty"`
+	SealedAt       *time.Time         `json:"sealed_at,omitempty"`    // when it got its last member
+	EndedAt        *time.Time         `json:"ended_at,omitempty"`     // when its callback became pending or was cancelled
+	Open           *int               `json:"open,omitempty"`         // members that have not ended; absent while the batch is open
+	Done           int                `json:"done"`                   // members
+	Failed         int                `json:"failed"`                 // members
+	Cancelled      int                `json:"cancelled"`              // members
+	CancelledBy    string             `json:"cancelled_by,omitempty"` // who cancelled it
 }
 
 // BatchFilter selects a page of batches, the newest first.
@@ -60,15 +65,17 @@ type BatchFilter struct {
 
 // NewBatch describes a batch to open.
 type NewBatch struct {
-	Callback []byte            // a JSON object as for insert_member; nil = none
-	RunWhen  string            // "" = done
-	Name     string            // "" = none
-	Parent   dispatcherd.JobID // an open batch of which the callback is a member; 0 = none
+	// The job that runs after all members. It has no parent, unique_key and unique_for.
+	Callback json.RawMessage `json:"callback,omitempty"`
+	RunWhen  string          `json:"run_when,omitempty" enum:"done,ended,failed" default:"done"` // when the callback runs
+	Name     string          `json:"name,omitempty" minLength:"1" maxLength:"128"`               // need not be unique
+	// an open batch of which the callback is a member
+	Parent dispatcherd.JobID `json:"parent,omitempty" minimum:"1"`
 }
 
 // Sealed is the state of a batch after its seal.
 type Sealed struct {
-	Open      int  `json:"open"`
+	Open      int  `json:"open"` // members that have not ended
 	Done      int  `json:"done"`
 	Failed    int  `json:"failed"`
 	Cancelled int  `json:"cancelled"`
@@ -88,13 +95,13 @@ type Node struct {
 	Name         string              `json:"name"`
 	Type         string              `json:"type,omitempty"`
 	Status       dispatcherd.Status  `json:"status,omitempty"` // absent: its row was deleted
-	RunWhen      string              `json:"run_when"`
+	RunWhen      string              `json:"run_when" enum:"done,ended,failed"`
 	TakesResults bool                `json:"takes_results,omitempty"`
-	After        []dispatcherd.JobID `json:"after"`        // its dependencies, the first 100
-	Dependencies int                 `json:"dependencies"` // their number
-	Open         int                 `json:"open"`         // of them, those that have not ended
-	ReadyAt      *time.Time          `json:"ready_at,omitempty"`
-	StartedAt    *time.Time          `json:"started_at,omitempty"`
+	After        []dispatcherd.JobID `json:"after"`                // its dependencies, the first 100
+	Dependencies int                 `json:"dependencies"`         // their number
+	Open         int                 `json:"open"`                 // of them, those that have not ended
+	ReadyAt      *time.Time          `json:"ready_at,omitempty"`   // when all dependencies had ended
+	StartedAt    *time.Time          `json:"started_at,omitempty"` // of the last attempt
 	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
 	Error        string              `json:"error,omitempty"` // the latest one, the first 200 characters
 }

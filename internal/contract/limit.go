@@ -16,14 +16,17 @@ const (
 
 // Limit is a row of the table limits.
 type Limit struct {
-	Key      string   `json:"key"`            // a key, or a prefix and *: each key with the prefix has a limit of its own
-	Capacity *int     `json:"capacity"`       // cost of the jobs that run at once; 0 = paused, nil = unlimited
-	Rate     int      `json:"rate,omitempty"` // cost of the jobs that start within any window of length Per; 0 = unlimited
-	Per      Duration `json:"per,omitempty"`
-	Scope    string   `json:"scope"`
-	OnRetry  string   `json:"on_retry"`
-	// Version differs for limits of a key with other columns, at least 1. In an edit it is that of the limit to be edited; 0 =
-	// any limit or none, NoVersion = none.
+	// a key, or a prefix and *: each key with the prefix has a limit of its own
+	Key string `json:"key"`
+	// cost of the jobs that run at once; 0 = paused, null = unlimited; absent in a body: 1
+	Capacity *int `json:"capacity" minimum:"0" maximum:"1000000000"`
+	// cost of the jobs that start within any window of length per; absent = unlimited
+	Rate  int      `json:"rate,omitempty" minimum:"1" maximum:"1000000000"`
+	Per   Duration `json:"per,omitempty"`                   // from 10 ms to 366 days
+	Scope string   `json:"scope" enum:"cluster,dispatcher"` // dispatcher: each dispatcher has the capacity and the rate
+	// wait: while a job waits for its retry, no other job of the key starts
+	OnRetry string `json:"on_retry" enum:"pass,wait"`
+	// Follows from the other columns. In a body: replace the limit only if it has this version; absent: any or none; -1: only a new limit.
 	Version int64 `json:"version,omitempty"`
 }
 
@@ -45,10 +48,10 @@ type KeySummary struct {
 
 // KeyPage is a page of keys, by name.
 type KeyPage struct {
-	Keys       []KeySummary `json:"keys"`
-	Next       string       `json:"next_after,omitempty"` // the next page begins after this key; empty = there is none
-	Incomplete bool         `json:"incomplete,omitempty"` // there are more classes or permits than were read
-	Controller *Controller  `json:"controller,omitempty"` // absent: no dispatcher is the controller
+	Page[KeySummary]
+
+	Incomplete bool        `json:"incomplete,omitempty"` // there are more classes or permits than were read
+	Controller *Controller `json:"controller,omitempty"` // that admits jobs with keys; absent: there is none
 }
 
 // Controller is the dispatcher that admits jobs with keys.
@@ -64,13 +67,13 @@ const WaitingLimit = 10_000
 type KeyState struct {
 	KeySummary
 
-	Jobs    []KeyHolder `json:"jobs"`    // that have permits, the first 100 by fence
-	Waiting int         `json:"waiting"` // jobs, counted to at most WaitingLimit
-	Oldest  *time.Time  `json:"oldest,omitempty"`
+	Jobs    []KeyHolder `json:"jobs"`             // that have permits, the first 100 by fence
+	Waiting int         `json:"waiting"`          // jobs, counted to at most WaitingLimit
+	Oldest  *time.Time  `json:"oldest,omitempty"` // since when the oldest due job waits
 	// The job that runs next; absent if none is due or known, or another program than the controller answers.
 	Next       *KeyWaiter  `json:"next,omitempty"`
-	Decided    bool        `json:"decided"` // the controller answers
-	Started    *int64      `json:"started,omitempty"`
+	Decided    bool        `json:"decided"`              // the controller answers
+	Started    *int64      `json:"started,omitempty"`    // cost that started within the window, if the controller answers
 	Incomplete bool        `json:"incomplete,omitempty"` // there are more classes or permits than were read
 	Controller *Controller `json:"controller,omitempty"` // absent: no dispatcher is the controller
 }

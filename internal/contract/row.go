@@ -25,8 +25,8 @@ type Job struct {
 	Crashes     int                  `json:"crashes"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`  // timeout of one attempt
 	ExpectedMS  *int                 `json:"expected_ms,omitempty"` // how long an attempt probably takes
-	Keys        *string              `json:"keys,omitempty"`
-	// Of a job with keys that has its permits, or had them last; nil while it waits for them.
+	Keys        *string              `json:"keys,omitempty"`        // whose permits the job needs
+	// Of a job with keys that has its permits, or had them last; absent while it waits for them; it grows with each admission of a key.
 	Fence      *int64  `json:"fence,omitempty"`
 	Dispatcher *int    `json:"dispatcher,omitempty"`
 	Cancelled  *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
@@ -47,7 +47,7 @@ type Dispatcher struct {
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"` // the last one, by the database clock
 	LeaseMS     int64     `json:"lease_ms"`     // without a heartbeat for so long, it is lost
-	State       string    `json:"state"`        // running, leaving or lost
-	Types       int       `json:"types"`        // that its slots support
-	Running     int       `json:"running"`      // queued jobs, exact up to 10,000, then 10,001
+	State       string    `json:"state" enum:"running,leaving,lost"`
+	Types       int       `json:"types"`   // that its slots support
+	Running     int       `json:"running"` // queued jobs, exact up to 10,000, then 10,001
 }

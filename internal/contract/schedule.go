@@ -66,20 +66,21 @@ func (d *Duration) UnmarshalText(text []byte) error {
 type SchedulePlan struct {
 	ID          int64      `json:"id"`
 	Name        string     `json:"name"`
-	Kind        string     `json:"kind"`
+	Kind        string     `json:"kind" enum:"cron,interval,startup,startup-worker"`
 	Spec        string     `json:"spec,omitempty"`  // of a cron schedule: the expression
 	Every       Duration   `json:"every,omitempty"` // of an interval: from the end of a run to the next one
 	TimeZone    string     `json:"time_zone"`
-	Jitter      Duration   `json:"jitter,omitempty"`
+	Jitter      Duration   `json:"jitter,omitempty"` // most by which run_at is later than the occasion
 	StartsAt    *time.Time `json:"starts_at,omitempty"`
-	EndsAt      *time.Time `json:"ends_at,omitempty"` // no occasion at or after it
-	Once        string     `json:"once,omitempty"`    // of a startup schedule
-	CatchUp     Duration   `json:"catch_up"`
+	EndsAt      *time.Time `json:"ends_at,omitempty"`                        // no occasion at or after it
+	Once        string     `json:"once,omitempty" enum:"start,version,ever"` // of a startup schedule
+	CatchUp     Duration   `json:"catch_up"`                                 // how late a missed occasion may still run
 	CatchUpMost int        `json:"catch_up_most"`
 	Paused      bool       `json:"paused"`
 	Error       string     `json:"error,omitempty"` // why the schedule does not run; the controller sets it
-	Version     int64      `json:"version"`
-	Since       time.Time  `json:"since"` // no earlier occasion is planned
+	// Number of the edit. In a body: replace the schedule only if it has this version; absent: any or none; -1: only a new schedule.
+	Version int64     `json:"version"`
+	Since   time.Time `json:"since"` // no earlier occasion is planned
 }
 
 // NoVersion is the version of a schedule or limit that must not exist.
@@ -89,16 +90,18 @@ const NoVersion int64 = -1
 type Schedule struct {
 	SchedulePlan
 
-	Type        string               `json:"type"`
-	Payload     json.RawMessage      `json:"payload,omitempty"`
+	Type        string               `json:"type" required:"true"` // of the jobs
+	Payload     json.RawMessage      `json:"payload,omitempty"`    // of the jobs: any JSON
 	Priority    dispatcherd.Priority `json:"priority"`
 	MaxAttempts int                  `json:"max_attempts"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`
-	ExpectedMS  *int                 `json:"expected_ms,omitempty"`
-	Keys        string               `json:"keys,omitempty"`
-	Overlap     string               `json:"overlap"`
-	CreatedAt   time.Time            `json:"created_at"`
-	Handled     *time.Time           `json:"handled,omitempty"` // high-water mark of a cron schedule; nil = none
+	// how long an attempt probably takes
+	ExpectedMS *int   `json:"expected_ms,omitempty" minimum:"1"`
+	Keys       string `json:"keys,omitempty"` // of the jobs
+	// what becomes of a tick while runs of the schedule have not ended
+	Overlap   string     `json:"overlap" enum:"skip,queue_one,queue_all,cancel_other,allow_all"`
+	CreatedAt time.Time  `json:"created_at"`
+	Handled   *time.Time `json:"handled,omitempty"` // of a cron schedule: all occasions up to then are handled
 }
 
 // After returns the instant after which the next occasion of a cron schedule is: now, or the high-water
@@ -147,7 +150,7 @@ type Occasion struct {
 // Tick is what became of an occasion of a schedule.
 type Tick struct {
 	Occasion   string             `json:"occasion"`
-	Outcome    string             `json:"outcome"`
+	Outcome    string             `json:"outcome" enum:"run,queued,skipped,missed"`
 	MadeAt     time.Time          `json:"made_at"`
 	PlannedAt  *time.Time         `json:"planned_at,omitempty"`
 	RunAt      *time.Time         `json:"run_at,omitempty"`
@@ -158,6 +161,3 @@ type Tick struct {
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
 	FinishedAt *time.Time         `json:"finished_at,omitempty"`
 }
-
-// Cursor is the position of the tick in the order of time, for the API.
-func (t *Tick) Cursor() string { return t.MadeAt.UTC().Format(time.RFC3339Nano) + "/" + t.Occasion }

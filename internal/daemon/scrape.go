@@ -238,12 +238,12 @@ func (s *typeSums) add(t *httpapi.Type) {
 // scrapeTypes reads the numbers of each type.
 func (d *Daemon) scrapeTypes(emit emit) {
 	list, sums := d.api.backend.Types(), map[string]*typeSums{}
-	for i := range list.Types {
-		label := d.metrics.jobs.Label(list.Types[i].Type)
+	for i := range list.Items {
+		label := d.metrics.jobs.Label(list.Items[i].Type)
 		if sums[label] == nil {
 			sums[label] = &typeSums{}
 		}
-		sums[label].add(&list.Types[i])
+		sums[label].add(&list.Items[i])
 	}
 	window, bounded := d.cfg.Core.Weights.SharedWindow(d.cfg.Core.Penalty)
 	for label, s := range sums {

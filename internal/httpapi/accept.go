@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // wantsStream reads all Accept headers (RFC 9110) and reports whether to send events.
@@ -31,9 +31,9 @@ func wantsStream(r *http.Request) (bool, error) {
 			takes = err != nil || weight > 0
 		}
 		switch {
-		case name == mediaEvents:
+		case name == rest.Events:
 			events = takes
-		case name == mediaJSON, strings.HasSuffix(name, "+json"):
+		case name == rest.JSON, strings.HasSuffix(name, "+json"):
 			rank = 3
 		case name == "application/*":
 			rank = 2
@@ -45,7 +45,7 @@ func wantsStream(r *http.Request) (bool, error) {
 		}
 	}
 	if !events && !json {
-		return false, problem.NotAcceptable.Of("application/json and text/event-stream can be sent")
+		return false, rest.NotAcceptable.Of("application/json and text/event-stream can be sent")
 	}
 	return events, nil
 }

@@ -7,43 +7,45 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func TestAllRangesOfAllAcceptHeadersCount(t *testing.T) {
 	const none = "neither"
 	for accept, want := range map[string]string{
-		"":                                           mediaJSON,
-		"*/*":                                        mediaJSON,
-		"text/event-stream":                          mediaEvents,
-		"Text/Event-Stream; q=0.5, */*":              mediaEvents,
+		"":                                           rest.JSON,
+		"*/*":                                        rest.JSON,
+		"text/event-stream":                          rest.Events,
+		"Text/Event-Stream; q=0.5, */*":              rest.Events,
 		"text/event-stream;q=0":                      none,
-		"text/event-stream;q=0, */*":                 mediaJSON,
-		"text/event-stream; q=0.0|*/*;q=0.1":         mediaJSON,
-		"text/html|text/event-stream":                mediaEvents,
+		"text/event-stream;q=0, */*":                 rest.JSON,
+		"text/event-stream; q=0.0|*/*;q=0.1":         rest.JSON,
+		"text/html|text/event-stream":                rest.Events,
 		"text/html":                                  none,
-		"text/html|application/json":                 mediaJSON,
-		"application/*":                              mediaJSON,
+		"text/html|application/json":                 rest.JSON,
+		"application/*":                              rest.JSON,
 		"application/json;q=0, */*":                  none,
 		"*/*, application/json;q=0":                  none,
-		"application/json;q=0|application/json":      mediaJSON,
-		"application/problem+json":                   mediaJSON,
+		"application/json;q=0|application/json":      rest.JSON,
+		"application/problem+json":                   rest.JSON,
 		"application/xml-json":                       none,
 		"text/event-stream-of-something-else":        none,
-		"nonsense;;;, text/event-stream":             mediaEvents,
-		"text/event-stream;q=nonsense":               mediaEvents,
-		"application/vnd.testHandler+json;version=1": mediaJSON,
+		"nonsense;;;, text/event-stream":             rest.Events,
+		"text/event-stream;q=nonsense":               rest.Events,
+		"application/vnd.testHandler+json;version=1": rest.JSON,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/requests", http.NoBody)
 		for line := range strings.SplitSeq(accept, "|") {
 			r.Header.Add("Accept", line)
 		}
 		stream, err := wantsStream(r)
-		got := mediaJSON
+		got := rest.JSON
 		switch {
 		case err != nil:
 			got = none
 		case stream:
-			got = mediaEvents
+			got = rest.Events
 		}
 		require.Equal(t, want, got, accept)
 	}

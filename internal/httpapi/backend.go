@@ -3,15 +3,12 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
-	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
 )
 
 // Backend is the dispatcher behind the API. Its methods may be called from any
@@ -20,14 +17,8 @@ type Backend interface {
 	ondemand.Backend
 	Jobs
 	Lists
-	// Schedules returns the table of schedules. Its errors are problems, or those of Jobs.
-	Schedules() scheduleapi.Table
-	// Limits returns the table of limits. Its errors are those of Schedules.
-	Limits() limitapi.Limits
-	// Keys explains keys. Its errors are those of Schedules.
-	Keys() limitapi.Keys
-	// Flows returns the tables of batches and flows. Its errors are those of Schedules.
-	Flows() flowapi.Tables
+	// Routes returns the calls of tables: schedules, limits, keys, batches and flows.
+	Routes() []rest.Route
 }
 
 // Jobs inserts, reads and changes jobs of the table.
@@ -57,10 +48,12 @@ type Jobs interface {
 	// problem of kind Conflict if the job has ended. The table records by as the one who
 	// cancelled. The caller of a request in memory is answered at once, also if it runs.
 	Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error)
+	// CancelledWith returns the types of the jobs that are cancelled with a job, or all: those of a batch or flow whose callback it is.
+	CancelledWith(ctx context.Context, id dispatcherd.JobID) (types []string, all bool, err error)
 	// Retry makes a failed or cancelled job pending again. Its errors are those of Cancel.
 	Retry(ctx context.Context, id dispatcherd.JobID) error
 	// List returns a page of jobs without payload, result and progress.
-	List(ctx context.Context, f contract.Filter) (contract.Page, error)
+	List(ctx context.Context, f contract.Filter) (contract.JobPage, error)
 	// Change cancels or retries the jobs that a filter selects, if count is their number. With
 	// a negative count it only counts them. It returns a *contract.CountError for another count.
 	// by is as for Cancel.
@@ -83,8 +76,8 @@ type Lists interface {
 	// ClusterSlots returns the number of slots of all dispatchers that support a type, as
 	// far as is known.
 	ClusterSlots(typ string) int
-	// Types lists the types that this dispatcher knows, and those of pending rows.
-	Types() TypeList
+	// Types lists all types that this dispatcher knows, and those of pending rows.
+	Types() TypePage
 	// Workers lists the workers of this dispatcher by session. It never returns nil.
 	Workers() []Worker
 	// Dispatchers lists the dispatchers of the table, the newest first. It never returns nil.
@@ -115,14 +108,15 @@ type Slot struct {
 	Session  int64    `json:"session"`
 	Number   int32    `json:"number"` // the worker's own number of the slot
 	Types    []string `json:"types"`
-	State    string   `json:"state"` // free, reserved or busy
+	State    string   `json:"state" enum:"free,reserved,busy"`
 	Draining bool     `json:"draining,omitempty"`
 	Job      int64    `json:"job,omitempty"` // negative for an on-demand request without a row
 	JobType  string   `json:"job_type,omitempty"`
 	Attempt  int32    `json:"attempt,omitempty"`
 	Busy     float64  `json:"busy_seconds,omitempty"` // how long the attempt has run
-	Left     float64  `json:"left_seconds,omitempty"` // time until its timeout, or until the worker must have stopped it; absent: without a bound
-	Stopping string   `json:"stopping,omitempty"`     // why the job is being stopped
+	// time until its timeout, or until the worker must have stopped it; absent: without a bound
+	Left     float64 `json:"left_seconds,omitempty"`
+	Stopping string  `json:"stopping,omitempty"` // why the job is being stopped
 }
 
 // WaitingRequest is a request that waits in memory, as the API shows it.
@@ -148,11 +142,12 @@ type Worker struct {
 
 // Type is one type as the API shows it.
 type Type struct {
-	Type        string  `json:"type"`
-	Capacity    int     `json:"capacity"` // slots that support the type, free or busy
-	Free        int     `json:"free"`
-	OtherSlots  int     `json:"other_slots"`          // slots of other dispatchers that support the type
-	Pending     *int    `json:"pending,omitempty"`    // pending rows; contract.PendingLimit+1 = more; nil = not counted
+	Type       string `json:"type"`
+	Capacity   int    `json:"capacity"` // slots that support the type, free or busy
+	Free       int    `json:"free"`
+	OtherSlots int    `json:"other_slots"` // slots of other dispatchers that support the type
+	// pending rows in Postgres; 10,001 means more than 10,000; absent while they are not counted
+	Pending     *int    `json:"pending,omitempty"`
 	Known       int     `json:"known"`                // of the pending rows, those that this dispatcher has read
 	Requests    int     `json:"requests"`             // on-demand requests that wait
 	Oldest      float64 `json:"oldest_seconds"`       // age of the oldest other waiting job; of an unknown type, when the rows were counted
@@ -161,6 +156,7 @@ type Type struct {
 
 // Errors that a Backend returns. It also returns problems and errors of package ondemand.
 var (
-	ErrNotFound       = errors.New("no such job")
-	ErrTooManyUploads = errors.New("the limit of concurrent streams of jobs is reached")
+	ErrNotFound = rest.NotFound.Refuses(
+		"no such job: it was never inserted, or it was removed (--keep-done and --keep-failed of serve)")
+	ErrTooManyUploads = rest.QueueFull.Of("the limit of concurrent streams of jobs is reached").Retryable()
 )

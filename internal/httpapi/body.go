@@ -12,9 +12,8 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
@@ -81,15 +80,15 @@ const maxDiscarded = 8 << 20
 // nothing of the body. bodyError counts timeouts.
 func (h *Handler) bodyError(err error) error {
 	var long *http.MaxBytesError
-	var refused *problem.Problem
+	var refused *rest.Problem
 	switch {
 	case errors.As(err, &long), errors.As(err, &refused):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		h.obs.Refused(BoundBodyTime)
-		return problem.InvalidRequest.Of("the body did not arrive in time")
+		return rest.InvalidRequest.Of("the body did not arrive in time")
 	}
-	return problem.InvalidRequest.Of("the body broke off or is not well-formed")
+	return rest.InvalidRequest.Of("the body broke off or is not well-formed")
 }
 
 // isJSON reports whether the declared media type is JSON in UTF-8. It also accepts the
@@ -147,31 +146,26 @@ func spanOf(seconds float64) (Span, bool) {
 
 // requestBody is the body of POST /v1/requests.
 type requestBody struct {
-	Type          string               `json:"type"`
-	Payload       json.RawMessage      `json:"payload,omitempty"`
-	Priority      dispatcherd.Priority `json:"priority,omitempty"`
-	Timeout       *Span                `json:"timeout,omitempty"`
-	WaitForWorker Span                 `json:"wait_for_worker,omitempty"`
-	Durable       bool                 `json:"durable,omitempty"`
-	Keys          *string              `json:"keys,omitempty"`
-	ExpectedMS    *int64               `json:"expected_ms,omitempty"`
-	CoalesceKey   string               `json:"coalesce_key,omitempty"`
+	Type     string               `json:"type" required:"true" minLength:"1" maxLength:"128"` // What the request needs a slot to support.
+	Payload  json.RawMessage      `json:"payload,omitempty"`                                  // Any JSON; it is sent to the worker unchanged.
+	Priority dispatcherd.Priority `json:"priority,omitempty"`                                 // 10 is the most urgent.
+	// How long the caller waits, as a number of seconds or a text. Absent: the default of the dispatcher.
+	Timeout *Span `json:"timeout,omitempty"`
+	// How long the request may wait while no slot supports its type. Absent: not at all, or 5 s if the last such slot disappears.
+	WaitForWorker Span `json:"wait_for_worker,omitempty"`
+	// The request is written to Postgres first. It survives the dispatcher, and others may serve it.
+	Durable    bool    `json:"durable,omitempty"`
+	Keys       *string `json:"keys,omitempty"`                                         // Keys of a durable request, as for a job.
+	ExpectedMS *int64  `json:"expected_ms,omitempty" minimum:"1" maximum:"2147483647"` // How long an attempt probably takes.
+	// Callers with the same key, type, payload, priority and durable share one execution.
+	CoalesceKey string `json:"coalesce_key,omitempty" maxLength:"256"`
 }
-
-// requestFields are the names of the members of requestBody.
-var requestFields = []string{"type", "payload", "priority", "timeout", "wait_for_worker", "durable", "keys", "expected_ms", "coalesce_key"}
 
 // parseRequest reads and checks a request.
 func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	var q requestBody
-	if !utf8.Valid(body) {
-		return ondemand.Options{}, problem.InvalidRequest.Of("it is not UTF-8")
-	}
-	if json.Unmarshal(body, &q) != nil {
-		return ondemand.Options{}, problem.InvalidRequest.Of(notOne(body, new(requestBody)))
-	}
-	if err := jsontext.CheckNames(body, requestFields); err != nil {
-		return ondemand.Options{}, problem.InvalidRequest.Of(err.Error())
+	if err := rest.Decode(body, &q); err != nil {
+		return ondemand.Options{}, err
 	}
 	o := ondemand.Options{
 		Type:         q.Type,
@@ -186,7 +180,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	if q.Keys != nil {
 		if o.Keys = *q.Keys; o.Keys == "" {
 			_, err := permits.Parse("")
-			return o, problem.InvalidRequest.Of(err.Error())
+			return o, rest.InvalidRequest.Of(err.Error())
 		}
 	}
 	if err := h.requests.Check(&o); err != nil {
@@ -207,30 +201,23 @@ func expected(ms *int64) *time.Duration {
 
 // fanOutBody is the body of POST /v1/fanouts.
 type fanOutBody struct {
-	Type       string               `json:"type"`
+	Type string `json:"type" required:"true" minLength:"1" maxLength:"128"` // What the chunks need a slot to support.
+	// They are divided into contiguous chunks whose sizes differ by at most 1. The payload of a chunk is an array.
 	Items      []json.RawMessage    `json:"items,omitempty"`
-	Chunks     []json.RawMessage    `json:"chunks,omitempty"`
-	Per        string               `json:"per,omitempty"`
-	Priority   dispatcherd.Priority `json:"priority,omitempty"`
-	Timeout    *Span                `json:"timeout,omitempty"`
-	ExpectedMS *int64               `json:"expected_ms,omitempty"`
-	Durable    bool                 `json:"durable,omitempty"`
+	Chunks     []json.RawMessage    `json:"chunks,omitempty" maxItems:"1000"`                       // Payloads, instead of items.
+	Per        string               `json:"per,omitempty" enum:"worker,slot" default:"worker"`      // What gets one chunk each.
+	Priority   dispatcherd.Priority `json:"priority,omitempty"`                                     // 10 is the most urgent.
+	Timeout    *Span                `json:"timeout,omitempty"`                                      // As for a request.
+	ExpectedMS *int64               `json:"expected_ms,omitempty" minimum:"1" maximum:"2147483647"` // How long an attempt probably takes.
+	// Insert a batch for the slots of all dispatchers.
+	Durable bool `json:"durable,omitempty" default:"false"`
 }
-
-// fanOutFields are the names of the members of fanOutBody.
-var fanOutFields = []string{"type", "items", "chunks", "per", "priority", "timeout", "expected_ms", "durable"}
 
 // parseFanOut reads and checks a fan-out.
 func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err error) {
 	var q fanOutBody
-	switch {
-	case !utf8.Valid(body):
-		return f, false, problem.InvalidRequest.Of("it is not UTF-8")
-	case json.Unmarshal(body, &q) != nil:
-		return f, false, problem.InvalidRequest.Of(notOne(body, new(fanOutBody)))
-	}
-	if err := jsontext.CheckNames(body, fanOutFields); err != nil {
-		return f, false, problem.InvalidRequest.Of(err.Error())
+	if err := rest.Decode(body, &q); err != nil {
+		return f, false, err
 	}
 	f = ondemand.FanOut{
 		Type:     q.Type,
@@ -241,9 +228,9 @@ func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err
 	}
 	switch {
 	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
-		return f, false, problem.InvalidRequest.Of(`per must be "worker" or "slot"`)
+		return f, false, rest.InvalidRequest.Of(`per must be "worker" or "slot"`)
 	case q.Durable && q.Per == "worker":
-		return f, false, problem.InvalidRequest.Of(`durable needs per "slot": the workers of other dispatchers are not known`)
+		return f, false, rest.InvalidRequest.Of(`durable needs per "slot": the workers of other dispatchers are not known`)
 	}
 	if f.Items, err = payloadLines(q.Items); err == nil {
 		f.Chunks, err = payloadLines(q.Chunks)
@@ -279,40 +266,7 @@ func payloadLine(payload []byte) ([]byte, error) {
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, payload); err != nil {
-		return nil, problem.InvalidRequest.Of("the payload is not JSON")
+		return nil, rest.InvalidRequest.Of("the payload is not JSON")
 	}
 	return line.Bytes(), nil
-}
-
-// notOne says why a body cannot be decoded into v: the object is invalid, or other text
-// follows the object. A Decoder distinguishes these two reasons, but copies the body. So it
-// is used only after an error.
-func notOne(body []byte, v any) string {
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(v); err != nil {
-		return jsonReason(err)
-	}
-	return "something follows the JSON object"
-}
-
-// jsonReason rewords a decoder's error without quoting the input.
-func jsonReason(err error) string {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &kind) && kind.Field == "":
-		return "a request is a JSON object, not a JSON " + jsontext.Excerpt(kind.Value)
-	case errors.As(err, &kind) && kind.Field == "keys":
-		return "keys cannot be the JSON " + jsontext.Excerpt(kind.Value) + `: write one string of words, for example "tenant:42 stripe*3"`
-	case errors.As(err, &kind) && kind.Field == "expected_ms":
-		return "expected_ms cannot be the JSON " + jsontext.Excerpt(kind.Value) + ": write a whole number from 1 to 2147483647"
-	case errors.As(err, &kind):
-		return kind.Field + " cannot be the JSON " + jsontext.Excerpt(kind.Value)
-	case errors.As(err, &syntax):
-		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
-	case errors.Is(err, io.EOF):
-		return "the body is empty; a request is a JSON object"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "it is not JSON (it ends too early)"
-	}
-	return err.Error()
 }

@@ -5,11 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +28,7 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 		`{"type":"pdf"} x`:                                    "something follows the JSON object",
 		`{"type":"pdf"}{"type":"pdf"}`:                        "something follows the JSON object",
 		`{"type":"pdf"`:                                       "it is not JSON (it ends too early)",
-		``:                                                    "the body is empty; a request is a JSON object",
+		``:                                                    "the body is empty; it must be a JSON object",
 		`{"type":"pdf","timeout":"5"}`:                        `timeout and wait_for_worker are numbers of seconds, or strings with a unit such as "1.5s"`,
 		`null`:                                                "type is missing",
 		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":             "it is not UTF-8",
@@ -38,7 +37,7 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/requests", strings.NewReader(body)))
-		var told problem.Problem
+		var told rest.Problem
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 		require.Equal(t, http.StatusBadRequest, w.Code, body)
 		require.Equal(t, want, told.Detail, body)
@@ -78,15 +77,6 @@ func TestDeclaredLengthAllocatesNoMemory(t *testing.T) {
 	h.ServeHTTP(w, r)
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.LessOrEqual(t, body.room, 2*ondemand.FreeBody)
-}
-
-func TestFieldsOfARequestAreThoseThatAreRead(t *testing.T) {
-	var read []string
-	for field := range reflect.TypeFor[requestBody]().Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		read = append(read, name)
-	}
-	require.Equal(t, read, requestFields)
 }
 
 func TestReasonsOfLongBodiesAreShort(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
@@ -428,9 +428,9 @@ func TestErrorsOfPostgresAreReported(t *testing.T) {
 		for _, headers := range [][]string{nil, {"Prefer", "respond-async"}, {"Accept", "text/event-stream"}} {
 			rec := <-post(t.Context(), h, `{"type":"pdf","durable":true}`, headers...)
 			require.Equal(t, http.StatusServiceUnavailable, rec.Code)
-			var p problem.Problem
+			var p rest.Problem
 			require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &p))
-			require.Equal(t, problem.Namespace+kind, p.Type)
+			require.Equal(t, rest.Namespace+kind, p.Type)
 			require.Equal(t, "1", rec.Header().Get("Retry-After"))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,10 +14,12 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // capacityInterval is the time between two checks of the capacity wait.
@@ -32,6 +35,8 @@ type fake struct {
 	refusal    error
 	filter     contract.Filter // the latest
 	noCapacity bool            // no slot supports the type of any waiting request
+
+	db *pgxpool.Pool // with the tables; nil = none
 
 	batch        []json.RawMessage // of the latest durable fan-out
 	distribution ondemand.FanOut   // of the batch
@@ -156,8 +161,9 @@ func (*fake) Slots(q SlotQuery) ([]Slot, int64) {
 	return []Slot{{Slot: q.After, Worker: "w", Types: []string{q.Type}, State: "free"}}, int64(q.Limit)
 }
 
-func (*fake) Types() TypeList {
-	return TypeList{Types: []Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}}
+func (*fake) Types() (p TypePage) {
+	p.Items = []Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}
+	return p
 }
 func (*fake) Waiting() []WaitingRequest {
 	return []WaitingRequest{{ID: -2, Type: "pdf", Age: 1.5}, {ID: -3, Type: "xls", Priority: 3}, {ID: -7, Type: "pdf"}}
@@ -212,12 +218,13 @@ func (*fake) Retry(_ context.Context, id dispatcherd.JobID) error {
 	return nil
 }
 
-func (f *fake) List(_ context.Context, filter contract.Filter) (contract.Page, error) {
+func (f *fake) List(_ context.Context, filter contract.Filter) (p contract.JobPage, err error) {
 	job, err := f.Job(context.Background(), 17)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.filter = filter
-	return contract.Page{Jobs: []contract.Job{job}, Next: 17, Read: 100}, err
+	p.Items, p.Next, p.Read = []contract.Job{job}, "17", 100
+	return p, err
 }
 
 func (f *fake) Change(_ context.Context, _ contract.Operation, filter contract.Filter, count int, _ string) (contract.Bulk, error) {
@@ -226,7 +233,7 @@ func (f *fake) Change(_ context.Context, _ contract.Operation, filter contract.F
 	f.filter = filter
 	switch count {
 	case -1:
-		return contract.Bulk{Matching: 2, Next: 17}, nil
+		return contract.Bulk{Matching: 2, Next: "17"}, nil
 	case 2:
 		return contract.Bulk{Matching: 2, Changed: 2}, nil
 	}
@@ -252,9 +259,30 @@ type counts struct {
 	mu        sync.Mutex
 	bounds    map[Bound]int
 	failure   error // the latest
+
+	t testing.TB
+	h *Handler // whose routes describe all responses; nil = not checked
 }
 
-func (c *counts) Responded(string, int, time.Duration) { c.responses.Add(1) }
+// Responded implements Observer. Each response must be described.
+func (c *counts) Responded(route string, status int, _ time.Duration) {
+	c.responses.Add(1)
+	if c.h == nil {
+		return
+	}
+	for i := range c.h.routes {
+		if r := &c.h.routes[i]; r.Method+" "+r.Path == route && status != rest.CallerGone.Status && !describes(r, status) {
+			c.t.Errorf("%s: the status %d is not described", route, status)
+		}
+	}
+}
+
+// describes reports whether a route may answer with a status.
+func describes(r *rest.Route, status int) bool {
+	return slices.ContainsFunc(r.Kinds(), func(k rest.Kind) bool { return k.Status == status }) ||
+		len(r.Answers) == 0 && status == http.StatusOK ||
+		slices.ContainsFunc(r.Answers, func(a rest.Answer) bool { return a.Status == status })
+}
 
 // Failed implements Observer.
 func (c *counts) Failed(_ string, err error) {
@@ -282,8 +310,9 @@ func testHandler(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) 
 	if change != nil {
 		change(&cfg)
 	}
-	f, seen := newFake(), &counts{bounds: map[Bound]int{}}
-	h := New(cfg, f, seen, http.NotFoundHandler())
+	f, seen := newFake(), &counts{bounds: map[Bound]int{}, t: t}
+	h := New(cfg, f, seen, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	seen.h = h
 	t.Cleanup(func() {
 		h.Close()
 		g := h.Gauges()

@@ -99,7 +99,7 @@ func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondem
 			return err
 		}
 		if err := f.Wait(r.Context(), &v, heartbeat.C); err != nil {
-			out.event("", "error", problemJSON(problemOf(err)))
+			out.event("", "error", problemOf(err).Text())
 			return out.flush()
 		}
 		v = f.Look(v.Next)
@@ -130,7 +130,7 @@ func (h *Handler) sendEvents(out *sse, v *ondemand.View) {
 // end queues the last event: the result or the problem.
 func (s *sse) end(id string, job dispatcherd.JobID, a *ondemand.Answer) {
 	if a.Kind != ondemand.Done {
-		s.event(id, "error", problemJSON(ondemand.ExplainAnswer(a).About(job)))
+		s.event(id, "error", ondemand.ExplainAnswer(a).About(job).Text())
 		return
 	}
 	s.event(id, "result", a.Result())

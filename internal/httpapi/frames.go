@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -64,7 +64,7 @@ func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
 	session := s.Value.(*frameSession)
 	for _, r := range session.takeAll() {
 		r.abandon(nil)
-		r.finished(problem.CallerGone.Status)
+		r.finished(rest.CallerGone.Status)
 	}
 	session.following.Wait()
 	h.frameSessions.Add(-1)
@@ -114,7 +114,7 @@ func (s *frameSession) begin(f *workerproto.Request) {
 		return
 	case full:
 		s.h.obs.Refused(BoundOpenRequests)
-		r.fail(problem.QueueFull.Of(fmt.Sprintf("this connection has %d open requests, which is the limit", s.session.MaxRequests())).Retryable())
+		r.fail(rest.QueueFull.Of(fmt.Sprintf("this connection has %d open requests, which is the limit", s.session.MaxRequests())).Retryable())
 		return
 	}
 	if err := r.submit(f); err != nil {
@@ -182,7 +182,7 @@ func (s *frameSession) cancel(id int64) {
 	}
 	r.abandon(errCancelled)
 	if r.stop == nil {
-		r.fail(problem.JobCancelled.Of(errCancelled.Error()))
+		r.fail(rest.JobCancelled.Of(errCancelled.Error()))
 	}
 }
 
@@ -208,7 +208,7 @@ func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
 	f := &workerproto.Answer{ID: r.id, Job: max(job, 0), Worker: a.Worker, Result: a.Result()}
 	if f.Size() > r.s.session.MaxFrame() {
 		r.fail(
-			problem.TooLarge.Of(fmt.Sprintf("the result has %d bytes and does not fit into a frame; use HTTP for it", len(f.Result))).About(job),
+			rest.TooLarge.Of(fmt.Sprintf("the result has %d bytes and does not fit into a frame; use HTTP for it", len(f.Result))).About(job),
 		)
 		return
 	}
@@ -216,7 +216,7 @@ func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
 }
 
 // fail ends the request with a problem.
-func (r *frameRequest) fail(p *problem.Problem) {
+func (r *frameRequest) fail(p *rest.Problem) {
 	r.end(&workerproto.Answer{
 		ID: r.id, Job: p.Job, Code: p.Name(), Message: p.Detail, RetryAfter: time.Duration(p.RetryAfterMS) * time.Millisecond,
 	}, p.Status)
@@ -277,7 +277,7 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		r.fail(problem.JobCancelled.Of(errCancelled.Error()))
+		r.fail(rest.JobCancelled.Of(errCancelled.Error()))
 	default:
 		r.fail(r.s.h.problemOn(frameRoute, err))
 	}

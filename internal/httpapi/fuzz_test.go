@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
@@ -58,7 +58,7 @@ func FuzzRequest(f *testing.F) {
 		require.Zero(t, h.Gauges().Followers)
 
 		if w.Code >= 300 {
-			var told problem.Problem
+			var told rest.Problem
 			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 			require.Equal(t, w.Code, told.Status)

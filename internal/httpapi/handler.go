@@ -1,14 +1,16 @@
 package httpapi
 
 import (
-	"encoding/json"
+	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -79,7 +81,7 @@ type Handler struct {
 	backend  Backend
 	obs      Observer
 	mux      *http.ServeMux
-	routes   []route
+	routes   []rest.Route
 	requests *ondemand.Service
 	open     atomic.Int64 // connections of all listeners
 	serving  sync.WaitGroup
@@ -107,20 +109,10 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 	}
 	h.requests = ondemand.New(cfg.limits(), backend, obs.Refused)
 	h.routes = h.allRoutes(metrics)
-	allowed := map[string][]string{}
 	for _, r := range h.routes {
-		h.mux.HandleFunc(r.method+" "+r.path, h.observed(r))
-		allowed[r.path] = append(allowed[r.path], r.method)
-		if r.method == http.MethodGet {
-			allowed[r.path] = append(allowed[r.path], http.MethodHead)
-		}
+		h.mux.HandleFunc(r.Method+" "+r.Path, h.observed(r))
 	}
-	for path, methods := range allowed { // order-free: one entry for each path
-		h.mux.HandleFunc(path, h.observed(route{path: path, handle: refuseMethod(strings.Join(methods, ", "))}))
-	}
-	h.mux.HandleFunc("/", h.observed(route{path: "other", handle: func(http.ResponseWriter, *http.Request) error {
-		return problem.NotFound.Of("there is nothing at this path; /openapi.json lists what there is")
-	}}))
+	h.mux.HandleFunc("/", h.observed(rest.Raw("", " other", "", h.refuse)))
 	return h
 }
 
@@ -136,26 +128,41 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-func refuseMethod(allowed string) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, _ *http.Request) error {
-		w.Header().Set("Allow", allowed)
-		return problem.MethodNotAllowed.Of("this path takes " + allowed)
+// refuse answers a request that no route takes: the path does not exist, or takes other methods.
+func (h *Handler) refuse(w http.ResponseWriter, r *rest.Request) error {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete} {
+		other := r.WithContext(r.Context()) // a copy
+		other.Method = method
+		if _, pattern := h.mux.Handler(other); pattern != "/" {
+			allowed = append(allowed, method)
+		}
 	}
+	if allowed == nil {
+		return rest.NotFound.Of("there is nothing at this path; /openapi.json lists what there is")
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return rest.MethodNotAllowed.Of("this path takes " + strings.Join(allowed, ", "))
 }
 
-// observed turns errors into problems and reports every response.
-func (h *Handler) observed(rt route) http.HandlerFunc {
-	name := strings.TrimSpace(rt.method + " " + rt.path)
+// observed checks the query, turns errors into problems and reports every response.
+func (h *Handler) observed(rt rest.Route) http.HandlerFunc {
+	name, query := strings.TrimSpace(rt.Method+" "+rt.Path), queryOf(&rt)
+	bodyless := rt.Output != nil && rt.Bodies == nil && rt.Method != http.MethodGet
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		rec := recorder{ResponseWriter: w, status: http.StatusOK}
 		defer h.surviveOn(name, began)
-		err := rt.checkQuery(&rec, r)
+		err := query.check(&rec, r)
+		if err == nil && bodyless && r.ContentLength != 0 { // parameters in a body must not be ignored
+			endBody(&rec, r, false)
+			err = rest.InvalidRequest.Of("this call takes no body: its parameters are in the path and the query")
+		}
 		if err == nil {
-			err = rt.handle(&rec, r)
+			err = rt.Handle(&rec, rest.NewRequest(&rec, r, caller{h, r}))
 		}
 		if err != nil && !rec.wrote {
-			writeProblem(&rec, h.problemOn(name, err))
+			h.problemOn(name, err).Send(&rec)
 		}
 		h.obs.Responded(name, rec.status, time.Since(began))
 	}
@@ -163,7 +170,7 @@ func (h *Handler) observed(rt route) http.HandlerFunc {
 
 // problemOn turns an error into a problem. It reports bodies that are too large and
 // internal errors to the observer.
-func (h *Handler) problemOn(route string, err error) *problem.Problem {
+func (h *Handler) problemOn(route string, err error) *rest.Problem {
 	p := problemOf(err)
 	switch p.Status {
 	case http.StatusRequestEntityTooLarge:
@@ -197,16 +204,22 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// answerJSON sends a value.
-func answerJSON(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // v contains a value that is not JSON; no row of the table does
-		writeProblem(w, problem.Internal.Of("the answer cannot be written as JSON"))
-		return
+// problemOf returns the problem that the API sends for an error.
+func problemOf(err error) *rest.Problem {
+	var long *http.MaxBytesError
+	var count *contract.CountError
+	var refusal *rest.RefusalError
+	switch {
+	case errors.As(err, &count):
+		p := rest.UnexpectedCount.Of(count.Error())
+		p.Matching = &count.Have
+		return p
+	case errors.As(err, &long):
+		return rest.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted")
+	case errors.As(err, &refusal):
+		return refusal.Kind.Of(err.Error())
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // fails only if the caller has disconnected
+	return ondemand.Explain(err)
 }
 
 // Gauges are current numbers.

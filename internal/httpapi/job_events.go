@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -96,11 +96,12 @@ func (j *jobWatch) close() {
 // getJobEvents streams the events of a row until the row is final. Status events have ids,
 // so a caller that reconnects with Last-Event-ID gets only newer status events. Reports of
 // a worker are sent only while the job runs on this dispatcher, and are not kept.
-func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
-	id, err := jobID(r)
-	if err != nil {
+func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error {
+	var q followedJob
+	if err := call.Parse(&q); err != nil {
 		return err
 	}
+	id, r := q.ID, call.Request
 	if r.Method == http.MethodHead {
 		if _, err := h.permittedRow(r, id); err != nil {
 			return err
@@ -136,13 +137,13 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, r *http.Request) error {
 		case <-beat.C:
 			out.heartbeat()
 		case <-r.Context().Done():
-			return problem.CallerGone.Of("")
+			return rest.CallerGone.Of("")
 		}
 		switch fresh, err := h.permittedRow(r, id); {
 		case err == nil:
 			job = fresh
 		case errors.Is(err, ErrNotFound), problemOf(err).Status == http.StatusForbidden: // the row was deleted, or its type has changed
-			out.event("", "error", problemJSON(problemOf(err)))
+			out.event("", "error", problemOf(err).Text())
 			return out.flush()
 		} // after another error the row is read again at the next change or heartbeat
 	}

@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // longestUpload bounds the duration of a stream of jobs, because the transaction of the
@@ -31,50 +32,51 @@ type Inserted struct {
 
 // Uploaded answers a stream of jobs.
 type Uploaded struct {
-	Inserted int64             `json:"inserted"`
-	Bad      int               `json:"bad"`                // lines that were left out
-	Problems []problem.Problem `json:"problems,omitempty"` // one for each of the first 100 bad lines
+	Inserted int64          `json:"inserted"`
+	Bad      int            `json:"bad"`                // lines that were left out
+	Problems []rest.Problem `json:"problems,omitempty"` // one for each of the first 100 bad lines
 }
 
 // postJobs inserts one job, or a stream of jobs with one job per line.
-func (h *Handler) postJobs(w http.ResponseWriter, r *http.Request) error {
-	onError := r.URL.Query().Get("on_error")
+func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
+	var q insertion
+	r, wrong := call.Request, call.Parse(&q)
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case len(r.Header.Values("Idempotency-Key")) > 0: // ignoring it could insert the job twice
 		endBody(w, r, false)
-		return problem.InvalidRequest.Of(
+		return rest.InvalidRequest.Of(
 			"an insert takes no Idempotency-Key, because a repeated insert adds another job; POST /v1/requests takes a key",
 		)
-	case onError != "" && onError != "abort" && onError != "skip":
-		return problem.InvalidRequest.Of("on_error must be abort or skip")
+	case wrong != nil:
+		return wrong
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
-		return h.uploadJobs(w, r, onError != "skip")
+		return h.uploadJobs(w, r, q.OnError == "abort")
 	case !isJSON(r):
 		endBody(w, r, false)
-		return problem.UnsupportedMedia.Of("send application/json for one job, application/x-ndjson for many")
+		return rest.UnsupportedMedia.Of("send application/json for one job, application/x-ndjson for many")
 	}
 	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return problem.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted for one job; " + howManyGo)
+		return rest.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted for one job; " + howManyGo)
 	}
 	if err != nil {
 		return err
 	}
 	defer held.Drop()
-	id, inserted, err := h.backend.Insert(r.Context(), body, h.callerOf(r).permit)
+	id, inserted, err := h.backend.Insert(r.Context(), body, h.callerOf(r).Permit)
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
-		return problem.InvalidJob.Of("the body contains more than one job; " + howManyGo)
+		return rest.InvalidJob.Of("the body contains more than one job; " + howManyGo)
 	}
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", jobPath(id))
+	w.Header().Set("Location", rest.JobPath(id))
 	status := http.StatusOK
 	if inserted {
 		status = http.StatusCreated
 	}
-	answerJSON(w, status, Inserted{ID: id, Existing: !inserted})
+	rest.Send(w, status, Inserted{ID: id, Existing: !inserted})
 	return nil
 }
 
@@ -101,9 +103,9 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 	}
 	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; extendWrite sets the deadline again for the response
 	var report Uploaded
-	n, err := h.backend.InsertLines(r.Context(), body, h.callerOf(r).permit, strict, func(line int, reason error) {
+	n, err := h.backend.InsertLines(r.Context(), body, h.callerOf(r).Permit, strict, func(line int, reason error) {
 		if report.Bad++; report.Bad <= maxProblems {
-			p := problem.InvalidJob.Of(reason.Error())
+			p := rest.InvalidJob.Of(reason.Error())
 			p.Line = line
 			report.Problems = append(report.Problems, *p)
 		}
@@ -123,12 +125,12 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 		return err
 	}
 	if refused {
-		p := problem.BadLines.Of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip inserts the others")
+		p := rest.BadLines.Of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip inserts the others")
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
 	}
 	report.Inserted = n
-	answerJSON(w, http.StatusCreated, report)
+	rest.Send(w, http.StatusCreated, report)
 	return nil
 }
 
@@ -157,98 +159,63 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// jobID reads the id in a path.
-func jobID(r *http.Request) (dispatcherd.JobID, error) {
-	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || n < 1 {
-		return 0, problem.NotFound.Of("ids of jobs are whole numbers from 1")
-	}
-	return dispatcherd.JobID(n), nil
+// jobID is the id of a job.
+type jobID struct {
+	ID dispatcherd.JobID `param:"id" minimum:"1"` // Id of the job.
 }
 
-// anyID reads the id of a row or of a request in memory in a path.
-func anyID(r *http.Request) (dispatcherd.JobID, error) {
-	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || n == 0 {
-		return 0, problem.NotFound.Of("ids of jobs are whole numbers from 1, those of requests in memory from -1 down")
-	}
-	return dispatcherd.JobID(n), nil
+// anyID is the id of a job or request.
+type anyID struct {
+	ID dispatcherd.JobID `param:"id"` // Id of the job, or of an on-demand request in memory (negative), as /v1/slots shows it.
 }
 
-func (h *Handler) getJob(w http.ResponseWriter, r *http.Request) error {
-	id, err := jobID(r)
-	if err != nil {
-		return err
-	}
-	job, err := h.permittedRow(r, id)
-	if err != nil {
-		return err
-	}
-	answerJSON(w, http.StatusOK, job)
-	return nil
+func (h *Handler) getJob(r *rest.Request, q *jobID) (contract.Job, error) {
+	return h.permittedRow(r.Request, q.ID)
 }
 
 // JobState answers the cancellation and the retry of a job.
 type JobState struct {
 	ID     dispatcherd.JobID  `json:"id"`
-	Status dispatcherd.Status `json:"status"` // running: its worker was asked to stop
+	Status dispatcherd.Status `json:"status" enum:"cancelled,running,pending"` // running: its worker was asked to stop
 }
 
 // deleteJob cancels a waiting job at once. It asks the worker of a running job to stop the
-// job, and answers 202 without waiting.
-func (h *Handler) deleteJob(w http.ResponseWriter, r *http.Request) error {
-	id, err := anyID(r)
-	if err != nil {
-		return err
+// job, and answers 202 without waiting. The members of the batch or flow whose callback it is are cancelled with it.
+func (h *Handler) deleteJob(r *rest.Request, q *anyID) (s JobState, err error) {
+	s.ID = q.ID
+	if err = h.permitRow(r, q.ID); err != nil {
+		return s, err
 	}
-	if err := h.permitRow(r, id); err != nil {
-		return err
+	if h.Permit != nil && !q.ID.OnDemand() {
+		types, all, err := h.backend.CancelledWith(r.Context(), q.ID)
+		if err == nil {
+			err = rest.PermitTypes(r, types, all)
+		}
+		if err != nil {
+			return s, err
+		}
 	}
-	if err := h.permitMembers(r, id); err != nil {
-		return err
+	if s.Status, err = h.backend.Cancel(r.Context(), q.ID, r.Name()); s.Status == dispatcherd.Running {
+		r.SetStatus(http.StatusAccepted)
 	}
-	status, err := h.backend.Cancel(r.Context(), id, callerName(r))
-	if err != nil {
-		return err
-	}
-	code := http.StatusOK
-	if status == dispatcherd.Running {
-		code = http.StatusAccepted
-	}
-	answerJSON(w, code, JobState{ID: id, Status: status})
-	return nil
+	return s, err
 }
 
 // retryJob makes a failed or cancelled job pending again. For a caller it is the same as a
 // further submission of the payload, so it needs the same permission.
-func (h *Handler) retryJob(w http.ResponseWriter, r *http.Request) error {
-	id, err := jobID(r)
-	if err != nil {
-		return err
+func (h *Handler) retryJob(r *rest.Request, q *jobID) (JobState, error) {
+	err := h.permitRow(r, q.ID)
+	if err == nil {
+		err = h.backend.Retry(r.Context(), q.ID)
 	}
-	if err := h.permitRow(r, id); err != nil {
-		return err
-	}
-	if err := h.backend.Retry(r.Context(), id); err != nil {
-		return err
-	}
-	answerJSON(w, http.StatusOK, JobState{ID: id, Status: dispatcherd.Pending})
-	return nil
+	return JobState{ID: q.ID, Status: dispatcherd.Pending}, err
 }
 
 // getWhy explains rows, and requests in memory. Requests in memory have negative ids.
-func (h *Handler) getWhy(w http.ResponseWriter, r *http.Request) error {
-	id, err := anyID(r)
-	if err != nil {
-		return err
-	}
-	why, err := h.backend.Why(r.Context(), id)
+func (h *Handler) getWhy(r *rest.Request, q *anyID) (Why, error) {
+	why, err := h.backend.Why(r.Context(), q.ID)
 	if err == nil {
-		err = h.callerOf(r).permit(why.Type)
+		err = r.Permit(why.Type)
 	}
-	if err != nil {
-		return err
-	}
-	answerJSON(w, http.StatusOK, why)
-	return nil
+	return why, err
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,29 +24,24 @@ func ask(h *Handler, method, path, body string) *httptest.ResponseRecorder {
 
 func TestQueryOfAListIsItsFilter(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
-	require.Equal(
-		t,
-		http.StatusOK,
-		ask(
-			h,
-			"GET",
-			"/v1/jobs?type=pdf&status=failed,cancelled&since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00%2B01:00&before=9&limit=7",
-			"",
-		).Code,
-	)
-	until := time.Date(2026, 1, 1, 23, 0, 0, 0, time.UTC)
-	require.True(t, until.Equal(f.filter.Until))
-	f.filter.Until = time.Time{}
+	cursor, _ := contract.CursorOf(9).MarshalText()
+	require.Equal(t, http.StatusOK, ask(h, "GET", "/v1/jobs?type=pdf&status=failed,cancelled&newer_than=2026-01-01T00:00:00Z&"+
+		"older_than=2026-01-02T00:00:00%2B01:00&limit=7&cursor="+string(cursor), "").Code)
+	older := time.Date(2026, 1, 1, 23, 0, 0, 0, time.UTC)
+	require.True(t, older.Equal(f.filter.Older))
+	f.filter.Older = time.Time{}
 	require.Equal(t, contract.Filter{
 		Type:     "pdf",
 		Statuses: []dispatcherd.Status{"failed", "cancelled"},
-		Since:    time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Newer:    time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Before:   9,
 		Limit:    7,
 	}, f.filter)
+	require.Equal(t, http.StatusOK, ask(h, "GET", "/v1/jobs?older_than=90m", "").Code)
+	require.WithinDuration(t, time.Now().Add(-90*time.Minute), f.filter.Older, time.Minute)
 	require.Equal(t, http.StatusOK, ask(h, "GET", "/v1/jobs", "").Code)
-	require.Equal(t, contract.Filter{Limit: defaultPage}, f.filter)
-	for _, query := range []string{"status=", "status=failed,", "status=lost", "since=yesterday", "until=1", "before=0", "limit=1001", "limit=x", "typ=pdf"} {
+	require.Equal(t, contract.Filter{Limit: 100}, f.filter)
+	for _, query := range []string{"status=", "status=failed,", "newer_than=yesterday", "older_than=1", "typ=pdf"} {
 		want := http.StatusBadRequest
 		if query == "status=" {
 			want = http.StatusOK
@@ -54,30 +50,29 @@ func TestQueryOfAListIsItsFilter(t *testing.T) {
 	}
 }
 
-// A bulk call without a count changes nothing. Another count than that of the selected jobs,
-// no filter, or a filter in the body changes nothing either.
-func TestBulkCallsRequireAFilterAndTheCount(t *testing.T) {
+// A bulk call changes nothing without the expected number of jobs, with another number, and without a filter. A dry run only counts.
+func TestBulkCallsRequireAFilterAndTheExpectedNumber(t *testing.T) {
 	h, f, _ := testHandler(t, nil)
 	for _, c := range []struct {
-		path, body string
+		path, says string
 		status     int
-		says       string
 	}{
-		{"/v1/cancel?type=pdf", "", 200, `{"matching":2,"changed":0,"next_before":17}`},
-		{"/v1/cancel?type=pdf&count=2", "", 200, `{"matching":2,"changed":2}`},
-		{"/v1/cancel?type=pdf&count=0", "", 409, "selects 2 jobs, but the count is 0"},
-		{"/v1/cancel?type=pdf&count=1001", "", 400, "at most"},
-		{"/v1/cancel?type=pdf&count=-1", "", 400, "count must be"},
-		{"/v1/cancel?count=2", "", 400, "no filter is given"},
-		{"/v1/cancel?status=done&count=2", "", 400, "does not apply to done jobs"},
-		{"/v1/retry?status=pending&count=2", "", 400, "does not apply to pending jobs"},
-		{"/v1/cancel?count=2", `{"type":"pdf"}`, 400, "takes no body"},
+		{"cancel?type=pdf&dry_run=true", `{"matching":2,"changed":0,"next_cursor":"MTc"}`, 200},
+		{"cancel?type=pdf&dry_run=true&expect=2", `{"matching":2,"changed":0,"next_cursor":"MTc"}`, 200},
+		{"cancel?type=pdf&dry_run=true&expect=3", `"matching":2`, 409},
+		{"cancel?type=pdf&expect=2", `{"matching":2,"changed":2}`, 200},
+		{"cancel?type=pdf&expect=0", `selects 2 jobs, but 0 are expected: nothing was changed; look at the jobs again","matching":2}`, 409},
+		{"cancel?type=pdf&expect=1001", `expect \"1001\": must be a whole number from 0 to 1000`, 400},
+		{"cancel?type=pdf", "expect or dry_run is needed", 400},
+		{"cancel?expect=2", "no filter is given", 400},
+		{"cancel?status=done&expect=2", "does not apply to done jobs", 400},
+		{"retry?status=pending&expect=2", "does not apply to pending jobs", 400},
 	} {
-		got := ask(h, "POST", c.path, c.body)
+		got := ask(h, "POST", "/v1/jobs/"+c.path, "")
 		require.Equal(t, c.status, got.Code, "%s: %s", c.path, got.Body)
 		require.Contains(t, got.Body.String(), c.says)
 	}
-	ask(h, "POST", "/v1/retry?type=pdf", "")
+	ask(h, "POST", "/v1/jobs/retry?type=pdf&dry_run=true", "")
 	require.Equal(t, []dispatcherd.Status{"failed", "cancelled"}, f.filter.Statuses)
 }
 
@@ -90,62 +85,40 @@ func TestListsOmitForbiddenTypes(t *testing.T) {
 		}
 		return ""
 	}
-	for _, path := range []string{"/v1/jobs?", "/v1/cancel?", "/v1/retry?"} {
-		method := http.MethodPost
-		if path == "/v1/jobs?" {
-			method = http.MethodGet
-		}
+	for _, call := range []string{"GET /v1/jobs?", "POST /v1/jobs/cancel?dry_run=true&", "POST /v1/jobs/retry?dry_run=true&"} {
+		method, path, _ := strings.Cut(call, " ")
 		require.Equal(t, http.StatusForbidden, ask(h, method, path+"type=payroll", "").Code)
-		require.Equal(t, http.StatusOK, ask(h, method, path+"since=2026-01-01T00:00:00Z", "").Code)
+		require.Equal(t, http.StatusOK, ask(h, method, path+"newer_than=2026-01-01T00:00:00Z", "").Code)
 		require.False(t, f.filter.Permit("payroll"))
 		require.True(t, f.filter.Permit("pdf"))
 	}
 }
 
-func TestWorkersArePaged(t *testing.T) {
+func TestListsInMemoryArePaged(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
-	var sessions []int64
-	for path := "/v1/workers?limit=2"; path != ""; {
-		var page WorkerPage
-		require.NoError(t, json.Unmarshal(ask(h, "GET", path, "").Body.Bytes(), &page))
-		for _, w := range page.Workers {
-			sessions = append(sessions, w.Session)
-		}
-		path = ""
-		if page.Next > 0 {
-			require.EqualValues(t, 5, page.Next)
-			path = "/v1/workers?limit=2&after=5"
-		}
-	}
-	require.Equal(t, []int64{3, 5, 8}, sessions)
-}
-
-func TestListsArePaged(t *testing.T) {
-	h, _, _ := testHandler(t, nil)
-	for _, c := range []struct {
-		path, want string
-		status     int
-	}{
-		{"/v1/slots", `{"slots":[{"slot":0,"worker":"w","session":0,"number":0,"types":[""],"state":"free"}],"next_after":1000}`, 200},
-		{"/v1/slots?after=7&limit=2&type=pdf", `{"slots":[{"slot":7,"worker":"w","session":0,"number":0,"types":["pdf"],"state":"free"}],"next_after":2}`, 200},
-		{"/v1/types?limit=3", `"pending_age_seconds":0}`, 200},
-		{"/v1/types?limit=2", `"pending_age_seconds":0,"next_after":"pdf"}`, 200},
-		{"/v1/types?after=pdf&limit=1", `{"types":[{"type":"xls","capacity":0,"free":0,"other_slots":0,`, 200},
-		{"/v1/types?after=xls", `{"types":[],`, 200},
-		{"/v1/requests", `{"requests":[{"id":-2,"type":"pdf","priority":0,"age_seconds":1.5},{"id":-3,"type":"xls","priority":3,"age_seconds":0},{"id":-7,`, 200},
-		{"/v1/requests?type=pdf&limit=1", `{"requests":[{"id":-2,"type":"pdf","priority":0,"age_seconds":1.5}],"next_after":-2}`, 200},
-		{"/v1/requests?type=pdf&limit=1&after=-2", `{"requests":[{"id":-7,"type":"pdf","priority":0,"age_seconds":0}]}`, 200},
-		{"/v1/requests?after=-7", `{"requests":[]}`, 200},
-		{"/v1/requests?limit=10001", `limit is \"10001\": it must be a whole number from 1 to 10000`, 400},
-		{"/v1/requests?after=2", `after is \"2\": ids of requests in memory are whole numbers from -1 down`, 400},
-		{"/v1/slots?limit=0", `limit is \"0\": it must be a whole number from 1 to 10000`, 400},
-		{"/v1/types?limit=10001", `limit is \"10001\": it must be a whole number from 1 to 10000`, 400},
-		{"/v1/slots?after=-1", `after is \"-1\": it must be a whole number from 1 to 4611686018427387904`, 400},
-		{"/v1/slots?after=pdf", `after is \"pdf\": it must be a whole number from 1 to 4611686018427387904`, 400},
+	for path, want := range map[string]string{
+		"/v1/workers?":           "session 3 5 8",
+		"/v1/types?":             "type csv pdf xls",
+		"/v1/types?prefix=x&":    "type xls",
+		"/v1/requests?":          "id -2 -3 -7",
+		"/v1/requests?type=pdf&": "id -2 -7",
+		"/v1/dispatchers?":       "id 7",
 	} {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.path, nil))
-		require.Equal(t, c.status, w.Code, c.path)
-		require.Contains(t, w.Body.String(), c.want, c.path)
+		words := strings.Fields(want)
+		var found []string
+		for cursor, more := "", true; more; more = cursor != "" {
+			var page struct {
+				Items []map[string]any
+				Next  string `json:"next_cursor"`
+			}
+			text := ask(h, "GET", path+"limit=1&cursor="+cursor, "").Body.Bytes()
+			require.NoError(t, json.Unmarshal(text, &page), "%s", text)
+			require.Len(t, page.Items, 1)
+			found, cursor = append(found, fmt.Sprint(page.Items[0][words[0]])), page.Next
+		}
+		require.Equal(t, words[1:], found, path)
 	}
+	require.Contains(t, ask(h, "GET", "/v1/slots?limit=2&cursor=Nw&type=pdf", "").Body.String(),
+		`{"items":[{"slot":7,"worker":"w","session":0,"number":0,"types":["pdf"],"state":"free"}],"next_cursor":"Mg"}`)
+	require.Contains(t, ask(h, "GET", "/v1/types?prefix=q", "").Body.String(), `{"items":[],"pending_age_seconds":0}`)
 }

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -163,8 +163,8 @@ func (h *Handler) Reject(conn net.Conn, reason string) {
 			_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.TooManyConnections, 0, "%s", reason)))
 			return
 		}
-		p := problem.QueueFull.Of(reason).Retryable()
-		body := problemJSON(p)
+		p := rest.QueueFull.Of(reason).Retryable()
+		body := p.Text()
 		response := http.Response{
 			StatusCode:    p.Status,
 			ProtoMajor:    1,

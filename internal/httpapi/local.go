@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Local admits programs and rejects web pages of other origins. It is for listeners on
@@ -32,12 +32,12 @@ func (h *Handler) OverUnix(next http.Handler) http.Handler {
 // requests with a Host that admits does not admit. hint says which Host is admitted.
 func (h *Handler) sameOrigin(next http.Handler, admits func(host string) bool, hint string) http.Handler {
 	pages := http.NewCrossOriginProtection()
-	refuse := h.observed(route{path: "guard", handle: func(_ http.ResponseWriter, r *http.Request) error {
+	refuse := h.observed(rest.Raw("", " guard", "", func(_ http.ResponseWriter, r *rest.Request) error {
 		if !admits(r.Host) {
-			return problem.ForeignOrigin.Of(hint)
+			return rest.ForeignOrigin.Of(hint)
 		}
-		return problem.ForeignOrigin.Of("a web page of another origin sent the request; only programs and pages of the same origin are admitted")
-	}})
+		return rest.ForeignOrigin.Of("a web page of another origin sent the request; only programs and pages of the same origin are admitted")
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admits(r.Host) || pages.Check(r) != nil {
 			refuse(w, r)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +37,7 @@ func TestCrossOriginRequestIsRejected(t *testing.T) {
 	for _, host := range []string{"evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.evil.example:80", "10.0.0.1:8088", "[", ":x:", ":8088", ""} {
 		rec := ask(http.MethodGet, "/v1/slots", host)
 		require.Equal(t, http.StatusForbidden, rec.Code, host)
-		require.Contains(t, rec.Body.String(), problem.Namespace+"foreign-origin")
+		require.Contains(t, rec.Body.String(), rest.Namespace+"foreign-origin")
 	}
 	for _, headers := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},

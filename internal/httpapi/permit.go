@@ -3,12 +3,10 @@ package httpapi
 import (
 	"net"
 	"net/http"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -17,55 +15,95 @@ func (h *Handler) permit(peer workerproto.Peer, typ string) error {
 	if h.Permit == nil {
 		return nil
 	}
-	objection := h.Permit(peer, typ)
+	return h.refuseUser(h.Permit(peer, typ))
+}
+
+// refuseUser returns a problem for an objection against a user, and counts it.
+func (h *Handler) refuseUser(objection string) error {
 	if objection == "" {
 		return nil
 	}
 	h.obs.Refused(BoundUser)
-	return problem.Forbidden.Of(objection)
+	return rest.Forbidden.Of(objection)
 }
 
-// caller is the user of an HTTP connection to the Unix socket.
+// caller implements rest.Caller. Rights restrict users of the Unix socket; tokens restrict callers over TCP.
 type caller struct {
-	h    *Handler
-	peer workerproto.Peer
-	tcp  bool // tokens restrict callers over TCP
+	h *Handler
+	r *http.Request
 }
 
-func (h *Handler) callerOf(r *http.Request) caller {
-	c := caller{h: h}
-	if h.Permit == nil {
-		return c
-	}
-	conn := ConnOf(r)
-	_, c.tcp = conn.(*net.TCPConn)
-	c.peer = workerproto.PeerOf(conn)
-	return c
+func (h *Handler) callerOf(r *http.Request) caller { return caller{h, r} }
+
+// unrestricted reports whether the caller may use all types.
+func (c caller) unrestricted() bool {
+	_, tcp := ConnOf(c.r).(*net.TCPConn)
+	return tcp || c.h.Permit == nil
 }
 
-// permit returns a problem if the caller may not use jobs of a type.
-func (c caller) permit(typ string) error {
-	if c.tcp {
+// Permit implements rest.Caller.
+func (c caller) Permit(typ string) error {
+	if c.unrestricted() {
 		return nil
 	}
-	return c.h.permit(c.peer, typ)
+	return c.h.permit(workerproto.PeerOf(ConnOf(c.r)), typ)
 }
 
-// permitRow is permit for the type of a row or of a request in memory. It reads the type only if callers are restricted.
-// It does not see a change of the type between its read and the operation that follows. Only
-// the owner of the schema and dispatcherd_dispatcher can change a type.
-func (h *Handler) permitRow(r *http.Request, id dispatcherd.JobID) error {
+// PermitAll implements rest.Caller.
+func (c caller) PermitAll() error {
+	if _, tcp := ConnOf(c.r).(*net.TCPConn); tcp || c.h.PermitAll == nil {
+		return nil
+	}
+	return c.h.refuseUser(c.h.PermitAll(workerproto.PeerOf(ConnOf(c.r))))
+}
+
+// Permitted implements rest.Caller.
+func (c caller) Permitted() func(typ string) bool {
+	if c.unrestricted() {
+		return nil
+	}
+	peer, known := workerproto.PeerOf(ConnOf(c.r)), map[string]bool{}
+	return func(typ string) bool {
+		permitted, seen := known[typ]
+		if !seen {
+			permitted = c.h.Permit(peer, typ) == ""
+			known[typ] = permitted
+		}
+		return permitted
+	}
+}
+
+// Name implements rest.Caller.
+func (c caller) Name() string { return callerName(c.r) }
+
+// ReadBody implements rest.Caller.
+func (c caller) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
+	if err := withoutKey(w, r); err != nil {
+		return nil, nil, err
+	}
+	if !isJSON(r) {
+		endBody(w, r, false)
+		return nil, nil, rest.UnsupportedMedia.Of("send application/json")
+	}
+	body, held, err := c.h.readBody(w, r, int64(c.h.cfg.MaxPayload))
+	return body, held.Drop, err
+}
+
+// permitRow returns a problem if the caller may not use the type of a row or of a request in memory. It reads the type only if callers
+// are restricted. It does not see a change of the type between its read and the operation that follows. Only the owner of the schema
+// and dispatcherd_dispatcher can change a type.
+func (h *Handler) permitRow(r *rest.Request, id dispatcherd.JobID) error {
 	if h.Permit == nil {
 		return nil
 	}
 	if id.OnDemand() {
 		why, err := h.backend.Why(r.Context(), id)
 		if err == nil {
-			err = h.callerOf(r).permit(why.Type)
+			err = r.Permit(why.Type)
 		}
 		return err
 	}
-	_, err := h.permittedRow(r, id)
+	_, err := h.permittedRow(r.Request, id)
 	return err
 }
 
@@ -73,34 +111,7 @@ func (h *Handler) permitRow(r *http.Request, id dispatcherd.JobID) error {
 func (h *Handler) permittedRow(r *http.Request, id dispatcherd.JobID) (contract.Job, error) {
 	job, err := h.backend.Job(r.Context(), id)
 	if err == nil {
-		err = h.callerOf(r).permit(job.Type)
+		err = h.callerOf(r).Permit(job.Type)
 	}
 	return job, err
-}
-
-// permitMembers returns a problem if a caller may not cancel the members of the batch or flow whose callback a job is: they are
-// cancelled with it.
-func (h *Handler) permitMembers(r *http.Request, id dispatcherd.JobID) error {
-	if h.Permit == nil || id.OnDemand() {
-		return nil
-	}
-	return flowapi.PermitCancel(r, h.backend.Flows(), tableHost{h}, id)
-}
-
-// narrow completes the filter of an operation. Waiting jobs may be callbacks, with which members of any type are cancelled. So only
-// a caller of all types cancels them by a filter.
-func (h *Handler) narrow(r *http.Request, op contract.Operation, f *contract.Filter) error {
-	named := slices.Contains(f.Statuses, dispatcherd.Waiting)
-	if err := op.Narrow(f); err != nil {
-		return problem.InvalidRequest.Of(err.Error())
-	}
-	if h.Permit == nil || !slices.Contains(f.Statuses, dispatcherd.Waiting) {
-		return nil
-	}
-	err := tableHost{h}.PermitAll(r)
-	if err != nil && !named {
-		f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s dispatcherd.Status) bool { return s == dispatcherd.Waiting })
-		return nil
-	}
-	return err
 }

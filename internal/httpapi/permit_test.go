@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -26,7 +26,7 @@ func TestPermitAppliesToTheUnixSocketAndToUnknownUsers(t *testing.T) {
 	require.Contains(t, rec.Body.String(), "not you")
 	require.Equal(t, http.StatusOK, exchange(t, opened(t, h, (*Handler).Serve), "GET /v1/jobs/17 HTTP/1.1\r\nHost: d\r\n\r\n"))
 	c := newClient(t, client.Options{Socket: servedUnix(t, h)})
-	problemIn(t, problem.Forbidden, <-do(t.Context(), c, client.Request{Type: "pdf"}))
+	problemIn(t, rest.Forbidden, <-do(t.Context(), c, client.Request{Type: "pdf"}))
 	require.Equal(t, 2, seen.hits(BoundUser))
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // live reports whether the loop runs. No other check may cause a restart.
@@ -28,7 +28,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 	excluded := r.URL.Query()["exclude"]
 	for _, name := range excluded {
 		if !slices.Contains(names, name) {
-			return problem.InvalidRequest.Of(fmt.Sprintf("there is no check %q to exclude; the checks are %s", name, strings.Join(names, ", ")))
+			return rest.InvalidRequest.Of(fmt.Sprintf("there is no check %q to exclude; the checks are %s", name, strings.Join(names, ", ")))
 		}
 	}
 	return probe(w, r, checks, excluded)
@@ -44,7 +44,7 @@ func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []st
 	}
 	verbose := r.URL.Query().Has("verbose")
 	if bad != nil && !verbose {
-		return problem.Unavailable.Of("not ok: " + strings.Join(bad, ", ")).Retryable()
+		return rest.Unavailable.Of("not ok: " + strings.Join(bad, ", ")).Retryable()
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

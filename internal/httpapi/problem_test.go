@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +13,7 @@ import (
 // Clients distinguish problems by their type, so each type is unique.
 func TestEveryProblemHasItsOwnTypeAndAnErrorStatus(t *testing.T) {
 	seen := map[string]bool{}
-	for _, k := range problem.Kinds {
+	for _, k := range rest.Kinds {
 		p := k.Of("why")
 		require.False(t, seen[p.Type], p.Type)
 		seen[p.Type] = true

@@ -8,44 +8,49 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// strict reports whether unknown query parameters are rejected, so that callers notice a
-// misspelt parameter. Other routes ignore unknown parameters, because probes, scrapers and
-// readers of openapi.json may add their own.
-func (rt *route) strict() bool { return rt.method != "" && strings.HasPrefix(rt.path, "/v1/") }
+// query are the query parameters of a route.
+type query struct {
+	names []string
+	// Unknown parameters are rejected, so that callers notice a misspelt one. Routes outside of /v1/ ignore them, because probes,
+	// scrapers and readers of openapi.json may add their own.
+	strict bool
+}
 
-// checkQuery rejects parameters that the route does not have, and repeated parameters.
-func (rt *route) checkQuery(w http.ResponseWriter, r *http.Request) error {
-	if r.URL.RawQuery == "" || !rt.strict() {
+func queryOf(rt *rest.Route) query { return query{rt.Parameters(), strings.HasPrefix(rt.Path, "/v1/")} }
+
+// check rejects parameters that the route does not have, and repeated parameters.
+func (q *query) check(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.RawQuery == "" || !q.strict {
 		return nil
 	}
-	wrong := rt.wrongIn(r.URL.RawQuery)
+	wrong := q.wrongIn(r.URL.RawQuery)
 	if wrong == "" {
 		return nil
 	}
 	if r.ContentLength != 0 {
 		endBody(w, r, false)
 	}
-	return problem.InvalidRequest.Of(wrong)
+	return rest.InvalidRequest.Of(wrong)
 }
 
 // wrongIn returns what is wrong with a query; "" = nothing.
-func (rt *route) wrongIn(text string) string {
-	query, err := url.ParseQuery(text)
+func (q *query) wrongIn(text string) string {
+	given, err := url.ParseQuery(text)
 	if err != nil {
 		return "the query is not well-formed: parameters are separated by &, and other special characters are written as %XX"
 	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
 		switch {
-		case !slices.Contains(rt.query, name) && rt.query == nil:
+		case !slices.Contains(q.names, name) && q.names == nil:
 			return fmt.Sprintf("there is no query parameter %q; this call takes none", jsontext.Excerpt(name))
-		case !slices.Contains(rt.query, name):
-			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(rt.query, ", "))
-		case len(query[name]) > 1:
+		case !slices.Contains(q.names, name):
+			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(q.names, ", "))
+		case len(given[name]) > 1:
 			return fmt.Sprintf("the query parameter %s is given more than once", name)
 		}
 	}

@@ -19,10 +19,10 @@ func TestUnknownQueryParameterIsRejected(t *testing.T) {
 	}
 	calls := 0
 	for _, r := range h.routes {
-		path := strings.ReplaceAll(r.path, "{id}", "404")
+		path := strings.NewReplacer("{id}", "404", "{name}", "s", "{key}", "k").Replace(r.Path)
 		if !strings.HasPrefix(path, "/v1/") { // programs may add any parameter to these routes
-			require.Less(t, ask(r.method, path+"?exclude=postgres&x=1&x=2").Code, 500, path)
-			require.NotEqual(t, http.StatusBadRequest, ask(r.method, path+"?exclude=postgres&;").Code, path)
+			require.Less(t, ask(r.Method, path+"?exclude=postgres&x=1&x=2").Code, 500, path)
+			require.NotEqual(t, http.StatusBadRequest, ask(r.Method, path+"?exclude=postgres&;").Code, path)
 			continue
 		}
 		calls++
@@ -34,14 +34,14 @@ func TestUnknownQueryParameterIsRejected(t *testing.T) {
 			"?a;b":                          "not well-formed",
 			"?" + strings.Repeat("n", 5000): "nnn…",
 		} {
-			got := ask(r.method, path+query)
-			require.Equal(t, http.StatusBadRequest, got.Code, "%s %s%s", r.method, path, query)
+			got := ask(r.Method, path+query)
+			require.Equal(t, http.StatusBadRequest, got.Code, "%s %s%s", r.Method, path, query)
 			require.Contains(t, got.Body.String(), what)
 			require.Less(t, got.Body.Len(), 500)
 		}
-		for _, name := range r.query {
-			require.Regexp(t, "this call takes .*"+name, ask(r.method, path+"?x").Body.String())
-			require.Contains(t, ask(r.method, path+"?"+name+"=&"+name).Body.String(), "more than once")
+		for _, name := range r.Parameters() {
+			require.Regexp(t, "this call takes .*"+name, ask(r.Method, path+"?x").Body.String())
+			require.Contains(t, ask(r.Method, path+"?"+name+"=&"+name).Body.String(), "more than once")
 		}
 	}
 	require.Greater(t, calls, 9)

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // postRequest runs an on-demand request.
 func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if !isJSON(r) {
-		return problem.UnsupportedMedia.Of("send application/json")
+		return rest.UnsupportedMedia.Of("send application/json")
 	}
 	stream, err := wantsStream(r)
 	if err != nil {
@@ -30,7 +30,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.callerOf(r).permit(o.Type); err != nil {
+	if err := h.callerOf(r).Permit(o.Type); err != nil {
 		return err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the request bounds the wait
@@ -85,7 +85,7 @@ func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondema
 		return writeAnswer(w, id, &a)
 	case <-r.Context().Done():
 		h.requests.Abandon(id, c)
-		return problem.CallerGone.Of("")
+		return rest.CallerGone.Of("")
 	}
 }
 
@@ -95,7 +95,7 @@ func withoutKey(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	endBody(w, r, false)
-	return problem.InvalidRequest.Of(r.Method + " " + r.URL.Path + " takes no Idempotency-Key; POST /v1/requests takes a key")
+	return rest.InvalidRequest.Of(r.Method + " " + r.URL.Path + " takes no Idempotency-Key; POST /v1/requests takes a key")
 }
 
 // keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, which is most likely
@@ -106,11 +106,11 @@ func keyOf(r *http.Request) (string, error) {
 	case len(keys) == 0:
 		return "", nil
 	case len(keys) > 1:
-		return "", problem.InvalidRequest.Of("there is more than one Idempotency-Key")
+		return "", rest.InvalidRequest.Of("there is more than one Idempotency-Key")
 	case keys[0] == "":
-		return "", problem.InvalidRequest.Of("Idempotency-Key is empty: give each request a value of its own, or leave the header out")
+		return "", rest.InvalidRequest.Of("Idempotency-Key is empty: give each request a value of its own, or leave the header out")
 	case len(keys[0]) > ondemand.MaxKey:
-		return "", problem.InvalidRequest.Of("Idempotency-Key is longer than " + strconv.Itoa(ondemand.MaxKey) + " bytes")
+		return "", rest.InvalidRequest.Of("Idempotency-Key is longer than " + strconv.Itoa(ondemand.MaxKey) + " bytes")
 	}
 	return keys[0], nil
 }
@@ -138,12 +138,12 @@ func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer
 		return ondemand.ExplainAnswer(a).About(id)
 	}
 	header := w.Header()
-	nameRow(header, id)
+	rest.NameRow(header, id)
 	result := a.Result()
 	if a.Worker != "" {
 		header.Set("Dispatcherd-Worker", headerValue(a.Worker))
 	}
-	header.Set("Content-Type", mediaJSON)
+	header.Set("Content-Type", rest.JSON)
 	header.Set("Content-Length", strconv.Itoa(len(result)))
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(result) // fails only if the caller has disconnected
@@ -163,7 +163,7 @@ func headerValue(s string) string {
 // RequestState describes a shared request without its answer.
 type RequestState struct {
 	ID    string `json:"id"`
-	State string `json:"state"`         // queued, running or ended
+	State string `json:"state" enum:"queued,running,ended"`
 	Job   int64  `json:"job,omitempty"` // the row of a durable request
 }
 
@@ -192,10 +192,10 @@ func sendState(w http.ResponseWriter, f *ondemand.Follower, v *ondemand.View) {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Location", "/v1/requests/"+f.ID())
-	answerJSON(w, http.StatusAccepted, state)
+	rest.Send(w, http.StatusAccepted, state)
 }
 
-var errNoRequest = problem.NotFound.Of("no request has that id, or it ended too long ago")
+var errNoRequest = rest.NotFound.Of("no request has that id, or it ended too long ago")
 
 // findRequest returns an observer of the kept request in a path, if the caller may use its
 // type.
@@ -204,7 +204,7 @@ func (h *Handler) findRequest(r *http.Request) (*ondemand.Follower, error) {
 	if f == nil {
 		return nil, errNoRequest
 	}
-	return f, h.callerOf(r).permit(f.Type()) // an observer that does not leave holds nothing
+	return f, h.callerOf(r).Permit(f.Type()) // an observer that does not leave holds nothing
 }
 
 // getRequest returns the answer, the events or the state of a kept request.
@@ -270,7 +270,7 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 	}
 	if !isJSON(r) {
 		endBody(w, r, false)
-		return problem.UnsupportedMedia.Of("send application/json")
+		return rest.UnsupportedMedia.Of("send application/json")
 	}
 	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if err != nil {
@@ -281,7 +281,7 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.callerOf(r).permit(f.Type); err != nil {
+	if err := h.callerOf(r).Permit(f.Type); err != nil {
 		return err
 	}
 	f.User = userOf(r)
@@ -295,7 +295,7 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	results, status := chunkResults(chunks)
-	answerJSON(w, status, results)
+	rest.Send(w, status, results)
 	return nil
 }
 
@@ -303,7 +303,7 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) fanOutBatch(w http.ResponseWriter, r *http.Request, f *ondemand.FanOut) error {
 	n := h.backend.ClusterSlots(f.Type)
 	if n == 0 {
-		return problem.NoSlot.Of("no slot of any dispatcher supports the type, so the number of chunks is not known")
+		return rest.NoSlot.Of("no slot of any dispatcher supports the type, so the number of chunks is not known")
 	}
 	chunks := f.Divide(min(n, ondemand.MaxChunks))
 	payloads := make([]json.RawMessage, len(chunks))
@@ -314,7 +314,7 @@ func (h *Handler) fanOutBatch(w http.ResponseWriter, r *http.Request, f *ondeman
 	if err != nil {
 		return err
 	}
-	answerJSON(w, http.StatusAccepted, FanOutBatch{Batch: id, Chunks: len(chunks)})
+	rest.Send(w, http.StatusAccepted, FanOutBatch{Batch: id, Chunks: len(chunks)})
 	return nil
 }
 

@@ -3,126 +3,133 @@ package httpapi
 import (
 	_ "embed"
 	"net/http"
-	"slices"
 
-	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
-	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
-	"github.com/dispatcherd/dispatcherd/workerproto"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-// openAPI is the OpenAPI 3.1 description as it is served. Tests compare it with the
-// routes, the answers and the problems.
+// openAPI is the OpenAPI 3.1 description of the routes as it is served. A test generates it: see describe_test.go.
 //
 //go:embed openapi.json
 var openAPI []byte
 
-const (
-	mediaJSON   = "application/json"
-	mediaEvents = "text/event-stream"
-	mediaLines  = "application/x-ndjson"
-)
-
-// route is one operation. The error of its handler becomes a problem.
-type route struct {
-	method, path string
-	handle       func(http.ResponseWriter, *http.Request) error
-	query        []string // query parameters that the route takes
+// raw adapts a handler that needs only the HTTP request.
+func raw(do func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *rest.Request) error {
+	return func(w http.ResponseWriter, r *rest.Request) error { return do(w, r.Request) }
 }
 
 // allRoutes lists the routes of the API.
-func (h *Handler) allRoutes(metrics http.Handler) []route {
-	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
-	routes := []route{
-		{post, "/v1/requests", h.postRequest, nil},
-		{get, "/v1/requests", h.getRequests, []string{"after", "limit", "type"}},
-		{get, "/v1/requests/{id}", h.getRequest, nil},
-		{del, "/v1/requests/{id}", h.deleteRequest, nil},
-		{post, "/v1/fanouts", h.postFanOut, nil},
-		{post, "/v1/jobs", h.postJobs, []string{"on_error"}},
-		{get, "/v1/jobs", h.getJobs, filterQuery},
-		{get, "/v1/jobs/{id}", h.getJob, nil},
-		{del, "/v1/jobs/{id}", h.deleteJob, nil},
-		{post, "/v1/jobs/{id}/retry", h.retryJob, nil},
-		{get, "/v1/jobs/{id}/events", h.getJobEvents, nil},
-		{get, "/v1/jobs/{id}/why", h.getWhy, nil},
-		{post, "/v1/cancel", h.bulk(contract.CancelJobs), bulkQuery},
-		{post, "/v1/retry", h.bulk(contract.RetryJobs), bulkQuery},
-		{get, "/v1/dispatchers", h.getDispatchers, nil},
-		{get, "/v1/workers", h.getWorkers, pageQuery},
-		{get, "/v1/slots", h.getSlots, []string{"after", "limit", "type"}},
-		{get, "/v1/types", h.getTypes, pageQuery},
-		{get, "/livez", h.live, []string{"verbose"}},
-		{get, "/readyz", h.ready, []string{"verbose", "exclude"}},
-		{get, "/startupz", h.live, []string{"verbose"}},
-		{get, "/metrics", func(w http.ResponseWriter, r *http.Request) error {
-			metrics.ServeHTTP(w, r)
-			return nil
-		}, nil},
-		{get, "/openapi.json", getOpenAPI, nil},
-	}
-	host := tableHost{h}
-	tables := slices.Concat(
-		scheduleapi.Routes(h.backend.Schedules(), host),
-		limitapi.Routes(h.backend.Limits(), h.backend.Keys(), host),
-		flowapi.Routes(h.backend.Flows(), host),
-	)
-	for _, r := range tables {
-		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Query})
-	}
-	return routes
-}
-
-// tableHost implements scheduleapi.Host, limitapi.Host and flowapi.Host.
-type tableHost struct{ h *Handler }
-
-// Permit implements scheduleapi.Host.
-func (s tableHost) Permit(r *http.Request, typ string) error { return s.h.callerOf(r).permit(typ) }
-
-// Permitted implements scheduleapi.Host.
-func (s tableHost) Permitted(r *http.Request) func(string) bool {
-	var f contract.Filter
-	_ = s.h.restrict(&f, s.h.callerOf(r)) // fails only for the type of a filter
-	return f.Permit
-}
-
-// PermitAll implements limitapi.Host.
-func (s tableHost) PermitAll(r *http.Request) error {
-	c := s.h.callerOf(r)
-	if s.h.PermitAll == nil || c.tcp {
+func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
+	const one, kept = "/v1/jobs/{id}", "/v1/requests/{id}"
+	serveMetrics := func(w http.ResponseWriter, r *http.Request) error {
+		metrics.ServeHTTP(w, r)
 		return nil
 	}
-	objection := s.h.PermitAll(workerproto.PeerOf(ConnOf(r)))
-	if objection == "" {
-		return nil
-	}
-	s.h.obs.Refused(BoundUser)
-	return problem.Forbidden.Of(objection)
+	return append([]rest.Route{
+		rest.Raw("request", "POST /v1/requests", "Run a job now and wait for its result. It competes by score with all queued jobs. "+
+			"A disconnect cancels it", raw(h.postRequest)).With(requestHeaders{}).Takes(requestBody{}).
+			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
+			Answered(http.StatusAccepted, "Accepted; the answer will be at Location.", RequestState{}).
+			Fails(rest.Forbidden, rest.NotAcceptable, rest.NotFound, rest.JobCancelled, rest.KeyReused, rest.InvalidJob, rest.JobFailed,
+				rest.NoSlot, rest.Stopping, rest.DeadlinePassed),
+		rest.On("list-requests", "GET /v1/requests", "List the on-demand requests that wait in memory, by descending ids", h.getRequests).
+			Fails(rest.Forbidden),
+		rest.Raw("get-request", "GET "+kept, "Read the answer or the events of a kept request", raw(h.getRequest)).With(keptRequest{}).
+			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
+			Answered(http.StatusAccepted, "It has not ended.", RequestState{}).
+			Fails(rest.Forbidden, rest.NotFound, rest.NotAcceptable, rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.QueueFull,
+				rest.Stopping, rest.DeadlinePassed),
+		rest.Raw("cancel-request", "DELETE "+kept, "Cancel a kept request, or forget its answer", raw(h.deleteRequest)).With(requestID{}).
+			AnsweredAs(http.StatusNoContent, "It was cancelled or forgotten.").Fails(rest.Forbidden, rest.NotFound),
+		rest.Raw("fan-out", "POST /v1/fanouts", "Distribute items over the workers of this dispatcher that offer a type. "+
+			"A disconnect cancels all chunks", raw(h.postFanOut)).Takes(fanOutBody{}).
+			Answered(http.StatusOK, "Every chunk succeeded.", []ChunkResult{}).
+			Answered(http.StatusAccepted, "The chunks were inserted as a batch.", FanOutBatch{}).
+			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).
+			Fails(rest.Forbidden, rest.InvalidJob, rest.NoSlot, rest.Stopping),
+		rest.Raw("insert-jobs", "POST /v1/jobs", "Insert one job, or a stream of JSON lines. A stream is one transaction. A bad line means "+
+			"that nothing is inserted, unless on_error is skip", h.postJobs).With(insertion{}).
+			Takes(joblines.Job{}).TakesAs(rest.Lines, nil).
+			Answered(http.StatusOK, "Another job has the unique key; nothing was inserted.", Inserted{}).
+			Answered(http.StatusCreated, "Inserted.", Inserted{}, Uploaded{}).
+			Fails(rest.Forbidden, rest.Conflict, rest.InvalidJob, rest.BadLines, rest.NotFound),
+		rest.On("list-jobs", "GET /v1/jobs", "List jobs, the newest first, without payload, result and progress", h.getJobs).
+			Fails(rest.Forbidden),
+		rest.On("cancel-jobs", "POST /v1/jobs/cancel", "Cancel the waiting, pending and running jobs that a filter selects", h.cancelJobs).
+			Fails(rest.Forbidden, rest.UnexpectedCount),
+		rest.On("retry-jobs", "POST /v1/jobs/retry", "Make the failed and cancelled jobs that a filter selects pending again", h.retryJobs).
+			Fails(rest.Forbidden, rest.UnexpectedCount),
+		rest.On("get-job", "GET "+one, "Read a job", h.getJob).Fails(rest.Forbidden, rest.NotFound),
+		rest.On("cancel-job", "DELETE "+one, "Cancel a job, also while it runs", h.deleteJob).
+			Answered(http.StatusOK, "It was cancelled.").Answered(http.StatusAccepted, "Its worker was asked to stop.").
+			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
+		rest.On("retry-job", "POST "+one+"/retry", "Make a failed or cancelled job pending again", h.retryJob).
+			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
+		rest.Raw("follow-job", "GET "+one+"/events", "Follow a job until it is final", h.getJobEvents).With(followedJob{}).
+			AnsweredAs(http.StatusOK, "Events: status, progress, partial, log (if the dispatcher keeps logs), gap, and at the end result or error.",
+				rest.Events).Fails(rest.Forbidden, rest.NotFound),
+		rest.On("explain-job", "GET "+one+"/why", "Say why a job does not run yet, or where it runs", h.getWhy).
+			Fails(rest.Forbidden, rest.NotFound),
+		rest.On("list-dispatchers", "GET /v1/dispatchers", "List the dispatchers that share the database, the newest first", h.getDispatchers),
+		rest.On("list-workers", "GET /v1/workers", "List the workers that are connected to this dispatcher, by session", h.getWorkers),
+		rest.On("list-slots", "GET /v1/slots", "List the slots of this dispatcher's workers and their jobs, by id", h.getSlots),
+		rest.On("list-types", "GET /v1/types", "List the types that this dispatcher knows, by name", h.getTypes),
+		rest.Raw("live", "GET /livez", "Whether the loop runs", raw(h.live)).With(verbosity{}).
+			AnsweredAs(http.StatusOK, "It runs.", rest.Text).Fails(rest.Unavailable),
+		rest.Raw("ready", "GET /readyz", "Whether the dispatcher accepts work", raw(h.ready)).With(readiness{}).
+			AnsweredAs(http.StatusOK, "It does.", rest.Text).Fails(rest.InvalidRequest, rest.Unavailable),
+		rest.Raw("startup", "GET /startupz", "Whether the start has ended", raw(h.live)).With(verbosity{}).
+			AnsweredAs(http.StatusOK, "It has.", rest.Text).Fails(rest.Unavailable),
+		rest.Raw("metrics", "GET /metrics", "Metrics for Prometheus", raw(serveMetrics)).AnsweredAs(http.StatusOK, "The metrics.", rest.Text),
+		rest.Raw("describe", "GET /openapi.json", "This description, OpenAPI 3.1", raw(getOpenAPI)).
+			AnsweredAs(http.StatusOK, "The description.", rest.JSON),
+	}, h.backend.Routes()...)
 }
 
-// Caller implements flowapi.Host.
-func (s tableHost) Caller(r *http.Request) string { return callerName(r) }
-
-// Body implements scheduleapi.Host.
-func (s tableHost) Body(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
-	if err := withoutKey(w, r); err != nil {
-		return nil, nil, err
-	}
-	if !isJSON(r) {
-		endBody(w, r, false)
-		return nil, nil, problem.UnsupportedMedia.Of("send application/json")
-	}
-	body, held, err := s.h.readBody(w, r, int64(s.h.cfg.MaxPayload))
-	return body, held.Drop, err
+// requestHeaders are the headers of a request.
+type requestHeaders struct {
+	Key    string `header:"Idempotency-Key"` // A repeated call with the same key and request gets the same answer, and runs once.
+	Prefer string `header:"Prefer"`          // respond-async: answer at once with a Location.
 }
 
-// Answer implements scheduleapi.Host.
-func (s tableHost) Answer(w http.ResponseWriter, status int, v any) { answerJSON(w, status, v) }
+// requestID is the id of a kept request.
+type requestID struct {
+	ID string `param:"id"` // Id of a kept request, as in its Location.
+}
+
+// keptRequest selects the events of a kept request.
+type keptRequest struct {
+	requestID
+
+	Last string `header:"Last-Event-ID"` // The last known event; the stream begins after it.
+}
+
+// insertion says how to insert jobs.
+type insertion struct {
+	OnError string `param:"on_error" enum:"abort,skip" default:"abort"` // What a bad line of a stream means.
+}
+
+// followedJob selects the events of a job.
+type followedJob struct {
+	jobID
+
+	Last string `header:"Last-Event-ID"` // The last known status event, which is not repeated.
+}
+
+// verbosity is the parameter of a probe.
+type verbosity struct {
+	Verbose string `param:"verbose"` // List the checks.
+}
+
+// readiness are the parameters of the probe of readiness.
+type readiness struct {
+	verbosity
+
+	Exclude []string `param:"exclude"` // A check that does not count. The parameter may be repeated.
+}
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", mediaJSON)
+	w.Header().Set("Content-Type", rest.JSON)
 	_, _ = w.Write(openAPI) // fails only if the caller has disconnected
 	return nil
 }

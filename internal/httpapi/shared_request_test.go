@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
@@ -74,7 +74,7 @@ func TestKeyKeepsALateEndOnlyIfTheJobMayHaveStarted(t *testing.T) {
 				if location := rec.Header().Get("Location"); location != "" {
 					rec = call(h, http.MethodGet, location)
 				}
-				return strings.Contains(rec.Body.String(), problem.DeadlinePassed.Name)
+				return strings.Contains(rec.Body.String(), rest.DeadlinePassed.Name)
 			}
 			first := ask()
 			f.answer(<-f.submitted, late)
@@ -137,7 +137,7 @@ func TestKeyKeepsALateEndForEachKindOfDeadline(t *testing.T) {
 				if location := rec.Header().Get("Location"); location != "" {
 					rec = call(h, http.MethodGet, location)
 				}
-				require.Equal(t, c.keeps, strings.Contains(rec.Body.String(), problem.DeadlinePassed.Name), rec.Body)
+				require.Equal(t, c.keeps, strings.Contains(rec.Body.String(), rest.DeadlinePassed.Name), rec.Body)
 			})
 		})
 	}
@@ -389,7 +389,7 @@ func TestKeyIsRejectedForAnotherRequest(t *testing.T) {
 	} {
 		rec := keyed(other)
 		require.Equal(t, http.StatusUnprocessableEntity, rec.Code, other)
-		require.Contains(t, rec.Body.String(), problem.KeyReused.Name)
+		require.Contains(t, rec.Body.String(), rest.KeyReused.Name)
 	}
 	same := keyed(`{"priority":1,"payload":[1],"type":"pdf","timeout":7,"wait_for_worker":3}`)
 	require.Equal(t, first.Header().Get("Location"), same.Header().Get("Location"))
@@ -522,7 +522,7 @@ func Test504SaysThatNoSlotSupportsTheType(t *testing.T) {
 					got = call(h, http.MethodGet, got.Header().Get("Location"))
 				}
 				require.Equal(t, http.StatusGatewayTimeout, got.Code, name)
-				require.Contains(t, got.Body.String(), problem.DeadlinePassed.Name)
+				require.Contains(t, got.Body.String(), rest.DeadlinePassed.Name)
 				require.Equal(t, noCapacity, strings.Contains(got.Body.String(), none), "%s: %s", name, got.Body)
 			})
 		}

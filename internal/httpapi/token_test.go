@@ -52,9 +52,9 @@ func TestOnlyProbesWorkWithoutAToken(t *testing.T) {
 	open := map[string]bool{"/livez": true, "/readyz": true, "/startupz": true}
 	for _, route := range h.routes {
 		w := httptest.NewRecorder()
-		guarded.ServeHTTP(w, httptest.NewRequest(route.method, strings.ReplaceAll(route.path, "{id}", "7"), http.NoBody))
-		require.Equal(t, open[route.path], w.Code != http.StatusUnauthorized, route.path)
-		delete(open, route.path)
+		guarded.ServeHTTP(w, httptest.NewRequest(route.Method, strings.ReplaceAll(route.Path, "{id}", "7"), http.NoBody))
+		require.Equal(t, open[route.Path], w.Code != http.StatusUnauthorized, route.Path)
+		delete(open, route.Path)
 	}
 	require.Empty(t, open)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -76,11 +76,11 @@ func do(ctx context.Context, c *client.Client, r client.Request) <-chan outcome 
 }
 
 // problemIn requires that a call failed with a problem of that kind.
-func problemIn(t *testing.T, k problem.Kind, got outcome) *client.Problem {
+func problemIn(t *testing.T, k rest.Kind, got outcome) *client.Problem {
 	t.Helper()
 	var p *client.Problem
 	require.ErrorAs(t, got.err, &p)
-	require.Equal(t, problem.Namespace+k.Name, p.Type, "%v", got.err)
+	require.Equal(t, rest.Namespace+k.Name, p.Type, "%v", got.err)
 	require.Equal(t, k.Status, p.Status)
 	require.Equal(t, k.Title, p.Title)
 	return p
@@ -95,9 +95,9 @@ func TestEachAnswerReachesTheCaller(t *testing.T) {
 			require.NoError(t, answer.err)
 			require.Equal(t, want, string(answer.result))
 		}
-		for kind, want := range map[ondemand.AnswerKind]problem.Kind{
-			ondemand.Failed: problem.JobFailed, ondemand.Late: problem.DeadlinePassed, ondemand.Unsupported: problem.NoSlot,
-			ondemand.Busy: problem.QueueFull, ondemand.Stopping: problem.Stopping, ondemand.Cancelled: problem.JobCancelled,
+		for kind, want := range map[ondemand.AnswerKind]rest.Kind{
+			ondemand.Failed: rest.JobFailed, ondemand.Late: rest.DeadlinePassed, ondemand.Unsupported: rest.NoSlot,
+			ondemand.Busy: rest.QueueFull, ondemand.Stopping: rest.Stopping, ondemand.Cancelled: rest.JobCancelled,
 		} {
 			got := do(t.Context(), c, client.Request{Type: "pdf"})
 			f.answer(<-f.submitted, ondemand.Answer{Kind: kind, Reason: "because"})
@@ -115,13 +115,13 @@ func TestInvalidRequestIsRejectedOnEachTransport(t *testing.T) {
 			{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: 2 * time.Hour}, {Type: "pdf", WaitForWorker: -time.Second},
 			{Type: "pdf", Timeout: time.Microsecond}, {Type: "pdf", Expected: time.Microsecond}, {Type: "pdf", Expected: -time.Second}, {Type: "pdf", Expected: 600 * time.Hour}, {Type: "pdf", CoalesceKey: strings.Repeat("k", 257)}, {Type: "pdf", IdempotencyKey: strings.Repeat("k", 257)},
 		} {
-			problemIn(t, problem.InvalidRequest, <-do(t.Context(), c, r))
+			problemIn(t, rest.InvalidRequest, <-do(t.Context(), c, r))
 		}
 		for _, payload := range []string{`{"x":"\u0000"}`, `"\ud800"`, strings.Repeat("[", 200) + strings.Repeat("]", 200), "1e12345"} {
-			problemIn(t, problem.InvalidJob, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: json.RawMessage(payload)}))
+			problemIn(t, rest.InvalidJob, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: json.RawMessage(payload)}))
 		}
-		problemIn(t, problem.TooLarge, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: strings.Repeat("x", 2000)}))
-		problemIn(t, problem.TooLarge, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: strings.Repeat("x", 2<<20)}))
+		problemIn(t, rest.TooLarge, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: strings.Repeat("x", 2000)}))
+		problemIn(t, rest.TooLarge, <-do(t.Context(), c, client.Request{Type: "pdf", Payload: strings.Repeat("x", 2<<20)}))
 		require.Empty(t, f.submitted)
 		got := do(t.Context(), c, client.Request{Type: "pdf"}) // the connection is still usable
 		f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})
@@ -142,7 +142,7 @@ func TestIdempotencyKeyExecutesOnceOnEachTransport(t *testing.T) {
 			require.Equal(t, `"once"`, string(got.result))
 		}
 		r.Priority = 1
-		problemIn(t, problem.KeyReused, <-do(t.Context(), c, r))
+		problemIn(t, rest.KeyReused, <-do(t.Context(), c, r))
 		require.Empty(t, f.submitted)
 	})
 }
@@ -188,11 +188,11 @@ func TestCallersDeadlineEndsASharedRequestOnEachTransport(t *testing.T) {
 	onEachTransport(t, nil, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		got := do(t.Context(), c, client.Request{Type: "pdf", CoalesceKey: "c", Timeout: 20 * time.Millisecond})
 		id := <-f.submitted
-		require.Equal(t, "the request was not done in time; it had not started", problemIn(t, problem.DeadlinePassed, <-got).Detail)
+		require.Equal(t, "the request was not done in time; it had not started", problemIn(t, rest.DeadlinePassed, <-got).Detail)
 		require.Equal(t, id, <-f.abandoned)
 		go func() { f.withCaller(<-f.submitted, func(c ondemand.Caller) { c.Started(1, "w") }) }()
 		got = do(t.Context(), c, client.Request{Type: "pdf", CoalesceKey: "c", Timeout: 500 * time.Millisecond})
-		require.Equal(t, "the request was not done in time; it had started", problemIn(t, problem.DeadlinePassed, <-got).Detail)
+		require.Equal(t, "the request was not done in time; it had started", problemIn(t, rest.DeadlinePassed, <-got).Detail)
 		<-f.abandoned
 	})
 }
@@ -220,7 +220,7 @@ func TestEventsArriveInOrderOnEachTransport(t *testing.T) {
 		}, seen)
 		f.refuse(ondemand.ErrStopping)
 		_, err = c.Stream(t.Context(), client.Request{Type: "pdf"}, func(client.Event) error { return nil })
-		problemIn(t, problem.Stopping, outcome{err: err})
+		problemIn(t, rest.Stopping, outcome{err: err})
 	})
 }
 
@@ -255,7 +255,7 @@ func TestBodiesAreBoundedOnEachTransport(t *testing.T) {
 			r := client.Request{Type: "pdf", Payload: strings.Repeat("x", 9000)}
 			first, second := do(t.Context(), c, r), do(t.Context(), c, r)
 			one, two := <-f.submitted, <-f.submitted
-			p := problemIn(t, problem.QueueFull, <-do(t.Context(), c, r))
+			p := problemIn(t, rest.QueueFull, <-do(t.Context(), c, r))
 			require.Positive(t, p.RetryAfter())
 			f.answer(one, ondemand.Answer{Kind: ondemand.Done})
 			f.answer(two, ondemand.Answer{Kind: ondemand.Done})
@@ -275,10 +275,10 @@ func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
 		got = do(t.Context(), c, client.Request{Type: "pdf", Durable: true})
 		id := <-f.submitted
 		f.answer(-id, ondemand.Answer{Kind: ondemand.Failed, Reason: "torn"})
-		require.Equal(t, -id, problemIn(t, problem.JobFailed, <-got).Job)
+		require.Equal(t, -id, problemIn(t, rest.JobFailed, <-got).Job)
 		got = do(t.Context(), c, client.Request{Type: "pdf", Durable: true, Keys: "a b*2", Timeout: 20 * time.Millisecond})
 		id = <-f.submitted
-		late := problemIn(t, problem.DeadlinePassed, <-got)
+		late := problemIn(t, rest.DeadlinePassed, <-got)
 		require.Equal(t, -id, late.Job)
 		require.Contains(t, late.Detail, "this dispatcher had not started it", "another one may have")
 		require.Contains(t, late.Detail, "; it needs the keys a b*2: 'dispatcherd key show KEY' says")
@@ -369,7 +369,7 @@ func TestOpenRequestsOfAConnectionAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	refused := frames[0].(*workerproto.Answer)
 	require.EqualValues(t, 3, refused.ID)
-	require.Equal(t, problem.QueueFull.Name, refused.Code)
+	require.Equal(t, rest.QueueFull.Name, refused.Code)
 	require.Equal(t, time.Second, refused.RetryAfter)
 	require.Equal(t, 1, seen.hits(BoundOpenRequests))
 	require.True(t, c.Send(&workerproto.Request{ID: 1, Type: "pdf"}))
@@ -381,7 +381,7 @@ func TestOpenRequestsOfAConnectionAreBounded(t *testing.T) {
 	require.True(t, c.Send(&workerproto.CancelRequest{ID: 1}))
 	frames, err = c.Receive()
 	require.NoError(t, err)
-	require.Equal(t, problem.JobCancelled.Name, frames[0].(*workerproto.Answer).Code)
+	require.Equal(t, rest.JobCancelled.Name, frames[0].(*workerproto.Answer).Code)
 	<-f.abandoned
 }
 

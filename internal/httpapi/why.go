@@ -11,21 +11,23 @@ import (
 type Why struct {
 	Job      dispatcherd.JobID    `json:"job"`
 	Type     string               `json:"type"`
-	Mode     string               `json:"mode"`
+	Mode     string               `json:"mode" enum:"queued,on_demand"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"`             // all reasons why the job does not start, or where it is; empty: it starts next
-	SetAside string               `json:"set_aside,omitempty"` // why Postgres refused to claim, release or cancel the job, or cannot read its lane
-	Held     string               `json:"held,omitempty"`      // with reason Unrecordable: why Postgres did not record the end
-	RunAt    *time.Time           `json:"run_at,omitempty"`    // when the job becomes due; absent if it is due
-	Failures int                  `json:"failures,omitempty"`  // failed attempts of the row
-	Attempts int                  `json:"max_attempts,omitempty"`
-	Offered  []string             `json:"offered,omitempty"`  // if no slot supports the type: types that slots support, similar names first, at most 16
-	Similar  string               `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
-	Locked   *RowLock             `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
-	Stopping string               `json:"stopping,omitempty"` // why the job is being stopped
-	Age      float64              `json:"age_seconds"`
-	Score    *Score               `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
+	Reasons  []string             `json:"reasons"` // all reasons why the job does not start, or where it is; empty: it starts next
+	// why Postgres refused to claim, release or cancel the job, or cannot read its lane
+	SetAside string     `json:"set_aside,omitempty"`
+	Held     string     `json:"held,omitempty"`     // with reason Unrecordable: why Postgres did not record the end
+	RunAt    *time.Time `json:"run_at,omitempty"`   // when the job becomes due; absent if it is due
+	Failures int        `json:"failures,omitempty"` // failed attempts of the row
+	Attempts int        `json:"max_attempts,omitempty"`
+	// if no slot supports the type: types that slots support, similar names first, at most 16
+	Offered  []string `json:"offered,omitempty"`
+	Similar  string   `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
+	Locked   *RowLock `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
+	Stopping string   `json:"stopping,omitempty"` // why the job is being stopped
+	Age      float64  `json:"age_seconds"`
+	Score    *Score   `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 
 	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
 	Waiting    int  `json:"waiting,omitempty"` // known waiting jobs of its type
@@ -41,7 +43,7 @@ type Why struct {
 	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
 	Ahead      []Rival `json:"ahead,omitempty"`       // the first jobs of Competing, at most 16
 
-	Keys    string   `json:"keys,omitempty"`
+	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
 
 	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
@@ -50,9 +52,11 @@ type Why struct {
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
 	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
 
-	Placement   *Placement `json:"placement,omitempty"`    // the latest decision that assigned a slot to the job
-	End         *End       `json:"end,omitempty"`          // the latest end of an attempt of the job on this dispatcher
-	DecisionLog string     `json:"decision_log,omitempty"` // why Placement is nil although the job has started
+	Placement *Placement `json:"placement,omitempty"` // the latest decision that assigned a slot to the job
+	End       *End       `json:"end,omitempty"`       // the latest end of an attempt of the job on this dispatcher
+	// Why placement is absent although the job has started. overwritten: the decision log has replaced its entry. missing: another
+	// dispatcher or an earlier process started it. never_placed: it ended before a placement. off: there is no decision log.
+	DecisionLog string `json:"decision_log,omitempty" enum:"overwritten,missing,never_placed,off"`
 }
 
 // Reasons that do not come from the core.
@@ -78,18 +82,19 @@ const (
 
 // KeyWait says for which key a job waits.
 type KeyWait struct {
-	Key        string               `json:"key,omitempty"`
-	Held       int64                `json:"held"`                 // cost of the jobs that have permits
-	Capacity   *int64               `json:"capacity"`             // nil = unlimited
-	Holders    []int64              `json:"holders,omitempty"`    // ids of jobs that have permits, at most 10
-	Alone      bool                 `json:"alone,omitempty"`      // one of the holders runs alone on the key
-	Scope      string               `json:"scope,omitempty"`      // dispatcher: each dispatcher has the capacity; else absent
-	Position   int                  `json:"position,omitempty"`   // among the waiting jobs of the key, 1 is the next
-	First      int64                `json:"first,omitempty"`      // with KeyOrder: the job that has precedence
-	RetryAt    *time.Time           `json:"retry_at,omitempty"`   // with KeyOrder: when First is retried, which the limit makes others wait for
+	Key      string  `json:"key,omitempty"`      // that the job waits for
+	Held     int64   `json:"held"`               // cost of the jobs that have permits
+	Capacity *int64  `json:"capacity"`           // nil = unlimited
+	Holders  []int64 `json:"holders,omitempty"`  // ids of jobs that have permits, at most 10
+	Alone    bool    `json:"alone,omitempty"`    // one of the holders runs alone on the key
+	Scope    string  `json:"scope,omitempty"`    // dispatcher: each dispatcher has the capacity; else absent
+	Position int     `json:"position,omitempty"` // among the waiting jobs of the key, 1 is the next
+	First    int64   `json:"first,omitempty"`    // with KeyOrder: the job that has precedence
+	// with KeyOrder: when First is retried, which the limit makes others wait for
+	RetryAt    *time.Time           `json:"retry_at,omitempty"`
 	At         *time.Time           `json:"at,omitempty"`         // with KeyRate: when the window may have room
 	Detail     string               `json:"detail,omitempty"`     // with Held
-	Controller *contract.Controller `json:"controller,omitempty"` // with KeyElsewhere; nil = there is none
+	Controller *contract.Controller `json:"controller,omitempty"` // with KeyElsewhere: that admits jobs with keys; absent: there is none
 }
 
 // RowLock is a lock of another session of Postgres.
@@ -150,10 +155,12 @@ type Score struct {
 
 // Expected is how long the jobs of the type and duration class of a job take.
 type Expected struct {
-	Class    string   `json:"class,omitempty"`             // "0" to "7"; absent if the job has no expected duration
-	Duration float64  `json:"duration_seconds"`            // as this dispatcher expects it
-	Learned  bool     `json:"learned"`                     // false if no such job has been done yet
-	PassedBy *float64 `json:"passed_by_seconds,omitempty"` // absent without an overtaking window; a job that arrives more than this later overtakes the job only if its duration is expected to be longer meanwhile
+	Class    string  `json:"class,omitempty"`  // "0" to "7"; absent if the job has no expected duration
+	Duration float64 `json:"duration_seconds"` // as this dispatcher expects it
+	Learned  bool    `json:"learned"`          // false if no such job has been done yet
+	// absent without an overtaking window; a job that arrives more than this later overtakes the job only if its duration is
+	// expected to be longer meanwhile
+	PassedBy *float64 `json:"passed_by_seconds,omitempty"`
 }
 
 // Rival is a waiting job that goes before the explained job.
@@ -163,7 +170,8 @@ type Rival struct {
 	Type     string               `json:"type"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Score    Score                `json:"score"`
-	Passed   *float64             `json:"passed_in_seconds"` // when the explained job overtakes the rival if both continue to wait; null: never
+	// when the explained job overtakes the rival if both continue to wait; null: never
+	Passed *float64 `json:"passed_in_seconds"`
 }
 
 // Overtaking is the time in which newer jobs can overtake a job.

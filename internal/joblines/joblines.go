@@ -42,20 +42,15 @@ var (
 	latestRun   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Job is a job that will be inserted, as one line of JSON describes it. A nil
-// or empty field gets the table's default.
+// Job is a job that will be inserted, as one line of JSON describes it. An absent member gets the default of the table.
 type Job struct {
-	Type        string               `json:"type"`
-	Priority    dispatcherd.Priority `json:"priority"`
-	Payload     json.RawMessage      `json:"payload,omitempty"`
-	RunAt       *time.Time           `json:"run_at,omitempty"`
-	MaxAttempts *int16               `json:"max_attempts,omitempty"`
-	TimeoutMS   *int32               `json:"timeout_ms,omitempty"`  // limit of one attempt in milliseconds
-	ExpectedMS  *int32               `json:"expected_ms,omitempty"` // how long an attempt probably takes
-	Keys        *string              `json:"keys,omitempty"`        // an empty text is invalid, as in the table
-	Parent      *dispatcherd.JobID   `json:"parent,omitempty"`      // the open batch whose member the job is
-	UniqueKey   *string              `json:"unique_key,omitempty"`
-	UniqueFor   *contract.Duration   `json:"unique_for,omitempty"` // of a single job: the unique key stays taken for so long
+	contract.JobColumns
+
+	Parent *dispatcherd.JobID `json:"parent,omitempty" minimum:"1"` // the open batch whose member the job is
+	// No other pending or running job has it. A member of a batch whose key is taken is refused.
+	UniqueKey *string `json:"unique_key,omitempty" minLength:"1" maxLength:"512"`
+	// Of a single job: how long the unique key stays taken, also after the end of the job.
+	UniqueFor *contract.Duration `json:"unique_for,omitempty"`
 }
 
 // ErrMore says that the line continues after its job.
@@ -87,18 +82,22 @@ func jsonReason(err error) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	var when *time.ParseError
+	var field string
+	if errors.As(err, &kind) {
+		field = kind.Field[strings.LastIndex(kind.Field, ".")+1:] // without the name of the embedded struct
+	}
 	switch {
-	case errors.As(err, &kind) && kind.Field == "":
+	case kind != nil && field == "":
 		return fmt.Errorf("a job is a JSON object, not a JSON %s", jsontext.Excerpt(kind.Value))
-	case errors.As(err, &kind) && kind.Field == "keys":
+	case field == "keys":
 		return fmt.Errorf(
 			"keys cannot be the JSON %s: write one string of words, for example \"tenant:42 stripe*3\"",
 			jsontext.Excerpt(kind.Value),
 		)
-	case errors.As(err, &kind) && strings.HasSuffix(kind.Field, "_ms"):
-		return fmt.Errorf("%s cannot be the JSON %s: write a whole number from 1 to 2147483647", kind.Field, jsontext.Excerpt(kind.Value))
-	case errors.As(err, &kind):
-		return fmt.Errorf("%s cannot be the JSON %s", kind.Field, jsontext.Excerpt(kind.Value))
+	case strings.HasSuffix(field, "_ms"):
+		return fmt.Errorf("%s cannot be the JSON %s: write a whole number from 1 to 2147483647", field, jsontext.Excerpt(kind.Value))
+	case kind != nil:
+		return fmt.Errorf("%s cannot be the JSON %s", field, jsontext.Excerpt(kind.Value))
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.EOF):

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // readAll returns the types of all valid lines and the errors of the invalid ones.
@@ -168,7 +169,7 @@ func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 		typ := rapid.StringOfN(rapid.RuneFrom([]rune("abcäö \"\\")), 1, 20, dispatcherd.MaxTypeLength).Draw(rt, "type")
 		payload, err := json.Marshal(map[string]string{"text": text.Draw(rt, "text")})
 		require.NoError(rt, err)
-		line, err := json.Marshal(Job{Type: typ, Priority: priority, Payload: payload})
+		line, err := json.Marshal(Job{JobColumns: contract.JobColumns{Type: typ, Priority: priority, Payload: payload}})
 		require.NoError(rt, err)
 		job, err := Parse(line)
 		require.NoError(rt, err)

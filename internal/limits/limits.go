@@ -2,7 +2,6 @@
 package limits
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -122,33 +121,4 @@ func Assign(v *contract.Limit, column, text string) error {
 func number(text string) (*int, error) {
 	n, err := strconv.Atoi(text)
 	return &n, err
-}
-
-// Parse reads the columns of a limit from a JSON object whose names are checked. An absent member means the default.
-func Parse(key string, members map[string]json.RawMessage) (contract.Limit, error) {
-	v := contract.NewLimit(key)
-	for _, e := range examples {
-		value, given := members[e.name]
-		if !given {
-			continue
-		}
-		text := string(value)
-		if quoted := len(value) > 0 &&
-			value[0] == '"'; quoted != (e.name == "per" || e.name == "scope" || e.name == "on_retry") && text != "null" ||
-			quoted && json.Unmarshal(value, &text) != nil ||
-			quoted && text == "none" {
-			return v, fmt.Errorf("%s %s: must have the form of %s", e.name, value, jsonExample(e.name, e.example))
-		}
-		if err := Assign(&v, e.name, text); err != nil {
-			return v, err
-		}
-	}
-	return v, nil
-}
-
-func jsonExample(column, example string) string {
-	if column == "capacity" || column == "rate" {
-		return example + ", or null"
-	}
-	return strconv.Quote(example)
 }

@@ -3,7 +3,7 @@ package ondemand
 import (
 	"sync"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
@@ -54,7 +54,7 @@ func (s *Service) RefuseBody(b *Body, n int64) error {
 	s.refused(BoundBodies)
 	s.bodies.mu.Lock()
 	defer s.bodies.mu.Unlock()
-	return problem.QueueFull.Of(s.bodies.users.Objection(b.user, int(n), "bytes of bodies")).Retryable()
+	return rest.QueueFull.Of(s.bodies.users.Objection(b.user, int(n), "bytes of bodies")).Retryable()
 }
 
 // User returns the user whose share it is.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // The core enforces the capacity wait of a request with one caller. Callers of a
@@ -54,7 +54,7 @@ func (f *Follower) waitForCapacity(ctx context.Context, limit time.Duration, fre
 	f.wait.limit = limit
 	f.checkIn = f.wait.left(f.s.backend, v.Job)
 	if limit == 0 && !f.wait.since.IsZero() {
-		return problem.NoSlot.Of("no slot supports the type; only callers with wait_for_worker continue to wait")
+		return rest.NoSlot.Of("no slot supports the type; only callers with wait_for_worker continue to wait")
 	}
 	return nil
 }

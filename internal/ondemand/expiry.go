@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // This file enforces the deadlines that the core does not know: the deadlines of rows,
@@ -24,7 +24,7 @@ func deadlineOf(o *Options, r *Request, fresh bool, began time.Time) time.Time {
 // callerLate returns the problem of a caller whose deadline passed.
 func (f *Follower) callerLate(job dispatcherd.JobID) error {
 	f.late = true
-	return problem.DeadlinePassed.Of(f.shared.lateReason(job)).About(job)
+	return rest.DeadlinePassed.Of(f.shared.lateReason(job)).About(job)
 }
 
 // answerFor returns the answer for a caller with a deadline. The worker also

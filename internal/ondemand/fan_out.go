@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // MaxChunks bounds the chunks of a fan-out.
@@ -89,11 +89,11 @@ func (s *Service) CheckFanOut(f *FanOut) error {
 	}
 	switch {
 	case (f.Items == nil) == (f.Chunks == nil):
-		return problem.InvalidRequest.Of("give items, which the dispatcher divides, or chunks")
+		return rest.InvalidRequest.Of("give items, which the dispatcher divides, or chunks")
 	case len(f.Items)+len(f.Chunks) == 0:
-		return problem.InvalidRequest.Of("there is nothing to distribute: give at least one item or chunk")
+		return rest.InvalidRequest.Of("there is nothing to distribute: give at least one item or chunk")
 	case len(f.Chunks) > MaxChunks:
-		return problem.InvalidRequest.Of(fmt.Sprintf("there are %d chunks, at most %d are allowed", len(f.Chunks), MaxChunks))
+		return rest.InvalidRequest.Of(fmt.Sprintf("there are %d chunks, at most %d are allowed", len(f.Chunks), MaxChunks))
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (c *chunkCaller) Answered(a Answer) { c.answers <- chunkAnswer{c.number, a}
 func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
 	places := places(s.backend.Offerings(f.Type), f.PerSlot)
 	if len(places) == 0 {
-		return nil, problem.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
+		return nil, rest.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
 	request := s.request(&Options{Type: f.Type, User: f.User, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected})
@@ -146,7 +146,7 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
 					s.backend.Abandon(id, callers[i])
 				}
 			}
-			return nil, problem.CallerGone.Of("")
+			return nil, rest.CallerGone.Of("")
 		}
 	}
 	return chunks, nil

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func TestSizesOfChunksDifferByAtMostOne(t *testing.T) {
@@ -129,7 +129,7 @@ func TestChunkThatCannotBeSubmittedHasAnError(t *testing.T) {
 // Attack 18, first part.
 func TestFanOutWithoutAWorkerIsRefused(t *testing.T) {
 	_, err := distribute(t, &workers{}, &FanOut{Items: items(2)})
-	require.ErrorContains(t, err, problem.NoSlot.Title)
+	require.ErrorContains(t, err, rest.NoSlot.Title)
 	require.Equal(t, 503, Explain(err).Status)
 }
 
@@ -140,7 +140,7 @@ func TestAllChunksAreCancelledWhenTheCallerDisconnects(t *testing.T) {
 	s := New(newLimits(), w, func(Bound) {})
 	t.Cleanup(s.Close)
 	_, err := s.FanOut(ctx, &FanOut{Type: "pdf", PerSlot: true, Items: items(3)})
-	require.ErrorContains(t, err, problem.CallerGone.Title)
+	require.ErrorContains(t, err, rest.CallerGone.Title)
 	require.Subset(t, w.abandoned, []dispatcherd.JobID{-2, -3}, "the first one may be answered before")
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Follower is one caller of a shared request, or an observer returned by Find. Only
@@ -126,7 +126,7 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects
 	}
 	// Used after a panic, so that the request is not kept for ever.
-	var failure error = problem.Internal.Of("the request could not be submitted")
+	var failure error = rest.Internal.Of("the request could not be submitted")
 	defer func() {
 		if failure != nil {
 			r.end(nil, failure)
@@ -188,7 +188,7 @@ func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time
 		case <-fires(f.check):
 			left := f.wait.left(f.s.backend, v.Job)
 			if left == 0 {
-				return problem.NoSlot.Of(noCapacity)
+				return rest.NoSlot.Of(noCapacity)
 			}
 			f.check.Reset(left)
 		case <-fires(f.deadline):
@@ -196,7 +196,7 @@ func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time
 		case <-heartbeat:
 			return nil
 		case <-ctx.Done():
-			return problem.CallerGone.Of("")
+			return rest.CallerGone.Of("")
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // This file decides which shared request a caller joins.
@@ -54,7 +54,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	defer s.mu.Unlock()
 	s.purgeLocked(time.Now())
 	if s.closed {
-		return nil, false, problem.Stopping.Of("the dispatcher is about to stop").Retryable()
+		return nil, false, rest.Stopping.Of("the dispatcher is about to stop").Retryable()
 	}
 	if o.Later && !s.laters.Fits(o.User, 1) {
 		return nil, false, s.refuseLocked(BoundRequests, s.laters, o.User, "callers that fetch their answer later")
@@ -72,7 +72,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	}
 	if old := s.byKey[key]; key != "" && old != nil {
 		if old.mark != mark {
-			return nil, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
+			return nil, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 		}
 		old.attachLocked(o.Later)
 		return old, false, nil

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
@@ -119,7 +119,7 @@ func (s *Service) makeRoomForKeyLocked(key string) error {
 // problem.
 func (s *Service) refuseLocked(b Bound, q *quota.Quota, user, what string) error {
 	s.refused(b)
-	return problem.QueueFull.Of(q.Objection(user, 1, what)).Retryable()
+	return rest.QueueFull.Of(q.Objection(user, 1, what)).Retryable()
 }
 
 // purgeLocked drops answers that were kept long enough. It drops further answers

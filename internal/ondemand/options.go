@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
@@ -41,7 +41,7 @@ func (o *Options) keyed() bool { return o.Key != "" || o.CoalesceKey != "" }
 // Check returns the first option that is not allowed, as a problem.
 func (s *Service) Check(o *Options) error {
 	if err := dispatcherd.CheckType(o.Type); err != nil {
-		return problem.InvalidRequest.Of(err.Error())
+		return rest.InvalidRequest.Of(err.Error())
 	}
 	var reason string
 	_, badKeys := permits.Parse(cmp.Or(o.Keys, "none"))
@@ -69,7 +69,7 @@ func (s *Service) Check(o *Options) error {
 	default:
 		return nil
 	}
-	return problem.InvalidRequest.Of(reason)
+	return rest.InvalidRequest.Of(reason)
 }
 
 // request returns the request that is submitted for checked options.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // backend keeps the last caller and answers when the test says so.
@@ -144,9 +144,9 @@ func (b *endless) Abandon(dispatcherd.JobID, Caller) {
 
 func stopping(t *testing.T, err error) {
 	t.Helper()
-	var p *problem.Problem
+	var p *rest.Problem
 	require.ErrorAs(t, err, &p)
-	require.Equal(t, problem.Stopping.Name, p.Name())
+	require.Equal(t, rest.Stopping.Name, p.Name())
 }
 
 // Close ends the requests one after the other. A caller that arrives meanwhile joins
@@ -224,9 +224,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: &long}, {Type: "pdf", CapacityWait: negative},
 		{Type: "pdf", Key: string(make([]byte, MaxKey+1))}, {Type: "pdf", CoalesceKey: string(make([]byte, MaxKey+1))},
 	} {
-		var p *problem.Problem
+		var p *rest.Problem
 		require.ErrorAs(t, s.Check(&o), &p)
-		require.Equal(t, problem.InvalidRequest.Name, p.Name())
+		require.Equal(t, rest.InvalidRequest.Name, p.Name())
 	}
 	require.NoError(t, s.Check(&Options{Type: "pdf"}))
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // tryBegin returns the detail of the problem, or "".
@@ -16,7 +16,7 @@ func tryBegin(t *testing.T, s *Service, o Options) string {
 		t.Cleanup(f.Leave)
 		return ""
 	}
-	var p *problem.Problem
+	var p *rest.Problem
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, 429, p.Status)
 	return p.Detail

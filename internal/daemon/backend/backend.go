@@ -22,7 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
@@ -125,7 +125,7 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	}
 	defer conn.Release()
 	if time.Until(r.Due) <= 0 {
-		return 0, false, problem.DeadlinePassed.Of("the request was not done in time; its row was not written")
+		return 0, false, rest.DeadlinePassed.Of("the request was not done in time; its row was not written")
 	}
 	var key *claim.RequestKey
 	if r.Key != "" {
@@ -134,10 +134,10 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline, Expected: r.Expected, Keys: r.Keys}
 	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
 	if errors.Is(err, claim.ErrKeyReused) {
-		return 0, false, problem.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
+		return 0, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 	}
 	if errors.Is(err, claim.ErrRowDeleted) {
-		return 0, false, problem.NotFound.Of(
+		return 0, false, rest.NotFound.Of(
 			"the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again",
 		)
 	}
@@ -278,8 +278,8 @@ func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
 }
 
 // List implements api.Backend.
-func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.Page, error) {
-	return within(ctx, func(ctx context.Context) (contract.Page, error) { return b.jobs().List(ctx, f) })
+func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
+	return within(ctx, func(ctx context.Context) (contract.JobPage, error) { return b.jobs().List(ctx, f) })
 }
 
 // Change implements api.Backend. Jobs that run here are cancelled without a notification.

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -31,18 +31,18 @@ func classify(err error) error {
 	var noCallback *claim.NoCallbackError
 	switch {
 	case errors.As(err, &noCallback):
-		return problem.NotFound.Of(noCallback.Error())
+		return rest.NotFound.Of(noCallback.Error())
 	case errors.Is(err, claim.ErrNotFound):
 		return httpapi.ErrNotFound
 	case errors.As(err, &status):
-		return problem.Conflict.Of(status.Error())
+		return rest.Conflict.Of(status.Error())
 	case errors.Is(err, claim.ErrSearchTime):
-		return problem.Unavailable.Of(err.Error())
+		return rest.Unavailable.Of(err.Error())
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.As(err, &refused) && refused.Code == lockNotAvailable:
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
 	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule):
-		return problem.Conflict.Of(claim.Refusal(refused))
+		return rest.Conflict.Of(claim.Refusal(refused))
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
 		return &ondemand.InvalidError{Reason: errors.New(claim.Refusal(refused))}
 	}

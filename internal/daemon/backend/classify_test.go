@@ -15,7 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -32,14 +32,14 @@ func TestALostConnectionIsUnavailable(t *testing.T) {
 
 // A command about several jobs prints all conflicts, so each one names its job.
 func TestConflictNamesTheJob(t *testing.T) {
-	var p *problem.Problem
+	var p *rest.Problem
 	require.ErrorAs(t, classify(fmt.Errorf("cancel: %w", &claim.StatusError{ID: 7, Status: dispatcherd.Done, Want: "only pending jobs"})), &p)
 	require.Equal(t, "job 7 is done: only pending jobs", p.Detail)
 }
 
 // A caller of the API learns how to narrow a search that took too long, and gets 503.
 func TestSearchThatTookTooLongSaysWhatToNarrow(t *testing.T) {
-	var p *problem.Problem
+	var p *rest.Problem
 	require.ErrorAs(t, classify(fmt.Errorf("listing: %w", claim.ErrSearchTime)), &p)
 	require.Equal(t, http.StatusServiceUnavailable, p.Status)
 	require.Contains(t, p.Detail, "narrow the search by a status")

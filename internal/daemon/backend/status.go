@@ -82,7 +82,7 @@ func (b *Backend) Workers() []httpapi.Worker {
 }
 
 // Types implements api.Backend.
-func (b *Backend) Types() httpapi.TypeList {
+func (b *Backend) Types() httpapi.TypePage {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
 	known, count := actor.ListTypes(b.Loop), b.Pending.Latest()
@@ -112,7 +112,7 @@ func (b *Backend) Types() httpapi.TypeList {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		list = append(list, *of[name])
 	}
-	return httpapi.TypeList{Types: list, PendingAge: contract.Seconds(time.Since(count.At))}
+	return httpapi.TypePage{Page: contract.Page[httpapi.Type]{Items: list}, PendingAge: contract.Seconds(time.Since(count.At))}
 }
 
 // probePatience is how long the loop may take to answer a probe.

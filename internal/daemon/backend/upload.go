@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/jackc/pgx/v5"
@@ -72,7 +72,7 @@ func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 
 func brokenUpload(err error) error {
 	if long, ok := errors.AsType[*joblines.TooLongError](err); ok {
-		p := problem.TooLarge.Of(fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", long.Line, long.Longest))
+		p := rest.TooLarge.Of(fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", long.Line, long.Longest))
 		p.Line = long.Line
 		return p
 	}
@@ -131,7 +131,7 @@ func (u *upload) refused(err error) error {
 	classified := classify(err)
 	p := ondemand.Explain(classified)
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || p.Name() != problem.InvalidJob.Name && p.Name() != problem.Conflict.Name {
+	if !ok || p.Name() != rest.InvalidJob.Name && p.Name() != rest.Conflict.Name {
 		return classified
 	}
 	if m := copyLine.FindStringSubmatch(pg.Where); m != nil {

@@ -14,12 +14,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
-	"github.com/dispatcherd/dispatcherd/internal/limits/limitapi"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
 )
 
 // linesOnly is an api.Backend that implements uploads only. It keeps the rows.
@@ -30,10 +27,8 @@ type linesOnly struct {
 	kept    []claim.New
 }
 
-func (*linesOnly) Schedules() scheduleapi.Table { return scheduleTable{} }
-func (*linesOnly) Limits() limitapi.Limits      { return nil }
-func (*linesOnly) Keys() limitapi.Keys          { return nil }
-func (*linesOnly) Flows() flowapi.Tables        { return nil }
+// Routes implements httpapi.Backend.
+func (*linesOnly) Routes() []rest.Route { return nil }
 
 // InsertLines implements api.Backend.
 func (l *linesOnly) InsertLines(
@@ -86,7 +81,7 @@ func FuzzUpload(f *testing.F) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != http.StatusCreated {
-			var response problem.Problem
+			var response rest.Problem
 			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &response))
 			require.Equal(t, w.Code, response.Status)

@@ -15,7 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -54,7 +54,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 func (b *Backend) whyUnread(id dispatcherd.JobID) (httpapi.Why, error) {
 	x := b.explain(actor.Inquiry{ID: id})
 	if !slices.ContainsFunc(x.Reasons, inHand) {
-		return httpapi.Why{}, problem.Unavailable.Of("Postgres does not answer; dispatchers claim no job until it does").Retryable()
+		return httpapi.Why{}, rest.Unavailable.Of("Postgres does not answer; dispatchers claim no job until it does").Retryable()
 	}
 	why := whyView(&x)
 	why.Job, why.Status, why.Stopping = id, dispatcherd.Running, b.stoppingOf(id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
@@ -33,9 +34,9 @@ type Joins struct {
 
 // Kinds of a RefusedError.
 var (
-	ErrNotFound = errors.New("no such batch, flow or job")
-	ErrInvalid  = errors.New("invalid value")
-	ErrConflict = errors.New("the state forbids it")
+	ErrNotFound = rest.NotFound.Refuses("no such batch, flow or job")
+	ErrInvalid  = rest.InvalidRequest.Refuses("invalid value")
+	ErrConflict = rest.Conflict.Refuses("the state forbids it")
 )
 
 // RefusedError says why Postgres refuses an operation. It is one of the errors above.

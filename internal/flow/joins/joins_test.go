@@ -1,6 +1,7 @@
 package joins
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -55,6 +56,7 @@ func TestBatchesAreListedByKindAndState(t *testing.T) {
 	require.NoError(t, err)
 
 	listed := func(f contract.BatchFilter) (ids []dispatcherd.JobID) {
+		f.Limit = cmp.Or(f.Limit, 1000)
 		list, err := j.List(ctx, f)
 		require.NoError(t, err)
 		for i := range list {

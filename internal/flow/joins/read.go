@@ -12,9 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// MaxListed bounds the batches of one List.
-const MaxListed = 1000
-
 // Columns have the names of the members of contract.Batch, Node and Dependency: each statement returns one JSON document.
 const (
 	state = `CASE WHEN b.cancelled_by IS NOT NULL THEN 'cancelled' WHEN b.ended_at IS NOT NULL THEN 'ended'
@@ -66,9 +63,6 @@ func (j Joins) read(ctx context.Context, into any, sql string, args ...any) erro
 
 // List returns a page of batches and flows, the newest first.
 func (j Joins) List(ctx context.Context, f contract.BatchFilter) (list []contract.Batch, err error) {
-	if f.Limit <= 0 || f.Limit > MaxListed {
-		f.Limit = MaxListed
-	}
 	err = j.read(ctx, &list, listSQL, f.Kind, f.State, int64(f.Before), f.Limit)
 	return list, err
 }
@@ -92,6 +86,37 @@ func (j Joins) Flow(ctx context.Context, id dispatcherd.JobID) (f contract.Flow,
 	}
 	err = j.read(ctx, &f.Nodes, nodesSQL, int64(id))
 	return f, err
+}
+
+// TypesOf returns the types of the nodes of a flow.
+func TypesOf(f *contract.Flow) []string {
+	types := make([]string, len(f.Nodes))
+	for i := range f.Nodes {
+		types[i] = f.Nodes[i].Type
+	}
+	return types
+}
+
+// MemberTypes returns the types of the members of a batch or flow, or all: members of a batch may have any type.
+func (j Joins) MemberTypes(ctx context.Context, b *contract.Batch) (types []string, all bool, err error) {
+	if b.Kind != contract.FlowKind {
+		return nil, true, nil
+	}
+	f, err := j.Flow(ctx, b.ID)
+	return TypesOf(&f), false, err
+}
+
+// CancelledWith returns the types of the jobs that are cancelled with a job, or all: those of a batch or flow whose callback it is.
+// After the end of the batch there are none.
+func (j Joins) CancelledWith(ctx context.Context, job dispatcherd.JobID) (types []string, all bool, err error) {
+	b, err := j.Get(ctx, job)
+	if errors.Is(err, ErrNotFound) || err == nil && (!b.Callback || b.EndedAt != nil) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return j.MemberTypes(ctx, &b)
 }
 
 // Types returns the types of jobs, in no order, without those that do not exist.

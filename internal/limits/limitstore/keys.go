@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
@@ -128,12 +130,9 @@ func needs(keys string) []permits.Need {
 	return list
 }
 
-// List returns keys that jobs hold or wait for, in the order of their names, after a name. It reads at most 10,000 permits and 10,000
-// classes of waiting jobs.
-func (k Keys) List(ctx context.Context, after string, limit int) (page contract.KeyPage, err error) {
-	if limit <= 0 || limit > MaxListed {
-		limit = MaxListed
-	}
+// List returns a page of the keys that jobs hold or wait for and whose names begin with a prefix, in the order of their names, after a
+// name. It reads at most 10,000 permits and 10,000 classes of waiting jobs.
+func (k Keys) List(ctx context.Context, prefix, after string, limit int) (page contract.KeyPage, err error) {
 	held, err := k.holders(ctx, nil)
 	if err != nil {
 		return page, err
@@ -162,24 +161,22 @@ func (k Keys) List(ctx context.Context, after string, limit int) (page contract.
 	}
 	var names []string
 	for name := range all {
-		if name > after {
+		if name > after && strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	if len(names) > limit {
-		names = names[:limit]
-		page.Next = names[limit-1]
-	}
+	names = names[:min(len(names), limit+1)]
 	applies, err := k.limitsOf(ctx, names)
 	if err != nil {
 		return page, err
 	}
-	page.Keys = make([]contract.KeySummary, len(names))
+	list := make([]contract.KeySummary, len(names))
 	for i, name := range names {
-		page.Keys[i] = *all[name]
-		page.Keys[i].Limit, page.Keys[i].Default = applies[name], applies[name].Version == 0
+		list[i] = *all[name]
+		list[i].Limit, list[i].Default = applies[name], applies[name].Version == 0
 	}
+	page.Page = rest.PageOf(list, limit, nameOf)
 	page.Controller, err = k.Controller(ctx)
 	return page, err
 }

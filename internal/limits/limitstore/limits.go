@@ -11,26 +11,24 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits"
 )
 
 // ErrNotFound says that no limit has that key.
-var ErrNotFound = errors.New("no such limit: 'dispatcherd limit list' shows all limits")
+var ErrNotFound = rest.NotFound.Refuses("no such limit: 'dispatcherd limit list' shows all limits")
 
 // ErrEdited says that a limit does not have the version that an edit expects.
-var ErrEdited = errors.New("it was created, edited or removed after it was read: read it again and repeat the change")
+var ErrEdited = rest.Conflict.Refuses("it was created, edited or removed after it was read: read it again and repeat the change")
 
 // ErrInvalid wraps the errors of values that no limit or key can have.
-var ErrInvalid = errors.New("invalid value")
+var ErrInvalid = rest.InvalidRequest.Refuses("invalid value")
 
 // ErrTooMany says that there is no room for a further limit.
-var ErrTooMany = fmt.Errorf(
+var ErrTooMany = rest.Conflict.Refuses(fmt.Sprintf(
 	"there are %d limits, and no further one would apply: remove one, or use a prefix such as 'tenant:*' for many keys",
 	MaxLimits,
-)
-
-// MaxListed bounds the limits of one List.
-const MaxListed = 1000
+))
 
 // Limits provides the operations of users and operators on the table limits.
 type Limits struct {
@@ -46,13 +44,10 @@ const version = `(hashtextextended(concat_ws(' ', coalesce(l.capacity, -1), coal
 	coalesce((extract(epoch FROM l.per) * 1000000)::bigint, 0), l.scope, l.on_retry), 0)
 	& 9007199254740991 | 1)`
 
-// List returns limits in the order of their keys, from the first one after a key. Without a limit of the page it
-// returns MaxListed limits.
-func (l Limits) List(ctx context.Context, after string, most int) ([]contract.Limit, error) {
-	if most <= 0 || most > MaxListed {
-		most = MaxListed
-	}
-	rows, _ := l.DB.Query(ctx, `SELECT `+columns+` FROM dispatcherd.limits l WHERE l.key > $1 ORDER BY l.key LIMIT $2`, after, most)
+// List returns limits whose keys begin with a prefix, in the order of their keys, from the first one after a key.
+func (l Limits) List(ctx context.Context, prefix, after string, most int) ([]contract.Limit, error) {
+	rows, _ := l.DB.Query(ctx, `SELECT `+columns+` FROM dispatcherd.limits l
+		WHERE l.key > $1 AND starts_with(l.key, $2) ORDER BY l.key LIMIT $3`, after, prefix, most)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Limit])
 }
 

@@ -59,7 +59,7 @@ func TestLimitsAreSetReadListedAndRemoved(t *testing.T) {
 		_, err = l.Set(ctx, contract.NewLimit(key))
 		require.NoError(t, err)
 	}
-	list, err := l.List(ctx, "a", 1)
+	list, err := l.List(ctx, "", "a", 1)
 	require.NoError(t, err)
 	list[0].Version = 0
 	require.Equal(t, []contract.Limit{contract.NewLimit("b")}, list)

@@ -80,7 +80,7 @@ func BenchmarkHandOff(b *testing.B) {
 func BenchmarkKeys(b *testing.B) {
 	book := busyBook(250_000)
 	for b.Loop() {
-		book.Keys("", 100)
+		book.Keys("", "", 100)
 	}
 }
 

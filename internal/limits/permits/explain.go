@@ -3,6 +3,7 @@ package permits
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Reason states why a job waits.
@@ -223,13 +224,13 @@ func (b *Book) Key(name string) (s KeyState, ok bool) {
 	return s, true
 }
 
-// Keys returns the states of the keys after a name, in the order of their names, up to most of them. It looks at all
-// names, which takes about 0.1 µs for each.
-func (b *Book) Keys(after string, most int) []KeyState {
+// Keys returns the states of the keys whose names begin with a prefix, after a name, in the order of their names, up to most of
+// them. It looks at all names, which takes about 0.1 µs for each.
+func (b *Book) Keys(prefix, after string, most int) []KeyState {
 	var names []string // the first ones after the name; sorted and cut when there are twice as many
 	full, last := false, ""
 	for name := range b.keys { // order-free: sorted below
-		if name <= after || full && name > last {
+		if name <= after || full && name > last || !strings.HasPrefix(name, prefix) {
 			continue
 		}
 		if names = append(names, name); len(names) >= 2*most {

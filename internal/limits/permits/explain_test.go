@@ -143,7 +143,7 @@ func TestKeysAreListedInOrder(t *testing.T) {
 	w.Admit(10)
 	var names []string
 	for after := ""; ; after = names[len(names)-1] {
-		page := w.Keys(after, 3)
+		page := w.Keys("", after, 3)
 		if len(page) == 0 {
 			break
 		}

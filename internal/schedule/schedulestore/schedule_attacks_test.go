@@ -426,7 +426,7 @@ func TestHandledOccasionsInTheFutureAreListed(t *testing.T) {
 	require.Equal(t, *s.Handled, s.After(time.Now()))
 	later := last.Planned.Add(time.Hour)
 	require.Equal(t, later, s.After(later))
-	list, err := w.List(t.Context(), "", 0)
+	list, err := w.List(t.Context(), "", "", 1000)
 	require.NoError(t, err)
 	require.Equal(t, s.Handled, list[0].Handled)
 }

@@ -12,25 +12,26 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrNotFound says that no schedule has that name.
-var ErrNotFound = errors.New("no such schedule: 'dispatcherd schedule list' shows all schedules")
+var ErrNotFound = rest.NotFound.Refuses("no such schedule: 'dispatcherd schedule list' shows all schedules")
 
 // ErrEdited says that a schedule was created, edited or deleted after it was read.
-var ErrEdited = errors.New("it was created, edited or deleted after it was read: read it again and repeat the change")
+var ErrEdited = rest.Conflict.Refuses("it was created, edited or deleted after it was read: read it again and repeat the change")
 
 // ErrFull says that the plan would not contain a further schedule.
-var ErrFull = fmt.Errorf(
+var ErrFull = rest.Conflict.Refuses(fmt.Sprintf(
 	"there are %d schedules, and no more can run: remove one first, for example with 'dispatcherd schedule rm old'",
 	schedule.MaxSchedules,
-)
+))
 
 // ErrInvalid wraps the errors of values that no schedule can have.
-var ErrInvalid = errors.New("invalid schedule")
+var ErrInvalid = rest.InvalidRequest.Refuses("invalid schedule")
 
 // Schedules provides the operations of users and operators on the table schedules.
 type Schedules struct {
@@ -45,18 +46,11 @@ const columns = planColumns + `, s.payload::text AS payload, ` + jobColumns
 const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, coalesce(s.keys, '') AS keys, s.overlap, s.created_at,
 	CASE WHEN s.kind = 'cron' THEN ` + handled + ` END AS handled`
 
-// MaxListed bounds the schedules of one List.
-const MaxListed = 1000
-
-// List returns schedules in the order of their names, from the first one after a name, without
-// their payloads, because a page of payloads would not be bounded. Without a limit it returns
-// MaxListed schedules.
-func (s Schedules) List(ctx context.Context, after string, limit int) ([]contract.Schedule, error) {
-	if limit <= 0 || limit > MaxListed {
-		limit = MaxListed
-	}
+// List returns schedules whose names begin with a prefix, in the order of their names, from the first one after a name, without
+// their payloads, because a page of payloads would not be bounded.
+func (s Schedules) List(ctx context.Context, prefix, after string, limit int) ([]contract.Schedule, error) {
 	rows, _ := s.DB.Query(ctx, `SELECT `+planColumns+`, NULL::text AS payload, `+jobColumns+` FROM dispatcherd.schedules s
-		WHERE s.name > $1 ORDER BY s.name LIMIT $2`, after, limit)
+		WHERE s.name > $1 AND starts_with(s.name, $2) ORDER BY s.name LIMIT $3`, after, prefix, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Schedule])
 }
 
@@ -249,6 +243,9 @@ type RefusedError struct {
 // Error returns the text of Err.
 func (e *RefusedError) Error() string { return e.Err.Error() }
 
+// Unwrap returns the kind of problem.
+func (e *RefusedError) Unwrap() error { return rest.Conflict.Refuses(e.Err.Error()) }
+
 // noTick returns the error for an outcome of a tick on request that is none. unpause says what to do about a pause.
 func (s Schedules) noTick(ctx context.Context, name, outcome, unpause string) error {
 	why := "another session is editing it: try again after its transaction has ended"
@@ -407,12 +404,8 @@ func namesOf(occasions []time.Time) []string {
 
 // Ticks returns the newest ticks of a schedule, the newest first. before is the last tick of the
 // previous page; the zero tick asks for the first page. Ticks of one statement may have been made
-// at the same instant, so the occasion is part of the order. Without a limit it returns MaxListed
-// ticks.
+// at the same instant, so the occasion is part of the order.
 func (s Schedules) Ticks(ctx context.Context, name string, before contract.Tick, limit int) ([]contract.Tick, error) {
-	if limit <= 0 || limit > MaxListed {
-		limit = MaxListed
-	}
 	var at *time.Time
 	if !before.MadeAt.IsZero() {
 		at = &before.MadeAt

@@ -46,10 +46,10 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 	require.True(t, from.Equal(*got.StartsAt))
 	require.Equal(t, 500, *got.ExpectedMS)
 	w.cron("c", nil)
-	list, err := w.List(t.Context(), "", 0)
+	list, err := w.List(t.Context(), "", "", 1000)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	list, err = w.List(t.Context(), "c", 1)
+	list, err = w.List(t.Context(), "", "c", 1)
 	require.NoError(t, err)
 	require.Equal(t, "i", list[0].Name)
 
@@ -65,7 +65,7 @@ func TestSetCreatesAndChangesSchedules(t *testing.T) {
 		func() error { return w.Resume(t.Context(), "i") },
 		func() error { _, err := w.Get(t.Context(), "i"); return err },
 		func() error { _, err := w.Run(t.Context(), "i", "k", false); return err },
-		func() error { _, err := w.Ticks(t.Context(), "i", contract.Tick{}, 0); return err },
+		func() error { _, err := w.Ticks(t.Context(), "i", contract.Tick{}, 1000); return err },
 		func() error { _, err := w.Backfill(t.Context(), "i", from, from, ""); return err },
 	} {
 		require.ErrorIs(t, call(), ErrNotFound)
@@ -177,7 +177,7 @@ func TestOverlapPolicies(t *testing.T) {
 	)
 
 	ids := []int64{}
-	list, err := w.List(t.Context(), "", 0)
+	list, err := w.List(t.Context(), "", "", 1000)
 	require.NoError(t, err)
 	for i := range list {
 		ids = append(ids, list[i].ID)
@@ -228,7 +228,7 @@ func TestMissedTicksCountOccasions(t *testing.T) {
 	missed := minute(&s, 7)
 	missed.Missed = 7
 	require.Equal(t, outcomes("missed", "run"), w.make(w.controller, missed, minute(&s, 8)))
-	ticks, err := w.Ticks(t.Context(), "s", contract.Tick{}, 0)
+	ticks, err := w.Ticks(t.Context(), "s", contract.Tick{}, 1000)
 	require.NoError(t, err)
 	require.Equal(t, 7, ticks[1].Missed)
 	require.Equal(t, "pending", ticks[0].Status)
@@ -364,7 +364,7 @@ func TestBackfillThatStopsReturnsItsCounts(t *testing.T) {
 func TestListContainsNoPayloads(t *testing.T) {
 	w := newWorld(t)
 	w.cron("s", func(s *contract.Schedule) { s.Payload = []byte(`{"page": 1}`) })
-	list, err := w.List(t.Context(), "", 0)
+	list, err := w.List(t.Context(), "", "", 1000)
 	require.NoError(t, err)
 	require.Empty(t, list[0].Payload)
 }

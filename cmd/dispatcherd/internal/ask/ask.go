@@ -11,17 +11,16 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -113,7 +112,7 @@ func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into a
 // Upload posts a body of any length and decodes the answer. If bad lines reject the body, it returns them with the error.
 func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Reader) (uploaded httpapi.Uploaded, err error) {
 	answer, err := d.send(ctx, http.MethodPost, path, kind, body)
-	if p, ok := errors.AsType[*problem.Problem](err); ok {
+	if p, ok := errors.AsType[*rest.Problem](err); ok {
 		uploaded.Bad, uploaded.Problems = p.Bad, p.Problems
 	}
 	if err != nil {
@@ -123,14 +122,21 @@ func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Read
 	return uploaded, json.NewDecoder(answer).Decode(&uploaded)
 }
 
-// Slots returns a page of the slots.
-func (d *Dispatcher) Slots(ctx context.Context, q httpapi.SlotQuery) (page httpapi.SlotList, err error) {
-	query := url.Values{"limit": {strconv.Itoa(q.Limit)}, "type": {q.Type}}
-	if q.After != 0 {
-		query.Set("after", strconv.FormatInt(q.After, 10))
-	}
-	err = d.JSON(ctx, "/v1/slots?"+query.Encode(), &page)
+// Page reads a page of a list. parameters is a struct for [rest.Encode].
+func Page[P any](ctx context.Context, d *Dispatcher, path string, parameters any) (page P, err error) {
+	err = d.JSON(ctx, path+"?"+rest.Encode(parameters).Encode(), &page)
 	return page, err
+}
+
+// All reads all pages of a list.
+func All[T any](ctx context.Context, d *Dispatcher, path string) (all []T, err error) {
+	for q := (rest.Query{Limit: 1000}); ; {
+		page, err := Page[contract.Page[T]](ctx, d, path, q)
+		if all = append(all, page.Items...); err != nil || page.Next == "" {
+			return all, err
+		}
+		q.Cursor = page.Next
+	}
 }
 
 // Body returns the body of a successful answer to a GET, of any length. The caller must close
@@ -175,7 +181,7 @@ func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body i
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = res.Body.Close() }() // it was read
-		var p problem.Problem
+		var p rest.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&p) // the status is sufficient if this fails
 		if p.Status = res.StatusCode; p.Title == "" {
 			return nil, exit.Errorf(codeOf(p.Status), "the dispatcher on %s answered %s", d, res.Status)
@@ -186,20 +192,17 @@ func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body i
 }
 
 // plain are the problems whose detail says everything.
-var plain = []string{problem.InvalidRequest.Name, problem.InvalidJob.Name, problem.NotFound.Name, problem.Conflict.Name}
+var plain = []string{rest.InvalidRequest.Name, rest.InvalidJob.Name, rest.NotFound.Name, rest.Conflict.Name}
 
 // Explain adds the exit code and the next step to an error of a request. An error with an exit code remains.
 func (d *Dispatcher) Explain(err error) error {
 	_, coded := errors.AsType[*exit.Error](err)
-	p, refused := errors.AsType[*problem.Problem](err)
+	p, refused := errors.AsType[*rest.Problem](err)
 	file, isFile := errors.AsType[*fs.PathError](err) // of a body that is a file
-	if c, ok := errors.AsType[*client.Problem](err); ok {
-		p, refused = &problem.Problem{Type: c.Type, Title: c.Title, Status: c.Status, Detail: c.Detail}, true
-	}
 	switch {
 	case err == nil, coded, errors.Is(err, context.Canceled):
 		return err
-	case refused && p.Name() == problem.InvalidJob.Name:
+	case refused && p.Name() == rest.InvalidJob.Name:
 		return exit.Errorf(exit.Usage, "%s", p.Detail)
 	case refused && slices.Contains(plain, p.Name()):
 		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)

@@ -52,36 +52,32 @@ func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client
 }
 
 func (a commands) listCommand() *cobra.Command {
-	f := contract.BatchFilter{Kind: a.kind, Limit: 100}
-	var before int64
+	f := client.BatchFilter{Kind: a.kind}
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"ls"}, Short: "List, the newest first", Args: settings.NoArguments,
 		Example: fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind),
 	}
-	cmd.Flags().IntVar(&f.Limit, "limit", f.Limit, "rows per page")
-	cmd.Flags().Int64Var(&before, "before", 0, "continue before this id")
+	page := settings.PageFlags(cmd, "rows")
 	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
-	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before", "state")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
-	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
+	settings.OnlyOnCommandLine(cmd.Flags(), "state")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"state",
 		cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp),
 	) // fails for an unknown flag only
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		f.Before = dispatcherd.JobID(before)
+		f.Query = *page
 		return a.list(ctx, c.Flows(), f)
 	})
 }
 
-func (a commands) list(ctx context.Context, t client.Flows, f contract.BatchFilter) error {
-	list, err := t.List(ctx, f)
+func (a commands) list(ctx context.Context, t client.Flows, f client.BatchFilter) error {
+	page, err := t.List(ctx, f)
 	if err != nil {
 		return err
 	}
-	rows := make([][]string, len(list))
-	for i := range list {
-		b := &list[i]
+	rows := make([][]string, len(page.Items))
+	for i := range page.Items {
+		b := &page.Items[i]
 		rows[i] = []string{
 			fmt.Sprint(b.ID),
 			b.Name,
@@ -97,15 +93,13 @@ func (a commands) list(ctx context.Context, t client.Flows, f contract.BatchFilt
 	name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
 	if err := a.PrintRows(
 		name,
-		list,
+		page.Items,
 		[]string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"},
 		rows,
 	); err != nil {
 		return err
 	}
-	if len(list) == f.Limit {
-		a.Say("There may be more: --before %d shows the next page.", list[f.Limit-1].ID)
-	}
+	a.More(page.Next)
 	return nil
 }
 

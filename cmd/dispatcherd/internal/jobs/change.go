@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // change is an operation on jobs as a command.
@@ -43,12 +44,12 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 		case byFilter:
 			filter, err := f.filter(time.Now())
 			if err == nil {
-				err = c.op.Narrow(&filter)
+				err = c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer.Time, Older: filter.Older.Time})
 			}
 			if err != nil {
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
-			return a.changeAll(cmd.Context(), remote{&at}, c, filter, agreed)
+			return a.changeAll(cmd.Context(), remote{&at}, c, httpapi.JobChange{JobFilter: filter}, agreed)
 		}
 		if err := someIDs(cmd, args); err != nil {
 			return exit.Errorf(exit.Usage, "%w, or a filter such as --type", err)
@@ -70,7 +71,7 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 
 // changeAll changes at most as many jobs as match at the beginning, so that it ends even if
 // jobs fail again at once.
-func (a commands) changeAll(ctx context.Context, jobs remote, c change, f contract.Filter, agreed consent) error {
+func (a commands) changeAll(ctx context.Context, jobs remote, c change, f httpapi.JobChange, agreed consent) error {
 	total, err := countAll(ctx, jobs, c.op, f)
 	if err != nil {
 		return fmt.Errorf("counting the jobs: %w", err)
@@ -87,7 +88,7 @@ func (a commands) changeAll(ctx context.Context, jobs remote, c change, f contra
 		}
 		changed += int64(b.Changed)
 		left -= int64(b.Matching)
-		if f.Before = b.Next; b.Next == 0 {
+		if f.Cursor = b.Next; b.Next == "" {
 			break
 		}
 	}
@@ -95,14 +96,14 @@ func (a commands) changeAll(ctx context.Context, jobs remote, c change, f contra
 }
 
 // countAll counts the jobs that a filter selects, in bounded steps.
-func countAll(ctx context.Context, jobs remote, op contract.Operation, f contract.Filter) (total int64, err error) {
+func countAll(ctx context.Context, jobs remote, op contract.Operation, f httpapi.JobChange) (total int64, err error) {
 	for {
-		b, err := jobs.change(ctx, op, f, -1)
+		b, err := jobs.count(ctx, op, f)
 		if err != nil {
 			return 0, err
 		}
 		total += int64(b.Matching)
-		if f.Before = b.Next; b.Next == 0 {
+		if f.Cursor = b.Next; b.Next == "" {
 			return total, nil
 		}
 	}
@@ -110,12 +111,13 @@ func countAll(ctx context.Context, jobs remote, op contract.Operation, f contrac
 
 // changeSome changes the next jobs. Other programs may change jobs between the count and the
 // change, so it tries again a few times.
-func changeSome(ctx context.Context, jobs remote, op contract.Operation, f contract.Filter) (b contract.Bulk, err error) {
+func changeSome(ctx context.Context, jobs remote, op contract.Operation, f httpapi.JobChange) (b contract.Bulk, err error) {
 	for range 5 {
-		if b, err = jobs.change(ctx, op, f, -1); err != nil || b.Matching == 0 {
+		if b, err = jobs.count(ctx, op, f); err != nil || b.Matching == 0 {
 			return b, err
 		}
-		if b, err = jobs.change(ctx, op, f, b.Matching); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
+		f.Expect = &b.Matching
+		if b, err = jobs.change(ctx, op, f); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
 			return b, err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Bounds of a completion in the shell of a user, who waits for it.
@@ -27,9 +27,10 @@ type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellC
 // completeIDs offers the newest jobs with one of the statuses.
 func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status) completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		page, err := remote{at}.list(cmd.Context(), contract.Filter{Statuses: statuses, Limit: completionPage})
-		for i := range page.Jobs {
-			add(fmt.Sprint(page.Jobs[i].ID), page.Jobs[i].Type+" "+string(page.Jobs[i].Status))
+		page, err := remote{at}.list(cmd.Context(), httpapi.JobQuery{
+			JobFilter: httpapi.JobFilter{Status: statuses}, Query: rest.Query{Limit: completionPage}})
+		for i := range page.Items {
+			add(fmt.Sprint(page.Items[i].ID), page.Items[i].Type+" "+string(page.Items[i].Status))
 		}
 		return err
 	})
@@ -38,12 +39,9 @@ func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status
 // completeTypes offers the types of a dispatcher.
 func (a commands) completeTypes(at *ask.Dispatcher) completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		var answer struct {
-			Types []httpapi.Type `json:"types"`
-		}
-		err := at.JSON(cmd.Context(), "/v1/types", &answer)
-		for i := range answer.Types[:min(len(answer.Types), completionPage)] {
-			add(answer.Types[i].Type, console.Counted(int64(answer.Types[i].Capacity), "slot"))
+		page, err := ask.Page[httpapi.TypePage](cmd.Context(), at, "/v1/types", rest.Query{Limit: completionPage})
+		for i := range page.Items {
+			add(page.Items[i].Type, console.Counted(int64(page.Items[i].Capacity), "slot"))
 		}
 		return err
 	})

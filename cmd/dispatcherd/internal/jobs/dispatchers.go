@@ -23,14 +23,12 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 		Args:       settings.NoArguments,
 		Example:    "  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all struct {
-				Dispatchers []contract.Dispatcher `json:"dispatchers"`
-			}
-			if err := at.JSON(cmd.Context(), "/v1/dispatchers", &all); err != nil {
+			all, err := ask.All[contract.Dispatcher](cmd.Context(), &at, "/v1/dispatchers")
+			if err != nil {
 				return err
 			}
 			header := []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"}
-			return console.PrintList(&a.Console, "dispatchers", all.Dispatchers, header, func(d *contract.Dispatcher) []string {
+			return console.PrintList(&a.Console, "dispatchers", all, header, func(d *contract.Dispatcher) []string {
 				lease := time.Duration(d.LeaseMS) * time.Millisecond
 				return []string{
 					strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease.String(), strconv.Itoa(d.Types),

@@ -9,8 +9,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // jobFilter are the flags that select jobs.
@@ -44,19 +44,19 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 }
 
 // filter checks the flags. Ages count from now.
-func (f *jobFilter) filter(now time.Time) (contract.Filter, error) {
-	c := contract.Filter{Type: f.kind}
+func (f *jobFilter) filter(now time.Time) (httpapi.JobFilter, error) {
+	c := httpapi.JobFilter{Type: f.kind}
 	if s := dispatcherd.Status(f.status); s != "" {
 		if !slices.Contains(dispatcherd.Statuses, s) {
 			return c, exit.Errorf(exit.Usage, "--status %q is none of waiting, pending, running, done, failed, cancelled", f.status)
 		}
-		c.Statuses = []dispatcherd.Status{s}
+		c.Status = []dispatcherd.Status{s}
 	}
 	if f.newer > 0 {
-		c.Since = now.Add(-f.newer)
+		c.Newer.Time = now.Add(-f.newer)
 	}
 	if f.older > 0 {
-		c.Until = now.Add(-f.older)
+		c.Older.Time = now.Add(-f.older)
 	}
 	return c, nil
 }

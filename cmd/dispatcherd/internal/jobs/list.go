@@ -8,68 +8,63 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
 	var at ask.Dispatcher
-	limit := 100
-	var before int64
+	var page *rest.Query
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first", Args: settings.NoArguments,
 		Example: `  dispatcherd job list --status failed --type pdf
-  dispatcherd job list --before 1200 --limit 50
+  dispatcherd job list --older-than 24h --limit 50
   dispatcherd job list -o jsonl`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.filter(time.Now())
 			if err != nil {
 				return err
 			}
-			filter.Limit, filter.Before = limit, dispatcherd.JobID(before)
-			return a.list(cmd, remote{&at}, filter)
+			return a.list(cmd, remote{&at}, httpapi.JobQuery{JobFilter: filter, Query: *page})
 		},
 	}
+	page = settings.PageFlags(cmd, "jobs")
 	f.register(cmd, "waiting, pending, running, done, failed or cancelled")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
-	cmd.Flags().IntVar(&limit, "limit", limit, "jobs per page")
-	cmd.Flags().Int64Var(&before, "before", 0, "continue before this job")
-	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "before")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
-	settings.Between(cmd.Flags(), "1", settings.LargestID, "before")
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 
-func (a commands) list(cmd *cobra.Command, jobs remote, filter contract.Filter) error {
-	page, err := jobs.list(cmd.Context(), filter)
+func (a commands) list(cmd *cobra.Command, jobs remote, q httpapi.JobQuery) error {
+	page, err := jobs.list(cmd.Context(), q)
 	if err != nil {
 		return err
 	}
-	rows := make([][]string, len(page.Jobs))
-	for i := range page.Jobs {
-		rows[i] = listRow(&page.Jobs[i])
+	rows := make([][]string, len(page.Items))
+	for i := range page.Items {
+		rows[i] = listRow(&page.Items[i])
 	}
 	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
-	if slices.ContainsFunc(page.Jobs, func(job contract.Job) bool { return job.Keys != nil }) {
+	if slices.ContainsFunc(page.Items, func(job contract.Job) bool { return job.Keys != nil }) {
 		header = append(header, "keys", "fence")
-		for i := range page.Jobs {
-			rows[i] = append(rows[i], keysAndFence(&page.Jobs[i])...)
+		for i := range page.Items {
+			rows[i] = append(rows[i], keysAndFence(&page.Items[i])...)
 		}
 	}
-	if err := a.PrintRows("jobs", page.Jobs, header, rows); err != nil {
+	if err := a.PrintRows("jobs", page.Items, header, rows); err != nil {
 		return err
 	}
 	switch {
-	case page.Next > 0 && len(page.Jobs) < filter.Limit:
-		a.Say("The search ended after %d rows: --before %d continues it.", page.Read, page.Next)
-	case page.Next > 0:
-		a.Say("There may be more: --before %d shows the next page.", page.Next)
-	case len(page.Jobs) == 0:
+	case page.Next != "" && len(page.Items) < q.Limit:
+		a.Say("The search ended after %d rows: --cursor %s continues it.", page.Read, page.Next)
+	case len(page.Items) == 0:
 		a.Say("No job matches.")
+	default:
+		a.More(page.Next)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -205,14 +204,14 @@ func (a commands) suggestType(ctx context.Context, at *ask.Dispatcher, typ strin
 	if !ok || p.Type != client.TypeNoSlot {
 		return explained
 	}
-	var answer httpapi.TypeList
-	if at.JSON(ctx, "/v1/types?limit="+strconv.Itoa(httpapi.MaxEntries), &answer) != nil {
+	types, err := ask.All[httpapi.Type](ctx, at, "/v1/types")
+	if err != nil {
 		return explained // the first error is more important
 	}
 	var names []string
-	for i := range answer.Types {
-		if answer.Types[i].Capacity+answer.Types[i].OtherSlots > 0 {
-			names = append(names, answer.Types[i].Type)
+	for i := range types {
+		if types[i].Capacity+types[i].OtherSlots > 0 {
+			names = append(names, types[i].Type)
 		}
 	}
 	near := settings.Nearest(typ, names)

@@ -10,7 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // SlotCommand is the group of commands about slots.
@@ -21,36 +23,32 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 
 func (a commands) slotListCommand() *cobra.Command {
 	var at ask.Dispatcher
-	q := httpapi.SlotQuery{Limit: httpapi.DefaultEntries}
+	var q httpapi.TypeFilter
+	var page *rest.Query
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"slots"}, Short: "List slots and their states, by id", Args: settings.NoArguments,
-		Example: "  dispatcherd slot list --type pdf\n  dispatcherd slot list --after 1200 --limit 50 -o json",
+		Example: "  dispatcherd slot list --type pdf\n  dispatcherd slot list --limit 50 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			page, err := at.Slots(cmd.Context(), q)
+			q.Query = *page
+			page, err := ask.Page[contract.Page[httpapi.Slot]](cmd.Context(), &at, "/v1/slots", q)
 			if err != nil {
 				return err
 			}
-			if len(page.Slots) == 0 {
+			if len(page.Items) == 0 {
 				a.Say("%s", noSlots(&q))
 			}
 			header := []string{"slot", "worker", "number", "state", "job", "types"}
-			if err := console.PrintList(&a.Console, "slots", page.Slots, header, slotRow); err != nil {
+			if err := console.PrintList(&a.Console, "slots", page.Items, header, slotRow); err != nil {
 				return err
 			}
-			if page.Next != 0 {
-				a.Say("There are more: --after %d shows the next page.", page.Next)
-			}
+			a.More(page.Next)
 			return nil
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&q.Type, "type", "", "only slots that support this type")
-	flags.IntVar(&q.Limit, "limit", q.Limit, "slots per page")
-	flags.Int64Var(&q.After, "after", 0, "continue after this slot")
-	settings.OnlyOnCommandLine(flags, "type", "limit", "after")
-	settings.Between(flags, "1", strconv.Itoa(httpapi.MaxEntries), "limit")
-	settings.Between(flags, "1", settings.LargestID, "after")
-	a.APIFlags(flags, &at)
+	cmd.Flags().StringVar(&q.Type, "type", "", "only slots that support this type")
+	settings.OnlyOnCommandLine(cmd.Flags(), "type")
+	page = settings.PageFlags(cmd, "slots")
+	a.APIFlags(cmd.Flags(), &at)
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
 	return cmd
 }
@@ -70,8 +68,8 @@ func slotRow(s *httpapi.Slot) []string {
 }
 
 // noSlots says why a list of slots is empty.
-func noSlots(q *httpapi.SlotQuery) string {
-	if q.Type == "" && q.After == 0 {
+func noSlots(q *httpapi.TypeFilter) string {
+	if q.Type == "" && q.Cursor == "" {
 		return "There are no slots: no worker is connected."
 	}
 	return "There are no such slots."

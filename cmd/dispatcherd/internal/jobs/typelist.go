@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -11,47 +10,37 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // TypesCommand lists the types of a running dispatcher.
 func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var at ask.Dispatcher
-	var after string
-	limit := httpapi.DefaultEntries
+	var page *rest.Query
 	cmd := &cobra.Command{
 		Use:        "types",
 		SuggestFor: []string{"queues", "depth", "top", "stats"},
 		Short:      "List types, their slots and their waiting jobs",
 		Args:       settings.NoArguments,
-		Example:    "  dispatcherd types\n  dispatcherd types --after pdf --limit 50 -o jsonl",
+		Example:    "  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query := url.Values{"after": {after}, "limit": {strconv.Itoa(limit)}}
-			var answer httpapi.TypeList
-			if err := at.JSON(cmd.Context(), "/v1/types?"+query.Encode(), &answer); err != nil {
+			answer, err := ask.Page[httpapi.TypePage](cmd.Context(), &at, "/v1/types", *page)
+			if err != nil {
 				return err
 			}
-			switch {
-			case len(answer.Types) > 0:
-			case after != "":
-				a.Say("There are no such types.")
-			default:
+			if len(answer.Items) == 0 {
 				a.Say("No type is known: no worker has offered one.")
 			}
 			header := []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}
-			if err := console.PrintList(&a.Console, "types", answer.Types, header, typeRow); err != nil {
+			if err := console.PrintList(&a.Console, "types", answer.Items, header, typeRow); err != nil {
 				return err
 			}
-			if answer.Next != "" {
-				a.Say("There are more: --after %s shows the next page.", answer.Next)
-			}
+			a.More(answer.Next)
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "types per page")
-	cmd.Flags().StringVar(&after, "after", "", "continue after this type")
-	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(httpapi.MaxEntries), "limit")
+	page = settings.PageFlags(cmd, "types")
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }

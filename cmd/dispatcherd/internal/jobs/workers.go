@@ -21,16 +21,9 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 		Use: "list", SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots", Args: settings.NoArguments,
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			workers := []httpapi.Worker{}
-			for after := int64(0); ; {
-				var page httpapi.WorkerPage
-				if err := at.JSON(cmd.Context(), "/v1/workers?limit=1000"+afterQuery(after), &page); err != nil {
-					return err
-				}
-				workers = append(workers, page.Workers...)
-				if after = page.Next; after == 0 {
-					break
-				}
+			workers, err := ask.All[httpapi.Worker](cmd.Context(), &at, "/v1/workers")
+			if err != nil {
+				return err
 			}
 			if len(workers) == 0 {
 				a.Say("No worker is connected.")
@@ -41,13 +34,6 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 	}
 	a.APIFlags(cmd.Flags(), &at)
 	return cmd
-}
-
-func afterQuery(session int64) string {
-	if session == 0 {
-		return ""
-	}
-	return fmt.Sprintf("&after=%d", session)
 }
 
 func workerRow(w *httpapi.Worker) []string {

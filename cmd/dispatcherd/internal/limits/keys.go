@@ -20,25 +20,23 @@ func (a commands) listKeysCommand() *cobra.Command {
 		SuggestFor: []string{"keys"},
 		Short:      "List keys that jobs hold or wait for",
 		Args:       settings.NoArguments,
-		Example:    "  dispatcherd key list\n  dispatcherd key list --after tenant:42",
+		Example:    "  dispatcherd key list\n  dispatcherd key list --limit 50",
 	}
-	after, most := pageFlags(cmd, "keys")
+	q := settings.PageFlags(cmd, "keys")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		page, err := c.Keys().List(ctx, *after, *most)
+		page, err := c.Keys().List(ctx, client.Names{Query: *q})
 		if err != nil {
 			return err
 		}
-		err = console.PrintList(&a.Console, "keys", page.Keys, []string{"key", "held", "holders", "classes waiting", "limit"},
+		err = console.PrintList(&a.Console, "keys", page.Items, []string{"key", "held", "holders", "classes waiting", "limit"},
 			func(k *contract.KeySummary) []string {
 				return []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
 			})
 		if err != nil {
 			return err
 		}
-		if page.Next != "" {
-			a.Say("There are more: --after '%s' shows the next page.", page.Next)
-		}
-		if len(page.Keys) == 0 {
+		a.More(page.Next)
+		if len(page.Items) == 0 {
 			a.Say("No job holds or waits for such a key.")
 		}
 		if page.Incomplete {

@@ -35,15 +35,6 @@ type commands struct{ *settings.Invocation }
 
 var oneKey = settings.Arguments(1, 1, "one key")
 
-// pageFlags adds the flags of a page.
-func pageFlags(cmd *cobra.Command, what string) (after *string, most *int) {
-	after = cmd.Flags().String("after", "", "last key of the previous page")
-	most = cmd.Flags().Int("limit", 100, what+" per page")
-	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
-	return after, most
-}
-
 func (a commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "list",
@@ -52,21 +43,18 @@ func (a commands) listCommand() *cobra.Command {
 		Args:       settings.NoArguments,
 		Example:    "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
 	}
-	after, most := pageFlags(cmd, "limits")
+	q := settings.PageFlags(cmd, "limits")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		all, err := c.Limits().List(ctx, *after, *most)
+		page, err := c.Limits().List(ctx, client.Names{Query: *q})
 		if err != nil {
 			return err
 		}
-		err = console.PrintList(&a.Console, "limits", all, []string{"key", "capacity", "rate", "scope", "on_retry"},
+		err = console.PrintList(&a.Console, "limits", page.Items, []string{"key", "capacity", "rate", "scope", "on_retry"},
 			func(v *contract.Limit) []string { return []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry} })
 		if err != nil {
 			return err
 		}
-		switch {
-		case len(all) == *most:
-			a.Say("There may be more: --after '%s' shows the next page.", all[*most-1].Key)
-		case len(all) == 0:
+		if a.More(page.Next); len(page.Items) == 0 {
 			a.Say("There is no such limit: each key admits one job at a time.")
 		}
 		return nil

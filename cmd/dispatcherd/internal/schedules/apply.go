@@ -139,14 +139,12 @@ func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string
 		inFile[list[i].Name] = true
 	}
 	all := map[string]contract.Schedule{}
-	for after := ""; ; {
-		page, err := step(ctx, func(ctx context.Context) ([]contract.Schedule, error) {
-			return s.List(ctx, after, settings.LargestPage)
-		})
+	for q := (client.Names{Query: client.Query{Limit: settings.LargestPage}}); ; {
+		page, err := step(ctx, func(ctx context.Context) (client.Page[contract.Schedule], error) { return s.List(ctx, q) })
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range page {
+		for _, v := range page.Items {
 			if inFile[v.Name] {
 				v, err = step(ctx, func(ctx context.Context) (contract.Schedule, error) { return s.Get(ctx, v.Name) })
 			}
@@ -157,10 +155,9 @@ func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string
 				return nil, err
 			}
 		}
-		if len(page) < settings.LargestPage {
+		if q.Cursor = page.Next; q.Cursor == "" {
 			return all, nil
 		}
-		after = page[len(page)-1].Name
 	}
 }
 

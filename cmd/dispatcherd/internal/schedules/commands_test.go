@@ -2,8 +2,8 @@ package schedules
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,55 +18,135 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/problem"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
-// fakeHost is an API without users.
-type fakeHost struct{}
+// caller is a caller without restrictions.
+type caller struct{}
 
-func (fakeHost) Permit(*http.Request, string) error            { return nil }
-func (fakeHost) Permitted(*http.Request) func(typ string) bool { return nil }
+func (caller) Permit(string) error          { return nil }
+func (caller) PermitAll() error             { return nil }
+func (caller) Permitted() func(string) bool { return nil }
+func (caller) Name() string                 { return "" }
 
-func (fakeHost) Body(_ http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+func (caller) ReadBody(_ http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	body, err = io.ReadAll(r.Body)
 	return body, func() {}, err
 }
 
-func (fakeHost) Answer(w http.ResponseWriter, status int, v any) {
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v)
+// schedules are a table that the test serves.
+type schedules interface {
+	List(ctx context.Context, after string, limit int) ([]contract.Schedule, error)
+	Get(ctx context.Context, name string) (contract.Schedule, error)
+	Set(ctx context.Context, s contract.Schedule) (created bool, err error)
+	Remove(ctx context.Context, name string) error
+	RemoveVersion(ctx context.Context, name string, version int64) error
+	Pause(ctx context.Context, name string) error
+	Resume(ctx context.Context, name string) error
+	Run(ctx context.Context, name, key string, force bool) (contract.MadeTick, error)
+	Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error)
+	CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error)
 }
 
-// problems is a table with the error of a dispatcher.
-type problems struct{ scheduleapi.Table }
+// parameters are those of the calls of one schedule.
+type parameters struct {
+	table.Name
 
-func (p problems) Get(ctx context.Context, name string) (contract.Schedule, error) {
-	v, err := p.Table.Get(ctx, name)
-	if err != nil {
-		err = problem.NotFound.Of(err.Error())
+	Version int64     `param:"version"`
+	Key     string    `param:"key"`
+	Force   bool      `param:"force"`
+	From    time.Time `param:"from"`
+	To      time.Time `param:"to"`
+	Overlap string    `param:"overlap"`
+	DryRun  bool      `param:"dry_run"`
+}
+
+// calls are those of package schedulestore for another table.
+func calls(s schedules, ticks []contract.Tick) []rest.Route {
+	const one = "/v1/schedules/{name}"
+	get := func(r *rest.Request, q *parameters) (contract.Schedule, error) {
+		v, err := s.Get(r.Context(), q.Name.Name)
+		if err != nil {
+			err = rest.NotFound.Of(err.Error())
+		}
+		return v, err
 	}
-	return v, err
+	named := func(do func(context.Context, string) error) func(*rest.Request, *parameters) (table.Name, error) {
+		return func(r *rest.Request, q *parameters) (table.Name, error) {
+			_, err := get(r, q)
+			if err == nil {
+				err = do(r.Context(), q.Name.Name)
+			}
+			return q.Name, err
+		}
+	}
+	return []rest.Route{
+		rest.On("", "GET /v1/schedules", "", func(r *rest.Request, q *rest.Names) (contract.Page[contract.Schedule], error) {
+			list, err := s.List(r.Context(), string(q.Cursor), q.Limit+1)
+			return rest.PageOf(list, q.Limit, func(v *contract.Schedule) any { return v.Name }), err
+		}),
+		rest.On("", "GET "+one, "", get),
+		rest.On("", "PUT "+one, "", func(r *rest.Request, _ *parameters) (v contract.Schedule, err error) {
+			if err = r.Decode(&v); err != nil {
+				return v, err
+			}
+			created, err := s.Set(r.Context(), v)
+			if created {
+				r.SetStatus(http.StatusCreated)
+			}
+			return v, err
+		}),
+		rest.On("", "DELETE "+one, "", func(r *rest.Request, q *parameters) (table.Name, error) {
+			return named(func(ctx context.Context, name string) error {
+				if q.Version > 0 {
+					return s.RemoveVersion(ctx, name, q.Version)
+				}
+				return s.Remove(ctx, name)
+			})(r, q)
+		}),
+		rest.On("", "POST "+one+"/pause", "", named(s.Pause)),
+		rest.On("", "POST "+one+"/resume", "", named(s.Resume)),
+		rest.On("", "POST "+one+"/run", "", func(r *rest.Request, q *parameters) (contract.MadeTick, error) {
+			if _, err := get(r, q); err != nil {
+				return contract.MadeTick{}, err
+			}
+			return s.Run(r.Context(), q.Name.Name, q.Key, q.Force)
+		}),
+		rest.On("", "POST "+one+"/backfill", "", func(r *rest.Request, q *parameters) (b table.Backfilled, err error) {
+			if q.DryRun {
+				b.Counts, err = s.CountBackfill(r.Context(), q.Name.Name, q.From, q.To)
+			} else {
+				b.Counts, err = s.Backfill(r.Context(), q.Name.Name, q.From, q.To, q.Overlap)
+			}
+			if err != nil && len(b.Counts) > 0 {
+				err = fmt.Errorf("%w; before, %v", err, b.Counts)
+			}
+			return b, err
+		}),
+		rest.On("", "GET "+one+"/ticks", "", func(_ *rest.Request, q *rest.Query) (contract.Page[contract.Tick], error) {
+			return contract.Page[contract.Tick]{Items: ticks[:min(q.Limit, len(ticks))]}, nil
+		}),
+	}
 }
 
 // served returns the URL of an API of the table.
-func served(t *testing.T, s scheduleapi.Table) string {
+func served(t *testing.T, s schedules, ticks ...contract.Tick) string {
 	t.Helper()
 	mux := http.NewServeMux()
-	for _, route := range scheduleapi.Routes(problems{s}, fakeHost{}) {
+	for _, route := range calls(s, ticks) {
 		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
-			err := route.Handle(w, r)
-			p, isProblem := errors.AsType[*problem.Problem](err)
-			switch {
+			err := route.Handle(w, rest.NewRequest(w, r, caller{}))
+			p, isProblem := errors.AsType[*rest.Problem](err)
+			switch refusal, refused := errors.AsType[*rest.RefusalError](err); {
 			case err == nil:
 				return
-			case errors.Is(err, table.ErrEdited):
-				p = problem.Conflict.Of(err.Error())
+			case refused:
+				p = refusal.Kind.Of(err.Error())
 			case !isProblem:
-				p = problem.Unavailable.Of(err.Error())
+				p = rest.Unavailable.Of(err.Error())
 			}
-			fakeHost{}.Answer(w, p.Status, p)
+			p.Send(w)
 		})
 	}
 	server := httptest.NewServer(mux)
@@ -75,7 +155,7 @@ func served(t *testing.T, s scheduleapi.Table) string {
 }
 
 // over returns the operations of the SDK over the API of a table.
-func over(t *testing.T, s scheduleapi.Table) client.Schedules {
+func over(t *testing.T, s schedules) client.Schedules {
 	t.Helper()
 	c, err := client.New(client.Options{URL: served(t, s)})
 	require.NoError(t, err)
@@ -102,7 +182,7 @@ func run(t *testing.T, s *fakeTable, stdin string, args ...string) (out, errs st
 	}
 	root.AddCommand(Command(a.Invocation))
 	a.RegisterFlags(root.PersistentFlags())
-	root.SetArgs(append(append([]string{"schedule"}, args...), "--api", served(t, s), "--config", ""))
+	root.SetArgs(append(append([]string{"schedule"}, args...), "--api", served(t, s, s.ticks...), "--config", ""))
 	err := root.ExecuteContext(t.Context())
 	code = exit.OK
 	if err != nil {
@@ -134,11 +214,9 @@ c     startup         once                  sweep  skip       ended
 d     startup-worker  once per worker       pdf    skip       active
 `, out)
 	require.Empty(t, errs)
-	out, errs, _ = run(t, everyKind(), "", "list", "--limit", "2", "--after", "a")
+	out, errs, _ = run(t, everyKind(), "", "list", "--limit", "2", "--cursor", "YQ")
 	require.Equal(t, []string{"NAME", "b", "c"}, firstWords(out))
-	require.Equal(t, "There may be more: --after c shows the next page.\n", errs)
-	_, errs, _ = run(t, everyKind(), "", "list", "--after", "d")
-	require.Equal(t, "There are no schedules after d.\n", errs)
+	require.Equal(t, "There are more: --cursor Yw shows the next page.\n", errs)
 	out, _, _ = run(t, newFake(), "", "list", "-o", "json")
 	require.Contains(t, out, `"schedules": []`)
 	out, _, _ = run(t, newFake(daily("s")), "", "show", "s", "-o", "json")
@@ -241,7 +319,7 @@ func TestRunPassesKeyAndForce(t *testing.T) {
 		out, _, _ = run(t, s, "", "run", "a", "--key", "k", "--force")
 		require.Equal(t, c.says, out)
 	}
-	s.err = problem.Conflict.Of("it is paused")
+	s.err = rest.Conflict.Of("it is paused")
 	_, errs, code := run(t, s, "", "run", "a")
 	require.Equal(t, exit.Conflict, code)
 	require.Equal(t, "it is paused", errs)

@@ -16,7 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/scheduleapi"
 	table "github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
@@ -118,10 +117,6 @@ func (f *fakeTable) CountBackfill(_ context.Context, name string, from, to time.
 	return f.counts, f.call("count %s %s %s", name, console.Stamp(from), console.Stamp(to))
 }
 
-func (f *fakeTable) Ticks(_ context.Context, _ string, _ contract.Tick, limit int) ([]contract.Tick, error) {
-	return f.ticks[:min(limit, len(f.ticks))], nil
-}
-
 // output is the output of commands, and the error output.
 type output struct{ out, err bytes.Buffer }
 
@@ -159,7 +154,7 @@ func (g getting) Get(ctx context.Context, name string) (contract.Schedule, error
 // errBroken is an error of a table.
 var errBroken = errors.New("connection lost")
 
-func applied(t *testing.T, s scheduleapi.Table, f applyFlags, text string) (*output, error) {
+func applied(t *testing.T, s schedules, f applyFlags, text string) (*output, error) {
 	t.Helper()
 	list, err := parse([]byte(text))
 	require.NoError(t, err)

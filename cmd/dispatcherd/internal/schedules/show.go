@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,39 +18,29 @@ import (
 )
 
 func (a commands) listCommand() *cobra.Command {
-	var after string
-	limit := 100
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name", Args: settings.NoArguments,
-		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --after nightly --limit 50 -o jsonl",
+		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl",
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "schedules per page")
-	cmd.Flags().StringVar(&after, "after", "", "continue after this schedule")
-	settings.OnlyOnCommandLine(cmd.Flags(), "limit", "after")
-	settings.Between(cmd.Flags(), "1", strconv.Itoa(settings.LargestPage), "limit")
+	page := settings.PageFlags(cmd, "schedules")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		return a.list(ctx, c.Schedules(), after, limit)
+		return a.list(ctx, c.Schedules(), client.Names{Query: *page})
 	})
 }
 
-func (a commands) list(ctx context.Context, s client.Schedules, after string, limit int) error {
-	all, err := s.List(ctx, after, limit)
+func (a commands) list(ctx context.Context, s client.Schedules, q client.Names) error {
+	page, err := s.List(ctx, q)
 	if err != nil {
 		return err
 	}
-	err = console.PrintList(&a.Console, "schedules", all, []string{"name", "kind", "plan", "type", "overlap", "state"},
+	err = console.PrintList(&a.Console, "schedules", page.Items, []string{"name", "kind", "plan", "type", "overlap", "state"},
 		func(v *contract.Schedule) []string {
 			return []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
 		})
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(all) == limit:
-		a.Say("There may be more: --after %s shows the next page.", all[limit-1].Name)
-	case len(all) == 0 && after != "":
-		a.Say("There are no schedules after %s.", after)
-	case len(all) == 0:
+	if a.More(page.Next); len(page.Items) == 0 && q.Cursor == "" && page.Next == "" {
 		a.Say("There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
 	}
 	return nil
@@ -117,10 +106,11 @@ func (a commands) show(ctx context.Context, s client.Schedules, name string) err
 	if err != nil {
 		return err
 	}
-	ticks, err := s.Ticks(ctx, name, contract.Tick{}, searchedTicks)
+	page, err := s.Ticks(ctx, name, client.Query{Limit: searchedTicks})
 	if err != nil {
 		return err
 	}
+	ticks := page.Items
 	all := shown{Schedule: v, Ticks: append([]contract.Tick{}, ticks[:min(len(ticks), shownTicks)]...)}
 	if i := slices.IndexFunc(ticks, func(t contract.Tick) bool { return t.Outcome == contract.TickSkipped }); i >= 0 {
 		all.LastSkip = &ticks[i]

@@ -5,7 +5,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Bounds that several flags share.
@@ -20,6 +24,23 @@ const (
 
 // LargestPage is the largest number of rows of one answer about rows of a table.
 const LargestPage = 1000
+
+// PageFlags adds the flags that select a page of a list.
+func PageFlags(cmd *cobra.Command, what string) *rest.Query {
+	q := &rest.Query{}
+	cmd.Flags().IntVar(&q.Limit, "limit", 100, what+" per page")
+	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
+	OnlyOnCommandLine(cmd.Flags(), "limit", "cursor")
+	Between(cmd.Flags(), "1", strconv.Itoa(LargestPage), "limit")
+	return q
+}
+
+// More says how to get the next page of a list, if there is one.
+func (i *Invocation) More(next contract.Cursor) {
+	if next != "" {
+		i.Say("There are more: --cursor %s shows the next page.", next)
+	}
+}
 
 // Bounds of the limit of an attempt, which jobs store as a 32-bit number of milliseconds.
 const (

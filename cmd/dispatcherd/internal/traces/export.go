@@ -198,20 +198,13 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var slots []trace.Slot
-	for q := (httpapi.SlotQuery{Limit: httpapi.MaxEntries}); ; {
-		page, err := (&ask.Dispatcher{Socket: f.socket}).Slots(ctx, q)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, s := range page.Slots {
-			slots = append(
-				slots,
-				trace.Slot{ID: int64(len(slots) + 1), Worker: fmt.Sprintf("%s/%d", s.Worker, s.Session), Types: slices.Sorted(slices.Values(s.Types))},
-			)
-		}
-		if q.After = page.Next; q.After == 0 {
-			break
-		}
+	all, err := ask.All[httpapi.Slot](ctx, &ask.Dispatcher{Socket: f.socket}, "/v1/slots")
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, s := range all {
+		name := fmt.Sprintf("%s/%d", s.Worker, s.Session)
+		slots = append(slots, trace.Slot{ID: int64(i + 1), Worker: name, Types: slices.Sorted(slices.Values(s.Types))})
 	}
 	if len(slots) == 0 {
 		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.socket)

@@ -1,10 +1,11 @@
-// Package problem defines the errors that callers of the API receive. Each error has a
-// stable name. HTTP sends the name as the type of an RFC 9457 problem, frames send it as
-// a code. docs/api.md describes every name.
-package problem
+package rest
 
 import (
+	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ const Namespace = "urn:dispatcherd:problem:"
 
 // Problem is an error as callers see it (RFC 9457).
 type Problem struct { //nolint:errname // RFC 9457 calls it a problem
-	Type         string            `json:"type"`
+	Type         string            `json:"type"` // stable name of the kind of problem; see docs/api.md
 	Title        string            `json:"title"`
 	Status       int               `json:"status"`
 	Detail       string            `json:"detail,omitempty"`
@@ -25,10 +26,53 @@ type Problem struct { //nolint:errname // RFC 9457 calls it a problem
 	RetryAfterMS int64             `json:"retry_after_ms,omitempty"`
 	Problems     []Problem         `json:"problems,omitempty"` // one for each of the first bad lines of an upload
 	Bad          int               `json:"bad,omitempty"`      // bad lines of an upload, listed or not
+	Matching     *int              `json:"matching,omitempty"` // of unexpected-count: the elements that the filter selects
 }
 
 // Error is the title and the detail.
-func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+func (p *Problem) Error() string { return strings.TrimSuffix(p.Title+": "+p.Detail, ": ") }
+
+// RetryAfter is the time after which a retry makes sense; 0 = not reported.
+func (p *Problem) RetryAfter() time.Duration { return time.Duration(p.RetryAfterMS) * time.Millisecond }
+
+// Text returns the problem as JSON on one line.
+func (p *Problem) Text() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return []byte(`{}`) // encoding numbers and text cannot fail
+	}
+	return text
+}
+
+// Send answers with the problem.
+func (p *Problem) Send(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	NameRow(h, p.Job)
+	if p.RetryAfterMS > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(float64(p.RetryAfterMS)/1000)), 10))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="dispatcherd"`)
+	}
+	if p.Status == CallerGone.Status {
+		h.Set("Connection", "close") // pipelined requests on this connection are dropped
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(p.Text(), '\n')) // fails only if the caller has disconnected
+}
+
+// NameRow sets the headers that name the row of a response, if there is one.
+func NameRow(h http.Header, id dispatcherd.JobID) {
+	if id > 0 {
+		h.Set("Dispatcherd-Job", strconv.FormatInt(int64(id), 10))
+		h.Set("Location", JobPath(id))
+	}
+}
+
+// JobPath returns the path of a job.
+func JobPath(id dispatcherd.JobID) string { return fmt.Sprintf("/v1/jobs/%d", id) }
 
 // Name is the name of the problem's kind.
 func (p *Problem) Name() string { return strings.TrimPrefix(p.Type, Namespace) }
@@ -62,6 +106,18 @@ func (k Kind) Of(detail string) *Problem {
 	return &Problem{Type: Namespace + k.Name, Title: k.Title, Status: k.Status, Detail: detail}
 }
 
+// RefusalError is an error of a package that knows nothing of HTTP except the kind of problem that the error is.
+type RefusalError struct {
+	Kind Kind
+	text string
+}
+
+// Refuses returns an error whose problem has this kind. The detail of the problem is the text of the error that wraps it.
+func (k Kind) Refuses(text string) *RefusalError { return &RefusalError{k, text} }
+
+// Error returns the text.
+func (r *RefusalError) Error() string { return r.text }
+
 // The kinds. Their names never change.
 var (
 	InvalidRequest   = Kind{"invalid-request", http.StatusBadRequest, "The request is not understood"}
@@ -73,7 +129,8 @@ var (
 	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing"}
 	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here"}
 	NotAcceptable    = Kind{"not-acceptable", http.StatusNotAcceptable, "None of the accepted media types can be sent"}
-	Conflict         = Kind{"conflict", http.StatusConflict, "The state of the job or schedule forbids it"}
+	Conflict         = Kind{"conflict", http.StatusConflict, "The state of the row forbids it"}
+	UnexpectedCount  = Kind{"unexpected-count", http.StatusConflict, "The filter selects another number of elements than expected"}
 	TooLarge         = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large"}
 	UnsupportedMedia = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body has a media type that is not supported"}
 	KeyReused        = Kind{"idempotency-key-reused", http.StatusUnprocessableEntity, "The Idempotency-Key belongs to another request"}
@@ -112,6 +169,7 @@ var Kinds = []Kind{
 	MethodNotAllowed,
 	NotAcceptable,
 	Conflict,
+	UnexpectedCount,
 	TooLarge,
 	UnsupportedMedia,
 	KeyReused,

@@ -1,0 +1,37 @@
+package contract
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// Cursor is the place in a list after which a page begins: the key of the last element of the page before. In texts it is
+// encoded, so that no caller makes a cursor itself.
+type Cursor string
+
+// MarshalText returns the encoded cursor.
+func (c Cursor) MarshalText() ([]byte, error) {
+	return []byte(c.String()), nil
+}
+
+// String returns the encoded cursor.
+func (c Cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(c)) }
+
+// UnmarshalText reads an encoded cursor.
+func (c *Cursor) UnmarshalText(text []byte) error {
+	key, err := base64.RawURLEncoding.DecodeString(string(text))
+	if *c = Cursor(key); err != nil {
+		err = errors.New("must be the cursor of the next page, as the previous page names it")
+	}
+	return err
+}
+
+// CursorOf returns the cursor of an element by its key.
+func CursorOf(key any) Cursor { return Cursor(fmt.Sprint(key)) }
+
+// Page is a part of a list.
+type Page[T any] struct {
+	Items []T    `json:"items"`
+	Next  Cursor `json:"next_cursor,omitempty"` // the cursor of the next page; absent: there is none
+}

@@ -1,0 +1,97 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+	"github.com/dispatcherd/dispatcherd/internal/joblines"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
+)
+
+// Routes implements httpapi.Backend: the calls of schedules, limits and flows.
+func (b *Backend) Routes() []rest.Route {
+	routes := slices.Concat(
+		schedulestore.Schedules{DB: b.Pool}.Calls(),
+		limitstore.API{DB: b.Pool, Book: b.Book}.Calls(),
+		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify}.Calls(),
+	)
+	for i := range routes {
+		handle := routes[i].Handle
+		routes[i].Handle = func(w http.ResponseWriter, r *rest.Request) error { return refusal(handle(w, r)) }
+	}
+	return routes
+}
+
+// refusal classifies an error of a table that contains no jobs.
+func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = classify(err)
+	if invalid, ok := errors.AsType[*ondemand.InvalidError](err); ok {
+		return rest.InvalidRequest.Of(invalid.Error())
+	}
+	return err
+}
+
+// CancelledWith implements httpapi.Backend.
+func (b *Backend) CancelledWith(ctx context.Context, job dispatcherd.JobID) (types []string, all bool, err error) {
+	types, err = within(ctx, func(ctx context.Context) (types []string, err error) {
+		types, all, err = joins.Joins{DB: b.Pool}.CancelledWith(ctx, job)
+		return types, err
+	})
+	return types, all, err
+}
+
+// insertUnique inserts a job unless another one has its unique key.
+func (b *Backend) insertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error) {
+	id, err = within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) {
+		var id dispatcherd.JobID
+		var err error
+		id, inserted, err = job.InsertUnique(ctx, b.Pool)
+		return id, err
+	})
+	return id, inserted, err
+}
+
+// permitParent returns the error of permit for the callback of a batch, whose run a member delays.
+func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit func(string) error) error {
+	types, err := within(ctx, func(ctx context.Context) ([]string, error) {
+		return joins.Joins{DB: b.Pool}.Types(ctx, []int64{int64(id)})
+	})
+	for _, typ := range types {
+		if err == nil {
+			err = permit(typ)
+		}
+	}
+	return err
+}
+
+// whyWaiting explains a job that waits for others.
+func (b *Backend) whyWaiting(ctx context.Context, job *contract.Job) (httpapi.Why, error) {
+	why := httpapi.Why{
+		Job:      job.ID,
+		Type:     job.Type,
+		Mode:     dispatcherd.Queued.String(),
+		Priority: job.Priority,
+		Status:   job.Status,
+		Reasons:  []string{httpapi.ReasonDependencies},
+	}
+	waits, err := within(ctx, func(ctx context.Context) (*contract.Dependencies, error) {
+		return joins.Joins{DB: b.Pool}.Waits(ctx, job.ID)
+	})
+	if why.WaitsFor = waits; waits != nil && waits.Batch && waits.Left == nil {
+		why.Reasons = []string{httpapi.ReasonUnsealed}
+	}
+	return why, err
+}

@@ -1,0 +1,93 @@
+package rest
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Query selects a page of a list.
+type Query struct {
+	// Largest number of elements of the page.
+	Limit int `param:"limit" default:"100" minimum:"1" maximum:"1000"`
+	// The page begins after the previous page, whose next_cursor this is. Absent: it begins with the first element.
+	Cursor contract.Cursor `param:"cursor"`
+}
+
+// Names selects a page of a list of names.
+type Names struct {
+	Query
+
+	Prefix string `param:"prefix"` // Only names that begin with this text.
+}
+
+const cursorRule = "must be next_cursor of the previous page of this list"
+
+// ErrCursor is the error for a cursor of another list.
+var ErrCursor = InvalidRequest.Of("cursor: " + cursorRule)
+
+// After reads the key of a cursor, which is a text or a number, into a variable. Without a cursor, the variable is not changed.
+func After(c contract.Cursor, key any) error {
+	text := string(c)
+	if p, is := key.(*string); is {
+		*p = cmp.Or(text, *p)
+		return nil
+	}
+	if text == "" {
+		return nil
+	}
+	if _, err := fmt.Sscan(text, key); err != nil || fmt.Sprint(reflect.ValueOf(key).Elem()) != text {
+		return ErrCursor
+	}
+	return nil
+}
+
+// PageOf returns a page of the first elements of a list. If the list contains more than the limit, another page follows.
+func PageOf[T any](list []T, limit int, key func(*T) any) (p contract.Page[T]) {
+	p.Items = append([]T{}, list[:min(limit, len(list))]...)
+	if len(list) > limit {
+		p.Next = contract.CursorOf(key(&list[limit-1]))
+	}
+	return p
+}
+
+// Cut returns a page of a whole list, whose keys ascend.
+func Cut[T any, K cmp.Ordered](list []T, q Query, key func(*T) K) (contract.Page[T], error) {
+	var after K
+	if err := After(q.Cursor, &after); err != nil {
+		return contract.Page[T]{}, err
+	}
+	for q.Cursor != "" && len(list) > 0 && key(&list[0]) <= after {
+		list = list[1:]
+	}
+	return PageOf(list, q.Limit, func(v *T) any { return key(v) }), nil
+}
+
+// Moment is a time in RFC 3339, or an age such as 90m: the time so long before the call.
+type Moment struct{ time.Time }
+
+// UnmarshalText reads a time or an age.
+func (m *Moment) UnmarshalText(text []byte) error {
+	age, err := time.ParseDuration(string(text))
+	if err == nil && age >= 0 {
+		m.Time = time.Now().Add(-age)
+		return nil
+	}
+	m.Time, err = time.Parse(time.RFC3339Nano, string(text))
+	return err
+}
+
+// Bulk says what becomes of all elements that a filter selects. A call needs expect or dry_run.
+type Bulk struct {
+	// Number of elements that the caller expects the filter to select. If it selects another number, nothing is changed.
+	Expect *int `param:"expect" minimum:"0" maximum:"1000"`
+	// Change nothing, and only count the elements that the filter selects.
+	DryRun bool `param:"dry_run"`
+	// Select at most so many elements. Absent: 1,000; in a dry run, as many as one search finds.
+	Limit int `param:"limit" minimum:"1" maximum:"1000"`
+	// Begin after the elements of the previous call, whose next_cursor this is.
+	Cursor contract.Cursor `param:"cursor"`
+}

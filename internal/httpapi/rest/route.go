@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Media types of bodies and answers.
+const (
+	JSON   = "application/json"
+	Lines  = "application/x-ndjson"
+	Events = "text/event-stream"
+	Text   = "text/plain"
+)
+
+// Timeout bounds a call that is made with [On].
+const Timeout = 5 * time.Second
+
+// Route is one HTTP call: its handler, and its description, from which openapi.json is generated. The comments of the Go types
+// that it names, and of their fields, are part of the description.
+type Route struct {
+	ID, Method, Path string // of the operation; the path is a pattern of net/http
+	Summary          string
+	Input            reflect.Type // a struct of parameters, see [Request.Parse]; nil = none
+	Output           reflect.Type // of answers with no other media
+	Bodies           []Media      // that the call takes
+	Answers          []Answer     // without problems; none = 200 with Output
+	Problems         []Kind       // besides those that Kinds adds
+
+	Handle func(http.ResponseWriter, *Request) error
+}
+
+// Media is a body of some media type.
+type Media struct {
+	Type  string
+	Value reflect.Type // nil = any
+}
+
+// Answer is an answer of a call.
+type Answer struct {
+	Status int
+	Text   string // "" = the comment of the type
+	Media  []Media
+}
+
+// Raw returns a route whose handler reads parameters and sends answers itself. call is the method and the path.
+func Raw(id, call, summary string, handle func(http.ResponseWriter, *Request) error) Route {
+	method, path, _ := strings.Cut(call, " ")
+	return Route{ID: id, Method: method, Path: path, Summary: summary, Handle: handle}
+}
+
+// On returns a route whose handler gets its parameters, and returns the answer.
+func On[In, Out any](id, call, summary string, do func(*Request, *In) (Out, error)) Route {
+	r := Raw(id, call, summary, nil)
+	r.Input, r.Output = reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	r.Handle = func(w http.ResponseWriter, q *Request) error {
+		ctx, cancel := context.WithTimeout(q.Context(), Timeout)
+		defer cancel()
+		q.Request = q.WithContext(ctx)
+		defer func() { q.release() }()
+		var in In
+		if err := q.Parse(&in); err != nil {
+			return err
+		}
+		out, err := do(q, &in)
+		if err != nil {
+			return err
+		}
+		Send(w, q.status, out)
+		return nil
+	}
+	return r
+}
+
+// Send answers with a value as JSON.
+func Send(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // v contains a value that is not JSON; no row of a table does
+		Internal.Of("the answer cannot be written as JSON").Send(w)
+		return
+	}
+	w.Header().Set("Content-Type", JSON)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // fails only if the caller has disconnected
+}
+
+// With sets the parameters of a call that is made with [Raw] to the fields of a struct.
+func (r Route) With(input any) Route {
+	r.Input = reflect.TypeOf(input)
+	return r
+}
+
+// Takes adds the type of a JSON body.
+func (r Route) Takes(body any) Route { return r.TakesAs(JSON, body) }
+
+// TakesAs adds a body of a media type; nil = any.
+func (r Route) TakesAs(media string, body any) Route {
+	r.Bodies = append(r.Bodies, Media{media, reflect.TypeOf(body)})
+	return r
+}
+
+// Answered describes an answer with a body of type Output, or of the type of a value.
+func (r Route) Answered(status int, text string, values ...any) Route {
+	a := Answer{Status: status, Text: text}
+	for _, v := range values {
+		a.Media = append(a.Media, Media{JSON, reflect.TypeOf(v)})
+	}
+	r.Answers = append(r.Answers, a)
+	return r
+}
+
+// AnsweredAs describes an answer with bodies of media types whose content is not described.
+func (r Route) AnsweredAs(status int, text string, media ...string) Route {
+	a := Answer{Status: status, Text: text}
+	for _, m := range media {
+		a.Media = append(a.Media, Media{Type: m})
+	}
+	r.Answers = append(r.Answers, a)
+	return r
+}
+
+// Fails adds problems.
+func (r Route) Fails(kinds ...Kind) Route {
+	r.Problems = append(r.Problems, kinds...)
+	return r
+}
+
+// Kinds returns all problems of the call, without those of every path: [MethodNotAllowed] and [ForeignOrigin].
+func (r *Route) Kinds() []Kind {
+	kinds := append([]Kind{Unauthorized, Internal}, r.Problems...)
+	if strings.HasPrefix(r.Path, "/v1/") {
+		kinds = append(kinds, InvalidRequest, Unavailable)
+	}
+	if len(r.Bodies) > 0 {
+		kinds = append(kinds, TooLarge, UnsupportedMedia, QueueFull)
+	}
+	return kinds
+}
