@@ -108,7 +108,10 @@ func (j *Job) columns() (o object, err error) {
 	if err != nil {
 		return o, err
 	}
-	o = object{Type: j.Type, Payload: json.RawMessage(row[1].(string)), Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4], ExpectedMS: row[9], Keys: j.Keys}
+	o = object{
+		Type: j.Type, Payload: json.RawMessage(row[1].(string)), Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4],
+		ExpectedMS: row[9], Keys: j.Keys,
+	}
 	if !j.RunAt.IsZero() {
 		o.RunAt = &j.RunAt
 	}

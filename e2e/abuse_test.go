@@ -31,7 +31,8 @@ func TestInvalidFrameGetsAnErrorAndOtherSessionsContinue(t *testing.T) {
 		{"a frame over the limit", `{"op":"log","message":"` + strings.Repeat("x", 65<<10), "frame_too_long", "65536", true},
 		{"an unknown frame", `{"op":"frobnicate"}` + "\n", "unknown_op", "frobnicate", false},
 		{
-			"the nonce of another session", `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n", "wrong_session", "job 1", false,
+			"the nonce of another session", `{"op":"done","job":1,"attempt":1,"session":"00112233445566778899aabbccddeeff"}` + "\n",
+			"wrong_session", "job 1", false,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -87,9 +87,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 			d.abort()
 		}
 	}()
-	if d.cfg.ConnectionRate <= 0 {
-		d.cfg.ConnectionRate = DefaultConnectionRate
-	}
+	d.cfg.ConnectionRate = cmp.Or(max(d.cfg.ConnectionRate, 0), DefaultConnectionRate)
 	worker, err := d.listen(cfg.WorkerSocket, cfg.WorkerAccess)
 	if err != nil {
 		return nil, err

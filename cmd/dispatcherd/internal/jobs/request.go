@@ -24,8 +24,7 @@ as JSON lines, and progress on the error output. -o jsonl prints all events. The
 
 // RequestCommand makes an on-demand request.
 func RequestCommand(invocation *settings.Invocation) *cobra.Command {
-	a := commands{invocation}
-	var at ask.Dispatcher
+	a, at := commands{invocation}, ask.Dispatcher{}
 	var r client.Request
 	var priority int8
 	var file string
