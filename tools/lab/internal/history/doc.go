@@ -11,5 +11,5 @@
 //     ([Row]).
 //
 // Times are nanoseconds of the machine's monotonic clock, which all processes share.
-// Postgres has only the wall clock. The harness converts these times, exact to [Slack].
+// Postgres has only the wall clock. The laboratory converts these times, exact to [Slack].
 package history
