@@ -132,7 +132,9 @@ func (a *auditor) judge() {
 // Claims are lost, refused or have an unknown outcome.
 func TestJobsRunOnSlotsThatSupportTheirType(t *testing.T) {
 	placements := 1_000_000
-	if testing.Short() || raceEnabled {
+	if raceEnabled {
+		placements = 6_000
+	} else if testing.Short() {
 		placements = 30_000
 	}
 	const lives = 4

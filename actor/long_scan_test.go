@@ -143,7 +143,9 @@ func (l *longScans) turn() {
 func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 	t.Parallel()
 	lives := 50
-	if testing.Short() || raceEnabled {
+	if raceEnabled {
+		lives = 4
+	} else if testing.Short() {
 		lives = 15
 	}
 	brought := 0

@@ -484,7 +484,9 @@ func (h *history) answerOne(is func(effect.Effect) bool) bool {
 // and slot.
 func TestCoreDecidesLikeTheReference(t *testing.T) {
 	histories := 50_000
-	if testing.Short() || raceEnabled {
+	if raceEnabled {
+		histories = 300
+	} else if testing.Short() {
 		histories = 3_000
 	}
 	const shares = 4 // the shares run in parallel
