@@ -196,8 +196,6 @@ func (d *Daemon) construct(refused *refusedRows) {
 		log:     d.log,
 	}
 	d.constructAPI()
-	d.statements = newStatements(d.store, d.loop, d.lease, d.cfg.Core.Limits)
-	d.statements.refusedRows, d.statements.logs = refused, d.logs
 	d.controller = controller.New(controller.Config{
 		Table: func(term int64) controller.Table {
 			return schedulestore.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
@@ -219,18 +217,20 @@ func (d *Daemon) construct(refused *refusedRows) {
 		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
 		retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
 	}
-	d.statements.finished = func(request *contract.FinishRequest, result *contract.FinishResult) {
-		d.api.rows.Finished(request, result)
-		d.controller.Ended()
-		d.admission.Finished(request, result)
-		d.settlement.Finished(request, result)
+	d.statements = &statements{
+		store: d.store, loop: d.loop, lease: d.lease, refusedRows: refused, logs: d.logs,
+		finished: func(request *contract.FinishRequest, result *contract.FinishResult) {
+			d.api.rows.Finished(request, result)
+			d.controller.Ended()
+			d.admission.Finished(request, result)
+			d.settlement.Finished(request, result)
+		},
+		claimed: func(rows []contract.Won) {
+			d.admission.Claimed(rows)
+			d.settlement.Claimed(rows)
+		},
+		mayInsert: d.permitSpawn, watched: d.settlement.Watched, tookOver: d.heartbeats.tookOver,
 	}
-	d.statements.claimed = func(rows []contract.Won) {
-		d.admission.Claimed(rows)
-		d.settlement.Claimed(rows)
-	}
-	d.statements.mayInsert, d.statements.watched = d.permitSpawn, d.settlement.Watched
-	d.statements.tookOver = d.heartbeats.tookOver
 	d.registerScraped()
 }
 
@@ -270,8 +270,8 @@ func (d *Daemon) startupTypes() []string {
 func (d *Daemon) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endStatements = cancel
-	d.statements.start(ctx)
-	d.loop.Start(&shell.Ports{Statements: d.statements, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
+	execute := d.statements.start(ctx)
+	d.loop.Start(&shell.Ports{Statement: execute, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
 }
 
 // serveWorkers accepts workers.

@@ -98,33 +98,10 @@ func (l *Lease) renew() event.Event {
 	return event.Owned{}
 }
 
-// Claimed returns the result of a claim. If the lease cannot be proved, Claimed
-// replaces a success by an unknown outcome. The process may have been suspended
-// after the answer of Postgres, and other dispatchers may have taken the rows over.
-// Only Postgres can then tell the outcome.
-func (l *Lease) Claimed(now time.Duration, r contract.ClaimResult) contract.ClaimResult {
-	if r.Verdict == contract.OK && !l.Trusted(now) {
-		return contract.ClaimResult{Verdict: contract.Unknown}
-	}
-	return r
-}
-
-// Loaded returns the result of a load. If the lease cannot be proved, Loaded replaces a
-// success by an unknown outcome, for the reason given at Claimed. The load is then
-// repeated.
-func (l *Lease) Loaded(now time.Duration, r contract.LoadResult) contract.LoadResult {
-	if r.Verdict == contract.OK && !l.Trusted(now) {
-		return contract.LoadResult{Verdict: contract.Unknown}
-	}
-	return r
-}
-
-// Adopted returns the result of an adoption. If the lease cannot be proved,
-// Adopted replaces a success by an unknown outcome, for the reason given at
-// Claimed. The Core then repeats the adoption.
-func (l *Lease) Adopted(now time.Duration, r contract.AdoptResult) contract.AdoptResult {
-	if r.Verdict == contract.OK && !l.Trusted(now) {
-		return contract.AdoptResult{Verdict: contract.Unknown}
-	}
-	return r
+// Doubts reports whether the success of a claim, a load or an adoption counts as an unknown outcome,
+// because the lease cannot be proved. The process may have been suspended after the answer of
+// Postgres, and other dispatchers may have taken the rows over. Only Postgres can then tell the
+// outcome, so a claim is resolved, and a load or an adoption is repeated.
+func (l *Lease) Doubts(now time.Duration, v contract.Verdict) bool {
+	return v == contract.OK && !l.Trusted(now)
 }

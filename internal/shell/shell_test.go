@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -76,14 +77,9 @@ func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 
 func TestClaimAnsweredWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 	l := newLease(0)
-	won := contract.ClaimResult{Verdict: contract.OK, Won: []contract.Won{{ID: 1}}}
-	adopted := contract.AdoptResult{Verdict: contract.OK}
-	require.Equal(t, won, l.Claimed(time.Second, won))
-	require.Equal(t, adopted, l.Adopted(time.Second, adopted))
-	require.Equal(t, contract.ClaimResult{Verdict: contract.Unknown}, l.Claimed(length, won))
-	require.Equal(t, contract.AdoptResult{Verdict: contract.Unknown}, l.Adopted(length, adopted))
-	refused := contract.ClaimResult{Verdict: contract.Refused}
-	require.Equal(t, refused, l.Claimed(length, refused), "a refused claim won no row, with or without a lease")
+	require.False(t, l.Doubts(time.Second, contract.OK))
+	require.True(t, l.Doubts(length, contract.OK))
+	require.False(t, l.Doubts(length, contract.Refused), "a refused claim won no row, with or without a lease")
 }
 
 func TestHeartbeatReportsReleasedRowsFirst(t *testing.T) {
@@ -162,17 +158,6 @@ type recorder struct{ got []string }
 
 func (r *recorder) note(what string) { r.got = append(r.got, what) }
 
-type statements struct{ *recorder }
-
-func (s statements) Fetch(*contract.FetchRequest)   { s.note("fetch") }
-func (s statements) Claim(*contract.ClaimRequest)   { s.note("claim") }
-func (s statements) Resolve(*contract.ClaimRequest) { s.note("resolve") }
-func (s statements) Load(*contract.LoadRequest)     { s.note("load") }
-func (s statements) Adopt(*contract.AdoptRequest)   { s.note("adopt") }
-func (s statements) Finish(*contract.FinishRequest) { s.note("finish") }
-func (s statements) Spawn(*contract.SpawnRequest)   { s.note("spawn") }
-func (s statements) SetGate(bool)                   { s.note("gate") }
-
 type workers struct{ *recorder }
 
 func (w workers) Send(*effect.Send)  { w.note("worker send") }
@@ -195,11 +180,11 @@ func (r rows) Partial(*effect.Partial)   { r.note("row partial") }
 func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	r := &recorder{}
 	p := Ports{
-		Statements: statements{r},
-		Workers:    workers{r},
-		Callers:    callers{r},
-		Rows:       rows{r},
-		Fail:       func(err error) { r.note(err.Error()) },
+		Statement: func(e effect.Effect) { r.note(fmt.Sprintf("statement %T", e)) },
+		Workers:   workers{r},
+		Callers:   callers{r},
+		Rows:      rows{r},
+		Fail:      func(err error) { r.note(err.Error()) },
 	}
 	queued, onDemand := dispatcherd.Queued, dispatcherd.OnDemand
 	p.Perform([]effect.Effect{
@@ -226,7 +211,8 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 		&effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
-		"fetch", "claim", "resolve", "load", "adopt", "finish", "spawn", "gate",
+		"statement *effect.Fetch", "statement *effect.Claim", "statement *effect.Resolve", "statement *effect.Load",
+		"statement *effect.Adopt", "statement *effect.Finish", "statement *effect.Spawn", "statement *effect.SetGate",
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
 		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "row log", "violation",
 	}, r.got)

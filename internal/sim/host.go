@@ -109,7 +109,7 @@ func (h *host) start() {
 func (h *host) joined() {
 	w := h.world
 	h.lease = shell.NewLease(w.scale.lease.duration(), w.scale.heartbeat.duration(), w.scale.timeout.duration(), h.joinBegun)
-	h.ports = shell.Ports{Statements: statementPort{h}, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
+	h.ports = shell.Ports{Statement: h.sendStatement, Workers: workerPort{h}, Callers: callerPort{h}, Rows: rowPort{h}}
 	h.core = actor.New(w.config(h))
 	h.admission, h.settlement = w.keys.admitter(h), w.joins.settler(h)
 	h.since = w.now
@@ -331,7 +331,9 @@ func (h *host) reportClaim(s *statement) {
 	}
 	h.admission.claimed(h.claimed.Result.Won, h.claimed.Result.Loading)
 	h.settlement.claimed(h.claimed.Result.Won, h.claimed.Result.Loading)
-	h.claimed.Result = h.lease.Claimed(h.time(), h.claimed.Result)
+	if h.lease.Doubts(h.time(), h.claimed.Result.Verdict) {
+		h.claimed.Result = contract.ClaimResult{Verdict: contract.Unknown}
+	}
 	h.step(&h.claimed)
 	if h.claimed.Result.Verdict != contract.Unknown {
 		h.world.judge.setAside(h.world, h, h.claimed.Result.Unclaimable)
@@ -340,15 +342,12 @@ func (h *host) reportClaim(s *statement) {
 
 // reportLoad passes payloads to the core. A request without an answer is repeated.
 func (h *host) reportLoad(s *statement) {
-	result := contract.LoadResult{Verdict: s.verdict}
-	if s.verdict == contract.OK {
-		result = s.tx.Loaded
-		result.Verdict = s.verdict
-	}
-	if result = h.lease.Loaded(h.time(), result); result.Verdict != contract.OK {
-		statementPort{h}.Load(s.load)
+	if s.verdict != contract.OK || h.lease.Doubts(h.time(), s.verdict) {
+		h.sendStatement(&effect.Load{Request: s.load})
 		return
 	}
+	result := s.tx.Loaded
+	result.Verdict = s.verdict
 	h.step(event.Loaded{Result: result})
 }
 
@@ -397,7 +396,9 @@ func (h *host) reportAdopt(s *statement) {
 	if s.verdict == contract.OK {
 		ev.Result = s.tx.Adopted
 	}
-	ev.Result = h.lease.Adopted(h.time(), ev.Result)
+	if h.lease.Doubts(h.time(), ev.Result.Verdict) {
+		ev.Result = contract.AdoptResult{Verdict: contract.Unknown}
+	}
 	h.step(ev)
 	if shell.TookOver(ev.Request, &ev.Result) {
 		h.adopted = true

@@ -4,69 +4,31 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// statementPort sends the statements of a dispatcher. It implements shell.Statements.
-type statementPort struct{ *host }
-
-// Fetch implements shell.Statements.
-func (h statementPort) Fetch(r *contract.FetchRequest) {
-	o := opFetch
-	if r.Backfill {
-		o = opBackfill
+// sendStatement sends the statement of an effect.
+func (h *host) sendStatement(e effect.Effect) {
+	i, s := h.world.statement(opFetch, h)
+	switch e := e.(type) {
+	case *effect.Fetch:
+		if s.fetch = e.Request; e.Request.Backfill {
+			s.op = opBackfill
+		}
+	case *effect.Claim:
+		s.op, s.claim = opClaim, e.Request
+	case *effect.Resolve:
+		s.op, s.claim = opResolve, e.Request
+	case *effect.Load:
+		s.op, s.load = opLoad, e.Request
+	case *effect.Adopt:
+		s.op, s.adopt = opAdopt, e.Request
+	case *effect.Finish:
+		s.op, s.finish = opFinish, e.Request
+	case *effect.Spawn:
+		s.op, s.spawn = opSpawn, e.Request
+	case *effect.SetGate:
+		s.op, s.subscribed = opGate, e.Subscribed
 	}
-	i, s := h.world.statement(o, h.host)
-	s.fetch = r
-	h.submit(i, s)
-}
-
-// Claim implements shell.Statements.
-func (h statementPort) Claim(r *contract.ClaimRequest) {
-	h.claim(opClaim, r)
-}
-
-// Resolve implements shell.Statements.
-func (h statementPort) Resolve(r *contract.ClaimRequest) { h.claim(opResolve, r) }
-
-// Load implements shell.Statements.
-func (h statementPort) Load(r *contract.LoadRequest) {
-	i, s := h.world.statement(opLoad, h.host)
-	s.load = r
-	h.submit(i, s)
-}
-
-func (h statementPort) claim(o op, r *contract.ClaimRequest) {
-	i, s := h.world.statement(o, h.host)
-	s.claim = r
-	h.submit(i, s)
-}
-
-// Adopt implements shell.Statements.
-func (h statementPort) Adopt(r *contract.AdoptRequest) {
-	i, s := h.world.statement(opAdopt, h.host)
-	s.adopt = r
-	h.submit(i, s)
-}
-
-// Finish implements shell.Statements.
-func (h statementPort) Finish(r *contract.FinishRequest) {
-	i, s := h.world.statement(opFinish, h.host)
-	s.finish = r
-	h.submit(i, s)
-}
-
-// Spawn implements shell.Statements.
-func (h statementPort) Spawn(r *contract.SpawnRequest) {
-	i, s := h.world.statement(opSpawn, h.host)
-	s.spawn = r
-	h.submit(i, s)
-}
-
-// SetGate implements shell.Statements.
-func (h statementPort) SetGate(subscribed bool) {
-	i, s := h.world.statement(opGate, h.host)
-	s.subscribed = subscribed
 	h.submit(i, s)
 }
 
