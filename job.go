@@ -61,7 +61,7 @@ type Status string
 //     claim/statements.go; the same for the fake table: end in claim/claimfake/finish.go
 //   - a retention: KeepPartitions in claim/maintain.go
 //   - an answer to callers that wait for a row: answerOf in
-//     internal/daemon/backend/rows.go, and finalAnswer in api/job_events.go
+//     internal/daemon/backend/rows.go, and finalAnswer in internal/httpapi/job_events.go
 //   - Statuses below, and the enum of parameters in internal/httpapi/list.go
 //   - if such a job can be retried: statuses in internal/contract/filter.go
 //   - the counters of the simulation: Ended in internal/sim/observer.go

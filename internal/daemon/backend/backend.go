@@ -1,4 +1,4 @@
-// Package backend implements api.Backend: it connects the API to the loop, to the table and
+// Package backend implements httpapi.Backend: it connects the API to the loop, to the table and
 // to the decision log.
 //
 // A request in memory exists only here and in the Core ([Requests]). A durable request is
@@ -55,7 +55,7 @@ type Config struct {
 	MaxPayload     int           // bytes of one line of an upload
 }
 
-// Backend implements api.Backend. Its methods may be called from any goroutine.
+// Backend implements httpapi.Backend. Its methods may be called from any goroutine.
 type Backend struct {
 	Config
 
@@ -86,7 +86,7 @@ func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T,
 	return result, err
 }
 
-// Submit implements api.Backend.
+// Submit implements httpapi.Backend.
 func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if !r.Durable {
 		return b.Requests.Submit(r, c), nil
@@ -159,7 +159,7 @@ func (b *Backend) stopping() bool {
 	}
 }
 
-// Abandon implements api.Backend.
+// Abandon implements httpapi.Backend.
 func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	if id.OnDemand() {
 		b.Requests.Abandon(id)
@@ -196,20 +196,20 @@ func (b *Backend) cancelRow(id dispatcherd.JobID) {
 	}
 }
 
-// NoCapacity implements api.Backend.
+// NoCapacity implements httpapi.Backend.
 func (b *Backend) NoCapacity(id dispatcherd.JobID) (wait time.Duration, none bool) {
 	b.Loop.Ask(func(c *actor.Core) { none = c.WaitsForCapacity(id) })
 	return b.ReconnectGrace, none
 }
 
-// Offered implements api.Backend.
+// Offered implements httpapi.Backend.
 func (b *Backend) Offered(kind string) bool {
 	offered := true // the answer if the loop has ended
 	b.Loop.Ask(func(c *actor.Core) { offered = c.Offered(kind) })
 	return offered
 }
 
-// Rank implements api.Backend.
+// Rank implements httpapi.Backend.
 func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 	if !id.OnDemand() {
 		return rank, false
@@ -218,7 +218,7 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 	return rank, ok
 }
 
-// Insert implements api.Backend.
+// Insert implements httpapi.Backend.
 func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
 	job, err := joblines.Parse(object)
 	if err != nil {
@@ -245,12 +245,12 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 	return id, inserted, err
 }
 
-// Job implements api.Backend.
+// Job implements httpapi.Backend.
 func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	return within(ctx, func(ctx context.Context) (contract.Job, error) { return b.jobs().Get(ctx, id) })
 }
 
-// Cancel implements api.Backend. A job that runs here is cancelled without a
+// Cancel implements httpapi.Backend. A job that runs here is cancelled without a
 // notification.
 func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error) {
 	if id.OnDemand() {
@@ -268,7 +268,7 @@ func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (
 	return status, err
 }
 
-// Retry implements api.Backend.
+// Retry implements httpapi.Backend.
 func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.jobs().Retry(ctx, id) })
 	if err == nil {
@@ -277,12 +277,12 @@ func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	return err
 }
 
-// List implements api.Backend.
+// List implements httpapi.Backend.
 func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
 	return within(ctx, func(ctx context.Context) (contract.JobPage, error) { return b.jobs().List(ctx, f) })
 }
 
-// Change implements api.Backend. Jobs that run here are cancelled without a notification.
+// Change implements httpapi.Backend. Jobs that run here are cancelled without a notification.
 func (b *Backend) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error) {
 	bulk, err := within(ctx, func(ctx context.Context) (contract.Bulk, error) {
 		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, f, count)
@@ -296,7 +296,7 @@ func (b *Backend) Change(ctx context.Context, op contract.Operation, f contract.
 	return bulk, err
 }
 
-// Dispatchers implements api.Backend.
+// Dispatchers implements httpapi.Backend.
 func (b *Backend) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
 	all, err := within(ctx, b.jobs().Dispatchers)
 	me := int(b.Dispatcher())
@@ -306,7 +306,7 @@ func (b *Backend) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error
 	return all, err
 }
 
-// Watch implements api.Backend.
+// Watch implements httpapi.Backend.
 func (b *Backend) Watch(id dispatcherd.JobID, c ondemand.Caller) (stop func()) {
 	return b.Rows.watch(id, c, false, false)
 }

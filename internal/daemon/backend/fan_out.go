@@ -35,13 +35,13 @@ func (b *Backend) Offerings(typ string) (list []ondemand.Offering) {
 	return list
 }
 
-// ClusterSlots implements api.Backend.
+// ClusterSlots implements httpapi.Backend.
 func (b *Backend) ClusterSlots(typ string) (n int) {
 	b.Loop.Ask(func(c *actor.Core) { n = c.ClusterCapacity(typ) })
 	return n
 }
 
-// InsertBatch implements api.Backend.
+// InsertBatch implements httpapi.Backend.
 func (b *Backend) InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error) {
 	for i, p := range payloads {
 		if err := jsontext.CheckPayload(p); err != nil {

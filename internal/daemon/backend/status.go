@@ -12,13 +12,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
-// Slots implements api.Backend.
+// Slots implements httpapi.Backend.
 func (b *Backend) Slots(q httpapi.SlotQuery) (page []httpapi.Slot, next int64) {
 	list, after := actor.ListSlots(actor.SlotQuery{After: dispatcherd.SlotID(q.After), Type: q.Type, Limit: q.Limit}, b.Loop)
 	return slotViews(list), int64(after)
 }
 
-// Waiting implements api.Backend.
+// Waiting implements httpapi.Backend.
 func (b *Backend) Waiting() []httpapi.WaitingRequest {
 	b.Loop.Order(event.Tick{}) // updates the ages
 	list := actor.ListRequests(b.Loop)
@@ -44,7 +44,7 @@ func slotViews(slots []actor.SlotInfo) []httpapi.Slot {
 // maxWorkerTypes bounds the types that are listed for a worker.
 const maxWorkerTypes = 20
 
-// Workers implements api.Backend.
+// Workers implements httpapi.Backend.
 func (b *Backend) Workers() []httpapi.Worker {
 	workers := b.Connected()
 	at := make(map[int64]int, len(workers))
@@ -81,7 +81,7 @@ func (b *Backend) Workers() []httpapi.Worker {
 	return workers
 }
 
-// Types implements api.Backend.
+// Types implements httpapi.Backend.
 func (b *Backend) Types() httpapi.TypePage {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
@@ -118,7 +118,7 @@ func (b *Backend) Types() httpapi.TypePage {
 // probePatience is how long the loop may take to answer a probe.
 const probePatience = time.Second
 
-// Checks implements api.Backend.
+// Checks implements httpapi.Backend.
 func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 	asked := make(chan actor.Gauges, 1)
 	go func() {

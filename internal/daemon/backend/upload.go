@@ -22,7 +22,7 @@ import (
 // errBadLines rolls back a strict upload. Its bad lines have been reported.
 var errBadLines = errors.New("bad lines")
 
-// InsertLines implements api.Backend.
+// InsertLines implements httpapi.Backend.
 func (b *Backend) InsertLines(
 	ctx context.Context,
 	body io.Reader,

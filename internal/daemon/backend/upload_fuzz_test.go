@@ -19,7 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
-// linesOnly is an api.Backend that implements uploads only. It keeps the rows.
+// linesOnly is an httpapi.Backend that implements uploads only. It keeps the rows.
 type linesOnly struct {
 	httpapi.Backend
 
@@ -30,7 +30,7 @@ type linesOnly struct {
 // Routes implements httpapi.Backend.
 func (*linesOnly) Routes() []rest.Route { return nil }
 
-// InsertLines implements api.Backend.
+// InsertLines implements httpapi.Backend.
 func (l *linesOnly) InsertLines(
 	_ context.Context,
 	body io.Reader,

@@ -20,7 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Why implements api.Backend. The row contains the job. The Core knows why the job waits
+// Why implements httpapi.Backend. The row contains the job. The Core knows why the job waits
 // now. The decision log contains earlier decisions.
 func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, error) {
 	if id.OnDemand() {

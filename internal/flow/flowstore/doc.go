@@ -1,4 +1,5 @@
 // Package flowstore sends the statements of daemons about batches, flows, and jobs with children.
+// [API] has the HTTP calls of batches and flows, whose statements are in package joins.
 //
 // The table is the interface of users: they call the functions of migrations/schema/6_flows.sql and 7_settlement.sql.
 //
