@@ -1,11 +1,9 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -116,15 +114,15 @@ const (
 	maxProblem = 1 << 20
 )
 
-// send makes an HTTP call. The caller closes the body. If the dispatcher answers with a
-// problem, the error is a *Problem.
-func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+// Send makes an HTTP call that has no method of its own (docs/api.md). The body is JSON unless the header says otherwise.
+// The caller closes the body of the answer. If the dispatcher refuses the call, the error is a *Problem.
+func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, header)
 	req.Header.Set("Content-Type", "application/json")
+	maps.Copy(req.Header, header)
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -142,8 +140,8 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, hea
 func readProblem(res *http.Response) error {
 	p := &Problem{}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
-	if err != nil || json.Unmarshal(text, p) != nil || p.Type == "" {
-		return fmt.Errorf("the dispatcher answered %s without a problem document", res.Status)
+	if err != nil || json.Unmarshal(text, p) != nil || p.Title == "" {
+		p = &Problem{Title: "the dispatcher answered " + res.Status + " without a problem document"}
 	}
 	p.Status = res.StatusCode
 	return p

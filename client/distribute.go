@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -89,7 +90,7 @@ func (c *Client) distribute(ctx context.Context, d *Distribution, durable bool, 
 	if err != nil {
 		return fmt.Errorf("the items of the distribution: %w", err)
 	}
-	res, err := c.send(ctx, http.MethodPost, "/v1/fanouts", body, nil)
+	res, err := c.Send(ctx, http.MethodPost, "/v1/fanouts", bytes.NewReader(body), nil)
 	if err != nil {
 		return err
 	}

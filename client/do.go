@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -87,8 +88,8 @@ func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Res
 		header["idempotency-key"] = []string{r.IdempotencyKey}
 	}
 	var sent atomic.Bool
-	res, err := c.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}),
-		http.MethodPost, "/v1/requests", body, header)
+	res, err := c.Send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}),
+		http.MethodPost, "/v1/requests", bytes.NewReader(body), header)
 	if _, isProblem := errors.AsType[*Problem](err); err != nil && sent.Load() && !isProblem && ctx.Err() == nil {
 		err = unknownOutcome(err)
 	}
@@ -185,7 +186,7 @@ func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string
 	if lastID != "" {
 		header.Set("Last-Event-ID", lastID)
 	}
-	res, err := c.send(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d/events", id), nil, header)
+	res, err := c.Send(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d/events", id), nil, header)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -42,7 +43,7 @@ func (c *Client) exchange(ctx context.Context, method, path string, body, into a
 			return 0, fmt.Errorf("the body of the request: %w", err)
 		}
 	}
-	res, err := c.send(ctx, method, path, text, nil)
+	res, err := c.Send(ctx, method, path, bytes.NewReader(text), nil)
 	if err != nil {
 		return 0, err
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -60,15 +62,20 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 // bundleTimeout bounds the transfer of a bundle.
 const bundleTimeout = time.Minute
 
-// saveBundle writes a bundle to a temporary file and renames the file when it is complete.
+// saveBundle writes a bundle to a file.
 func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	body, err := (&ask.Dispatcher{Socket: socket}).Body(ctx, daemon.BundlePath)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = body.Close() }() // only read from
+	dispatcher := &ask.Dispatcher{Socket: socket}
+	refused := dispatcher.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(bundle io.Reader) error {
+		n, err = writeFile(file, bundle)
+		return nil
+	})
+	return n, cmp.Or(refused, err)
+}
+
+// writeFile writes a temporary file and renames it when it is complete.
+func writeFile(file string, content io.Reader) (n int64, err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, path.Err) // path.Err does not contain the temporary name
@@ -76,7 +83,7 @@ func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err = io.Copy(f, body)
+	n, err = io.Copy(f, content)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,7 +20,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // Patience bounds a request with a JSON answer, or a command with a few of them. It is longer than the time in which a
@@ -43,29 +41,17 @@ func (d *Dispatcher) String() string {
 	return d.Socket
 }
 
-// check returns an error for an impossible address.
-func (d *Dispatcher) check() error {
-	if d.URL != "" {
-		if err := client.CheckURL(d.URL); err != nil {
-			return exit.Errorf(exit.Usage, "--api: %w", err)
-		}
-		return nil
-	}
-	if err := workerproto.CheckSocketPath(d.Socket); err != nil {
-		return exit.Errorf(exit.Usage, "--api-socket: %w", err)
-	}
-	return nil
-}
-
 // Client returns a client for requests. The caller must close it.
 func (d *Dispatcher) Client() (*client.Client, error) {
-	if err := d.check(); err != nil {
-		return nil, err
-	}
+	options, flag := client.Options{Socket: d.Socket}, "--api-socket"
 	if d.URL != "" {
-		return client.New(client.Options{URL: d.URL, Token: d.Token})
+		options, flag = client.Options{URL: d.URL, Token: d.Token}, "--api"
 	}
-	return client.New(client.Options{Socket: d.Socket})
+	c, err := client.New(options)
+	if err != nil {
+		return nil, exit.Errorf(exit.Usage, "%s: %w", flag, err)
+	}
+	return c, nil
 }
 
 // With calls do with a client, and explains its error.
@@ -101,25 +87,31 @@ func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into a
 			return err
 		}
 	}
-	answer, err := d.send(ctx, method, path, "application/json", bytes.NewReader(text))
-	if err != nil {
-		return d.Explain(err)
-	}
-	defer func() { _ = answer.Close() }() // it was read
-	return json.NewDecoder(answer).Decode(into)
+	return d.Do(ctx, method, path, nil, bytes.NewReader(text), func(r io.Reader) error { return json.NewDecoder(r).Decode(into) })
 }
 
-// Upload posts a body of any length and decodes the answer. If bad lines reject the body, it returns them with the error.
-func (d *Dispatcher) Upload(ctx context.Context, path, kind string, body io.Reader) (uploaded httpapi.Uploaded, err error) {
-	answer, err := d.send(ctx, http.MethodPost, path, kind, body)
-	if p, ok := errors.AsType[*rest.Problem](err); ok {
+// Do sends a request, and passes the body of a successful answer to read. Both may have any length.
+func (d *Dispatcher) Do(
+	ctx context.Context, method, path string, header http.Header, body io.Reader, read func(io.Reader) error,
+) error {
+	return d.With(func(c *client.Client) error {
+		res, err := c.Send(ctx, method, path, body, header)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }() // it was read
+		return read(res.Body)
+	})
+}
+
+// Upload posts lines and decodes the answer. If bad lines reject them all, it returns these with the error.
+func (d *Dispatcher) Upload(ctx context.Context, path string, lines io.Reader) (uploaded httpapi.Uploaded, err error) {
+	header := http.Header{"Content-Type": {"application/x-ndjson"}}
+	err = d.Do(ctx, http.MethodPost, path, header, lines, func(r io.Reader) error { return json.NewDecoder(r).Decode(&uploaded) })
+	if p, ok := errors.AsType[*client.Problem](err); ok {
 		uploaded.Bad, uploaded.Problems = p.Bad, p.Problems
 	}
-	if err != nil {
-		return uploaded, d.Explain(err)
-	}
-	defer func() { _ = answer.Close() }() // it was read
-	return uploaded, json.NewDecoder(answer).Decode(&uploaded)
+	return uploaded, err
 }
 
 // Page reads a page of a list. parameters is a struct for [rest.Encode].
@@ -139,65 +131,13 @@ func All[T any](ctx context.Context, d *Dispatcher, path string) (all []T, err e
 	}
 }
 
-// Body returns the body of a successful answer to a GET, of any length. The caller must close
-// it; ctx also bounds reading it.
-func (d *Dispatcher) Body(ctx context.Context, path string) (io.ReadCloser, error) {
-	body, err := d.send(ctx, http.MethodGet, path, "", http.NoBody)
-	return body, d.Explain(err)
-}
-
-// transport connects to the socket, or to the host of the URL.
-func (d *Dispatcher) transport() *http.Transport {
-	t := &http.Transport{DisableKeepAlives: true}
-	if d.URL == "" {
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", d.Socket)
-		}
-	}
-	return t
-}
-
-func (d *Dispatcher) send(ctx context.Context, method, path, kind string, body io.Reader) (io.ReadCloser, error) {
-	if err := d.check(); err != nil {
-		return nil, err
-	}
-	base := "http://dispatcherd"
-	if d.URL != "" {
-		base = strings.TrimSuffix(d.URL, "/")
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path, body)
-	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "--api: %w", err)
-	}
-	if kind != "" {
-		req.Header.Set("Content-Type", kind)
-	}
-	if d.URL != "" && d.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+d.Token)
-	}
-	res, err := (&http.Client{Transport: d.transport()}).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode >= http.StatusMultipleChoices {
-		defer func() { _ = res.Body.Close() }() // it was read
-		var p rest.Problem
-		_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&p) // the status is sufficient if this fails
-		if p.Status = res.StatusCode; p.Title == "" {
-			return nil, exit.Errorf(codeOf(p.Status), "the dispatcher on %s answered %s", d, res.Status)
-		}
-		return nil, &p
-	}
-	return res.Body, nil
-}
-
 // plain are the problems whose detail says everything.
 var plain = []string{rest.InvalidRequest.Name, rest.InvalidJob.Name, rest.NotFound.Name, rest.Conflict.Name}
 
 // Explain adds the exit code and the next step to an error of a request. An error with an exit code remains.
 func (d *Dispatcher) Explain(err error) error {
 	_, coded := errors.AsType[*exit.Error](err)
-	p, refused := errors.AsType[*rest.Problem](err)
+	p, refused := errors.AsType[*client.Problem](err)
 	file, isFile := errors.AsType[*fs.PathError](err) // of a body that is a file
 	switch {
 	case err == nil, coded, errors.Is(err, context.Canceled):
@@ -207,7 +147,7 @@ func (d *Dispatcher) Explain(err error) error {
 	case refused && slices.Contains(plain, p.Name()):
 		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
 	case refused:
-		return exit.Errorf(codeOf(p.Status), "%s", p.Error())
+		return exit.Errorf(codeOf(p.Status), "%w", p)
 	case isFile:
 		return exit.Errorf(exit.Usage, "reading the input: %w", file)
 	case errors.Is(err, client.ErrUnknownOutcome):

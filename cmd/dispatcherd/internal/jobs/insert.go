@@ -212,7 +212,7 @@ func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name str
 	if skipBad {
 		path, prefix = path+"?on_error=skip", "skipping "
 	}
-	uploaded, err := at.Upload(ctx, path, "application/x-ndjson", in)
+	uploaded, err := at.Upload(ctx, path, in)
 	for i := range uploaded.Problems {
 		a.Say("%sline %d: %s", prefix, uploaded.Problems[i].Line, uploaded.Problems[i].Detail)
 	}
