@@ -21,18 +21,21 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"pdf","type":"ocr"}`:                         "type is given twice",
 		`{"type":"pdf","payload":{"payload":1},"payload":[]}`: "payload is given twice",
-		`{"Type":"pdf"}`:                                      `there is no field "Type"; the fields are type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
-		`{"type":"pdf","prio":3}`:                             `there is no field "prio"; the fields are type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
-		`{"type":"pdf"}}`:                                     "something follows the JSON object",
-		`{"type":"pdf"}]`:                                     "something follows the JSON object",
-		`{"type":"pdf"} x`:                                    "something follows the JSON object",
-		`{"type":"pdf"}{"type":"pdf"}`:                        "something follows the JSON object",
-		`{"type":"pdf"`:                                       "it is not JSON (it ends too early)",
-		``:                                                    "the body is empty; it must be a JSON object",
-		`{"type":"pdf","timeout":"5"}`:                        `timeout and wait_for_worker are numbers of seconds, or strings with a unit such as "1.5s"`,
-		`null`:                                                "type is missing",
-		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":             "it is not UTF-8",
-		`{"type":"\u202efdp"}`:                                "type has the invisible character U+202E at byte 1: remove it",
+		`{"Type":"pdf"}`: `there is no field "Type"; the fields are ` +
+			`type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
+		`{"type":"pdf","prio":3}`: `there is no field "prio"; the fields are ` +
+			`type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
+		`{"type":"pdf"}}`:              "something follows the JSON object",
+		`{"type":"pdf"}]`:              "something follows the JSON object",
+		`{"type":"pdf"} x`:             "something follows the JSON object",
+		`{"type":"pdf"}{"type":"pdf"}`: "something follows the JSON object",
+		`{"type":"pdf"`:                "it is not JSON (it ends too early)",
+		``:                             "the body is empty; it must be a JSON object",
+		`{"type":"pdf","timeout":"5"}`: `timeout and wait_for_worker are numbers of seconds, ` +
+			`or strings with a unit such as "1.5s"`,
+		`null`: "type is missing",
+		"{\"type\":\"pdf\",\"payload\":\"\xff\"}":                    "it is not UTF-8",
+		`{"type":"\u202efdp"}`:                                       "type has the invisible character U+202E at byte 1: remove it",
 		`{"type":"pdf","payload":"` + strings.Repeat("x", 9) + `"},`: "something follows the JSON object",
 	} {
 		w := httptest.NewRecorder()

@@ -91,11 +91,16 @@ func TestSlowHTTPEndsAndDoesNotAffectOtherCallers(t *testing.T) {
 		text string
 		want int
 	}{
-		"slow headers":    {"GET /livez HTTP/1.1\r\nHost:", 0},
-		"no request":      {"", 0},
-		"half a body":     {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100\r\n\r\n{", 400},
-		"two bodies":      {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\nTransfer-Encoding: chunked\r\n\r\n{\"type\":\"pdf\"}", 400},
-		"endless chunks":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + strings.Repeat("x", 2000) + "\r\n", 413},
+		"slow headers": {"GET /livez HTTP/1.1\r\nHost:", 0},
+		"no request":   {"", 0},
+		"half a body":  {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 100\r\n\r\n{", 400},
+		"two bodies": {"POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\n{\"type\":\"pdf\"}", 400},
+		"endless chunks": {
+			"POST /v1/requests HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" +
+				strings.Repeat("x", 2000) + "\r\n",
+			413,
+		},
 		"a silent upload": {"POST /v1/jobs HTTP/1.1\r\nHost: d\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n{}\n", 400},
 	} {
 		slow.Go(func() {

@@ -34,7 +34,10 @@ func TestCrossOriginRequestIsRejected(t *testing.T) {
 		require.Equal(t, http.StatusOK, ask(http.MethodGet, "/v1/slots", host).Code, host)
 		require.Equal(t, http.StatusCreated, ask(http.MethodPost, "/v1/jobs", host).Code, host)
 	}
-	for _, host := range []string{"evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.evil.example:80", "10.0.0.1:8088", "[", ":x:", ":8088", ""} {
+	for _, host := range []string{
+		"evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.evil.example:80", "10.0.0.1:8088", "[", ":x:",
+		":8088", "",
+	} {
 		rec := ask(http.MethodGet, "/v1/slots", host)
 		require.Equal(t, http.StatusForbidden, rec.Code, host)
 		require.Contains(t, rec.Body.String(), rest.Namespace+"foreign-origin")
@@ -60,7 +63,9 @@ func TestCrossOriginRequestIsRejected(t *testing.T) {
 func TestCrossOriginRequestOverTheUnixSocketIsRejected(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	unix := h.OverUnix(h)
-	for _, host := range []string{"d", "dispatcherd", "localhost:8088", "127.0.0.1:8088", "[::1]:8088", "%2Frun%2Fdispatcherd%2Fapi.sock", ""} {
+	for _, host := range []string{
+		"d", "dispatcherd", "localhost:8088", "127.0.0.1:8088", "[::1]:8088", "%2Frun%2Fdispatcherd%2Fapi.sock", "",
+	} {
 		require.Equal(t, http.StatusCreated, askOf(unix, http.MethodPost, "/v1/jobs", host).Code, host)
 	}
 	for _, host := range []string{"evil.example", "evil.example:8088", "127.0.0.1.evil.example:80", "10.0.0.1:8088"} {

@@ -172,13 +172,14 @@ func TestInvalidParametersAreExplained(t *testing.T) {
 		}
 	}
 	for call, says := range map[string]string{
-		"GET /v1/batches?cursor=eA":                   `must be next_cursor`,
-		"GET /v1/jobs?cursor=MHgx":                    `must be next_cursor`,
-		"GET /v1/schedules/pdf/ticks?cursor=eA":       `must be next_cursor`,
-		"GET /v1/batches?kind=set":                    `kind \"set\": must be one of batch, flow, children`,
-		"GET /v1/batches?state=lost":                  `state \"lost\": must be one of open, sealed, ended, cancelled`,
-		"GET /v1/jobs?status=lost":                    `status \"lost\": must be one of waiting, pending, running, done, failed, cancelled`,
-		"GET /v1/jobs?newer_than=monday":              `newer_than \"monday\": must be a time in RFC 3339, such as 2026-01-31T08:00:00Z (%2B for + in a URL), or an age`,
+		"GET /v1/batches?cursor=eA":             `must be next_cursor`,
+		"GET /v1/jobs?cursor=MHgx":              `must be next_cursor`,
+		"GET /v1/schedules/pdf/ticks?cursor=eA": `must be next_cursor`,
+		"GET /v1/batches?kind=set":              `kind \"set\": must be one of batch, flow, children`,
+		"GET /v1/batches?state=lost":            `state \"lost\": must be one of open, sealed, ended, cancelled`,
+		"GET /v1/jobs?status=lost":              `status \"lost\": must be one of waiting, pending, running, done, failed, cancelled`,
+		"GET /v1/jobs?newer_than=monday": `newer_than \"monday\": must be a time in RFC 3339, ` +
+			`such as 2026-01-31T08:00:00Z (%2B for + in a URL), or an age`,
 		"GET /v1/jobs?older_than=-1h":                 `older_than \"-1h\": must be a time`,
 		"GET /v1/schedules/pdf/next?limit=x":          `limit \"x\": must be a whole number from 1 to 1000`,
 		"POST /v1/schedules/pdf/run?force=perhaps":    `force \"perhaps\": must be true or false`,

@@ -113,7 +113,9 @@ func TestInvalidRequestIsRejectedOnEachTransport(t *testing.T) {
 	onEachTransport(t, func(c *Config) { c.MaxPayload = 1000 }, func(t *testing.T, c *client.Client, _ *Handler, f *fake) {
 		for _, r := range []client.Request{
 			{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: 2 * time.Hour}, {Type: "pdf", WaitForWorker: -time.Second},
-			{Type: "pdf", Timeout: time.Microsecond}, {Type: "pdf", Expected: time.Microsecond}, {Type: "pdf", Expected: -time.Second}, {Type: "pdf", Expected: 600 * time.Hour}, {Type: "pdf", CoalesceKey: strings.Repeat("k", 257)}, {Type: "pdf", IdempotencyKey: strings.Repeat("k", 257)},
+			{Type: "pdf", Timeout: time.Microsecond}, {Type: "pdf", Expected: time.Microsecond},
+			{Type: "pdf", Expected: -time.Second}, {Type: "pdf", Expected: 600 * time.Hour},
+			{Type: "pdf", CoalesceKey: strings.Repeat("k", 257)}, {Type: "pdf", IdempotencyKey: strings.Repeat("k", 257)},
 		} {
 			problemIn(t, rest.InvalidRequest, <-do(t.Context(), c, r))
 		}
