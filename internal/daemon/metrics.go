@@ -38,7 +38,7 @@ func newMetrics(log *zap.Logger) *metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &metrics{
 		registry: r,
-		jobs:     register(r, &jobmetrics.Jobs{}),
+		jobs:     jobmetrics.New(r),
 		statements: histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
 			prometheus.ExponentialBuckets(0.0002, 2, 16), "operation", "verdict"),
 		rows: counters(

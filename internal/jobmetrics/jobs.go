@@ -1,10 +1,10 @@
-// Package jobmetrics counts the starts and ends of jobs by type. The loop of the daemon
-// counts in plain arrays; a scrape converts them to metrics. The number of types with
+// Package jobmetrics counts the starts and ends of jobs by type. The number of types with
 // their own label is bounded.
 package jobmetrics
 
 import (
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,20 +29,43 @@ const (
 
 // Jobs counts the starts and ends of jobs. The first MaxTypes types get a label of their
 // own until the restart of the program. All later types count as Other, and so do names
-// that are no UTF-8 text. Jobs implements prometheus.Collector. Its methods may be called
-// from any goroutine. The zero value is ready.
+// that are no UTF-8 text. Its methods may be called from any goroutine.
 type Jobs struct {
+	wait, run *prometheus.HistogramVec
+	ended     *prometheus.CounterVec
+
 	mu    sync.Mutex
-	types map[string]*counts // by label
-	list  []*counts          // the same, in the order of creation
+	types map[string]*series // by label
 }
 
-// counts are the numbers of the types with one label.
-type counts struct {
+// series are the metrics with one label of a type. A lookup by labels takes longer than the
+// count itself, so they are kept. A histogram is nil until it is used, so that an empty one
+// does not exist.
+type series struct {
 	label string
-	wait  [dispatcherd.OnDemand + 1]histogram
-	run   [outcomes]histogram
-	ended [outcomes]uint64
+	wait  [dispatcherd.OnDemand + 1]prometheus.Observer
+	run   [outcomes]prometheus.Observer
+	ended [outcomes]prometheus.Counter
+}
+
+// New registers the metrics.
+func New(r prometheus.Registerer) *Jobs {
+	buckets := prometheus.ExponentialBuckets(0.001, 2, 22) // up to 35 minutes
+	j := &Jobs{
+		types: map[string]*series{},
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dispatcherd_job_wait_seconds", Buckets: buckets,
+			Help: "Time from run_at, or from the arrival of a request, to the start of an attempt.",
+		}, []string{"type", "mode"}),
+		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dispatcherd_job_run_seconds", Buckets: buckets, Help: "Duration of attempts that a worker received.",
+		}, []string{"type", "outcome"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcherd_jobs_ended_total", Help: "Attempts and waiting requests that ended.",
+		}, []string{"type", "outcome"}),
+	}
+	r.MustRegister(j.wait, j.run, j.ended)
+	return j
 }
 
 // Label returns the label of a type.
@@ -52,20 +75,20 @@ func (j *Jobs) Label(name string) string {
 	return j.of(name).label
 }
 
-// of returns the counts of a type. The caller holds mu.
-func (j *Jobs) of(name string) *counts {
-	if c := j.types[name]; c != nil {
-		return c
+// of returns the metrics of a type. The caller holds mu.
+func (j *Jobs) of(name string) *series {
+	if s := j.types[name]; s != nil {
+		return s
 	}
-	if name != Other && (len(j.list) >= MaxTypes || !utf8.ValidString(name)) {
+	if name != Other && (len(j.types) >= MaxTypes || !utf8.ValidString(name)) {
 		return j.of(Other)
 	}
-	if j.types == nil {
-		j.types = make(map[string]*counts, MaxTypes)
+	s := &series{label: name}
+	for outcome := range s.ended { // rate() needs a 0 before the first end
+		s.ended[outcome] = j.ended.WithLabelValues(name, nameOf(outcome))
 	}
-	c := &counts{label: name}
-	j.types[name], j.list = c, append(j.list, c)
-	return c
+	j.types[name] = s
+	return s
 }
 
 // Observe counts the jobs that a step of the Core has sent or ended.
@@ -73,8 +96,9 @@ func (j *Jobs) Observe(decisions []actor.Decision, fx []effect.Effect) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range fx {
-		if s, ok := e.(*effect.Send); ok {
-			j.of(s.Type).wait[s.Mode].observe(s.Age)
+		if e, ok := e.(*effect.Send); ok {
+			s := j.of(e.Type)
+			observe(&s.wait[e.Mode], e.Age, j.wait, s.label, e.Mode.String())
 		}
 	}
 	for i := range decisions {
@@ -82,12 +106,20 @@ func (j *Jobs) Observe(decisions []actor.Decision, fx []effect.Effect) {
 		if d.Kind != actor.DecisionEnded {
 			continue
 		}
-		c, o := j.of(d.Type), outcomeOf(d)
-		c.ended[o]++
+		s, outcome := j.of(d.Type), outcomeOf(d)
+		s.ended[outcome].Inc()
 		if d.Started {
-			c.run[o].observe(d.Ran)
+			observe(&s.run[outcome], d.Ran, j.run, s.label, nameOf(outcome))
 		}
 	}
+}
+
+// observe adds a duration to a histogram, which it creates if necessary.
+func observe(h *prometheus.Observer, d time.Duration, all *prometheus.HistogramVec, labels ...string) {
+	if *h == nil {
+		*h = all.WithLabelValues(labels...)
+	}
+	(*h).Observe(max(d, 0).Seconds())
 }
 
 // outcomeOf returns the position of an outcome.
@@ -109,40 +141,4 @@ func nameOf(outcome int) string {
 		return contract.Outcome(outcome).String()
 	}
 	return (effect.AnswerLate + effect.AnswerKind(outcome-rowOutcomes)).String()
-}
-
-var (
-	waitDesc = prometheus.NewDesc("dispatcherd_job_wait_seconds",
-		"Time from run_at, or from the arrival of a request, to the start of an attempt.", []string{"type", "mode"}, nil)
-	runDesc = prometheus.NewDesc("dispatcherd_job_run_seconds", "Duration of attempts that a worker received.",
-		[]string{"type", "outcome"}, nil)
-	endedDesc = prometheus.NewDesc("dispatcherd_jobs_ended_total", "Attempts and waiting requests that ended.",
-		[]string{"type", "outcome"}, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (j *Jobs) Describe(ch chan<- *prometheus.Desc) {
-	ch <- waitDesc
-	ch <- runDesc
-	ch <- endedDesc
-}
-
-// Collect implements prometheus.Collector. It holds the lock only to copy the counts of
-// one label at a time, because the loop waits for the lock.
-func (j *Jobs) Collect(ch chan<- prometheus.Metric) {
-	j.mu.Lock()
-	list := j.list
-	j.mu.Unlock()
-	for i := range list {
-		j.mu.Lock()
-		c := *list[i]
-		j.mu.Unlock()
-		for mode := range c.wait {
-			c.wait[mode].collect(ch, waitDesc, c.label, dispatcherd.Mode(mode).String())
-		}
-		for outcome := range c.run {
-			c.run[outcome].collect(ch, runDesc, c.label, nameOf(outcome))
-			ch <- prometheus.MustNewConstMetric(endedDesc, prometheus.CounterValue, float64(c.ended[outcome]), c.label, nameOf(outcome))
-		}
-	}
 }

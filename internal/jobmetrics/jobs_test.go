@@ -19,10 +19,8 @@ import (
 
 // gather returns the values of counters and the numbers of observations of histograms, by
 // name and label values.
-func gather(t *testing.T, j *Jobs) map[string]float64 {
+func gather(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(j)
 	families, err := r.Gather()
 	require.NoError(t, err)
 	values := map[string]float64{}
@@ -45,7 +43,8 @@ func ended(typ string, outcome contract.Outcome, answer effect.AnswerKind, start
 }
 
 func TestStartsAndEndsAreCountedByTypeAndOutcome(t *testing.T) {
-	var j Jobs
+	r := prometheus.NewPedanticRegistry()
+	j := New(r)
 	j.Observe([]actor.Decision{
 		{Kind: actor.DecisionPlaced, Type: "pdf"}, {Kind: actor.DecisionWaiting, Type: "pdf"},
 		ended("pdf", contract.Succeeded, 0, true), ended("pdf", contract.Succeeded, 0, true), ended("pdf", contract.Released, 0, false),
@@ -68,7 +67,7 @@ func TestStartsAndEndsAreCountedByTypeAndOutcome(t *testing.T) {
 		"dispatcherd_job_run_seconds isolated pdf":    1,
 		"dispatcherd_job_run_seconds done mail":       1,
 		"dispatcherd_job_run_seconds failed mail":     1,
-	}, gather(t, &j))
+	}, gather(t, r))
 }
 
 // Each name of an outcome exists once, so no two of them share a series.
@@ -97,7 +96,8 @@ func TestOutcomesHaveDifferentNames(t *testing.T) {
 }
 
 func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
-	var j Jobs
+	r := prometheus.NewPedanticRegistry()
+	j := New(r)
 	require.Equal(t, Other, j.Label("broken\xff"))
 	const types = 10_000
 	for i := range types {
@@ -107,7 +107,7 @@ func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
 	require.Equal(t, "type00098", j.Label("type00098"))
 	require.Equal(t, Other, j.Label("type00099"), "Other has a label, too")
 	require.Equal(t, Other, j.Label(Other))
-	values := gather(t, &j)
+	values := gather(t, r)
 	require.Len(t, values, 3*MaxTypes)
 	for _, name := range []string{
 		"dispatcherd_jobs_ended_total done ", "dispatcherd_job_run_seconds done ", "dispatcherd_job_wait_seconds queued ",
@@ -120,54 +120,17 @@ func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
 // The outcome that matters most is usually the first one of its kind. rate() and
 // increase() miss it unless the series existed before.
 func TestEndsOfALabelAreCountedFromZero(t *testing.T) {
-	var j Jobs
-	j.Label("pdf")
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(&j)
+	New(r).Label("pdf")
 	families, err := r.Gather()
 	require.NoError(t, err)
 	require.Len(t, families, 1)
 	require.Len(t, families[0].GetMetric(), outcomes)
 }
 
-func TestDurationsFallIntoTheBucketsOfPrometheus(t *testing.T) {
-	var bounds []float64
-	for i := range buckets {
-		bounds = append(bounds, (time.Millisecond << i).Seconds())
-	}
-	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcherd_job_wait_seconds", Help: "h", Buckets: bounds})
-	var j Jobs
-	observe := func(ms int) {
-		age := time.Duration(ms) * time.Millisecond
-		theirs.Observe(age.Seconds())
-		j.Observe(nil, []effect.Effect{&effect.Send{Type: "pdf", Age: age}})
-	}
-	for i := range buckets + 2 {
-		observe(1<<i - 1)
-		observe(1 << i)
-		observe(1<<i + 1)
-	}
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(theirs)
-	want, err := r.Gather()
-	require.NoError(t, err)
-	r = prometheus.NewPedanticRegistry()
-	r.MustRegister(&j)
-	have, err := r.Gather()
-	require.NoError(t, err)
-	mine, other := have[0].GetMetric()[0].GetHistogram(), want[0].GetMetric()[0].GetHistogram()
-	require.Equal(t, other.GetSampleCount(), mine.GetSampleCount())
-	require.InDelta(t, other.GetSampleSum(), mine.GetSampleSum(), 0.001)
-	require.Len(t, mine.GetBucket(), buckets)
-	for i, b := range other.GetBucket() {
-		require.InDelta(t, b.GetUpperBound(), mine.GetBucket()[i].GetUpperBound(), 1e-9)
-		require.Equal(t, b.GetCumulativeCount(), mine.GetBucket()[i].GetCumulativeCount(), "up to %v s", b.GetUpperBound())
-	}
-}
-
 // BenchmarkObserve counts the start and the end of a job.
 func BenchmarkObserve(b *testing.B) {
-	var j Jobs
+	j := New(prometheus.NewRegistry())
 	var decisions []actor.Decision
 	var fx []effect.Effect
 	const batch = 100
