@@ -6,6 +6,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // limitedLog logs one message, whose events a client can cause at will. It writes a
@@ -34,4 +36,9 @@ func (l *limitedLog) write(level zapcore.Level, fields ...zap.Field) {
 	if line := l.log.Check(level, l.message); line != nil {
 		line.Write(append(fields, zap.Int64("not_logged_since", l.skipped.Swap(0)))...)
 	}
+}
+
+// peer writes a warning about a process.
+func (l *limitedLog) peer(p workerproto.Peer, field zap.Field) {
+	l.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), field)
 }

@@ -21,104 +21,68 @@ const loadPause = 100 * time.Millisecond
 // the payloads of another type by one statement. The queue is bounded by the number of
 // slots, because each row in it has a slot or has lost its slot to a request.
 type loads struct {
-	read func(context.Context, contract.LoadRequest) contract.LoadResult
-	done func(contract.LoadResult)
+	read    func(context.Context, contract.LoadRequest) contract.LoadResult
+	done    func(contract.LoadResult)
+	running *sync.WaitGroup
+	flight  chan struct{} // an element for each statement in flight
 
 	mu     sync.Mutex
-	ready  sync.Cond // of mu: a type has become ready, or the queue is closed
-	queues map[string][]contract.Won
-	turns  []string // the types that are ready: their queue is not empty, and none of their rows is being read
-	closed bool
+	queues map[string][]contract.Won // by type; each type in it has a goroutine
 }
 
-func newLoads(read func(context.Context, contract.LoadRequest) contract.LoadResult, done func(contract.LoadResult)) *loads {
-	l := &loads{read: read, done: done, queues: map[string][]contract.Won{}}
-	l.ready.L = &l.mu
-	return l
+func newLoads(
+	running *sync.WaitGroup,
+	read func(context.Context, contract.LoadRequest) contract.LoadResult,
+	done func(contract.LoadResult),
+) *loads {
+	return &loads{read: read, done: done, running: running, flight: make(chan struct{}, claim.Loads), queues: map[string][]contract.Won{}}
 }
 
-// start starts the goroutines, which run until close.
-func (l *loads) start(ctx context.Context, running *sync.WaitGroup) {
-	for range claim.Loads {
-		running.Go(func() { l.run(ctx) })
-	}
-}
-
-// add adds rows to the queues of their types.
-func (l *loads) add(rows []contract.Won) {
+// add adds rows to the queues of their types. Rows that are not read when ctx ends stay claimed
+// until the dispatcher leaves.
+func (l *loads) add(ctx context.Context, rows []contract.Won) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range rows {
 		typ := rows[i].Type
-		queue, known := l.queues[typ]
-		if !known {
-			l.turns = append(l.turns, typ)
+		if _, reading := l.queues[typ]; !reading {
+			l.running.Go(func() { l.run(ctx, typ) })
 		}
-		l.queues[typ] = append(queue, rows[i])
+		l.queues[typ] = append(l.queues[typ], rows[i])
 	}
-	l.ready.Broadcast()
 }
 
-// close ends the goroutines. Rows that are not read stay claimed until the dispatcher
-// leaves.
-func (l *loads) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	l.ready.Broadcast()
-}
-
-func (l *loads) run(ctx context.Context) {
-	for {
-		typ, rows := l.next()
-		if rows == nil {
+// run reads the rows of a type until none is left.
+func (l *loads) run(ctx context.Context, typ string) {
+	for rows := l.next(typ, nil); len(rows) > 0; {
+		select {
+		case <-ctx.Done():
 			return
+		case l.flight <- struct{}{}: // in the order in which types wait
 		}
 		result := l.read(ctx, contract.LoadRequest{Rows: rows})
-		if result.Verdict != contract.OK {
-			l.putBack(typ, rows)
+		<-l.flight
+		if result.Verdict == contract.OK {
+			rows, result.Rest = result.Rest, nil
+			l.done(result)
+		} else {
 			pause(ctx, loadPause)
-			continue
 		}
-		rest := result.Rest
-		result.Rest = nil
-		l.done(result)
-		l.putBack(typ, rest)
+		rows = l.next(typ, rows)
 	}
 }
 
-// next waits for a type that is ready, and takes its first rows. It returns nil after
-// close.
-func (l *loads) next() (typ string, rows []contract.Won) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.turns) == 0 && !l.closed {
-		l.ready.Wait()
-	}
-	if l.closed {
-		return "", nil
-	}
-	typ = l.turns[0]
-	l.turns = slices.Delete(l.turns, 0, 1)
-	queue := l.queues[typ]
-	n := min(len(queue), loadRows)
-	rows, l.queues[typ] = slices.Clone(queue[:n]), queue[n:]
-	return typ, rows
-}
-
-// putBack ends the turn of a type. The rows that were not read come first in its next
-// turn.
-func (l *loads) putBack(typ string, rest []contract.Won) {
+// next returns the rows of a type that are read next. The rows that were not read in the last
+// turn come first. If there are no rows, the goroutine of the type must end.
+func (l *loads) next(typ string, rest []contract.Won) []contract.Won {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queue := slices.Concat(rest, l.queues[typ])
-	if len(queue) == 0 {
+	n := min(len(queue), loadRows)
+	if l.queues[typ] = queue[n:]; n == 0 {
 		delete(l.queues, typ)
-		return
 	}
-	l.queues[typ] = queue
-	l.turns = append(l.turns, typ)
-	l.ready.Signal()
+	return queue[:n:n]
 }
 
 func pause(ctx context.Context, d time.Duration) {

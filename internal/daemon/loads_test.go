@@ -15,7 +15,8 @@ import (
 func TestPayloadsOfOneTypeDoNotDelayThoseOfAnother(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	read := make(chan dispatcherd.JobID, 1)
-	l := newLoads(func(ctx context.Context, r contract.LoadRequest) contract.LoadResult {
+	var running sync.WaitGroup
+	l := newLoads(&running, func(ctx context.Context, r contract.LoadRequest) contract.LoadResult {
 		if r.Rows[0].Type == "slow" {
 			<-ctx.Done()
 		}
@@ -25,18 +26,15 @@ func TestPayloadsOfOneTypeDoNotDelayThoseOfAnother(t *testing.T) {
 			read <- r.Won[0].ID
 		}
 	})
-	var running sync.WaitGroup
-	l.start(ctx, &running)
 	rows := make([]contract.Won, 3*loadRows)
 	for i := range rows {
 		rows[i] = contract.Won{ID: dispatcherd.JobID(i + 1), Type: "slow"}
 	}
-	l.add(rows)
+	l.add(ctx, rows)
 	for id := range dispatcherd.JobID(3) {
-		l.add([]contract.Won{{ID: 1000 + id, Type: "quick"}})
+		l.add(ctx, []contract.Won{{ID: 1000 + id, Type: "quick"}})
 		require.Equal(t, 1000+id, <-read)
 	}
-	l.close()
 	cancel()
 	running.Wait()
 }

@@ -17,7 +17,7 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	objection := d.cfg.Allow.Objection(p, typ)
 	if objection != "" {
 		d.metrics.workers.denied.Inc()
-		d.denials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", typ))
+		d.denials.peer(p, zap.String("type", typ))
 	}
 	return objection
 }
@@ -26,7 +26,7 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
 	objection := d.cfg.AllowAPI.CallerObjection(p, typ)
 	if objection != "" {
-		d.callerDenials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", typ))
+		d.callerDenials.peer(p, zap.String("type", typ))
 	}
 	return objection
 }
@@ -62,7 +62,7 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 func (d *Daemon) permitLimits(p workerproto.Peer) string {
 	objection := d.cfg.AllowAPI.LimitsObjection(p)
 	if objection != "" {
-		d.callerDenials.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), zap.String("type", "all"))
+		d.callerDenials.peer(p, zap.String("type", "all"))
 	}
 	return objection
 }
@@ -70,7 +70,7 @@ func (d *Daemon) permitLimits(p workerproto.Peer) string {
 // limited wraps a Unix socket in the limit of connections per second and user.
 func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
 	return &rateListener{l, newConnectionLimit(d.cfg.ConnectionRate), func(conn net.Conn, p workerproto.Peer) {
-		d.tooFast.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("pid", p.PID), zap.Stringer("socket", l.Addr()))
+		d.tooFast.peer(p, zap.Stringer("socket", l.Addr()))
 		reject(conn, p)
 	}}
 }

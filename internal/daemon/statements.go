@@ -36,7 +36,6 @@ type statements struct {
 	refusedRows *refusedRows
 	logs        *logtail.Tails
 
-	loads   *loads
 	giveUp  context.CancelFunc // cancels loads and a backfill scan in flight, because a stop does not wait for it
 	running sync.WaitGroup
 }
@@ -46,11 +45,10 @@ type statements struct {
 func (s *statements) start(ctx context.Context) func(effect.Effect) {
 	scanning, giveUp := context.WithCancel(ctx)
 	s.giveUp = giveUp
-	s.loads = newLoads(s.load, func(r contract.LoadResult) {
+	loads := newLoads(&s.running, s.load, func(r contract.LoadResult) {
 		s.refusedRows.loaded(r.Won)
 		s.loop.Result(event.Loaded{Result: r})
 	})
-	s.loads.start(scanning, &s.running)
 	return func(e effect.Effect) {
 		switch e := e.(type) {
 		case *effect.Fetch:
@@ -64,7 +62,7 @@ func (s *statements) start(ctx context.Context) func(effect.Effect) {
 		case *effect.Resolve:
 			execute(ctx, s, e.Request, s.resolve)
 		case *effect.Load:
-			s.loads.add(e.Request.Rows)
+			loads.add(scanning, e.Request.Rows)
 		case *effect.Adopt:
 			execute(ctx, s, e.Request, s.adopt)
 		case *effect.Finish:
@@ -166,6 +164,5 @@ func (s *statements) setGate(ctx context.Context, subscribed bool) {
 // stop waits for the statements in flight. The loop must have ended.
 func (s *statements) stop() {
 	s.giveUp()
-	s.loads.close()
 	s.running.Wait()
 }

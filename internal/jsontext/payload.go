@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -101,59 +102,26 @@ func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
 // writtenOut returns the number of characters that jsonb needs for a number.
 // jsonb writes no exponent, and keeps all given digits after the point.
 func writtenOut(number []byte) int {
-	d := readDecimal(number)
-	if !d.hasExponent && len(number) <= MaxNumber {
+	at := bytes.IndexAny(number, "eE")
+	if at < 0 && len(number) <= MaxNumber {
 		return len(number)
 	}
-	whole := 1
-	if d.first >= 0 {
-		whole = max(1, d.point-d.first+d.exponent)
+	exponent := 0
+	if at >= 0 {
+		exponent, _ = strconv.Atoi(string(number[at+1:])) // out of range: the largest or smallest int
+		exponent = min(max(exponent, -1_000_000), 1_000_000)
+		number = number[:at]
 	}
-	size := whole
-	if fraction := d.digits - d.point - d.exponent; fraction > 0 {
-		size += 1 + fraction
+	unsigned := bytes.TrimPrefix(number, []byte{'-'})
+	whole, fraction, _ := bytes.Cut(unsigned, []byte{'.'})
+	digits := slices.Concat(whole, fraction)
+	zeros := len(digits) - len(bytes.TrimLeft(digits, "0"))
+	size := 1
+	if zeros < len(digits) { // the number is not 0
+		size = max(1, len(whole)-zeros+exponent) + len(number) - len(unsigned)
 	}
-	if d.negative && d.first >= 0 {
-		size++
+	if decimals := len(fraction) - exponent; decimals > 0 {
+		size += 1 + decimals
 	}
 	return size
-}
-
-// decimal describes a number as digits and a power of ten.
-type decimal struct {
-	negative, hasExponent bool
-	digits                int // of the mantissa, before and after the point
-	point                 int // digits before the point
-	first                 int // index of the first digit that is not 0; -1: none
-	exponent              int // at most a million, at least minus a million
-}
-
-func readDecimal(text []byte) decimal {
-	d := decimal{first: -1, point: -1}
-	negative := false // the exponent
-	for _, c := range text {
-		switch {
-		case d.hasExponent && isDigit(c):
-			d.exponent = min(d.exponent*10+int(c-'0'), 1_000_000)
-		case isDigit(c):
-			if c != '0' && d.first < 0 {
-				d.first = d.digits
-			}
-			d.digits++
-		case c == '.':
-			d.point = d.digits
-		case c == '-':
-			negative = d.hasExponent
-			d.negative = d.negative || !d.hasExponent
-		case c == 'e' || c == 'E':
-			d.hasExponent = true
-		}
-	}
-	if d.point < 0 {
-		d.point = d.digits
-	}
-	if negative {
-		d.exponent = -d.exponent
-	}
-	return d
 }
