@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -40,6 +41,8 @@ func retention(keep claim.Retention) claim.Retention {
 func (m *maintenance) run(ctx context.Context) {
 	partitions := time.NewTimer(0)
 	defer partitions.Stop()
+	rows := time.NewTicker(countInterval)
+	defer rows.Stop()
 	count := time.NewTimer(0)
 	defer count.Stop()
 	sweeps, failing := m.sweeps, false // whether the last sweep failed or left rows
@@ -60,8 +63,8 @@ func (m *maintenance) run(ctx context.Context) {
 		case <-partitions.C:
 			wait, blocked = m.keepPartitions(ctx, blocked)
 			partitions.Reset(wait)
-			m.countKeys(ctx)
-			m.countJoins(ctx)
+		case <-rows.C:
+			m.countRows(ctx)
 		case <-count.C:
 			count.Reset(m.pending.Continue(ctx))
 		}
@@ -134,18 +137,6 @@ func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (n
 	return partitionInterval + rand.N(partitionJitter), kept.Blocked > 0
 }
 
-// countKeys reads the size of the table of request keys.
-func (m *maintenance) countKeys(ctx context.Context) {
-	n, err := m.store.RequestKeys(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			m.log.Warn("reading the number of request keys failed", zap.Error(err))
-		}
-		return
-	}
-	m.requestKeys.Set(float64(n))
-}
-
 // joinMetrics are the numbers of batches and of end records.
 type joinMetrics struct{ unsealed, oldest, ends prometheus.Gauge }
 
@@ -157,16 +148,21 @@ func newJoinMetrics(r prometheus.Registerer) joinMetrics {
 	}
 }
 
-// countJoins reads the numbers of batches and of end records.
-func (m *maintenance) countJoins(ctx context.Context) {
-	j, err := m.store.Joins(ctx)
-	if err != nil {
+// countInterval is the time between two calls of countRows.
+const countInterval = 30 * time.Second
+
+// countRows reads the numbers of request keys, of batches and of end records.
+func (m *maintenance) countRows(ctx context.Context) {
+	keys, err1 := m.store.RequestKeys(ctx)
+	joins, err2 := m.store.Joins(ctx)
+	if err := errors.Join(err1, err2); err != nil {
 		if ctx.Err() == nil {
-			m.log.Warn("counting batches failed", zap.Error(err))
+			m.log.Warn("counting request keys and batches failed", zap.Error(err))
 		}
 		return
 	}
-	m.joins.unsealed.Set(float64(j.Unsealed))
-	m.joins.oldest.Set(j.Oldest.Seconds())
-	m.joins.ends.Set(float64(j.Ends))
+	m.requestKeys.Set(float64(keys))
+	m.joins.unsealed.Set(float64(joins.Unsealed))
+	m.joins.oldest.Set(joins.Oldest.Seconds())
+	m.joins.ends.Set(float64(joins.Ends))
 }

@@ -148,7 +148,7 @@ func TestMetricOfRequestKeysIsTheSizeOfTheirTable(t *testing.T) {
 	d, _ := running(t, db)
 	statement(t, db, `INSERT INTO dispatcherd.request_keys SELECT sha256(i::text::bytea), '', i, now() FROM generate_series(1, 7) i`)
 	statement(t, db, `ANALYZE dispatcherd.request_keys`)
-	d.maintenance.countKeys(t.Context())
+	d.maintenance.countRows(t.Context())
 	require.Equal(t, 7, int(gaugeOf(t, d, "dispatcherd_request_keys")))
 }
 
@@ -158,7 +158,7 @@ func TestMetricsOfBatchesAreThoseOfTheTables(t *testing.T) {
 	statement(t, db, `INSERT INTO dispatcherd.batches (id, kind, opened_at, sealed_at) VALUES
 		(1001, 'batch', now() - interval '1 hour', NULL), (1002, 'batch', now(), NULL),
 		(1003, 'batch', now() - interval '1 day', now()), (1004, 'children', now() - interval '1 day', NULL)`)
-	d.maintenance.countJoins(t.Context())
+	d.maintenance.countRows(t.Context())
 	require.Equal(t, 2, int(gaugeOf(t, d, "dispatcherd_batches_unsealed")))
 	require.InDelta(t, 3600, gaugeOf(t, d, "dispatcherd_batches_unsealed_oldest_seconds"), 600)
 	require.Zero(t, gaugeOf(t, d, "dispatcherd_end_records"))

@@ -61,7 +61,6 @@ func steerMemory(ctx context.Context, bytes int, log *zap.Logger) {
 	defer debug.SetMemoryLimit(math.MaxInt64)
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
-	read := newMemoryReader()
 	limit, logged := asked, false
 	growth, stopGrowing := growHeap()
 	defer stopGrowing()
@@ -71,7 +70,7 @@ func steerMemory(ctx context.Context, bytes int, log *zap.Logger) {
 			return
 		case <-tick.C:
 		}
-		use := read.use()
+		use := readMemory()
 		growth(heapGrowth(asked, use))
 		want := softLimit(asked, use)
 		if want == limit {
@@ -105,28 +104,16 @@ func growHeap() (set func(percent int), undo func()) {
 	return set, func() { debug.SetGCPercent(before) }
 }
 
-// memoryReader reads the memory metrics. It is not safe for concurrent use.
-type memoryReader struct{ samples []runtimemetrics.Sample }
-
-func newMemoryReader() *memoryReader {
-	r := &memoryReader{}
-	for _, name := range []string{
+// readMemory returns the current use. It takes microseconds and stops no goroutine.
+func readMemory() memoryUse {
+	var samples [6]runtimemetrics.Sample
+	for i, name := range [len(samples)]string{
 		"/gc/heap/live:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/objects:bytes",
 		"/memory/classes/heap/unused:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/released:bytes",
 	} {
-		r.samples = append(r.samples, runtimemetrics.Sample{Name: name})
+		samples[i].Name = name
 	}
-	return r
-}
-
-// use returns the current values. It takes microseconds and stops no goroutine.
-func (r *memoryReader) use() memoryUse {
-	runtimemetrics.Read(r.samples)
-	value := func(i int) int64 {
-		if s := r.samples[i].Value; s.Kind() == runtimemetrics.KindUint64 {
-			return int64(min(s.Uint64(), math.MaxInt64/4))
-		}
-		return 0 // not supported by this runtime
-	}
+	runtimemetrics.Read(samples[:])
+	value := func(i int) int64 { return int64(samples[i].Value.Uint64()) }
 	return memoryUse{live: value(0), other: value(1) - value(2) - value(3) - value(4) - value(5)}
 }

@@ -57,12 +57,11 @@ func TestGrowthIsSetIfItDiffersByAFifth(t *testing.T) {
 
 func TestReaderReturnsLiveMemory(t *testing.T) {
 	const ballast = 64 << 20
-	read := newMemoryReader()
 	runtime.GC()
-	before := read.use()
+	before := readMemory()
 	held := make([]byte, ballast)
 	runtime.GC()
-	after := read.use()
+	after := readMemory()
 	runtime.KeepAlive(held)
 	require.InDelta(t, ballast, after.live-before.live, ballast/2, "other tests may run")
 	require.Positive(t, after.other)
