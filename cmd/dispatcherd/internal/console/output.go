@@ -143,15 +143,6 @@ func (c *Console) PrintRows(name string, value any, header []string, rows [][]st
 	return writeTable(c.Out, header, rows)
 }
 
-// PrintList is PrintRows for a list. row returns the line of an element.
-func PrintList[T any](c *Console, name string, list []T, header []string, row func(*T) []string) error {
-	rows := make([][]string, len(list))
-	for i := range list {
-		rows[i] = row(&list[i])
-	}
-	return c.PrintRows(name, list, header, rows)
-}
-
 // writeTable writes aligned columns under a header in capitals. An empty cell is shown as a dash.
 func writeTable(w io.Writer, header []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -66,41 +66,19 @@ func (a commands) listCommand() *cobra.Command {
 	) // fails for an unknown flag only
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		f.Query = *page
-		return a.list(ctx, c.Flows(), f)
-	})
-}
-
-func (a commands) list(ctx context.Context, t client.Flows, f client.BatchFilter) error {
-	page, err := t.List(ctx, f)
-	if err != nil {
-		return err
-	}
-	rows := make([][]string, len(page.Items))
-	for i := range page.Items {
-		b := &page.Items[i]
-		rows[i] = []string{
-			fmt.Sprint(b.ID),
-			b.Name,
-			b.State,
-			openText(b),
-			strconv.Itoa(b.Done),
-			strconv.Itoa(b.Failed),
-			strconv.Itoa(b.Cancelled),
-			console.Stamp(b.OpenedAt),
-			lasted(b),
+		list, err := c.Flows().List(ctx, f)
+		if err != nil {
+			return err
 		}
-	}
-	name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
-	if err := a.PrintRows(
-		name,
-		page.Items,
-		[]string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"},
-		rows,
-	); err != nil {
-		return err
-	}
-	a.More(page.Next)
-	return nil
+		header := []string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"}
+		name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
+		return settings.PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []string {
+			return []string{
+				fmt.Sprint(b.ID), b.Name, b.State, openText(b), strconv.Itoa(b.Done), strconv.Itoa(b.Failed), strconv.Itoa(b.Cancelled),
+				console.Stamp(b.OpenedAt), lasted(b),
+			}
+		}, "")
+	})
 }
 
 // openText is the number of members that have not ended, which is known after the seal.

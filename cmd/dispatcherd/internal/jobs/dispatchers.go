@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -28,13 +27,14 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 				return err
 			}
 			header := []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"}
-			return console.PrintList(&a.Console, "dispatchers", all, header, func(d *contract.Dispatcher) []string {
+			page := contract.Page[contract.Dispatcher]{Items: all}
+			return settings.PrintPage(a.Invocation, "dispatchers", page, header, func(d *contract.Dispatcher) []string {
 				lease := time.Duration(d.LeaseMS) * time.Millisecond
 				return []string{
 					strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease.String(), strconv.Itoa(d.Types),
 					strconv.Itoa(d.Running),
 				}
-			})
+			}, "")
 		},
 	}
 	a.APIFlags(list.Flags(), &at)

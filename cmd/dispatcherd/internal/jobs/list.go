@@ -44,29 +44,16 @@ func (a commands) list(cmd *cobra.Command, jobs remote, q httpapi.JobQuery) erro
 	if err != nil {
 		return err
 	}
-	rows := make([][]string, len(page.Items))
-	for i := range page.Items {
-		rows[i] = listRow(&page.Items[i])
-	}
 	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
+	row := listRow
 	if slices.ContainsFunc(page.Items, func(job contract.Job) bool { return job.Keys != nil }) {
 		header = append(header, "keys", "fence")
-		for i := range page.Items {
-			rows[i] = append(rows[i], keysAndFence(&page.Items[i])...)
-		}
+		row = func(job *contract.Job) []string { return append(listRow(job), keysAndFence(job)...) }
 	}
-	if err := a.PrintRows("jobs", page.Items, header, rows); err != nil {
-		return err
+	if page.Next != "" && len(page.Items) < q.Limit {
+		a.Say("The search ended after %d rows.", page.Read)
 	}
-	switch {
-	case page.Next != "" && len(page.Items) < q.Limit:
-		a.Say("The search ended after %d rows: --cursor %s continues it.", page.Read, page.Next)
-	case len(page.Items) == 0:
-		a.Say("No job matches.")
-	default:
-		a.More(page.Next)
-	}
-	return nil
+	return settings.PrintPage(a.Invocation, "jobs", page.Page, header, row, "No job matches.")
 }
 
 // keysAndFence are two columns that a list has if one of its jobs has keys.

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -34,15 +33,8 @@ func (a commands) slotListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(page.Items) == 0 {
-				a.Say("%s", noSlots(&q))
-			}
 			header := []string{"slot", "worker", "number", "state", "job", "types"}
-			if err := console.PrintList(&a.Console, "slots", page.Items, header, slotRow); err != nil {
-				return err
-			}
-			a.More(page.Next)
-			return nil
+			return settings.PrintPage(a.Invocation, "slots", page, header, slotRow, noSlots(&q))
 		},
 	}
 	cmd.Flags().StringVar(&q.Type, "type", "", "only slots that support this type")

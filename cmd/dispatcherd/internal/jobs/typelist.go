@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -29,15 +28,9 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(answer.Items) == 0 {
-				a.Say("No type is known: no worker has offered one.")
-			}
 			header := []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}
-			if err := console.PrintList(&a.Console, "types", answer.Items, header, typeRow); err != nil {
-				return err
-			}
-			a.More(answer.Next)
-			return nil
+			const none = "No type is known: no worker has offered one."
+			return settings.PrintPage(a.Invocation, "types", answer.Page, header, typeRow, none)
 		},
 	}
 	page = settings.PageFlags(cmd, "types")

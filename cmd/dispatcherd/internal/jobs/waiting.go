@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -30,17 +29,9 @@ func (a commands) requestsCommand() *cobra.Command {
 				return err
 			}
 			header := []string{"id", "type", "priority", "waits"}
-			err = console.PrintList(&a.Console, "requests", page.Items, header, func(r *httpapi.WaitingRequest) []string {
+			return settings.PrintPage(a.Invocation, "requests", page, header, func(r *httpapi.WaitingRequest) []string {
 				return []string{strconv.FormatInt(int64(r.ID), 10), r.Type, strconv.Itoa(int(r.Priority)), spanOf(r.Age).String()}
-			})
-			if err != nil {
-				return err
-			}
-			if len(page.Items) == 0 {
-				a.Say("No request waits in the memory of this dispatcher.")
-			}
-			a.More(page.Next)
-			return nil
+			}, "No request waits in the memory of this dispatcher.")
 		},
 	}
 	cmd.Flags().StringVar(&q.Type, "type", "", "only requests of this type")

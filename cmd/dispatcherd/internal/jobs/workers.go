@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
@@ -25,11 +25,9 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(workers) == 0 {
-				a.Say("No worker is connected.")
-			}
 			header := []string{"session", "worker", "uid", "pid", "slots", "free", "types"}
-			return console.PrintList(&a.Console, "workers", workers, header, workerRow)
+			page := contract.Page[httpapi.Worker]{Items: workers}
+			return settings.PrintPage(a.Invocation, "workers", page, header, workerRow, "No worker is connected.")
 		},
 	}
 	a.APIFlags(cmd.Flags(), &at)

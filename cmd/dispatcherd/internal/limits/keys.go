@@ -28,21 +28,13 @@ func (a commands) listKeysCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = console.PrintList(&a.Console, "keys", page.Items, []string{"key", "held", "holders", "classes waiting", "limit"},
-			func(k *contract.KeySummary) []string {
-				return []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
-			})
-		if err != nil {
-			return err
-		}
-		a.More(page.Next)
-		if len(page.Items) == 0 {
-			a.Say("No job holds or waits for such a key.")
-		}
 		if page.Incomplete {
 			a.Say("Not all jobs were read: ask the API of the controller for all keys.")
 		}
-		return nil
+		return settings.PrintPage(a.Invocation, "keys", page.Page, []string{"key", "held", "holders", "classes waiting", "limit"},
+			func(k *contract.KeySummary) []string {
+				return []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
+			}, "No job holds or waits for such a key.")
 	})
 }
 

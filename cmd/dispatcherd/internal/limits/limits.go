@@ -12,7 +12,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits"
@@ -49,15 +48,9 @@ func (a commands) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = console.PrintList(&a.Console, "limits", page.Items, []string{"key", "capacity", "rate", "scope", "on_retry"},
-			func(v *contract.Limit) []string { return []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry} })
-		if err != nil {
-			return err
-		}
-		if a.More(page.Next); len(page.Items) == 0 {
-			a.Say("There is no such limit: each key admits one job at a time.")
-		}
-		return nil
+		return settings.PrintPage(a.Invocation, "limits", page, []string{"key", "capacity", "rate", "scope", "on_retry"},
+			func(v *contract.Limit) []string { return []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry} },
+			"There is no such limit: each key admits one job at a time.")
 	})
 }
 

@@ -24,26 +24,19 @@ func (a commands) listCommand() *cobra.Command {
 	}
 	page := settings.PageFlags(cmd, "schedules")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		return a.list(ctx, c.Schedules(), client.Names{Query: *page})
+		list, err := c.Schedules().List(ctx, client.Names{Query: *page})
+		if err != nil {
+			return err
+		}
+		none := "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'"
+		if page.Cursor != "" {
+			none = "" // the previous page had the last ones
+		}
+		return settings.PrintPage(a.Invocation, "schedules", list, []string{"name", "kind", "plan", "type", "overlap", "state"},
+			func(v *contract.Schedule) []string {
+				return []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
+			}, none)
 	})
-}
-
-func (a commands) list(ctx context.Context, s client.Schedules, q client.Names) error {
-	page, err := s.List(ctx, q)
-	if err != nil {
-		return err
-	}
-	err = console.PrintList(&a.Console, "schedules", page.Items, []string{"name", "kind", "plan", "type", "overlap", "state"},
-		func(v *contract.Schedule) []string {
-			return []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
-		})
-	if err != nil {
-		return err
-	}
-	if a.More(page.Next); len(page.Items) == 0 && q.Cursor == "" && page.Next == "" {
-		a.Say("There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
-	}
-	return nil
 }
 
 // plan says when a schedule runs.

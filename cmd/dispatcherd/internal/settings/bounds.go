@@ -35,11 +35,20 @@ func PageFlags(cmd *cobra.Command, what string) *rest.Query {
 	return q
 }
 
-// More says how to get the next page of a list, if there is one.
-func (i *Invocation) More(next contract.Cursor) {
-	if next != "" {
-		i.Say("There are more: --cursor %s shows the next page.", next)
+// PrintPage prints a page of a list: value as JSON under name, or a line for each element. Then it says how to get the next
+// page, or that there is none of what the command lists.
+func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header []string, row func(*T) []string, none string) error {
+	rows := make([][]string, len(page.Items))
+	for i := range page.Items {
+		rows[i] = row(&page.Items[i])
 	}
+	switch {
+	case page.Next != "":
+		a.Say("There are more: --cursor %s shows the next page.", page.Next)
+	case len(rows) == 0 && none != "":
+		a.Say("%s", none)
+	}
+	return a.PrintRows(name, page.Items, header, rows)
 }
 
 // Bounds of the limit of an attempt, which jobs store as a 32-bit number of milliseconds.
