@@ -39,12 +39,11 @@ func (b *bystander) check() {
 // counter counts the errors sent to workers, by code.
 type counter struct {
 	NoObserver
-	complaints, accepted, ended atomic.Int64
+	complaints, open atomic.Int64
 }
 
-func (c *counter) Complained(Code)  { c.complaints.Add(1) }
-func (c *counter) Accepted(int)     { c.accepted.Add(1) }
-func (c *counter) Ended(int, error) { c.ended.Add(1) }
+func (c *counter) Complained(Code)   { c.complaints.Add(1) }
+func (c *counter) Connections(n int) { c.open.Store(int64(n)) }
 
 func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 	const nonce = "$"
@@ -258,7 +257,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	good.check()
 	require.NoError(t, second.conn.Close())
-	require.Eventually(t, func() bool { return obs.ended.Load() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return obs.open.Load() == 1 }, patience, time.Millisecond)
 	third := dial(t, path)
 	third.greet()
 }
@@ -319,7 +318,7 @@ func TestOneUserCannotTakeAllConnections(t *testing.T) {
 	other := &peer{t: t, conn: conn, in: bufio.NewReader(conn)}
 	other.greet()
 	require.NoError(t, hostile[0].conn.Close())
-	require.Eventually(t, func() bool { return obs.ended.Load() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return obs.open.Load() == 14 }, patience, time.Millisecond)
 	dial(t, path).greet()
 }
 

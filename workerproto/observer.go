@@ -4,11 +4,8 @@ package workerproto
 // goroutines at once and must not block. Embed [NoObserver] to implement only some of
 // the methods.
 type Observer interface {
-	// Accepted counts a new connection. open is the number of open connections.
-	Accepted(open int)
-	// Ended counts the end of a connection. cause is io.EOF for a clean end,
-	// io.ErrUnexpectedEOF for an end inside a frame, *Error for a broken rule.
-	Ended(open int, cause error)
+	// Connections is called with the number of open connections when it has changed.
+	Connections(open int)
 	// Received counts one batch.
 	Received(frames, bytes int)
 	// Sent counts one write.
@@ -23,11 +20,8 @@ type Observer interface {
 // NoObserver counts nothing.
 type NoObserver struct{}
 
-// Accepted does nothing.
-func (NoObserver) Accepted(int) {}
-
-// Ended does nothing.
-func (NoObserver) Ended(int, error) {}
+// Connections does nothing.
+func (NoObserver) Connections(int) {}
 
 // Received does nothing.
 func (NoObserver) Received(int, int) {}

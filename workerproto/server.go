@@ -117,7 +117,7 @@ func (srv *server) admit(conn net.Conn) {
 	case objection != "":
 		srv.reject(conn, Complain(TooManyConnections, 0, "%s", objection))
 	default:
-		srv.obs.Accepted(n)
+		srv.obs.Connections(n)
 		go srv.run(c)
 	}
 }
@@ -160,7 +160,7 @@ func (srv *server) run(c *serverConn) {
 	if opened {
 		p.closed(c.ending())
 	}
-	srv.obs.Ended(n, c.ending())
+	srv.obs.Connections(n)
 }
 
 // converse performs the handshake and handles batch after batch until the

@@ -307,7 +307,7 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })
 	d.background.Go(func() { d.reload(ctx) })
 	d.serveAPI(ctx)
-	d.loop.Order(shell.ListenerState(false)) // until the listener reports that notifications arrive
+	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
 		d.background.Go(func() {
 			listen(ctx, d.store, d.loop, d.listener, notified{edits: d.controller.Notified, keys: d.admission.Notified, ends: d.settlement.Notified})

@@ -34,7 +34,7 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			if row == nil {
 				loop.Notify() // several of them become one event
 			} else {
-				loop.Order(shell.JobsNotified(row))
+				loop.Order(event.Announced{Row: *row})
 			}
 			to.keys(false)
 		case <-l.Edits():
@@ -44,7 +44,7 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 		case <-l.Ends():
 			to.ends()
 		case up := <-state.changed:
-			loop.Order(shell.ListenerState(up))
+			loop.Order(event.Listening{On: up})
 		}
 	}
 }

@@ -135,11 +135,8 @@ func newWorkerMetrics(r prometheus.Registerer) *workerMetrics {
 	return m
 }
 
-// Accepted implements workerproto.Observer.
-func (m *workerMetrics) Accepted(open int) { m.connections.Set(float64(open)) }
-
-// Ended implements workerproto.Observer.
-func (m *workerMetrics) Ended(open int, _ error) { m.connections.Set(float64(open)) }
+// Connections implements workerproto.Observer.
+func (m *workerMetrics) Connections(open int) { m.connections.Set(float64(open)) }
 
 // Received implements workerproto.Observer.
 func (m *workerMetrics) Received(frames, bytes int) { m.in.add(frames, bytes) }

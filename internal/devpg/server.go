@@ -176,24 +176,6 @@ func socketURL(socket, database string) string {
 		"?host=" + url.QueryEscape(socket) + "&port=" + port
 }
 
-// CreateDatabase creates a database unless it exists.
-func (s *Server) CreateDatabase(ctx context.Context, name string) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return fmt.Errorf("creating database %q: %w", name, err)
-	}
-	defer conn.Close(ctx)
-	var exists bool
-	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&exists)
-	if err == nil && !exists {
-		_, err = conn.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{name}.Sanitize())
-	}
-	if err != nil {
-		return fmt.Errorf("creating database %q: %w", name, err)
-	}
-	return nil
-}
-
 // Install returns the installation of the server.
 func (s *Server) Install() Install { return s.install }
 

@@ -7,8 +7,7 @@
 //     also decides until when this dispatcher may rely on the last heartbeat. Without
 //     a lease it replaces the success of a claim or an adoption by an unknown outcome.
 //   - Silence decides which other dispatchers are lost.
-//   - Deliver converts the frames of a worker to events. Other functions convert
-//     notifications.
+//   - Deliver converts the frames of a worker to events.
 //   - Stop decides what comes next while the dispatcher stops.
 //
 // Time is a time.Duration since an arbitrary zero of the caller's monotonic clock.

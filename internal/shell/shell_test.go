@@ -113,13 +113,6 @@ func TestRenewedResumeOfferTakesNothingOver(t *testing.T) {
 	require.False(t, TookOver(&contract.AdoptRequest{Jobs: []contract.ResumeOffer{{}}}, &contract.AdoptResult{}))
 }
 
-func TestNotificationOfOneRowNamesIt(t *testing.T) {
-	row := contract.RowNotification{Type: "pdf", Key: contract.Key{ID: 3}}
-	require.Equal(t, event.Announced{Row: row}, JobsNotified(&row))
-	require.Equal(t, event.Notified{}, JobsNotified(nil))
-	require.Equal(t, event.Listening{On: true}, ListenerState(true))
-}
-
 func TestStopHandsOverTheRemainingJobsAfterTheGrace(t *testing.T) {
 	s := Stop{Grace: 5 * time.Second, Settle: time.Second, Resume: true}
 	require.Equal(t, event.Drained{}, s.Begin(0))

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -48,18 +49,18 @@ func (h *host) notified(notification int32) {
 	switch {
 	case notification == rowsInserted:
 		h.admission.notified()
-		h.deliver(shell.JobsNotified(nil))
+		h.deliver(event.Notified{})
 	case notification <= rowInserted:
 		id := dispatcherd.JobID(rowInserted - notification + 1)
 		r := &w.job(id).insert
-		h.deliver(shell.JobsNotified(&contract.RowNotification{
+		h.deliver(event.Announced{Row: contract.RowNotification{
 			Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key(),
-		}))
+		}})
 	case notification == listenerLost:
-		h.deliver(shell.ListenerState(false))
+		h.deliver(event.Listening{On: false})
 		h.plan(hostNotification, w.now+w.random.span(second/10, 2*second), listenerRestored)
 	case notification == listenerRestored:
-		h.deliver(shell.ListenerState(true))
+		h.deliver(event.Listening{On: true})
 	default:
 		h.deliver(shell.Cancels([]dispatcherd.JobID{dispatcherd.JobID(notification)})[0])
 	}

@@ -19,13 +19,10 @@ func TestHistoryContainsAllAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	if err := server.CreateDatabase(ctx, "history"); err != nil {
+	if _, err := migrations.Up(ctx, server.URL("postgres")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Up(ctx, server.URL("history")); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(ctx, server.URL("history"))
+	conn, err := pgx.Connect(ctx, server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +45,7 @@ func TestHistoryContainsAllAttempts(t *testing.T) {
 	if _, err := conn.Exec(ctx, rows); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := read(ctx, server.URL("history"))
+	jobs, err := read(ctx, server.URL("postgres"))
 	if err != nil || len(jobs) != 3 {
 		t.Fatal(len(jobs), err)
 	}

@@ -19,13 +19,10 @@ func TestFiguresOfKillsFindEachFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	if err := server.CreateDatabase(ctx, "kills"); err != nil {
+	if _, err := migrations.Up(ctx, server.URL("postgres")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Up(ctx, server.URL("kills")); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(ctx, server.URL("kills"))
+	conn, err := pgx.Connect(ctx, server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}

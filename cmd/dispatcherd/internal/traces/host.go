@@ -69,10 +69,7 @@ func startPrivateHost(ctx context.Context, w scoring.Weights, log *zap.Logger) (
 			err = errors.Join(err, server.Stop())
 		}
 	}()
-	const name = "replay"
-	if err := server.CreateDatabase(ctx, name); err != nil {
-		return nil, err
-	}
+	const name = "postgres"
 	if _, err := migrations.Up(ctx, server.URL(name)); err != nil {
 		return nil, err
 	}

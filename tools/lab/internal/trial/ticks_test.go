@@ -20,13 +20,10 @@ func migrated(t *testing.T) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	if err := server.CreateDatabase(ctx, "controls"); err != nil {
+	if _, err := migrations.Up(ctx, server.URL("postgres")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Up(ctx, server.URL("controls")); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(ctx, server.URL("controls"))
+	conn, err := pgx.Connect(ctx, server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
