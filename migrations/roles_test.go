@@ -43,6 +43,7 @@ var rights = []struct{ who, statement string }{
 	{"PROD", `SELECT id FROM dispatcherd.jobs`},
 	{" ROD", `SELECT type, status, priority, run_at, attempt, failures, crashes, started_at, finished_at FROM dispatcherd.jobs`},
 	{" ROD", `SELECT type, count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' GROUP BY type`},
+	{"  OD", `SELECT * FROM dispatcherd.job_list`},
 	{"  OD", `SELECT payload FROM dispatcherd.jobs`},
 	{"  OD", `SELECT result FROM dispatcherd.jobs`},
 	{"  OD", `SELECT errors FROM dispatcherd.jobs`},

@@ -179,6 +179,13 @@ COMMENT ON COLUMN dispatcherd.jobs.watched IS 'Other rows depend on the end of t
 COMMENT ON COLUMN dispatcherd.jobs.expected_ms IS
     'How long an attempt probably takes, in milliseconds; it decides the lane and never changes. NULL = unknown.';
 
+-- What "dispatcherd job list" shows, for operators with psql while no dispatcher runs. Readers may not read it, because an error may
+-- contain what is in a payload.
+CREATE VIEW dispatcherd.job_list AS
+    SELECT id, type, status, priority, run_at, finished_at, attempt, failures, max_attempts, errors -> -1 ->> 'error' AS last_error, keys,
+        fence
+    FROM dispatcherd.jobs;
+
 -- Pending and running jobs: the only table on the path of every job. No index contains a column that a claim changes, or tests one
 -- in its predicate, so a claim is a HOT update: it writes no index entry. That needs room in the page for the second version of
 -- every row, hence the fillfactor. Vacuum starts at a fifth of dead rows, because every vacuum reads all indexes to their ends. A

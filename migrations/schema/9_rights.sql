@@ -37,7 +37,8 @@ BEGIN
 
         IF role IN ('dispatcherd_operator', 'dispatcherd_dispatcher') THEN -- read jobs, cancel, retry; edit schedules and limits
             EXECUTE format('GRANT SELECT ON
-                dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_waiting, dispatcherd.jobs_cancelled TO %I', role);
+                dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_waiting, dispatcherd.jobs_cancelled, dispatcherd.job_list
+                TO %I', role);
             EXECUTE format('GRANT SELECT, INSERT ON dispatcherd.cancels TO %I', role);
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.limits TO %I', role);
             EXECUTE format('GRANT SELECT, DELETE, INSERT (%1$s), UPDATE (%1$s) ON dispatcherd.schedules TO %2$I', plan_columns, role);
