@@ -181,9 +181,8 @@ func files(t *testing.T) int {
 }
 
 // Repeated reconnects of statements and of the listener leak no connection,
-// goroutine or descriptor.
+// goroutine or descriptor. The test counts those of the process, so no other test runs beside it.
 func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
-	t.Parallel()
 	const rounds = 20 // each round ends a few connections and waits for their backoff
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
