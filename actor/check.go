@@ -179,10 +179,10 @@ func (c *Core) checkDirty(t slotindex.TypeID) error {
 
 func (c *Core) checkAlarms() error {
 	for i, j := range c.alarms {
-		if j.alarm != i+1 {
+		if int(j.alarm) != i+1 {
 			return fmt.Errorf("job %d does not know its alarm", j.id)
 		}
-		if i > 0 && c.alarms.less(i, (i-1)/2) {
+		if j.Before(c.alarms[max(0, i-1)/2]) {
 			return fmt.Errorf("alarms are out of order at %d", i)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/orders"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 	"github.com/dispatcherd/dispatcherd/internal/idtable"
 	"github.com/dispatcherd/dispatcherd/internal/segarray"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -61,7 +62,7 @@ type Core struct {
 	reserved   int                // number of reserved slots
 	quotas     userQuotas         // of the bounds that users share
 	unwatched  []slotindex.TypeID // types that may have requests whose alarms rewatch must set
-	alarms     alarmHeap          // deadlines
+	alarms     heap.Heap[*job]    // by deadline
 
 	claims claimQueue
 	adopts adoptQueue
@@ -202,7 +203,7 @@ type job struct {
 	sentAt      timing.Instant       // start of the attempt; notSent before the start
 	fingerprint contract.Fingerprint // of the session in which the attempt began; a resume offer must contain the nonce of that session
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
-	alarm       int                  // position in the alarm heap plus one; 0 = none
+	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
 	member      orders.Member[*job] // of the jobs in hand
 	run         durations.Run       // of an attempt that has started
@@ -474,9 +475,6 @@ type head struct {
 
 // headHeap is a binary heap of heads. The top is the head to be placed next.
 type headHeap []head
-
-// alarmHeap orders jobs by deadline, then id. Each job knows its position.
-type alarmHeap []*job
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 

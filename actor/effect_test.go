@@ -134,7 +134,7 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.Equal(t, dispatcherd.Queued, send.Mode)
 	require.Equal(t, `"x"`, string(send.Payload))
 	require.Equal(t, 2*time.Second, send.Age)
-	require.Equal(t, w.now+30_000, w.at.core.alarms.first())
+	require.Equal(t, w.now+30_000, w.at.core.firstAlarm())
 	fx = w.at.core.Step(w.now, event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
 	retry := one[*effect.Finish](t, fx).Request.Items[0]
 	require.Equal(t, contract.Retry, retry.Outcome)
@@ -289,7 +289,7 @@ func TestRequestThatIsReturnedTooOftenFails(t *testing.T) {
 	for range config.Default().Limits.Crashes {
 		send := one[*effect.Send](t, fx)
 		fx = c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
-		require.Equal(t, timing.Instant(61_000), c.alarms.first(), "its deadline stays")
+		require.Equal(t, timing.Instant(61_000), c.firstAlarm(), "its deadline stays")
 	}
 	send := one[*effect.Send](t, fx)
 	fx = c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)

@@ -283,7 +283,8 @@ func (c *Core) visitSlots(e *explainer, t slotindex.TypeID) (complete bool) {
 		e.free += c.index.FreeAt(t, e.visited)
 		e.work -= 1 + len(set)
 		var names []string // the same for all slots of the class
-		for _, ref := range c.index.SlotsAt(t, e.visited, nil, explainedSlots-len(e.Slots)) {
+		slots := c.index.SlotsAt(t, e.visited)
+		for _, ref := range slots[:min(len(slots), explainedSlots-len(e.Slots))] {
 			info := c.slotInfo(ref, names)
 			names = info.Types
 			e.Slots = append(e.Slots, info)

@@ -33,7 +33,7 @@ func TestAlarmsFireInOrder(t *testing.T) {
 			require.NoError(t, c.checkAlarms())
 		}
 		var got []*job
-		for c.alarms.first() != timing.Never {
+		for c.firstAlarm() != timing.Never {
 			got = append(got, c.alarms[0])
 			c.disarm(c.alarms[0])
 		}

@@ -222,68 +222,34 @@ func (c *Core) restoreTimeout(j *job) {
 func (c *Core) arm(j *job, at timing.Instant) {
 	c.disarm(j)
 	j.deadline = at
-	c.alarms = append(c.alarms, j)
-	j.alarm = len(c.alarms)
-	c.alarms.up(len(c.alarms) - 1)
+	c.alarms.Push(j)
 }
 
 // disarm removes a job's deadline, if there is one.
 func (c *Core) disarm(j *job) {
-	if j.alarm == 0 {
-		return
-	}
-	i, n := j.alarm-1, len(c.alarms)-1
-	c.alarms.swap(i, n)
-	c.alarms = c.alarms[:n]
-	j.alarm = 0
-	if i < n {
-		c.alarms.down(i)
-		c.alarms.up(i)
+	if j.alarm != 0 {
+		c.alarms.Remove(j)
 	}
 }
 
-func (h alarmHeap) first() timing.Instant {
-	if len(h) == 0 {
+// firstAlarm returns the earliest deadline.
+func (c *Core) firstAlarm() timing.Instant {
+	if len(c.alarms) == 0 {
 		return timing.Never
 	}
-	return h[0].deadline
+	return c.alarms[0].deadline
 }
 
-func (h alarmHeap) less(i, j int) bool {
-	if h[i].deadline != h[j].deadline {
-		return h[i].deadline < h[j].deadline
+// Before orders jobs by deadline, then id.
+func (j *job) Before(o *job) bool {
+	if j.deadline != o.deadline {
+		return j.deadline < o.deadline
 	}
-	return h[i].id < h[j].id
+	return j.id < o.id
 }
 
-func (h alarmHeap) swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].alarm, h[j].alarm = i+1, j+1
-}
-
-func (h alarmHeap) up(i int) {
-	for i > 0 && h.less(i, (i-1)/2) {
-		h.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-}
-
-func (h alarmHeap) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(h) {
-			return
-		}
-		if r := child + 1; r < len(h) && h.less(r, child) {
-			child = r
-		}
-		if !h.less(child, i) {
-			return
-		}
-		h.swap(i, child)
-		i = child
-	}
-}
+// Place is the position in Core.alarms.
+func (j *job) Place() *int32 { return &j.alarm }
 
 // freeSlot separates a job from its slot. A draining slot is removed. Any other
 // slot becomes free.

@@ -50,7 +50,7 @@ func (s *stepper) step(ev event.Event) {
 
 // finishWork makes the steps that the core asks for at once, and returns their number.
 func (s *stepper) finishWork() (steps int) {
-	for s.core.hasWorkLeft() || s.core.alarms.first() <= s.now {
+	for s.core.hasWorkLeft() || s.core.firstAlarm() <= s.now {
 		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
 		s.step(event.Tick{})
 		steps++

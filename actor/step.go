@@ -129,7 +129,7 @@ func (c *Core) NextWake() timing.Instant {
 	if c.hasWorkLeft() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
-	return min(c.alarms.first(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.Wake(c.now),
+	return min(c.firstAlarm(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.Wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.adopts.renewal.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 

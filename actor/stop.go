@@ -53,7 +53,7 @@ func (c *Core) handleOwned() {
 
 // expire handles the deadlines that have passed.
 func (c *Core) expire() {
-	for until := c.budget(); c.alarms.first() <= c.now && c.worked() < until; c.work += jobWork {
+	for until := c.budget(); c.firstAlarm() <= c.now && c.worked() < until; c.work += jobWork {
 		j := c.alarms[0]
 		c.disarm(j)
 		c.overdue(j)

@@ -2,14 +2,11 @@ package slotindex
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
-
-	"github.com/dispatcherd/dispatcherd"
 )
 
-// Check compares all redundant data (counters, bitmaps, heads, positions) with the
+// Check compares all redundant data (counters, heads, positions) with the
 // slots and returns an error for the first difference. It visits the complete
 // index, so only tests and race builds call it.
 func (x *Index) Check() error {
@@ -31,8 +28,8 @@ func (x *Index) Check() error {
 			continue
 		}
 		members[s.class]++
-		if got := x.blocks.At(s.block).refs[s.at]; got != r {
-			return fmt.Errorf("slot %d (ref %d) should be at %d of block %d, where ref %d is", s.id, r, s.at, s.block, got)
+		if of := x.classes.At(s.class).members; int(s.at) >= len(of) || of[s.at] != r || s.ref != r {
+			return fmt.Errorf("slot %d (ref %d, says %d) is not at %d of class %d: %v", s.id, r, s.ref, s.at, s.class, of)
 		}
 		for _, t := range x.classes.At(s.class).types {
 			perType[t]++
@@ -62,38 +59,27 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 	if registered == 0 {
 		return nil
 	}
-	found, freeFound := 0, 0
 	if sum := setSize(c.set); sum != len(c.types) || len(c.raised) > len(c.types) {
 		return fmt.Errorf("%d types in the set, %d in the list, %d raised", sum, len(c.types), len(c.raised))
 	}
-	head, last := noHead, dispatcherd.SlotID(math.MinInt64)
-	for rank, blockID := range c.order {
-		b := x.blocks.At(blockID)
-		if b.n < 1 || int(b.rank) != rank || b.free>>b.n != 0 || bit(c.bitmap, rank) != (b.free != 0) {
-			return fmt.Errorf("block %d at rank %d says rank %d, n %d, free %b; class says %b", blockID, rank, b.rank, b.n, b.free, c.bitmap)
+	head, freeFound := noHead, 0
+	for _, r := range c.members {
+		s := x.slots.At(r)
+		if s.class != id || s.id < c.least || (s.state == free) != (s.place > 0) {
+			return fmt.Errorf("slot %d (ref %d) of class %d, %v, has place %d; least is %d", s.id, r, s.class, s.state, s.place, c.least)
 		}
-		for i, r := range b.refs[:b.n] {
-			s := x.slots.At(r)
-			isFree := b.free>>i&1 == 1
-			if s.id <= last || s.class != id || isFree != (s.state == free) {
-				return fmt.Errorf("slot %d (ref %d) of class %d, %v, comes after %d with free %v", s.id, r, s.class, s.state, last, isFree)
-			}
-			if isFree && head == noHead {
-				head = s.id
-			}
-			last = s.id
+		if s.state == free {
+			freeFound++
+			head = min(head, s.id)
 		}
-		found += int(b.n)
-		freeFound += bits.OnesCount32(b.free)
 	}
-	if found != members || freeFound != int(c.free) || head != c.head || onesCount(c.bitmap) > len(c.order) {
-		return fmt.Errorf("%d members, %d free, head %d; found %d, %d, %d", members, c.free, c.head, found, freeFound, head)
+	if len(c.members) != members || freeFound != len(c.free) || head != c.head {
+		return fmt.Errorf("%d members, %d free, head %d; found %d, %d, %d", len(c.members), len(c.free), c.head, members, freeFound, head)
 	}
-	if head != noHead && x.slots.At(c.headRef).id != head {
-		return fmt.Errorf("head %d is not what ref %d names", head, c.headRef)
-	}
-	if i := slices.IndexFunc(c.bitmap, func(w uint64) bool { return w != 0 }); i >= 0 && i < int(c.low) {
-		return fmt.Errorf("word %d is not 0 but low is %d", i, c.low)
+	for i, s := range c.free {
+		if int(s.place) != i+1 || s.Before(c.free[max(0, i-1)/2]) {
+			return fmt.Errorf("slot %d is the free slot %d, and says %d, after %d", s.id, i+1, s.place, c.free[max(0, i-1)/2].id)
+		}
 	}
 	return nil
 }
@@ -142,16 +128,6 @@ func checkBest(tree []membership) error {
 		}
 	}
 	return nil
-}
-
-func bit(bitmap []uint64, i int) bool { return bitmap[i/64]>>(i%64)&1 == 1 }
-
-func onesCount(bitmap []uint64) int {
-	n := 0
-	for _, w := range bitmap {
-		n += bits.OnesCount64(w)
-	}
-	return n
 }
 
 func setSize(set TypeSet) int {

@@ -1,6 +1,7 @@
 package slotindex
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,15 +15,14 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"slot position":        func(x *Index) { x.slots.At(0).at++ },
 		"slot state":           func(x *Index) { x.slots.At(0).state = taken; x.free-- },
 		"slot order":           func(x *Index) { x.slots.At(1).id = 0 },
+		"members of a class":   func(x *Index) { x.classes.At(0).members = x.classes.At(0).members[:1] },
 		"slots of a class":     func(x *Index) { x.classes.At(0).slots++ },
-		"free of a class":      func(x *Index) { x.classes.At(0).free++ },
+		"ref of a slot":        func(x *Index) { x.slots.At(0).ref++ },
+		"free of a class":      func(x *Index) { x.classes.At(0).free = x.classes.At(0).free[:1] },
 		"head of a class":      func(x *Index) { x.classes.At(0).head++ },
-		"slot of the head":     func(x *Index) { x.classes.At(0).headRef = 1 },
-		"bitmap of a class":    func(x *Index) { x.classes.At(0).bitmap[0] = 0 },
-		"stray bit of a class": func(x *Index) { x.classes.At(0).bitmap[0] |= 2 },
-		"first word":           func(x *Index) { x.classes.At(0).low = 1 },
-		"free bit of a block":  func(x *Index) { x.blocks.At(0).free &^= 2 },
-		"rank of a block":      func(x *Index) { x.blocks.At(0).rank++ },
+		"least of a class":     func(x *Index) { x.classes.At(0).least = 2 },
+		"order of free slots":  func(x *Index) { slices.Reverse(x.classes.At(0).free) },
+		"place of a free slot": func(x *Index) { x.slots.At(0).place++ },
 		"capacity":             func(x *Index) { x.types.At(0).capacity-- },
 		"head in a tree":       func(x *Index) { x.types.At(0).classes[0].head++ },
 		"raised types":         func(x *Index) { x.classes.At(0).raised = append(x.classes.At(0).raised, 0) },

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 )
 
 type classID int32
@@ -14,13 +14,11 @@ type classID int32
 // class contains the slots that support exactly the same types. It exists as long as
 // one of them is registered, including draining slots.
 type class struct {
+	free    heap.Heap[*slot]   // the first one has the smallest id
 	head    dispatcherd.SlotID // the smallest id of a free slot, or noHead
-	headRef Ref
-	free    int32
+	least   dispatcherd.SlotID // the smallest id of all slots so far
 	slots   int32              // number of registered slots, including draining ones
-	low     int32              // all words of bitmap before this one are 0
-	bitmap  []uint64           // bit i: order[i] has a free slot
-	order   []blockID          // ordered by SlotID; no block is empty
+	members []Ref              // registered slots without draining ones, in no order
 	types   []TypeID           // sorted by name
 	set     TypeSet            // the same types
 	at      []int32            // at[i]: position of this class in the tree of types[i]
@@ -54,7 +52,7 @@ func (x *Index) classFor(types []string, first dispatcherd.SlotID) classID {
 func (x *Index) newClass(first dispatcherd.SlotID) classID {
 	id := x.classes.Add()
 	size := len(x.key) / 4
-	c := class{head: noHead, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
+	c := class{head: noHead, least: first, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
 	for i := range c.types {
 		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
 	}
@@ -87,48 +85,40 @@ func (x *Index) countCapacity(id classID, n int32) {
 	x.work += len(x.classes.At(id).types)
 }
 
-// setFree marks a member of a block as free.
-func (x *Index) setFree(r Ref) {
-	s := x.slots.At(r)
-	b := x.blocks.At(s.block)
+// add adds a slot that is not free.
+func (c *class) add(s *slot) {
+	c.slots++
+	c.least = min(c.least, s.id)
+	s.at = int32(len(c.members))
+	c.members = append(c.members, s.ref)
+}
+
+// leaveClass removes a slot that is not free from the members of its class.
+func (x *Index) leaveClass(s *slot) {
 	c := x.classes.At(s.class)
-	b.free |= 1 << s.at
-	word := b.rank / 64
-	c.bitmap[word] |= 1 << (b.rank % 64)
-	c.low = min(c.low, word)
+	last := len(c.members) - 1
+	moved := c.members[last]
+	c.members[s.at], x.slots.At(moved).at = moved, s.at
+	c.members = c.members[:last]
+}
+
+// setFree adds a member to the free slots of its class.
+func (x *Index) setFree(s *slot) {
+	c := x.classes.At(s.class)
+	c.free.Push(s)
 	x.free++
-	c.free++
 	if s.id < c.head {
-		c.head, c.headRef = s.id, r
+		c.head = s.id
 		x.reset(c)
 	}
 }
 
-// clearFree marks a free member of a block as not free.
-func (x *Index) clearFree(r Ref) {
-	s := x.slots.At(r)
-	b := x.blocks.At(s.block)
+// clearFree removes a slot from the free slots of its class.
+func (x *Index) clearFree(s *slot) {
 	c := x.classes.At(s.class)
-	if b.free &^= 1 << s.at; b.free == 0 {
-		c.bitmap[b.rank/64] &^= 1 << (b.rank % 64)
-	}
+	c.free.Remove(s)
 	x.free--
-	c.free--
-	if c.headRef == r {
-		x.findHead(c)
+	if c.head = noHead; len(c.free) > 0 {
+		c.head = c.free[0].id
 	}
-}
-
-// findHead finds the free slot with the smallest id in a class.
-func (x *Index) findHead(c *class) {
-	if c.free == 0 {
-		c.head = noHead
-		return
-	}
-	for c.bitmap[c.low] == 0 {
-		c.low++
-	}
-	b := x.blocks.At(c.order[int(c.low)<<6|bits.TrailingZeros64(c.bitmap[c.low])])
-	c.headRef = b.refs[bits.TrailingZeros32(b.free)]
-	c.head = x.slots.At(c.headRef).id
 }

@@ -7,21 +7,20 @@
 //
 // Slots with the same set of types form a class. A type keeps the classes whose set
 // contains it in a tree: the smallest set first, then the smallest free SlotID. A
-// class keeps its slots in order of SlotID in small blocks, each with one bit per
-// free slot. It remembers the smallest free slot, its head.
+// class keeps its free slots in a heap, whose first one, the head, has the smallest id.
 //
 //	type ──► tree of classes: smallest set, then smallest head
 //	             │
-//	           class ──► head, blocks by SlotID ──► slots, one bit each: free
+//	           class ──► heap of free slots: smallest SlotID
 //
 // # Cost
 //
 // Take returns the head of the class at the root of the tree. It does not change the trees
 // of the other types of the slot. These trees contain lower bounds, which a search
-// corrects when it meets them (see membership). So taking, releasing and retiring a slot
-// depends neither on the number of slots nor on the number of their types. Adding and
-// removing a slot costs time in proportion to its types, with the logarithm of the number
-// of classes as a factor. Work counts these steps.
+// corrects when it meets them (see membership). So taking, releasing and retiring a slot does
+// not depend on the number of its types, and only on the logarithm of the number of free slots
+// of its class. Adding and removing a slot costs time in proportion to its types, with the
+// logarithm of the number of classes as a factor. Work counts these steps.
 //
 // # What it is not
 //

@@ -19,23 +19,28 @@ type Index struct {
 	byName  map[string]TypeID
 	classes segarray.Array[classID, class]
 	byTypes map[string]classID // the key contains the TypeIDs, see classFor
-	blocks  segarray.Array[blockID, block]
-	key     []byte   // buffer for a key of byTypes
-	dense   []uint64 // buffer for a TypeSet: a bit for each element of types, all 0
-	live    int      // registered slots
-	free    int      // slots that Take may return
-	work    int      // steps made so far; see Work
+	key     []byte             // buffer for a key of byTypes
+	dense   []uint64           // buffer for a TypeSet: a bit for each element of types, all 0
+	live    int                // registered slots
+	free    int                // slots that Take may return
+	work    int                // steps made so far; see Work
 }
 
-// slot is one registered slot. In the free and taken states it is a member of
-// a block of its class; a draining slot is not.
+// slot is one registered slot. A draining slot is no member of its class.
 type slot struct {
 	id    dispatcherd.SlotID
+	ref   Ref
 	class classID
-	block blockID
-	at    uint8 // position in the block
+	at    int32 // position in class.members
+	place int32 // in class.free
 	state state
 }
+
+// Before orders free slots by their ids.
+func (s *slot) Before(o *slot) bool { return s.id < o.id }
+
+// Place is the position in class.free.
+func (s *slot) Place() *int32 { return &s.place }
 
 type state uint8
 
@@ -65,11 +70,10 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types, id)
 	r := x.slots.Add()
-	*x.slots.At(r) = slot{id: id, class: c, state: taken}
-	x.classes.At(c).slots++
+	*x.slots.At(r) = slot{id: id, ref: r, class: c, state: taken}
+	x.classes.At(c).add(x.slots.At(r))
 	x.live++
 	x.countCapacity(c, +1)
-	x.insert(c, r)
 	return r
 }
 
@@ -91,7 +95,7 @@ func (x *Index) Peek(t TypeID) (Ref, bool) {
 	if c < 0 {
 		return 0, false
 	}
-	return x.classes.At(c).headRef, true
+	return x.classes.At(c).free[0].ref, true
 }
 
 // Take chooses among the free slots that support t. It takes the slot with the
@@ -102,10 +106,10 @@ func (x *Index) Take(t TypeID) (Ref, bool) {
 	if c < 0 {
 		return 0, false
 	}
-	r := x.classes.At(c).headRef
-	x.slots.At(r).state = taken
-	x.clearFree(r)
-	return r, true
+	s := x.classes.At(c).free[0]
+	s.state = taken
+	x.clearFree(s)
+	return s.ref, true
 }
 
 // TakeSlot takes a free slot.
@@ -115,7 +119,7 @@ func (x *Index) TakeSlot(r Ref) {
 		panic(fmt.Sprintf("slotindex: take of slot %d (ref %d), which is %v", s.id, r, s.state))
 	}
 	s.state = taken
-	x.clearFree(r)
+	x.clearFree(s)
 }
 
 // Release makes a taken slot free. A draining or retired slot stays as it is.
@@ -125,7 +129,7 @@ func (x *Index) Release(r Ref) {
 	case draining, retired:
 	case taken:
 		s.state = free
-		x.setFree(r)
+		x.setFree(s)
 	default:
 		panic(fmt.Sprintf("slotindex: release of slot %d (ref %d), which is %v", s.id, r, s.state))
 	}
@@ -138,7 +142,7 @@ func (x *Index) Retire(r Ref) {
 	s := x.at(r)
 	switch s.state {
 	case free:
-		x.clearFree(r)
+		x.clearFree(s)
 		s.state = retired
 	case taken:
 		s.state = retired
@@ -153,7 +157,7 @@ func (x *Index) Drain(r Ref) {
 		return
 	}
 	x.Retire(r)
-	x.erase(r)
+	x.leaveClass(s)
 	s.state = draining
 	x.countCapacity(s.class, -1)
 }

@@ -70,22 +70,13 @@ func (x *Index) Fewest(t TypeID) int {
 func (x *Index) Classes(t TypeID) int { return len(x.types.At(t).classes) }
 
 // FreeAt returns the number of free slots.
-func (x *Index) FreeAt(t TypeID, i int) int { return int(x.classAt(t, i).free) }
+func (x *Index) FreeAt(t TypeID, i int) int { return len(x.classAt(t, i).free) }
 
 // TypesAt returns the types of the slots. The set is shared and must not be changed.
 func (x *Index) TypesAt(t TypeID, i int) TypeSet { return x.classAt(t, i).set }
 
-// SlotsAt appends the slots that are not draining to refs, up to a number of refs.
-func (x *Index) SlotsAt(t TypeID, i int, refs []Ref, most int) []Ref {
-	for _, id := range x.classAt(t, i).order {
-		b := x.blocks.At(id)
-		n := min(int(b.n), most-len(refs))
-		if refs = append(refs, b.refs[:max(0, n)]...); len(refs) >= most {
-			break
-		}
-	}
-	return refs
-}
+// SlotsAt returns the slots that are not draining, in no order. The slice is shared and must not be changed.
+func (x *Index) SlotsAt(t TypeID, i int) []Ref { return x.classAt(t, i).members }
 
 func (x *Index) classAt(t TypeID, i int) *class { return x.classes.At(x.types.At(t).classes[i].class) }
 

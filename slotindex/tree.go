@@ -58,14 +58,14 @@ func (x *Index) bestClass(t TypeID) classID {
 
 // reset makes the heads in the trees lower bounds again after the head of the class has
 // become smaller. The new floor is the new head if searches have corrected all
-// memberships. If it is below the floor otherwise, the new floor is the smallest id of
-// the class, so that the floor falls only once before searches correct all memberships.
+// memberships. If it is below the floor otherwise, the new floor is the smallest id that
+// the class has had, so that the floor falls only once before searches correct all memberships.
 func (x *Index) reset(c *class) {
 	switch {
 	case len(c.raised) == len(c.types):
 		c.floor = c.head
 	case c.head < c.floor:
-		c.floor = x.firstID(c.order[0])
+		c.floor = c.least
 		c.raised = c.raised[:0]
 		for nth := range c.types {
 			c.raised = append(c.raised, int32(nth))

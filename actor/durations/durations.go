@@ -4,13 +4,13 @@ package durations
 
 import (
 	"cmp"
-	"container/heap"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -32,7 +32,7 @@ type class struct {
 	others scoring.Estimate // of those at other dispatchers
 	sent   bool             // Changed has returned own
 
-	runs runs
+	runs heap.Heap[*Run] // the running attempts; the first one is the oldest
 
 	at       timing.Instant // instant of expected; -1 = it must be computed
 	expected int64          // milliseconds
@@ -41,34 +41,17 @@ type class struct {
 // Run is a running attempt. The zero value is none.
 type Run struct {
 	since timing.Instant
-	place int // in runs, counted from 1
+	place int32 // in class.runs
 }
 
-// runs are the running attempts of a class: a heap, whose first one is the oldest. It implements heap.Interface.
-type runs []*Run
+// Before orders attempts by their starts.
+func (r *Run) Before(o *Run) bool { return r.since < o.since }
 
-func (h runs) Len() int           { return len(h) }
-func (h runs) Less(i, k int) bool { return h[i].since < h[k].since }
-func (h runs) Swap(i, k int) {
-	h[i], h[k] = h[k], h[i]
-	h[i].place, h[k].place = i+1, k+1
-}
+// Place is the position in the running attempts of a class.
+func (r *Run) Place() *int32 { return &r.place }
 
-func (h *runs) Push(r any) {
-	*h = append(*h, r.(*Run))
-	(*h)[len(*h)-1].place = len(*h)
-}
-
-func (h *runs) Pop() any {
-	old := *h
-	r := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return r
-}
-
-// late appends the starts of those that began before an instant, in order, at most lateRuns.
-func (h runs) late(before timing.Instant, starts []timing.Instant) []timing.Instant {
+// late appends the starts of running attempts that began before an instant, in order, at most lateRuns.
+func late(h heap.Heap[*Run], before timing.Instant, starts []timing.Instant) []timing.Instant {
 	var room [lateRuns + 2]int
 	next := append(room[:0], 0) // places whose parents were returned, the oldest last
 	for len(next) > 0 && len(starts) < lateRuns {
@@ -121,7 +104,7 @@ func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant
 	}
 	known, prior := d.own.Plus(d.others), b.prior(t, c)
 	var room [lateRuns]timing.Instant
-	for _, since := range d.runs.late(now-timing.Instant(scoring.Expected(known.Mean(prior))), room[:0]) {
+	for _, since := range late(d.runs, now-timing.Instant(scoring.Expected(known.Mean(prior))), room[:0]) {
 		known.Observe(int64(now - since))
 	}
 	d.at, d.expected = now, scoring.Expected(known.Mean(prior))
@@ -184,7 +167,7 @@ func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) 
 		return
 	}
 	r.since = since
-	heap.Push(&t[c].runs, r)
+	t[c].runs.Push(r)
 	if since < t[c].at { // otherwise it is not late
 		t[c].at = -1
 	}
@@ -195,7 +178,7 @@ func (t *Type) End(r *Run, c dispatcherd.DurationClass) {
 	if t == nil || r.place == 0 {
 		return
 	}
-	heap.Remove(&t[c].runs, r.place-1)
+	t[c].runs.Remove(r)
 	*r = Run{}
 	t[c].at = -1
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -100,7 +101,7 @@ func TestRunningJobsCountOnceTheyAreOlderThanExpected(t *testing.T) {
 		l.typ.End(r, 1)
 		l.typ.End(r, 1) // it is not among them any more
 	}
-	require.Equal(t, runs{adopted}, d.runs)
+	require.Equal(t, heap.Heap[*Run]{adopted}, d.runs)
 	require.Greater(t, l.takes(1), int64(1<<13), "the adopted one is older than expected")
 	l.typ.End(adopted, 1)
 	require.EqualValues(t, 1<<13, l.takes(1))
@@ -128,7 +129,7 @@ func TestOldestRunningJobsCount(t *testing.T) {
 			}
 		}
 		slices.Sort(want)
-		require.Equal(t, want[:min(len(want), lateRuns)], l.typ[1].runs.late(before, nil))
+		require.Equal(t, want[:min(len(want), lateRuns)], late(l.typ[1].runs, before, nil))
 		if len(running) > 500 {
 			for _, r := range running[100:] {
 				l.typ.End(r, 1)
