@@ -281,7 +281,8 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	j.terms, j.placedAt = c.score(j.mode, j.priority, j.class, c.ageMS(j)-row.Ran.Milliseconds(), j.typ), c.now
+	c.score(&j.terms, j.mode, j.priority, j.class, c.ageMS(j)-row.Ran.Milliseconds(), j.typ)
+	j.placedAt = c.now
 }
 
 // mayHold reports whether a type is known, or a user may make another one known.

@@ -303,17 +303,17 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	return list
 }
 
-// score computes the score of a job at this instant.
+// score computes the terms of a job's score at this instant, and returns their sum.
 func (c *Core) score(
+	terms *scoring.Terms,
 	mode dispatcherd.Mode,
 	p dispatcherd.Priority,
 	class dispatcherd.DurationClass,
 	ageMS int64,
 	t slotindex.TypeID,
-) scoring.Terms {
-	terms := c.cfg.Weights.Score(mode, p, ageMS, c.capacity(t))
+) scoring.Milli {
 	terms.Brevity = c.brevity(t, class)
-	return terms
+	return c.cfg.Weights.Fill(terms, mode, p, ageMS, c.capacity(t)) + terms.Brevity
 }
 
 // brevity returns the term for the expected duration of the jobs of a type and class. It is 0 for a forgotten type, which only slots

@@ -398,7 +398,7 @@ func (e *explainer) rescore(c *Core) {
 	e.ahead = slices.DeleteFunc(e.ahead, func(h head) bool { return !c.types[h.typ].known })
 	for i := range e.ahead {
 		h := &e.ahead[i]
-		h.score = c.score(h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ).Total()
+		h.score = c.score(&scoring.Terms{}, h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ)
 	}
 	slices.SortFunc(e.ahead, compareHeads)
 }
@@ -472,8 +472,8 @@ func (a *asked) lane() backlog.Lane {
 func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
 		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
-		Terms: c.score(h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ),
 	}
+	c.score(&r.Terms, h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ)
 	if h.mode == dispatcherd.OnDemand {
 		r.ID = -r.ID
 	}

@@ -187,10 +187,8 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 			if !ok {
 				continue
 			}
-			age := c.comparedAge(lane, key)
-			score := c.score(dispatcherd.Queued, lane.Priority, class, age, t).Total()
-			if !found || best.after(score, int64(c.now)-age, int64(key.ID), dispatcherd.Queued) {
-				best, found = c.rowHead(lane, key), true
+			if h := c.rowHead(lane, key); !found || h.before(&best) {
+				best, found = h, true
 				best.bound = bound
 			}
 		}
@@ -198,16 +196,12 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	return best, found
 }
 
-// comparedAge returns the age of a row that counts in comparisons.
-func (c *Core) comparedAge(r backlog.Lane, k contract.Key) int64 {
-	return c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
-}
-
-// rowHead returns the head for a row of a lane.
+// rowHead returns the head for a row of a lane. Its age is the one that counts in comparisons.
 func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
-	age := c.comparedAge(r, k)
+	var terms scoring.Terms
+	age := c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
 	return head{
-		score:   c.score(dispatcherd.Queued, r.Priority, r.Class, age, r.Type).Total(),
+		score:   c.score(&terms, dispatcherd.Queued, r.Priority, r.Class, age, r.Type),
 		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.Type, priority: r.Priority, class: r.Class,
 		mode: dispatcherd.Queued, nonLocal: r.NonLocal,
 	}
@@ -215,9 +209,10 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 
 // headOf returns the head for a job in hand, for comparisons.
 func (c *Core) headOf(j *job) head {
+	var terms scoring.Terms
 	age := c.ageMS(j)
 	h := head{
-		score: c.score(j.mode, j.priority, j.class, age, j.typ).Total(), arrival: int64(c.now) - age, number: int64(j.id),
+		score: c.score(&terms, j.mode, j.priority, j.class, age, j.typ), arrival: int64(c.now) - age, number: int64(j.id),
 		typ: j.typ, priority: j.priority, class: j.class, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
 	}
 	if j.mode == dispatcherd.OnDemand {
@@ -280,7 +275,8 @@ func mustHave(ok bool) {
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots.At(ref).job = j
-	j.terms, j.placedAt = c.score(j.mode, j.priority, j.class, c.ageMS(j), j.typ), c.now
+	c.score(&j.terms, j.mode, j.priority, j.class, c.ageMS(j), j.typ)
+	j.placedAt = c.now
 	c.stats.Placed++
 	c.work += jobWork
 	c.logPlacement(j)
