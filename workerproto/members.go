@@ -1,7 +1,6 @@
 package workerproto
 
 import (
-	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -253,15 +252,15 @@ func (c *codec) readInteger(low, high int64) int64 {
 	if b := c.Peek(); !c.expect(b == '-' || '0' <= b && b <= '9', "a whole number") {
 		return 0
 	}
-	n, err := strconv.ParseInt(string(c.Value()), 10, 64)
+	n, whole, fits := c.Integer()
 	switch {
-	case err == nil && low <= n && n <= high:
-		return n
 	case c.Malformed():
-	case errors.Is(err, strconv.ErrSyntax):
+	case !whole:
 		c.badMember("must be a whole number")
-	default:
+	case !fits || n < low || n > high:
 		c.badMember("is out of range")
+	default:
+		return n
 	}
 	return 0
 }

@@ -1,5 +1,7 @@
 package jsontext
 
+import "math"
+
 // Fault is what is wrong with a value. The zero value means that nothing is
 // wrong.
 type Fault struct {
@@ -246,6 +248,31 @@ func (s *Scanner) number() {
 }
 
 const malformedNumber = "a malformed number"
+
+// Integer reads a number that begins at the current byte. whole is false if it has a fraction or an exponent, and fits is
+// false if n cannot contain it.
+func (s *Scanner) Integer() (n int64, whole, fits bool) {
+	start := s.at
+	s.number()
+	text := s.text[start:s.at]
+	negative := len(text) > 0 && text[0] == '-'
+	if negative {
+		text = text[1:]
+	}
+	fits = true
+	for _, c := range text { // downwards, because there is one negative number more
+		if !isDigit(c) {
+			return 0, false, true
+		}
+		d := int64(c - '0')
+		fits = fits && n >= (math.MinInt64+d)/10
+		n = 10*n - d
+	}
+	if !negative {
+		fits, n = fits && n != math.MinInt64, -n
+	}
+	return n, true, fits
+}
 
 // digits reads one digit or more and returns how many; 0 is malformed.
 func (s *Scanner) digits() int {
