@@ -102,6 +102,18 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Domains and not constraints of jobs_live, because a claim and the end of a job would check those again. An insert checks a
+-- domain also if the value is NULL.
+CREATE DOMAIN dispatcherd.keys AS text
+    CONSTRAINT keys_are_1_to_4_words CHECK (VALUE IS NULL OR octet_length(VALUE) <= 1000
+        AND VALUE COLLATE "C" ~ ('^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?'
+            '( [^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?){0,3}$')
+        OR dispatcherd.check_keys(VALUE));
+CREATE DOMAIN dispatcherd.unique_key AS text
+    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
+CREATE DOMAIN dispatcherd.expected_ms AS int
+    CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (VALUE > 0);
+
 -- A sequence of its own: identity columns do not reach partitions before Postgres 17.
 CREATE SEQUENCE dispatcherd.job_ids AS bigint;
 
@@ -131,13 +143,13 @@ CREATE TABLE dispatcherd.jobs (
     cancelled_by text,
     placement    json,
     log          json,
-    keys         text,
+    keys         dispatcherd.keys,
     fence        bigint,
     admitted_to  int,
     parent       bigint,
-    unique_key   text,
+    unique_key   dispatcherd.unique_key,
     watched      boolean,
-    expected_ms  int
+    expected_ms  dispatcherd.expected_ms
 ) PARTITION BY LIST (status);
 ALTER TABLE dispatcherd.jobs
     ALTER COLUMN keys SET STORAGE PLAIN, -- never in the TOAST table
@@ -190,16 +202,10 @@ CREATE VIEW dispatcherd.job_list AS
 -- in its predicate, so a claim is a HOT update: it writes no index entry. That needs room in the page for the second version of
 -- every row, hence the fillfactor. Vacuum starts at a fifth of dead rows, because every vacuum reads all indexes to their ends. A
 -- vacuum that only marks pages as visible is useless here, because rows do not live long enough. Truncation is off, because its
--- lock would stop all jobs. The constraints on keys are cheap for jobs without keys.
+-- lock would stop all jobs.
 CREATE TABLE dispatcherd.jobs_live PARTITION OF dispatcherd.jobs (
     CONSTRAINT jobs_live_id PRIMARY KEY (id),
     CONSTRAINT running_has_a_dispatcher CHECK ((status = 'running') = (dispatcher IS NOT NULL)),
-    CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (expected_ms > 0),
-    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (unique_key IS NULL OR octet_length(unique_key) BETWEEN 1 AND 512),
-    CONSTRAINT keys_are_1_to_4_words CHECK (keys IS NULL OR fence IS NOT NULL OR octet_length(keys) <= 1000
-        AND keys COLLATE "C" ~ ('^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?'
-            '( [^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?){0,3}$')
-        OR dispatcherd.check_keys(keys)),
     CONSTRAINT job_with_keys_runs_with_permits CHECK (keys IS NULL OR status = 'pending' OR coalesce(fence, 0) > 0)
 ) FOR VALUES IN ('pending', 'running') WITH (
     fillfactor = 45,
@@ -252,9 +258,7 @@ ALTER INDEX dispatcherd.jobs_live_parent ALTER COLUMN 2 SET STATISTICS 10;
 CREATE TABLE dispatcherd.jobs_waiting PARTITION OF dispatcherd.jobs (
     CONSTRAINT jobs_waiting_id PRIMARY KEY (id),
     CONSTRAINT waiting_has_no_dispatcher CHECK (dispatcher IS NULL),
-    CONSTRAINT waiting_has_no_unique_key CHECK (unique_key IS NULL),
-    CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (expected_ms > 0),
-    CONSTRAINT keys_are_1_to_4_words CHECK (keys IS NULL OR dispatcherd.check_keys(keys))
+    CONSTRAINT waiting_has_no_unique_key CHECK (unique_key IS NULL)
 ) FOR VALUES IN ('waiting') WITH (
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_threshold = 1000,

@@ -115,4 +115,4 @@ END $$;
 -- The version of the oldest build whose daemons can use this schema. Every daemon reads it at its start if the schema is newer than
 -- the daemon. A later upgrade that such daemons can use keeps the number; one that they cannot use raises it to its own.
 CREATE FUNCTION dispatcherd.compatible_from() RETURNS bigint
-LANGUAGE sql IMMUTABLE AS 'SELECT 102::bigint';
+LANGUAGE sql IMMUTABLE AS 'SELECT 103::bigint';
