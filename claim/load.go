@@ -11,16 +11,13 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// The bounds of one statement that reads payloads: rows, bytes in the table (or one
-// row), and bytes of the text of one payload. The table accepts payloads of 1 MB. As
-// text they are longer.
+// The bounds of one statement that reads payloads: rows, and bytes in the table (or one
+// row). The table accepts payloads of 1 MB, and of 8 MB as text.
 const (
 	loadRows = 64
 	loadSize = 4 << 20
-	loadText = jsontext.MaxText
 )
 
 // Loads is the number of calls of LoadPayloads that run at the same time.
@@ -54,11 +51,11 @@ func encodeLoad(rows []contract.Won, me int32) [][]byte {
 	return [][]byte{
 		int8s(rows, func(w *contract.Won) int64 { return int64(w.ID) }),
 		int4s(rows, func(w *contract.Won) int32 { return int32(w.Attempt) }),
-		int4(me), int8b(loadSize), int4(loadText),
+		int4(me), int8b(loadSize),
 	}
 }
 
-// readPayloads reads rows of id, length and text, and adds each asked row to one list
+// readPayloads reads rows of id and text, and adds each asked row to one list
 // of the result. Rows beyond loadSize of text are left to the next portion.
 func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract.LoadResult) error {
 	type text struct {
@@ -71,22 +68,14 @@ func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract
 	var bad error
 	for rows.NextRow() {
 		v := rows.Values()
-		if len(v) != 3 || len(v[0]) != 8 || v[1] != nil && len(v[1]) != 4 {
-			bad = fmt.Errorf("postgres sent a payload of %d columns, must be 3", len(v))
+		if len(v) != 2 || len(v[0]) != 8 {
+			bad = fmt.Errorf("postgres sent a payload of %d columns, must be 2", len(v))
 			continue
 		}
 		t := text{rest: v[1] == nil}
-		switch {
-		case t.rest:
-		case readInt4(v[1]) > loadText:
-			t.unfit = fmt.Sprintf(
-				"the payload cannot be sent to a worker: it is %d bytes long as text, must be at most %d",
-				readInt4(v[1]),
-				loadText,
-			)
-		default:
+		if !t.rest {
 			var value []byte
-			value, t.unfit = sendable(v[2])
+			value, t.unfit = sendable(v[1])
 			if t.rest = size > 0 && size+len(value) > loadSize; !t.rest {
 				t.value, size = slices.Clone(value), size+len(value)
 			}

@@ -51,13 +51,10 @@ func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 	return rows
 }
 
-// Get reads one job with payload, result and errors. A text replaces a payload of more
-// than loadText bytes, which only rows of former versions have.
+// Get reads one job with payload, result and errors.
 func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, CASE WHEN octet_length(payload::text) <= $2 THEN payload::text
-		ELSE to_json(format('the payload is %s bytes long as text', octet_length(payload::text)))::text END AS payload, result::text,
-			progress::text, log::text
-		FROM dispatcherd.jobs WHERE id = $1`, id, loadText)
+	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, payload::text, result::text, progress::text, log::text
+		FROM dispatcherd.jobs WHERE id = $1`, id)
 	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = j.notFound(ctx, id)

@@ -167,24 +167,19 @@ SELECT ` + wonColumns + ` FROM dispatcherd.jobs_live
 WHERE id = ANY ($1::bigint[]) AND status = 'running' AND dispatcher = $3::int AND token = $2::bigint`
 
 // loadSQL reads payloads of running rows: $1 ids, $2 attempts, $3 this dispatcher, $4 the
-// bytes of all payloads in the table, $5 the bytes of one payload as text. It returns id,
-// length of the text, and text. It always reads the first payload. It reads a further one
-// only within payloadTime, and while the sum of their sizes is at most $4; otherwise length and text are NULL. It
-// returns no text that is longer than $5. The sum is in the order of i.id: for the order of
+// bytes of all payloads in the table. It returns id and text. It always reads the first
+// payload. It reads a further one only within payloadTime, and while the sum of their sizes is
+// at most $4; otherwise the text is NULL. The sum is in the order of i.id: for the order of
 // j.id the planner may read the complete index.
 const loadSQL = `
-SELECT id, octet_length(text), CASE WHEN octet_length(text) <= $5::int THEN text END
+SELECT id, CASE
+	WHEN upto = size OR upto <= $4::bigint AND clock_timestamp() < statement_timestamp() + ` + payloadTime + `
+	THEN payload::text END
 FROM (
-	SELECT id, CASE
-		WHEN upto = size OR upto <= $4::bigint AND clock_timestamp() < statement_timestamp() + ` + payloadTime + `
-		THEN payload::text END AS text
-	FROM (
-		SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY i.id) AS upto
-		FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
-		WHERE j.status = 'running' AND j.dispatcher = $3::int
-	) sized
-	OFFSET 0 -- keeps the planner from converting a payload twice
-) r`
+	SELECT j.id, j.payload, pg_column_size(j.payload) AS size, sum(pg_column_size(j.payload)) OVER (ORDER BY i.id) AS upto
+	FROM unnest($1::bigint[], $2::int[]) AS i (id, attempt) JOIN dispatcherd.jobs_live j ON ` + isItem + `
+	WHERE j.status = 'running' AND j.dispatcher = $3::int
+) sized`
 
 // isItem joins row j with item i of a list of (id, attempt).
 const isItem = `j.id BETWEEN i.id AND i.id AND i.id > 0 AND j.attempt = i.attempt`
