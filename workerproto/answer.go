@@ -12,6 +12,8 @@ import (
 //	{"op":"answer","id":7,"worker":"w1","result":{"pages":3}}
 //	{"op":"answer","id":8,"code":"queue-full","message":"…","retry_after_ms":1000}
 type Answer struct {
+	sentByDispatcher
+
 	ID         int64
 	Job        dispatcherd.JobID // the row of a durable request; 0 = none
 	Worker     string            // name of the worker that ran the job; "" = none
@@ -20,8 +22,6 @@ type Answer struct {
 	Message    string            // for people
 	RetryAfter time.Duration     // time after which another try makes sense; 0 = unknown
 }
-
-func (*Answer) fromDispatcher() {}
 
 // Size returns an upper bound of the frame's length in bytes.
 func (m *Answer) Size() int {

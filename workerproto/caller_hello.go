@@ -4,12 +4,12 @@ package workerproto
 //
 //	{"op":"hello","versions":[1,1],"caller":"web-1"}
 type CallerHello struct {
+	sentByCaller
+
 	MinVersion, MaxVersion int
 	Caller                 string // at most dispatcherd.MaxWorkerLength bytes, for people; may be empty
 	Worker                 string // empty; only a worker at the wrong socket sends it, and is refused
 }
-
-func (*CallerHello) fromCaller() {}
 
 func (m *CallerHello) members(c *codec) {
 	c.op("hello")

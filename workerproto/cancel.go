@@ -9,11 +9,11 @@ const ReasonTimeout = "timeout"
 //
 //	{"op":"cancel","job":42,"attempt":1,"session":"9f…","reason":"cancelled by the caller"}
 type Cancel struct {
+	sentByDispatcher
 	Execution
+
 	Reason string // for people, or ReasonTimeout; cut to MaxMessageLength bytes
 }
-
-func (*Cancel) fromDispatcher() {}
 
 func (m *Cancel) members(c *codec) {
 	m.begin(c, "cancel")

@@ -5,9 +5,11 @@ package workerproto
 // before. A CancelRequest for an id that is not open has no effect.
 //
 //	{"op":"cancel","id":7}
-type CancelRequest struct{ ID int64 }
+type CancelRequest struct {
+	sentByCaller
 
-func (*CancelRequest) fromCaller() {}
+	ID int64
+}
 
 func (m *CancelRequest) members(c *codec) {
 	c.op("cancel")

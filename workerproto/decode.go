@@ -26,6 +26,17 @@ type DispatcherFrame interface {
 	fromDispatcher()
 }
 
+// A frame embeds the type that says who sends it. So the compiler rejects a frame in the wrong direction.
+type (
+	sentByWorker     struct{}
+	sentByCaller     struct{}
+	sentByDispatcher struct{}
+)
+
+func (sentByWorker) fromWorker()         {}
+func (sentByCaller) fromCaller()         {}
+func (sentByDispatcher) fromDispatcher() {}
+
 // frames are the frames of one direction, by op.
 type frames[F frame] map[string]reflect.Type
 

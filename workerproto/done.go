@@ -4,11 +4,11 @@ package workerproto
 //
 //	{"op":"done","job":42,"attempt":1,"session":"9f…","result":{"pages":3}}
 type Done struct {
+	sentByWorker
 	Execution
+
 	Result []byte // JSON; nil if there is none
 }
-
-func (*Done) fromWorker() {}
 
 func (m *Done) members(c *codec) {
 	m.begin(c, "done")

@@ -5,8 +5,6 @@ package workerproto
 // read this frame may still arrive. The worker gives this job back with a release.
 //
 //	{"op":"drain"}
-type Drain struct{}
-
-func (*Drain) fromWorker() {}
+type Drain struct{ sentByWorker }
 
 func (*Drain) members(c *codec) { c.op("drain") }

@@ -2,7 +2,6 @@ package workerproto
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -16,6 +15,8 @@ import (
 //
 //	{"op":"error","code":"wrong_session","message":"…","fatal":false,"job":42}
 type Error struct {
+	sentByDispatcher
+
 	Code    Code
 	Message string // for people: what is wrong, which value, what to do; never a payload
 	Fatal   bool
@@ -55,26 +56,24 @@ const (
 )
 
 // Codes lists every code in alphabetical order.
-func Codes() []Code { return slices.Sorted(maps.Keys(codes)) }
+func Codes() []Code { return slices.Sorted(slices.Values(slices.Concat(openCodes, fatalCodes))) }
 
-// codes says for every code whether it is fatal on an open session.
-var codes = map[Code]bool{
-	BadJSON: false, BadValue: false, UnknownOp: false, BadSlot: false, UnknownSlot: false, NotHeld: false,
-	WrongSession: false, DuplicateID: false, Draining: false,
-	NotHello: true, SecondHello: true, BadVersion: true, FrameTooLong: true, SlowReader: true,
-	HelloTimeout: true, HeartbeatTimeout: true, CancelIgnored: true, TooManyConnections: true, Refused: true,
-	ShuttingDown: true, Internal: true,
-}
+// The codes of errors after which an open session continues, and those after which it ends.
+var (
+	openCodes  = []Code{BadJSON, BadValue, UnknownOp, BadSlot, UnknownSlot, NotHeld, WrongSession, DuplicateID, Draining}
+	fatalCodes = []Code{
+		NotHello, SecondHello, BadVersion, FrameTooLong, SlowReader, HelloTimeout, HeartbeatTimeout, CancelIgnored, TooManyConnections,
+		Refused, ShuttingDown, Internal,
+	}
+)
 
 // Complain returns an Error. The code decides whether the error is fatal.
 func Complain(code Code, job dispatcherd.JobID, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: codes[code], Job: job}
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: slices.Contains(fatalCodes, code), Job: job}
 }
 
 // Error returns code and message.
 func (m *Error) Error() string { return string(m.Code) + ": " + m.Message }
-
-func (*Error) fromDispatcher() {}
 
 func (m *Error) members(c *codec) {
 	c.op("error")

@@ -13,13 +13,13 @@ import (
 //	{"op":"fail","job":42,"attempt":1,"session":"9f…","error":"no such file","retry":false}
 //	{"op":"fail","job":42,"attempt":2,"session":"9f…","error":"busy","retry_after_ms":5000}
 type Fail struct {
+	sentByWorker
 	Execution
+
 	Error      string        // cut to dispatcherd.MaxErrorLength bytes
 	Permanent  bool          // "retry":false on the wire; without "retry" the failure is not permanent
 	RetryAfter time.Duration // ≥ 0, whole milliseconds on the wire, at most a year
 }
-
-func (*Fail) fromWorker() {}
 
 func (m *Fail) members(c *codec) {
 	retry := !m.Permanent

@@ -5,11 +5,11 @@ package workerproto
 //
 //	{"op":"gap","id":7,"missed":12}
 type Gap struct {
+	sentByDispatcher
+
 	ID     int64
 	Missed int
 }
-
-func (*Gap) fromDispatcher() {}
 
 func (m *Gap) members(c *codec) {
 	c.op("gap")

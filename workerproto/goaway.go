@@ -8,11 +8,11 @@ import "time"
 //
 //	{"op":"goaway","reason":"dispatcher stops","grace_ms":30000}
 type GoAway struct {
+	sentByDispatcher
+
 	Reason string // for users; cut to MaxMessageLength bytes
 	Grace  time.Duration
 }
-
-func (*GoAway) fromDispatcher() {}
 
 func (m *GoAway) members(c *codec) {
 	c.op("goaway")

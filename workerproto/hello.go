@@ -7,6 +7,8 @@ package workerproto
 //
 //	{"op":"hello","versions":[1,1],"worker":"w1","slots":[{"slot":0,"types":["pdf"]}],"running":[]}
 type Hello struct {
+	sentByWorker
+
 	MinVersion, MaxVersion int
 	Worker                 string // 1 to dispatcherd.MaxWorkerLength bytes; for people, need not be unique
 	Slots                  []Slot
@@ -30,8 +32,6 @@ type Running struct {
 	Slot
 	Generation int // number of offers of this execution, this one included; 0 = the worker does not count
 }
-
-func (*Hello) fromWorker() {}
 
 func (m *Hello) members(c *codec) {
 	c.op("hello")

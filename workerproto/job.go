@@ -15,7 +15,9 @@ const maxToken = 64
 //	{"op":"job","job":42,"attempt":1,"session":"9f…","token":"K3ZQ7X2ABCDEFGHJ-1","slot":0,"type":"pdf",
 //	 "mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500}
 type Job struct {
+	sentByDispatcher
 	Execution
+
 	Token   string // differs for each job frame of all dispatchers, at most 64 bytes; "" = none
 	Slot    int32  // the worker's number of the slot
 	Type    string
@@ -27,8 +29,6 @@ type Job struct {
 	Timeout time.Duration // limit of this attempt; 0 = none
 	Age     time.Duration // since the job was due
 }
-
-func (*Job) fromDispatcher() {}
 
 // size returns an upper bound of the frame's length in bytes. It includes escapes in the
 // type.

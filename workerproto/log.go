@@ -4,7 +4,9 @@ package workerproto
 //
 //	{"op":"log","job":42,"attempt":1,"session":"9f…","level":"warn","message":"font missing"}
 type Log struct {
+	sentByWorker
 	Execution
+
 	Level   Level
 	Message string // cut to MaxMessageLength bytes
 }
@@ -19,8 +21,6 @@ const (
 	LevelWarn  Level = "warn"
 	LevelError Level = "error"
 )
-
-func (*Log) fromWorker() {}
 
 func (m *Log) members(c *codec) {
 	m.begin(c, "log")

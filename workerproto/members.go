@@ -200,13 +200,15 @@ func listed[T any, M interface {
 	}
 }
 
-// listedInteger is a whole number of at least 0 in a list.
-func listedInteger[T ~int | ~int32](c *codec, p *T) {
-	if c.task == encoding {
-		c.out = strconv.AppendInt(c.out, int64(*p), 10)
-		return
+// listedInteger is a whole number from low to high in a list.
+func listedInteger[T ~int | ~int32 | ~int64](low, high int64) func(*codec, *T) {
+	return func(c *codec, p *T) {
+		if c.task == encoding {
+			c.out = strconv.AppendInt(c.out, int64(*p), 10)
+		} else {
+			*p = T(c.readInteger(low, high))
+		}
 	}
-	*p = T(c.readInteger(0, maxInt32))
 }
 
 // listedSymbol is a string in a list.
@@ -221,7 +223,7 @@ func listedSymbol(c *codec, p *string) {
 // versions are the lowest and the highest version of the protocol that a peer speaks.
 func (c *codec) versions(lowest, highest *int) {
 	both := []int{*lowest, *highest}
-	if list(c, "versions", &both, 0, listedInteger, always) {
+	if list(c, "versions", &both, 0, listedInteger[int](0, maxInt32), always) {
 		if len(both) != 2 || both[0] > both[1] {
 			c.bad("field \"versions\" must be [lowest, highest]")
 			return

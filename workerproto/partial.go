@@ -5,11 +5,11 @@ package workerproto
 //
 //	{"op":"partial","job":-7,"attempt":1,"session":"9f…","data":{"line":"hello"}}
 type Partial struct {
+	sentByWorker
 	Execution
+
 	Data []byte // JSON
 }
-
-func (*Partial) fromWorker() {}
 
 func (m *Partial) members(c *codec) {
 	m.begin(c, "partial")

@@ -5,10 +5,10 @@ package workerproto
 // other content.
 //
 //	{"op":"ping"}
-type Ping struct{}
-
-func (*Ping) fromWorker()     {}
-func (*Ping) fromDispatcher() {}
-func (*Ping) fromCaller()     {}
+type Ping struct {
+	sentByWorker
+	sentByDispatcher
+	sentByCaller
+}
 
 func (*Ping) members(c *codec) { c.op("ping") }

@@ -3,10 +3,10 @@ package workerproto
 // Pong answers a Ping.
 //
 //	{"op":"pong"}
-type Pong struct{}
-
-func (*Pong) fromWorker()     {}
-func (*Pong) fromDispatcher() {}
-func (*Pong) fromCaller()     {}
+type Pong struct {
+	sentByWorker
+	sentByDispatcher
+	sentByCaller
+}
 
 func (*Pong) members(c *codec) { c.op("pong") }

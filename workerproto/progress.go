@@ -5,12 +5,12 @@ package workerproto
 //
 //	{"op":"progress","job":42,"attempt":1,"session":"9f…","done":3,"total":10,"message":"page 3"}
 type Progress struct {
+	sentByWorker
 	Execution
+
 	Done, Total int64  // ≥ 0; Total 0 = unknown
 	Message     string // cut to MaxMessageLength bytes
 }
-
-func (*Progress) fromWorker() {}
 
 func (m *Progress) members(c *codec) {
 	m.begin(c, "progress")

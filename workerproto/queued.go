@@ -4,12 +4,12 @@ package workerproto
 //
 //	{"op":"queued","id":7,"rank":2,"waiting":5}
 type Queued struct {
+	sentByDispatcher
+
 	ID      int64
 	Rank    int // place among the waiting jobs of its type; 1 is the next
 	Waiting int // waiting jobs of its type that the dispatcher knows
 }
-
-func (*Queued) fromDispatcher() {}
 
 func (m *Queued) members(c *codec) {
 	c.op("queued")

@@ -6,11 +6,11 @@ package workerproto
 //
 //	{"op":"release","job":42,"attempt":1,"session":"9f…","reason":"worker stops"}
 type Release struct {
+	sentByWorker
 	Execution
+
 	Reason string // for people; cut to MaxMessageLength bytes
 }
-
-func (*Release) fromWorker() {}
 
 func (m *Release) members(c *codec) {
 	m.begin(c, "release")

@@ -10,6 +10,8 @@ import (
 //
 //	{"op":"request","id":7,"type":"pdf","payload":{"page":1},"timeout_ms":30000}
 type Request struct {
+	sentByCaller
+
 	ID           int64  // chosen by the caller: 1 or more, and unique among the open requests of this session
 	Type         string // type that the slot must support
 	Payload      []byte // JSON; nil if there is none
@@ -23,8 +25,6 @@ type Request struct {
 	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
 	Events       bool          // send Queued, Started, RequestProgress, RequestPartial and Gap
 }
-
-func (*Request) fromCaller() {}
 
 // Size returns an upper bound of the frame's length in bytes.
 func (m *Request) Size() int {

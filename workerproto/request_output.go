@@ -4,11 +4,11 @@ package workerproto
 //
 //	{"op":"progress","id":7,"data":{"done":1,"total":3}}
 type RequestProgress struct {
+	sentByDispatcher
+
 	ID   int64
 	Data []byte // JSON
 }
-
-func (*RequestProgress) fromDispatcher() {}
 
 func (m *RequestProgress) members(c *codec) {
 	c.op("progress")
@@ -20,11 +20,11 @@ func (m *RequestProgress) members(c *codec) {
 //
 //	{"op":"partial","id":7,"data":{"line":"hello"}}
 type RequestPartial struct {
+	sentByDispatcher
+
 	ID   int64
 	Data []byte // JSON
 }
-
-func (*RequestPartial) fromDispatcher() {}
 
 func (m *RequestPartial) members(c *codec) {
 	c.op("partial")

@@ -5,10 +5,10 @@ package workerproto
 //
 //	{"op":"slot_add","slots":[{"slot":1,"types":["excel","pdf"]}]}
 type SlotAdd struct {
+	sentByWorker
+
 	Slots []Slot
 }
-
-func (*SlotAdd) fromWorker() {}
 
 func (m *SlotAdd) members(c *codec) {
 	c.op("slot_add")

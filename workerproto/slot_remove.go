@@ -7,12 +7,12 @@ package workerproto
 //
 //	{"op":"slot_remove","slots":[1]}
 type SlotRemove struct {
+	sentByWorker
+
 	Slots []int32
 }
 
-func (*SlotRemove) fromWorker() {}
-
 func (m *SlotRemove) members(c *codec) {
 	c.op("slot_remove")
-	list(c, "slots", &m.Slots, 0, listedInteger, required)
+	list(c, "slots", &m.Slots, 0, listedInteger[int32](0, maxInt32), required)
 }

@@ -5,13 +5,13 @@ package workerproto
 //
 //	{"op":"spawn","job":42,"attempt":1,"session":"9f…","request":1,"jobs":[{"type":"pdf","payload":{"page":1}}]}
 type Spawn struct {
+	sentByWorker
 	Execution
+
 	Request  int64  // chosen by the worker; the answer contains it; ≥ 1
 	Detached bool   // the children continue after the end of the parent
 	Jobs     []byte // JSON array of 1 to 1,000 jobs; Postgres checks the jobs
 }
-
-func (*Spawn) fromWorker() {}
 
 func (m *Spawn) members(c *codec) {
 	m.begin(c, "spawn")

@@ -1,10 +1,6 @@
 package workerproto
 
-import (
-	"strconv"
-
-	"github.com/dispatcherd/dispatcherd"
-)
+import "github.com/dispatcherd/dispatcherd"
 
 // maxRule bounds the name of a rule, in bytes, as Postgres bounds names of constraints.
 const maxRule = 63
@@ -15,28 +11,19 @@ const maxRule = 63
 //
 //	{"op":"spawned","job":42,"attempt":1,"session":"9f…","request":1,"ids":[43,44]}
 type Spawned struct {
+	sentByDispatcher
 	Execution
+
 	Request int64
 	IDs     []dispatcherd.JobID
 	Rule    string // "" = the children were inserted
 	Error   string // for people; with Rule
 }
 
-func (*Spawned) fromDispatcher() {}
-
 func (m *Spawned) members(c *codec) {
 	m.begin(c, "spawned")
 	integer(c, "request", &m.Request, 1, maxInt64, required)
-	list(c, "ids", &m.IDs, 0, listedID, optional)
+	list(c, "ids", &m.IDs, 0, listedInteger[dispatcherd.JobID](1, maxInt64), optional)
 	symbol(c, "rule", &m.Rule, maxRule, optional)
 	c.text("error", &m.Error, MaxMessageLength, optional)
-}
-
-// listedID is the id of a row in a list.
-func listedID(c *codec, p *dispatcherd.JobID) {
-	if c.task == encoding {
-		c.out = strconv.AppendInt(c.out, int64(*p), 10)
-		return
-	}
-	*p = dispatcherd.JobID(c.readInteger(1, maxInt64))
 }

@@ -6,10 +6,9 @@ package workerproto
 //
 //	{"op":"stale","job":42,"attempt":1,"session":"9f…"}
 type Stale struct {
+	sentByDispatcher
 	Execution
 }
-
-func (*Stale) fromDispatcher() {}
 
 func (m *Stale) members(c *codec) {
 	m.begin(c, "stale")

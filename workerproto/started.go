@@ -7,12 +7,12 @@ import "github.com/dispatcherd/dispatcherd"
 //
 //	{"op":"started","id":7,"slot":3,"worker":"w1"}
 type Started struct {
+	sentByDispatcher
+
 	ID     int64
 	Slot   dispatcherd.SlotID
 	Worker string
 }
-
-func (*Started) fromDispatcher() {}
 
 func (m *Started) members(c *codec) {
 	c.op("started")

@@ -11,6 +11,8 @@ import (
 //	{"op":"welcome","version":1,"session":"9f…","dispatcher":"d1",
 //	 "limits":{"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096}}
 type Welcome struct {
+	sentByDispatcher
+
 	Version    int    // the highest that both sides speak
 	Session    string // the nonce, 128 random bits as 32 hexadecimal digits
 	Dispatcher string // its name, for people
@@ -35,8 +37,6 @@ type Parameters struct {
 	MaxRequests int           // open requests of a caller's session; 0 in the welcome of a worker
 	Resume      time.Duration // how long executions may continue without a connection; 0 = not at all
 }
-
-func (*Welcome) fromDispatcher() {}
 
 func (m *Welcome) members(c *codec) {
 	c.op("welcome")
