@@ -361,7 +361,7 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	joined := append(slices.Clone(on), "-H", "Content-Type: application/x-ndjson", "-d", "@-", "http://d/v1/jobs")
 	require.Contains(t, curl(t, lines, joined...), "--data-binary keeps them", "curl -d joins all lines to one")
-	require.Contains(t, curl(t, "", append(on, "http://d/v1/jobs", "-d", "")...), "it is empty; a job is a JSON object")
+	require.Contains(t, curl(t, "", append(on, "http://d/v1/jobs", "-d", "")...), "it is empty: write a JSON object")
 	var report httpapi.Uploaded
 	require.NoError(
 		t,

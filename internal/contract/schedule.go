@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
 // Kinds of schedules.
@@ -56,7 +57,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("duration %q: must be a number with a unit (s, m, h), for example %q", text, "1h30m")
+		return fmt.Errorf("duration %q: must be a number with a unit (s, m, h), for example %q", jsontext.Excerpt(string(text)), "1h30m")
 	}
 	*d = Duration(v)
 	return nil

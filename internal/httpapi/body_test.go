@@ -30,7 +30,7 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 		`{"type":"pdf"} x`:             "something follows the JSON object",
 		`{"type":"pdf"}{"type":"pdf"}`: "something follows the JSON object",
 		`{"type":"pdf"`:                "it is not JSON (it ends too early)",
-		``:                             "the body is empty; it must be a JSON object",
+		``:                             "it is empty: write a JSON object",
 		`{"type":"pdf","timeout":"5"}`: `timeout and wait_for_worker are numbers of seconds, ` +
 			`or strings with a unit such as "1.5s"`,
 		`null`: "type is missing",

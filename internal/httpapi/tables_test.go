@@ -230,7 +230,7 @@ func TestCallsOfASchedule(t *testing.T) {
 		`{"type": "pdf", "color": "red"}`:                  `there is no field \"color\"`,
 		`{"type": "pdf", "name": "other"}`:                 `name \"other\": must be \"s\" as in the path`,
 		`{"type": "pdf", "every": 10}`:                     "every 10: must be a duration from 1s to 87840h",
-		`[]`:                                               "the body cannot be the JSON array: write a JSON object",
+		`[]`:                                               "it cannot be the JSON array: write a JSON object",
 		`{"type": "pdf", "type": "pdf"}`:                   "type is given twice",
 		`{"type": "pdf", "spec": "@daily", "version": -2}`: "version -2: must be the version that was read",
 		`{"type": "pdf", "spec": "daily"}`:                 "invalid schedule: spec", `{}{}`: "something follows",

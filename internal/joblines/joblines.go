@@ -10,31 +10,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
-
-var jobFields = []string{
-	"type",
-	"priority",
-	"payload",
-	"run_at",
-	"max_attempts",
-	"timeout_ms",
-	"expected_ms",
-	"keys",
-	"parent",
-	"unique_key",
-	"unique_for",
-}
 
 // The table takes no run_at outside [earliestRun, latestRun).
 var (
@@ -53,63 +38,13 @@ type Job struct {
 	UniqueFor *contract.Duration `json:"unique_for,omitempty"`
 }
 
-// ErrMore says that the line continues after its job.
-var ErrMore = errors.New("something follows the JSON object: one line is one job")
-
 // Parse reads one line and applies the checks of the table, so that an error
 // is reported with the line number.
-func Parse(line []byte) (Job, error) {
-	var job Job
-	if !utf8.Valid(line) {
-		return job, errors.New("it is not UTF-8")
+func Parse(line []byte) (job Job, err error) {
+	if err = rest.Read(line, &job); err == nil {
+		err = job.Check()
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
-	if err := d.Decode(&job); err != nil {
-		return job, jsonReason(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return job, ErrMore
-	}
-	if err := jsontext.CheckNames(line, jobFields); err != nil {
-		return job, err
-	}
-	return job, job.Check()
-}
-
-// jsonReason rewords a decoder's error without quoting the input, which may
-// contain confidential data.
-func jsonReason(err error) error {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	var when *time.ParseError
-	var field string
-	if errors.As(err, &kind) {
-		field = kind.Field[strings.LastIndex(kind.Field, ".")+1:] // without the name of the embedded struct
-	}
-	switch {
-	case kind != nil && field == "":
-		return fmt.Errorf("a job is a JSON object, not a JSON %s", jsontext.Excerpt(kind.Value))
-	case field == "keys":
-		return fmt.Errorf(
-			"keys cannot be the JSON %s: write one string of words, for example \"tenant:42 stripe*3\"",
-			jsontext.Excerpt(kind.Value),
-		)
-	case strings.HasSuffix(field, "_ms"):
-		return fmt.Errorf("%s cannot be the JSON %s: write a whole number from 1 to 2147483647", field, jsontext.Excerpt(kind.Value))
-	case kind != nil:
-		return fmt.Errorf("%s cannot be the JSON %s", field, jsontext.Excerpt(kind.Value))
-	case errors.As(err, &syntax):
-		return fmt.Errorf("it is not JSON (byte %d)", syntax.Offset)
-	case errors.Is(err, io.EOF):
-		return errors.New("it is empty; a job is a JSON object")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("it is not JSON (it ends too early)")
-	case errors.As(err, &when):
-		return errors.New("run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z")
-	}
-	return errors.New(
-		"a value has the wrong form; run_at must be a time in RFC 3339, such as 2026-01-31T08:00:00Z, and unique_for a duration such as 1h",
-	)
+	return job, err
 }
 
 // Check checks a job against the constraints of the table.
@@ -166,38 +101,24 @@ func (j *Job) InsertUnique(ctx context.Context, db joins.DB) (id dispatcherd.Job
 	if err != nil {
 		return 0, false, err
 	}
-	var keep time.Duration
-	if j.UniqueFor != nil {
-		keep = time.Duration(*j.UniqueFor)
-	}
-	return joins.Joins{DB: db}.InsertUnique(ctx, object, *j.UniqueKey, keep)
+	return joins.Joins{DB: db}.InsertUnique(ctx, object, *j.UniqueKey, time.Duration(given(j.UniqueFor)))
 }
 
 // Row is the job as it is inserted.
 func (j *Job) Row() claim.New {
-	n := claim.New{Type: j.Type, Payload: j.Payload, Priority: j.Priority}
-	if j.RunAt != nil {
-		n.RunAt = *j.RunAt
+	return claim.New{
+		Type: j.Type, Payload: j.Payload, Priority: j.Priority, RunAt: given(j.RunAt), MaxAttempts: int(given(j.MaxAttempts)),
+		Timeout: time.Duration(given(j.TimeoutMS)) * time.Millisecond, Expected: time.Duration(given(j.ExpectedMS)) * time.Millisecond,
+		Keys: given(j.Keys), Parent: given(j.Parent), UniqueKey: given(j.UniqueKey),
 	}
-	if j.MaxAttempts != nil {
-		n.MaxAttempts = int(*j.MaxAttempts)
+}
+
+// given returns the value of a member, or zero if it is absent.
+func given[T any](member *T) (value T) {
+	if member != nil {
+		value = *member
 	}
-	if j.TimeoutMS != nil {
-		n.Timeout = time.Duration(*j.TimeoutMS) * time.Millisecond
-	}
-	if j.ExpectedMS != nil {
-		n.Expected = time.Duration(*j.ExpectedMS) * time.Millisecond
-	}
-	if j.Keys != nil {
-		n.Keys = *j.Keys
-	}
-	if j.Parent != nil {
-		n.Parent = *j.Parent
-	}
-	if j.UniqueKey != nil {
-		n.UniqueKey = *j.UniqueKey
-	}
-	return n
+	return value
 }
 
 // checkPayload checks that Postgres can store the payload and that a worker can

@@ -9,14 +9,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // errBadLines rolls back a strict upload. Its bad lines have been reported.
@@ -183,8 +184,8 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 // reasonOf returns why a line is bad. For input without line ends it mentions curl -d,
 // which removes them.
 func reasonOf(line *joblines.Error) error {
-	if errors.Is(line, joblines.ErrMore) {
-		return fmt.Errorf("%w (curl -d removes line ends, --data-binary keeps them)", line.Reason)
+	if errors.Is(line, rest.ErrMore) {
+		return fmt.Errorf("%w: one line is one job (curl -d removes line ends, --data-binary keeps them)", line.Reason)
 	}
 	return line.Reason
 }

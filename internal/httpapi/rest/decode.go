@@ -10,25 +10,34 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
-// Decode reads a JSON object into a struct. It refuses members that the struct does not have, and repeated ones. Absent members
+// ErrMore says that a text continues after its JSON object.
+var ErrMore = errors.New("something follows the JSON object")
+
+// Read reads a JSON object into a struct. It refuses members that the struct does not have, and repeated ones. Absent members
 // change nothing. The error does not quote the object.
-func Decode(text []byte, into any) error {
+func Read(text []byte, into any) error {
 	if !utf8.Valid(text) {
-		return InvalidRequest.Of("it is not UTF-8")
+		return errors.New("it is not UTF-8")
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		// A Decoder distinguishes an invalid object from text that follows the object, but copies the text.
 		if err = json.NewDecoder(bytes.NewReader(text)).Decode(into); err == nil {
-			return InvalidRequest.Of("something follows the JSON object")
+			return ErrMore
 		}
-		return InvalidRequest.Of(jsonReason(err))
+		return errors.New(jsonReason(err))
 	}
-	if err := jsontext.CheckNames(text, Members(reflect.TypeOf(into).Elem())); err != nil {
+	return jsontext.CheckNames(text, Members(reflect.TypeOf(into).Elem()))
+}
+
+// Decode is Read for a body.
+func Decode(text []byte, into any) error {
+	if err := Read(text, into); err != nil {
 		return InvalidRequest.Of(err.Error())
 	}
 	return nil
@@ -63,23 +72,28 @@ func membersOf(t reflect.Type) (names []string) {
 func jsonReason(err error) string {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
+	var when *time.ParseError
 	switch {
 	case errors.As(err, &kind):
-		found := " cannot be the JSON " + jsontext.Excerpt(kind.Value) + ": write "
-		switch field := kind.Field[strings.LastIndex(kind.Field, ".")+1:]; field { // without the name of an embedded struct
-		case "":
-			return "the body" + found + "a JSON object"
-		case "keys":
-			return field + found + `one string of words, for example "tenant:42 stripe*3"`
-		default:
-			return field + found + formOf(kind.Type)
+		field := kind.Field[strings.LastIndex(kind.Field, ".")+1:] // without the name of an embedded struct
+		form := formOf(kind.Type)
+		switch {
+		case field == "":
+			field, form = "it", "a JSON object"
+		case field == "keys":
+			form = `one string of words, for example "tenant:42 stripe*3"`
+		case strings.HasSuffix(field, "_ms"):
+			form = "a whole number from 1 to 2147483647"
 		}
+		return field + " cannot be the JSON " + jsontext.Excerpt(kind.Value) + ": write " + form
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("it is not JSON (byte %d)", syntax.Offset)
 	case errors.Is(err, io.EOF):
-		return "the body is empty; it must be a JSON object"
+		return "it is empty: write a JSON object"
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "it is not JSON (it ends too early)"
+	case errors.As(err, &when), strings.HasPrefix(err.Error(), "Time."): // of the method that reads a time
+		return "a time is a text in RFC 3339, such as \"2026-01-31T08:00:00Z\""
 	}
 	return err.Error()
 }
@@ -89,7 +103,7 @@ func formOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int, reflect.Int16, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return "a whole number"
 	case reflect.Slice:
 		return "an array"
