@@ -84,7 +84,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 		if run := started.find(r.Job); run != nil {
 			w.startups.note(ev.Session)
 			s.Send(&workerproto.Job{
-				Execution: workerproto.Execution{Job: r.Job, Attempt: r.Attempt}, Token: w.run + strconv.FormatUint(w.sent.Add(1), 36),
+				Execution: execution(r.Job, r.Attempt), Token: w.run + strconv.FormatUint(w.sent.Add(1), 36),
 				Slot: run.slot.Number, Type: run.job.Type, Payload: run.job.Payload, Timeout: time.Duration(run.job.Timeout) * time.Millisecond,
 			})
 			continue

@@ -154,32 +154,33 @@ func (w *workers) name(id dispatcherd.SessionID) string {
 	return ""
 }
 
+// send sends a frame to a session, if it has not ended.
+func (w *workers) send(id dispatcherd.SessionID, f workerproto.DispatcherFrame) {
+	if s := w.find(id); s != nil {
+		s.Send(f)
+	}
+}
+
+// execution identifies an execution for the session that a frame is sent to.
+func execution(job dispatcherd.JobID, attempt dispatcherd.Attempt) workerproto.Execution {
+	return workerproto.Execution{Job: job, Attempt: attempt}
+}
+
 // Tell implements shell.Workers.
 func (w *workers) Tell(e effect.Effect) {
 	switch e := e.(type) {
 	case *effect.GoAway:
-		if s := w.find(e.Session); s != nil {
-			s.Send(&workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: w.grace})
-		}
+		w.send(e.Session, &workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: w.grace})
 	case *effect.Cancel:
-		if s := w.find(e.Session); s != nil {
-			s.Send(&workerproto.Cancel{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}, Reason: e.Reason})
-		}
+		w.send(e.Session, &workerproto.Cancel{Execution: execution(e.Job, e.Attempt), Reason: e.Reason})
 	case *effect.Stale:
-		if s := w.find(e.Session); s != nil {
-			s.Send(&workerproto.Stale{Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}})
-		}
+		w.send(e.Session, &workerproto.Stale{Execution: execution(e.Job, e.Attempt)})
 	case *effect.NotHeld:
-		if s := w.find(e.Session); s != nil {
-			s.Send(workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
-		}
+		w.send(e.Session, workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
 	case *effect.Spawned:
-		if s := w.find(e.Session); s != nil {
-			s.Send(&workerproto.Spawned{
-				Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt}, Request: e.Number,
-				IDs: e.Result.IDs, Rule: e.Result.Rule, Error: e.Result.Reason,
-			})
-		}
+		w.send(e.Session, &workerproto.Spawned{
+			Execution: execution(e.Job, e.Attempt), Request: e.Number, IDs: e.Result.IDs, Rule: e.Result.Rule, Error: e.Result.Reason,
+		})
 	case *effect.RejectSlots:
 		rejection := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
 		if s := w.find(e.Session); s != nil && !w.decided(e.Session, rejection) {
@@ -206,7 +207,7 @@ func (w *workers) Send(e *effect.Send) {
 		return
 	}
 	f := &workerproto.Job{
-		Execution: workerproto.Execution{Job: e.Job, Attempt: e.Attempt},
+		Execution: execution(e.Job, e.Attempt),
 		Token:     w.run + strconv.FormatUint(w.sent.Add(1), 36),
 		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Fence: e.Fence, Timeout: e.Timeout, Age: e.Age,
 	}

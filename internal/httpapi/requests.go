@@ -61,26 +61,16 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	return writeAnswer(w, v.Job, a)
 }
 
-// directCaller waits for the answer of a request that is kept only in memory.
-type directCaller struct {
-	ondemand.AnswerOnly
-
-	answer chan ondemand.Answer // capacity 1
-}
-
-// Answered implements ondemand.Caller.
-func (c *directCaller) Answered(a ondemand.Answer) { c.answer <- a }
-
 // answerDirect submits a request and waits for its answer. The core ends the request at its
 // deadline.
 func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Options) error {
-	c := &directCaller{answer: make(chan ondemand.Answer, 1)}
+	c := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	id, err := h.requests.Submit(r.Context(), o, c)
 	if err != nil {
 		return err
 	}
 	select {
-	case a := <-c.answer:
+	case a := <-c.C:
 		h.extendWrite(w)
 		return writeAnswer(w, id, &a)
 	case <-r.Context().Done():

@@ -69,7 +69,7 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 			"write a whole number from 1 to 2147483647",
 		`{"type":"pdf","run_at":"2200-01-01T00:00:00Z"}`: "line 1: run_at lies outside the years 1970 to 2199",
 		`{"type":"pdf","run_at":"tomorrow"}`:             `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
-		`{"type":"pdf","run_at":5}`: `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
+		`{"type":"pdf","run_at":5}`:                      `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","prio":3}`: `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, ` +
 			`max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
 		`{"Type":"pdf"}`: `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, ` +

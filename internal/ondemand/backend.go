@@ -50,6 +50,16 @@ func (AnswerOnly) Started(dispatcherd.SlotID, string) {}
 // Reported implements Caller.
 func (AnswerOnly) Reported(Report) {}
 
+// AnswerTo is a Caller that sends its answer to a channel of capacity 1.
+type AnswerTo struct {
+	AnswerOnly
+
+	C chan Answer
+}
+
+// Answered implements Caller.
+func (c AnswerTo) Answered(a Answer) { c.C <- a }
+
 // Request is one on-demand request as it is submitted to the dispatcher.
 type Request struct {
 	Type         string

@@ -86,6 +86,11 @@ func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T,
 	return result, err
 }
 
+// about is within for a statement with one argument.
+func about[A, T any](ctx context.Context, do func(context.Context, A) (T, error), of A) (T, error) {
+	return within(ctx, func(ctx context.Context) (T, error) { return do(ctx, of) })
+}
+
 // Submit implements httpapi.Backend.
 func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	if !r.Durable {
@@ -237,7 +242,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 		fallthrough
 	default:
 		inserted = true
-		id, err = within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) { return b.jobs().Insert(ctx, job.Row()) })
+		id, err = about(ctx, b.jobs().Insert, job.Row())
 	}
 	if err == nil {
 		b.Loop.Notify()
@@ -247,7 +252,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 
 // Job implements httpapi.Backend.
 func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	return within(ctx, func(ctx context.Context) (contract.Job, error) { return b.jobs().Get(ctx, id) })
+	return about(ctx, b.jobs().Get, id)
 }
 
 // Cancel implements httpapi.Backend. A job that runs here is cancelled without a
@@ -259,9 +264,7 @@ func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (
 		}
 		return dispatcherd.Cancelled, nil
 	}
-	status, err := within(ctx, func(ctx context.Context) (dispatcherd.Status, error) {
-		return claim.Jobs{DB: b.Pool, By: by}.Cancel(ctx, id)
-	})
+	status, err := about(ctx, claim.Jobs{DB: b.Pool, By: by}.Cancel, id)
 	if err == nil && status == dispatcherd.Running {
 		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}
@@ -279,7 +282,7 @@ func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
 
 // List implements httpapi.Backend.
 func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
-	return within(ctx, func(ctx context.Context) (contract.JobPage, error) { return b.jobs().List(ctx, f) })
+	return about(ctx, b.jobs().List, f)
 }
 
 // Change implements httpapi.Backend. Jobs that run here are cancelled without a notification.

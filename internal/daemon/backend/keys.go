@@ -125,7 +125,7 @@ func (b *Backend) keyWait(ctx context.Context, keys string) *httpapi.KeyWait {
 		names[i] = needs[i].Key
 	}
 	table := limitstore.Keys{DB: b.Pool}
-	states, err := within(ctx, func(ctx context.Context) ([]contract.KeyState, error) { return table.Held(ctx, names) })
+	states, err := about(ctx, table.Held, names)
 	if err != nil {
 		return nil
 	}

@@ -166,25 +166,13 @@ func (c *Requests) Tally() (submitted uint64, waiting int, ends [ondemand.Change
 	return uint64(-c.last), len(c.waiting), c.ends
 }
 
-// oneAnswer is a caller that receives the answer only.
-type oneAnswer chan ondemand.Answer
-
-// Started implements ondemand.Caller.
-func (oneAnswer) Started(dispatcherd.SlotID, string) {}
-
-// Reported implements ondemand.Caller.
-func (oneAnswer) Reported(ondemand.Report) {}
-
-// Answered implements ondemand.Caller.
-func (c oneAnswer) Answered(a ondemand.Answer) { c <- a }
-
 // Do submits a request and waits for its answer. If ctx is done first, Do withdraws the
 // request and returns the cause.
 func (c *Requests) Do(ctx context.Context, r ondemand.Request) (ondemand.Answer, error) {
-	answer := make(oneAnswer, 1)
+	answer := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	id := c.Submit(r, answer)
 	select {
-	case a := <-answer:
+	case a := <-answer.C:
 		return a, nil
 	case <-ctx.Done():
 		c.Abandon(id)

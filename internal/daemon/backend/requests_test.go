@@ -25,11 +25,11 @@ func (silent) Perform([]effect.Effect) {}
 func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
 	c.loop.Start(silent{})
-	before := make(oneAnswer, 1)
+	before := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
 	c.loop.Stop()
 	c.Release()
-	require.Equal(t, ondemand.Stopping, (<-before).Kind)
+	require.Equal(t, ondemand.Stopping, (<-before.C).Kind)
 
 	got, err := c.Do(t.Context(), ondemand.Request{Type: "x", WaitCapacity: true})
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 
 // begun is a caller that records whether its request started.
 type begun struct {
-	oneAnswer
+	ondemand.AnswerTo
 
 	slot dispatcherd.SlotID
 }
@@ -58,7 +58,7 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 		c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
 		c.loop.Start(silent{})
 		defer c.loop.Stop()
-		late := &begun{oneAnswer: make(oneAnswer, 1)}
+		late := &begun{AnswerTo: ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}}
 		id := c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, late)
 		gone := make(chan struct{})
 		c.loop.Ask(func(*actor.Core) { // the loop is busy
@@ -82,12 +82,12 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 // its insertion is in flight, or if its caller disconnects. The caller learns the id.
 func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 	rows := NewRows(nil, time.Second, nil, nil)
-	before, late := make(oneAnswer, 1), make(oneAnswer, 1)
+	before, late := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}, ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	rows.watch(1, before, true, false)
 	rows.Release()
 	rows.watch(2, late, true, false)
-	require.Equal(t, theRowStays, <-before)
-	require.Equal(t, theRowStays, <-late)
+	require.Equal(t, theRowStays, <-before.C)
+	require.Equal(t, theRowStays, <-late.C)
 	begun, ends := rows.Tally()
 	require.EqualValues(t, 2, begun)
 	require.EqualValues(t, 2, ends[ondemand.Stopping])

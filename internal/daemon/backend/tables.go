@@ -55,9 +55,7 @@ func (b *Backend) CancelledWith(ctx context.Context, job dispatcherd.JobID) (typ
 
 // insertUnique inserts a job unless another one has its unique key.
 func (b *Backend) insertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error) {
-	id, err = within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) {
-		var id dispatcherd.JobID
-		var err error
+	id, err = within(ctx, func(ctx context.Context) (id dispatcherd.JobID, err error) {
 		id, inserted, err = job.InsertUnique(ctx, b.Pool)
 		return id, err
 	})
@@ -66,9 +64,7 @@ func (b *Backend) insertUnique(ctx context.Context, job *joblines.Job) (id dispa
 
 // permitParent returns the error of permit for the callback of a batch, whose run a member delays.
 func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit func(string) error) error {
-	types, err := within(ctx, func(ctx context.Context) ([]string, error) {
-		return joins.Joins{DB: b.Pool}.Types(ctx, []int64{int64(id)})
-	})
+	types, err := about(ctx, joins.Joins{DB: b.Pool}.Types, []int64{int64(id)})
 	for _, typ := range types {
 		if err == nil {
 			err = permit(typ)
@@ -79,19 +75,10 @@ func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit
 
 // whyWaiting explains a job that waits for others.
 func (b *Backend) whyWaiting(ctx context.Context, job *contract.Job) (httpapi.Why, error) {
-	why := httpapi.Why{
-		Job:      job.ID,
-		Type:     job.Type,
-		Mode:     dispatcherd.Queued.String(),
-		Priority: job.Priority,
-		Status:   job.Status,
-		Reasons:  []string{httpapi.ReasonDependencies},
-	}
-	waits, err := within(ctx, func(ctx context.Context) (*contract.Dependencies, error) {
-		return joins.Joins{DB: b.Pool}.Waits(ctx, job.ID)
-	})
+	why := whyBecause(job, httpapi.ReasonDependencies)
+	waits, err := about(ctx, joins.Joins{DB: b.Pool}.Waits, job.ID)
 	if why.WaitsFor = waits; waits != nil && waits.Batch && waits.Left == nil {
-		why.Reasons = []string{httpapi.ReasonUnsealed}
+		why.Reasons[0] = httpapi.ReasonUnsealed
 	}
 	return why, err
 }

@@ -74,7 +74,7 @@ func (b *Backend) addUnread(why *httpapi.Why, job *contract.Job) {
 // addLock says which session has locked a row. Without an answer of Postgres it adds
 // nothing.
 func (b *Backend) addLock(ctx context.Context, why *httpapi.Why) {
-	lock, err := within(ctx, func(ctx context.Context) (*claim.Lock, error) { return b.jobs().Locked(ctx, why.Job) })
+	lock, err := about(ctx, b.jobs().Locked, why.Job)
 	if err == nil && lock != nil {
 		why.Reasons = append([]string{httpapi.ReasonRowLocked}, why.Reasons...)
 		why.Locked = (*httpapi.RowLock)(lock)
@@ -87,27 +87,26 @@ func (b *Backend) stoppingOf(id dispatcherd.JobID) (reason string) {
 	return reason
 }
 
+// whyBecause explains a row by one reason.
+func whyBecause(job *contract.Job, reason string) httpapi.Why {
+	return httpapi.Why{
+		Job: job.ID, Type: job.Type, Mode: dispatcherd.Queued.String(), Priority: job.Priority, Status: job.Status, Reasons: []string{reason},
+	}
+}
+
 func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	me := int(b.Dispatcher())
 	switch {
 	case job.Status.Final():
-		why := httpapi.Why{
-			Job:      id,
-			Type:     job.Type,
-			Mode:     "queued",
-			Priority: job.Priority,
-			Status:   job.Status,
-			Reasons:  []string{httpapi.ReasonFinal},
-		}
+		why := whyBecause(job, httpapi.ReasonFinal)
 		b.addDecisions(&why, id, job.Attempt)
 		addRecord(&why, job)
 		addOrigin(&why, job, me)
 		return why
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
-		return httpapi.Why{
-			Job: id, Type: job.Type, Mode: "queued", Priority: job.Priority, Status: job.Status,
-			Reasons: []string{httpapi.ReasonOtherDispatcher}, Dispatcher: *job.Dispatcher,
-		}
+		why := whyBecause(job, httpapi.ReasonOtherDispatcher)
+		why.Dispatcher = *job.Dispatcher
+		return why
 	}
 	x := b.explain(actor.Inquiry{
 		ID:       id,
