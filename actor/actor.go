@@ -115,7 +115,6 @@ func (a *Actor) step(ev event.Event) {
 	began := time.Now()
 	now := timing.Instant(began.Sub(a.started).Milliseconds())
 	a.fx = a.core.Step(now, ev, a.fx[:0])
-	verify(a.core)
 	if a.observe != nil {
 		a.observe(a.core, now, ev, a.fx)
 	}

@@ -28,7 +28,6 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"requests":               func(c *Core) { c.quotas.Requests.Add("", 1) },
 		"reserved slots":         func(c *Core) { c.reserved++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
-		"order of a lane":        func(c *Core) { k := c.backlog.State(backlog.Lane{}).Keys; k[0], k[1] = k[1], k[0] },
 		"mark of a queue":        func(c *Core) { c.types[0].requests = backlog.LevelSet{}; c.requesting.Set(0, false) },
 		"mark of a type":         func(c *Core) { c.requesting.Set(0, false) },
 		"mark of a dirty type":   func(c *Core) { c.dirty = append(c.dirty, 1) },
@@ -45,7 +44,6 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		},
 		"position of an alarm": func(c *Core) { c.alarms[0].alarm = 2 },
 		"order of the alarms":  func(c *Core) { c.alarms[0].deadline, c.alarms[1].deadline = 2, 1 },
-		"index":                func(c *Core) { c.index.Release(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := smallCore(t)

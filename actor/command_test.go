@@ -468,7 +468,7 @@ func (w *world) cmdSpawn(ws words, _ []string) {
 // cmdSlots prints every slot with its state.
 func (w *world) cmdSlots(words, []string) {
 	c := w.at.core
-	for _, ref := range c.index.Slots() {
+	for _, ref := range c.slotRefs() {
 		s := c.slots.At(ref)
 		var types []string
 		for _, t := range c.index.TypesOf(ref) {

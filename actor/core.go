@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/actor/held"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
-	"github.com/dispatcherd/dispatcherd/actor/orders"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/heap"
@@ -40,7 +39,7 @@ type Core struct {
 	spare        *job                               // free list, linked by next
 	untold       []dispatcherd.SessionID            // sessions to be told that the dispatcher is about to stop
 	rejected     []dispatcherd.SessionID            // sessions rejected in this step; they are disconnected before any placement
-	orders       orders.List[*job, order]           // the jobs in hand, and what all of them are to execute
+	orders       orderList                          // the jobs in hand, and what all of them are to execute
 	retired      []slotindex.Ref                    // slots to be removed or drained
 	lost         []lostJob                          // jobs whose session has ended; before they are handled, no slot is removed
 	removed      []slotindex.TypeID                 // scratch of removeSlot
@@ -175,10 +174,6 @@ const noSlot slotindex.Ref = -1
 // notSent is the value of job.sentAt before the attempt starts.
 const notSent timing.Instant = -timing.Never
 
-// order is what all jobs in hand do after an event that concerns all of them: Disowned,
-// Drained, HandedOver and Interrupted.
-type order func(*Core, *job)
-
 // job is a job in hand. A row that waits in Postgres is not a job in hand: the
 // backlog only has its key in a lane.
 type job struct {
@@ -205,8 +200,8 @@ type job struct {
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
 	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
-	member      orders.Member[*job] // of the jobs in hand
-	run         durations.Run       // of an attempt that has started
+	member      orderMember   // of the jobs in hand
+	run         durations.Run // of an attempt that has started
 
 	row     rowData     // zero for requests
 	request requestData // zero for queued jobs

@@ -29,7 +29,7 @@ func (c *Core) newJob() *job {
 // forget.
 func (c *Core) keep(j *job) {
 	c.jobs.Put(j.id, j)
-	c.orders.Add(j, &j.member)
+	c.orders.add(j)
 	c.types[j.typ].inHand++
 	c.backlog.JobTaken()
 }
@@ -38,7 +38,7 @@ func (c *Core) keep(j *job) {
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.jobs.Remove(j.id)
-	c.orders.Remove(&j.member)
+	c.orders.remove(j)
 	c.types[j.typ].inHand--
 	c.types[j.typ].durations.End(&j.run, j.class)
 	lane, rescan := c.backlog.LaneOf(j.lane(), j.id), j.row.rescan
@@ -48,35 +48,6 @@ func (c *Core) forget(j *job) {
 		c.backlog.Rescan(lane)
 	}
 	c.letGo(lane.Type)
-}
-
-// orderAll lets all jobs in hand execute an order: in this step as many as
-// Limits.StepWork allows, the others in the next steps, one millisecond apart.
-func (c *Core) orderAll(do order) {
-	c.orders.Give(do)
-	c.executeOrders()
-}
-
-// executeOrders lets jobs execute their orders until the budget is used up.
-func (c *Core) executeOrders() {
-	for until := c.budget(); c.orders.Pending() && c.worked() < until; {
-		c.work++
-		c.execute(c.orders.Next())
-	}
-}
-
-// execute lets a job execute its orders. Afterwards the job may be forgotten.
-func (c *Core) execute(j *job) {
-	for j.id != 0 {
-		do, ok := c.orders.Take(&j.member)
-		if !ok {
-			return
-		}
-		before := j.state
-		if do(c, j); j.state != before {
-			c.work += jobWork
-		}
-	}
 }
 
 // move makes a transition. If the transition is impossible, an invariant is

@@ -27,7 +27,7 @@ func newBusySender(t *testing.T, rows int) *sender {
 }
 
 func (s *sender) count(state jobstate.State) (n int) {
-	for j := range s.core.orders.All() {
+	for j := range s.core.orders.all() {
 		if j.state == state {
 			n++
 		}
@@ -37,7 +37,7 @@ func (s *sender) count(state jobstate.State) (n int) {
 
 // finishOrders makes the steps that the core asks for at once, and returns their number.
 func (s *sender) finishOrders() (steps int) {
-	for ; s.core.orders.Pending(); steps++ {
+	for ; s.core.orders.next != nil; steps++ {
 		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
 		s.step(event.Tick{})
 	}

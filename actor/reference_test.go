@@ -361,7 +361,7 @@ func (h *history) syncReference() {
 	for _, e := range h.running {
 		h.reference.slots[e.Slot].busy = true
 	}
-	for j := range h.core.orders.All() {
+	for j := range h.core.orders.all() {
 		if j.id < 0 && j.state == jobstate.Waiting {
 			h.reference.waiting[j.id] = h.referenceOf(j)
 		} else {

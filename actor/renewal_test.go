@@ -16,7 +16,7 @@ import (
 func TestUpdateOfALockedRowIsSentAgainAfterAPause(t *testing.T) {
 	s := newBusySender(t, 8)
 	var id dispatcherd.JobID
-	for j := range s.core.orders.All() {
+	for j := range s.core.orders.all() {
 		id = j.id
 	}
 	s.core.renew(&offered{ResumeOffer: event.ResumeOffer{Job: id, Attempt: s.core.jobs.Get(id).attempt}, renews: 3 << 16})

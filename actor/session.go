@@ -269,7 +269,7 @@ func (c *Core) sweep() {
 
 // hasWorkLeft reports whether a part of the work waits for the next step.
 func (c *Core) hasWorkLeft() bool {
-	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.Pending() || len(c.untold) > 0 || len(c.adopts.dropped) > 0 ||
+	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.next != nil || len(c.untold) > 0 || len(c.adopts.dropped) > 0 ||
 		len(c.unwatched) > 0 ||
 		len(c.pins.check) > 0 ||
 		c.restated < c.restateTo

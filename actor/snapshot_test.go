@@ -78,7 +78,7 @@ func (h *history) decideOnly(events ...event.Event) {
 	for _, e := range h.running {
 		got[e.Slot] = runs
 	}
-	for j := range h.core.orders.All() {
+	for j := range h.core.orders.all() {
 		if j.state.ClaimPending() && j.slot != noSlot {
 			got[h.core.index.SlotID(j.slot)] = j.id
 		}

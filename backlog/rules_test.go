@@ -26,7 +26,7 @@ func small(t *testing.T, types int, change func(*Config)) *world {
 	w.offset = 0
 	for i := range types {
 		name := string(rune('a' + i))
-		w.index.Add(dispatcherd.SlotID(i+1), []string{name})
+		w.index.Release(w.index.AddTaken(dispatcherd.SlotID(i+1), []string{name}))
 		typ := w.index.Hold(name)
 		w.types = append(w.types, typ)
 		w.b.TypeAppeared(typ, contract.Share{})

@@ -129,7 +129,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.b = New(cfg, w.index, rand.New(rand.NewPCG(seed, 8)))
 	w.b.Advance(w.now)
 	for i := range 6 {
-		ref := w.index.Add(dispatcherd.SlotID(i+1), sortedTypes(i))
+		ref := w.index.AddTaken(dispatcherd.SlotID(i+1), sortedTypes(i))
+		w.index.Release(ref)
 		w.slots = append(w.slots, ref)
 	}
 	for _, name := range typeNames {

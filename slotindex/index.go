@@ -57,16 +57,9 @@ func New() *Index {
 	return &Index{byName: map[string]TypeID{}, byTypes: map[string]classID{}}
 }
 
-// Add registers a free slot. types must be sorted, unique and not empty. id must
-// not be registered. Ids may come in any order; ascending order is fastest. Add
-// does not keep the slice.
-func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
-	r := x.AddTaken(id, types)
-	x.Release(r)
-	return r
-}
-
-// AddTaken is like Add, for a slot that already holds a job.
+// AddTaken registers a slot that is not free. types must be sorted, unique and not empty.
+// id must not be registered. Ids may come in any order; ascending order is fastest.
+// AddTaken does not keep the slice.
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types, id)
 	r := x.slots.Add()

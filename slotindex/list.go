@@ -1,11 +1,6 @@
 package slotindex
 
-import (
-	"cmp"
-	"slices"
-
-	"github.com/dispatcherd/dispatcherd"
-)
+import "github.com/dispatcherd/dispatcherd"
 
 // Len returns the number of registered slots, draining ones included.
 func (x *Index) Len() int { return x.live }
@@ -30,19 +25,6 @@ func (x *Index) IsFree(r Ref) bool { return x.at(r).state == free }
 func (x *Index) IsDraining(r Ref) bool {
 	s := x.at(r).state
 	return s == draining || s == retired
-}
-
-// Slots returns all registered slots by SlotID, including draining ones. It sorts
-// them, so it is meant for lists and not for decisions.
-func (x *Index) Slots() []Ref {
-	refs := make([]Ref, 0, x.live)
-	for r := range Ref(x.slots.Len()) {
-		if x.slots.At(r).state != gone {
-			refs = append(refs, r)
-		}
-	}
-	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(x.slots.At(a).id, x.slots.At(b).id) })
-	return refs
 }
 
 // Fewest returns the number of types of the most specialised slot that supports t,

@@ -219,11 +219,6 @@ func (s State) Executing() bool {
 // ReservesSlot reports whether a slot is reserved for the job.
 func (s State) ReservesSlot() bool { return s == Reserved || s == Claiming }
 
-// HoldsSlot reports whether a slot is reserved for the job or executes it.
-func (s State) HoldsSlot() bool {
-	return s.ReservesSlot() || s.Executing() && !s.IsDetached()
-}
-
 // IsDetached reports whether the job runs without a session.
 func (s State) IsDetached() bool { return s == Detached || s == DetachedStopping }
 

@@ -26,9 +26,8 @@ func TestEveryStateCanBeLeft(t *testing.T) {
 	}
 }
 
-func TestADetachedJobHasNoSlot(t *testing.T) {
+func TestNoWorkerExecutesAJobWhoseClaimIsPending(t *testing.T) {
 	for s := NotInHand; s < States; s++ {
-		require.False(t, s.IsDetached() && s.HoldsSlot(), "%v", s)
 		require.False(t, s.ClaimPending() && s.Executing(), "%v", s)
 	}
 }

@@ -124,7 +124,6 @@ func (w *world) complete() bool {
 		}
 	}
 	for _, h := range w.hosts {
-		h.check()
 		w.checkSlots(h)
 	}
 	return true

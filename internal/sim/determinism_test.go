@@ -40,15 +40,6 @@ func TestResultIsIndependentOfGOMAXPROCS(t *testing.T) {
 	}
 }
 
-// CheckEvery does not change the world.
-func TestChecksDoNotChangeTheWorld(t *testing.T) {
-	t.Parallel()
-	rarely := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1 << 30})
-	always := Run(Options{Seed: 3, Faults: All, Steps: 20_000, CheckEvery: 1})
-	require.Nil(t, always.Violation)
-	require.Equal(t, rarely, always)
-}
-
 func TestQueueOrdersByTimeThenInsertion(t *testing.T) {
 	t.Parallel()
 	var d random

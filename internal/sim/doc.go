@@ -58,7 +58,6 @@
 //   - At each release: the worker is not known to continue the attempt. Jobs
 //     that were handed over wait for the whole resume window and count no crash.
 //   - At a stop: the dispatcher waits for running jobs for the grace period.
-//   - Every CheckEvery steps: actor.Core.Check.
 //   - At samples: no slot stays free while a job waits whose type it supports;
 //     no core spins; a claim lists each running row of a lost dispatcher; no
 //     placement overtakes a job beyond the overtaking window; no job waits for long

@@ -52,7 +52,6 @@ type host struct {
 	alarmAt   timing.Instant // when the timer is set for
 	alarm     int32          // number of the current timer
 	fx        []effect.Effect
-	steps     int
 	idleTicks int           // timers without work since the last sample
 	claimed   event.Claimed // reused
 	fetched   event.Fetched
@@ -200,16 +199,6 @@ func (h *host) step(ev event.Event) {
 	}
 	h.ports.Perform(h.fx)
 	h.setAlarm()
-	h.steps++
-	if h.steps%w.opt.CheckEvery == 0 {
-		h.check()
-	}
-}
-
-func (h *host) check() {
-	if err := h.core.Check(); err != nil {
-		h.world.violate("dispatcher %d: broken invariant of its core: %v", h.id, err)
-	}
 }
 
 // setAlarm keeps one timer planned that fires no later than the core asks for.

@@ -120,23 +120,14 @@ type Options struct {
 	// SlowScans makes full scans and backfill scans take as long as under a
 	// snapshot that was held for minutes.
 	SlowScans bool
-	// CheckEvery is the number of steps of a core between two full checks of
-	// its state; 0 = DefaultCheckEvery.
-	CheckEvery int
 }
 
-// Defaults of Options.
-const (
-	DefaultSteps      = 60_000
-	DefaultCheckEvery = 64
-)
+// DefaultSteps is the default of Options.Steps.
+const DefaultSteps = 60_000
 
 func (o Options) withDefaults() Options {
 	if o.Steps == 0 {
 		o.Steps = DefaultSteps
-	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = DefaultCheckEvery
 	}
 	o.NoPoll = o.NoPoll || o.Break == WithoutPoll
 	if o.Dispatchers < 0 || o.Dispatchers > maxHosts {

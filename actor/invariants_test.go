@@ -3,6 +3,7 @@ package actor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/jobstate"
@@ -12,13 +13,10 @@ import (
 )
 
 // Check compares all redundant data of the Core: slots with jobs, counters with
-// what they count, lanes with their marks. It visits the complete state, so it runs
-// only in tests and race builds.
+// what they count, queues with their marks. The tests of slotindex and backlog check
+// those packages.
 func (c *Core) Check() error {
-	if err := c.index.Check(); err != nil {
-		return err
-	}
-	for _, check := range []func() error{c.checkSlots, c.checkJobs, c.backlog.Check, c.checkRequests, c.checkPinned, c.checkAlarms} {
+	for _, check := range []func() error{c.checkSlots, c.checkJobs, c.checkRequests, c.checkPinned, c.checkAlarms} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -28,12 +26,14 @@ func (c *Core) Check() error {
 
 func (c *Core) checkSlots() error {
 	slots, types := map[string]int{}, map[string]int{}
-	for _, ref := range c.index.Slots() {
+	known := c.slotRefs()
+	if len(known) != c.index.Len() {
+		return fmt.Errorf("%d slots belong to sessions, %d are registered", len(known), c.index.Len())
+	}
+	for _, ref := range known {
 		s := c.slots.At(ref)
 		id := c.index.SlotID(ref)
 		switch {
-		case s.session == nil:
-			return fmt.Errorf("slot %d belongs to no session", id)
 		case c.sessions[s.session.id] == s.session && s.session.slots[s.at] != ref:
 			return fmt.Errorf("slot %d is not at %d in the list of its session", id, s.at)
 		case s.job == nil && !c.index.IsFree(ref) && !c.index.IsDraining(ref):
@@ -51,6 +51,22 @@ func (c *Core) checkSlots() error {
 		}
 	}
 	return cmp.Or(sameCount("slots", slots, c.quotas.Slots), sameCount("types of slots", types, c.quotas.SlotTypes))
+}
+
+// slotRefs returns the slots of all sessions, ordered by SlotID.
+func (c *Core) slotRefs() (refs []slotindex.Ref) {
+	for ref := range slotindex.Ref(c.slots.Len()) {
+		if c.slots.At(ref).session != nil {
+			refs = append(refs, ref)
+		}
+	}
+	slices.SortFunc(refs, func(a, b slotindex.Ref) int { return cmp.Compare(c.index.SlotID(a), c.index.SlotID(b)) })
+	return refs
+}
+
+// holdsSlot reports whether a slot is reserved for a job in a state, or executes it.
+func holdsSlot(s jobstate.State) bool {
+	return s.ReservesSlot() || s.Executing() && !s.IsDetached()
 }
 
 // sameCount compares a quota with what its users hold.
@@ -77,11 +93,11 @@ func (c *Core) checkJobs() error {
 			}
 		}
 	}
-	if err := c.orders.Check(); err != nil {
+	if err := c.orders.check(); err != nil {
 		return err
 	}
 	n := 0
-	for j := range c.orders.All() {
+	for j := range c.orders.all() {
 		n++
 		perKind[j.typ]++
 		holds := j.slot != noSlot
@@ -90,7 +106,7 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("job %d is in the list of the jobs in hand, but not in the table", j.id)
 		case holds && c.slots.At(j.slot).job != j:
 			return fmt.Errorf("job %d has a slot that holds another job", j.id)
-		case holds != j.state.HoldsSlot():
+		case holds != holdsSlot(j.state):
 			return fmt.Errorf("job %d is %v, and has slot %d", j.id, j.state, j.slot)
 		case j.state.IsDetached() && j.alarm == 0:
 			return fmt.Errorf("job %d is detached without a deadline", j.id)

@@ -1,14 +1,16 @@
 package slotindex
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
 )
 
 // Check compares all redundant data (counters, heads, positions) with the
-// slots and returns an error for the first difference. It visits the complete
-// index, so only tests and race builds call it.
+// slots and returns an error for the first difference.
 func (x *Index) Check() error {
 	live, freeSlots := 0, 0
 	perType := make([]int, x.types.Len())
@@ -136,4 +138,23 @@ func setSize(set TypeSet) int {
 		n += bits.OnesCount64(w.bits)
 	}
 	return n
+}
+
+// Add registers a free slot.
+func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
+	r := x.AddTaken(id, types)
+	x.Release(r)
+	return r
+}
+
+// Slots returns all registered slots by SlotID, including draining ones.
+func (x *Index) Slots() []Ref {
+	refs := make([]Ref, 0, x.live)
+	for r := range Ref(x.slots.Len()) {
+		if x.slots.At(r).state != gone {
+			refs = append(refs, r)
+		}
+	}
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(x.slots.At(a).id, x.slots.At(b).id) })
+	return refs
 }
