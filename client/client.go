@@ -1,9 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -137,6 +140,29 @@ func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, 
 	return nil, readProblem(res)
 }
 
+// Call makes an HTTP call like [Client.Send], with a value as its JSON body, or without a body if the value is nil. It returns the
+// answer, which has at most 16 MiB of JSON.
+func Call[T any](ctx context.Context, c *Client, method, path string, body any) (answer T, err error) {
+	_, err = c.exchange(ctx, method, path, body, &answer)
+	return answer, err
+}
+
+// exchange makes a call and decodes the answer.
+func (c *Client) exchange(ctx context.Context, method, path string, body, into any) (status int, err error) {
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return 0, fmt.Errorf("the body of the request: %w", err)
+		}
+	}
+	res, err := c.Send(ctx, method, path, bytes.NewReader(text), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }() // the body was read
+	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
+}
+
 func readProblem(res *http.Response) error {
 	p := &Problem{}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
@@ -151,9 +177,6 @@ func readProblem(res *http.Response) error {
 // asks the worker of a running job to stop the job and returns Running. A *Problem of type
 // TypeNotFound or TypeConflict says that the job does not exist or has ended.
 func (c *Client) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	var state struct {
-		Status dispatcherd.Status `json:"status"`
-	}
-	_, err := c.exchange(ctx, http.MethodDelete, rest.JobPath(id), nil, &state)
-	return state.Status, err
+	job, err := Call[contract.Job](ctx, c, http.MethodDelete, rest.JobPath(id), nil)
+	return job.Status, err
 }

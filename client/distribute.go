@@ -1,11 +1,8 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -55,25 +52,24 @@ type wireDistribution struct {
 // for all answers, and returns them in the order of the chunks. A chunk that fails is not
 // retried and is no error of Distribute. If no worker offers the type, the error is a *Problem
 // of type [TypeNoSlot]. If ctx ends, all chunks are cancelled. The answer has at most 16 MiB.
-func (c *Client) Distribute(ctx context.Context, d Distribution) (chunks []Chunk, err error) {
-	return chunks, c.distribute(ctx, &d, false, &chunks)
+func (c *Client) Distribute(ctx context.Context, d Distribution) ([]Chunk, error) {
+	return distribute[[]Chunk](ctx, c, &d, false)
 }
 
 // DistributeDurable inserts the chunks as jobs of a batch, one for each slot of all dispatchers
 // that supports the type, and returns the id of the batch and the number of chunks. Any worker
 // runs them, with retries. PerSlot is ignored.
 func (c *Client) DistributeDurable(ctx context.Context, d Distribution) (batch dispatcherd.JobID, chunks int, err error) {
-	var answer struct {
-		Batch  dispatcherd.JobID `json:"batch"`
-		Chunks int               `json:"chunks"`
-	}
 	d.PerSlot = true
-	err = c.distribute(ctx, &d, true, &answer)
+	answer, err := distribute[struct {
+		Batch  dispatcherd.JobID
+		Chunks int
+	}](ctx, c, &d, true)
 	return answer.Batch, answer.Chunks, err
 }
 
-// distribute sends a distribution and decodes the answer. It uses HTTP on any socket.
-func (c *Client) distribute(ctx context.Context, d *Distribution, durable bool, answer any) error {
+// distribute sends a distribution and returns the answer. It uses HTTP on any socket.
+func distribute[T any](ctx context.Context, c *Client, d *Distribution, durable bool) (T, error) {
 	wire := wireDistribution{
 		Type:       d.Type,
 		Items:      jsonValues(d.Items),
@@ -86,16 +82,7 @@ func (c *Client) distribute(ctx context.Context, d *Distribution, durable bool, 
 	if d.PerSlot {
 		wire.Per = "slot"
 	}
-	body, err := json.Marshal(wire)
-	if err != nil {
-		return fmt.Errorf("the items of the distribution: %w", err)
-	}
-	res, err := c.Send(ctx, http.MethodPost, "/v1/fanouts", bytes.NewReader(body), nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }() // the body was read
-	return json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(answer)
+	return Call[T](ctx, c, http.MethodPost, "/v1/fanouts", wire)
 }
 
 // jsonValues is jsonValue for a list.

@@ -54,5 +54,5 @@ func TestDistributeReturnsTheAnswerOfEachChunk(t *testing.T) {
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, TypeNoSlot, p.Type)
 	_, err = c.Distribute(t.Context(), Distribution{Type: "pdf", Items: []any{func() {}}})
-	require.ErrorContains(t, err, "the items of the distribution")
+	require.ErrorContains(t, err, "the body of the request")
 }

@@ -43,53 +43,43 @@ func (f Flows) List(ctx context.Context, filter BatchFilter) (Page[BatchState], 
 }
 
 // Get returns a batch or flow.
-func (f Flows) Get(ctx context.Context, id dispatcherd.JobID) (b BatchState, err error) {
-	_, err = f.c.exchange(ctx, http.MethodGet, batchPath(id, ""), nil, &b)
-	return b, err
+func (f Flows) Get(ctx context.Context, id dispatcherd.JobID) (BatchState, error) {
+	return Call[BatchState](ctx, f.c, http.MethodGet, batchPath(id, ""), nil)
 }
 
 // Flow returns a flow with its nodes.
-func (f Flows) Flow(ctx context.Context, id dispatcherd.JobID) (state FlowState, err error) {
-	_, err = f.c.exchange(ctx, http.MethodGet, fmt.Sprintf("/v1/flows/%d", id), nil, &state)
-	return state, err
+func (f Flows) Flow(ctx context.Context, id dispatcherd.JobID) (FlowState, error) {
+	return Call[FlowState](ctx, f.c, http.MethodGet, fmt.Sprintf("/v1/flows/%d", id), nil)
 }
 
 // Open opens a batch. Members are jobs with its id as parent.
 func (f Flows) Open(ctx context.Context, b NewBatch) (dispatcherd.JobID, error) {
-	var opened struct{ ID dispatcherd.JobID }
-	_, err := f.c.exchange(ctx, http.MethodPost, "/v1/batches", b, &opened)
+	opened, err := Call[struct{ ID dispatcherd.JobID }](ctx, f.c, http.MethodPost, "/v1/batches", b)
 	return opened.ID, err
 }
 
 // Seal says that a batch has all of its members. It may be repeated.
-func (f Flows) Seal(ctx context.Context, id dispatcherd.JobID) (s Sealed, err error) {
-	_, err = f.c.exchange(ctx, http.MethodPost, batchPath(id, "/seal"), nil, &s)
-	return s, err
+func (f Flows) Seal(ctx context.Context, id dispatcherd.JobID) (Sealed, error) {
+	return Call[Sealed](ctx, f.c, http.MethodPost, batchPath(id, "/seal"), nil)
 }
 
 // InsertFlow inserts the flow of a JSON document, such as that of a [Flow], as a whole or not at all.
-func (f Flows) InsertFlow(ctx context.Context, document []byte) (inserted InsertedFlow, err error) {
-	_, err = f.c.exchange(ctx, http.MethodPost, "/v1/flows", json.RawMessage(document), &inserted)
-	return inserted, err
+func (f Flows) InsertFlow(ctx context.Context, document []byte) (InsertedFlow, error) {
+	return Call[InsertedFlow](ctx, f.c, http.MethodPost, "/v1/flows", json.RawMessage(document))
 }
 
 // Cancel cancels a batch or flow and everything below it.
-func (f Flows) Cancel(ctx context.Context, id dispatcherd.JobID) (c CancelledTree, err error) {
-	_, err = f.c.exchange(ctx, http.MethodDelete, batchPath(id, ""), nil, &c)
-	return c, err
+func (f Flows) Cancel(ctx context.Context, id dispatcherd.JobID) (CancelledTree, error) {
+	return Call[CancelledTree](ctx, f.c, http.MethodDelete, batchPath(id, ""), nil)
 }
 
 // Retry runs the failed and cancelled members or nodes again.
-func (f Flows) Retry(ctx context.Context, id dispatcherd.JobID) (r RetriedTree, err error) {
-	_, err = f.c.exchange(ctx, http.MethodPost, batchPath(id, "/retry"), nil, &r)
-	return r, err
+func (f Flows) Retry(ctx context.Context, id dispatcherd.JobID) (RetriedTree, error) {
+	return Call[RetriedTree](ctx, f.c, http.MethodPost, batchPath(id, "/retry"), nil)
 }
 
 // Repair counts the jobs of a batch or flow that have not ended again. It returns how many counters were wrong.
 func (f Flows) Repair(ctx context.Context, id dispatcherd.JobID) (int, error) {
-	var c struct {
-		Changed int `json:"changed"`
-	}
-	_, err := f.c.exchange(ctx, http.MethodPost, batchPath(id, "/repair"), nil, &c)
+	c, err := Call[RetriedTree](ctx, f.c, http.MethodPost, batchPath(id, "/repair"), nil)
 	return c.Changed, err
 }

@@ -1,12 +1,8 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,22 +31,6 @@ type Limits struct{ c *Client }
 // Limits returns the operations on limits.
 func (c *Client) Limits() Limits { return Limits{c} }
 
-// exchange sends a request and decodes the answer.
-func (c *Client) exchange(ctx context.Context, method, path string, body, into any) (status int, err error) {
-	var text []byte
-	if body != nil {
-		if text, err = json.Marshal(body); err != nil {
-			return 0, fmt.Errorf("the body of the request: %w", err)
-		}
-	}
-	res, err := c.Send(ctx, method, path, bytes.NewReader(text), nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = res.Body.Close() }() // the body was read
-	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
-}
-
 // segment returns a key as a segment of a path. No limit has the key " ", so an empty key is not found.
 func segment(key string) string {
 	text := url.PathEscape(cmp.Or(key, " "))
@@ -70,9 +50,8 @@ type Query = rest.Query
 type Names = rest.Names
 
 // page reads a page of a list. parameters is a struct for [rest.Encode].
-func page[P any](ctx context.Context, c *Client, path string, parameters any) (p P, err error) {
-	_, err = c.exchange(ctx, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil, &p)
-	return p, err
+func page[P any](ctx context.Context, c *Client, path string, parameters any) (P, error) {
+	return Call[P](ctx, c, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil)
 }
 
 // List returns limits in the order of their keys.
@@ -81,9 +60,8 @@ func (l Limits) List(ctx context.Context, q Names) (Page[Limit], error) {
 }
 
 // Get returns the limit with exactly that key, which may be a prefix and *.
-func (l Limits) Get(ctx context.Context, key string) (v Limit, err error) {
-	_, err = l.c.exchange(ctx, http.MethodGet, "/v1/limits/"+segment(key), nil, &v)
-	return v, err
+func (l Limits) Get(ctx context.Context, key string) (Limit, error) {
+	return Call[Limit](ctx, l.c, http.MethodGet, "/v1/limits/"+segment(key), nil)
 }
 
 // Set creates the limit, or replaces the limit of that key. Begin with [NewLimit] or with the result of Get: a nil
@@ -96,7 +74,7 @@ func (l Limits) Set(ctx context.Context, v Limit) (created bool, err error) {
 
 // Remove deletes a limit. A shorter prefix applies then, or the default of one job at a time.
 func (l Limits) Remove(ctx context.Context, key string) error {
-	_, err := l.c.exchange(ctx, http.MethodDelete, "/v1/limits/"+segment(key), nil, &struct{}{})
+	_, err := Call[struct{}](ctx, l.c, http.MethodDelete, "/v1/limits/"+segment(key), nil)
 	return err
 }
 
@@ -112,7 +90,6 @@ func (k Keys) List(ctx context.Context, q Names) (KeyPage, error) {
 }
 
 // Show returns the state of a key: the limit that applies, the jobs that have permits, and the waiting jobs.
-func (k Keys) Show(ctx context.Context, key string) (s KeyState, err error) {
-	_, err = k.c.exchange(ctx, http.MethodGet, "/v1/keys/"+segment(key), nil, &s)
-	return s, err
+func (k Keys) Show(ctx context.Context, key string) (KeyState, error) {
+	return Call[KeyState](ctx, k.c, http.MethodGet, "/v1/keys/"+segment(key), nil)
 }

@@ -43,14 +43,6 @@ func one(name, rest string) string {
 	return "/v1/schedules/" + url.PathEscape(cmp.Or(name, "-")) + rest
 }
 
-// call sends a request and decodes the answer.
-func (s Schedules) call(ctx context.Context, method, path string, query url.Values, body, into any) (status int, err error) {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return s.c.exchange(ctx, method, path, body, into)
-}
-
 // List returns schedules without their payloads, in the order of their names. A page leaves out schedules of types that the caller
 // may not use, so it may be short.
 func (s Schedules) List(ctx context.Context, q Names) (Page[Schedule], error) {
@@ -58,9 +50,8 @@ func (s Schedules) List(ctx context.Context, q Names) (Page[Schedule], error) {
 }
 
 // Get returns a schedule.
-func (s Schedules) Get(ctx context.Context, name string) (v Schedule, err error) {
-	_, err = s.call(ctx, http.MethodGet, one(name, ""), nil, nil, &v)
-	return v, err
+func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
+	return Call[Schedule](ctx, s.c, http.MethodGet, one(name, ""), nil)
 }
 
 // Set creates the schedule, or replaces the schedule of that name. Begin with [NewSchedule] or with the
@@ -68,13 +59,13 @@ func (s Schedules) Get(ctx context.Context, name string) (v Schedule, err error)
 // after it was read. The other read-only values are not used.
 func (s Schedules) Set(ctx context.Context, v Schedule) (created bool, err error) {
 	v.Name = cmp.Or(v.Name, "-") // as in the path
-	status, err := s.call(ctx, http.MethodPut, one(v.Name, ""), nil, v, &v)
+	status, err := s.c.exchange(ctx, http.MethodPut, one(v.Name, ""), v, &v)
 	return status == http.StatusCreated, err
 }
 
 // change sends a request without parameters.
 func (s Schedules) change(ctx context.Context, method, name, rest string) error {
-	_, err := s.call(ctx, method, one(name, rest), nil, nil, &struct{}{})
+	_, err := Call[struct{}](ctx, s.c, method, one(name, rest), nil)
 	return err
 }
 
@@ -101,32 +92,26 @@ func (s Schedules) Resume(ctx context.Context, name string) error {
 
 // Run makes a tick now. A second call with the same key makes none: the outcome is exists, with the outcome of the
 // earlier tick. force ignores a pause and the overlap policy.
-func (s Schedules) Run(ctx context.Context, name, key string, force bool) (made MadeTick, err error) {
-	_, err = s.call(ctx, http.MethodPost, one(name, "/run"), url.Values{"key": {key}, "force": {strconv.FormatBool(force)}}, nil, &made)
-	return made, err
+func (s Schedules) Run(ctx context.Context, name, key string, force bool) (MadeTick, error) {
+	query := url.Values{"key": {key}, "force": {strconv.FormatBool(force)}}
+	return Call[MadeTick](ctx, s.c, http.MethodPost, one(name, "/run?"+query.Encode()), nil)
 }
 
 // Backfill makes ticks for the past occasions of a cron schedule that have none, from an instant
 // to another one, both inclusive, and counts the outcomes. It may be repeated after an error. The
 // default of overlap is queue_all.
 func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time, overlap string) (map[string]int, error) {
-	return s.backfill(
-		ctx,
-		name,
-		url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "overlap": {overlap}},
-	)
+	return s.backfill(ctx, name, from, to, "overlap", overlap)
 }
 
 // CountBackfill counts the occasions that Backfill would make ticks for (new), and those that have one (exists).
 func (s Schedules) CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error) {
-	return s.backfill(ctx, name, url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, "dry_run": {"true"}})
+	return s.backfill(ctx, name, from, to, "dry_run", "true")
 }
 
-func (s Schedules) backfill(ctx context.Context, name string, query url.Values) (map[string]int, error) {
-	var answer struct {
-		Counts map[string]int `json:"counts"`
-	}
-	_, err := s.call(ctx, http.MethodPost, one(name, "/backfill"), query, nil, &answer)
+func (s Schedules) backfill(ctx context.Context, name string, from, to time.Time, option, value string) (map[string]int, error) {
+	query := url.Values{"from": {from.Format(time.RFC3339Nano)}, "to": {to.Format(time.RFC3339Nano)}, option: {value}}
+	answer, err := Call[struct{ Counts map[string]int }](ctx, s.c, http.MethodPost, one(name, "/backfill?"+query.Encode()), nil)
 	return answer.Counts, err
 }
 

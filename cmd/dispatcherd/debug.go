@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -25,7 +24,7 @@ func (a *app) debugCommand() *cobra.Command {
 }
 
 func (a *app) debugBundleCommand() *cobra.Command {
-	var socket, file string
+	var file string
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "bundle",
@@ -45,17 +44,17 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 					return err
 				}
 			}
-			n, err := saveBundle(cmd.Context(), socket, file)
+			n, err := a.saveBundle(cmd.Context(), file)
 			if err != nil {
 				return err
 			}
 			return a.PrintLine("bundle", map[string]any{"file": file, "bytes": n}, file)
 		},
 	}
-	a.APISocketFlag(cmd.Flags(), &socket)
 	cmd.Flags().StringVarP(&file, "file", "f", "", "path of the archive (default: dispatcherd-DATE-TIME.tar.gz in the current directory)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
-	settings.OnlyOnCommandLine(cmd.Flags(), "file", "force")
+	settings.OnlyOnCommandLine(cmd.Flags())
+	a.APISocketFlag(cmd.Flags())
 	return cmd
 }
 
@@ -63,11 +62,10 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 const bundleTimeout = time.Minute
 
 // saveBundle writes a bundle to a file.
-func saveBundle(ctx context.Context, socket, file string) (n int64, err error) {
+func (a *app) saveBundle(ctx context.Context, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	dispatcher := &ask.Dispatcher{Socket: socket}
-	refused := dispatcher.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(bundle io.Reader) error {
+	refused := a.API.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(bundle io.Reader) error {
 		n, err = writeFile(file, bundle)
 		return nil
 	})

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -100,7 +99,7 @@ Without --yes it prints only what would be lost.`,
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	settings.OnlyOnCommandLine(cmd.Flags(), "yes")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	return cmd
 }
 
@@ -160,7 +159,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 }
 
 func (a *app) printStatus(steps []migrations.Migration) error {
-	rows := make([][]string, len(steps))
+	rows := make([][]any, len(steps))
 	missing := 0
 	for i, s := range steps {
 		when := "pending"
@@ -169,9 +168,9 @@ func (a *app) printStatus(steps []migrations.Migration) error {
 		} else {
 			when = s.AppliedAt.Format(time.RFC3339)
 		}
-		rows[i] = []string{strconv.FormatInt(s.Version, 10), s.Name, when}
+		rows[i] = []any{s.Version, s.Name, when}
 	}
-	if err := a.PrintRows("migrations", steps, []string{"version", "name", "applied"}, rows); err != nil {
+	if err := a.PrintRows("migrations", steps, "version, name, applied", rows); err != nil {
 		return err
 	}
 	if missing > 0 {

@@ -17,13 +17,13 @@ import (
 // probeCommand has a setting of each kind and prints nothing.
 func probeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "probe", RunE: func(*cobra.Command, []string) error { return nil }}
+	cmd.Flags().Bool("probe-force", false, "")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	a.DatabaseFlag(cmd.Flags())
 	cmd.Flags().Int("probe-limit", 1, "")
 	cmd.Flags().Duration("probe-lease", time.Second, "")
 	cmd.Flags().Bool("probe-loud", false, "")
 	cmd.Flags().StringSlice("probe-types", nil, "")
-	cmd.Flags().Bool("probe-force", false, "")
-	settings.OnlyOnCommandLine(cmd.Flags(), "probe-force")
 	return cmd
 }
 

@@ -71,7 +71,7 @@ func (a *app) versionCommand() *cobra.Command {
 // writeHelp).
 func (a *app) versionFlag(root *cobra.Command) {
 	show := root.Flags().BoolP("version", "v", false, "print the version, like the command version")
-	settings.OnlyOnCommandLine(root.Flags(), "version")
+	settings.OnlyOnCommandLine(root.Flags())
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *show {

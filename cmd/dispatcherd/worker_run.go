@@ -96,10 +96,10 @@ func (a *app) workerRunCommand() *cobra.Command {
 	flags.StringSliceVar(&types, "types", nil, "types that the program supports, separated by commas")
 	flags.StringSliceVar(&env, "env", nil, "withheld variables to pass to COMMAND, by name")
 	flags.IntVar(&slots, "slots", 1, "largest number of concurrent runs")
-	a.WorkerSocketFlag(flags, &socket)
 	flags.StringVar(&name, "worker-name", "", "name of the worker (default: host and process id)")
+	settings.OnlyOnCommandLine(flags)
+	a.WorkerSocketFlag(flags, &socket)
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "time for running programs to end when the worker stops")
-	settings.OnlyOnCommandLine(flags, "types", "env", "slots", "worker-name")
 	settings.Between(flags, "1", "100000", "slots")
 	settings.Between(flags, "0s", settings.Longest, "worker-grace")
 	return cmd

@@ -41,24 +41,15 @@ func (d *Dispatcher) String() string {
 	return d.Socket
 }
 
-// Client returns a client for requests. The caller must close it.
-func (d *Dispatcher) Client() (*client.Client, error) {
+// With calls do with a client, and explains its error.
+func (d *Dispatcher) With(do func(c *client.Client) error) error {
 	options, flag := client.Options{Socket: d.Socket}, "--api-socket"
 	if d.URL != "" {
 		options, flag = client.Options{URL: d.URL, Token: d.Token}, "--api"
 	}
 	c, err := client.New(options)
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "%s: %w", flag, err)
-	}
-	return c, nil
-}
-
-// With calls do with a client, and explains its error.
-func (d *Dispatcher) With(do func(c *client.Client) error) error {
-	c, err := d.Client()
-	if err != nil {
-		return err
+		return exit.Errorf(exit.Usage, "%s: %w", flag, err)
 	}
 	defer c.Close()
 	return d.Explain(do(c))
@@ -70,24 +61,16 @@ func IsMissing(err error) bool {
 	return ok && p.Type == client.TypeNotFound
 }
 
-// JSON decodes the answer to a GET. The error names the dispatcher that does not answer, or
-// contains the refusal.
-func (d *Dispatcher) JSON(ctx context.Context, path string, into any) error {
-	return d.Call(ctx, http.MethodGet, path, nil, into)
-}
-
-// Call sends a request with a JSON body, or without a body if it is nil, and decodes the answer.
-func (d *Dispatcher) Call(ctx context.Context, method, path string, body, into any) error {
+// Call makes a call with a JSON body, or without one if it is nil, and returns the answer. The error names the dispatcher that does
+// not answer, or contains the refusal.
+func Call[T any](ctx context.Context, d *Dispatcher, method, path string, body any) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	var text []byte
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	return d.Do(ctx, method, path, nil, bytes.NewReader(text), func(r io.Reader) error { return json.NewDecoder(r).Decode(into) })
+	err = d.With(func(c *client.Client) error {
+		answer, err = client.Call[T](ctx, c, method, path, body)
+		return err
+	})
+	return answer, err
 }
 
 // Do sends a request, and passes the body of a successful answer to read. Both may have any length.
@@ -115,9 +98,8 @@ func (d *Dispatcher) Upload(ctx context.Context, path string, lines io.Reader) (
 }
 
 // Page reads a page of a list. parameters is a struct for [rest.Encode].
-func Page[P any](ctx context.Context, d *Dispatcher, path string, parameters any) (page P, err error) {
-	err = d.JSON(ctx, path+"?"+rest.Encode(parameters).Encode(), &page)
-	return page, err
+func Page[P any](ctx context.Context, d *Dispatcher, path string, parameters any) (P, error) {
+	return Call[P](ctx, d, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil)
 }
 
 // All reads all pages of a list.

@@ -33,9 +33,17 @@ func answering(t *testing.T, status int, body string) string {
 
 func on(socket string) *Dispatcher { return &Dispatcher{Socket: socket} }
 
+// asked returns the error of a call.
+func asked(t *testing.T, socket, path string) error {
+	t.Helper()
+	_, err := Call[any](t.Context(), on(socket), http.MethodGet, path, nil)
+	return err
+}
+
 func TestAnswerIsDecoded(t *testing.T) {
-	var answer struct{ Asked string }
-	require.NoError(t, on(answering(t, http.StatusOK, `{"asked": %q}`)).JSON(t.Context(), "/v1/slots", &answer))
+	at := on(answering(t, http.StatusOK, `{"asked": %q}`))
+	answer, err := Call[struct{ Asked string }](t.Context(), at, http.MethodGet, "/v1/slots", nil)
+	require.NoError(t, err)
 	require.Equal(t, "/v1/slots", answer.Asked)
 }
 
@@ -44,24 +52,24 @@ func TestRefusalHasExitCodeAndDetail(t *testing.T) {
 		http.StatusNotFound: exit.NotFound, http.StatusForbidden: exit.Conflict, http.StatusConflict: exit.Conflict,
 		http.StatusServiceUnavailable: exit.Unavailable,
 	} {
-		err := on(answering(t, status, `{"title": "No", "detail": "not %s"}`)).JSON(t.Context(), "/v1/jobs/7/why", nil)
+		err := asked(t, answering(t, status, `{"title": "No", "detail": "not %s"}`), "/v1/jobs/7/why")
 		require.Equal(t, code, exit.CodeOf(t.Context(), err), status)
 		require.EqualError(t, err, "No: not /v1/jobs/7/why", "as the errors of package client")
 		socket := answering(t, status, "%s")
-		err = on(socket).JSON(t.Context(), "/v1/jobs/7/why", nil)
+		err = asked(t, socket, "/v1/jobs/7/why")
 		require.Equal(t, code, exit.CodeOf(t.Context(), err), status)
 		require.ErrorContains(t, err, fmt.Sprintf("the dispatcher answered %d", status))
 	}
 }
 
 func TestMissingDispatcherIsUnavailable(t *testing.T) {
-	err := on(filepath.Join(t.TempDir(), "s")).JSON(t.Context(), "/v1/slots", nil)
+	err := asked(t, filepath.Join(t.TempDir(), "s"), "/v1/slots")
 	require.Equal(t, exit.Unavailable, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "name a running one with --api-socket or --api")
 }
 
 func TestImpossibleSocketPathIsAUsageError(t *testing.T) {
-	err := on(strings.Repeat("x", 200)).JSON(t.Context(), "/v1/slots", nil)
+	err := asked(t, strings.Repeat("x", 200), "/v1/slots")
 	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "--api-socket: impossible socket path")
 }

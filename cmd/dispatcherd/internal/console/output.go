@@ -118,22 +118,47 @@ func (c *Console) PrintLine(name string, value any, text string) error {
 	return err
 }
 
+// Add adds a fact, which is a line of the output of a command about one object.
+type Add func(fact, format string, args ...any)
+
+// Some adds the value of a fact, unless it is zero or a nil pointer.
+func (add Add) Some(fact string, value any) {
+	if v := reflect.Indirect(reflect.ValueOf(value)); v.IsValid() && !v.IsZero() {
+		add(fact, "%v", v)
+	}
+}
+
+// Millis adds a number of milliseconds, unless it is nil.
+func (add Add) Millis(fact string, ms *int) {
+	if ms != nil {
+		add(fact, "%v", time.Duration(*ms)*time.Millisecond)
+	}
+}
+
 // PrintFacts writes a result in the format of --output: value as JSON under name, or the facts that
 // the callback adds, one per line.
-func (c *Console) PrintFacts(name string, value any, facts func(add func(fact, format string, args ...any))) error {
+func PrintFacts[T any](c *Console, name string, value *T, facts func(Add, *T)) error {
 	if c.Format.JSON {
 		return c.PrintJSON(name, value)
 	}
 	tw := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	facts(func(fact, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", fact, OneLine(fmt.Sprintf(format, args...)))
-	})
+	}, value)
 	return tw.Flush()
 }
 
+// When returns a text if a condition holds, else "".
+func When(holds bool, format string, args ...any) string {
+	if !holds {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // PrintRows writes a result in the format of --output: value as JSON under name, or rows as a
-// table. A list without elements is [] in JSON, never null.
-func (c *Console) PrintRows(name string, value any, header []string, rows [][]string) error {
+// table. header names the columns, separated by ", ". A list without elements is [] in JSON, never null.
+func (c *Console) PrintRows(name string, value any, header string, rows [][]any) error {
 	if c.Format.JSON {
 		if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.IsNil() {
 			value = []any{}
@@ -144,19 +169,15 @@ func (c *Console) PrintRows(name string, value any, header []string, rows [][]st
 }
 
 // writeTable writes aligned columns under a header in capitals. An empty cell is shown as a dash.
-func writeTable(w io.Writer, header []string, rows [][]string) error {
+func writeTable(w io.Writer, header string, rows [][]any) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i, row := range append([][]string{header}, rows...) {
+	fmt.Fprintln(tw, strings.ReplaceAll(strings.ToUpper(header), ", ", "\t"))
+	for _, row := range rows {
 		cells := make([]string, len(row))
-		for j, cell := range row {
-			cells[j] = OneLine(cell)
-			if i == 0 {
-				cells[j] = strings.ToUpper(cell)
-			}
+		for i, cell := range row {
+			cells[i] = OneLine(fmt.Sprint(cell))
 		}
-		if _, err := fmt.Fprintln(tw, strings.Join(cells, "\t")); err != nil {
-			return err
-		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
 }

@@ -12,7 +12,7 @@ import (
 
 func TestEachTableRowIsOneLine(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, writeTable(&b, []string{"id", "error"}, [][]string{
+	require.NoError(t, writeTable(&b, "id, error", [][]any{
 		{"1", "two\nlines\x1b[31m \u202efdp\u2028"}, {"22", ""}, {"333", "plain"},
 	}))
 	require.Equal(t, "ID   ERROR\n1    two lines<U+001B>[31m <U+202E>fdp \n22   -\n333  plain\n", b.String())
@@ -29,8 +29,8 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 		c.Say("type %s", foreign)
 		require.NoError(t, c.PrintLine("x", foreign, foreign))
 		require.NoError(t, c.PrintValue(foreign))
-		require.NoError(t, c.PrintRows("x", foreign, []string{"x"}, [][]string{{foreign}}))
-		require.NoError(t, c.PrintFacts("x", foreign, func(add func(fact, format string, args ...any)) { add("x", "%s", foreign) }))
+		require.NoError(t, c.PrintRows("x", foreign, "x", [][]any{{foreign}}))
+		require.NoError(t, PrintFacts(c, "x", new(foreign), func(add Add, value *string) { add("x", "%s", *value) }))
 		require.NotContains(t, strings.Map(func(r rune) rune {
 			if dispatcherd.Invisible(r) && r != '\n' {
 				return '!'
@@ -46,16 +46,16 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 func TestListWithoutElementsIsNotNull(t *testing.T) {
 	var b strings.Builder
 	c := &Console{Out: &b, Format: Format{JSON: true}}
-	require.NoError(t, c.PrintRows("jobs", []int(nil), []string{"id"}, nil))
+	require.NoError(t, c.PrintRows("jobs", []int(nil), "id", nil))
 	require.JSONEq(t, `{"schema_version": 1, "jobs": []}`, b.String())
 }
 
 func TestJSONLinesHaveOneValueEach(t *testing.T) {
 	var b strings.Builder
 	c := &Console{Out: &b, Format: Format{JSON: true, Lines: true}}
-	require.NoError(t, c.PrintRows("jobs", []map[string]int{{"id": 2}, {"id": 1}}, []string{"id"}, nil))
-	require.NoError(t, c.PrintFacts("job", map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
-	require.NoError(t, c.PrintRows("jobs", []int{}, nil, nil))
-	require.NoError(t, c.PrintRows("jobs", []int(nil), nil, nil))
+	require.NoError(t, c.PrintRows("jobs", []map[string]int{{"id": 2}, {"id": 1}}, "id", nil))
+	require.NoError(t, PrintFacts(c, "job", &map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
+	require.NoError(t, c.PrintRows("jobs", []int{}, "", nil))
+	require.NoError(t, c.PrintRows("jobs", []int(nil), "", nil))
 	require.Equal(t, []string{`{"id":2}`, `{"id":1}`, `{"id":3,"payload":[1,"<"]}`}, strings.Fields(b.String()))
 }

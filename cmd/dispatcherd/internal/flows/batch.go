@@ -31,7 +31,7 @@ func (a commands) openCommand() *cobra.Command {
 	cmd.Flags().StringVar(&b.RunWhen, "run-when", contract.RunWhenDone, "when the callback runs: done, ended or failed")
 	cmd.Flags().StringVar(&b.Name, "name", "", "name, not unique")
 	cmd.Flags().Int64Var(&parent, "parent", 0, "open batch of which the callback is a member")
-	settings.OnlyOnCommandLine(cmd.Flags(), "callback", "run-when", "name", "parent")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "parent")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		if cmd.Flags().Changed("callback") {
@@ -73,22 +73,14 @@ func (a commands) showBatchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintFacts("batch", b, func(add func(fact, format string, args ...any)) { addBatch(add, &b) })
+		return console.PrintFacts(&a.Console, "batch", &b, addBatch)
 	})
 }
 
 // addBatch adds the facts about a batch or flow.
-func addBatch(add func(fact, format string, args ...any), b *contract.Batch) {
-	name := ""
-	if b.Name != "" {
-		name = " " + b.Name
-	}
-	add(b.Kind, "%d%s", b.ID, name)
-	state := b.State
-	if b.CancelledBy != "" {
-		state += " by " + b.CancelledBy
-	}
-	add("state", "%s", state)
+func addBatch(add console.Add, b *contract.Batch) {
+	add(b.Kind, "%d%s", b.ID, console.When(b.Name != "", " %s", b.Name))
+	add("state", "%s%s", b.State, console.When(b.CancelledBy != "", " by %s", b.CancelledBy))
 	add("members", "%s open, %d done, %d failed, %d cancelled", openText(b), b.Done, b.Failed, b.Cancelled)
 	add("opened at", "%s", console.Stamp(b.OpenedAt))
 	if b.SealedAt != nil && b.Kind != contract.FlowKind {

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -94,7 +95,7 @@ func (a commands) show(f *contract.Flow, now time.Time) error {
 	if a.Format.JSON {
 		return a.PrintJSON("flow", f)
 	}
-	if err := a.PrintFacts("flow", f, func(add func(fact, format string, args ...any)) { addBatch(add, &f.Batch) }); err != nil {
+	if err := console.PrintFacts(&a.Console, "flow", &f.Batch, addBatch); err != nil {
 		return err
 	}
 	names := map[dispatcherd.JobID]string{}
@@ -102,24 +103,16 @@ func (a commands) show(f *contract.Flow, now time.Time) error {
 		names[f.Nodes[i].ID] = f.Nodes[i].Name
 	}
 	lines, drawn := draw(f.Nodes)
-	rows := make([][]string, len(lines))
+	rows := make([][]any, len(lines))
 	for i, l := range lines {
 		if l.node == nil {
-			rows[i] = []string{l.graph, " ", " ", " ", " ", " "}
+			rows[i] = []any{l.graph, " ", " ", " ", " ", " "}
 			continue
 		}
 		n := l.node
-		rows[i] = []string{l.graph + n.Name, fmt.Sprint(n.ID), n.Type, statusText(n), timeText(n, now), noteText(n, names, drawn)}
+		rows[i] = []any{l.graph + n.Name, n.ID, n.Type, cmp.Or(n.Status, "deleted"), timeText(n, now), noteText(n, names, drawn)}
 	}
-	return a.PrintRows("nodes", f.Nodes, []string{"node", "id", "type", "status", "time", "note"}, rows)
-}
-
-// statusText is the status of a node's job.
-func statusText(n *contract.Node) string {
-	if n.Status == "" {
-		return "deleted"
-	}
-	return string(n.Status)
+	return a.PrintRows("nodes", f.Nodes, "node, id, type, status, time, note", rows)
 }
 
 // timeText says how long the last attempt took, or since when a node could run.

@@ -20,14 +20,14 @@ import (
 // BatchCommand is the group of commands about batches.
 func BatchCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation, contract.BatchKind}
-	return settings.Group("batch", "Open, seal, show, cancel or retry batches of jobs",
+	return a.APIGroup("batch", "Open, seal, show, cancel or retry batches of jobs",
 		a.listCommand(), a.showBatchCommand(), a.openCommand(), a.sealCommand(), a.cancelCommand(), a.retryCommand())
 }
 
 // FlowCommand is the group of commands about flows.
 func FlowCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation, contract.FlowKind}
-	return settings.Group("flow", "Insert, show, cancel, retry or repair graphs of jobs",
+	return a.APIGroup("flow", "Insert, show, cancel, retry or repair graphs of jobs",
 		a.insertCommand(), a.listCommand(), a.showFlowCommand(), a.cancelCommand(), a.retryCommand(), a.repairCommand())
 }
 
@@ -57,26 +57,21 @@ func (a commands) listCommand() *cobra.Command {
 		Use: "list", SuggestFor: []string{"ls"}, Short: "List, the newest first", Args: settings.NoArguments,
 		Example: fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind),
 	}
-	page := settings.PageFlags(cmd, "rows")
 	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
-	settings.OnlyOnCommandLine(cmd.Flags(), "state")
+	settings.PageFlags(cmd, &f.Query, "rows")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"state",
 		cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp),
 	) // fails for an unknown flag only
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		f.Query = *page
 		list, err := c.Flows().List(ctx, f)
 		if err != nil {
 			return err
 		}
-		header := []string{"id", "name", "state", "open", "done", "failed", "cancelled", "opened_at", "lasted"}
+		const header = "id, name, state, open, done, failed, cancelled, opened_at, lasted"
 		name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
-		return settings.PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []string {
-			return []string{
-				fmt.Sprint(b.ID), b.Name, b.State, openText(b), strconv.Itoa(b.Done), strconv.Itoa(b.Failed), strconv.Itoa(b.Cancelled),
-				console.Stamp(b.OpenedAt), lasted(b),
-			}
+		return settings.PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []any {
+			return []any{b.ID, b.Name, b.State, openText(b), b.Done, b.Failed, b.Cancelled, console.Stamp(b.OpenedAt), lasted(b)}
 		}, "")
 	})
 }
@@ -117,11 +112,8 @@ func (a commands) cancelCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, console.Counted(int64(c.Cancelled), "job"))
-		if c.Running > 0 {
-			text += fmt.Sprintf(", the workers of %s are asked to stop", console.Counted(int64(c.Running), "running job"))
-		}
-		return a.PrintLine("cancelled", c, text)
+		return a.PrintLine("cancelled", c, fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, console.Counted(int64(c.Cancelled), "job"))+
+			console.When(c.Running > 0, ", the workers of %s are asked to stop", console.Counted(int64(c.Running), "running job")))
 	})
 }
 
@@ -137,11 +129,8 @@ func (a commands) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprintf("%s %d: %s again", a.kind, id, verb(r.Changed, "runs", "run"))
-		if r.Skipped > 0 {
-			text += fmt.Sprintf(", %s not, because other jobs have their unique keys", verb(r.Skipped, "does", "do"))
-		}
-		return a.PrintLine("retried", r, text)
+		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s again", a.kind, id, verb(r.Changed, "runs", "run"))+
+			console.When(r.Skipped > 0, ", %s not, because other jobs have their unique keys", verb(r.Skipped, "does", "do")))
 	})
 }
 

@@ -1,18 +1,16 @@
 package jobs
 
 import (
+	"net/http"
+
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func (a commands) cancelCommand() *cobra.Command {
 	return a.changeCommand(change{
-		op: contract.CancelJobs, did: "cancelled", statuses: "waiting, pending or running",
-		one: func(cmd *cobra.Command, jobs remote, id dispatcherd.JobID) (dispatcherd.Status, error) {
-			return jobs.cancel(cmd.Context(), id)
-		},
+		op: contract.CancelJobs, did: "cancelled", statuses: "waiting, pending or running", method: http.MethodDelete,
 	}, &cobra.Command{
 		SuggestFor: []string{"delete", "kill", "stop", "abort"}, Short: "Cancel waiting, pending or running jobs",
 		Long: `Cancels jobs. A waiting or pending job is cancelled at once. A running job keeps its status until its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // change is an operation on jobs as a command.
@@ -22,7 +24,8 @@ type change struct {
 	op       contract.Operation
 	did      string // names the result
 	statuses string // of the jobs that it applies to
-	one      func(*cobra.Command, remote, dispatcherd.JobID) (dispatcherd.Status, error)
+	method   string // of the call that changes one job
+	path     string // of this call, after that of the job
 }
 
 // consent is what the user has agreed to.
@@ -34,7 +37,6 @@ type consent struct {
 // changeCommand completes the command of an operation.
 func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 	var f jobFilter
-	var at ask.Dispatcher
 	var agreed consent
 	cmd.Use = fmt.Sprintf("%s ID… | [--type TYPE] [--status STATUS] [--older-than AGE]", c.op)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -49,30 +51,29 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 			if err != nil {
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
-			return a.changeAll(cmd.Context(), remote{&at}, c, httpapi.JobChange{JobFilter: filter}, agreed)
+			return a.changeAll(cmd.Context(), c, httpapi.JobChange{JobFilter: filter}, agreed)
 		}
 		if err := someIDs(cmd, args); err != nil {
 			return exit.Errorf(exit.Usage, "%w, or a filter such as --type", err)
 		}
-		return a.eachJob(cmd, &at, args, c)
+		return a.eachJob(cmd.Context(), args, c)
 	}
 	f.register(cmd, c.statuses)
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
-	cmd.ValidArgsFunction = a.completeIDs(&at, c.op.Statuses()...)
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
+	cmd.ValidArgsFunction = a.completeIDs(c.op.Statuses()...)
 	flags := cmd.Flags()
 	flags.BoolVar(&agreed.yes, "yes", false, fmt.Sprintf("%s what the filter selects", c.op))
 	flags.Int64Var(&agreed.count, "count", -1, "do it if the filter selects exactly so many jobs")
 	flags.Lookup("count").DefValue = ""
-	settings.OnlyOnCommandLine(flags, "yes", "count")
+	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", settings.LargestID, "count")
-	a.APIFlags(flags, &at)
 	return cmd
 }
 
 // changeAll changes at most as many jobs as match at the beginning, so that it ends even if
 // jobs fail again at once.
-func (a commands) changeAll(ctx context.Context, jobs remote, c change, f httpapi.JobChange, agreed consent) error {
-	total, err := countAll(ctx, jobs, c.op, f)
+func (a commands) changeAll(ctx context.Context, c change, f httpapi.JobChange, agreed consent) error {
+	total, err := a.countAll(ctx, c.op, f)
 	if err != nil {
 		return fmt.Errorf("counting the jobs: %w", err)
 	}
@@ -82,7 +83,7 @@ func (a commands) changeAll(ctx context.Context, jobs remote, c change, f httpap
 	changed := int64(0)
 	for left := total; left > 0; {
 		f.Limit = int(min(left, settings.LargestPage))
-		b, err := changeSome(ctx, jobs, c.op, f)
+		b, err := a.changeSome(ctx, c.op, f)
 		if err != nil {
 			return fmt.Errorf("after %s %s: %w", console.Counted(changed, "job"), c.did, err)
 		}
@@ -96,9 +97,9 @@ func (a commands) changeAll(ctx context.Context, jobs remote, c change, f httpap
 }
 
 // countAll counts the jobs that a filter selects, in bounded steps.
-func countAll(ctx context.Context, jobs remote, op contract.Operation, f httpapi.JobChange) (total int64, err error) {
+func (a commands) countAll(ctx context.Context, op contract.Operation, f httpapi.JobChange) (total int64, err error) {
 	for {
-		b, err := jobs.count(ctx, op, f)
+		b, err := a.count(ctx, op, f)
 		if err != nil {
 			return 0, err
 		}
@@ -109,15 +110,26 @@ func countAll(ctx context.Context, jobs remote, op contract.Operation, f httpapi
 	}
 }
 
+// change calls the operation.
+func (a commands) change(ctx context.Context, op contract.Operation, q httpapi.JobChange) (contract.Bulk, error) {
+	return ask.Call[contract.Bulk](ctx, &a.API, http.MethodPost, "/v1/jobs/"+string(op)+"?"+rest.Encode(q).Encode(), nil)
+}
+
+// count is change without a change.
+func (a commands) count(ctx context.Context, op contract.Operation, q httpapi.JobChange) (contract.Bulk, error) {
+	q.DryRun, q.Expect = true, nil
+	return a.change(ctx, op, q)
+}
+
 // changeSome changes the next jobs. Other programs may change jobs between the count and the
 // change, so it tries again a few times.
-func changeSome(ctx context.Context, jobs remote, op contract.Operation, f httpapi.JobChange) (b contract.Bulk, err error) {
+func (a commands) changeSome(ctx context.Context, op contract.Operation, f httpapi.JobChange) (b contract.Bulk, err error) {
 	for range 5 {
-		if b, err = jobs.count(ctx, op, f); err != nil || b.Matching == 0 {
+		if b, err = a.count(ctx, op, f); err != nil || b.Matching == 0 {
 			return b, err
 		}
 		f.Expect = &b.Matching
-		if b, err = jobs.change(ctx, op, f); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
+		if b, err = a.change(ctx, op, f); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
 			return b, err
 		}
 	}
@@ -144,26 +156,25 @@ type changedJob struct {
 
 // eachJob applies a change to every named job. After an error it still changes the other
 // jobs, and reports the error at the end.
-func (a commands) eachJob(cmd *cobra.Command, at *ask.Dispatcher, args []string, c change) error {
+func (a commands) eachJob(ctx context.Context, args []string, c change) error {
 	ids, err := jobIDs(args, c.op == contract.CancelJobs)
 	if err != nil {
 		return err
 	}
-	changed, rows, errs := []changedJob{}, [][]string{}, []error{}
+	changed, rows, errs := []changedJob{}, [][]any{}, []error{}
 	for _, id := range ids {
-		status, err := c.one(cmd, remote{at}, id)
+		job, err := ask.Call[changedJob](ctx, &a.API, c.method, rest.JobPath(id)+c.path, nil)
 		if err == nil {
-			changed = append(changed, changedJob{id, status})
-			rows = append(rows, []string{fmt.Sprint(id), string(status)})
+			changed, rows = append(changed, job), append(rows, []any{job.ID, job.Status})
 			continue
 		}
-		errs = append(errs, err)
-		if exit.CodeOf(cmd.Context(), err) == exit.Unavailable {
+		errs = append(errs, about(id, err))
+		if exit.CodeOf(ctx, err) == exit.Unavailable {
 			break // it is the same for the others
 		}
 	}
 	if len(changed) > 0 || a.Format.JSON {
-		errs = append([]error{a.PrintRows(c.did, changed, []string{"id", "status"}, rows)}, errs...)
+		errs = append([]error{a.PrintRows(c.did, changed, "id, status", rows)}, errs...)
 	}
 	return errors.Join(errs...)
 }

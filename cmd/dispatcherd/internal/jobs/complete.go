@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
@@ -25,9 +26,9 @@ const (
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 // completeIDs offers the newest jobs with one of the statuses.
-func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status) completion {
+func (a commands) completeIDs(statuses ...dispatcherd.Status) completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		page, err := remote{at}.list(cmd.Context(), httpapi.JobQuery{
+		page, err := ask.Page[contract.JobPage](cmd.Context(), &a.API, "/v1/jobs", httpapi.JobQuery{
 			JobFilter: httpapi.JobFilter{Status: statuses}, Query: rest.Query{Limit: completionPage}})
 		for i := range page.Items {
 			add(fmt.Sprint(page.Items[i].ID), page.Items[i].Type+" "+string(page.Items[i].Status))
@@ -37,9 +38,9 @@ func (a commands) completeIDs(at *ask.Dispatcher, statuses ...dispatcherd.Status
 }
 
 // completeTypes offers the types of a dispatcher.
-func (a commands) completeTypes(at *ask.Dispatcher) completion {
+func (a commands) completeTypes() completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		page, err := ask.Page[httpapi.TypePage](cmd.Context(), at, "/v1/types", rest.Query{Limit: completionPage})
+		page, err := ask.Page[httpapi.TypePage](cmd.Context(), &a.API, "/v1/types", rest.Query{Limit: completionPage})
 		for i := range page.Items {
 			add(page.Items[i].Type, console.Counted(int64(page.Items[i].Capacity), "slot"))
 		}

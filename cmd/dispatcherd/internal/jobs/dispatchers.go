@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 // DispatcherCommand is the group of commands about the dispatchers of a database.
 func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	var at ask.Dispatcher
 	list := &cobra.Command{
 		Use:        "list",
 		SuggestFor: []string{"dispatchers", "ps"},
@@ -22,21 +20,17 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 		Args:       settings.NoArguments,
 		Example:    "  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask.All[contract.Dispatcher](cmd.Context(), &at, "/v1/dispatchers")
+			all, err := ask.All[contract.Dispatcher](cmd.Context(), &a.API, "/v1/dispatchers")
 			if err != nil {
 				return err
 			}
-			header := []string{"id", "name", "state", "started at", "heartbeat at", "lease", "types", "running"}
+			const header = "id, name, state, started at, heartbeat at, lease, types, running"
 			page := contract.Page[contract.Dispatcher]{Items: all}
-			return settings.PrintPage(a.Invocation, "dispatchers", page, header, func(d *contract.Dispatcher) []string {
+			return settings.PrintPage(a.Invocation, "dispatchers", page, header, func(d *contract.Dispatcher) []any {
 				lease := time.Duration(d.LeaseMS) * time.Millisecond
-				return []string{
-					strconv.Itoa(d.ID), d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease.String(), strconv.Itoa(d.Types),
-					strconv.Itoa(d.Running),
-				}
+				return []any{d.ID, d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease, d.Types, d.Running}
 			}, "")
 		},
 	}
-	a.APIFlags(list.Flags(), &at)
-	return settings.Group("dispatcher", "List the dispatchers", list)
+	return a.APIGroup("dispatcher", "List the dispatchers", list)
 }

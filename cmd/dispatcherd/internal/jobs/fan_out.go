@@ -1,16 +1,15 @@
 package jobs
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -22,7 +21,6 @@ cancels all chunks. --durable prints the id of a batch (docs/flows.md).`
 // FanOutCommand distributes items over workers.
 func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	var at ask.Dispatcher
 	var priority int8
 	var timeout, expected time.Duration
 	var per string
@@ -57,7 +55,7 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 			for _, item := range items {
 				d.Items = append(d.Items, item)
 			}
-			return a.fanOut(cmd, &at, d, durable)
+			return a.fanOut(cmd.Context(), d, durable)
 		},
 	}
 	flags := cmd.Flags()
@@ -66,55 +64,52 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the answers (default: the dispatcher's, 30s)")
 	flags.DurationVar(&expected, "expected", 0, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
-	settings.OnlyOnCommandLine(flags, "per", "priority", "timeout", "expected", "durable")
+	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1ms", "1h", "timeout")
 	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "expected")
-	a.APIFlags(flags, &at)
-	cmd.ValidArgsFunction = a.completeTypes(&at)
+	a.APIFlags(flags)
+	cmd.ValidArgsFunction = a.completeTypes()
 	return cmd
 }
 
 // fanOut distributes the items and prints the answers.
-func (a commands) fanOut(cmd *cobra.Command, at *ask.Dispatcher, d client.Distribution, durable bool) error {
-	c, err := at.Client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if durable {
-		batch, chunks, err := c.DistributeDurable(cmd.Context(), d)
+func (a commands) fanOut(ctx context.Context, d client.Distribution, durable bool) error {
+	return a.API.With(func(c *client.Client) error {
+		if durable {
+			batch, chunks, err := c.DistributeDurable(ctx, d)
+			if err != nil {
+				return a.suggestType(ctx, d.Type, err)
+			}
+			return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
+		}
+		chunks, err := c.Distribute(ctx, d)
 		if err != nil {
-			return a.suggestType(cmd.Context(), at, d.Type, at.Explain(err), err)
+			return a.suggestType(ctx, d.Type, err)
 		}
-		return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
-	}
-	chunks, err := c.Distribute(cmd.Context(), d)
-	if err != nil {
-		return a.suggestType(cmd.Context(), at, d.Type, at.Explain(err), err)
-	}
-	failed := 0
-	for i := range chunks {
-		if !chunks[i].OK {
-			failed++
+		failed := 0
+		for i := range chunks {
+			if !chunks[i].OK {
+				failed++
+			}
 		}
-	}
-	if err := a.printChunks(chunks); err != nil || failed == 0 {
-		return err
-	}
-	return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
+		if err := a.printChunks(chunks); err != nil || failed == 0 {
+			return err
+		}
+		return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
+	})
 }
 
 // printChunks prints the answers in order.
 func (a commands) printChunks(chunks []client.Chunk) error {
-	rows := make([][]string, len(chunks))
+	rows := make([][]any, len(chunks))
 	for i := range chunks {
 		c := &chunks[i]
 		state, answer := "done", string(c.Result)
 		if !c.OK {
 			state, answer = c.Code, c.Error
 		}
-		rows[i] = []string{c.Worker, strconv.Itoa(c.Items), state, answer}
+		rows[i] = []any{c.Worker, c.Items, state, answer}
 	}
-	return a.PrintRows("chunks", chunks, []string{"worker", "items", "state", "answer"}, rows)
+	return a.PrintRows("chunks", chunks, "worker, items, state, answer", rows)
 }

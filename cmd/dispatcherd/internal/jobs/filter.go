@@ -29,7 +29,7 @@ func (f *jobFilter) register(cmd *cobra.Command, which string) {
 	flags.StringVar(&f.status, "status", "", "only jobs in this status: "+which)
 	flags.DurationVar(&f.newer, "newer-than", 0, "only jobs created in this time before now, such as 1h")
 	flags.DurationVar(&f.older, "older-than", 0, "only jobs created longer ago")
-	settings.OnlyOnCommandLine(flags, filterFlags...)
+	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "1s", settings.Longest, "newer-than", "older-than")
 	names := make([]string, len(dispatcherd.Statuses))
 	for i, s := range dispatcherd.Statuses {

@@ -3,11 +3,10 @@ package jobs
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/client"
 )
 
 func (a commands) followCommand() *cobra.Command {
-	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "follow ID", SuggestFor: []string{"watch", "tail", "logs", "events", "attach"}, Short: "Print the events of a job until it ends",
 		Long: `Reports the status of a job, its progress and partial output until it ends, and prints its result.
@@ -20,19 +19,15 @@ An interrupt does not cancel the job.`,
 			if err != nil {
 				return err
 			}
-			c, err := at.Client()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			result, err := c.Follow(cmd.Context(), ids[0], "", a.showEvent)
-			if err != nil {
-				return about(ids[0], explainEnd(&at, err))
-			}
-			return a.showResult(result)
+			return a.API.With(func(c *client.Client) error {
+				result, err := c.Follow(cmd.Context(), ids[0], "", a.showEvent)
+				if err != nil {
+					return about(ids[0], a.explainEnd(err))
+				}
+				return a.showResult(result)
+			})
 		},
 	}
-	a.APIFlags(cmd.Flags(), &at)
-	cmd.ValidArgsFunction = a.completeIDs(&at)
+	cmd.ValidArgsFunction = a.completeIDs()
 	return cmd
 }

@@ -1,86 +1,88 @@
 package jobs
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func (a commands) getCommand() *cobra.Command {
-	var at ask.Dispatcher
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "get ID", SuggestFor: []string{"show", "status", "describe"}, Short: "Print all facts about a job",
 		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
-		Args:    oneID,
+		Args:    oneID, ValidArgsFunction: a.completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, false)
 			if err != nil {
 				return err
 			}
-			job, err := remote{&at}.get(cmd.Context(), ids[0])
+			job, err := a.get(cmd.Context(), ids[0])
 			if err != nil {
 				return err
 			}
-			return a.PrintFacts("job", job, func(add func(fact, format string, args ...any)) { addJob(add, &job) })
+			return console.PrintFacts(&a.Console, "job", &job, addJob)
 		},
 	}
-	a.APIFlags(cmd.Flags(), &at)
-	cmd.ValidArgsFunction = a.completeIDs(&at)
-	return cmd
+}
+
+// get reads a job.
+func (a commands) get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
+	job, err := ask.Call[contract.Job](ctx, &a.API, http.MethodGet, rest.JobPath(id), nil)
+	return job, about(id, err)
+}
+
+// about names the job that a dispatcher does not have.
+func about(id dispatcherd.JobID, err error) error {
+	coded, ok := errors.AsType[*exit.Error](err)
+	switch {
+	case !ok || coded.Code != exit.NotFound:
+		return err
+	case id.OnDemand():
+		return exit.Errorf(exit.NotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
+	case strings.HasPrefix(err.Error(), "no such job"): // not the callback of a batch
+		return exit.Errorf(exit.NotFound, "job %d: %w", id, err)
+	}
+	return err
 }
 
 // addJob adds the facts about a job, the failed attempts last. It omits facts without a value.
-func addJob(add func(fact, format string, args ...any), job *contract.Job) {
+func addJob(add console.Add, job *contract.Job) {
 	add("id", "%d", job.ID)
 	add("type", "%s", job.Type)
 	add("status", "%s", job.Status)
 	add("priority", "%d", job.Priority)
 	add("created at", "%s", stamp(job.CreatedAt))
-	if job.FirstRunAt != nil {
-		add("first run at", "%s", stamp(*job.FirstRunAt))
-	}
+	add.Some("first run at", stampOrNone(job.FirstRunAt))
 	add("run at", "%s", stamp(job.RunAt))
-	optional := func(fact, value string) {
-		if value != "" {
-			add(fact, "%s", value)
-		}
-	}
-	optional("started at", stampOrNone(job.StartedAt))
-	optional("finished at", stampOrNone(job.FinishedAt))
+	add.Some("started at", stampOrNone(job.StartedAt))
+	add.Some("finished at", stampOrNone(job.FinishedAt))
 	add("attempt", "%d", job.Attempt)
 	add("failures", "%d of at most %d", job.Failures, job.MaxAttempts)
 	add("crashes", "%d", job.Crashes)
-	if job.TimeoutMS != nil {
-		add("timeout", "%v", time.Duration(*job.TimeoutMS)*time.Millisecond)
-	}
-	if job.ExpectedMS != nil {
-		add("expected", "%v", time.Duration(*job.ExpectedMS)*time.Millisecond)
-	}
-	if job.Keys != nil {
-		add("keys", "%s", *job.Keys)
-	}
-	if job.Fence != nil {
-		add("fence", "%d", *job.Fence)
-	}
-	if job.Dispatcher != nil {
-		add("dispatcher", "%d", *job.Dispatcher)
-	}
+	add.Millis("timeout", job.TimeoutMS)
+	add.Millis("expected", job.ExpectedMS)
+	add.Some("keys", job.Keys)
+	add.Some("fence", job.Fence)
+	add.Some("dispatcher", job.Dispatcher)
 	if job.Placement != nil {
 		addPlacement(add, job.Placement)
 	}
-	if job.Cancelled != nil {
-		add(cancelFact(job.Status), "%s", *job.Cancelled)
-	}
-	optional("payload", string(job.Payload))
-	optional("progress", string(job.Progress))
-	optional("result", string(job.Result))
+	add.Some(when(job.Status == dispatcherd.Running, "being ")+"cancelled by", job.Cancelled)
+	add.Some("payload", string(job.Payload))
+	add.Some("progress", string(job.Progress))
+	add.Some("result", string(job.Result))
 	lines := func(fact, before, text string) {
 		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 			add(fact, "%s%s", before, line)
@@ -97,28 +99,12 @@ func addJob(add func(fact, format string, args ...any), job *contract.Job) {
 }
 
 // addPlacement adds where and why there the last attempt ran.
-func addPlacement(add func(fact, format string, args ...any), p *contract.Placement) {
+func addPlacement(add console.Add, p *contract.Placement) {
 	add("worker", "%s, slot %d", p.Worker, p.Slot)
-	waitedFor := ""
-	if p.WaitedFor != "" {
-		waitedFor = ", longest for: " + p.WaitedFor
-	}
-	add("waited", "%v%s", spanOf(p.Waited), waitedFor)
+	add("waited", "%v%s", spanOf(p.Waited), when(p.WaitedFor != "", ", longest for: %s", p.WaitedFor))
 	add("ran", "%v", spanOf(p.Ran))
 	s := p.Score
-	brevity := ""
-	if s.Brevity != 0 {
-		brevity = fmt.Sprintf(" + brevity %.0f", s.Brevity)
-	}
-	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity)
-}
-
-// cancelFact names the fact of who cancels a job.
-func cancelFact(s dispatcherd.Status) string {
-	if s == dispatcherd.Running {
-		return "being cancelled by"
-	}
-	return "cancelled by"
+	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity(s.Brevity))
 }
 
 // where says where the attempt ran, if it is known.

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
@@ -17,6 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON object per line,
@@ -43,25 +46,9 @@ type insertFlags struct {
 	skipBad              bool
 }
 
-// oneJobFlags describe a single job and are not allowed with a stream.
-var oneJobFlags = []string{
-	"type",
-	"priority",
-	"payload",
-	"payload-file",
-	"run-at",
-	"max-attempts",
-	"timeout",
-	"expected",
-	"keys",
-	"parent",
-	"unique-key",
-	"unique-for",
-}
-
 func (a commands) insertCommand() *cobra.Command {
 	var f insertFlags
-	var at ask.Dispatcher
+	job := pflag.NewFlagSet("", pflag.ContinueOnError) // flags that describe a single job
 	cmd := &cobra.Command{
 		Use:        "insert [FILE | -]",
 		SuggestFor: []string{"add", "create", "enqueue", "submit"},
@@ -71,51 +58,55 @@ func (a commands) insertCommand() *cobra.Command {
 		Example: `  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
   dispatcherd job insert jobs.jsonl
   zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) == 0 {
-				return a.insertOne(cmd, &at, f)
+				return a.insertOne(cmd, f)
 			}
-			for _, name := range oneJobFlags {
-				if cmd.Flags().Changed(name) {
-					return exit.Errorf(exit.Usage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", name, args[0])
+			job.VisitAll(func(flag *pflag.Flag) {
+				if flag.Changed && err == nil {
+					err = exit.Errorf(exit.Usage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", flag.Name, args[0])
 				}
+			})
+			if err != nil {
+				return err
 			}
-			return a.insertStream(cmd.Context(), &at, args[0], f.skipBad)
+			return a.insertStream(cmd.Context(), args[0], f.skipBad)
 		},
 	}
+	job.SortFlags = false
+	job.StringVar(&f.kind, "type", "", "type that a slot must support")
+	job.Int8Var(&f.priority, "priority", 0, "0..10; a larger number is more urgent")
+	job.StringVar(&f.payload, "payload", "", "JSON for the worker")
+	job.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
+	job.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
+	job.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
+	job.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
+	job.DurationVar(&f.expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
+	job.StringVar(&f.keys, "keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
+	job.Int64Var(&f.parent, "parent", 0, "open batch whose member the job is")
+	job.StringVar(&f.uniqueKey, "unique-key", "", "insert nothing if a pending or running job has this key")
+	job.DurationVar(&f.uniqueFor, "unique-for", 0, "time for which the unique key stays taken, also after the job has ended")
+	settings.Between(job, "0", "10", "priority")
+	settings.Between(job, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
+	settings.Between(job, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout", "expected")
+	settings.Between(job, "1", settings.LargestID, "parent")
+	settings.Between(job, "1s", settings.Longest, "unique-for")
 	flags := cmd.Flags()
-	flags.StringVar(&f.kind, "type", "", "type that a slot must support")
-	flags.Int8Var(&f.priority, "priority", 0, "0..10; a larger number is more urgent")
-	flags.StringVar(&f.payload, "payload", "", "JSON for the worker")
-	flags.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
-	flags.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
-	flags.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
-	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
-	flags.DurationVar(&f.expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
-	flags.StringVar(&f.keys, "keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
-	flags.Int64Var(&f.parent, "parent", 0, "open batch whose member the job is")
-	flags.StringVar(&f.uniqueKey, "unique-key", "", "insert nothing if a pending or running job has this key")
-	flags.DurationVar(&f.uniqueFor, "unique-for", 0, "time for which the unique key stays taken, also after the job has ended")
+	flags.AddFlagSet(job)
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
-	a.APIFlags(flags, &at)
-	settings.OnlyOnCommandLine(flags, append(oneJobFlags, "skip-bad")...)
-	settings.Between(flags, "0", "10", "priority")
-	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
-	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout", "expected")
-	settings.Between(flags, "1", settings.LargestID, "parent")
-	settings.Between(flags, "1s", settings.Longest, "unique-for")
+	settings.OnlyOnCommandLine(flags)
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }
 
 // insertOne inserts the job that the flags describe. Flags that are not given
 // select the column's default.
-func (a commands) insertOne(cmd *cobra.Command, at *ask.Dispatcher, f insertFlags) error {
+func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 	job, err := a.jobFromFlags(cmd, f)
 	if err != nil {
 		return err
 	}
-	inserted, err := remote{at}.insert(cmd.Context(), job)
+	inserted, err := ask.Call[httpapi.Inserted](cmd.Context(), &a.API, http.MethodPost, "/v1/jobs", job)
 	if err != nil {
 		return err
 	}
@@ -202,7 +193,7 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 const maxPayload = 16 << 20
 
 // insertStream inserts a stream of jobs in one transaction.
-func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name string, skipBad bool) error {
+func (a commands) insertStream(ctx context.Context, name string, skipBad bool) error {
 	in, err := a.OpenFile(name)
 	if err != nil {
 		return err
@@ -212,7 +203,7 @@ func (a commands) insertStream(ctx context.Context, at *ask.Dispatcher, name str
 	if skipBad {
 		path, prefix = path+"?on_error=skip", "skipping "
 	}
-	uploaded, err := at.Upload(ctx, path, in)
+	uploaded, err := a.API.Upload(ctx, path, in)
 	for i := range uploaded.Problems {
 		a.Say("%sline %d: %s", prefix, uploaded.Problems[i].Line, uploaded.Problems[i].Detail)
 	}

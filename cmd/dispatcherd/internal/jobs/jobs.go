@@ -1,6 +1,6 @@
 // Package jobs contains the commands about jobs and slots.
 //
-// The commands ask a dispatcher over its API ([remote]).
+// The commands ask a dispatcher over its API.
 package jobs
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -20,7 +21,7 @@ import (
 // Command is the group of commands about jobs.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("job", "Insert, list, explain, follow, retry or cancel jobs", a.insertCommand(), a.listCommand(),
+	return a.APIGroup("job", "Insert, list, explain, follow, retry or cancel jobs", a.insertCommand(), a.listCommand(),
 		a.getCommand(), a.whyCommand(), a.requestsCommand(), a.followCommand(), a.waitCommand(), a.retryCommand(),
 		a.cancelCommand())
 }
@@ -50,6 +51,9 @@ var (
 	oneID   = settings.Arguments(1, 1, "the id of one job")
 	someIDs = settings.Arguments(1, math.MaxInt, "the id of a job")
 )
+
+// when returns a text if a condition holds, else "".
+var when = console.When
 
 // stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -35,10 +35,7 @@ func keyText(reason string, k *httpapi.KeyWait) string {
 	default:
 		text = heldText(k, capacity)
 	}
-	if k.Position > 0 {
-		text += fmt.Sprintf("; place %d in the queue", k.Position)
-	}
-	return text
+	return text + when(k.Position > 0, "; place %d in the queue", k.Position)
 }
 
 // heldText says how much of a key is held, and by which jobs.
@@ -47,17 +44,11 @@ func heldText(k *httpapi.KeyWait, capacity string) string {
 	if k.Alone && len(k.Holders) == 1 {
 		return fmt.Sprintf("job %s runs alone on key %s", holders, k.Key)
 	}
-	if k.Scope != "" {
-		capacity += " for each dispatcher"
-	}
-	text := fmt.Sprintf("%d of capacity %s of key %s are held", k.Held, capacity, k.Key)
+	text := fmt.Sprintf("%d of capacity %s%s of key %s are held", k.Held, capacity, when(k.Scope != "", " for each dispatcher"), k.Key)
 	if k.Alone {
 		text = fmt.Sprintf("jobs run alone on key %s at their dispatchers; held", k.Key)
 	}
-	if holders != "" {
-		text += " by " + holders
-	}
-	return text
+	return text + when(holders != "", " by %s", holders)
 }
 
 func controllerText(k *httpapi.KeyWait, capacity string) string {

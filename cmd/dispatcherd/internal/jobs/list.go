@@ -1,9 +1,9 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,43 +12,38 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
-	var at ask.Dispatcher
-	var page *rest.Query
+	var q httpapi.JobQuery
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first", Args: settings.NoArguments,
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --older-than 24h --limit 50
   dispatcherd job list -o jsonl`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := f.filter(time.Now())
-			if err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.JobFilter, err = f.filter(time.Now()); err != nil {
 				return err
 			}
-			return a.list(cmd, remote{&at}, httpapi.JobQuery{JobFilter: filter, Query: *page})
+			return a.list(cmd.Context(), q)
 		},
 	}
-	page = settings.PageFlags(cmd, "jobs")
 	f.register(cmd, "waiting, pending, running, done, failed or cancelled")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes(&at)) // fails for an unknown flag only
-	a.APIFlags(cmd.Flags(), &at)
+	settings.PageFlags(cmd, &q.Query, "jobs")
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }
 
-func (a commands) list(cmd *cobra.Command, jobs remote, q httpapi.JobQuery) error {
-	page, err := jobs.list(cmd.Context(), q)
+func (a commands) list(ctx context.Context, q httpapi.JobQuery) error {
+	page, err := ask.Page[contract.JobPage](ctx, &a.API, "/v1/jobs", q)
 	if err != nil {
 		return err
 	}
-	header := []string{"id", "type", "status", "priority", "run at", "finished at", "attempt", "failures", "last error"}
-	row := listRow
+	header, row := "id, type, status, priority, run at, finished at, attempt, failures, last error", listRow
 	if slices.ContainsFunc(page.Items, func(job contract.Job) bool { return job.Keys != nil }) {
-		header = append(header, "keys", "fence")
-		row = func(job *contract.Job) []string { return append(listRow(job), keysAndFence(job)...) }
+		header += ", keys, fence"
+		row = func(job *contract.Job) []any { return append(listRow(job), keysAndFence(job)...) }
 	}
 	if page.Next != "" && len(page.Items) < q.Limit {
 		a.Say("The search ended after %d rows.", page.Read)
@@ -57,26 +52,25 @@ func (a commands) list(cmd *cobra.Command, jobs remote, q httpapi.JobQuery) erro
 }
 
 // keysAndFence are two columns that a list has if one of its jobs has keys.
-func keysAndFence(job *contract.Job) []string {
-	texts := []string{"", ""}
+func keysAndFence(job *contract.Job) []any {
+	cells := []any{"", ""}
 	if job.Keys != nil {
-		texts[0] = *job.Keys
+		cells[0] = *job.Keys
 	}
 	if job.Fence != nil {
-		texts[1] = strconv.FormatInt(*job.Fence, 10)
+		cells[1] = *job.Fence
 	}
-	return texts
+	return cells
 }
 
 // listRow is a job's line in the table.
-func listRow(job *contract.Job) []string {
+func listRow(job *contract.Job) []any {
 	last := ""
 	if ends := badEnds(job); len(ends) > 0 {
 		last = ends[len(ends)-1].Error
 	}
-	return []string{
-		strconv.FormatInt(int64(job.ID), 10), job.Type, string(job.Status), strconv.Itoa(int(job.Priority)),
-		stamp(job.RunAt), stampOrNone(job.FinishedAt), strconv.Itoa(int(job.Attempt)),
+	return []any{
+		job.ID, job.Type, job.Status, job.Priority, stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
 		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(last, 60),
 	}
 }

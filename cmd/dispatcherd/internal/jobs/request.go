@@ -24,7 +24,7 @@ as JSON lines, and progress on the error output. -o jsonl prints all events. The
 
 // RequestCommand makes an on-demand request.
 func RequestCommand(invocation *settings.Invocation) *cobra.Command {
-	a, at := commands{invocation}, ask.Dispatcher{}
+	a := commands{invocation}
 	var r client.Request
 	var priority int8
 	var file string
@@ -56,7 +56,7 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 			if payload != nil {
 				r.Payload = payload
 			}
-			return a.request(cmd, &at, r)
+			return a.request(cmd.Context(), r)
 		},
 	}
 	flags := cmd.Flags()
@@ -68,23 +68,13 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
 	flags.DurationVar(&r.Expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
-	settings.OnlyOnCommandLine(
-		flags,
-		"payload-file",
-		"priority",
-		"timeout",
-		"wait-for-worker",
-		"durable",
-		"keys",
-		"expected",
-		"idempotency-key",
-	)
+	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1ms", "1h", "timeout")
 	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "expected")
 	settings.Between(flags, "0s", "1h", "wait-for-worker")
-	a.APIFlags(flags, &at)
-	types := a.completeTypes(&at)
+	a.APIFlags(flags)
+	types := a.completeTypes()
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -95,17 +85,14 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 }
 
 // request makes the request, reports its events, and prints its result.
-func (a commands) request(cmd *cobra.Command, at *ask.Dispatcher, r client.Request) error {
-	c, err := at.Client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	result, err := c.Stream(cmd.Context(), r, a.showEvent)
-	if err != nil {
-		return a.suggestType(cmd.Context(), at, r.Type, explainEnd(at, err), err)
-	}
-	return a.showResult(result)
+func (a commands) request(ctx context.Context, r client.Request) error {
+	return a.API.With(func(c *client.Client) error {
+		result, err := c.Stream(ctx, r, a.showEvent)
+		if err != nil {
+			return a.suggestType(ctx, r.Type, err)
+		}
+		return a.showResult(result)
+	})
 }
 
 // showResult prints the result of a job that is done.
@@ -167,43 +154,33 @@ func eventText(e client.Event) string {
 	case "status":
 		return fmt.Sprintf("%s, attempt %d", d.Status, d.Attempt)
 	case "progress":
-		return progressText(d.Done, d.Total, d.Message)
+		return fmt.Sprintf("progress: %g", d.Done) + when(d.Total > 0, " of %g", d.Total) + when(d.Message != "", ", %s", d.Message)
 	case "log":
 		return d.Level + ": " + d.Message
 	}
 	return e.Name + ": " + string(e.Data)
 }
 
-func progressText(done, total float64, message string) string {
-	text := fmt.Sprintf("progress: %g", done)
-	if total > 0 {
-		text += fmt.Sprintf(" of %g", total)
-	}
-	if message != "" {
-		text += ", " + message
-	}
-	return text
-}
-
 // explainEnd adds the exit code to the error that ended a request. A job that ran and did not
 // succeed has the code of a negative answer.
-func explainEnd(at *ask.Dispatcher, err error) error {
+func (a commands) explainEnd(err error) error {
 	if p, ok := errors.AsType[*client.Problem](err); ok {
 		switch p.Type {
 		case client.TypeJobFailed, client.TypeJobCancelled, client.TypeDeadlinePassed:
 			return exit.Errorf(exit.Negative, "%s", p.Error())
 		}
 	}
-	return at.Explain(err)
+	return a.API.Explain(err)
 }
 
-// suggestType adds to the answer that no slot supports a type the type with a slot that it may mean.
-func (a commands) suggestType(ctx context.Context, at *ask.Dispatcher, typ string, explained, err error) error {
+// suggestType is explainEnd, and adds to the answer that no slot supports a type the type with a slot that it may mean.
+func (a commands) suggestType(ctx context.Context, typ string, err error) error {
+	explained := a.explainEnd(err)
 	p, ok := errors.AsType[*client.Problem](err)
 	if !ok || p.Type != client.TypeNoSlot {
 		return explained
 	}
-	types, err := ask.All[httpapi.Type](ctx, at, "/v1/types")
+	types, err := ask.All[httpapi.Type](ctx, &a.API, "/v1/types")
 	if err != nil {
 		return explained // the first error is more important
 	}

@@ -1,18 +1,16 @@
 package jobs
 
 import (
+	"net/http"
+
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func (a commands) retryCommand() *cobra.Command {
 	return a.changeCommand(change{
-		op: contract.RetryJobs, did: "retried", statuses: "failed or cancelled",
-		one: func(cmd *cobra.Command, jobs remote, id dispatcherd.JobID) (dispatcherd.Status, error) {
-			return dispatcherd.Pending, jobs.retry(cmd.Context(), id)
-		},
+		op: contract.RetryJobs, did: "retried", statuses: "failed or cancelled", method: http.MethodPost, path: "/retry",
 	}, &cobra.Command{
 		SuggestFor: []string{"rerun", "restart", "requeue", "redo"}, Short: "Make failed or cancelled jobs pending again",
 		Long: `Makes failed or cancelled jobs pending again, due now and without failures. IDs or a filter select

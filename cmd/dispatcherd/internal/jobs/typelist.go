@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -15,8 +14,7 @@ import (
 // TypesCommand lists the types of a running dispatcher.
 func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	var at ask.Dispatcher
-	var page *rest.Query
+	var q rest.Query
 	cmd := &cobra.Command{
 		Use:        "types",
 		SuggestFor: []string{"queues", "depth", "top", "stats"},
@@ -24,24 +22,19 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 		Args:       settings.NoArguments,
 		Example:    "  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			answer, err := ask.Page[httpapi.TypePage](cmd.Context(), &at, "/v1/types", *page)
-			if err != nil {
-				return err
-			}
-			header := []string{"type", "slots", "free", "other slots", "pending", "known", "requests", "oldest"}
+			const header = "type, slots, free, other slots, pending, known, requests, oldest"
 			const none = "No type is known: no worker has offered one."
-			return settings.PrintPage(a.Invocation, "types", answer.Page, header, typeRow, none)
+			return settings.PrintList(cmd, a.Invocation, "/v1/types", q, header, typeRow, none)
 		},
 	}
-	page = settings.PageFlags(cmd, "types")
-	a.APIFlags(cmd.Flags(), &at)
+	settings.PageFlags(cmd, &q, "types")
+	a.APIFlags(cmd.Flags())
 	return cmd
 }
 
-func typeRow(t *httpapi.Type) []string {
-	return []string{
-		t.Type, strconv.Itoa(t.Capacity), strconv.Itoa(t.Free), strconv.Itoa(t.OtherSlots), pendingText(t.Pending), strconv.Itoa(t.Known),
-		strconv.Itoa(t.Requests), spanOf(max(t.Oldest, t.OldestKeyed)).String(),
+func typeRow(t *httpapi.Type) []any {
+	return []any{
+		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, spanOf(max(t.Oldest, t.OldestKeyed)),
 	}
 }
 

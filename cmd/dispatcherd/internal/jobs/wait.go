@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -24,7 +23,6 @@ const (
 )
 
 func (a commands) waitCommand() *cobra.Command {
-	var at ask.Dispatcher
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID…", SuggestFor: []string{"await", "join"}, Short: "Wait until jobs have ended",
@@ -39,28 +37,27 @@ func (a commands) waitCommand() *cobra.Command {
 			if len(ids) > maxAwaited {
 				return exit.Errorf(exit.Usage, "%d jobs are too many: wait for at most %d at a time", len(ids), maxAwaited)
 			}
-			return a.wait(cmd.Context(), remote{&at}, ids, timeout)
+			return a.wait(cmd.Context(), ids, timeout)
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most (default: no limit)")
-	settings.OnlyOnCommandLine(cmd.Flags(), "timeout")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1ms", settings.Longest, "timeout")
-	a.APIFlags(cmd.Flags(), &at)
-	cmd.ValidArgsFunction = a.completeIDs(&at)
+	cmd.ValidArgsFunction = a.completeIDs()
 	return cmd
 }
 
 // wait waits for the jobs one after the other, because it needs the end of each.
-func (a commands) wait(ctx context.Context, jobs remote, ids []dispatcherd.JobID, timeout time.Duration) error {
+func (a commands) wait(ctx context.Context, ids []dispatcherd.JobID, timeout time.Duration) error {
 	late := make(<-chan time.Time) // never
 	if timeout > 0 {
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		late = timer.C
 	}
-	ended, rows, bad := make([]changedJob, len(ids)), make([][]string, len(ids)), 0
+	ended, rows, bad := make([]changedJob, len(ids)), make([][]any, len(ids)), 0
 	for i, id := range ids {
-		status, err := awaitEnd(ctx, jobs, id, late)
+		status, err := a.awaitEnd(ctx, id, late)
 		if err != nil {
 			return err
 		}
@@ -70,18 +67,18 @@ func (a commands) wait(ctx context.Context, jobs remote, ids []dispatcherd.JobID
 		if status != dispatcherd.Done {
 			bad++
 		}
-		ended[i], rows[i] = changedJob{id, status}, []string{fmt.Sprint(id), string(status)}
+		ended[i], rows[i] = changedJob{id, status}, []any{id, status}
 	}
-	if err := a.PrintRows("jobs", ended, []string{"id", "status"}, rows); err != nil || bad == 0 {
+	if err := a.PrintRows("jobs", ended, "id, status", rows); err != nil || bad == 0 {
 		return err
 	}
 	return exit.Errorf(exit.Negative, "%d of %d jobs failed or were cancelled", bad, len(ids))
 }
 
 // awaitEnd reads a job until it has ended, or until late has a value.
-func awaitEnd(ctx context.Context, jobs remote, id dispatcherd.JobID, late <-chan time.Time) (dispatcherd.Status, error) {
+func (a commands) awaitEnd(ctx context.Context, id dispatcherd.JobID, late <-chan time.Time) (dispatcherd.Status, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		job, err := jobs.get(ctx, id)
+		job, err := a.get(ctx, id)
 		if err != nil || job.Status.Final() {
 			return job.Status, err
 		}

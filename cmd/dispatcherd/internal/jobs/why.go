@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,37 +15,29 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func (a commands) whyCommand() *cobra.Command {
-	var at ask.Dispatcher
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "why ID", SuggestFor: []string{"explain", "reason"}, Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains why a job waits: reasons, score, rank, slots, and the jobs before it. For a job that has started or ended it
 prints the placement from the decision log. Requests have negative ids ("job requests", "slot list").`,
 		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
-		Args:    oneID,
+		Args:    oneID, ValidArgsFunction: a.completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || id == 0 {
-				return exit.Errorf(
-					exit.Usage,
-					"%q is not the id of a job: ids of jobs are numbers from 1, ids of requests in memory are negative",
-					args[0],
-				)
+			ids, err := jobIDs(args, true)
+			if err != nil {
+				return err
 			}
-			var why httpapi.Why
-			if err := at.JSON(cmd.Context(), fmt.Sprintf("/v1/jobs/%d/why", id), &why); err != nil {
-				return about(dispatcherd.JobID(id), err)
+			why, err := ask.Call[httpapi.Why](cmd.Context(), &a.API, http.MethodGet, rest.JobPath(ids[0])+"/why", nil)
+			if err != nil {
+				return about(ids[0], err)
 			}
-			return a.PrintFacts("why", why, func(add func(fact, format string, args ...any)) { addWhy(add, &why) })
+			return console.PrintFacts(&a.Console, "why", &why, addWhy)
 		},
 	}
-	a.APIFlags(cmd.Flags(), &at)
-	cmd.ValidArgsFunction = a.completeIDs(&at)
-	return cmd
 }
 
 // RequestIDsLast moves the ids of requests in memory on the command lines of `job why` and
@@ -118,11 +111,7 @@ func reasonText(why *httpapi.Why, reason string) string {
 	case reason == "TypeUnknown" && why.OtherSlots > 0:
 		return reasonTexts[reason] + "; other dispatchers have slots for it"
 	case reason == "TypeUnknown" || reason == "NoCapacity":
-		text := "no slot of any dispatcher supports the type"
-		if why.Similar != "" {
-			text += fmt.Sprintf("; is %q meant?", why.Similar)
-		}
-		return text
+		return "no slot of any dispatcher supports the type" + when(why.Similar != "", "; is %q meant?", why.Similar)
 	case reason == httpapi.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
 	case reason == httpapi.ReasonUnsealed:
@@ -162,22 +151,19 @@ func dependenciesText(d *contract.Dependencies) string {
 
 // moment formats a time, and how far it is in the future.
 func moment(t time.Time) string {
-	if d := time.Until(t).Round(time.Millisecond); d > 0 {
-		return fmt.Sprintf("%s, in %v", stamp(t), d)
-	}
-	return stamp(t)
+	d := time.Until(t).Round(time.Millisecond)
+	return stamp(t) + when(d > 0, ", in %v", d)
 }
 
 // busyText says how many slots are taken, since when, and when the first of them becomes free
 // at the latest.
 func busyText(why *httpapi.Why) string {
-	var longest, first *httpapi.Slot
-	for i := range why.Slots {
-		s := &why.Slots[i]
-		if s.Busy > 0 && (longest == nil || s.Busy > longest.Busy) {
+	var longest, first httpapi.Slot
+	for _, s := range why.Slots {
+		if s.Busy > longest.Busy {
 			longest = s
 		}
-		if s.Left > 0 && (first == nil || s.Left < first.Left) {
+		if s.Left > 0 && (first.Left == 0 || s.Left < first.Left) {
 			first = s
 		}
 	}
@@ -185,13 +171,8 @@ func busyText(why *httpapi.Why) string {
 	if why.Capacity == 1 {
 		text = "the only slot that supports the type is taken"
 	}
-	if longest != nil {
-		text += fmt.Sprintf("; longest: slot %d with job %d, since %s", longest.Slot, longest.Job, stamp(before(longest.Busy)))
-	}
-	if first != nil {
-		text += fmt.Sprintf("; slot %d reaches a timeout in %v", first.Slot, spanOf(first.Left))
-	}
-	return text
+	return text + when(longest.Busy > 0, "; longest: slot %d with job %d, since %s", longest.Slot, longest.Job, stamp(before(longest.Busy))) +
+		when(first.Left > 0, "; slot %d reaches a timeout in %v", first.Slot, spanOf(first.Left))
 }
 
 // before returns the time some seconds ago.
@@ -202,103 +183,73 @@ func lockText(l *httpapi.RowLock) string {
 	if l.PID != 0 {
 		text = fmt.Sprintf("the session of Postgres with process id %d (%s) has", l.PID, cmp.Or(l.Application, "no application name"))
 	}
-	text += " locked the row"
-	if l.Since != nil {
-		text += " since " + stamp(*l.Since)
-	}
-	return text + "; dispatchers skip it"
+	since := stampOrNone(l.Since)
+	return text + " locked the row" + when(since != "", " since %s", since) + "; dispatchers skip it"
 }
 
 // addWhy adds the facts of an explanation.
-func addWhy(line func(name, format string, args ...any), why *httpapi.Why) {
-	line("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
-	if why.Keys != "" {
-		line("keys", "%s", why.Keys)
-	}
+func addWhy(add console.Add, why *httpapi.Why) {
+	add("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
+	add.Some("keys", why.Keys)
 	for _, r := range why.Reasons {
-		line("reason", "%s: %s", r, reasonText(why, r))
+		add("reason", "%s: %s", r, reasonText(why, r))
 	}
 	if len(why.Reasons) == 0 {
-		line("reason", "none: it starts next")
+		add("reason", "none: it starts next")
 	}
-	if why.SetAside != "" {
-		line("refused", "%s", why.SetAside)
-	}
-	if why.Held != "" {
-		line("refused", "%s", why.Held)
-	}
-	if why.Stopping != "" {
-		line("stopping", "%s", why.Stopping)
-	}
-	if len(why.Offered) > 0 {
-		line("offered", "%s", strings.Join(why.Offered, ", "))
-	}
-	if why.RunAt != nil {
-		line("run_at", "%s", stamp(*why.RunAt))
-	}
-	if why.Dispatcher != 0 {
-		line("dispatcher", "%d", why.Dispatcher)
-	}
-	printDecisions(line, why)
+	add.Some("refused", why.SetAside)
+	add.Some("refused", why.Held)
+	add.Some("stopping", why.Stopping)
+	add.Some("offered", strings.Join(why.Offered, ", "))
+	add.Some("run_at", stampOrNone(why.RunAt))
+	add.Some("dispatcher", why.Dispatcher)
+	printDecisions(add, why)
 	if why.Score == nil {
 		return
 	}
-	line("age", "%v", spanOf(why.Age))
-	line("score", "%s", scoreText(why.Score))
+	add("age", "%v", spanOf(why.Age))
+	add("score", "%s", scoreText(why.Score))
 	if why.Rank > 0 && why.Waiting > 0 { // a type without a slot is not read
-		least := ""
-		if why.AtLeast {
-			least = "at least "
-		}
-		line("rank", "%s%d of %d %s, %s%d of %d in all", least, why.Rank, why.Waiting, why.Type, least, why.RankAll, why.WaitingAll)
+		least := when(why.AtLeast, "at least ")
+		add("rank", "%s%d of %d %s, %s%d of %d in all", least, why.Rank, why.Waiting, why.Type, least, why.RankAll, why.WaitingAll)
 	}
-	line("slots", "%s", slotsText(why))
+	add("slots", "%s", slotsText(why))
 	for i := range why.Slots {
-		line("", "%s", slotText(&why.Slots[i], why.Slot))
+		add("", "%s", slotText(&why.Slots[i], why.Slot))
 	}
-	if why.Competing > 0 {
-		line("ahead", "%d can use the same slots", why.Competing)
-	}
+	add.Some("ahead", when(why.Competing > 0, "%d can use the same slots", why.Competing))
 	for i := range why.Ahead {
-		line("", "%s", rivalText(&why.Ahead[i], why.Mode))
+		add("", "%s", rivalText(&why.Ahead[i], why.Mode))
 	}
 	if e := why.Expected; e != nil {
-		line("expected", "%s", expectedText(e))
+		add("expected", "%s", expectedText(e))
 	}
 	if o := why.Overtaking; o != nil {
-		line("overtaking", "%s", overtakingText(o, why.Expected))
+		add("overtaking", "%s", overtakingText(o, why.Expected))
 	}
 }
 
 // printDecisions writes what the decision log holds about the job.
-func printDecisions(line func(name, format string, args ...any), why *httpapi.Why) {
+func printDecisions(add console.Add, why *httpapi.Why) {
 	if p := why.Placement; p != nil {
-		supports, capacity := "", ""
-		if p.SlotTypes > 0 { // otherwise the row says where the job ran
-			supports = ", which supports " + console.Counted(int64(p.SlotTypes), "type")
-			capacity = fmt.Sprintf(", capacity %d", p.Capacity)
+		known := p.SlotTypes > 0 // otherwise the row says where the job ran
+		add("placed", "%s on slot %d of %s%s", stamp(p.At), p.Slot, p.Worker,
+			when(known, ", which supports %s", console.Counted(int64(p.SlotTypes), "type")))
+		add("", "score %s%s", scoreText(&p.Score), when(known, ", capacity %d", p.Capacity))
+		if known {
+			add("", "runner-up: %s", runnerUpText(p.RunnerUp))
 		}
-		line("placed", "%s on slot %d of %s%s", stamp(p.At), p.Slot, p.Worker, supports)
-		line("", "score %s%s", scoreText(&p.Score), capacity)
-		if p.SlotTypes > 0 {
-			line("", "runner-up: %s", runnerUpText(p.RunnerUp))
-		}
-		waitedFor := ""
-		if len(p.WaitedFor) > 0 {
-			waitedFor = "; its type waited for: " + strings.Join(p.WaitedFor, ", ")
-		}
-		line("", "waited %v%s", spanOf(p.Waited), waitedFor)
+		add("", "waited %v%s", spanOf(p.Waited),
+			when(len(p.WaitedFor) > 0, "; its type waited for: %s", strings.Join(p.WaitedFor, ", ")))
 	}
 	if e := why.End; e != nil {
-		line("ended", "%s %s after %v, attempt %d", stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
+		add("ended", "%s %s after %v, attempt %d", stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
 	}
 	text := decisionLogTexts[why.DecisionLog]
 	if why.DecisionLog == httpapi.DecisionLogMissing && why.Dispatcher != 0 {
 		text = fmt.Sprintf("dispatcher %d placed it", why.Dispatcher)
 	}
-	if text != "" {
-		line("decision log", "%s", text)
-	}
+	add.Some("decision log", text)
 }
 
 // decisionLogTexts explain why there is no placement.
@@ -320,22 +271,19 @@ func runnerUpText(r *httpapi.RunnerUp) string {
 }
 
 func scoreText(s *httpapi.Score) string {
-	text := fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand)
-	if s.Brevity != 0 {
-		text += fmt.Sprintf(" + brevity %.0f", s.Brevity)
-	}
-	return text
+	return fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand) +
+		brevity(s.Brevity)
 }
 
+// brevity is the last term of a score, if there is one.
+func brevity(points float64) string { return when(points != 0, " + brevity %.0f", points) }
+
 func expectedText(e *httpapi.Expected) string {
-	jobs, source := "jobs of its type", "learned from"
-	if e.Class != "" {
-		jobs += " and duration class " + e.Class
-	}
+	source := "learned from"
 	if !e.Learned {
 		source = "assumed while none is done of the"
 	}
-	text := fmt.Sprintf("%v, %s %s", spanOf(e.Duration), source, jobs)
+	text := fmt.Sprintf("%v, %s jobs of its type%s", spanOf(e.Duration), source, when(e.Class != "", " and duration class %s", e.Class))
 	if e.PassedBy != nil {
 		text += fmt.Sprintf("; while it is not longer, a job that arrives more than %v later cannot overtake it", spanOf(*e.PassedBy))
 	}
@@ -343,34 +291,16 @@ func expectedText(e *httpapi.Expected) string {
 }
 
 func slotsText(why *httpapi.Why) string {
-	text := fmt.Sprintf("%d support the type, %d of them free", why.Capacity, why.Free)
-	if why.OtherSlots > 0 {
-		text += fmt.Sprintf("; %d more at other dispatchers", why.OtherSlots)
-	}
-	return text
+	return fmt.Sprintf("%d support the type, %d of them free", why.Capacity, why.Free) +
+		when(why.OtherSlots > 0, "; %d more at other dispatchers", why.OtherSlots)
 }
 
 func slotText(s *httpapi.Slot, mine int64) string {
-	doing := s.State
-	if s.Job != 0 {
-		doing += fmt.Sprintf(" with job %d (%s)", s.Job, s.JobType)
-	}
-	if s.Busy > 0 {
-		doing += fmt.Sprintf(" since %s (%v)", stamp(before(s.Busy)), spanOf(s.Busy))
-	}
-	if s.Left > 0 {
-		doing += fmt.Sprintf(", timeout in %v", spanOf(s.Left))
-	}
-	if s.Stopping != "" {
-		doing += ", stopping: " + s.Stopping
-	}
-	if s.Draining {
-		doing += ", draining"
-	}
-	if s.Slot == mine {
-		doing += ": this job's"
-	}
-	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), doing)
+	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), s.State) +
+		when(s.Job != 0, " with job %d (%s)", s.Job, s.JobType) +
+		when(s.Busy > 0, " since %s (%v)", stamp(before(s.Busy)), spanOf(s.Busy)) +
+		when(s.Left > 0, ", timeout in %v", spanOf(s.Left)) +
+		when(s.Stopping != "", ", stopping: %s", s.Stopping) + when(s.Draining, ", draining") + when(s.Slot == mine, ": this job's")
 }
 
 // rivalText describes a job with a higher score than a job of a mode.

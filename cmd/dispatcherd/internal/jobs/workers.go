@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -16,31 +15,25 @@ import (
 // WorkerListCommand lists the workers of a running dispatcher.
 func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots", Args: settings.NoArguments,
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			workers, err := ask.All[httpapi.Worker](cmd.Context(), &at, "/v1/workers")
+			workers, err := ask.All[httpapi.Worker](cmd.Context(), &a.API, "/v1/workers")
 			if err != nil {
 				return err
 			}
-			header := []string{"session", "worker", "uid", "pid", "slots", "free", "types"}
+			const header = "session, worker, uid, pid, slots, free, types"
 			page := contract.Page[httpapi.Worker]{Items: workers}
 			return settings.PrintPage(a.Invocation, "workers", page, header, workerRow, "No worker is connected.")
 		},
 	}
-	a.APIFlags(cmd.Flags(), &at)
+	a.APIFlags(cmd.Flags())
 	return cmd
 }
 
-func workerRow(w *httpapi.Worker) []string {
-	slots, types := strconv.Itoa(w.Slots), strings.Join(w.Types, ", ")
-	if w.Draining > 0 {
-		slots += fmt.Sprintf(", %d draining", w.Draining)
-	}
-	if w.AllTypes > len(w.Types) {
-		types += fmt.Sprintf(", … (%d)", w.AllTypes)
-	}
-	return []string{strconv.FormatInt(w.Session, 10), w.Worker, strconv.Itoa(w.UID), strconv.Itoa(w.PID), slots, strconv.Itoa(w.Free), types}
+func workerRow(w *httpapi.Worker) []any {
+	slots := strconv.Itoa(w.Slots) + when(w.Draining > 0, ", %d draining", w.Draining)
+	types := strings.Join(w.Types, ", ") + when(w.AllTypes > len(w.Types), ", … (%d)", w.AllTypes)
+	return []any{w.Session, w.Worker, w.UID, w.PID, slots, w.Free, types}
 }

@@ -15,6 +15,7 @@ import (
 )
 
 func (a commands) listKeysCommand() *cobra.Command {
+	var q client.Names
 	cmd := &cobra.Command{
 		Use:        "list",
 		SuggestFor: []string{"keys"},
@@ -22,19 +23,19 @@ func (a commands) listKeysCommand() *cobra.Command {
 		Args:       settings.NoArguments,
 		Example:    "  dispatcherd key list\n  dispatcherd key list --limit 50",
 	}
-	q := settings.PageFlags(cmd, "keys")
+	settings.PageFlags(cmd, &q.Query, "keys")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		page, err := c.Keys().List(ctx, client.Names{Query: *q})
+		page, err := c.Keys().List(ctx, q)
 		if err != nil {
 			return err
 		}
 		if page.Incomplete {
 			a.Say("Not all jobs were read: ask the API of the controller for all keys.")
 		}
-		return settings.PrintPage(a.Invocation, "keys", page.Page, []string{"key", "held", "holders", "classes waiting", "limit"},
-			func(k *contract.KeySummary) []string {
-				return []string{k.Key, heldText(k), strconv.Itoa(k.Holders), strconv.Itoa(k.Classes), limitName(k)}
-			}, "No job holds or waits for such a key.")
+		const header = "key, held, holders, classes waiting, limit"
+		return settings.PrintPage(a.Invocation, "keys", page.Page, header, func(k *contract.KeySummary) []any {
+			return []any{k.Key, heldText(k), k.Holders, k.Classes, limitName(k)}
+		}, "No job holds or waits for such a key.")
 	})
 }
 
@@ -43,11 +44,8 @@ func heldText(k *contract.KeySummary) string {
 	if k.Alone {
 		return "all"
 	}
-	text := fmt.Sprintf("%d of %s", k.Held, capacity(&k.Limit))
-	if k.Limit.Scope == contract.DispatcherScope {
-		text += " for each dispatcher"
-	}
-	return text
+	return fmt.Sprintf("%d of %s", k.Held, capacity(&k.Limit)) +
+		console.When(k.Limit.Scope == contract.DispatcherScope, " for each dispatcher")
 }
 
 // limitName is the key of the row that applies.
@@ -67,11 +65,11 @@ func (a commands) showCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintFacts("key", k, func(add func(fact, format string, args ...any)) { addKey(add, &k) })
+		return console.PrintFacts(&a.Console, "key", &k, addKey)
 	})
 }
 
-func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
+func addKey(add console.Add, k *contract.KeyState) {
 	add("key", "%s", k.Key)
 	add("limit", "%s: %s", limitName(&k.KeySummary), limitText(&k.Limit))
 	add("held", "%s, by %s", heldText(&k.KeySummary), console.Counted(int64(k.Holders), "job"))
@@ -81,9 +79,8 @@ func addKey(add func(fact, format string, args ...any), k *contract.KeyState) {
 	for i := range k.Jobs {
 		add("", "%s", holderText(&k.Jobs[i]))
 	}
-	if n := k.Holders - len(k.Jobs); n > 0 {
-		add("", "and %d more", n)
-	}
+	more := k.Holders - len(k.Jobs)
+	add.Some("", console.When(more > 0, "and %d more", more))
 	waiting := console.Counted(int64(k.Waiting), "job")
 	switch {
 	case k.Waiting >= contract.WaitingLimit:

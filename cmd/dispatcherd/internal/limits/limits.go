@@ -20,13 +20,13 @@ import (
 // LimitCommand is the group of commands about limits.
 func LimitCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("limit", "List, set or remove limits of keys", a.listCommand(), a.setCommand(), a.removeCommand())
+	return a.APIGroup("limit", "List, set or remove limits of keys", a.listCommand(), a.setCommand(), a.removeCommand())
 }
 
 // KeyCommand is the group of commands about keys.
 func KeyCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("key", "List keys, or show who holds a key", a.listKeysCommand(), a.showCommand())
+	return a.APIGroup("key", "List keys, or show who holds a key", a.listKeysCommand(), a.showCommand())
 }
 
 // commands holds the invocation that the commands use.
@@ -35,23 +35,21 @@ type commands struct{ *settings.Invocation }
 var oneKey = settings.Arguments(1, 1, "one key")
 
 func (a commands) listCommand() *cobra.Command {
+	var q client.Names
 	cmd := &cobra.Command{
 		Use:        "list",
 		SuggestFor: []string{"limits"},
 		Short:      "List limits by key",
 		Args:       settings.NoArguments,
 		Example:    "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return settings.PrintList(cmd, a.Invocation, "/v1/limits", q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
+				return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
+			}, "There is no such limit: each key admits one job at a time.")
+		},
 	}
-	q := settings.PageFlags(cmd, "limits")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		page, err := c.Limits().List(ctx, client.Names{Query: *q})
-		if err != nil {
-			return err
-		}
-		return settings.PrintPage(a.Invocation, "limits", page, []string{"key", "capacity", "rate", "scope", "on_retry"},
-			func(v *contract.Limit) []string { return []string{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry} },
-			"There is no such limit: each key admits one job at a time.")
-	})
+	settings.PageFlags(cmd, &q.Query, "limits")
+	return cmd
 }
 
 // capacity is the text of a capacity, in the form that Assign takes.

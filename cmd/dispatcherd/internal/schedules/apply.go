@@ -25,7 +25,6 @@ type applyFlags struct{ prune, dryRun, yes bool }
 
 func (a commands) applyCommand() *cobra.Command {
 	var f applyFlags
-	var at ask.Dispatcher
 	cmd := &cobra.Command{
 		Use: "apply FILE | -", SuggestFor: []string{"import", "load"}, Short: "Make the schedules equal to those of a file", Long: applyLong,
 		Example: "  dispatcherd schedule apply schedules.toml --dry-run\n  dispatcherd schedule apply schedules.toml --prune --yes",
@@ -35,14 +34,13 @@ func (a commands) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return at.With(func(c *client.Client) error { return a.apply(cmd.Context(), c.Schedules(), list, f) })
+			return a.API.With(func(c *client.Client) error { return a.apply(cmd.Context(), c.Schedules(), list, f) })
 		},
 	}
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the differences")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "remove without question")
-	settings.OnlyOnCommandLine(cmd.Flags(), "prune", "dry-run", "yes")
-	a.APIFlags(cmd.Flags(), &at)
+	settings.OnlyOnCommandLine(cmd.Flags())
 	return cmd
 }
 
@@ -68,7 +66,7 @@ func (a commands) apply(ctx context.Context, s client.Schedules, list []wanted, 
 	if err != nil {
 		return err
 	}
-	if err := a.PrintRows("differences", d, []string{"edit", "schedule", "column", "old", "new"}, d.rows()); err != nil {
+	if err := a.PrintRows("differences", d, "edit, schedule, column, old, new", d.rows()); err != nil {
 		return err
 	}
 	if len(d.Created)+len(d.Changed)+len(d.Removed) == 0 {
@@ -194,19 +192,19 @@ func (e *edit) execute(ctx context.Context, s client.Schedules) (created bool, e
 }
 
 // rows are the lines of the table: one for each column, and one for each removed schedule.
-func (d *differences) rows() (rows [][]string) {
+func (d *differences) rows() (rows [][]any) {
 	for _, group := range []struct {
 		name  string
 		edits []edit
 	}{{"create", d.Created}, {"change", d.Changed}} {
 		for _, e := range group.edits {
 			for _, c := range e.Changes {
-				rows = append(rows, []string{group.name, e.Name, c.Column, string(c.Old), string(c.New)})
+				rows = append(rows, []any{group.name, e.Name, c.Column, string(c.Old), string(c.New)})
 			}
 		}
 	}
 	for _, e := range d.Removed {
-		rows = append(rows, []string{"remove", e.Name, "", "", ""})
+		rows = append(rows, []any{"remove", e.Name, "", "", ""})
 	}
 	return rows
 }

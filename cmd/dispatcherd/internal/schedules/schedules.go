@@ -17,7 +17,7 @@ import (
 // Command is the group of commands about schedules.
 func Command(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("schedule", "List, set, explain, pause, resume or run schedules of jobs", a.listCommand(),
+	return a.APIGroup("schedule", "List, set, explain, pause, resume or run schedules of jobs", a.listCommand(),
 		a.showCommand(), a.nextCommand(), a.setCommand(), a.applyCommand(), a.removeCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.runCommand(), a.backfillCommand())
 }

@@ -18,25 +18,23 @@ import (
 )
 
 func (a commands) listCommand() *cobra.Command {
+	var q client.Names
 	cmd := &cobra.Command{
 		Use: "list", SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name", Args: settings.NoArguments,
 		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl",
-	}
-	page := settings.PageFlags(cmd, "schedules")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		list, err := c.Schedules().List(ctx, client.Names{Query: *page})
-		if err != nil {
-			return err
-		}
-		none := "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'"
-		if page.Cursor != "" {
-			none = "" // the previous page had the last ones
-		}
-		return settings.PrintPage(a.Invocation, "schedules", list, []string{"name", "kind", "plan", "type", "overlap", "state"},
-			func(v *contract.Schedule) []string {
-				return []string{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			none := "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'"
+			if q.Cursor != "" {
+				none = "" // the previous page had the last ones
+			}
+			const header = "name, kind, plan, type, overlap, state"
+			return settings.PrintList(cmd, a.Invocation, "/v1/schedules", q, header, func(v *contract.Schedule) []any {
+				return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
 			}, none)
-	})
+		},
+	}
+	settings.PageFlags(cmd, &q.Query, "schedules")
+	return cmd
 }
 
 // plan says when a schedule runs.
@@ -108,10 +106,10 @@ func (a commands) show(ctx context.Context, s client.Schedules, name string) err
 	if i := slices.IndexFunc(ticks, func(t contract.Tick) bool { return t.Outcome == contract.TickSkipped }); i >= 0 {
 		all.LastSkip = &ticks[i]
 	}
-	return a.PrintFacts("schedule", all, func(add func(fact, format string, args ...any)) { addSchedule(add, &all) })
+	return console.PrintFacts(&a.Console, "schedule", &all, addSchedule)
 }
 
-func addSchedule(add func(fact, format string, args ...any), v *shown) {
+func addSchedule(add console.Add, v *shown) {
 	failures := "at most " + console.Counted(int64(v.MaxAttempts), "failure")
 	if v.Kind == contract.StartupWorker {
 		failures = "one attempt"
@@ -119,25 +117,15 @@ func addSchedule(add func(fact, format string, args ...any), v *shown) {
 	add("name", "%s", v.Name)
 	add("kind", "%s: %s", v.Kind, plan(&v.Schedule))
 	add("state", "%s", state(&v.Schedule, time.Now()))
-	if text := ahead(&v.Schedule, time.Now()); text != "" {
-		add("waits", "%s", text)
-	}
+	add.Some("waits", ahead(&v.Schedule, time.Now()))
 	add("job", "type %s, priority %d, %s", v.Type, v.Priority, failures)
-	if v.TimeoutMS != nil {
-		add("timeout", "%v", time.Duration(*v.TimeoutMS)*time.Millisecond)
-	}
-	if v.ExpectedMS != nil {
-		add("expected", "%v", time.Duration(*v.ExpectedMS)*time.Millisecond)
-	}
-	if v.Keys != "" {
-		add("keys", "%s", v.Keys)
-	}
+	add.Millis("timeout", v.TimeoutMS)
+	add.Millis("expected", v.ExpectedMS)
+	add.Some("keys", v.Keys)
 	add("payload", "%s", v.Payload)
 	add("overlap", "%s", v.Overlap)
 	add("catch up", "%d of the last %v", v.CatchUpMost, time.Duration(v.CatchUp))
-	if v.Jitter > 0 {
-		add("jitter", "%v", time.Duration(v.Jitter))
-	}
+	add.Some("jitter", time.Duration(v.Jitter))
 	if v.StartsAt != nil {
 		add("starts at", "%s", console.Stamp(*v.StartsAt))
 	}
@@ -179,7 +167,7 @@ func (a commands) nextCommand() *cobra.Command {
 		Args:       oneName,
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
-	settings.OnlyOnCommandLine(cmd.Flags(), "count")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1", "1000", "count")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		v, err := c.Schedules().Get(ctx, args[0])
@@ -210,11 +198,11 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	if err != nil {
 		return exit.Errorf(exit.Conflict, "%w", err)
 	}
-	rows := make([][]string, len(list))
+	rows := make([][]any, len(list))
 	for i, o := range list {
-		rows[i] = []string{console.Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), console.Stamp(o.RunAt), o.Note}
+		rows[i] = []any{console.Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), console.Stamp(o.RunAt), o.Note}
 	}
-	if err := a.PrintRows("next", list, []string{"utc", "local", "run at", "note"}, rows); err != nil {
+	if err := a.PrintRows("next", list, "utc, local, run at, note", rows); err != nil {
 		return err
 	}
 	if state := state(v, after); state != "active" && state != "ended" {

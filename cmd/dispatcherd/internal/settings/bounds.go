@@ -3,11 +3,13 @@ package settings
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
@@ -25,20 +27,28 @@ const (
 // LargestPage is the largest number of rows of one answer about rows of a table.
 const LargestPage = 1000
 
-// PageFlags adds the flags that select a page of a list.
-func PageFlags(cmd *cobra.Command, what string) *rest.Query {
-	q := &rest.Query{}
-	cmd.Flags().IntVar(&q.Limit, "limit", 100, what+" per page")
-	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
-	OnlyOnCommandLine(cmd.Flags(), "limit", "cursor")
-	Between(cmd.Flags(), "1", strconv.Itoa(LargestPage), "limit")
-	return q
+// PageFlags adds the flags that select a page of a list, which only the command line sets, like those that were added before.
+func PageFlags(cmd *cobra.Command, q *rest.Query, what string) {
+	flags := cmd.Flags()
+	flags.IntVar(&q.Limit, "limit", 100, what+" per page")
+	flags.TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
+	OnlyOnCommandLine(flags)
+	Between(flags, "1", strconv.Itoa(LargestPage), "limit")
+}
+
+// PrintList reads a page of a list, and prints it. query is a struct for [rest.Encode].
+func PrintList[T any](cmd *cobra.Command, a *Invocation, path string, query any, header string, row func(*T) []any, none string) error {
+	page, err := ask.Page[contract.Page[T]](cmd.Context(), &a.API, path, query)
+	if err != nil {
+		return err
+	}
+	return PrintPage(a, path[strings.LastIndex(path, "/")+1:], page, header, row, none)
 }
 
 // PrintPage prints a page of a list: value as JSON under name, or a line for each element. Then it says how to get the next
 // page, or that there is none of what the command lists.
-func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header []string, row func(*T) []string, none string) error {
-	rows := make([][]string, len(page.Items))
+func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header string, row func(*T) []any, none string) error {
+	rows := make([][]any, len(page.Items))
 	for i := range page.Items {
 		rows[i] = row(&page.Items[i])
 	}

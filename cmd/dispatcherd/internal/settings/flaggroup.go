@@ -14,7 +14,7 @@ func Grouped(flags *pflag.FlagSet, group string, register func(*pflag.FlagSet)) 
 	set := pflag.NewFlagSet(group, pflag.ContinueOnError)
 	set.SortFlags = false
 	register(set)
-	set.VisitAll(func(f *pflag.Flag) { annotate(set, noteGroup, []string{f.Name}, group) })
+	annotate(set, noteGroup, group)
 	flags.AddFlagSet(set)
 }
 

@@ -3,6 +3,7 @@ package settings
 import (
 	"os"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 )
 
@@ -16,6 +17,7 @@ type Invocation struct {
 	Version string          // of the running binary, as a line
 
 	Database Database          // --database-url
+	API      ask.Dispatcher    // --api-socket, --api, --api-token
 	ignored  []string          // unknown variables
 	origins  map[string]string // the source of the value of each flag of the running command, by name
 }

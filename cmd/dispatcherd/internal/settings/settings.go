@@ -18,20 +18,13 @@ import (
 // noteOnlyCommandLine is the annotation of flags that are no settings.
 const noteOnlyCommandLine = "dispatcherd-only-command-line"
 
-// OnlyOnCommandLine marks flags that belong to one invocation: neither environment nor file
-// can set them.
-func OnlyOnCommandLine(flags *pflag.FlagSet, names ...string) {
-	annotate(flags, noteOnlyCommandLine, names)
-}
+// OnlyOnCommandLine marks the flags that were added so far: they belong to one invocation, and neither environment nor file can
+// set them.
+func OnlyOnCommandLine(flags *pflag.FlagSet) { annotate(flags, noteOnlyCommandLine) }
 
-// annotate panics on an unknown name. Such a name is a mistake in a constructor, and
-// every test finds it.
-func annotate(flags *pflag.FlagSet, note string, names []string, values ...string) {
-	for _, name := range names {
-		if err := flags.SetAnnotation(name, note, values); err != nil {
-			panic(err)
-		}
-	}
+// annotate adds a note to the flags that were added so far.
+func annotate(flags *pflag.FlagSet, note string, values ...string) {
+	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, note, values) }) // fails for an unknown flag only
 }
 
 // RegisterFlags adds the settings of every command.

@@ -43,19 +43,19 @@ variable DISPATCHERD_… is an error here; other commands report and ignore it.`
 			if err != nil {
 				return err
 			}
-			columns := 2
+			columns, header := 2, "setting, value"
 			if origin {
-				columns = 3
+				columns, header = 3, header+", origin"
 			}
-			rows := make([][]string, len(settings))
+			rows := make([][]any, len(settings))
 			for i, s := range settings {
-				rows[i] = []string{s.Name, s.Value, s.Origin}[:columns]
+				rows[i] = []any{s.Name, s.Value, s.Origin}[:columns]
 			}
-			return a.PrintRows("settings", settings, []string{"setting", "value", "origin"}[:columns], rows)
+			return a.PrintRows("settings", settings, header, rows)
 		},
 	}
 	cmd.Flags().BoolVar(&origin, "origin", false, "print the source of each value")
-	OnlyOnCommandLine(cmd.Flags(), "origin")
+	OnlyOnCommandLine(cmd.Flags())
 	return cmd
 }
 

@@ -44,28 +44,34 @@ func (a *Invocation) FindSocket(name string) string {
 }
 
 // APISocketFlag adds the flag for the API socket of a running dispatcher.
-func (a *Invocation) APISocketFlag(flags *pflag.FlagSet, socket *string) {
-	*socket = a.FindSocket("api.sock")
-	flags.Var(Socket(socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
+func (a *Invocation) APISocketFlag(flags *pflag.FlagSet) {
+	a.API.Socket = a.FindSocket("api.sock")
+	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
 }
 
 // APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP.
-func (a *Invocation) APIFlags(flags *pflag.FlagSet, d *ask.Dispatcher) {
-	a.APISocketFlag(flags, &d.Socket)
-	flags.StringVar(&d.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
-	flags.Var(secret(&d.Token), "api-token", "bearer token for --api; safer as a variable")
+func (a *Invocation) APIFlags(flags *pflag.FlagSet) {
+	a.APISocketFlag(flags)
+	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
+	flags.Var(secret(&a.API.Token), "api-token", "bearer token for --api; safer as a variable")
+}
+
+// APIGroup is [Group] for commands that ask a running dispatcher.
+func (a *Invocation) APIGroup(use, short string, children ...*cobra.Command) *cobra.Command {
+	for _, child := range children {
+		a.APIFlags(child.Flags())
+	}
+	return Group(use, short, children...)
 }
 
 // OnAPI completes a command that makes a few calls to a running dispatcher.
 func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) error) *cobra.Command {
-	var at ask.Dispatcher
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), ask.Patience)
 		defer cancel()
-		return at.With(func(c *client.Client) error { return do(ctx, c, args) })
+		return a.API.With(func(c *client.Client) error { return do(ctx, c, args) })
 	}
-	a.APIFlags(cmd.Flags(), &at)
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func (a commands) adviseCommand() *cobra.Command {
-	f := exportFlags{since: 7 * 24 * time.Hour, limit: 1_000_000}
+	f := exportFlags{since: 7 * 24 * time.Hour, limit: 1_000_000, at: &a.API}
 	var window time.Duration
 	cmd := &cobra.Command{
 		Use:   "advise [DIR]",
@@ -44,10 +44,10 @@ and with such that are right within a factor of four.`,
 	}
 	flags := cmd.Flags()
 	f.periodFlags(flags)
-	a.DatabaseFlag(flags)
 	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
-	a.APISocketFlag(flags, &f.socket)
-	settings.OnlyOnCommandLine(flags, "duration-window")
+	settings.OnlyOnCommandLine(flags)
+	a.DatabaseFlag(flags)
+	a.APISocketFlag(flags)
 	settings.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }

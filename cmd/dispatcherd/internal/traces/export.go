@@ -31,16 +31,16 @@ const maxExported = 5_000_000
 
 // exportFlags are the flags of an export.
 type exportFlags struct {
-	since  time.Duration
-	until  time.Duration
-	limit  int
-	socket string
-	slots  string // folder of the trace whose slots to use
-	force  bool
+	since time.Duration
+	until time.Duration
+	limit int
+	at    *ask.Dispatcher
+	slots string // folder of the trace whose slots to use
+	force bool
 }
 
 func (a commands) exportCommand() *cobra.Command {
-	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000}
+	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000, at: &a.API}
 	cmd := &cobra.Command{
 		Use: "export DIR", Short: "Write ended jobs as a trace",
 		Long: `Writes the jobs that were done or failed in the last --since as a trace to DIR: due time, type,
@@ -53,9 +53,9 @@ host, or from another trace. On-demand requests without rows are not included.`,
 	}
 	flags := cmd.Flags()
 	f.periodFlags(flags)
-	a.DatabaseFlag(flags)
-	a.APISocketFlag(flags, &f.socket)
 	forceFlag(flags, &f.force)
+	a.DatabaseFlag(flags)
+	a.APISocketFlag(flags)
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func (f *exportFlags) periodFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
 	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more the command fails")
 	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
-	settings.OnlyOnCommandLine(flags, "since", "until", "limit", "slots-of")
+	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "1", strconv.Itoa(maxExported), "limit")
 	settings.Between(flags, "0s", settings.Longest, "since", "until")
 }
@@ -73,7 +73,7 @@ func (f *exportFlags) periodFlags(flags *pflag.FlagSet) {
 // forceFlag lets a command replace a trace.
 func forceFlag(flags *pflag.FlagSet, force *bool) {
 	flags.BoolVar(force, "force", false, "replace an existing trace")
-	settings.OnlyOnCommandLine(flags, "force")
+	settings.OnlyOnCommandLine(flags)
 }
 
 // writeTrace stores a trace. It returns a usage error if another dir avoids the error. An
@@ -175,7 +175,7 @@ func (f *exportFlags) noJobs(ended int64, left []string) error {
 	if ended == 0 {
 		return exit.Errorf(exit.NotFound, "no job ended in that time (--since, --until)")
 	}
-	whose := "the dispatcher on " + f.socket
+	whose := "the dispatcher on " + f.at.String()
 	if f.slots != "" {
 		whose = "the trace " + f.slots
 	}
@@ -198,7 +198,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var slots []trace.Slot
-	all, err := ask.All[httpapi.Slot](ctx, &ask.Dispatcher{Socket: f.socket}, "/v1/slots")
+	all, err := ask.All[httpapi.Slot](ctx, f.at, "/v1/slots")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,7 +207,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		slots = append(slots, trace.Slot{ID: int64(i + 1), Worker: name, Types: slices.Sorted(slices.Values(s.Types))})
 	}
 	if len(slots) == 0 {
-		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.socket)
+		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.at)
 	}
 	return slots, nil, nil
 }

@@ -49,7 +49,7 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	flags.IntVar(&o.Agents, "agents", o.Agents, "slots")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes")
 	flags.IntVar(&o.Load, "load", o.Load, "percent of their online time that the agents are busy")
-	settings.OnlyOnCommandLine(flags, "seed", "calls", "batch", "agents", "workers", "load")
+	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
 	settings.Between(flags, "1", "5000000", "calls")
 	settings.Between(flags, "0", "5000000", "batch")

@@ -46,7 +46,7 @@ misplaced or sent to a slot that does not support its type.`,
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
 	cmd.Flags().StringVar(&weights, "weights", "default", "article, default, or comma-separated changes key=value, as in trace simulate")
-	settings.OnlyOnCommandLine(cmd.Flags(), "speed", "weights")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
@@ -84,7 +84,7 @@ func (a commands) demoCommand() *cobra.Command {
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
 	generateFlags(cmd.Flags(), &o)
-	settings.OnlyOnCommandLine(cmd.Flags(), "speed")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }

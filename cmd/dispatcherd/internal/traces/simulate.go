@@ -79,7 +79,7 @@ its jobs wait, side by side for several --weights.`,
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` to compare with; a difference exits with 1")
 	cmd.Flags().
 		VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
-	settings.OnlyOnCommandLine(cmd.Flags(), "weights", "duration-window", "compare", "output")
+	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
