@@ -33,11 +33,11 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(f claimInFlight) bool { return f.token == token })
 }
 
-// extraClaim determines the minimum size of a claim that is sent beside others in
-// flight: ClaimBatch/extraClaim rows. Such a claim does not wait for the answers of
-// the others, which saves time over a network. Smaller claims would not be faster,
-// and each claim costs Postgres a transaction.
-const extraClaim = 4
+// extraBatch determines the minimum size of a claim or finish that is sent beside others
+// in flight: one in extraBatch of a full batch. Such a statement does not wait for the
+// answers of the others, which saves time over a network. Smaller ones would not be
+// faster, and each costs Postgres a transaction.
+const extraBatch = 2
 
 // flushClaims sends the next claim if it may be sent, and the Resolves. After a full
 // claim, the same step reserves no slot for the next claim. Until the next step the
@@ -59,7 +59,7 @@ func (c *Core) flushClaims() {
 	if len(cl.next) == 0 || len(cl.inFlight) >= c.cfg.Limits.Claims {
 		return
 	}
-	if len(cl.inFlight) > 0 && len(cl.next) < c.cfg.Limits.ClaimBatch/extraClaim {
+	if len(cl.inFlight) > 0 && len(cl.next) < c.cfg.Limits.ClaimBatch/extraBatch {
 		return
 	}
 	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch

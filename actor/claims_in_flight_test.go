@@ -14,7 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// sender is a core with 16 free slots and batches of eight rows.
+// sender is a core with 16 free slots, batches of eight rows, and at most three claims in flight.
 type sender struct {
 	t    *testing.T
 	core *Core
@@ -24,7 +24,7 @@ type sender struct {
 
 func newSender(t *testing.T) *sender {
 	cfg := config.Default()
-	cfg.Limits.ClaimBatch, cfg.Limits.FinishBatch = 8, 8
+	cfg.Limits.ClaimBatch, cfg.Limits.FinishBatch, cfg.Limits.Claims = 8, 8, 3
 	s := &sender{t: t, core: New(cfg), now: 1000}
 	register := event.Registered{Session: 1}
 	for i := range int32(16) {
@@ -83,19 +83,18 @@ func (s *sender) end(ids ...dispatcherd.JobID) (sent []*contract.FinishRequest) 
 	return sent
 }
 
-func TestFurtherClaimHasAtLeastAQuarterOfABatch(t *testing.T) {
+func TestFurtherClaimHasAtLeastHalfABatch(t *testing.T) {
 	s := newSender(t)
 	require.Len(t, s.insert(1), 1, "the first claim is sent at once")
-	require.Empty(t, s.insert(1), "a single row waits for the answer to the first claim")
+	require.Empty(t, s.insert(3), "three rows wait for the answer to the first claim")
 	second := s.insert(1)
 	require.Len(t, second, 1)
-	require.Equal(t, []dispatcherd.JobID{2, 3}, second[0].IDs)
-	require.Len(t, s.insert(2), 1)
-	require.Len(t, s.insert(2), 1)
-	require.Empty(t, s.insert(2), "four claims are in flight")
+	require.Equal(t, []dispatcherd.JobID{2, 3, 4, 5}, second[0].IDs)
+	require.Len(t, s.insert(4), 1)
+	require.Empty(t, s.insert(4), "three claims are in flight")
 	next := claimsOf(s.won(second[0]))
 	require.Len(t, next, 1)
-	require.Equal(t, []dispatcherd.JobID{8, 9}, next[0].IDs)
+	require.Equal(t, []dispatcherd.JobID{10, 11, 12, 13}, next[0].IDs)
 }
 
 func TestNextClaimAfterAFullOneWaitsForNoAnswer(t *testing.T) {
@@ -112,12 +111,12 @@ func TestNextClaimAfterAFullOneWaitsForNoAnswer(t *testing.T) {
 // Each claim has its own token, so the answer to one says nothing about another.
 func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	s := newSender(t)
-	lost, other, refused := s.insert(1)[0], s.insert(2)[0], s.insert(2)[0]
+	lost, other, refused := s.insert(1)[0], s.insert(4)[0], s.insert(4)[0]
 	s.step(event.Claimed{Request: lost, Result: contract.ClaimResult{Verdict: contract.Unknown}})
 	fx := s.step(event.Claimed{Request: refused, Result: contract.ClaimResult{Verdict: contract.Refused}})
 	require.Empty(t, fx, "the circuit breaker is open")
 	fx = s.won(other)
-	require.Len(t, only[*effect.Send](fx), 2)
+	require.Len(t, only[*effect.Send](fx), 4)
 	for _, r := range claimsOf(fx) {
 		require.Subset(t, refused.IDs, r.IDs,
 			"only rows of the refused claim are claimed again: the row of the claim with an unknown outcome may be running")
@@ -145,7 +144,7 @@ func TestOldEpochDoesNotOpenTheCircuitBreaker(t *testing.T) {
 func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {
 	s := newSender(t)
 	first := s.insert(8)[0]
-	second := s.insert(2)[0]
+	second := s.insert(4)[0]
 	s.won(first)
 	finishes := s.end(1)
 	require.Len(t, finishes, 1)
@@ -159,7 +158,7 @@ func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {
 		require.False(t, s.core.Idle(), "a claim is in flight")
 	}
 	released := one[*effect.Finish](t, s.won(second)).Request
-	require.Len(t, released.Items, 2)
+	require.Len(t, released.Items, 4)
 	require.Equal(t, contract.Released, released.Items[0].Outcome)
 	require.False(t, s.core.Idle())
 	s.step(event.Finished{Request: released})

@@ -93,11 +93,6 @@ func (e *finishQueue) add(f contract.Finish) {
 // waiting returns the ends that no finish contains yet.
 func (e *finishQueue) waiting() []contract.Finish { return e.queue[e.first:] }
 
-// extraFinish determines the minimum size of a finish that is sent beside another
-// one: FinishBatch/extraFinish rows; see extraClaim. The minimum is larger than for
-// claims, because no slot waits for a finish.
-const extraFinish = 2
-
 // flushEnds sends the finishes that may be sent.
 func (c *Core) flushEnds() {
 	e := &c.ends
@@ -110,7 +105,7 @@ func (c *Core) flushEnds() {
 		}
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.waiting()) > 0 {
-		if e.inFlight > 0 && len(e.again) == 0 && len(e.waiting()) < c.cfg.Limits.FinishBatch/extraFinish {
+		if e.inFlight > 0 && len(e.again) == 0 && len(e.waiting()) < c.cfg.Limits.FinishBatch/extraBatch {
 			return
 		}
 		if len(e.again) > 0 {
