@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,33 +19,32 @@ import (
 // scrape is a collector whose function emits all metrics at each scrape.
 type scrape func(emit)
 
-// emit emits one metric.
-type emit func(d metricDesc, value float64, labels ...string)
-
 // Describe implements prometheus.Collector. It describes none of the metrics, so the registry
 // checks them at each scrape.
 func (scrape) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (s scrape) Collect(ch chan<- prometheus.Metric) {
-	s(func(d metricDesc, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d.Desc, d.kind, value, labels...)
-	})
+func (s scrape) Collect(ch chan<- prometheus.Metric) { s(ch) }
+
+// emit receives the metrics of a scrape.
+type emit chan<- prometheus.Metric
+
+// gauge emits a current value. labels are names, each followed by its value.
+func (e emit) gauge(name, help string, value float64, labels ...string) {
+	e.metric(prometheus.GaugeValue, name, help, value, labels)
 }
 
-// metricDesc describes a metric of a scrape.
-type metricDesc struct {
-	*prometheus.Desc
-
-	kind prometheus.ValueType
+// counter emits a sum. labels are as for gauge.
+func (e emit) counter(name, help string, value float64, labels ...string) {
+	e.metric(prometheus.CounterValue, name, help, value, labels)
 }
 
-func gaugeDesc(name, help string, labels ...string) metricDesc {
-	return metricDesc{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
-}
-
-func counterDesc(name, help string, labels ...string) metricDesc {
-	return metricDesc{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
+func (e emit) metric(kind prometheus.ValueType, name, help string, value float64, labels []string) {
+	var names, values []string
+	for label := range slices.Chunk(labels, 2) {
+		names, values = append(names, label[0]), append(values, label[1])
+	}
+	e <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 }
 
 // registerScraped registers the metrics that are read at each scrape.
@@ -57,93 +57,6 @@ func (d *Daemon) registerScraped() {
 		scrape(d.scrapeLimits),
 	)
 }
-
-var (
-	loopBusyDesc = counterDesc(
-		"dispatcherd_loop_busy_seconds_total",
-		"Time that the loop spent in steps; its increase per second is the load of the loop.",
-	)
-	loopStepsDesc   = counterDesc("dispatcherd_loop_steps_total", "Events that the loop processed.")
-	jobEventsDesc   = counterDesc("dispatcherd_jobs_total", "Events of jobs and requests.", "event")
-	stateDesc       = gaugeDesc("dispatcherd_state", "Current numbers of the dispatcher.", "what")
-	largestUserDesc = gaugeDesc("dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", "what")
-	slotsDesc       = gaugeDesc("dispatcherd_slots", "Slots that support a type.", "type", "state")
-	reservedDesc    = gaugeDesc("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.")
-	jobsKnownDesc   = gaugeDesc(
-		"dispatcherd_jobs_known",
-		"Waiting jobs that the dispatcher knows: fetched candidates, and requests.",
-		"type",
-		"mode",
-	)
-	oldestJobDesc   = gaugeDesc("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", "type")
-	windowShareDesc = gaugeDesc("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.", "type")
-	expectedDesc    = gaugeDesc(
-		"dispatcherd_expected_duration_seconds",
-		"Learned duration of the jobs of a type and duration class; without a class, of those without an expected duration.",
-		"type",
-		"class",
-	)
-	fullScanDesc = gaugeDesc(
-		"dispatcherd_full_scan_seconds",
-		"Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.",
-	)
-	fullScanAgeDesc = gaugeDesc(
-		"dispatcherd_full_scan_age_seconds",
-		"Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.",
-	)
-	notifiedDesc = gaugeDesc("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.")
-
-	jobsPendingDesc = gaugeDesc("dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.", "type")
-	pendingAgeDesc  = gaugeDesc(
-		"dispatcherd_jobs_pending_age_seconds",
-		"Time since the latest complete count of pending jobs began; before the first count, since the start.",
-	)
-	unroutableDesc       = gaugeDesc("dispatcherd_unroutable_jobs", "Pending jobs of types that no slot of any dispatcher supports.", "type")
-	oldestUnroutableDesc = gaugeDesc(
-		"dispatcherd_unroutable_jobs_oldest_seconds",
-		"Age of the oldest unroutable job when the jobs were counted.",
-		"type",
-	)
-
-	connectionsDesc        = gaugeDesc("dispatcherd_api_connections", "Open connections of callers.")
-	frameSessionsDesc      = gaugeDesc("dispatcherd_api_frame_sessions", "Connections of callers with frames.")
-	frameRequestsDesc      = gaugeDesc("dispatcherd_api_frame_requests", "Open requests of callers with frames.")
-	sharedRequestsDesc     = gaugeDesc("dispatcherd_api_shared_requests", "Shared requests, current and kept.")
-	keysDesc               = gaugeDesc("dispatcherd_api_keys", "Idempotency-Keys of shared requests.")
-	sharedRequestBytesDesc = gaugeDesc("dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.")
-	bodyBytesDesc          = gaugeDesc("dispatcherd_api_body_bytes", "Bytes of request bodies in memory.")
-	watchedRowsDesc        = gaugeDesc("dispatcherd_api_watched_rows", "Rows that callers wait for.")
-
-	limitsDesc    = gaugeDesc("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", "limit")
-	apiLimitsDesc = gaugeDesc(
-		"dispatcherd_api_limit",
-		"Configured bounds of the API, in connections, requests, keys, bytes or events.",
-		"limit",
-	)
-	memoryLimitDesc = gaugeDesc(
-		"dispatcherd_memory_limit_bytes",
-		"Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.",
-	)
-	logEntriesDesc     = gaugeDesc("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.")
-	buildDesc          = gaugeDesc("dispatcherd_build_info", "1; the label describes the program.", "version")
-	logOverwrittenDesc = counterDesc(
-		"dispatcherd_decision_log_overwritten_total",
-		"Entries of the decision log that newer ones have replaced.",
-	)
-
-	passedDesc = counterDesc(
-		"dispatcherd_jobs_passed_total",
-		"Placements that the next, older job would have preceded without expected durations.",
-	)
-	misjudgedDesc = counterDesc(
-		"dispatcherd_expected_duration_errors_total",
-		"Jobs with an expected duration that were done, by true duration divided by the middle of the class.",
-		"ratio",
-	)
-
-	requestsDesc      = counterDesc("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.", "kind")
-	requestsEndedDesc = counterDesc("dispatcherd_requests_ended_total", "On-demand requests by end.", "kind", "end")
-)
 
 // expectedTypes bounds the types of dispatcherd_expected_duration_seconds.
 const expectedTypes = 100
@@ -166,12 +79,19 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	}
 	load := d.loop.Load()
 	logBytes, logCuts := d.logs.Sizes()
-	emit(loopBusyDesc, load.Busy.Seconds())
-	emit(loopStepsDesc, float64(load.Steps))
-	emit(fullScanDesc, took.Seconds())
-	emit(fullScanAgeDesc, age.Seconds())
-	emit(reservedDesc, float64(gauges.Reserved))
-	emit(notifiedDesc, float64(boolToInt(d.listener.up.Load())))
+	emit.counter("dispatcherd_loop_busy_seconds_total",
+		"Time that the loop spent in steps; its increase per second is the load of the loop.",
+		load.Busy.Seconds())
+	emit.counter("dispatcherd_loop_steps_total", "Events that the loop processed.", float64(load.Steps))
+	emit.gauge("dispatcherd_full_scan_seconds",
+		"Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.",
+		took.Seconds())
+	emit.gauge("dispatcherd_full_scan_age_seconds",
+		"Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.",
+		age.Seconds())
+	emit.gauge("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", float64(gauges.Reserved))
+	emit.gauge("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
+		float64(boolToInt(d.listener.up.Load())))
 	for event, n := range map[string]uint64{
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
 		"crashed": stats.Crashed, "stale": stats.Stale,
@@ -181,15 +101,20 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": logCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
 	} {
-		emit(jobEventsDesc, float64(n), event)
+		emit.counter("dispatcherd_jobs_total", "Events of jobs and requests.", float64(n), "event", event)
 	}
 	if d.cfg.Core.Weights.DurationWindow > 0 {
-		emit(passedDesc, float64(stats.Passed))
+		emit.counter("dispatcherd_jobs_passed_total", "Placements that the next, older job would have preceded without expected durations.",
+			float64(stats.Passed))
 		for i, n := range misjudged {
-			emit(misjudgedDesc, float64(n), [...]string{"less_than_1/16", "less_than_1/4", "within_4", "up_to_16", "more_than_16"}[i])
+			emit.counter("dispatcherd_expected_duration_errors_total",
+				"Jobs with an expected duration that were done, by true duration divided by the middle of the class.",
+				float64(n), "ratio", [...]string{"less_than_1/16", "less_than_1/4", "within_4", "up_to_16", "more_than_16"}[i])
 		}
 		for i := range expected {
-			emit(expectedDesc, expected[i].Duration.Seconds(), expected[i].Type, expected[i].Class.String())
+			emit.gauge("dispatcherd_expected_duration_seconds",
+				"Learned duration of the jobs of a type and duration class; without a class, of those without an expected duration.",
+				expected[i].Duration.Seconds(), "type", expected[i].Type, "class", expected[i].Class.String())
 		}
 	}
 	for what, n := range map[string]int{
@@ -200,13 +125,14 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types),
 		"circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
-		emit(stateDesc, float64(n), what)
+		emit.gauge("dispatcherd_state", "Current numbers of the dispatcher.", float64(n), "what", what)
 	}
 	for what, n := range map[string]int{
 		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types,
 		"requests_waiting": gauges.Largest.Requests,
 	} {
-		emit(largestUserDesc, float64(n), what)
+		emit.gauge("dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.",
+			float64(n), "what", what)
 	}
 }
 
@@ -247,23 +173,32 @@ func (d *Daemon) scrapeTypes(emit emit) {
 	}
 	window, bounded := d.cfg.Core.Weights.SharedWindow(d.cfg.Core.Penalty)
 	for label, s := range sums {
-		emit(slotsDesc, float64(s.free), label, "free")
-		emit(slotsDesc, float64(s.taken), label, "taken")
-		emit(jobsKnownDesc, float64(s.known), label, "queued")
-		emit(jobsKnownDesc, float64(s.requests), label, "on_demand")
-		emit(oldestJobDesc, s.oldest, label)
+		for state, n := range map[string]int{"free": s.free, "taken": s.taken} {
+			emit.gauge("dispatcherd_slots", "Slots that support a type.", float64(n), "type", label, "state", state)
+		}
+		for mode, n := range map[string]int{"queued": s.known, "on_demand": s.requests} {
+			emit.gauge("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.",
+				float64(n), "type", label, "mode", mode)
+		}
+		emit.gauge("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", s.oldest, "type", label)
 		if bounded {
-			emit(windowShareDesc, s.oldest/window.Seconds(), label)
+			emit.gauge("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.",
+				s.oldest/window.Seconds(), "type", label)
 		}
 		if s.counted {
-			emit(jobsPendingDesc, float64(s.pending), label)
+			emit.gauge("dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.",
+				float64(s.pending), "type", label)
 		}
 		if s.unroutable > 0 {
-			emit(unroutableDesc, float64(s.unroutable), label)
-			emit(oldestUnroutableDesc, s.oldestUnroutable, label)
+			emit.gauge("dispatcherd_unroutable_jobs", "Pending jobs of types that no slot of any dispatcher supports.",
+				float64(s.unroutable), "type", label)
+			emit.gauge("dispatcherd_unroutable_jobs_oldest_seconds", "Age of the oldest unroutable job when the jobs were counted.",
+				s.oldestUnroutable, "type", label)
 		}
 	}
-	emit(pendingAgeDesc, list.PendingAge)
+	emit.gauge("dispatcherd_jobs_pending_age_seconds",
+		"Time since the latest complete count of pending jobs began; before the first count, since the start.",
+		list.PendingAge)
 }
 
 func boolToInt(b bool) int {
@@ -276,27 +211,28 @@ func boolToInt(b bool) int {
 // scrapeAPI reads the state of the API.
 func (d *Daemon) scrapeAPI(emit emit) {
 	g := d.api.handler.Gauges()
-	emit(connectionsDesc, float64(g.Connections))
-	emit(frameSessionsDesc, float64(g.FrameSessions))
-	emit(frameRequestsDesc, float64(g.FrameRequests))
-	emit(sharedRequestsDesc, float64(g.Requests))
-	emit(keysDesc, float64(g.Keys))
-	emit(sharedRequestBytesDesc, float64(g.Bytes))
-	emit(bodyBytesDesc, float64(g.Bodies))
-	emit(watchedRowsDesc, float64(d.api.rows.Watched()))
+	emit.gauge("dispatcherd_api_connections", "Open connections of callers.", float64(g.Connections))
+	emit.gauge("dispatcherd_api_frame_sessions", "Connections of callers with frames.", float64(g.FrameSessions))
+	emit.gauge("dispatcherd_api_frame_requests", "Open requests of callers with frames.", float64(g.FrameRequests))
+	emit.gauge("dispatcherd_api_shared_requests", "Shared requests, current and kept.", float64(g.Requests))
+	emit.gauge("dispatcherd_api_keys", "Idempotency-Keys of shared requests.", float64(g.Keys))
+	emit.gauge("dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.", float64(g.Bytes))
+	emit.gauge("dispatcherd_api_body_bytes", "Bytes of request bodies in memory.", float64(g.Bodies))
+	emit.gauge("dispatcherd_api_watched_rows", "Rows that callers wait for.", float64(d.api.rows.Watched()))
 }
 
 // scrapeRequests counts on-demand requests. In each scrape, the number of submitted
 // requests is the number of waiting requests plus the sum of the ends.
 func (d *Daemon) scrapeRequests(emit emit) {
 	count := func(kind string, submitted uint64, ends [ondemand.Changed]uint64) {
-		emit(requestsDesc, float64(submitted), kind)
+		emit.counter("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.",
+			float64(submitted), "kind", kind)
 		for answer, n := range ends {
 			end := "abandoned"
 			if answer > 0 {
 				end = ondemand.AnswerKind(answer).String()
 			}
-			emit(requestsEndedDesc, float64(n), kind, end)
+			emit.counter("dispatcherd_requests_ended_total", "On-demand requests by end.", float64(n), "kind", kind, "end", end)
 		}
 	}
 	submitted, _, ends := d.api.requests.Tally()
@@ -316,20 +252,25 @@ func (d *Daemon) scrapeLimits(emit emit) {
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory, "job_log_bytes": logtail.MaxTotal,
 	} {
-		emit(limitsDesc, float64(n), limit)
+		emit.gauge("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", float64(n), "limit", limit)
 	}
 	for limit, n := range map[string]int{
 		"connections": c.MaxConnections, "payload_bytes": c.MaxPayload, "upload_bytes": int(c.MaxUpload), "body_bytes": int(c.BodiesLimit()),
 		"open_requests": c.OpenRequests, "shared_requests": c.SharedRequests, "keys": c.Keys, "shared_request_bytes": int(c.KeepBytes),
 		"events_per_request": c.EventsPerRequest, "requests": core.Requests, "database_connections": c.Connections,
 	} {
-		emit(apiLimitsDesc, float64(n), limit)
+		emit.gauge("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.",
+			float64(n), "limit", limit)
 	}
-	emit(buildDesc, 1, strings.TrimPrefix(d.cfg.Version, "dispatcherd "))
-	emit(memoryLimitDesc, float64(debug.SetMemoryLimit(-1)))
+	emit.gauge("dispatcherd_build_info", "1; the label describes the program.",
+		1, "version", strings.TrimPrefix(d.cfg.Version, "dispatcherd "))
+	emit.gauge("dispatcherd_memory_limit_bytes",
+		"Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.",
+		float64(debug.SetMemoryLimit(-1)))
 	if d.decisions != nil {
 		stats := d.decisions.Stats()
-		emit(logEntriesDesc, float64(stats.Entries))
-		emit(logOverwrittenDesc, float64(stats.Overwritten))
+		emit.gauge("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.", float64(stats.Entries))
+		emit.counter("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.",
+			float64(stats.Overwritten))
 	}
 }
