@@ -85,7 +85,7 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 			delete(config.RuntimeParams, name)
 		}
 	}
-	config.RuntimeParams["application_name"] = truncate("dispatcherd "+purpose+" "+c.Name, 63)
+	config.RuntimeParams["application_name"] = c.applicationName(purpose)
 	var set strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&set, "SET %s = %s; ", name, settings[name])
@@ -99,6 +99,9 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 	}
 	return config, nil
 }
+
+// applicationName names a connection for operators.
+func (c Config) applicationName(purpose string) string { return truncate("dispatcherd "+purpose+" "+c.Name, 63) }
 
 // after executes statements on every new connection, in one round trip.
 func after(config *pgx.ConnConfig, sql string) {

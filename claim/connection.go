@@ -40,15 +40,13 @@ type connection struct {
 	retryAt time.Time // no attempt to connect before then
 }
 
-func newConnection(c Config, purpose string, statements statements) (*connection, error) {
-	config, err := c.connConfig(purpose)
-	if err != nil {
-		return nil, err
-	}
-	l := &connection{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements,
+// newConnection returns a connection with the settings of base, which Config.connConfig returns.
+func newConnection(c Config, base *pgx.ConnConfig, purpose string, statements statements) *connection {
+	l := &connection{config: base.Copy(), timeout: c.Timeout, observer: c.Observer, statements: statements,
 		trusted: idleTrusted, turn: make(chan struct{}, 1)}
+	l.config.RuntimeParams["application_name"] = c.applicationName(purpose)
 	l.turn <- struct{}{}
-	return l, nil
+	return l
 }
 
 // connections execute statements of one kind at the same time, one statement each. A
@@ -56,15 +54,11 @@ func newConnection(c Config, purpose string, statements statements) (*connection
 // time establishes only one connection.
 type connections []*connection
 
-func newConnections(c Config, n int, purpose string, statements statements) (list connections, err error) {
+func newConnections(c Config, base *pgx.ConnConfig, n int, purpose string, statements statements) (list connections) {
 	for range n {
-		l, err := newConnection(c, purpose, statements)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, l)
+		list = append(list, newConnection(c, base, purpose, statements))
 	}
-	return list, nil
+	return list
 }
 
 // do runs f with the connection; see connections.do.

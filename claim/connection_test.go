@@ -12,8 +12,10 @@ import (
 )
 
 func TestFirstFreeConnectionIsUsed(t *testing.T) {
-	list, err := newConnections(Config{DSN: "postgres://localhost/x"}.withDefaults(), 3, "claim", nil)
+	c := Config{DSN: "postgres://localhost/x"}.withDefaults()
+	base, err := c.connConfig("")
 	require.NoError(t, err)
+	list := newConnections(c, base, 3, "claim", nil)
 	take := func() *connection {
 		l, err := list.take(t.Context())
 		require.NoError(t, err)
@@ -36,11 +38,13 @@ func TestFirstFreeConnectionIsUsed(t *testing.T) {
 func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	var waits time.Time
-	l, err := newConnection(Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	c := Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		waits, _ = ctx.Deadline()
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}}.withDefaults(), "claim", nil)
+	}}.withDefaults()
+	base, err := c.connConfig("")
 	require.NoError(t, err)
+	l := newConnection(c, base, "claim", nil)
 	defer l.close()
 	require.NoError(t, l.do(t.Context(), OpClaim, func(ctx context.Context, _ *pgx.Conn) (int, error) {
 		runs, bounded := ctx.Deadline()
@@ -56,15 +60,17 @@ func TestCancelledAttemptToConnectDoesNotDelayTheNextOne(t *testing.T) {
 	t.Parallel()
 	dialling := make(chan struct{}, 1)
 	hang := true
-	l, err := newConnection(Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	c := Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if hang {
 			dialling <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}}.withDefaults(), "lease", nil)
+	}}.withDefaults()
+	base, err := c.connConfig("")
 	require.NoError(t, err)
+	l := newConnection(c, base, "lease", nil)
 	defer l.close()
 	use := func(context.Context, *pgx.Conn) (int, error) { return 0, nil }
 	ctx, cancel := context.WithCancel(t.Context())

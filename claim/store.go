@@ -50,28 +50,31 @@ type Store struct {
 // Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
+	base, err := c.connConfig("")
+	if err != nil {
+		return nil, err
+	}
+	one := func(purpose string, statements statements) *connection {
+		return newConnection(c, base, purpose, statements)
+	}
 	s := &Store{
 		config:     c,
+		fetch:      one("fetch", fetchStatements),
+		backfill:   one("backfill", fetchStatements),
+		claim:      newConnections(c, base, c.Claims, "claim", claimStatements),
+		load:       newConnections(c, base, Loads, "load", loadStatements),
+		finish:     newConnections(c, base, c.Finishes, "finish", finishStatements),
+		spawn:      newConnections(c, base, c.Spawns, "spawn", nil),
+		adopt:      one("adopt", adoptStatements),
+		lease:      one("lease", leaseStatements),
+		sweep:      one("sweep", nil),
+		planning:   one("schedules", nil),
+		admission:  one("limits", nil),
+		settling:   one("flows", nil),
 		records:    NewRecords(),
 		deferred:   newDeferred(),
 		refusals:   refusals{list: map[refusal]leftOut{}},
 		countSteps: countSteps,
-	}
-	var errs [12]error
-	s.fetch, errs[0] = newConnection(c, "fetch", fetchStatements)
-	s.backfill, errs[1] = newConnection(c, "backfill", fetchStatements)
-	s.claim, errs[2] = newConnections(c, c.Claims, "claim", claimStatements)
-	s.finish, errs[3] = newConnections(c, c.Finishes, "finish", finishStatements)
-	s.adopt, errs[4] = newConnection(c, "adopt", adoptStatements)
-	s.lease, errs[5] = newConnection(c, "lease", leaseStatements)
-	s.sweep, errs[6] = newConnection(c, "sweep", nil)
-	s.planning, errs[8] = newConnection(c, "schedules", nil)
-	s.admission, errs[9] = newConnection(c, "limits", nil)
-	s.settling, errs[10] = newConnection(c, "flows", nil)
-	s.spawn, errs[11] = newConnections(c, c.Spawns, "spawn", nil)
-	s.load, errs[7] = newConnections(c, Loads, "load", loadStatements)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
 	}
 	for _, l := range s.claim {
 		l.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
@@ -87,7 +90,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.sweep.timeout = sweepTimeout
 	s.sweep.setup = fmt.Sprintf("SET statement_timeout = %d", (sweepTimeout * 4 / 5).Milliseconds())
 	// sweep has no prepared statements, so it can connect without a schema.
-	err := s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		if err := s.checkPooler(ctx, conn); err != nil {
 			return 0, err
 		}

@@ -20,43 +20,23 @@ const (
 	port      = "5432" // part of the socket's name only; nothing listens on TCP
 )
 
-// defaults are for a queue of some million rows on the machine of a developer.
-var defaults = map[string]string{
-	"listen_addresses":             "",
-	"unix_socket_permissions":      "0700",
-	"max_connections":              "200",
-	"shared_buffers":               "256MB",
-	"min_wal_size":                 "256MB",
-	"max_wal_size":                 "2GB",
-	"checkpoint_timeout":           "15min",
-	"autovacuum_naptime":           "10s", // a queue leaves many dead rows
-	"autovacuum_vacuum_cost_delay": "0",
-	"random_page_cost":             "1.1",
-	"jit":                          "off", // compiling takes longer than any statement of a queue
-	"timezone":                     "UTC",
-	"log_timezone":                 "UTC",
-	"log_checkpoints":              "off",
-	"log_autovacuum_min_duration":  "-1",
-	"restart_after_crash":          "on",
-}
+// defaults are for a queue of some million rows on the machine of a developer. A queue leaves many dead rows, so the pauses of
+// autovacuum are short. There is no jit, because compiling takes longer than any statement of a queue.
+const defaults = `listen_addresses= unix_socket_permissions=0700 max_connections=200 shared_buffers=256MB min_wal_size=256MB
+	max_wal_size=2GB checkpoint_timeout=15min autovacuum_naptime=10s autovacuum_vacuum_cost_delay=0 random_page_cost=1.1 jit=off
+	timezone=UTC log_timezone=UTC log_checkpoints=off log_autovacuum_min_duration=-1 restart_after_crash=on`
 
 // unsafe are settings that give up durability for speed.
-var unsafe = map[string]string{
-	"fsync":              "off",
-	"synchronous_commit": "off",
-	"full_page_writes":   "off",
-}
+const unsafe = "fsync=off synchronous_commit=off full_page_writes=off"
 
-// settings returns name=value pairs, sorted by name.
+// settings returns name=value pairs, of which the last one for a name applies.
 func settings(o Options) []string {
-	all := maps.Clone(defaults)
+	pairs := strings.Fields(defaults)
 	if o.Ephemeral {
-		maps.Copy(all, unsafe)
+		pairs = append(pairs, strings.Fields(unsafe)...)
 	}
-	maps.Copy(all, o.Settings)
-	var pairs []string
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		pairs = append(pairs, k+"="+all[k])
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		pairs = append(pairs, name+"="+o.Settings[name])
 	}
 	return pairs
 }

@@ -116,12 +116,8 @@ func nodeLine(lanes []dispatcherd.JobID, at int, n *contract.Node) string {
 	return text.String()
 }
 
-// corners are the characters of a line by its ends: up, down, left, right.
-var corners = map[[4]bool]string{
-	{true, true, false, false}: "│", {false, false, true, true}: "─", {true, true, false, true}: "├", {true, true, true, false}: "┤",
-	{false, true, true, false}: "╮", {false, true, false, true}: "╭", {true, false, true, false}: "╯", {true, false, false, true}: "╰",
-	{true, true, true, true}: "┼", {true, false, true, true}: "┴", {false, true, true, true}: "┬",
-}
+// corners are the characters of a line by its ends: 1 for up, 2 for down, 4 for left and 8 for right.
+var corners = []rune("   │ ╯╮┤ ╰╭├─┴┬┼")
 
 // branchLine connects the column of a node with those of the nodes after it, "" if this needs no line of its own. An edge
 // passes behind the columns that it does not join.
@@ -144,7 +140,13 @@ func branchLine(above, below []dispatcherd.JobID, at int, joined []int) string {
 		case !joins && (!left || !right):
 			text.WriteString(" ")
 		default:
-			text.WriteString(corners[[4]bool{up, down, left, right}])
+			ends := 0
+			for bit, end := range []bool{up, down, left, right} {
+				if end {
+					ends |= 1 << bit
+				}
+			}
+			text.WriteRune(corners[ends])
 		}
 		if right {
 			text.WriteString("─")
