@@ -101,7 +101,9 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 }
 
 // applicationName names a connection for operators.
-func (c Config) applicationName(purpose string) string { return truncate("dispatcherd "+purpose+" "+c.Name, 63) }
+func (c Config) applicationName(purpose string) string {
+	return truncate("dispatcherd "+purpose+" "+c.Name, 63)
+}
 
 // after executes statements on every new connection, in one round trip.
 func after(config *pgx.ConnConfig, sql string) {

@@ -75,26 +75,14 @@ func (n *Node) TakesResults() *Node {
 	return n
 }
 
-// object is a job as the functions of the schema take it.
-type object struct {
-	Type        string          `json:"type"`
-	Payload     json.RawMessage `json:"payload"`
-	Priority    any             `json:"priority"`
-	MaxAttempts any             `json:"max_attempts"`
-	TimeoutMS   any             `json:"timeout_ms,omitempty"`
-	ExpectedMS  any             `json:"expected_ms,omitempty"`
-	RunAt       *time.Time      `json:"run_at,omitempty"`
-	Keys        string          `json:"keys,omitempty"`
-}
-
 type callbackObject struct {
-	object
+	contract.JobColumns
 
 	RunWhen string `json:"run_when,omitempty"`
 }
 
 type nodeObject struct {
-	object
+	contract.JobColumns
 
 	Name         string `json:"name"`
 	After        []any  `json:"after,omitempty"`
@@ -102,39 +90,35 @@ type nodeObject struct {
 	TakesResults bool   `json:"takes_results,omitempty"`
 }
 
-// columns returns the values of the job without parent and unique key.
-func (j *Job) columns() (o object, err error) {
-	row, err := j.row()
-	if err != nil {
-		return o, err
+// columns returns the values of a row without parent and unique key.
+func columns(row []any) contract.JobColumns {
+	return contract.JobColumns{
+		Type: row[0].(string), Payload: json.RawMessage(row[1].(string)), Priority: dispatcherd.Priority(row[2].(int16)),
+		MaxAttempts: given[int16](row[3]), TimeoutMS: given[int32](row[4]), RunAt: given[time.Time](row[5]), Keys: given[string](row[6]),
+		ExpectedMS: given[int32](row[9]),
 	}
-	o = object{
-		Type: j.Type, Payload: json.RawMessage(row[1].(string)), Priority: row[2], MaxAttempts: row[3], TimeoutMS: row[4],
-		ExpectedMS: row[9], Keys: j.Keys,
-	}
-	if !j.RunAt.IsZero() {
-		o.RunAt = &j.RunAt
-	}
-	return o, nil
 }
 
-func (j *Job) object() ([]byte, error) {
-	o, err := j.columns()
-	if err != nil {
-		return nil, err
+// given returns the value of a column, or nil for its default.
+func given[T any](value any) *T {
+	if v, ok := value.(T); ok {
+		return &v
 	}
-	return json.Marshal(o)
+	return nil
 }
 
 var errMember = errors.New("a node and a callback have no Parent, UniqueKey and UniqueFor")
 
 // member is columns for a node or a callback.
-func (j *Job) member(name string) (object, error) {
-	o, err := j.columns()
+func (j *Job) member(name string) (c contract.JobColumns, err error) {
+	row, err := j.row()
 	if j.Parent != 0 || j.UniqueKey != "" || j.UniqueFor != 0 {
 		err = errMember
 	}
-	return o, about(name, err)
+	if err != nil {
+		return c, about(name, err)
+	}
+	return columns(row), nil
 }
 
 // MarshalJSON returns the document of the flow, which the SQL function insert_flow, the API and the command line take.
@@ -148,7 +132,7 @@ func (f *Flow) MarshalJSON() ([]byte, error) {
 	document.Name, document.Nodes = f.Name, make([]nodeObject, len(f.nodes))
 	if f.Callback != nil {
 		document.Callback = &callbackObject{RunWhen: f.RunWhen}
-		if document.Callback.object, err = f.Callback.member("callback"); err != nil {
+		if document.Callback.JobColumns, err = f.Callback.member("callback"); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +144,7 @@ func (f *Flow) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		document.Nodes[i] = nodeObject{object: o, Name: n.name, After: n.after, RunWhen: n.runWhen, TakesResults: n.takesResults}
+		document.Nodes[i] = nodeObject{JobColumns: o, Name: n.name, After: n.after, RunWhen: n.runWhen, TakesResults: n.takesResults}
 	}
 	return json.Marshal(document)
 }

@@ -33,30 +33,34 @@ type connection struct {
 	err   error                   // valid after ready is closed: why the attempt failed
 
 	mu      sync.Mutex
-	last    int64 // id of the latest request
-	waiting int   // calls that wait for ready, or are about to begin
-	open    map[int64]*call
-	ended   bool // the connection takes no further calls, because it has ended
-	closing bool // the connection takes no new calls and is closed after the last one
+	last    int64           // id of the latest request
+	open    map[int64]*call // also those that wait for ready, or are about to begin
+	ended   bool            // the connection takes no further calls, because it has ended
+	closing bool            // the connection takes no new calls and is closed after the last one
 }
 
-// connected returns the current connection or a new one, and counts a waiting call. Concurrent
+// connected adds a call to the current connection or to a new one, and returns the connection and the id of the call. Concurrent
 // calls wait for the same attempt to connect. Each call waits at most until its own ctx is done.
 // No call holds mu while it waits.
-func (c *frameClient) connected(ctx context.Context) (*connection, error) {
+func (c *frameClient) connected(ctx context.Context, me *call) (l *connection, id int64, err error) {
 	c.mu.Lock()
-	if c.conn == nil || !c.conn.join() {
-		c.conn = &connection{ready: make(chan struct{}), open: map[int64]*call{}, waiting: 1}
-		go c.conn.connectAndRead(c.dial)
+	joined := false
+	if l = c.conn; l != nil {
+		id, joined = l.join(me)
 	}
-	l := c.conn
+	if !joined {
+		l = &connection{ready: make(chan struct{}), open: map[int64]*call{}}
+		id, _ = l.join(me)
+		c.conn = l
+		go l.connectAndRead(c.dial)
+	}
 	c.mu.Unlock()
 	select {
 	case <-l.ready:
-		return l, l.err
+		return l, id, l.err
 	case <-ctx.Done():
-		l.leave()
-		return nil, ctx.Err()
+		l.forget(id)
+		return nil, 0, ctx.Err()
 	}
 }
 
@@ -75,28 +79,21 @@ func (c *frameClient) close() {
 	l.closeIfUnusedLocked()
 }
 
-// join counts a waiting call. It returns false if the connection takes no new calls.
-func (l *connection) join() bool {
+// join adds a call. It returns false if the connection takes no new calls.
+func (l *connection) join(me *call) (id int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || l.closing {
-		return false
+		return 0, false
 	}
-	l.waiting++
-	return true
-}
-
-// leave counts the end of a waiting call that does not begin.
-func (l *connection) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting--
-	l.closeIfUnusedLocked()
+	l.last++
+	l.open[l.last] = me
+	return l.last, true
 }
 
 // closeIfUnusedLocked closes the connection if closing is set and no call uses it.
 func (l *connection) closeIfUnusedLocked() {
-	if l.closing && l.waiting+len(l.open) == 0 && l.conn != nil {
+	if l.closing && len(l.open) == 0 && l.conn != nil {
 		go func() { _ = l.conn.Close() }() // Close waits for the writer; its error does not matter
 	}
 }
@@ -109,16 +106,17 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 		return nil, err
 	}
 	for range 2 { // the connection may have just ended: then try a new one
-		l, err := c.connected(ctx)
+		me := &call{changed: make(chan struct{}, 1), wantsEvents: f.Events}
+		l, id, err := c.connected(ctx, me)
 		if err != nil {
 			return nil, err
 		}
 		if f.Size() > l.conn.Welcome().Limits.MaxFrame {
-			l.leave()
+			l.forget(id)
 			return nil, rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame))
 		}
-		if me, ok := l.begin(f); ok {
-			return l.wait(ctx, f.ID, me, seen)
+		if f.ID = id; l.send(f) {
+			return l.wait(ctx, id, me, seen)
 		}
 	}
 	return nil, errNotSent
@@ -156,25 +154,16 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	return f, nil
 }
 
-// begin sends the request of a waiting call under a new id. It returns false if the request
-// was not sent.
-func (l *connection) begin(f *workerproto.Request) (*call, bool) {
-	me := &call{changed: make(chan struct{}, 1), wantsEvents: f.Events}
+// send sends a request. It returns false, and forgets the call, if the request was not sent.
+func (l *connection) send(f *workerproto.Request) bool {
 	l.mu.Lock()
-	l.waiting--
-	if l.ended {
-		l.mu.Unlock()
-		return nil, false
-	}
-	l.last++
-	f.ID = l.last
-	l.open[f.ID] = me
+	ended := l.ended
 	l.mu.Unlock()
-	if l.conn.Send(f) {
-		return me, true
+	if !ended && l.conn.Send(f) {
+		return true
 	}
 	l.forget(f.ID)
-	return nil, false
+	return false
 }
 
 // forget removes an open call and returns it, or returns nil if the call is not open.

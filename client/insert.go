@@ -103,7 +103,7 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 			j.UniqueFor,
 		)
 	case j.UniqueKey != "" && j.Parent == 0:
-		object, err := j.object()
+		object, err := json.Marshal(columns(row))
 		if err == nil {
 			id, inserted, err = joins.Joins{DB: db}.InsertUnique(ctx, object, j.UniqueKey, j.UniqueFor)
 		}

@@ -24,7 +24,11 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 
 // permitCaller returns why the user of a caller may not use jobs of a type, or "".
 func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
-	objection := d.cfg.AllowAPI.CallerObjection(p, typ)
+	return d.refuseCaller(p, typ, d.cfg.AllowAPI.CallerObjection(p, typ))
+}
+
+// refuseCaller logs an objection against a caller, if there is one, and returns it.
+func (d *Daemon) refuseCaller(p workerproto.Peer, typ, objection string) string {
 	if objection != "" {
 		d.callerDenials.peer(p, zap.String("type", typ))
 	}
@@ -60,11 +64,7 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 
 // permitLimits returns why the user of a caller may not use what concerns jobs of all types, or "".
 func (d *Daemon) permitLimits(p workerproto.Peer) string {
-	objection := d.cfg.AllowAPI.LimitsObjection(p)
-	if objection != "" {
-		d.callerDenials.peer(p, zap.String("type", "all"))
-	}
-	return objection
+	return d.refuseCaller(p, "all", d.cfg.AllowAPI.LimitsObjection(p))
 }
 
 // limited wraps a Unix socket in the limit of connections per second and user.

@@ -96,8 +96,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
 		"crashed": stats.Crashed, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left,
-		"detached":  stats.Detached,
-		"set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
+		"detached": stats.Detached, "set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": logCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
 	} {

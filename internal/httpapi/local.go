@@ -32,19 +32,24 @@ func (h *Handler) OverUnix(next http.Handler) http.Handler {
 // requests with a Host that admits does not admit. hint says which Host is admitted.
 func (h *Handler) sameOrigin(next http.Handler, admits func(host string) bool, hint string) http.Handler {
 	pages := http.NewCrossOriginProtection()
-	refuse := h.observed(rest.Raw("", " guard", "", func(_ http.ResponseWriter, r *rest.Request) error {
-		if !admits(r.Host) {
-			return rest.ForeignOrigin.Of(hint)
-		}
-		return rest.ForeignOrigin.Of("a web page of another origin sent the request; only programs and pages of the same origin are admitted")
-	}))
+	foreign := h.guard(rest.ForeignOrigin, hint)
+	page := h.guard(rest.ForeignOrigin,
+		"a web page of another origin sent the request; only programs and pages of the same origin are admitted")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !admits(r.Host) || pages.Check(r) != nil {
-			refuse(w, r)
-			return
+		switch {
+		case !admits(r.Host):
+			foreign(w, r)
+		case pages.Check(r) != nil:
+			page(w, r)
+		default:
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
+}
+
+// guard returns a handler that refuses a request before it reaches a route.
+func (h *Handler) guard(kind rest.Kind, detail string) http.HandlerFunc {
+	return h.observed(rest.Raw("", " guard", "", func(http.ResponseWriter, *rest.Request) error { return kind.Of(detail) }))
 }
 
 // isLocalHost reports whether a Host is a local name of this machine. An empty Host is not.

@@ -27,10 +27,10 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer body.Drop()
 	o, err := h.parseRequest(text)
-	if err != nil {
-		return err
+	if err == nil {
+		err = h.callerOf(r).Permit(o.Type)
 	}
-	if err := h.callerOf(r).Permit(o.Type); err != nil {
+	if err != nil {
 		return err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the request bounds the wait
@@ -255,23 +255,16 @@ type FanOutBatch struct {
 
 // postFanOut distributes items over the workers of a type.
 func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
-	if err := withoutKey(w, r); err != nil {
-		return err
-	}
-	if !isJSON(r) {
-		endBody(w, r, false)
-		return rest.UnsupportedMedia.Of("send application/json")
-	}
-	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
+	text, release, err := h.callerOf(r).ReadBody(w, r)
 	if err != nil {
 		return err
 	}
-	defer body.Drop()
+	defer release()
 	f, durable, err := h.parseFanOut(text)
-	if err != nil {
-		return err
+	if err == nil {
+		err = h.callerOf(r).Permit(f.Type)
 	}
-	if err := h.callerOf(r).Permit(f.Type); err != nil {
+	if err != nil {
 		return err
 	}
 	f.User = userOf(r)

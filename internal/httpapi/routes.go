@@ -30,46 +30,39 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 			"A disconnect cancels it", raw(h.postRequest)).With(requestHeaders{}).Takes(requestBody{}).
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "Accepted; the answer will be at Location.", RequestState{}).
-			Fails(rest.Forbidden, rest.NotAcceptable, rest.NotFound, rest.JobCancelled, rest.KeyReused, rest.InvalidJob, rest.JobFailed,
+			Fails(rest.NotAcceptable, rest.NotFound, rest.JobCancelled, rest.KeyReused, rest.InvalidJob, rest.JobFailed,
 				rest.NoSlot, rest.Stopping, rest.DeadlinePassed),
-		rest.On("list-requests", "GET /v1/requests", "List the on-demand requests that wait in memory, by descending ids", h.getRequests).
-			Fails(rest.Forbidden),
+		rest.On("list-requests", "GET /v1/requests", "List the on-demand requests that wait in memory, by descending ids", h.getRequests),
 		rest.Raw("get-request", "GET "+kept, "Read the answer or the events of a kept request", raw(h.getRequest)).With(keptRequest{}).
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "It has not ended.", RequestState{}).
-			Fails(rest.Forbidden, rest.NotFound, rest.NotAcceptable, rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.QueueFull,
-				rest.Stopping, rest.DeadlinePassed),
+			Fails(rest.NotAcceptable, rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.QueueFull, rest.Stopping, rest.DeadlinePassed),
 		rest.Raw("cancel-request", "DELETE "+kept, "Cancel a kept request, or forget its answer", raw(h.deleteRequest)).With(requestID{}).
-			AnsweredAs(http.StatusNoContent, "It was cancelled or forgotten.").Fails(rest.Forbidden, rest.NotFound),
+			AnsweredAs(http.StatusNoContent, "It was cancelled or forgotten."),
 		rest.Raw("fan-out", "POST /v1/fanouts", "Distribute items over the workers of this dispatcher that offer a type. "+
 			"A disconnect cancels all chunks", raw(h.postFanOut)).Takes(fanOutBody{}).
 			Answered(http.StatusOK, "Every chunk succeeded.", []ChunkResult{}).
 			Answered(http.StatusAccepted, "The chunks were inserted as a batch.", FanOutBatch{}).
-			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).
-			Fails(rest.Forbidden, rest.InvalidJob, rest.NoSlot, rest.Stopping),
+			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).Fails(rest.InvalidJob, rest.NoSlot, rest.Stopping),
 		rest.Raw("insert-jobs", "POST /v1/jobs", "Insert one job, or a stream of JSON lines. A stream is one transaction. A bad line means "+
 			"that nothing is inserted, unless on_error is skip", h.postJobs).With(insertion{}).
 			Takes(joblines.Job{}).TakesAs(rest.Lines, nil).
 			Answered(http.StatusOK, "Another job has the unique key; nothing was inserted.", Inserted{}).
 			Answered(http.StatusCreated, "Inserted.", Inserted{}, Uploaded{}).
-			Fails(rest.Forbidden, rest.Conflict, rest.InvalidJob, rest.BadLines, rest.NotFound),
-		rest.On("list-jobs", "GET /v1/jobs", "List jobs, the newest first, without payload, result and progress", h.getJobs).
-			Fails(rest.Forbidden),
+			Fails(rest.Conflict, rest.InvalidJob, rest.BadLines, rest.NotFound),
+		rest.On("list-jobs", "GET /v1/jobs", "List jobs, the newest first, without payload, result and progress", h.getJobs),
 		rest.On("cancel-jobs", "POST /v1/jobs/cancel", "Cancel the waiting, pending and running jobs that a filter selects", h.cancelJobs).
-			Fails(rest.Forbidden, rest.UnexpectedCount),
+			Fails(rest.UnexpectedCount),
 		rest.On("retry-jobs", "POST /v1/jobs/retry", "Make the failed and cancelled jobs that a filter selects pending again", h.retryJobs).
-			Fails(rest.Forbidden, rest.UnexpectedCount),
-		rest.On("get-job", "GET "+one, "Read a job", h.getJob).Fails(rest.Forbidden, rest.NotFound),
+			Fails(rest.UnexpectedCount),
+		rest.On("get-job", "GET "+one, "Read a job", h.getJob),
 		rest.On("cancel-job", "DELETE "+one, "Cancel a job, also while it runs", h.deleteJob).
-			Answered(http.StatusOK, "It was cancelled.").Answered(http.StatusAccepted, "Its worker was asked to stop.").
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("retry-job", "POST "+one+"/retry", "Make a failed or cancelled job pending again", h.retryJob).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
+			Answered(http.StatusOK, "It was cancelled.").Answered(http.StatusAccepted, "Its worker was asked to stop.").Fails(rest.Conflict),
+		rest.On("retry-job", "POST "+one+"/retry", "Make a failed or cancelled job pending again", h.retryJob).Fails(rest.Conflict),
 		rest.Raw("follow-job", "GET "+one+"/events", "Follow a job until it is final", h.getJobEvents).With(followedJob{}).
 			AnsweredAs(http.StatusOK, "Events: status, progress, partial, log (if the dispatcher keeps logs), gap, and at the end result or error.",
-				rest.Events).Fails(rest.Forbidden, rest.NotFound),
-		rest.On("explain-job", "GET "+one+"/why", "Say why a job does not run yet, or where it runs", h.getWhy).
-			Fails(rest.Forbidden, rest.NotFound),
+				rest.Events),
+		rest.On("explain-job", "GET "+one+"/why", "Say why a job does not run yet, or where it runs", h.getWhy),
 		rest.On("list-dispatchers", "GET /v1/dispatchers", "List the dispatchers that share the database, the newest first", h.getDispatchers),
 		rest.On("list-workers", "GET /v1/workers", "List the workers that are connected to this dispatcher, by session", h.getWorkers),
 		rest.On("list-slots", "GET /v1/slots", "List the slots of this dispatcher's workers and their jobs, by id", h.getSlots),

@@ -103,12 +103,8 @@ func callerName(r *http.Request) string {
 // for every request. Probes need no token. Every request must name a Host, and none may come
 // from a web page of another origin.
 func (h *Handler) Guarded(current func() *Tokens) http.Handler {
-	nameless := h.observed(rest.Raw("", " guard", "", func(http.ResponseWriter, *rest.Request) error {
-		return rest.InvalidRequest.Of("the Host header is missing or empty: set it to the name or address of the dispatcher's host")
-	}))
-	refuse := h.observed(rest.Raw("", " guard", "", func(http.ResponseWriter, *rest.Request) error {
-		return rest.Unauthorized.Of("send Authorization: Bearer and a token this dispatcher knows")
-	}))
+	nameless := h.guard(rest.InvalidRequest, "the Host header is missing or empty: set it to the name or address of the dispatcher's host")
+	refuse := h.guard(rest.Unauthorized, "send Authorization: Bearer and a token this dispatcher knows")
 	return h.sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host == "" {
 			nameless(w, r)

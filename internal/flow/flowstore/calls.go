@@ -26,20 +26,17 @@ func (a API) Calls() []rest.Route {
 		rest.On("list-batches", "GET /v1/batches", "List batches and flows, the newest first", a.list),
 		rest.On("open-batch", "POST /v1/batches", "Open a batch; jobs with its id as parent are its members", a.open).
 			Takes(contract.NewBatch{}).Answered(http.StatusOK, "").Answered(http.StatusCreated, "It was opened.", Opened{}).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("get-batch", "GET "+one, "Read a batch or flow", a.get).Fails(rest.Forbidden, rest.NotFound),
+			Fails(rest.NotFound, rest.Conflict),
+		rest.On("get-batch", "GET "+one, "Read a batch or flow", a.get),
 		rest.On("cancel-batch", "DELETE "+one, "Cancel a batch or flow and everything below it", a.cancel).
 			Answered(http.StatusOK, "All of its jobs have ended.").Answered(http.StatusAccepted, "Workers are asked to stop running jobs.").
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("seal-batch", "POST "+one+"/seal", "Say that a batch has all of its members", a.seal).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("retry-batch", "POST "+one+"/retry", "Run failed and cancelled members or nodes again", a.retry).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("repair-batch", "POST "+one+"/repair", "Count the jobs that have not ended again", a.repair).Fails(rest.Forbidden, rest.NotFound),
+			Fails(rest.Conflict),
+		rest.On("seal-batch", "POST "+one+"/seal", "Say that a batch has all of its members", a.seal).Fails(rest.Conflict),
+		rest.On("retry-batch", "POST "+one+"/retry", "Run failed and cancelled members or nodes again", a.retry).Fails(rest.Conflict),
+		rest.On("repair-batch", "POST "+one+"/repair", "Count the jobs that have not ended again", a.repair),
 		rest.On("insert-flow", "POST /v1/flows", "Insert a flow, as a whole or not at all", a.insert).
-			Takes(NewFlow{}).Answered(http.StatusCreated, "It was inserted.").
-			Fails(rest.Forbidden, rest.Conflict),
-		rest.On("get-flow", "GET /v1/flows/{id}", "Read a flow with its nodes", a.flow).Fails(rest.Forbidden, rest.NotFound),
+			Takes(NewFlow{}).Answered(http.StatusCreated, "It was inserted.").Fails(rest.Conflict),
+		rest.On("get-flow", "GET /v1/flows/{id}", "Read a flow with its nodes", a.flow),
 	}
 }
 

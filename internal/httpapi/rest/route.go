@@ -129,11 +129,15 @@ func (r Route) Fails(kinds ...Kind) Route {
 	return r
 }
 
-// Kinds returns all problems of the call, without those of every path: [MethodNotAllowed] and [ForeignOrigin].
+// Kinds returns all problems of the call, without those of every path: [MethodNotAllowed] and [ForeignOrigin]. A right may restrict each
+// call of /v1/, and what a path names may not exist unless the call creates it.
 func (r *Route) Kinds() []Kind {
 	kinds := append([]Kind{Unauthorized, Internal}, r.Problems...)
 	if strings.HasPrefix(r.Path, "/v1/") {
-		kinds = append(kinds, InvalidRequest, Unavailable)
+		kinds = append(kinds, InvalidRequest, Unavailable, Forbidden)
+		if strings.Contains(r.Path, "{") && r.Method != http.MethodPut {
+			kinds = append(kinds, NotFound)
+		}
 	}
 	if len(r.Bodies) > 0 {
 		kinds = append(kinds, TooLarge, UnsupportedMedia, QueueFull)

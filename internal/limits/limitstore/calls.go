@@ -24,13 +24,12 @@ func (a API) Calls() []rest.Route {
 	const one = "/v1/limits/{key}"
 	return []rest.Route{
 		rest.On("list-limits", "GET /v1/limits", "List the limits of keys by key", a.limits),
-		rest.On("get-limit", "GET "+one, "Read a limit", a.limit).Fails(rest.NotFound),
+		rest.On("get-limit", "GET "+one, "Read a limit", a.limit),
 		rest.On("set-limit", "PUT "+one, "Create a limit, or replace its columns", a.put).Takes(contract.Limit{}).
-			Answered(http.StatusOK, "It was changed.").Answered(http.StatusCreated, "It was created.").Fails(rest.Forbidden, rest.Conflict),
-		rest.On("remove-limit", "DELETE "+one, "Delete a limit; a shorter prefix applies then, or one job at a time", a.remove).
-			Fails(rest.Forbidden, rest.NotFound),
-		rest.On("list-keys", "GET /v1/keys", "List the keys that jobs hold or wait for", a.keys).Fails(rest.Forbidden),
-		rest.On("show-key", "GET /v1/keys/{key}", "Read the limit, the holders and the waiting jobs of a key", a.key).Fails(rest.Forbidden),
+			Answered(http.StatusOK, "It was changed.").Answered(http.StatusCreated, "It was created.").Fails(rest.Conflict),
+		rest.On("remove-limit", "DELETE "+one, "Delete a limit; a shorter prefix applies then, or one job at a time", a.remove),
+		rest.On("list-keys", "GET /v1/keys", "List the keys that jobs hold or wait for", a.keys),
+		rest.On("show-key", "GET /v1/keys/{key}", "Read the limit, the holders and the waiting jobs of a key", a.key),
 	}
 }
 

@@ -20,20 +20,16 @@ func (s Schedules) Calls() []rest.Route {
 	const one = "/v1/schedules/{name}"
 	return []rest.Route{
 		rest.On("list-schedules", "GET /v1/schedules", "List the schedules by name, without their payloads", s.page),
-		rest.On("get-schedule", "GET "+one, "Read a schedule", s.get).Fails(rest.Forbidden, rest.NotFound),
+		rest.On("get-schedule", "GET "+one, "Read a schedule", s.get),
 		rest.On("set-schedule", "PUT "+one, "Create a schedule, or replace its columns", s.put).Takes(contract.Schedule{}).
-			Answered(http.StatusOK, "It was changed.").Answered(http.StatusCreated, "It was created.").Fails(rest.Forbidden, rest.Conflict),
-		rest.On("remove-schedule", "DELETE "+one, "Delete a schedule; its runs end normally", s.delete).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("pause-schedule", "POST "+one+"/pause", "Pause a schedule", s.operation(s.Pause)).Fails(rest.Forbidden, rest.NotFound),
-		rest.On("resume-schedule", "POST "+one+"/resume", "End a pause", s.operation(s.Resume)).Fails(rest.Forbidden, rest.NotFound),
-		rest.On("run-schedule", "POST "+one+"/run", "Make a tick now", s.run).Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("backfill-schedule", "POST "+one+"/backfill", "Make ticks for past occasions that have none", s.backfill).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("list-occasions", "GET "+one+"/next", "List the next occasions of a cron schedule", s.next).
-			Fails(rest.Forbidden, rest.NotFound, rest.Conflict),
-		rest.On("list-ticks", "GET "+one+"/ticks", "List the ticks of a schedule, the newest first", s.ticks).
-			Fails(rest.Forbidden, rest.NotFound),
+			Answered(http.StatusOK, "It was changed.").Answered(http.StatusCreated, "It was created.").Fails(rest.Conflict),
+		rest.On("remove-schedule", "DELETE "+one, "Delete a schedule; its runs end normally", s.delete).Fails(rest.Conflict),
+		rest.On("pause-schedule", "POST "+one+"/pause", "Pause a schedule", s.operation(s.Pause)),
+		rest.On("resume-schedule", "POST "+one+"/resume", "End a pause", s.operation(s.Resume)),
+		rest.On("run-schedule", "POST "+one+"/run", "Make a tick now", s.run).Fails(rest.Conflict),
+		rest.On("backfill-schedule", "POST "+one+"/backfill", "Make ticks for past occasions that have none", s.backfill).Fails(rest.Conflict),
+		rest.On("list-occasions", "GET "+one+"/next", "List the next occasions of a cron schedule", s.next).Fails(rest.Conflict),
+		rest.On("list-ticks", "GET "+one+"/ticks", "List the ticks of a schedule, the newest first", s.ticks),
 	}
 }
 
