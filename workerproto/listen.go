@@ -197,21 +197,13 @@ func removeStale(path string) error {
 	return nil
 }
 
-// LockOf returns a duplicate of the lock file that l holds, or nil if l was not created
-// by Listen. The lock is released when both l and the returned file are closed.
-func LockOf(l net.Listener) (*os.File, error) {
-	own, ok := l.(*listener)
-	if !ok {
-		return nil, nil
+// TakeLock returns the lock file that l holds, or nil if l was not created by Listen. From then on the lock is released when the
+// file is closed, and not by l. No other goroutine may use l meanwhile.
+func TakeLock(l net.Listener) (lock *os.File) {
+	if own, ok := l.(*listener); ok {
+		lock, own.lock = own.lock, nil
 	}
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	fd, err := syscall.Dup(int(own.lock.Fd()))
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
-	}
-	syscall.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), own.lock.Name()), nil
+	return lock
 }
 
 // Lock opens the lock file of a socket and locks it. Call it only for a socket that
@@ -251,5 +243,9 @@ func (l *listener) Close() error {
 			unlinked = err
 		}
 	})
-	return errors.Join(unlinked, l.UnixListener.Close(), l.lock.Close())
+	err := errors.Join(unlinked, l.UnixListener.Close())
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
 }

@@ -100,8 +100,7 @@ func TestLockOutlivesItsListener(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	l, err := Access{Mode: 0o600}.Listen(path)
 	require.NoError(t, err)
-	lock, err := LockOf(l)
-	require.NoError(t, err)
+	lock := TakeLock(l)
 	_, err = Lock(path)
 	require.ErrorIs(t, err, ErrInUse)
 	require.NoError(t, l.Close())
@@ -111,9 +110,7 @@ func TestLockOutlivesItsListener(t *testing.T) {
 	again, err := Lock(path)
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
-	lock, err = LockOf(&net.UnixListener{})
-	require.NoError(t, err)
-	require.Nil(t, lock)
+	require.Nil(t, TakeLock(&net.UnixListener{}))
 }
 
 func TestSocketHasItsGroupAndModeBeforeItListens(t *testing.T) {

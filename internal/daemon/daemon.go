@@ -296,16 +296,14 @@ func (d *Daemon) serveBackground() {
 	if d.cfg.Core.Weights.DurationWindow > 0 {
 		d.background.Go(func() { shareDurations(ctx, d.loop, d.learned(), d.store.Dispatcher(), d.log) })
 	}
-	d.background.Go(func() { d.controller.Run(ctx) })
-	d.background.Go(func() { d.admission.Run(ctx) })
-	d.background.Go(func() { d.settlement.Run(ctx) })
-	d.background.Go(func() { d.maintenance.run(ctx) })
-	d.background.Go(func() { d.workers.startups.run(ctx) })
+	for _, run := range []func(context.Context){
+		d.controller.Run, d.admission.Run, d.settlement.Run, d.maintenance.run, d.workers.startups.run, d.api.rows.Poll, d.reload,
+	} {
+		d.background.Go(func() { run(ctx) })
+	}
 	d.background.Go(func() { steerMemory(ctx, d.cfg.Memory, d.log) })
-	d.background.Go(func() { d.api.rows.Poll(ctx) })
 	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
 	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })
-	d.background.Go(func() { d.reload(ctx) })
 	d.serveAPI(ctx)
 	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {

@@ -28,12 +28,9 @@ type hostLock struct {
 // creates the lock. If this process may not create the lock, it runs without one. Then
 // only the end of its lease shows that this dispatcher is dead.
 func lockOf(path string, l net.Listener) (*hostLock, error) {
-	h := &hostLock{}
+	h := &hostLock{file: workerproto.TakeLock(l)}
 	_, _ = rand.Read(h.me[:]) // never fails
 	var err error
-	if h.file, err = workerproto.LockOf(l); err != nil {
-		return nil, err
-	}
 	if h.file == nil {
 		h.file, err = workerproto.Lock(path)
 		if errors.Is(err, workerproto.ErrInUse) {

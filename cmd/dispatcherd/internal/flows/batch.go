@@ -31,7 +31,6 @@ func (a commands) openCommand() *cobra.Command {
 	cmd.Flags().StringVar(&b.RunWhen, "run-when", contract.RunWhenDone, "when the callback runs: done, ended or failed")
 	cmd.Flags().StringVar(&b.Name, "name", "", "name, not unique")
 	cmd.Flags().Int64Var(&parent, "parent", 0, "open batch of which the callback is a member")
-	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1", settings.LargestID, "parent")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		if cmd.Flags().Changed("callback") {

@@ -58,14 +58,12 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 		}
 		return a.eachJob(cmd.Context(), args, c)
 	}
-	f.register(cmd, c.statuses)
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
+	f.register(a, cmd, c.statuses)
 	cmd.ValidArgsFunction = a.completeIDs(c.op.Statuses()...)
 	flags := cmd.Flags()
 	flags.BoolVar(&agreed.yes, "yes", false, fmt.Sprintf("%s what the filter selects", c.op))
 	flags.Int64Var(&agreed.count, "count", -1, "do it if the filter selects exactly so many jobs")
 	flags.Lookup("count").DefValue = ""
-	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", settings.LargestID, "count")
 	return cmd
 }

@@ -37,6 +37,12 @@ func (a commands) completeIDs(statuses ...dispatcherd.Status) completion {
 	})
 }
 
+// typeFlag adds the flag --type, which selects elements of a type.
+func (a commands) typeFlag(cmd *cobra.Command, typ *string, usage string) {
+	cmd.Flags().StringVar(typ, "type", "", usage)
+	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
+}
+
 // completeTypes offers the types of a dispatcher.
 func (a commands) completeTypes() completion {
 	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {

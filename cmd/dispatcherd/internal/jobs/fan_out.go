@@ -64,7 +64,6 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the answers (default: the dispatcher's, 30s)")
 	flags.DurationVar(&expected, "expected", 0, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
-	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1ms", "1h", "timeout")
 	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "expected")

@@ -23,13 +23,12 @@ type jobFilter struct {
 var filterFlags = []string{"type", "status", "newer-than", "older-than"}
 
 // register adds the flags. The help lists the allowed statuses.
-func (f *jobFilter) register(cmd *cobra.Command, which string) {
+func (f *jobFilter) register(a commands, cmd *cobra.Command, which string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.kind, "type", "", "only jobs of this type")
+	a.typeFlag(cmd, &f.kind, "only jobs of this type")
 	flags.StringVar(&f.status, "status", "", "only jobs in this status: "+which)
 	flags.DurationVar(&f.newer, "newer-than", 0, "only jobs created in this time before now, such as 1h")
 	flags.DurationVar(&f.older, "older-than", 0, "only jobs created longer ago")
-	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "1s", settings.Longest, "newer-than", "older-than")
 	names := make([]string, len(dispatcherd.Statuses))
 	for i, s := range dispatcherd.Statuses {

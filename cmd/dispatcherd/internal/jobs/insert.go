@@ -94,7 +94,6 @@ func (a commands) insertCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.AddFlagSet(job)
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
-	settings.OnlyOnCommandLine(flags)
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }

@@ -29,9 +29,8 @@ func (a commands) listCommand() *cobra.Command {
 			return a.list(cmd.Context(), q)
 		},
 	}
-	f.register(cmd, "waiting, pending, running, done, failed or cancelled")
+	f.register(a, cmd, "waiting, pending, running, done, failed or cancelled")
 	settings.PageFlags(cmd, &q.Query, "jobs")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }
 

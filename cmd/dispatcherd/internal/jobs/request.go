@@ -68,7 +68,6 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
 	flags.DurationVar(&r.Expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
-	settings.OnlyOnCommandLine(flags)
 	settings.Between(flags, "0", "10", "priority")
 	settings.Between(flags, "1ms", "1h", "timeout")
 	settings.Between(flags, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "expected")

@@ -24,9 +24,8 @@ func (a commands) slotListCommand() *cobra.Command {
 			return settings.PrintList(cmd, a.Invocation, "/v1/slots", q, "slot, worker, number, state, job, types", slotRow, noSlots(&q))
 		},
 	}
-	cmd.Flags().StringVar(&q.Type, "type", "", "only slots that support this type")
+	a.typeFlag(cmd, &q.Type, "only slots that support this type")
 	settings.PageFlags(cmd, &q.Query, "slots")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }
 

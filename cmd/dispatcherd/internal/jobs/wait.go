@@ -41,7 +41,6 @@ func (a commands) waitCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most (default: no limit)")
-	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1ms", settings.Longest, "timeout")
 	cmd.ValidArgsFunction = a.completeIDs()
 	return cmd

@@ -21,8 +21,7 @@ func (a commands) requestsCommand() *cobra.Command {
 			}, "No request waits in the memory of this dispatcher.")
 		},
 	}
-	cmd.Flags().StringVar(&q.Type, "type", "", "only requests of this type")
+	a.typeFlag(cmd, &q.Type, "only requests of this type")
 	settings.PageFlags(cmd, &q.Query, "requests")
-	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }

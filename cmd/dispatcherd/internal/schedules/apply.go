@@ -40,7 +40,6 @@ func (a commands) applyCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the differences")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "remove without question")
-	settings.OnlyOnCommandLine(cmd.Flags())
 	return cmd
 }
 
@@ -124,10 +123,10 @@ func compare(ctx context.Context, s client.Schedules, list []wanted, prune bool)
 }
 
 // step calls f with a time limit of its own, because there may be any number of steps.
-func step[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+func step[A, T any](ctx context.Context, f func(context.Context, A) (T, error), of A) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, ask.Patience)
 	defer cancel()
-	return f(ctx)
+	return f(ctx, of)
 }
 
 // readAll reads all schedules, page by page. The pages contain no payloads, so those of the file are read again.
@@ -138,13 +137,13 @@ func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string
 	}
 	all := map[string]contract.Schedule{}
 	for q := (client.Names{Query: client.Query{Limit: settings.LargestPage}}); ; {
-		page, err := step(ctx, func(ctx context.Context) (client.Page[contract.Schedule], error) { return s.List(ctx, q) })
+		page, err := step(ctx, s.List, q)
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range page.Items {
 			if inFile[v.Name] {
-				v, err = step(ctx, func(ctx context.Context) (contract.Schedule, error) { return s.Get(ctx, v.Name) })
+				v, err = step(ctx, s.Get, v.Name)
 			}
 			switch {
 			case err == nil:
@@ -159,25 +158,22 @@ func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string
 	}
 }
 
-// edits counts edits.
-type edits struct{ created, changed, removed int }
+// edits counts the created, changed and removed schedules.
+type edits [3]int
 
 func (e edits) String() string {
-	return fmt.Sprintf("%d created, %d changed, %d removed", e.created, e.changed, e.removed)
+	return fmt.Sprintf("%d created, %d changed, %d removed", e[0], e[1], e[2])
 }
 
 // execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is
 // edited holds up no ticks of the others. Removals are last, so that an error does not remove what another name replaces.
 func (d *differences) execute(ctx context.Context, s client.Schedules) (made edits, err error) {
-	for _, group := range []struct {
-		edits []edit
-		made  *int
-	}{{d.Created, &made.created}, {d.Changed, &made.changed}, {d.Removed, &made.removed}} {
-		for _, e := range group.edits {
-			if _, err := step(ctx, func(ctx context.Context) (bool, error) { return e.execute(ctx, s) }); err != nil {
+	for i, group := range [][]edit{d.Created, d.Changed, d.Removed} {
+		for _, e := range group {
+			if _, err := step(ctx, e.execute, s); err != nil {
 				return made, err
 			}
-			*group.made++
+			made[i]++
 		}
 	}
 	return made, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -25,7 +24,6 @@ func (a commands) runCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
 	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
-	settings.OnlyOnCommandLine(cmd.Flags())
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		if !cmd.Flags().Changed("key") {
 			key = time.Now().UTC().Format(time.RFC3339Nano)
@@ -69,7 +67,6 @@ func (a commands) backfillCommand() *cobra.Command {
 	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the occasions: new ones, and those with a tick")
-	settings.OnlyOnCommandLine(cmd.Flags())
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		begin, err := instant("from", from)
 		if err != nil {

@@ -167,7 +167,6 @@ func (a commands) nextCommand() *cobra.Command {
 		Args:       oneName,
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
-	settings.OnlyOnCommandLine(cmd.Flags())
 	settings.Between(cmd.Flags(), "1", "1000", "count")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		v, err := c.Schedules().Get(ctx, args[0])

@@ -27,13 +27,11 @@ const (
 // LargestPage is the largest number of rows of one answer about rows of a table.
 const LargestPage = 1000
 
-// PageFlags adds the flags that select a page of a list, which only the command line sets, like those that were added before.
+// PageFlags adds the flags that select a page of a list.
 func PageFlags(cmd *cobra.Command, q *rest.Query, what string) {
-	flags := cmd.Flags()
-	flags.IntVar(&q.Limit, "limit", 100, what+" per page")
-	flags.TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
-	OnlyOnCommandLine(flags)
-	Between(flags, "1", strconv.Itoa(LargestPage), "limit")
+	cmd.Flags().IntVar(&q.Limit, "limit", 100, what+" per page")
+	Between(cmd.Flags(), "1", strconv.Itoa(LargestPage), "limit")
+	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
 }
 
 // PrintList reads a page of a list, and prints it. query is a struct for [rest.Encode].

@@ -49,8 +49,10 @@ func (a *Invocation) APISocketFlag(flags *pflag.FlagSet) {
 	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
 }
 
-// APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP.
+// APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP. The flags that were added before are no
+// settings: they describe one request.
 func (a *Invocation) APIFlags(flags *pflag.FlagSet) {
+	OnlyOnCommandLine(flags)
 	a.APISocketFlag(flags)
 	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
 	flags.Var(secret(&a.API.Token), "api-token", "bearer token for --api; safer as a variable")
