@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -92,10 +93,5 @@ func (w *Worker) cancelAll(cause error) {
 
 // sortedLocked returns the slots in the order of their numbers.
 func (w *Worker) sortedLocked() []*slot {
-	all := make([]*slot, 0, len(w.slots))
-	for _, sl := range w.slots {
-		all = append(all, sl)
-	}
-	slices.SortFunc(all, func(a, b *slot) int { return cmp.Compare(a.Number, b.Number) })
-	return all
+	return slices.SortedFunc(maps.Values(w.slots), func(a, b *slot) int { return cmp.Compare(a.Number, b.Number) })
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -132,10 +134,7 @@ func (srv *server) reject(conn net.Conn, err *Error) {
 func (srv *server) shutDown() {
 	srv.mu.Lock()
 	srv.stopping = true
-	all := make([]*serverConn, 0, len(srv.open))
-	for c := range srv.open {
-		all = append(all, c)
-	}
+	all := slices.Collect(maps.Keys(srv.open))
 	srv.mu.Unlock()
 	for _, c := range all {
 		c.Close(Complain(ShuttingDown, 0, "the dispatcher stops; reconnect"))

@@ -39,6 +39,17 @@ type Job struct {
 	Errors    json.RawMessage `json:"errors,omitempty"` // the last ten failures, the latest one last
 }
 
+// LastError returns the message of the latest failure, "" if there is none.
+func (j *Job) LastError() string {
+	var ends []struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(j.Errors, &ends) != nil || len(ends) == 0 {
+		return ""
+	}
+	return ends[len(ends)-1].Error
+}
+
 // Dispatcher is one row of the table dispatchers as the API shows it.
 type Dispatcher struct {
 	ID          int       `json:"id"`

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -248,10 +250,7 @@ func (r *frameRequest) finished(status int) {
 func (s *frameSession) takeAll() []*frameRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*frameRequest, 0, len(s.open))
-	for _, r := range s.open { // order-free: the requests are independent
-		all = append(all, r)
-	}
+	all := slices.Collect(maps.Values(s.open)) // order-free: the requests are independent
 	clear(s.open)
 	return all
 }

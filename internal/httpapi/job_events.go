@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -190,22 +189,11 @@ func finalAnswer(job *contract.Job) *ondemand.Answer {
 	case dispatcherd.Done:
 		return &ondemand.Answer{Kind: ondemand.Done, Payload: job.Result}
 	case dispatcherd.Failed:
-		return &ondemand.Answer{Kind: ondemand.Failed, Reason: lastError(job.Errors)}
+		return &ondemand.Answer{Kind: ondemand.Failed, Reason: job.LastError()}
 	}
 	reason := "it was cancelled"
 	if job.Cancelled != nil {
 		reason += " by " + *job.Cancelled
 	}
 	return &ondemand.Answer{Kind: ondemand.Cancelled, Reason: reason}
-}
-
-// lastError returns the message of the latest error.
-func lastError(history json.RawMessage) string {
-	var ends []struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal(history, &ends) != nil || len(ends) == 0 {
-		return ""
-	}
-	return ends[len(ends)-1].Error
 }

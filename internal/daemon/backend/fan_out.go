@@ -1,10 +1,10 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -28,10 +28,9 @@ func (b *Backend) Offerings(typ string) (list []ondemand.Offering) {
 		}
 		bySession[s.Session].Slots++
 	}
-	for _, o := range bySession { // order-free: sorted below
-		list = append(list, *o)
+	for _, id := range slices.Sorted(maps.Keys(bySession)) {
+		list = append(list, *bySession[id])
 	}
-	slices.SortFunc(list, func(a, b ondemand.Offering) int { return cmp.Compare(a.Session, b.Session) })
 	return list
 }
 

@@ -2,9 +2,11 @@ package backend
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/spelling"
 )
 
 // offeredTypes bounds the list of types in an explanation.
@@ -18,18 +20,15 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 	distances := map[string]int{}
 	for _, t := range b.Types().Items {
 		if t.Capacity > 0 {
-			distances[t.Type] = distance(typ, t.Type)
+			distances[t.Type] = spelling.Edits(typ, t.Type)
 		}
 	}
 	for name, slots := range others { // order-free: sorted below
 		if slots > 0 {
-			distances[name] = distance(typ, name)
+			distances[name] = spelling.Edits(typ, name)
 		}
 	}
-	for name := range distances { // order-free: sorted below
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(x, y string) int {
+	names = slices.SortedFunc(maps.Keys(distances), func(x, y string) int {
 		return cmp.Or(cmp.Compare(distances[x], distances[y]), cmp.Compare(x, y))
 	})
 	names = names[:min(len(names), offeredTypes)]
@@ -37,25 +36,4 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 		similar = names[0]
 	}
 	return names, similar
-}
-
-// distance returns how many bytes must be inserted, removed or replaced to make b from a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

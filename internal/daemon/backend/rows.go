@@ -3,6 +3,8 @@ package backend
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -282,11 +284,7 @@ func (r *Rows) read(ctx context.Context) error {
 func (r *Rows) ids() []dispatcherd.JobID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids := make([]dispatcherd.JobID, 0, len(r.watched))
-	for id := range r.watched { // order-free: a set
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(r.watched)) // order-free: a set
 }
 
 // theRowStays is the answer to callers of durable requests when their dispatcher stops.

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -125,7 +124,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	switch {
 	case job.Status == dispatcherd.Running && !slices.ContainsFunc(x.Reasons, inHand):
 		why.Reasons = []string{httpapi.ReasonUnheld}
-	case job.Status == dispatcherd.Pending && releasedUnheld(job.Errors):
+	case job.Status == dispatcherd.Pending && job.LastError() == claim.WhyUnheld:
 		why.Reasons = append(why.Reasons, httpapi.ReasonUnheld)
 	}
 	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
@@ -164,14 +163,6 @@ func addRecord(why *httpapi.Why, job *contract.Job) {
 // inHand reports whether a reason says that the Core has the job in hand.
 func inHand(r actor.Reason) bool {
 	return r == actor.ReasonRunning || r == actor.ReasonRecording || r == actor.ReasonUnrecordable || r == actor.ReasonClaimed
-}
-
-// releasedUnheld reports whether the latest of a row's errors is that of an unheld row.
-func releasedUnheld(list json.RawMessage) bool {
-	var errs []struct {
-		Error string `json:"error"`
-	}
-	return json.Unmarshal(list, &errs) == nil && len(errs) > 0 && errs[len(errs)-1].Error == claim.WhyUnheld
 }
 
 // whyRequest explains a request in memory, which only the Core and the decision log know.

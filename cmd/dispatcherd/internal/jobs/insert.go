@@ -17,7 +17,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -31,23 +30,8 @@ Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, ex
 at most once. One bad line, or a unique_key that another job has, rejects the whole stream; --skip-bad omits only the bad lines.
 If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
 
-// insertFlags are the flags of `job insert`.
-type insertFlags struct {
-	kind                 string
-	priority             int8
-	payload, payloadFile string
-	runAt                string
-	maxAttempts          int16
-	timeout, expected    time.Duration
-	keys                 string
-	parent               int64
-	uniqueKey            string
-	uniqueFor            time.Duration
-	skipBad              bool
-}
-
 func (a commands) insertCommand() *cobra.Command {
-	var f insertFlags
+	var skipBad bool
 	job := pflag.NewFlagSet("", pflag.ContinueOnError) // flags that describe a single job
 	cmd := &cobra.Command{
 		Use:        "insert [FILE | -]",
@@ -60,7 +44,7 @@ func (a commands) insertCommand() *cobra.Command {
   zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) == 0 {
-				return a.insertOne(cmd, f)
+				return a.insertOne(cmd.Context(), job)
 			}
 			job.VisitAll(func(flag *pflag.Flag) {
 				if flag.Changed && err == nil {
@@ -70,22 +54,22 @@ func (a commands) insertCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.insertStream(cmd.Context(), args[0], f.skipBad)
+			return a.insertStream(cmd.Context(), args[0], skipBad)
 		},
 	}
 	job.SortFlags = false
-	job.StringVar(&f.kind, "type", "", "type that a slot must support")
-	job.Int8Var(&f.priority, "priority", 0, "0..10; a larger number is more urgent")
-	job.StringVar(&f.payload, "payload", "", "JSON for the worker")
-	job.StringVar(&f.payloadFile, "payload-file", "", "file with the payload; - is standard input")
-	job.StringVar(&f.runAt, "run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
-	job.Int16Var(&f.maxAttempts, "max-attempts", 0, "failures after which the job is failed for good (default: 5)")
-	job.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt (default: none)")
-	job.DurationVar(&f.expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
-	job.StringVar(&f.keys, "keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
-	job.Int64Var(&f.parent, "parent", 0, "open batch whose member the job is")
-	job.StringVar(&f.uniqueKey, "unique-key", "", "insert nothing if a pending or running job has this key")
-	job.DurationVar(&f.uniqueFor, "unique-for", 0, "time for which the unique key stays taken, also after the job has ended")
+	job.String("type", "", "type that a slot must support")
+	job.Int8("priority", 0, "0..10; a larger number is more urgent")
+	job.String("payload", "", "JSON for the worker")
+	job.String("payload-file", "", "file with the payload; - is standard input")
+	job.String("run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
+	job.Int16("max-attempts", 0, "failures after which the job is failed for good (default: 5)")
+	job.Duration("timeout", 0, "limit of one attempt (default: none)")
+	job.Duration("expected", 0, "how long an attempt probably takes (default: unknown)")
+	job.String("keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
+	job.Int64("parent", 0, "open batch whose member the job is")
+	job.String("unique-key", "", "insert nothing if a pending or running job has this key")
+	job.Duration("unique-for", 0, "time for which the unique key stays taken, also after the job has ended")
 	settings.Between(job, "0", "10", "priority")
 	settings.Between(job, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
 	settings.Between(job, settings.ShortestTimeout.String(), settings.LongestTimeout.String(), "timeout", "expected")
@@ -93,19 +77,19 @@ func (a commands) insertCommand() *cobra.Command {
 	settings.Between(job, "1s", settings.Longest, "unique-for")
 	flags := cmd.Flags()
 	flags.AddFlagSet(job)
-	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
+	flags.BoolVar(&skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
 }
 
-// insertOne inserts the job that the flags describe. Flags that are not given
+// insertOne inserts the job that flags describe. Flags that are not given
 // select the column's default.
-func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
-	job, err := a.jobFromFlags(cmd, f)
+func (a commands) insertOne(ctx context.Context, flags *pflag.FlagSet) error {
+	job, err := a.jobFromFlags(flags)
 	if err != nil {
 		return err
 	}
-	inserted, err := ask.Call[httpapi.Inserted](cmd.Context(), &a.API, http.MethodPost, "/v1/jobs", job)
+	inserted, err := ask.Call[httpapi.Inserted](ctx, &a.API, http.MethodPost, "/v1/jobs", job)
 	if err != nil {
 		return err
 	}
@@ -118,41 +102,45 @@ func (a commands) insertOne(cmd *cobra.Command, f insertFlags) error {
 }
 
 // jobFromFlags returns the JSON object of the job. The dispatcher checks the values.
-func (a commands) jobFromFlags(cmd *cobra.Command, f insertFlags) (map[string]any, error) {
-	changed := cmd.Flags().Changed
+func (a commands) jobFromFlags(flags *pflag.FlagSet) (job map[string]any, err error) {
+	changed := func(name string) bool { return flags.Lookup(name).Changed }
 	if !changed("type") {
 		return nil, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
 	}
 	if changed("payload") && changed("payload-file") {
 		return nil, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
 	}
-	job := map[string]any{}
-	for flag, value := range map[string]any{
-		"type": f.kind, "priority": f.priority, "max-attempts": f.maxAttempts, "keys": f.keys, "parent": f.parent, "unique-key": f.uniqueKey,
-		"unique-for": contract.Duration(f.uniqueFor),
-	} {
-		if changed(flag) {
-			job[strings.ReplaceAll(flag, "-", "_")] = value
+	job = map[string]any{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && err == nil {
+			var member string
+			var value any
+			member, value, err = a.memberOf(f.Name, f.Value.String())
+			job[member] = value
 		}
-	}
-	if changed("timeout") {
-		job["timeout_ms"] = f.timeout.Milliseconds()
-	}
-	if changed("expected") {
-		job["expected_ms"] = f.expected.Milliseconds()
-	}
-	var err error
-	if changed("run-at") {
-		job["run_at"], err = parseWhen(f.runAt, time.Now())
-	}
-	switch {
-	case err != nil:
-	case changed("payload"):
-		job["payload"], err = checkedJSON([]byte(f.payload))
-	case changed("payload-file"):
-		job["payload"], err = a.readPayload(f.payloadFile)
-	}
+	})
 	return job, err
+}
+
+// memberOf returns the member of a job that a flag describes.
+func (a commands) memberOf(flag, text string) (member string, value any, err error) {
+	member, value = strings.ReplaceAll(flag, "-", "_"), text
+	switch flag {
+	case "priority", "max-attempts", "parent":
+		value = json.Number(text)
+	case "timeout", "expected":
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		member, value = member+"_ms", d.Milliseconds()
+	case "run-at":
+		value, err = parseWhen(text, time.Now())
+	case "payload":
+		value, err = checkedJSON([]byte(text))
+	case "payload-file":
+		member = "payload"
+		value, err = a.readPayload(text)
+	}
+	return member, value, err
 }
 
 // readPayload reads a payload from a file, or from standard input for "-".

@@ -64,12 +64,8 @@ func keysAndFence(job *contract.Job) []any {
 
 // listRow is a job's line in the table.
 func listRow(job *contract.Job) []any {
-	last := ""
-	if ends := badEnds(job); len(ends) > 0 {
-		last = ends[len(ends)-1].Error
-	}
 	return []any{
 		job.ID, job.Type, job.Status, job.Priority, stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
-		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(last, 60),
+		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(job.LastError(), 60),
 	}
 }

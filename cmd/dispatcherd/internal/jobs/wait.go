@@ -93,12 +93,6 @@ func (a commands) awaitEnd(ctx context.Context, id dispatcherd.JobID, late <-cha
 
 // listed lists ids for a message, at most ten.
 func listed(ids []dispatcherd.JobID) string {
-	var texts []string
-	for _, id := range ids[:min(len(ids), 10)] {
-		texts = append(texts, fmt.Sprint(id))
-	}
-	if len(ids) > 10 {
-		texts = append(texts, "…")
-	}
-	return strings.Join(texts, ", ")
+	first := strings.Trim(fmt.Sprint(ids[:min(len(ids), 10)]), "[]")
+	return strings.ReplaceAll(first, " ", ", ") + when(len(ids) > 10, ", …")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/spelling"
 )
 
 const (
@@ -144,33 +145,9 @@ func (c configFile) checkKeys(known []string) error {
 func Nearest(name string, known []string) string {
 	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {
-		if d := edits(name, k); d < fewest {
+		if d := spelling.Edits(name, k); d < fewest {
 			best, fewest = k, d
 		}
 	}
 	return best
-}
-
-// edits returns the number of insertions, deletions, replacements and exchanges of neighbours, in bytes, that make a to b.
-func edits(a, b string) int {
-	older, last := make([]int, len(b)+1), make([]int, len(b)+1) // of the prefixes of a that are 2 and 1 bytes shorter
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := last[j]
-			if a[i] != b[j] {
-				substitute++
-			}
-			row[j+1] = min(substitute, row[j]+1, last[j+1]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], older[j-1]+1)
-			}
-		}
-		older, last = last, row
-	}
-	return last[len(b)]
 }

@@ -69,18 +69,20 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 			a.origins[f.Name] = "flag --" + f.Name
 		}
 	})
-	if err := a.fromEnvironment(cmd.Flags()); err != nil {
+	config := cmd.Flags().Lookup("config")
+	if err := a.resolve(config, configFile{}); err != nil {
 		return err
 	}
-	path := cmd.Flags().Lookup("config")
-	file, err := readConfig(path.Value.String(), path.Changed)
+	file, err := readConfig(config.Value.String(), config.Changed)
+	if err == nil {
+		err = file.checkKeys(settingNames(cmd.Root(), keyOf))
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if err == nil {
+			err = a.resolve(f, file)
+		}
+	})
 	if err != nil {
-		return err
-	}
-	if err := file.checkKeys(settingNames(cmd.Root(), keyOf)); err != nil {
-		return err
-	}
-	if err := a.fromFile(cmd.Flags(), file); err != nil {
 		return err
 	}
 	return a.checkToken(cmd.Flags())
@@ -95,35 +97,20 @@ func (a *Invocation) checkToken(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (a *Invocation) fromEnvironment(flags *pflag.FlagSet) error {
-	return eachOpen(flags, func(f *pflag.Flag) error {
-		for _, name := range variables(f) {
-			if value, ok := a.Env(name); ok {
-				return a.set(f, value, "environment "+name)
-			}
-		}
+// resolve gives a setting that the command line omits its value from the environment, else from the file.
+func (a *Invocation) resolve(f *pflag.Flag, file configFile) error {
+	if f.Changed || !isSetting(f) {
 		return nil
-	})
-}
-
-func (a *Invocation) fromFile(flags *pflag.FlagSet, file configFile) error {
-	return eachOpen(flags, func(f *pflag.Flag) error {
-		value, ok := file.values[f.Name]
-		if !ok {
-			return nil
+	}
+	for _, name := range variables(f) {
+		if value, ok := a.Env(name); ok {
+			return a.set(f, value, "environment "+name)
 		}
+	}
+	if value, ok := file.values[f.Name]; ok {
 		return a.set(f, value, "file "+file.path)
-	})
-}
-
-// eachOpen visits the settings without a value, until an error.
-func eachOpen(flags *pflag.FlagSet, visit func(*pflag.Flag) error) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if err == nil && !f.Changed && isSetting(f) {
-			err = visit(f)
-		}
-	})
-	return err
+	}
+	return nil
 }
 
 // set gives a flag a value that did not come from the command line. The flag counts as
