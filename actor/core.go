@@ -53,15 +53,15 @@ type Core struct {
 	restated   int  // types below have the share and the capacity of the last ClusterCapacity
 	restateTo  int  // types that are to get them
 
-	dirty      []slotindex.TypeID // types that may have both a waiting job and a free slot
-	isDirty    slotindex.TypeMap  // the same types
-	requesting slotindex.TypeMap  // types with a waiting request
-	heads      headHeap           // scratch of place
-	forgot     timing.Instant     // when a type was last forgotten
-	reserved   int                // number of reserved slots
-	quotas     userQuotas         // of the bounds that users share
-	unwatched  []slotindex.TypeID // types that may have requests whose alarms rewatch must set
-	alarms     heap.Heap[*job]    // by deadline
+	dirty      []slotindex.TypeID          // types that may have both a waiting job and a free slot
+	isDirty    slotindex.TypeMap           // the same types
+	requesting slotindex.TypeMap           // types with a waiting request
+	heads      headHeap                    // scratch of place
+	forgot     timing.Instant              // when a type was last forgotten
+	reserved   int                         // number of reserved slots
+	quotas     userQuotas                  // of the bounds that users share
+	unwatched  []slotindex.TypeID          // types that may have requests whose alarms rewatch must set
+	alarms     heap.Heap[*job, byDeadline] // by deadline
 
 	claims claimQueue
 	adopts adoptQueue

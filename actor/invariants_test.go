@@ -198,7 +198,7 @@ func (c *Core) checkAlarms() error {
 		if int(j.alarm) != i+1 {
 			return fmt.Errorf("job %d does not know its alarm", j.id)
 		}
-		if j.Before(c.alarms[max(0, i-1)/2]) {
+		if (byDeadline{}).Before(j, c.alarms[max(0, i-1)/2]) {
 			return fmt.Errorf("alarms are out of order at %d", i)
 		}
 	}

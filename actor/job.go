@@ -191,36 +191,31 @@ func (c *Core) restoreTimeout(j *job) {
 
 // arm sets a job's deadline. It replaces an earlier deadline.
 func (c *Core) arm(j *job, at timing.Instant) {
-	c.disarm(j)
 	j.deadline = at
-	c.alarms.Push(j)
+	c.alarms.Put(j)
 }
 
 // disarm removes a job's deadline, if there is one.
-func (c *Core) disarm(j *job) {
-	if j.alarm != 0 {
-		c.alarms.Remove(j)
-	}
-}
+func (c *Core) disarm(j *job) { c.alarms.Remove(j) }
 
 // firstAlarm returns the earliest deadline.
 func (c *Core) firstAlarm() timing.Instant {
-	if len(c.alarms) == 0 {
-		return timing.Never
+	if j, ok := c.alarms.First(); ok {
+		return j.deadline
 	}
-	return c.alarms[0].deadline
+	return timing.Never
 }
 
-// Before orders jobs by deadline, then id.
-func (j *job) Before(o *job) bool {
-	if j.deadline != o.deadline {
-		return j.deadline < o.deadline
-	}
-	return j.id < o.id
+// byDeadline is the order of Core.alarms.
+type byDeadline struct{}
+
+// Before compares deadlines, then ids.
+func (byDeadline) Before(a, b *job) bool {
+	return a.deadline < b.deadline || a.deadline == b.deadline && a.id < b.id
 }
 
 // Place is the position in Core.alarms.
-func (j *job) Place() *int32 { return &j.alarm }
+func (byDeadline) Place(j *job) *int32 { return &j.alarm }
 
 // freeSlot separates a job from its slot. A draining slot is removed. Any other
 // slot becomes free.

@@ -14,16 +14,16 @@ type classID int32
 // class contains the slots that support exactly the same types. It exists as long as
 // one of them is registered, including draining slots.
 type class struct {
-	free    heap.Heap[*slot]   // the first one has the smallest id
-	head    dispatcherd.SlotID // the smallest id of a free slot, or noHead
-	least   dispatcherd.SlotID // the smallest id of all slots so far
-	slots   int32              // number of registered slots, including draining ones
-	members []Ref              // registered slots without draining ones, in no order
-	types   []TypeID           // sorted by name
-	set     TypeSet            // the same types
-	at      []int32            // at[i]: position of this class in the tree of types[i]
-	raised  []int32            // the types, as positions in types, in whose trees a search has corrected this class
-	floor   dispatcherd.SlotID // the head in the trees of the other types, ≤ head
+	free    heap.Heap[*slot, byID] // the first one has the smallest id
+	head    dispatcherd.SlotID     // the smallest id of a free slot, or noHead
+	least   dispatcherd.SlotID     // the smallest id of all slots so far
+	slots   int32                  // number of registered slots, including draining ones
+	members []Ref                  // registered slots without draining ones, in no order
+	types   []TypeID               // sorted by name
+	set     TypeSet                // the same types
+	at      []int32                // at[i]: position of this class in the tree of types[i]
+	raised  []int32                // the types, as positions in types, in whose trees a search has corrected this class
+	floor   dispatcherd.SlotID     // the head in the trees of the other types, ≤ head
 }
 
 const noHead = dispatcherd.SlotID(math.MaxInt64)
@@ -105,7 +105,7 @@ func (x *Index) leaveClass(s *slot) {
 // setFree adds a member to the free slots of its class.
 func (x *Index) setFree(s *slot) {
 	c := x.classes.At(s.class)
-	c.free.Push(s)
+	c.free.Put(s)
 	x.free++
 	if s.id < c.head {
 		c.head = s.id

@@ -36,11 +36,14 @@ type slot struct {
 	state state
 }
 
-// Before orders free slots by their ids.
-func (s *slot) Before(o *slot) bool { return s.id < o.id }
+// byID is the order of class.free.
+type byID struct{}
+
+// Before compares the ids.
+func (byID) Before(a, b *slot) bool { return a.id < b.id }
 
 // Place is the position in class.free.
-func (s *slot) Place() *int32 { return &s.place }
+func (byID) Place(s *slot) *int32 { return &s.place }
 
 type state uint8
 

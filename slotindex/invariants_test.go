@@ -79,7 +79,7 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 		return fmt.Errorf("%d members, %d free, head %d; found %d, %d, %d", len(c.members), len(c.free), c.head, members, freeFound, head)
 	}
 	for i, s := range c.free {
-		if int(s.place) != i+1 || s.Before(c.free[max(0, i-1)/2]) {
+		if int(s.place) != i+1 || (byID{}).Before(s, c.free[max(0, i-1)/2]) {
 			return fmt.Errorf("slot %d is the free slot %d, and says %d, after %d", s.id, i+1, s.place, c.free[max(0, i-1)/2].id)
 		}
 	}

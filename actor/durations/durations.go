@@ -32,7 +32,7 @@ type class struct {
 	others scoring.Estimate // of those at other dispatchers
 	sent   bool             // Changed has returned own
 
-	runs heap.Heap[*Run] // the running attempts; the first one is the oldest
+	runs heap.Heap[*Run, byStart] // the running attempts; the first one is the oldest
 
 	at       timing.Instant // instant of expected; -1 = it must be computed
 	expected int64          // milliseconds
@@ -44,14 +44,17 @@ type Run struct {
 	place int32 // in class.runs
 }
 
-// Before orders attempts by their starts.
-func (r *Run) Before(o *Run) bool { return r.since < o.since }
+// byStart is the order of class.runs.
+type byStart struct{}
 
-// Place is the position in the running attempts of a class.
-func (r *Run) Place() *int32 { return &r.place }
+// Before compares the starts.
+func (byStart) Before(a, b *Run) bool { return a.since < b.since }
+
+// Place is the position in class.runs.
+func (byStart) Place(r *Run) *int32 { return &r.place }
 
 // late appends the starts of running attempts that began before an instant, in order, at most lateRuns.
-func late(h heap.Heap[*Run], before timing.Instant, starts []timing.Instant) []timing.Instant {
+func late(h heap.Heap[*Run, byStart], before timing.Instant, starts []timing.Instant) []timing.Instant {
 	var room [lateRuns + 2]int
 	next := append(room[:0], 0) // places whose parents were returned, the oldest last
 	for len(next) > 0 && len(starts) < lateRuns {
@@ -167,7 +170,7 @@ func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) 
 		return
 	}
 	r.since = since
-	t[c].runs.Push(r)
+	t[c].runs.Put(r)
 	if since < t[c].at { // otherwise it is not late
 		t[c].at = -1
 	}

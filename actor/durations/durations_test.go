@@ -101,7 +101,7 @@ func TestRunningJobsCountOnceTheyAreOlderThanExpected(t *testing.T) {
 		l.typ.End(r, 1)
 		l.typ.End(r, 1) // it is not among them any more
 	}
-	require.Equal(t, heap.Heap[*Run]{adopted}, d.runs)
+	require.Equal(t, heap.Heap[*Run, byStart]{adopted}, d.runs)
 	require.Greater(t, l.takes(1), int64(1<<13), "the adopted one is older than expected")
 	l.typ.End(adopted, 1)
 	require.EqualValues(t, 1<<13, l.takes(1))

@@ -1,5 +1,7 @@
 package permits
 
+import "github.com/dispatcherd/dispatcherd/internal/heap"
+
 // keptJobs is the number of known jobs of a class. Further ones are read below a quarter.
 const keptJobs = 64
 
@@ -35,14 +37,14 @@ type Book struct {
 	keys    map[string]*key
 	kinds   map[string]*key // bounds of types
 	permits map[int64]*Permit
-	dirty   heap[*key, byFirst]   // keys whose first waiting class may have room
-	timers  heap[*class, byWake]  // classes that become due or old
-	windows heap[*part, byExpiry] // with starts in their windows
-	refills heap[*class, byRead]  // classes of which further jobs must be read
-	aside   heap[*class, byLast]  // classes that take no part and may be forgotten
-	slots   permitList            // that have not started
-	kept    int                   // known jobs of a class
-	retries map[int64]*class      // classes of jobs that keep their precedence, by job
+	dirty   heap.Heap[*key, byFirst]    // keys whose first waiting class may have room
+	timers  heap.Heap[*class, byWake]   // classes that become due or old
+	windows heap.Heap[*part, byExpiry]  // with starts in their windows
+	refills heap.Heap[*class, byRead]   // classes of which further jobs must be read
+	aside   heap.Heap[*class, byLast]   // classes that take no part and may be forgotten
+	slots   heap.Heap[*Permit, byCheck] // that have not started
+	kept    int                         // known jobs of a class
+	retries map[int64]*class            // classes of jobs that keep their precedence, by job
 	fence   int64
 	asks    int64 // number of the last Refill
 	now     int64
@@ -128,7 +130,7 @@ func (b *Book) accept(name Class, j Job) *class {
 	if len(b.classes)-len(b.retries) < b.config.MaxClasses {
 		return b.class(name)
 	}
-	last, ok := b.aside.min()
+	last, ok := b.aside.First()
 	if !ok || j.RunAt > b.now {
 		return nil
 	}
@@ -138,7 +140,7 @@ func (b *Book) accept(name Class, j Job) *class {
 		return nil
 	}
 	b.unfile(last)
-	b.refills.remove(last)
+	b.refills.Remove(last)
 	b.forget(last)
 	return c
 }
@@ -155,9 +157,9 @@ func (b *Book) class(name Class) *class {
 		b.retries[name.Retry] = c
 	}
 	for i, n := range needs {
-		c.needs[i] = demand{class: c, key: b.key(n.Key), cost: n.Cost}
+		c.needs[i] = demand{class: c, hold: hold{b.key(n.Key), n.Cost}}
 	}
-	c.needs[len(needs)] = demand{class: c, key: b.kind(name.Type), cost: 1}
+	c.needs[len(needs)] = demand{class: c, hold: hold{b.kind(name.Type), 1}}
 	b.classes[name] = c
 	return c
 }

@@ -71,9 +71,9 @@ type tail struct {
 
 // demand is what a class needs of a key.
 type demand struct {
+	hold
+
 	class   *class
-	key     *key
-	cost    int64
 	old     int32 // place in key.old
 	refused int32 // place in key.refused
 }
@@ -193,22 +193,22 @@ type (
 	byRefused struct{}
 )
 
-func (byHead) before(a, b *class) bool { return a.head.before(b.head) }
-func (byHead) place(c *class) *int32   { return &c.filed }
+func (byHead) Before(a, b *class) bool { return a.head.before(b.head) }
+func (byHead) Place(c *class) *int32   { return &c.filed }
 
-func (byLast) before(a, b *class) bool { return b.head.before(a.head) }
-func (byLast) place(c *class) *int32   { return &c.filed }
+func (byLast) Before(a, b *class) bool { return b.head.before(a.head) }
+func (byLast) Place(c *class) *int32   { return &c.filed }
 
-func (byWake) before(a, b *class) bool {
+func (byWake) Before(a, b *class) bool {
 	return a.wakeAt < b.wakeAt || a.wakeAt == b.wakeAt && a.head.before(b.head)
 }
-func (byWake) place(c *class) *int32 { return &c.timer }
+func (byWake) Place(c *class) *int32 { return &c.timer }
 
-func (byRead) before(a, b *class) bool { return a.tail.read.compare(b.tail.read) < 0 }
-func (byRead) place(c *class) *int32   { return &c.refill }
+func (byRead) Before(a, b *class) bool { return a.tail.read.compare(b.tail.read) < 0 }
+func (byRead) Place(c *class) *int32   { return &c.refill }
 
-func (byOld) before(a, b *demand) bool { return a.class.head.before(b.class.head) }
-func (byOld) place(d *demand) *int32   { return &d.old }
+func (byOld) Before(a, b *demand) bool { return a.class.head.before(b.class.head) }
+func (byOld) Place(d *demand) *int32   { return &d.old }
 
-func (byRefused) before(a, b *demand) bool { return a.class.head.before(b.class.head) }
-func (byRefused) place(d *demand) *int32   { return &d.refused }
+func (byRefused) Before(a, b *demand) bool { return a.class.head.before(b.class.head) }
+func (byRefused) Place(d *demand) *int32   { return &d.refused }

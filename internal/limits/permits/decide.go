@@ -15,21 +15,21 @@ type Admission struct {
 // Advance moves the clock. Windows expire, and jobs become due or old.
 func (b *Book) Advance(now int64) {
 	b.now = max(b.now, now)
-	for p, ok := b.windows.min(); ok; p, ok = b.windows.min() {
+	for p, ok := b.windows.First(); ok; p, ok = b.windows.First() {
 		k := p.key
 		if at, _ := p.window.next(k.limit.Per); at > b.now {
 			break
 		}
-		b.windows.remove(p)
+		b.windows.Remove(p)
 		p.window.expire(b.now, k.limit.Per)
 		if len(p.window.starts) > 0 {
-			b.windows.fix(p)
+			b.windows.Put(p)
 		}
 		p.collect()
 		b.collect(k)
 		b.recheck(k)
 	}
-	for c, ok := b.timers.min(); ok && c.wakeAt <= b.now; c, ok = b.timers.min() {
+	for c, ok := b.timers.First(); ok && c.wakeAt <= b.now; c, ok = b.timers.First() {
 		b.woken(c)
 	}
 }
@@ -37,14 +37,14 @@ func (b *Book) Advance(now int64) {
 // Next returns when Advance or Withdrawals has something to do; ok is false if never.
 func (b *Book) Next() (at int64, ok bool) {
 	at = math.MaxInt64
-	if p, has := b.windows.min(); has {
+	if p, has := b.windows.First(); has {
 		expires, _ := p.window.next(p.key.limit.Per)
 		at, ok = min(at, expires), true
 	}
-	if c, has := b.timers.min(); has {
+	if c, has := b.timers.First(); has {
 		at, ok = min(at, c.wakeAt), true
 	}
-	if p := b.slots.first; p != nil {
+	if p, has := b.slots.First(); has {
 		at, ok = min(at, p.checkAt), true
 	}
 	return at, ok
@@ -55,13 +55,13 @@ func (b *Book) Admit(most int) []Admission {
 	var admitted []Admission
 	b.fence++
 	for len(admitted) < most {
-		k, ok := b.dirty.min()
+		k, ok := b.dirty.First()
 		if !ok {
 			break
 		}
-		c, _ := k.queue.min()
+		c, _ := k.queue.First()
 		if len(c.jobs) == 0 || !b.due(c) { // its jobs are being read, or no job passes it before its retry
-			b.dirty.remove(k)
+			b.dirty.Remove(k)
 			continue
 		}
 		if b.permits[c.jobs[0].ID] != nil { // it was admitted in another class: an operator changes the type or priority of waiting rows
@@ -74,7 +74,7 @@ func (b *Book) Admit(most int) []Admission {
 		case refusing == nil:
 			admitted = append(admitted, b.admit(c, dispatcher))
 		case refusing == k || c.sequence != 0:
-			b.dirty.remove(k)
+			b.dirty.Remove(k)
 			b.refused(c)
 		default:
 			b.leave(c)
@@ -147,12 +147,10 @@ func (c *class) heldAt(dispatcher int32) (held int64, ok bool) {
 // admit takes the permits of the first job of a class.
 func (b *Book) admit(c *class, dispatcher int32) Admission {
 	a := Admission{Class: c.Class, Job: c.take(), Fence: b.fence, Dispatcher: dispatcher}
-	keys := c.keys()
 	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence, Dispatcher: dispatcher, kind: c.kind()}
-	p.holds = p.room(len(keys))
-	for i := range keys {
-		p.holds[i] = hold{key: keys[i].key, cost: keys[i].cost}
-		keys[i].key.refs++
+	for _, d := range c.keys() {
+		p.holds = append(p.holds, d.hold)
+		d.key.refs++
 	}
 	p.kind.refs++
 	if c.keep {
@@ -175,11 +173,11 @@ type Refill struct {
 func (b *Book) Refills(most int) []Refill {
 	var refills []Refill
 	for len(refills) < most {
-		c, ok := b.refills.min()
+		c, ok := b.refills.First()
 		if !ok {
 			break
 		}
-		b.refills.remove(c)
+		b.refills.Remove(c)
 		b.asks++
 		c.tail.asks = b.asks
 		refills = append(refills, Refill{c.Class, c.tail.read, b.asks})

@@ -105,16 +105,14 @@ func (b *Book) explain(c *class, j Job) Waiting {
 	}
 	d := &c.needs[slices.IndexFunc(c.needs, func(d demand) bool { return d.key == k })]
 	w.Key, w.Capacity, w.Scope = k.name, k.limit.Capacity, k.limit.Scope
-	w.Held, _, w.Alone = k.total()
-	for _, h := range k.holds.first(mostHolders) {
-		w.Holders = append(w.Holders, h.permit.ID)
-	}
+	total, _ := k.total()
+	w.Held, w.Alone, w.Holders = total.held, total.alone > 0, b.holders(k)
 	dispatchers := []int32{0}
 	if k.limit.Scope == Dispatcher {
 		dispatchers = b.types[c.Type].Dispatchers
 	}
 	w.At = k.expected(d.cost, dispatchers, b.now)
-	first, _ := k.queue.min()
+	first, _ := k.queue.First()
 	switch keeper := k.keeper(c); {
 	case w.At > b.now, w.At == 0:
 		w.Reason = KeyRate
@@ -133,6 +131,17 @@ func (b *Book) explain(c *class, j Job) Waiting {
 		w.At = 0
 	}
 	return w
+}
+
+// holders returns the smallest ids of jobs that have permits of a key. It looks at all permits.
+func (b *Book) holders(k *key) (ids []int64) {
+	for id, p := range b.permits { // order-free: sorted below
+		if slices.ContainsFunc(p.holds, func(h hold) bool { return h.key == k }) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids[:min(len(ids), mostHolders)]
 }
 
 // precededBy names the first job of a class as the one that has precedence.
@@ -181,19 +190,20 @@ func (k *key) expectedAt(cost int64, dispatcher int32, now int64) int64 {
 }
 
 // ahead counts the known jobs that wait here before a position.
-func (k *key) ahead(p position, perPriority int64) int {
-	n := 0
-	k.queue.each(2*mostAhead, func(c *class) bool {
-		if !c.head.before(p) || n >= mostAhead {
-			return false
+func (k *key) ahead(p position, perPriority int64) (n int) {
+	for next, visited := []int{0}, 0; len(next) > 0 && visited < 2*mostAhead && n < mostAhead; next = next[1:] {
+		i := next[0]
+		if i >= len(k.queue) || !k.queue[i].head.before(p) { // no class behind it in the heap is before the position
+			continue
 		}
-		for _, j := range c.jobs {
-			if c.position(j, perPriority).before(p) {
+		visited++
+		for _, j := range k.queue[i].jobs {
+			if k.queue[i].position(j, perPriority).before(p) {
 				n++
 			}
 		}
-		return true
-	})
+		next = append(next, 2*i+1, 2*i+2)
+	}
 	return min(n, mostAhead)
 }
 
@@ -216,9 +226,12 @@ func (b *Book) Key(name string) (s KeyState, ok bool) {
 	if k == nil {
 		return s, false
 	}
-	s = KeyState{Name: name, Limit: *k.limit, Holders: len(k.holds), Waiting: len(k.queue)}
-	s.Held, s.Started, s.Alone = k.total()
-	if c, waits := k.queue.min(); waits && len(c.jobs) > 0 {
+	total, started := k.total()
+	s = KeyState{
+		Name: name, Limit: *k.limit, Held: total.held, Holders: int(total.holders), Alone: total.alone > 0, Started: started,
+		Waiting: len(k.queue),
+	}
+	if c, waits := k.queue.First(); waits && len(c.jobs) > 0 {
 		s.NextClass, s.Next = c.Class, c.jobs[0]
 	}
 	return s, true

@@ -3,6 +3,8 @@ package permits
 import (
 	"cmp"
 	"slices"
+
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 )
 
 // key is a key that a waiting class needs or a permit holds, or the bound of a type: each job needs one of its
@@ -12,14 +14,13 @@ type key struct {
 	limit  *Limit
 	all    part    // counts for all dispatchers; with scope Dispatcher those of rows without a dispatcher, which count at each
 	parts  []*part // counts of dispatchers, ascending, if the scope is Dispatcher
-	queue  heap[*class, byHead]
-	old    heap[*demand, byOld] // of classes that keep room here
-	holds  heap[*hold, byHolder]
+	queue  heap.Heap[*class, byHead]
+	old    heap.Heap[*demand, byOld] // of classes that keep room here
 	isType bool
 	dirty  int32 // place in Book.dirty
 	refs   int32 // classes and permits
 
-	refused heap[*demand, byRefused] // of classes that wait at another key and are examined when this one has room
+	refused heap.Heap[*demand, byRefused] // of classes that wait at another key and are examined when this one has room
 }
 
 // part counts the permits of a key, in the cluster or of one dispatcher.
@@ -79,11 +80,11 @@ func (k *key) each(f func(*part)) {
 }
 
 // total returns the counts of all dispatchers together.
-func (k *key) total() (held, started int64, alone bool) {
+func (k *key) total() (t part, started int64) {
 	k.each(func(p *part) {
-		held, started, alone = held+p.held, started+p.window.total(), alone || p.alone > 0
+		t.held, t.holders, t.alone, started = t.held+p.held, t.holders+p.holders, t.alone+p.alone, started+p.window.total()
 	})
-	return held, started, alone
+	return t, started
 }
 
 // room reports whether a dispatcher has room for a cost besides the cost that is kept for another job.
@@ -106,7 +107,7 @@ func (k *key) room(cost, kept int64, dispatcher int32) bool {
 
 // keeper returns the class before c that keeps room here, or nil.
 func (k *key) keeper(c *class) *demand {
-	if d, ok := k.old.min(); ok && d.class != c && d.class.head.before(c.head) {
+	if d, ok := k.old.First(); ok && d.class != c && d.class.head.before(c.head) {
 		return d
 	}
 	return nil
@@ -126,7 +127,7 @@ func (k *key) kept(c *class, cost int64) (kept int64, ok bool) {
 
 // turn reports whether no class before c waits here without room.
 func (k *key) turn(c *class) bool {
-	first, ok := k.queue.min()
+	first, ok := k.queue.First()
 	return !ok || first == c || k.dirty != 0 || c.head.before(first.head)
 }
 
@@ -135,12 +136,12 @@ type (
 	byExpiry struct{}
 )
 
-func (byFirst) before(a, b *key) bool { return a.queue[0].head.before(b.queue[0].head) }
-func (byFirst) place(k *key) *int32   { return &k.dirty }
+func (byFirst) Before(a, b *key) bool { return a.queue[0].head.before(b.queue[0].head) }
+func (byFirst) Place(k *key) *int32   { return &k.dirty }
 
-func (byExpiry) before(a, b *part) bool {
+func (byExpiry) Before(a, b *part) bool {
 	x, _ := a.window.next(a.key.limit.Per)
 	y, _ := b.window.next(b.key.limit.Per)
 	return x < y || x == y && (a.key.name < b.key.name || a.key == b.key && a.dispatcher < b.dispatcher)
 }
-func (byExpiry) place(p *part) *int32 { return &p.timer }
+func (byExpiry) Place(p *part) *int32 { return &p.timer }

@@ -13,57 +13,26 @@ type Permit struct {
 	Started    bool  // a dispatcher has claimed it
 
 	holds    []hold
-	one      [1]hold // the elements of holds, if there is one
 	kind     *key
 	admitted int64 // it cannot have started before
 	kept     int64 // not withdrawn until then
 	checkAt  int64 // when to check whether it still waits for a slot
-
-	before, after *Permit // in Book.slots
+	place    int32 // in Book.slots
 }
 
-// hold is what a permit holds of a key.
+// hold is what a permit holds of a key, or a class needs of it.
 type hold struct {
-	permit *Permit
-	key    *key
-	cost   int64
-	held   int32 // place in key.holds
+	key  *key
+	cost int64
 }
 
-// permitList is a list of permits in the order of checkAt. That is the order in which they are added, because all wait
-// equally long.
-type permitList struct{ first, last *Permit }
+// byCheck is the order of Book.slots.
+type byCheck struct{}
 
-// add adds a permit that is to be checked at an instant.
-func (l *permitList) add(p *Permit, at int64) {
-	p.checkAt, p.before = at, l.last
-	if l.last != nil {
-		l.last.after = p
-	} else {
-		l.first = p
-	}
-	l.last = p
+func (byCheck) Before(a, b *Permit) bool {
+	return a.checkAt < b.checkAt || a.checkAt == b.checkAt && a.ID < b.ID
 }
-
-// remove removes a permit.
-func (l *permitList) remove(p *Permit) {
-	if p.before != nil {
-		p.before.after = p.after
-	} else {
-		l.first = p.after
-	}
-	if p.after != nil {
-		p.after.before = p.before
-	} else {
-		l.last = p.before
-	}
-	p.before, p.after = nil, nil
-}
-
-type byHolder struct{}
-
-func (byHolder) before(a, b *hold) bool { return a.permit.ID < b.permit.ID }
-func (byHolder) place(h *hold) *int32   { return &h.held }
+func (byCheck) Place(p *Permit) *int32 { return &p.place }
 
 // Hold adds a permit that the table has. If the permit is known, it only notes where the row runs: another
 // dispatcher may have adopted it.
@@ -75,63 +44,50 @@ func (b *Book) Hold(p Permit) {
 		return
 	}
 	b.fence = max(b.fence, p.Fence)
-	needs := needsOf(p.Keys)
-	p.holds = p.room(len(needs))
-	for i, n := range needs {
-		p.holds[i] = hold{key: b.key(n.Key), cost: n.Cost}
+	for _, n := range needsOf(p.Keys) {
+		p.holds = append(p.holds, hold{b.key(n.Key), n.Cost})
 	}
 	p.kind = b.kind(p.Type)
 	b.grant(&p)
 }
 
-// room returns room for what the permit holds.
-func (p *Permit) room(n int) []hold {
-	if n == 1 {
-		return p.one[:]
-	}
-	return make([]hold, n)
-}
-
 // move counts a permit at another dispatcher.
 func (b *Book) move(p *Permit, dispatcher int32) {
-	for i := range p.holds {
-		p.holds[i].count(-1)
+	for _, h := range p.holds {
+		p.count(h, -1)
 	}
 	p.Dispatcher = dispatcher
-	for i := range p.holds {
-		p.holds[i].count(1)
-		b.recheck(p.holds[i].key)
+	for _, h := range p.holds {
+		p.count(h, 1)
+		b.recheck(h.key)
 	}
 }
 
 // count adds a permit to the counts of a key, or subtracts it.
-func (h *hold) count(sign int32) {
-	p := h.key.part(h.permit.Dispatcher)
-	p.holders += sign
+func (p *Permit) count(h hold, sign int32) {
+	at := h.key.part(p.Dispatcher)
+	at.holders += sign
 	if h.cost == All {
-		p.alone += sign
+		at.alone += sign
 	} else {
-		p.held += int64(sign) * h.cost
+		at.held += int64(sign) * h.cost
 	}
-	if !h.permit.Started {
-		p.starting += int64(sign) * atLeastOne(h.cost)
+	if !p.Started {
+		at.starting += int64(sign) * atLeastOne(h.cost)
 	}
-	p.collect()
+	at.collect()
 }
 
 // grant takes the permits of a row at all its keys.
 func (b *Book) grant(p *Permit) {
 	b.permits[p.ID] = p
 	p.admitted = b.now
-	for i := range p.holds {
-		h := &p.holds[i]
-		h.permit = p
-		h.key.holds.fix(h)
-		h.count(1)
+	for _, h := range p.holds {
+		p.count(h, 1)
 	}
 	if !p.Started {
 		p.kind.all.held++
-		b.slots.add(p, b.now+slotWait)
+		b.checkLater(p)
 	}
 }
 
@@ -144,12 +100,11 @@ func (b *Book) Started(id, fence, at int64) {
 	if at < p.admitted { // by a clock that was set back
 		at = b.now
 	}
-	for i := range p.holds {
-		k, cost := p.holds[i].key, atLeastOne(p.holds[i].cost)
-		part := k.part(p.Dispatcher)
+	for _, h := range p.holds {
+		part, cost := h.key.part(p.Dispatcher), atLeastOne(h.cost)
 		part.starting -= cost
-		if k.limit.Rate > 0 && !b.countStart(part, at, cost) {
-			b.recheck(k)
+		if h.key.limit.Rate > 0 && !b.countStart(part, at, cost) {
+			b.recheck(h.key)
 		}
 	}
 	b.leftType(p)
@@ -158,7 +113,7 @@ func (b *Book) Started(id, fence, at int64) {
 
 // leftType ends that a permit counts for the bound of its type.
 func (b *Book) leftType(p *Permit) {
-	b.slots.remove(p)
+	b.slots.Remove(p)
 	p.kind.all.held--
 	b.recheck(p.kind)
 }
@@ -171,7 +126,7 @@ func (b *Book) countStart(p *part, at, cost int64) bool {
 	if !p.window.add(at, cost, p.key.limit.Per, b.now) {
 		return false
 	}
-	b.windows.fix(p)
+	b.windows.Put(p)
 	return true
 }
 
@@ -221,10 +176,8 @@ const lockedTime = 3_600_000_000
 // release returns the permits of a row.
 func (b *Book) release(p *Permit) {
 	delete(b.permits, p.ID)
-	for i := range p.holds {
-		h := &p.holds[i]
-		h.count(-1)
-		h.key.holds.remove(h)
+	for _, h := range p.holds {
+		p.count(h, -1)
 		b.recheck(h.key)
 		b.drop(h.key)
 	}
@@ -281,14 +234,19 @@ func (b *Book) sequential(keys string) bool {
 // fences, and reports the outcome by Withdrawn, Started or Ended.
 func (b *Book) Withdrawals() []Permit {
 	var stuck []Permit
-	for p := b.slots.first; p != nil && p.checkAt <= b.now; p = b.slots.first {
+	for p, ok := b.slots.First(); ok && p.checkAt <= b.now; p, ok = b.slots.First() {
 		if b.misplaced(p) || p.Retry == 0 && p.kept <= b.now && needed(p) {
 			stuck = append(stuck, Permit{Class: p.Class, Job: p.Job, Fence: p.Fence, Dispatcher: p.Dispatcher})
 		}
-		b.slots.remove(p)
-		b.slots.add(p, b.now+slotWait)
+		b.checkLater(p)
 	}
 	return stuck
+}
+
+// checkLater makes Withdrawals consider a permit after slotWait.
+func (b *Book) checkLater(p *Permit) {
+	p.checkAt = b.now + slotWait
+	b.slots.Put(p)
 }
 
 // misplaced reports that the only dispatcher that may claim a row does not support its type.
@@ -301,14 +259,13 @@ const lookedAt = 64
 
 // needed reports whether a job of another type waits for one of the permits of p.
 func needed(p *Permit) bool {
-	for i := range p.holds {
-		k := p.holds[i].key
-		for _, c := range k.queue[:min(len(k.queue), lookedAt)] {
+	for _, h := range p.holds {
+		for _, c := range h.key.queue[:min(len(h.key.queue), lookedAt)] {
 			if c.Type != p.Type {
 				return true
 			}
 		}
-		if d, ok := k.old.min(); ok && d.class.sequence != 0 && d.class.Type != p.Type {
+		if d, ok := h.key.old.First(); ok && d.class.sequence != 0 && d.class.Type != p.Type {
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ func (b *Book) moved(c *class) {
 	c.head = c.position(c.first(), b.config.PerPriority) // nothing behind it may pass before it is read
 	if !b.active(c) {
 		if c.Retry == 0 && !c.keep { // the others were withdrawn or have precedence, which the table does not say
-			b.aside.fix(c)
+			b.aside.Put(c)
 		}
 		return
 	}
@@ -29,7 +29,7 @@ func (b *Book) moved(c *class) {
 		k = c.needs[c.sequence-1].key
 	}
 	b.file(c, k)
-	if first, _ := k.queue.min(); first == c {
+	if first, _ := k.queue.First(); first == c {
 		b.recheck(k)
 	}
 	if c.sequence == 0 {
@@ -37,7 +37,7 @@ func (b *Book) moved(c *class) {
 	}
 	if c.old = b.due(c); !c.old {
 		c.wakeAt = c.jobs[0].RunAt
-		b.timers.fix(c)
+		b.timers.Put(c)
 	}
 	b.keepRoom(c)
 }
@@ -50,9 +50,6 @@ func (b *Book) possible(c *class) bool {
 	c.sequence, c.scoped = 0, 0
 	for i := range c.keys() {
 		d := &c.needs[i]
-		if !d.key.limit.fits(d.cost) {
-			return false
-		}
 		if c.Retry != 0 && c.sequence == 0 && d.key.limit.OnRetry == Wait {
 			c.sequence = int8(i + 1)
 		}
@@ -60,7 +57,8 @@ func (b *Book) possible(c *class) bool {
 			c.scoped++
 		}
 	}
-	return c.sequence != 0 || c.kind().limit.Capacity != 0 && (c.scoped == 0 || len(b.types[c.Type].Dispatchers) > 0)
+	w, never := b.never(c)
+	return !never || c.sequence != 0 && w.Reason == TypeUnknown
 }
 
 // active reports whether a class takes part. A job that is not due, that can never be admitted, or that found no slot
@@ -74,7 +72,7 @@ func (b *Book) active(c *class) bool {
 	}
 	if wake := max(c.passed, c.first().RunAt); wake > b.now {
 		c.wakeAt = wake
-		b.timers.fix(c)
+		b.timers.Put(c)
 		return false
 	}
 	return true
@@ -85,7 +83,7 @@ func (b *Book) refused(c *class) {
 	if c.sequence != 0 || c.scoped > 1 { // it waits at one of its keys only, and is examined when another has room
 		for i := range c.needs {
 			if d := &c.needs[i]; d.key != c.at {
-				d.key.refused.fix(d)
+				d.key.refused.Put(d)
 			}
 		}
 	}
@@ -97,7 +95,7 @@ func (b *Book) refused(c *class) {
 	}
 	c.wakeAt = c.jobs[0].RunAt + b.config.Patience
 	if c.wakeAt > b.now {
-		b.timers.fix(c)
+		b.timers.Put(c)
 		return
 	}
 	c.old = true
@@ -110,7 +108,7 @@ func (b *Book) woken(c *class) {
 		b.moved(c)
 		return
 	}
-	b.timers.remove(c)
+	b.timers.Remove(c)
 	c.old = true
 	b.keepRoom(c)
 	if c.sequence != 0 {
@@ -122,13 +120,13 @@ func (b *Book) woken(c *class) {
 func (b *Book) keepRoom(c *class) {
 	for i := range c.keys() {
 		d := &c.needs[i]
-		before, _ := d.key.old.min()
+		before, _ := d.key.old.First()
 		if c.keeps(d.key) {
-			d.key.old.fix(d)
+			d.key.old.Put(d)
 		} else {
-			d.key.old.remove(d)
+			d.key.old.Remove(d)
 		}
-		if first, _ := d.key.old.min(); first != before {
+		if first, _ := d.key.old.First(); first != before {
 			b.recheck(d.key)
 		}
 	}
@@ -137,22 +135,22 @@ func (b *Book) keepRoom(c *class) {
 // recheck makes the next decision examine a key.
 func (b *Book) recheck(k *key) {
 	if len(k.queue) > 0 {
-		b.dirty.fix(k)
+		b.dirty.Put(k)
 	}
 	for len(k.refused) > 0 {
 		d := k.refused[len(k.refused)-1]
-		k.refused.remove(d)
-		b.dirty.fix(d.class.at)
+		k.refused.Remove(d)
+		b.dirty.Put(d.class.at)
 	}
 }
 
 // file makes a class wait at a key.
 func (b *Book) file(c *class, k *key) {
-	before, _ := k.queue.min()
+	before, _ := k.queue.First()
 	c.at = k
-	k.queue.fix(c)
+	k.queue.Put(c)
 	if k.dirty != 0 {
-		b.dirty.fix(k)
+		b.dirty.Put(k)
 	}
 	b.first(k, before)
 	if c.old {
@@ -162,9 +160,9 @@ func (b *Book) file(c *class, k *key) {
 
 // unfile ends all that concerns the head of a class.
 func (b *Book) unfile(c *class) {
-	b.timers.remove(c)
+	b.timers.Remove(c)
 	if c.at == nil {
-		b.aside.remove(c)
+		b.aside.Remove(c)
 		return
 	}
 	k := c.at
@@ -177,24 +175,24 @@ func (b *Book) unfile(c *class) {
 // leave removes a class from the key where it waits.
 func (b *Book) leave(c *class) {
 	k := c.at
-	before, _ := k.queue.min()
+	before, _ := k.queue.First()
 	c.at = nil
-	k.queue.remove(c)
+	k.queue.Remove(c)
 	switch {
 	case len(k.queue) == 0:
-		b.dirty.remove(k)
+		b.dirty.Remove(k)
 	case k.dirty != 0:
-		b.dirty.fix(k)
+		b.dirty.Put(k)
 	}
 	for i := range c.needs {
-		c.needs[i].key.refused.remove(&c.needs[i])
+		c.needs[i].key.refused.Remove(&c.needs[i])
 	}
 	b.first(k, before)
 }
 
 // first keeps room for the first class that waits for a slot of a type, instead of the one that was first before.
 func (b *Book) first(k *key, before *class) {
-	first, _ := k.queue.min()
+	first, _ := k.queue.First()
 	if !k.isType || before == first {
 		return
 	}
@@ -209,8 +207,8 @@ func (b *Book) first(k *key, before *class) {
 // refill asks for further jobs of a class, if they are needed.
 func (b *Book) refill(c *class) {
 	if c.tail != nil && c.tail.asks == 0 && len(c.jobs) <= b.kept/4 {
-		b.refills.fix(c)
+		b.refills.Put(c)
 	} else {
-		b.refills.remove(c)
+		b.refills.Remove(c)
 	}
 }

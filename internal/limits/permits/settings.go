@@ -29,9 +29,9 @@ func (b *Book) SetLimits(list []Limit) {
 // countPermits adds all permits to the counts of keys, or subtracts them.
 func (b *Book) countPermits(keys map[*key]*Limit, sign int32) {
 	for _, p := range b.permits { // order-free: only sums
-		for i := range p.holds {
-			if keys[p.holds[i].key] != nil {
-				p.holds[i].count(sign)
+		for _, h := range p.holds {
+			if keys[h.key] != nil {
+				p.count(h, sign)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func (b *Book) countPermits(keys map[*key]*Limit, sign int32) {
 func (b *Book) setLimit(k *key, limit *Limit) {
 	var counted []starts
 	k.each(func(p *part) {
-		b.windows.remove(p)
+		b.windows.Remove(p)
 		if p.window != nil && limit.Rate > 0 && p.dispatcher != 0 && limit.Scope == Cluster {
 			counted = append(counted, p.window.starts...)
 		}
@@ -65,7 +65,7 @@ func (b *Book) setLimit(k *key, limit *Limit) {
 	}
 	k.each(func(p *part) {
 		if _, counts := p.window.next(0); counts {
-			b.windows.fix(p)
+			b.windows.Put(p)
 		}
 	})
 }
