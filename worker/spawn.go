@@ -93,7 +93,7 @@ type wireChild struct {
 	Type        string               `json:"type"`
 	Payload     json.RawMessage      `json:"payload,omitempty"`
 	Priority    dispatcherd.Priority `json:"priority,omitempty"`
-	RunAt       *time.Time           `json:"run_at,omitempty"`
+	RunAt       time.Time            `json:"run_at,omitzero"`
 	MaxAttempts int                  `json:"max_attempts,omitempty"`
 	TimeoutMS   int64                `json:"timeout_ms,omitempty"`
 	ExpectedMS  int64                `json:"expected_ms,omitempty"`
@@ -111,11 +111,8 @@ func encodeChildren(children []Child) ([]byte, error) {
 			return nil, fmt.Errorf("child %d of type %q: %w", i+1, c.Type, err)
 		}
 		wire[i] = wireChild{
-			Type: c.Type, Payload: payload, Priority: c.Priority, MaxAttempts: c.MaxAttempts,
+			Type: c.Type, Payload: payload, Priority: c.Priority, RunAt: c.RunAt, MaxAttempts: c.MaxAttempts,
 			TimeoutMS: milliseconds(c.Timeout), ExpectedMS: milliseconds(c.Expected), Keys: c.Keys, UniqueKey: c.UniqueKey,
-		}
-		if !c.RunAt.IsZero() {
-			wire[i].RunAt = &c.RunAt
 		}
 	}
 	return encode(wire)

@@ -219,13 +219,8 @@ func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err
 	if err := rest.Decode(body, &q); err != nil {
 		return f, false, err
 	}
-	f = ondemand.FanOut{
-		Type:     q.Type,
-		Priority: q.Priority,
-		Timeout:  (*time.Duration)(q.Timeout),
-		PerSlot:  q.Per == "slot",
-		Expected: expected(q.ExpectedMS),
-	}
+	f.Type, f.Priority, f.PerSlot = q.Type, q.Priority, q.Per == "slot"
+	f.Timeout, f.Expected = (*time.Duration)(q.Timeout), expected(q.ExpectedMS)
 	switch {
 	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
 		return f, false, rest.InvalidRequest.Of(`per must be "worker" or "slot"`)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -17,12 +16,8 @@ const MaxChunks = 1000
 // FanOut is a task for all workers of this dispatcher that offer a type (article 2, "room
 // task"). Each chunk is one request, which only its worker may run, once.
 type FanOut struct {
-	Type     string
-	User     string // whose share of the bounds the requests take
-	Priority dispatcherd.Priority
-	Timeout  *time.Duration // how long the caller waits; nil = the default
-	Expected *time.Duration // how long an attempt of a chunk probably takes; nil = unknown
-	PerSlot  bool           // a chunk for each slot instead of for each worker
+	Options      // of each request, without what is for one caller only
+	PerSlot bool // a chunk for each slot instead of for each worker
 	// Items are divided into as many contiguous chunks as there are workers or slots. The
 	// sizes of the chunks differ by at most 1. The payload of a chunk is an array of items.
 	Items []json.RawMessage
@@ -84,7 +79,7 @@ func (f *FanOut) Divide(n int) []Chunk {
 
 // CheckFanOut returns the first option that is not allowed, as a problem.
 func (s *Service) CheckFanOut(f *FanOut) error {
-	if err := s.Check(&Options{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected}); err != nil {
+	if err := s.Check(&f.Options); err != nil {
 		return err
 	}
 	switch {
@@ -123,7 +118,7 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
 		return nil, rest.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
-	request := s.request(&Options{Type: f.Type, User: f.User, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected})
+	request := s.request(&f.Options)
 	answers := make(chan chunkAnswer, len(chunks))
 	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]*chunkCaller, len(chunks))
 	for i := range chunks {

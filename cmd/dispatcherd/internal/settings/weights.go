@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,11 +33,8 @@ func Weights(w *scoring.Weights) Value {
 			if table {
 				key = strings.ReplaceAll(key, "_", "-")
 			}
-			i := 0
-			for i < len(weightKeys) && weightKeys[i] != key {
-				i++
-			}
-			if !is || i == len(weightKeys) {
+			i := slices.Index(weightKeys[:], key)
+			if !is || i < 0 {
 				return fmt.Errorf("%q is no weight: give KEY=NUMBER such as priority=1024, with the keys %s", pair, strings.Join(weightKeys[:], ", "))
 			}
 			n, err := strconv.ParseInt(value, 10, 64)
