@@ -439,12 +439,8 @@ func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
 func (c *Core) countQueue(e *explainer, a *asked) (complete bool) {
 	r, n := &e.at, 0
 	q := &c.types[r.typ].demand[r.level]
-	j := q.first
-	if r.request != 0 {
-		if j = c.jobs.Get(r.request); j == nil || j.state != jobstate.Waiting {
-			j, e.AtLeast = nil, true
-		}
-	}
+	j := c.waitingFrom(q, r.request)
+	e.AtLeast = e.AtLeast || j == nil && r.request != 0
 	for ; j != nil; j = j.request.next {
 		h := c.headOf(j)
 		if !h.before(&a.head) {

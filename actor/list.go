@@ -284,13 +284,7 @@ func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete b
 		work++
 		t := c.types[at.typ]
 		for ; at.level < len(t.demand); at.level, at.next = at.level+1, 0 {
-			j := t.demand[at.level].first
-			if at.next != 0 {
-				if j = c.jobs.Get(at.next); j != nil && j.state != jobstate.Waiting {
-					j = nil
-				}
-			}
-			for ; j != nil; j = j.request.next {
+			for j := c.waitingFrom(&t.demand[at.level], at.next); j != nil; j = j.request.next {
 				if work >= c.cfg.Limits.StepWork {
 					at.next = j.id
 					return list, false
@@ -301,6 +295,18 @@ func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete b
 		}
 	}
 	return list, true
+}
+
+// waitingFrom returns the request with an id, or nil if it has left its queue. For the id 0 it
+// returns the first request of the queue.
+func (c *Core) waitingFrom(q *requestQueue, id dispatcherd.JobID) *job {
+	if id == 0 {
+		return q.first
+	}
+	if j := c.jobs.Get(id); j != nil && j.state == jobstate.Waiting {
+		return j
+	}
+	return nil
 }
 
 // Gauges are current values. The counters since the start are in Stats.

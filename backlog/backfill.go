@@ -2,7 +2,6 @@ package backlog
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -105,11 +104,10 @@ func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
 		}
 		l.backfillBound = after(l.cursor)
 		// All candidates and all jobs in hand may be in the answer.
-		limit := int(l.length) + l.len() + jobs.OfType(t)
+		query := b.query(r, int(l.length)+l.len()+jobs.OfType(t))
+		query.Before = l.backfillBound
 		b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
-		b.backfill.request.Lanes = append(b.backfill.request.Lanes, contract.LaneQuery{
-			Type: b.index.Name(t), Priority: r.Priority, Class: r.Class, Before: l.backfillBound, Limit: limit, Share: k.share,
-		})
+		b.backfill.request.Lanes = append(b.backfill.request.Lanes, query)
 	}
 }
 
@@ -143,13 +141,7 @@ func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.Fetch
 	} else {
 		f.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
 	}
-	slices.SortFunc(f.left, contract.Key.Compare)
-	rest := res.Candidates
-	for i, r := range f.lanes {
-		n := rowsOf(rest, i)
-		b.mergeBackfill(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit}, jobs)
-		rest = rest[n:]
-	}
+	mergeLanes(f.lanes, f.left, req, res, func(r laneRead, q *contract.LaneQuery, a answer) { b.mergeBackfill(r, q, a, jobs) })
 	f.lanes = f.lanes[:0]
 	if f.from == 0 {
 		b.backfillRoundEnded(res.Verdict == contract.OK)

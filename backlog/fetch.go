@@ -143,13 +143,7 @@ func (b *Backlog) askLocal(r Lane) bool {
 	if l.len() > 0 {
 		read.first = l.first()
 	}
-	query := contract.LaneQuery{
-		Type:     b.index.Name(r.Type),
-		Priority: r.Priority,
-		Class:    r.Class,
-		Limit:    int(l.length),
-		Share:    b.types[r.Type].share,
-	}
+	query := b.query(r, int(l.length))
 	if read.full {
 		l.scanned = s.scans
 	} else {
@@ -165,6 +159,13 @@ func (b *Backlog) askLocal(r Lane) bool {
 	}
 	b.fetch.ask(read, query)
 	return true
+}
+
+// query returns the query of a lane from its beginning.
+func (b *Backlog) query(r Lane, limit int) contract.LaneQuery {
+	return contract.LaneQuery{
+		Type: b.index.Name(r.Type), Priority: r.Priority, Class: r.Class, Limit: limit, Share: b.types[r.Type].share, NonLocal: r.NonLocal,
+	}
 }
 
 // overlap is how far a read after the cursor goes back if the lane had no further rows at

@@ -28,7 +28,6 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 	}
 	f.pollAt = min(f.pollAt, b.now+min(max(pollFactor*took, millis(shortestPoll)), millis(throttledPoll)))
 	b.backOff()
-	slices.SortFunc(f.left, contract.Key.Compare)
 	if ok {
 		f.breaker.Succeed()
 		b.clock.set(res.DBNow, b.now)
@@ -36,12 +35,7 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 		f.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
 		b.round.start()
 	}
-	rest := res.Candidates
-	for i, r := range f.lanes {
-		n := rowsOf(rest, i)
-		b.mergeLane(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit}, jobs)
-		rest = rest[n:]
-	}
+	mergeLanes(f.lanes, f.left, req, res, func(r laneRead, q *contract.LaneQuery, a answer) { b.mergeLane(r, q, a, jobs) })
 	if f.types > 0 {
 		b.listed(req, res)
 		b.listAt = b.now + min(scanFactor*took, maxPausePolls*millis(b.cfg.Poll))
@@ -78,12 +72,21 @@ func (b *Backlog) found(r Lane) {
 	}
 }
 
-// rowsOf returns how many of the first rows belong to a lane of the request.
-func rowsOf(rows []contract.Candidate, lane int) (n int) {
-	for n < len(rows) && rows[n].Lane == lane {
-		n++
+// mergeLanes calls merge for each lane of a read, and sorts the rows that have left their places.
+func mergeLanes(
+	lanes []laneRead, left []contract.Key, req *contract.FetchRequest, res contract.FetchResult,
+	merge func(laneRead, *contract.LaneQuery, answer),
+) {
+	slices.SortFunc(left, contract.Key.Compare)
+	rest := res.Candidates
+	for i, r := range lanes {
+		n := 0
+		for n < len(rest) && rest[n].Lane == i {
+			n++
+		}
+		merge(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit})
+		rest = rest[n:]
 	}
-	return n
 }
 
 // answer is the part of a result that belongs to one lane.

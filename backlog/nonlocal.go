@@ -202,9 +202,7 @@ func (b *Backlog) askNonLocalLane(r Lane, full, idle bool) {
 	if l.reading {
 		return
 	}
-	query := contract.LaneQuery{
-		Type: b.index.Name(r.Type), Priority: r.Priority, Class: r.Class, Limit: int(l.length), Share: b.types[r.Type].share, NonLocal: true,
-	}
+	query := b.query(r, int(l.length))
 	if idle && !full {
 		query.After = l.rest
 		if start := b.beforePresent(overlap); start.Less(query.After) {

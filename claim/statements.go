@@ -433,7 +433,7 @@ SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 FROM offered WHERE id NOT IN (SELE
 
 // offeredRows are the rows that may be taken according to the statement's snapshot.
 // Locking a row checks the condition again. The condition on the fingerprint is the
-// same as in contract.ResumeOffer.Follows.
+// same as in follows in package claimfake.
 const offeredRows = `
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, origin, recorded)
 	JOIN dispatcherd.jobs_live j ON ` + isItem + `

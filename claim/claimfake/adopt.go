@@ -46,9 +46,17 @@ func (s *Statement) mayAdopt(o *contract.ResumeOffer) bool {
 			continue
 		}
 		at, found := slices.BinarySearch(c.ids, o.ID)
-		return found && (o.Follows(c.sessions[at]) || t.Skip&CheckGeneration != 0 && c.sessions[at]>>16 == o.From>>16)
+		return found && (follows(o, c.sessions[at]) || t.Skip&CheckGeneration != 0 && c.sessions[at]>>16 == o.From>>16)
 	}
 	return false
+}
+
+// follows reports whether a row that records the given fingerprint may be taken.
+// The row must record the session in which the execution began, or an earlier
+// resume offer of this execution. If a later offer superseded this one, the row
+// records the later fingerprint and may not be taken.
+func follows(o *contract.ResumeOffer, recorded contract.Fingerprint) bool {
+	return recorded == o.From || o.To.Supersedes(recorded, o.From)
 }
 
 func (s *Statement) lockOffered(int64) State {

@@ -21,14 +21,6 @@ type ResumeOffer struct {
 	Renewal bool // the job already runs under this dispatcher; only the recorded fingerprint changes
 }
 
-// Follows reports whether a row that records the given fingerprint may be taken.
-// The row must record the session in which the execution began, or an earlier
-// resume offer of this execution. If a later offer superseded this one, the row
-// records the later fingerprint and may not be taken.
-func (o *ResumeOffer) Follows(recorded Fingerprint) bool {
-	return recorded == o.From || o.To.Supersedes(recorded, o.From)
-}
-
 // AdoptRequest asks to take over rows that still run under the offered attempts.
 // Their dispatcher may be lost, disconnected or alive. If it is alive, its later
 // reports about the rows are stale. The same request may be sent again. Rows that

@@ -2,7 +2,7 @@
 //
 // The loop appends the decisions of each step. Other goroutines read them for "job why"
 // and for the debug bundle. When the log is full, a new entry overwrites the oldest one,
-// so the memory is bounded. Each entry needs EntrySize bytes. Entries share the further
+// so the memory is bounded. Each entry needs 192 bytes. Entries share the further
 // memory for names of types and workers.
 package decisionlog
 
@@ -16,9 +16,6 @@ import (
 
 // DefaultEntries is the default capacity of a log.
 const DefaultEntries = 1 << 16
-
-// EntrySize is the memory of one entry in bytes.
-const EntrySize = 192
 
 // chunk is how many entries are allocated, or read under the lock, at once.
 const chunk = 1 << 10

@@ -10,8 +10,7 @@ type Rate struct {
 
 // Rates returns what a job of a class uses of windows. It is empty if no key of the class has a rate.
 func (b *Book) Rates(name Class) (rates []Rate) {
-	needs, _ := Parse(name.Keys) // the table has no invalid keys
-	for _, n := range needs {
+	for _, n := range needsOf(name.Keys) {
 		if l := b.limits.of(n.Key); l.Rate > 0 {
 			rates = append(rates, Rate{n.Key, atLeastOne(n.Cost), l.Per, l.Scope})
 		}

@@ -1,4 +1,4 @@
-package contract_test
+package claimfake
 
 import (
 	"testing"
@@ -15,14 +15,14 @@ func TestGenerationsAreDistinctAndOrdered(t *testing.T) {
 		for n := 1; n <= contract.MaxGeneration; n++ {
 			to := f.WithGeneration(n)
 			o := contract.ResumeOffer{From: f, To: to}
-			if to == f || !o.Follows(previous) || !o.Follows(f) || o.Follows(to) ||
-				n > 1 && (&contract.ResumeOffer{From: f, To: previous}).Follows(to) {
+			if to == f || !follows(&o, previous) || !follows(&o, f) || follows(&o, to) ||
+				n > 1 && follows(&contract.ResumeOffer{From: f, To: previous}, to) {
 				require.Failf(t, "out of order", "%x: generation %d gives %x after %x", f, n, to, previous)
 			}
 			previous = to
 		}
 		last := contract.ResumeOffer{From: f, To: f.WithGeneration(contract.MaxGeneration + 1)}
-		require.False(t, last.Follows(previous), "generations above the maximum are equal")
-		require.False(t, last.Follows(f^(1<<20)), "another session")
+		require.False(t, follows(&last, previous), "generations above the maximum are equal")
+		require.False(t, follows(&last, f^(1<<20)), "another session")
 	}
 }
