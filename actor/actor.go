@@ -44,12 +44,11 @@ type Actor struct {
 	fx        []effect.Effect // reused in every step
 	load      Load
 
-	registrations chan event.Event // events of sessions: Registered, Withdrew, Unregistered
 	releases      chan event.Released
 	requests      chan event.Requested
 	notifications chan struct{} // capacity 1: several notifications are merged
-	// Events of operators, listener, workers and callers: drain, interrupt, weights, cancels, announced rows,
-	// reports, disconnects.
+	// Events of operators, listener, workers and callers: slots that come and go, drain, interrupt, cancels,
+	// announced rows, reports, disconnects.
 	orders    chan event.Event
 	results   chan event.Event // results of statements
 	questions chan func(*Core)
@@ -62,7 +61,6 @@ func NewActor(core *Core, observe Observer) *Actor {
 	return &Actor{
 		core: core, observe: observe,
 		started: time.Now(), timer: time.NewTimer(0),
-		registrations: make(chan event.Event),
 		releases:      make(chan event.Released),
 		requests:      make(chan event.Requested),
 		notifications: make(chan struct{}, 1),
@@ -85,8 +83,6 @@ func (a *Actor) loop() {
 	defer a.timer.Stop()
 	for {
 		select {
-		case ev := <-a.registrations:
-			a.step(ev)
 		case ev := <-a.releases:
 			a.step(ev)
 		case ev := <-a.requests:
@@ -149,30 +145,12 @@ func send[E any](a *Actor, ch chan<- E, ev E) bool {
 	}
 }
 
-// Register reports new slots of a session.
-func (a *Actor) Register(ev event.Registered) { send[event.Event](a, a.registrations, ev) }
-
-// Unregister reports the end of a session.
-func (a *Actor) Unregister(ev event.Unregistered) { send[event.Event](a, a.registrations, ev) }
-
-// Withdraw removes slots of a session.
-func (a *Actor) Withdraw(ev event.Withdrew) { send[event.Event](a, a.registrations, ev) }
-
 // Release reports that jobs of a worker have ended.
 func (a *Actor) Release(ev event.Released) { send(a, a.releases, ev) }
-
-// Report reports progress and output of running jobs of a worker.
-func (a *Actor) Report(ev event.Reported) { send[event.Event](a, a.orders, ev) }
-
-// Spawn asks to insert children of a running job of a worker.
-func (a *Actor) Spawn(ev event.SpawnRequested) { send[event.Event](a, a.orders, ev) }
 
 // Request submits an on-demand request. If the loop has ended, Request returns
 // false, and no answer follows.
 func (a *Actor) Request(ev event.Requested) bool { return send(a, a.requests, ev) }
-
-// Abandon reports that a caller has disconnected.
-func (a *Actor) Abandon(ev event.Abandoned) { send[event.Event](a, a.orders, ev) }
 
 // Notify reports that rows may have become pending. Notify never waits: the Actor
 // merges a notification with an earlier one that the loop has not read yet.
@@ -183,8 +161,8 @@ func (a *Actor) Notify() {
 	}
 }
 
-// Order sends an event of an operator or of the listener: Drained, Interrupted,
-// CancelRequested, Listening, Announced, or Admitted.
+// Order sends any other event that is no result of a statement: of a session, of a caller that has
+// disconnected, of an operator, of the listener or of the heartbeat.
 func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
 
 // Result returns the result of a statement: Fetched, Claimed, Adopted, Finished, Spawned

@@ -85,7 +85,7 @@ func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 		s := startLoop(t, nil)
 		defer s.stop()
 		s.table.insert(claimfake.Row{ID: 1, Type: "pdf", RunAt: s.table.now})
-		s.actor.Register(pdfSlot(1))
+		s.actor.Order(pdfSlot(1))
 		e := (<-s.sent).(*effect.Send)
 		require.Equal(t, dispatcherd.JobID(1), e.Job)
 		s.actor.Release(event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
@@ -104,11 +104,11 @@ func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 		for i := range 200 {
 			id := dispatcherd.JobID(i + 1)
 			s.actor.Ask(func(*Core) { s.table.insert(claimfake.Row{ID: id, Type: "pdf", RunAt: s.table.now}) })
-			s.actor.Register(pdfSlot(dispatcherd.SlotID(id)))
+			s.actor.Order(pdfSlot(dispatcherd.SlotID(id)))
 			s.actor.Notify()
 			e := (<-s.sent).(*effect.Send)
 			s.actor.Release(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
-			s.actor.Unregister(event.Unregistered{Session: e.Session})
+			s.actor.Order(event.Unregistered{Session: e.Session})
 			synctest.Wait()
 		}
 		s.actor.Ask(func(c *Core) {
@@ -122,7 +122,7 @@ func TestPollFindsRowsWithoutNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, func(c *config.Config) { c.Poll = time.Minute })
 		defer s.stop()
-		s.actor.Register(pdfSlot(1))
+		s.actor.Order(pdfSlot(1))
 		synctest.Wait()
 		s.actor.Ask(func(*Core) { s.table.insert(claimfake.Row{ID: 1, Type: "pdf", RunAt: s.table.now}) })
 		asked := time.Now()
@@ -162,12 +162,12 @@ func TestNoCallBlocksOnAnEndedLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
 		s.stop()
-		s.actor.Register(pdfSlot(1))
-		s.actor.Unregister(event.Unregistered{})
-		s.actor.Withdraw(event.Withdrew{})
+		s.actor.Order(pdfSlot(1))
+		s.actor.Order(event.Unregistered{})
+		s.actor.Order(event.Withdrew{})
 		s.actor.Release(event.Released{})
 		s.actor.Request(event.Requested{Job: -1})
-		s.actor.Abandon(event.Abandoned{})
+		s.actor.Order(event.Abandoned{})
 		s.actor.Order(event.Drained{})
 		s.actor.Result(event.GateSet{})
 		require.False(t, s.actor.Ask(func(*Core) { t.Error("request to a loop that has ended") }))
@@ -180,7 +180,7 @@ func TestIdleLoopWakesForPollsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoop(t, nil)
 		defer s.stop()
-		s.actor.Register(pdfSlot(1))
+		s.actor.Order(pdfSlot(1))
 		time.Sleep(time.Minute) // waits until the start is complete
 		before := s.actor.Load().Steps
 		time.Sleep(time.Hour)

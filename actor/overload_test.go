@@ -51,7 +51,7 @@ func startOverload() *overloadedLoop {
 	for i := range overloadSlots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
-	c.actor.Register(ev)
+	c.actor.Order(ev)
 	return c
 }
 

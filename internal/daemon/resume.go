@@ -69,7 +69,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 		delete(w.pending, ev.Session)
 		w.mu.Unlock()
 	}()
-	shell.Register(w.loop.Register, ev, shell.Portion)
+	shell.Register(w.loop.Order, ev, shell.Portion)
 	timeout := time.NewTimer(resumeTimeout)
 	defer timeout.Stop()
 	select {

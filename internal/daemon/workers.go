@@ -77,7 +77,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 		}
 	}
 	ev.Slots = w.number(free)
-	shell.Register(w.loop.Register, ev, shell.Portion)
+	shell.Register(w.loop.Order, ev, shell.Portion)
 	w.startups.connect(id, h)
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
@@ -86,7 +86,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 
 // forget removes a session from the loop and then from w.
 func (w *workers) forget(id dispatcherd.SessionID) {
-	w.loop.Unregister(event.Unregistered{Session: id})
+	w.loop.Order(event.Unregistered{Session: id})
 	w.mu.Lock()
 	delete(w.session, id)
 	w.mu.Unlock()

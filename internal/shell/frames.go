@@ -14,16 +14,10 @@ import (
 // It may also return earlier if no later event of the session can overtake the
 // event.
 type Loop interface {
-	// Register adds slots.
-	Register(event.Registered)
-	// Withdraw removes slots.
-	Withdraw(event.Withdrew)
 	// Release ends attempts.
 	Release(event.Released)
-	// Report passes progress and partial output on.
-	Report(event.Reported)
-	// Spawn asks to insert children of a running job.
-	Spawn(event.SpawnRequested)
+	// Order takes every other event: slots that come and go, progress and partial output, spawns.
+	Order(event.Event)
 }
 
 // Deliver passes the frames of a worker to the loop as events, in order. Results that
@@ -41,7 +35,7 @@ func Deliver(
 	var reports []event.Report
 	flush := func() {
 		if len(reports) > 0 {
-			loop.Report(event.Reported{Session: id, Reports: reports})
+			loop.Order(event.Reported{Session: id, Reports: reports})
 			reports = nil
 		}
 		if len(results) > 0 {
@@ -70,15 +64,15 @@ func Deliver(
 		flush()
 		switch f := f.(type) {
 		case *workerproto.SlotAdd:
-			Register(loop.Register, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
+			Register(loop.Order, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
 		case *workerproto.SlotRemove:
-			loop.Withdraw(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+			loop.Order(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
 		case *workerproto.Spawn:
-			loop.Spawn(event.SpawnRequested{Request: &contract.SpawnRequest{
+			loop.Order(event.SpawnRequested{Request: &contract.SpawnRequest{
 				Session: id, Parent: f.Job, Attempt: f.Attempt, Number: f.Request, Jobs: f.Jobs, Detached: f.Detached,
 			}})
 		case *workerproto.Drain:
-			loop.Withdraw(event.Withdrew{Session: id})
+			loop.Order(event.Withdrew{Session: id})
 		}
 	}
 	flush()

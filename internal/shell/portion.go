@@ -17,7 +17,7 @@ const slotSize = 10
 
 // Register passes the slots and the resume offers of an event to register, in events
 // of at most the size most. All offers come before all slots.
-func Register(register func(event.Registered), ev event.Registered, most int) {
+func Register(register func(event.Event), ev event.Registered, most int) {
 	slots := ev.Slots
 	ev.Slots = nil
 	for offers := ev.Offers; len(offers) > 0; {

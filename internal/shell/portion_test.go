@@ -29,7 +29,8 @@ func TestSlotsAreRegisteredInPortions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []dispatcherd.Slot
 			var portions []int
-			Register(func(ev event.Registered) {
+			Register(func(e event.Event) {
+				ev := e.(event.Registered)
 				require.EqualValues(t, 7, ev.Session)
 				require.False(t, ev.MoreOffers)
 				got = append(got, ev.Slots...)
@@ -47,7 +48,7 @@ func TestOffersPrecedeSlotsAndSayWhetherMoreFollow(t *testing.T) {
 		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: dispatcherd.JobID(i), Slot: s})
 	}
 	var got []event.Registered
-	Register(func(ev event.Registered) { got = append(got, ev) }, ev, 100)
+	Register(func(ev event.Event) { got = append(got, ev.(event.Registered)) }, ev, 100)
 	require.Equal(t, []event.Registered{
 		{Session: 7, Offers: ev.Offers[:1], MoreOffers: true},
 		{Session: 7, Offers: ev.Offers[1:2], MoreOffers: true},

@@ -214,11 +214,8 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 // loop notes the events of a session.
 type loop struct{ got []event.Event }
 
-func (l *loop) Register(ev event.Registered)  { l.got = append(l.got, ev) }
-func (l *loop) Withdraw(ev event.Withdrew)    { l.got = append(l.got, ev) }
-func (l *loop) Release(ev event.Released)     { l.got = append(l.got, ev) }
-func (l *loop) Report(ev event.Reported)      { l.got = append(l.got, ev) }
-func (l *loop) Spawn(ev event.SpawnRequested) { l.got = append(l.got, ev) }
+func (l *loop) Release(ev event.Released) { l.got = append(l.got, ev) }
+func (l *loop) Order(ev event.Event)      { l.got = append(l.got, ev) }
 
 func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 	l := &loop{}

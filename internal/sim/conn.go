@@ -247,7 +247,7 @@ const workerName = "worker"
 
 // register passes the slots of a hello to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
-	shell.Register(loopPort{h}.Register, event.Registered{
+	shell.Register(loopPort{h}.Order, event.Registered{
 		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
 		Slots: h.number(h.world.slotsOf(slots)),
 	}, h.portion())
@@ -283,7 +283,7 @@ func (h *host) beginHandshake(c *conn) {
 	}
 	c.handshaking = true
 	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)
-	shell.Register(func(ev event.Registered) { h.step(ev) }, ev, h.portion())
+	shell.Register(h.step, ev, h.portion())
 }
 
 // smallSteps reports whether the work of a step is so small that ordinary events

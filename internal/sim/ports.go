@@ -105,25 +105,16 @@ func (rowPort) Partial(*effect.Partial) {}
 // loopPort takes the events of sessions. It implements shell.Loop.
 type loopPort struct{ *host }
 
-// Register implements shell.Loop.
-func (h loopPort) Register(ev event.Registered) {
-	if h.world.conns[ev.Session-1].hangUpFor != 0 {
+// Order implements shell.Loop.
+func (h loopPort) Order(ev event.Event) {
+	if ev, ok := ev.(event.Registered); ok && h.world.conns[ev.Session-1].hangUpFor != 0 {
 		h.world.stats.LateSlots += len(ev.Slots)
 	}
 	h.step(ev)
 }
 
-// Withdraw implements shell.Loop.
-func (h loopPort) Withdraw(ev event.Withdrew) { h.step(ev) }
-
 // Release implements shell.Loop.
 func (h loopPort) Release(ev event.Released) { h.step(ev) }
-
-// Report implements shell.Loop.
-func (h loopPort) Report(ev event.Reported) { h.step(ev) }
-
-// Spawn implements shell.Loop.
-func (h loopPort) Spawn(ev event.SpawnRequested) { h.step(ev) }
 
 func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	if session == 0 {

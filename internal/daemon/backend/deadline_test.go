@@ -76,7 +76,7 @@ func (w *slowSlots) open(t *testing.T, slots int) *httpapi.Handler {
 	for i := range slots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
-	w.loop.Register(ev)
+	w.loop.Order(ev)
 	h := httpapi.New(httpapi.DefaultConfig(),
 		New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}), unobserved{},
 		http.NotFoundHandler())

@@ -81,7 +81,7 @@ func (c *Requests) Release() {
 // withdrawal, and none afterwards. The caller needs the event Started, because an
 // idempotency key depends on whether its request has started.
 func (c *Requests) Abandon(id dispatcherd.JobID) {
-	c.loop.Abandon(event.Abandoned{Job: id})
+	c.loop.Order(event.Abandoned{Job: id})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, waits := c.waiting[id]; waits {
@@ -93,7 +93,7 @@ func (c *Requests) Abandon(id dispatcherd.JobID) {
 // Cancel withdraws a request and tells its caller who cancelled it. It returns false if the
 // request is not in memory.
 func (c *Requests) Cancel(id dispatcherd.JobID, by string) bool {
-	c.loop.Abandon(event.Abandoned{Job: id})
+	c.loop.Order(event.Abandoned{Job: id})
 	return c.end(id, ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled by " + by})
 }
 

@@ -146,7 +146,7 @@ func (d *driver) register(id dispatcherd.SessionID, sets [][]string) {
 		d.slots++
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.slots, Number: int32(i), Types: types})
 	}
-	shell.Register(func(ev event.Registered) { d.step("registered", ev) }, ev, shell.Portion)
+	shell.Register(func(ev event.Event) { d.step("registered", ev) }, ev, shell.Portion)
 }
 
 // unregister ends a session and waits until all of its slots are removed.

@@ -162,7 +162,7 @@ func offer(d *driver) {
 				Job:  dispatcherd.JobID(d.slots), Attempt: 1, From: 1 << 16,
 			})
 		}
-		shell.Register(func(ev event.Registered) { d.step("registered", ev) }, ev, shell.Portion)
+		shell.Register(func(ev event.Event) { d.step("registered", ev) }, ev, shell.Portion)
 	}
 }
 
