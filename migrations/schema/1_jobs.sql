@@ -3,8 +3,8 @@
 
 CREATE TYPE dispatcherd.status AS ENUM ('waiting', 'pending', 'running', 'done', 'failed', 'cancelled');
 
--- Values are checked by domains, not by table constraints: a domain is checked when a value is made, a table constraint on
--- every UPDATE and every move to another partition.
+-- Values are checked by domains and not by table constraints, because Postgres checks a domain only when a value is made, and a table
+-- constraint again at every UPDATE and at every move of a row to another partition.
 CREATE DOMAIN dispatcherd.job_id AS bigint
     CONSTRAINT id_is_positive CHECK (VALUE > 0);
 CREATE DOMAIN dispatcherd.due_time AS timestamptz
@@ -20,8 +20,8 @@ CREATE DOMAIN dispatcherd.count AS smallint
 CREATE DOMAIN dispatcherd.timeout_ms AS int
     CONSTRAINT timeout_ms_is_positive CHECK (VALUE > 0);
 
--- A type has no invisible character. The list is that of CheckType in Go; a test compares them. In a database with another
--- encoding than UTF8 the numbers denote other characters, so only control characters are rejected there.
+-- A type contains no invisible character. The list is that of CheckType in Go; a test compares the two. In a database with another encoding
+-- than UTF8 the numbers denote other characters, so there only control characters are rejected.
 CREATE DOMAIN dispatcherd.job_type AS text
     CONSTRAINT type_is_1_to_128_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
 DO $$
@@ -36,21 +36,24 @@ BEGIN
     END IF;
 END $$;
 
--- The length of all numbers of a payload as text. The domain payload calls it, because the payload is also bounded as text:
--- workers receive text, and jsonb stores 1e131071 in 12 bytes and writes 131,072 digits. A number of more than 1,024 digits
--- before or after the point counts as 8 MiB + 1, because workers receive none. It is not written as text, because the text of a
--- payload of such numbers could have a gigabyte. The numbers are read from one array: a set that jsonb_path_query returns takes
--- quadratic time in their count (Postgres 15).
+-- Returns the length in bytes of all numbers of a payload, written as text. Only the domain payload calls it. That domain also bounds the
+-- text of a payload, because workers receive text: jsonb stores 1e131071 in 12 bytes and writes it with 131,072 digits. A number of more
+-- than 1,024 digits before or after the point counts as 8 MiB + 1, so a payload that contains one is rejected. Such a number is never
+-- converted to text here, because the text of a payload of many of them could have a gigabyte. The numbers are read from one array, because
+-- in Postgres 15 the set that jsonb_path_query returns takes quadratic time in their count.
 CREATE FUNCTION dispatcherd.numbers_length(payload jsonb) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (
     SELECT sum(CASE WHEN scale(n::numeric) > 1024 OR abs(n::numeric) >= 1e1024 THEN 8388609 ELSE octet_length(n::text) END)
     FROM jsonb_array_elements(jsonb_path_query_array(payload, 'strict $.** ? (@.type() == "number")')) n
 );
 
--- At most 1,000,000 bytes as jsonb, before compression, and 8 MiB (jsontext.MaxText) as text. #> '{}' is the value itself,
--- uncompressed. A number takes at least 16 bytes and has at most 147,458 characters, so a payload of 900 bytes is shorter than
--- 8 MiB as text and needs no further test. The text of 4,096 bytes has at most 38 MB. The search for numbers doubles the time
--- of a larger payload, whose other values have at most 6 MB as text.
+-- A payload has at most 1,000,000 bytes as jsonb, before compression, and at most 8 MiB (jsontext.MaxText) as text. #> '{}' returns the
+-- value itself, uncompressed. The branches of the CASE keep the check cheap:
+-- - Up to 900 bytes there is nothing to test. A number takes at least 16 bytes of jsonb and has at most 147,458 characters, so the text of
+--   such a payload is always shorter than 8 MiB.
+-- - Up to 4,096 bytes the text is written and measured. It has at most 38 MB.
+-- - Above that, the numbers are measured first, and the text is written only if they are short enough. The other values have at most 6 MB
+--   as text. The search for numbers doubles the time of such a payload.
 CREATE DOMAIN dispatcherd.payload AS jsonb
     CONSTRAINT payload_is_at_most_1_megabyte_and_8_as_text CHECK (
         CASE
@@ -60,25 +63,26 @@ CREATE DOMAIN dispatcherd.payload AS jsonb
             ELSE octet_length(VALUE::text) <= 8388608
         END);
 
--- The default of jobs.run_at: a job is due from its insertion. A transaction or statement may begin long before it inserts a
--- row, so now() and statement_timestamp() are too early. The function is not VOLATILE, because COPY would then insert single
--- rows. Postgres evaluates it for each row all the same.
+-- The default of jobs.run_at: a job is due from the moment of its insertion. now() and statement_timestamp() would be too early, because a
+-- transaction or statement may begin long before it inserts a row. The function is declared STABLE although it is not: if a default is
+-- VOLATILE, COPY inserts rows one at a time. Postgres evaluates a STABLE default for each row, too.
 CREATE FUNCTION dispatcherd.insertion_time() RETURNS timestamptz
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN pg_catalog.clock_timestamp();
 END $$;
 
--- The class of an expected duration in milliseconds, 0 to 7, which is a column of the index jobs_live_expected. Each class has two
--- octaves: the first one ends before 2^14, the last one begins with 2^26. ClassOf in Go computes the same; a test compares them.
--- It has no SET, so that it is inlined.
+-- Returns the class of an expected duration in milliseconds. Class 0 ends before 2^14 ms (16 seconds), each further class reaches four
+-- times as far, and class 7, the last one, begins with 2^26 ms (19 hours). The index jobs_live_expected, the statements that fetch jobs,
+-- and the notifications of new jobs use it. ClassOf in Go computes the same; a test compares the two. It has no SET, so that it is inlined.
 CREATE FUNCTION dispatcherd.duration_class(ms bigint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT pg_catalog.width_bucket(ms, '{16384,65536,262144,1048576,4194304,16777216,67108864}'::pg_catalog.int8[])::pg_catalog.int2
 $$;
 
--- Raises an error that names the first word of keys that breaks a rule; otherwise it returns true. The constraints of jobs and
--- schedules call it. The pattern is an E'' literal, so it has the same meaning with standard_conforming_strings = off.
+-- Raises an error that names the first word of keys that breaks a rule. If no word does, it returns true. Only the domain keys calls it,
+-- for values that break its other conditions, so that the error names the word. The pattern is an E'' literal, so it means the same if the
+-- role or the database sets standard_conforming_strings = off.
 CREATE FUNCTION dispatcherd.check_keys(keys text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -102,8 +106,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Domains and not constraints of jobs_live, because a claim and the end of a job would check those again. An insert checks a
--- domain also if the value is NULL.
+-- The next three are domains for the reason given above: a constraint of jobs_live would be checked again by each claim and by the end of
+-- each job. The domain keys allows NULL explicitly, because Postgres also checks a domain when it inserts a NULL.
 CREATE DOMAIN dispatcherd.keys AS text
     CONSTRAINT keys_are_1_to_4_words CHECK (VALUE IS NULL OR octet_length(VALUE) <= 1000
         AND VALUE COLLATE "C" ~ ('^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?'
@@ -114,10 +118,11 @@ CREATE DOMAIN dispatcherd.unique_key AS text
 CREATE DOMAIN dispatcherd.expected_ms AS int
     CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (VALUE > 0);
 
--- A sequence of its own: identity columns do not reach partitions before Postgres 17.
+-- The ids of jobs, batches and flows. They come from a sequence of its own, because batches and flows are in another table, and because
+-- identity columns do not reach partitions before Postgres 17.
 CREATE SEQUENCE dispatcherd.job_ids AS bigint;
 
--- Columns without NULL come first, so that their offsets are fixed.
+-- The first five columns are never NULL and have a fixed width, so Postgres finds them in every row at the same offset.
 CREATE TABLE dispatcherd.jobs (
     id           dispatcherd.job_id   NOT NULL DEFAULT nextval('dispatcherd.job_ids'),
     run_at       dispatcherd.due_time NOT NULL DEFAULT dispatcherd.insertion_time(),
@@ -152,14 +157,14 @@ CREATE TABLE dispatcherd.jobs (
     expected_ms  dispatcherd.expected_ms
 ) PARTITION BY LIST (status);
 ALTER TABLE dispatcherd.jobs
-    ALTER COLUMN keys SET STORAGE PLAIN, -- never in the TOAST table
+    ALTER COLUMN keys SET STORAGE PLAIN, -- never compressed or moved to the TOAST table
     ALTER COLUMN unique_key SET STORAGE PLAIN;
 
 COMMENT ON TABLE dispatcherd.jobs IS
     'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, '
     'unique_key]).';
 COMMENT ON COLUMN dispatcherd.jobs.id IS
-    'Assigned; unique over all statuses as long as no role sets it: only roles above the producers can.';
+    'Assigned from the sequence job_ids. No index keeps ids unique over all statuses, but only dispatchers and the owner can set one.';
 COMMENT ON COLUMN dispatcherd.jobs.run_at IS 'Not run before; the age that counts in the score starts here.';
 COMMENT ON COLUMN dispatcherd.jobs.attempt IS 'Fencing number of the latest execution; 0 = none yet; only grows.';
 COMMENT ON COLUMN dispatcherd.jobs.dispatcher IS
@@ -169,10 +174,10 @@ COMMENT ON COLUMN dispatcherd.jobs.max_attempts IS 'Failures after which the job
 COMMENT ON COLUMN dispatcherd.jobs.failures IS 'Attempts that the worker ended with a failure.';
 COMMENT ON COLUMN dispatcherd.jobs.crashes IS
     'Attempts that ended with the death of worker or dispatcher. They do not count as failures.';
-COMMENT ON COLUMN dispatcherd.jobs.token IS 'Mark of the claim that took it.';
+COMMENT ON COLUMN dispatcherd.jobs.token IS 'Number of the claim that took it, which is a row of the table claims.';
 COMMENT ON COLUMN dispatcherd.jobs.errors IS 'The last ten bad ends: [{"attempt", "at", "outcome", "error"}].';
 COMMENT ON COLUMN dispatcherd.jobs.deadline IS
-    'Of a durable request: no attempt starts later. NULL after the end and after a retry.';
+    'Of a durable request: no attempt starts later. The end of the job removes it, so an ended or retried job has none.';
 COMMENT ON COLUMN dispatcherd.jobs.first_run_at IS 'run_at of the first attempt; NULL = run_at.';
 COMMENT ON COLUMN dispatcherd.jobs.cancelled_by IS 'The role, or the caller of the API, that cancelled the job.';
 COMMENT ON COLUMN dispatcherd.jobs.placement IS
@@ -181,28 +186,32 @@ COMMENT ON COLUMN dispatcherd.jobs.log IS 'A string: the end of the log of the l
 COMMENT ON COLUMN dispatcherd.jobs.keys IS
     'Up to four words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key; see the table limits.';
 COMMENT ON COLUMN dispatcherd.jobs.fence IS
-    'Of a job with keys. Positive: it has its permits; it grows with each admission of a key. Negative: it is pending again, and '
-    'the controller has not read this yet. NULL: it waits.';
+    'Of a job with keys. Positive: it holds its permits; a later decision to admit writes a larger number. Negative: it has given '
+    'them back, is pending again, and the controller has not read this yet. NULL: it waits for permits.';
 COMMENT ON COLUMN dispatcherd.jobs.admitted_to IS
     'The only dispatcher that may run the admitted job, because of a limit per dispatcher; NULL = any.';
-COMMENT ON COLUMN dispatcherd.jobs.parent IS 'The batch, flow or job that the job belongs to. Producers name an open batch.';
-COMMENT ON COLUMN dispatcherd.jobs.unique_key IS 'At most one pending or running job has it.';
-COMMENT ON COLUMN dispatcherd.jobs.watched IS 'Other rows depend on the end of the job.';
+COMMENT ON COLUMN dispatcherd.jobs.parent IS
+    'The batch or flow of a member, or the job whose child it is. Producers may only name an open batch.';
+COMMENT ON COLUMN dispatcherd.jobs.unique_key IS 'At most one pending or running job has the same key.';
+COMMENT ON COLUMN dispatcherd.jobs.watched IS
+    'True: a batch, a flow or children of the job depend on its end, so the end is recorded in the table ends. Otherwise NULL.';
 COMMENT ON COLUMN dispatcherd.jobs.expected_ms IS
     'How long an attempt probably takes, in milliseconds; it decides the lane and never changes. NULL = unknown.';
 
--- What "dispatcherd job list" shows, for operators with psql while no dispatcher runs. Readers may not read it, because an error may
--- contain what is in a payload.
+-- What "dispatcherd job list" shows. No program reads the view: it is for operators with psql while no dispatcher runs. The role
+-- dispatcherd_reader may not read it, because an error may contain parts of a payload.
 CREATE VIEW dispatcherd.job_list AS
     SELECT id, type, status, priority, run_at, finished_at, attempt, failures, max_attempts, errors -> -1 ->> 'error' AS last_error, keys,
         fence
     FROM dispatcherd.jobs;
 
--- Pending and running jobs: the only table on the path of every job. No index contains a column that a claim changes, or tests one
--- in its predicate, so a claim is a HOT update: it writes no index entry. That needs room in the page for the second version of
--- every row, hence the fillfactor. Vacuum starts at a fifth of dead rows, because every vacuum reads all indexes to their ends. A
--- vacuum that only marks pages as visible is useless here, because rows do not live long enough. Truncation is off, because its
--- lock would stop all jobs.
+-- Pending and running jobs: the only table on the path of every job. A claim makes pending jobs running. No index contains a column that a
+-- claim changes, and no predicate of an index tests one. So a claim is a HOT update: Postgres writes the new version of the row into the
+-- same page, and no index entry. This needs room in the page for a second version of each row, hence the fillfactor.
+--
+-- Vacuum starts when 5,000 rows and a fifth of all rows are dead, and not earlier, because every vacuum reads all indexes to their ends.
+-- Vacuum because of insertions is off: it marks pages as visible to all, and the rows do not live long enough for that. Truncation is off:
+-- its lock stops all jobs.
 CREATE TABLE dispatcherd.jobs_live PARTITION OF dispatcherd.jobs (
     CONSTRAINT jobs_live_id PRIMARY KEY (id),
     CONSTRAINT running_has_a_dispatcher CHECK ((status = 'running') = (dispatcher IS NOT NULL)),
@@ -222,24 +231,30 @@ CREATE TABLE dispatcherd.jobs_live PARTITION OF dispatcherd.jobs (
     vacuum_truncate = false
 );
 
--- A lane is the list of the jobs of one type, priority and class of duration, in the order of run_at. The first two indexes return
--- the first jobs of each lane: jobs without and with an expected duration that need no permit or have it. All indexes contain
--- id + 0 instead of id: a plan that was made while the table was empty must not find a row by its id through them, and keep doing
--- so when the table is full.
+-- A lane is the list of the jobs of one type, one priority and one class of expected duration, in the order of run_at. Dispatchers fetch
+-- the first pending jobs of each lane. jobs_live_lanes contains the jobs without an expected duration, jobs_live_expected those with one.
+-- Both contain only jobs that may run: jobs without keys, and jobs that hold the permits of their keys (fence > 0; see 5_limits.sql). They
+-- also contain running jobs, which a fetch skips: a predicate on status would make every claim write an index entry.
+--
+-- This and the other indexes contain id + 0 instead of id. Otherwise Postgres might plan a search for an id in one of them while the table
+-- is empty, and a session would keep this slow plan when the table is full.
 CREATE INDEX jobs_live_lanes ON dispatcherd.jobs_live (type, priority, run_at, (id + 0))
     WHERE (keys IS NULL OR fence > 0) AND expected_ms IS NULL;
 CREATE INDEX jobs_live_expected
     ON dispatcherd.jobs_live (type, priority, dispatcherd.duration_class(expected_ms), run_at, (id + 0))
     WHERE (keys IS NULL OR fence > 0) AND expected_ms IS NOT NULL;
--- Jobs with keys: waiting ones by class of keys in the order of the lane; and permits, and waiting ones in the order of insertion.
+-- Two indexes for the controller, which gives permits to jobs with keys (5_limits.sql). In jobs_live_keyed it finds the next jobs that wait
+-- for permits, by keys, type and priority. In jobs_live_permits it finds the jobs that hold permits (fence > 0), those that have given them
+-- back (fence < 0), and the new ones, which wait (fence IS NULL), in the order of their ids.
 CREATE INDEX jobs_live_keyed ON dispatcherd.jobs_live (keys, type, priority, run_at, (id + 0))
     WHERE keys IS NOT NULL AND fence IS NULL;
 CREATE INDEX jobs_live_permits ON dispatcherd.jobs_live (fence, (id + 0)) WHERE keys IS NOT NULL;
--- Members of batches and flows, and children; jobs with a unique key.
+-- The members of a batch or flow, and the children of a job. Then the jobs with a unique key.
 CREATE INDEX jobs_live_parent ON dispatcherd.jobs_live (parent, (id + 0)) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX jobs_live_unique_key ON dispatcherd.jobs_live (unique_key) WHERE unique_key IS NOT NULL;
 
--- No plan depends on the statistics, so ANALYZE reads a sample of 3,000 rows instead of 30,000.
+-- No plan depends on the statistics, so ANALYZE reads a sample of 3,000 rows instead of 30,000. Columns of indexes that are
+-- expressions have statistics of their own.
 DO $$
 DECLARE
     name name;
@@ -254,7 +269,8 @@ ALTER INDEX dispatcherd.jobs_live_keyed ALTER COLUMN 5 SET STATISTICS 10;
 ALTER INDEX dispatcherd.jobs_live_permits ALTER COLUMN 2 SET STATISTICS 10;
 ALTER INDEX dispatcherd.jobs_live_parent ALTER COLUMN 2 SET STATISTICS 10;
 
--- Jobs that wait for other jobs: nodes of flows and callbacks. They are in no lane.
+-- Jobs that wait for other jobs: nodes of flows, and callbacks of batches and flows (6_flows.sql). When they may run, they move to
+-- jobs_live.
 CREATE TABLE dispatcherd.jobs_waiting PARTITION OF dispatcherd.jobs (
     CONSTRAINT jobs_waiting_id PRIMARY KEY (id),
     CONSTRAINT waiting_has_no_dispatcher CHECK (dispatcher IS NULL),
@@ -267,8 +283,9 @@ CREATE TABLE dispatcherd.jobs_waiting PARTITION OF dispatcherd.jobs (
 );
 CREATE INDEX jobs_waiting_parent ON dispatcherd.jobs_waiting (parent, (id + 0)) WHERE parent IS NOT NULL;
 
--- Ended jobs by day of their end, so that retention drops tables instead of deleting rows. A row for which no daily partition exists
--- is stored in the partition "rest", from which retention deletes rows by the index on their end.
+-- Ended jobs, partitioned by the day of their end, so that retention drops tables instead of deleting rows. The function
+-- maintain_partitions (2_retention.sql) creates and drops the daily partitions. A row for which no daily partition exists is stored in the
+-- partition "rest". Retention deletes rows there, and finds them by the index on their end. A row without an end counts as the oldest.
 CREATE TABLE dispatcherd.jobs_done      PARTITION OF dispatcherd.jobs FOR VALUES IN ('done')      PARTITION BY RANGE (finished_at);
 CREATE TABLE dispatcherd.jobs_failed    PARTITION OF dispatcherd.jobs FOR VALUES IN ('failed')    PARTITION BY RANGE (finished_at);
 CREATE TABLE dispatcherd.jobs_cancelled PARTITION OF dispatcherd.jobs FOR VALUES IN ('cancelled') PARTITION BY RANGE (finished_at);
@@ -281,29 +298,35 @@ CREATE TABLE dispatcherd.jobs_cancelled_rest PARTITION OF dispatcherd.jobs_cance
 CREATE INDEX jobs_done_rest_end      ON dispatcherd.jobs_done_rest (coalesce(finished_at, '-infinity'));
 CREATE INDEX jobs_failed_rest_end    ON dispatcherd.jobs_failed_rest (coalesce(finished_at, '-infinity'));
 CREATE INDEX jobs_cancelled_rest_end ON dispatcherd.jobs_cancelled_rest (coalesce(finished_at, '-infinity'));
--- A publication for all tables forbids to update or delete rows that nothing identifies. These tables have no unique index, and the
--- complete row costs nothing unless rows are deleted and wal_level is logical.
+-- If a publication contains all tables, Postgres refuses to update or delete rows of a table that has neither a primary key nor a replica
+-- identity. These tables have no unique index, so the complete row is their identity. This costs nothing unless wal_level is logical and
+-- rows are updated or deleted. maintain_partitions sets the same for the daily partitions.
 ALTER TABLE dispatcherd.jobs_done_rest      REPLICA IDENTITY FULL;
 ALTER TABLE dispatcherd.jobs_failed_rest    REPLICA IDENTITY FULL;
 ALTER TABLE dispatcherd.jobs_cancelled_rest REPLICA IDENTITY FULL;
 
--- Whether a transaction may notify. All functions and statements that notify ask it. All databases of a server share one queue of
--- notifications. If it is full, the commit of every transaction that has notified fails.
+-- Returns whether a transaction may send a notification. All functions and all statements of dispatchers that notify ask it. All databases
+-- of a server share one queue of notifications, and if it is full, the commit of every transaction that has notified fails. So no program
+-- notifies while the queue is more than half full; dispatchers then find jobs by polling.
 CREATE FUNCTION dispatcherd.may_notify() RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED AS $$
     SELECT pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5
 $$;
 
--- Trigger on inserts into jobs: notifies the dispatchers that subscribe. It sends one notification per statement and at most two
--- different ones per transaction. The first statement of a transaction names the last row that it inserted, as
--- "id priority[/class] run_at type" with run_at in microseconds since 1970, unless it can be seen to have inserted others, or the row
--- has keys and so cannot be claimed yet. Later statements send the empty payload, which says that there is more. The
--- controller of keys is notified of a row with keys. The row is found by the last value of the sequence: a
--- transition table would keep COPY from inserting many rows at a time.
+-- Trigger on inserts into jobs, once per statement: tells dispatchers that there are new jobs. It does nothing while no dispatcher
+-- is armed (3_dispatchers.sql). It sends one notification per statement on the channel dispatcherd_jobs:
+-- - The first statement of a transaction looks at the last row that it has inserted. If this row is due, has no keys, and seems to be the
+--   only one that was inserted, the payload is "id priority[/class] run_at type", with run_at in microseconds since 1970. A dispatcher then
+--   claims the job without a search. Otherwise the payload is empty, and dispatchers search.
+-- - Later statements send an empty payload. The setting dispatcherd.rung tells them from the first one. Postgres sends equal notifications
+--   of a transaction once, so each transaction sends at most two.
+-- If the row that the first statement looks at has keys, the controller is notified, too, on the channel dispatcherd_keys. It finds other
+-- new rows with keys at its next heartbeat. The row is found by the last value of the sequence, and not in a transition table, because COPY
+-- inserts single rows if a trigger uses one.
 --
--- A session keeps the plan that it made while the table was empty. With enable_seqscan = off it does not read the complete table when
--- that is full (plans_test.go). The generic plan saves planning at every call (150 µs instead of 10). Without jit = off the server
--- would compile the query on dispatchers, because a scan that is off has a high cost.
+-- A session keeps the plan that it made while the table was empty. With enable_seqscan = off this plan uses an index (plans_test.go). The
+-- generic plan saves planning at every call (150 µs instead of 10). jit is off, because enable_seqscan = off gives the scan of dispatchers,
+-- which has no index to use, a high cost, for which the server would compile the query.
 CREATE FUNCTION dispatcherd.notify_dispatchers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
@@ -345,10 +368,11 @@ END $$;
 CREATE TRIGGER notify_dispatchers AFTER INSERT ON dispatcherd.jobs
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.notify_dispatchers();
 
--- Trigger on inserts into jobs_live: sets run_at to the time of insertion if it is earlier, so that no producer gains age by an early
--- run_at. A BEFORE trigger would be shorter, but COPY would then insert single rows. The condition is evaluated with the rights
--- of the role that inserts: a role that may set created_at may also backdate run_at. It allows one second, because clients set
--- run_at by their own clocks, and the second version of a row is expensive. enable_seqscan: as in notify_dispatchers.
+-- Trigger on inserts into jobs_live: sets an earlier run_at to the time of the insertion, so that no producer makes its jobs older than
+-- they are. A BEFORE trigger would be shorter, but COPY would then insert single rows. The condition of the trigger is evaluated with the
+-- rights of the role that inserts. A role that may set created_at, which is a dispatcher or the owner, may also set an early run_at. The
+-- condition ignores one second, because clients set run_at by their own clocks, and because the correction writes a second version of the
+-- row. enable_seqscan: as in notify_dispatchers.
 CREATE FUNCTION dispatcherd.raise_early_run_at() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
@@ -360,7 +384,8 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
         AND NOT has_column_privilege('dispatcherd.jobs'::regclass, 'created_at', 'INSERT'))
     EXECUTE FUNCTION dispatcherd.raise_early_run_at();
 
--- Running jobs that shall be cancelled. The dispatcher of a job reads its row and cancels the attempt.
+-- Requests to cancel running jobs. Operators, the API and cancel_runs insert them. The dispatcher that runs the job cancels the attempt.
+-- The statement that ends the job as failed or cancelled deletes the request; retry_jobs and heartbeats delete those that remain.
 CREATE TABLE dispatcherd.cancels (
     job_id       bigint      PRIMARY KEY,
     requested_at timestamptz NOT NULL DEFAULT now(),
@@ -368,8 +393,8 @@ CREATE TABLE dispatcherd.cancels (
 );
 COMMENT ON COLUMN dispatcherd.cancels.requested_by IS 'As jobs.cancelled_by.';
 
--- Trigger on inserts into cancels by operators: the request names the role of the session, whatever the statement says. Only roles
--- that may write cancelled_by, which are dispatchers, name another: the caller of the API.
+-- Trigger on inserts into cancels: sets requested_by to the role of the session, whatever the statement says, so that no operator names
+-- another one. Roles that may write jobs.cancelled_by, which are the dispatchers, are exempt: they name the caller of the API.
 CREATE FUNCTION dispatcherd.set_requested_by() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -380,8 +405,8 @@ CREATE TRIGGER set_requested_by BEFORE INSERT ON dispatcherd.cancels FOR EACH RO
     WHEN (NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE'))
     EXECUTE FUNCTION dispatcherd.set_requested_by();
 
--- The name that is recorded for who cancels: by, or else the role of the session. A role that may not write cancelled_by is
--- recorded itself. cancel_pending and cancel_tree call it.
+-- Returns the name to be recorded as cancelled_by. A role that may write that column, which is a dispatcher, may pass the name of a caller
+-- of the API as by. For all others it is the role of the session. cancel_pending and cancel_tree call it.
 CREATE FUNCTION dispatcherd.canceller(by text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
@@ -390,8 +415,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
--- Cancels a pending or waiting job, and returns whether it was one. Operators call it, because they may not write jobs; so do
--- dispatchers. Dispatchers that have read the job as a candidate lose the claim.
+-- Cancels a pending or waiting job, and returns whether it was one. Operators call it, because they may not write jobs; dispatchers call it
+-- for the API, for requests in cancels whose job has become pending again, and for schedules. A dispatcher that has fetched the job before
+-- can no longer claim it. The function end_idle (7_settlement.sql) moves the row.
 CREATE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

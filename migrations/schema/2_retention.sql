@@ -1,21 +1,24 @@
 -- Retention: the daily partitions of ended jobs.
 
--- A call of maintain_partitions locks the row of its status. No role has a right to this table, so only the owner can lock its rows.
--- Every session could take an advisory lock, and so stop retention.
+-- A call of maintain_partitions locks the row of its status, so that two calls do not maintain the same status at once. An advisory lock
+-- would not do: every session could take it, and so stop retention. No role has a right to this table, so only the owner can lock its rows.
 CREATE TABLE dispatcherd.maintenance (status dispatcherd.status PRIMARY KEY);
 INSERT INTO dispatcherd.maintenance VALUES ('done'), ('failed'), ('cancelled');
 COMMENT ON TABLE dispatcherd.maintenance IS 'Each row is the lock of the maintenance of the daily partitions of one status.';
 
--- Creates the daily partitions of a final status for today and the next `ahead` days, deletes rows of its rest that ended more than
--- `keep` ago, and drops the oldest daily partition whose last row did. Dispatchers call it every hour; it is in SQL because
--- they do not own the tables. It holds the locks of what it drops, and of the tables above, until its transaction ends. So it waits
--- for a lock at most 250 ms, leaves out what is locked, drops one partition per call, and deletes at most 10,000 rows.
---
--- If a part of the rest cannot be deleted because of one of its rows, the part is halved, so that such rows do not stop the others.
+-- Maintains the partitions of one final status. Dispatchers call it at their start and every hour. It is in SQL because only the owner of
+-- the tables may create and drop partitions, and dispatchers are not the owner. It
+-- 1. deletes the rows of the rest that ended more than `keep` ago, at most 10,000 of them. If Postgres refuses to delete a part of them, it
+-- halves the part, until it has found the row that is the cause, and leaves out this row;
+-- 2. creates the daily partitions of today and of the next `ahead` days;
+-- 3. drops the oldest daily partition, if all of its rows ended more than `keep` ago.
+-- What it creates or drops stays locked until the transaction ends, and so do the rest and, after a drop, the partitioned table of the
+-- status, into which dispatchers move ended jobs. So it waits for each lock at most 250 ms, leaves out what is locked, and drops one
+-- partition per call, as its last step.
 --   made, dropped  number of partitions created and dropped
---   blocked        number of partitions that it left out because of a lock, or, while it creates them, because of their rows in the rest
---   more           call again at once: it has dropped a partition, or deleted as many rows as it may
---   refused        ids of the first hundred rows of the rest that cannot be deleted
+--   blocked        number of partitions that it left out, because they were locked, or because the rest contains rows of their day
+--   more           it has dropped a partition, or deleted as many rows as it may: call it again at once
+--   refused        ids of the first hundred rows of the rest that Postgres refuses to delete
 --   busy           another call maintains the status; this one did nothing
 CREATE FUNCTION dispatcherd.maintain_partitions(final dispatcherd.status, ahead int, keep interval,
     OUT made int, OUT dropped int, OUT blocked int, OUT more boolean, OUT refused bigint[], OUT busy boolean)

@@ -1,7 +1,8 @@
 -- Dispatchers: who runs, what they have claimed, and what they keep for callers and for themselves.
 
--- One row for every run of a daemon. A claim holds FOR KEY SHARE on the row of its dispatcher until it commits. A transaction that
--- declares a dispatcher lost, or raises its epoch, takes FOR UPDATE first and so waits for claims in flight.
+-- One row for every run of a daemon. A claim holds FOR KEY SHARE on the row of its dispatcher until it commits. Heartbeats update the row
+-- without waiting for claims. A transaction that declares a dispatcher lost, or raises its epoch, first takes FOR UPDATE, so it waits for
+-- the claims in flight, and later claims see the change. The low fillfactor makes heartbeats HOT updates.
 CREATE TABLE dispatcherd.dispatchers (
     id          int         GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name        text        NOT NULL CONSTRAINT name_is_1_to_128_bytes CHECK (octet_length(name) BETWEEN 1 AND 128),
@@ -20,26 +21,30 @@ CREATE TABLE dispatcherd.dispatchers (
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 COMMENT ON COLUMN dispatcherd.dispatchers.id IS
     'Random, so that no later run has the same id, also after an earlier state of the table was restored.';
-COMMENT ON COLUMN dispatcherd.dispatchers.lost_at IS 'When it was declared lost; its claims take nothing since then.';
+COMMENT ON COLUMN dispatcherd.dispatchers.lost_at IS 'When it was declared lost. Since then its claims take nothing.';
 COMMENT ON COLUMN dispatcherd.dispatchers.epoch IS
-    'Claims of an earlier epoch take nothing: set one higher before an unknown claim is resolved.';
+    'A claim names the epoch, and takes nothing if it is an earlier one. If the answer to a claim was lost, the dispatcher first raises '
+    'the epoch and then reads what the claim took, so a claim that arrives later cannot change the result.';
 COMMENT ON COLUMN dispatcherd.dispatchers.armed IS
-    'Subscribed: its workers have slots and it is not throttled, so inserts send a notification.';
+    'Its workers have slots, and not too many notifications arrive. Inserts notify only while a dispatcher is armed.';
 COMMENT ON COLUMN dispatcherd.dispatchers.capacity IS 'Registered slots by type: {"type": slots}.';
 COMMENT ON COLUMN dispatcherd.dispatchers.leaving IS
-    'It has stopped in good order. Until its lease is over its jobs wait for their workers. What is left then did not crash.';
+    'It has stopped in good order. Until its lease ends, workers may resume its jobs at another dispatcher. Jobs that are left then '
+    'become pending, without a crash being counted.';
 COMMENT ON COLUMN dispatcherd.dispatchers.incarnation IS
-    'Random number of its process; NULL = its successor on the same host has declared it lost, and its heartbeats fail.';
+    'Random number of its process, which its claims and heartbeats name. NULL: its successor on the same host has declared it lost, so '
+    'they fail.';
 COMMENT ON COLUMN dispatcherd.dispatchers.host_lock IS
-    'The lock file that contains the incarnation: boot id, device and inode. Only the holder of that lock can declare the dispatcher '
-    'lost before its lease runs out.';
+    'The lock file on its host that contains the incarnation, as boot id, device and inode. Only a process that holds the lock on this '
+    'file can declare the dispatcher lost before its lease ends.';
 COMMENT ON COLUMN dispatcherd.dispatchers.beats IS
-    'Number of its last heartbeat. A dispatcher whose row contains an old number joins again.';
+    'Number of its last heartbeat. If a dispatcher finds an old number in its row, the table was restored, and it joins again.';
 COMMENT ON COLUMN dispatcherd.dispatchers.founder IS
-    'Of this start of the cluster: the dispatcher that joined while no other was alive.';
+    'The dispatcher that joined while no other was alive, and so started the cluster. All that have joined since name the same one. '
+    'Schedules of kind startup with once = start run once per founder.';
 
--- Which rows each claim took, kept while some of them may be running. It only says where to look, because running rows have no index;
--- the row of a job is what holds.
+-- Which rows each claim took. The row is kept while one of these jobs may be running. Running jobs have no index, so the recovery of a lost
+-- dispatcher finds its jobs by these ids. Whether a job still runs, and for which claim, is decided by its own row in jobs_live.
 CREATE TABLE dispatcherd.claims (
     dispatcher int      NOT NULL,
     token      bigint   NOT NULL,
@@ -58,10 +63,12 @@ ALTER TABLE dispatcherd.claims
     ALTER COLUMN ids SET STORAGE EXTERNAL,
     ALTER COLUMN sessions SET STORAGE EXTERNAL;
 COMMENT ON COLUMN dispatcherd.claims.sessions IS
-    'For each of ids the mark of the session that it is for. A worker that presents the job must know the nonce behind it.';
+    'For each of ids the fingerprint of the session of the worker that gets the job. A worker that offers to resume the job must know '
+    'the secret from which the fingerprint was made.';
 
--- The dispatcher that plans schedules and admits jobs with keys. Its statements hold FOR SHARE on the row and compare the term, so
--- they change nothing after another dispatcher has taken the role.
+-- The controller is the dispatcher that plans schedules (4_schedules.sql) and gives permits to jobs with keys (5_limits.sql). A heartbeat
+-- of any dispatcher takes the role if the former controller is no longer alive, and increases term. Each statement of the controller holds
+-- FOR SHARE on the row and compares its term, or for permits the number in admissions. So it changes nothing after the role was taken over.
 CREATE TABLE dispatcherd.controller (
     one        boolean     PRIMARY KEY DEFAULT true CONSTRAINT one_row CHECK (one),
     dispatcher int,
@@ -71,9 +78,9 @@ CREATE TABLE dispatcherd.controller (
 ) WITH (fillfactor = 50);
 INSERT INTO dispatcherd.controller DEFAULT VALUES;
 COMMENT ON COLUMN dispatcherd.controller.admissions IS
-    'Number of the reads of all permits. Admissions of an earlier number change nothing.';
+    'Increased before the controller reads all permits. Admissions that name an earlier number change nothing.';
 
--- Idempotency keys of durable requests outlive a dispatcher.
+-- Idempotency keys of durable requests. The API writes them. They are here so that a repeated request finds its job at any dispatcher.
 CREATE TABLE dispatcherd.request_keys (
     key      bytea       PRIMARY KEY,
     request  bytea       NOT NULL,
@@ -82,11 +89,12 @@ CREATE TABLE dispatcherd.request_keys (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX request_keys_deadline ON dispatcherd.request_keys (deadline);
 COMMENT ON TABLE dispatcherd.request_keys IS
-    'Idempotency keys of durable requests. Each new key deletes up to two expired ones.';
+    'Each statement that inserts a key deletes up to two expired ones, so the table is bounded.';
 COMMENT ON COLUMN dispatcherd.request_keys.key IS 'Hash of the token''s name and the key.';
 COMMENT ON COLUMN dispatcherd.request_keys.request IS 'Hash of the request.';
 
--- What dispatchers have learned of the durations of jobs, by name of the dispatcher; class -1 = without an expected duration.
+-- What dispatchers have learned of the durations of jobs. The rows of a dispatcher have its name, so that its next run finds them. Class -1
+-- contains the jobs without an expected duration.
 CREATE TABLE dispatcherd.durations (
     dispatcher text        NOT NULL,
     type       text        NOT NULL,
@@ -97,11 +105,12 @@ CREATE TABLE dispatcherd.durations (
     PRIMARY KEY (dispatcher, type, class)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE dispatcherd.durations IS
-    'How long jobs take: n attempts, and the sum s of the logarithms of their durations, both decayed. Losing them loses only what '
-    'was learned.';
+    'How long jobs take: the number n of attempts, and the sum s of the logarithms of their durations. Older attempts count less in '
+    'both. The rows may be deleted: then the durations are learned again.';
 
--- Whether one of the running transactions has locked a row with this xmax. The fetch calls it for rows that several transactions have
--- locked, whose xmax is a multixact. It is a function because Postgres raises an error for an xmax that is no multixact.
+-- Returns whether one of the running transactions has locked a row with this xmax. The statement that fetches jobs calls it for rows that
+-- several transactions have locked: their xmax is a multixact, a list of transactions. It is a function because Postgres raises an error
+-- for an xmax that is no multixact, and only a function can catch it.
 CREATE FUNCTION dispatcherd.has_locker(row_xmax xid, running xid[]) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -112,7 +121,8 @@ EXCEPTION WHEN OTHERS THEN
     RETURN false;
 END $$;
 
--- The version of the oldest build whose daemons can use this schema. Every daemon reads it at its start if the schema is newer than
--- the daemon. A later upgrade that such daemons can use keeps the number; one that they cannot use raises it to its own.
+-- The version of the oldest build whose daemons can use this schema. A daemon that is older than the schema reads it at its start, and
+-- refuses to run if the daemon is older than this version. An upgrade that earlier daemons can use keeps the number; one that they cannot
+-- use raises it.
 CREATE FUNCTION dispatcherd.compatible_from() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 103::bigint';

@@ -1,5 +1,6 @@
--- Schedules insert jobs, each occasion once. docs/schedules.md explains them. Programs plan the occasions; the functions here make
--- ticks and their jobs.
+-- Schedules insert jobs. An occasion is an instant of the plan of a schedule, a start of the cluster or a worker, or a request to run.
+-- Each occasion has one tick, a row that says what became of it, and at most one job, its run. docs/schedules.md explains schedules.
+-- The controller plans the occasions in Go (internal/schedule); the functions here make ticks and insert their jobs.
 
 CREATE TABLE dispatcherd.schedules (
     id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -76,22 +77,23 @@ COMMENT ON COLUMN dispatcherd.ticks.reason IS 'Why a tick is skipped. A queued t
 COMMENT ON COLUMN dispatcherd.ticks.renewed_at IS
     'Of a startup-worker schedule: when the worker was last seen connected. Retention counts from then.';
 
--- The runs of schedules that may not have ended. A tick deletes the runs that have. So no statement that ends jobs has to know of
--- schedules.
+-- The runs of schedules that may not have ended. Before make_ticks and start_queued count the runs of a schedule, they delete those that
+-- have ended (forget_runs). So no statement that ends jobs has to know of schedules.
 CREATE TABLE dispatcherd.schedule_runs (
     schedule_id bigint NOT NULL,
     job_id      bigint NOT NULL,
     PRIMARY KEY (schedule_id, job_id)
 );
 
--- The schedules that the controller must read again. There is at most one row for each.
+-- The schedules that the controller must read again, because they were edited or have a new queued tick, one row for each. The controller
+-- deletes a row after it has read the schedule, unless its number seq has changed meanwhile.
 CREATE SEQUENCE dispatcherd.schedule_edit_ids AS bigint;
 CREATE TABLE dispatcherd.schedule_edits (
     schedule_id bigint PRIMARY KEY,
     seq         bigint NOT NULL DEFAULT nextval('dispatcherd.schedule_edit_ids')
 );
 
--- Trigger on inserts and updates of schedules: sets the columns that users must not set.
+-- Trigger on inserts and updates of schedules: sets version, since and error, which users must not set.
 CREATE FUNCTION dispatcherd.number_schedule() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -114,7 +116,8 @@ END $$;
 CREATE TRIGGER number_schedule BEFORE INSERT OR UPDATE ON dispatcherd.schedules
     FOR EACH ROW EXECUTE FUNCTION dispatcherd.number_schedule();
 
--- Trigger on every statement that edits schedules: records the edits and notifies once. An update of error alone is no edit.
+-- Trigger on every statement that edits schedules: records the edited schedules and notifies the controller once. It is in SQL because
+-- users edit the table with any program. An update that changes only error, which the controller makes, is no edit.
 CREATE FUNCTION dispatcherd.record_edits() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -138,9 +141,9 @@ CREATE TRIGGER record_updates AFTER UPDATE ON dispatcherd.schedules REFERENCING 
 CREATE TRIGGER record_deletes AFTER DELETE ON dispatcherd.schedules REFERENCING OLD TABLE AS edited
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
 
--- Trigger on the deletion of edits, which the controller does after it has read them: changes the number of the edits again. A
--- dispatcher without notifications reads the schedules again when a heartbeat sees another number, which may be before the
--- transaction of the edit has ended.
+-- Trigger on the deletion of edits: takes another number from the sequence of edits. Each dispatcher reads the types of startup-worker
+-- schedules again when a heartbeat shows another last number of the sequence. The number of an edit is visible before its transaction has
+-- ended, so this read may come too early. The controller deletes the edit after its commit, and then all dispatchers read again.
 CREATE FUNCTION dispatcherd.number_read_edits() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -152,13 +155,18 @@ END $$;
 CREATE TRIGGER number_read_edits AFTER DELETE ON dispatcherd.schedule_edits REFERENCING OLD TABLE AS read_edits
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.number_read_edits();
 
--- Makes ticks, and the jobs of those that run. The controller calls it for what it has planned, and operators for "schedule run" and
--- backfills; it moves rows set-wise under the locks of their schedules, which order all ticks of a schedule. Each array has one
--- element per tick; the ticks of one schedule are in their order. The arguments: the version that was planned, or NULL for any;
--- the planned instant, or NULL; the run_at of the job; for a missed tick the number of occasions; the overlap policy, or NULL for
--- that of the schedule. forced ignores a pause. The outcome is that of the tick, or why there is none: 'exists' (made before, or at
--- or before the high-water mark), 'changed' (edited, paused or deleted), 'locked' (another session has locked the schedule). Of
--- several ticks of one statement with overlap = cancel_other, the last one replaces the others.
+-- Makes ticks, and the jobs of those that run. The controller calls it for the occasions that it has planned, and operators call it for
+-- "schedule run" and backfills. It decides under the locks of the schedules, which order all ticks of a schedule. The arrays have one
+-- element per tick, and the ticks of one schedule are in their order:
+--   versions   the version of the schedule that was planned; the tick is made only if it is still the same. NULL = any version
+--   planned    the planned instant; NULL = the occasion has none
+--   due        run_at of the job
+--   missed     for a tick that stands for missed occasions, their number; otherwise 0
+--   policies   the overlap policy; NULL = that of the schedule
+-- With forced, a paused schedule runs, too. The result has one row per tick: its place in the arrays from 1, its outcome, and its job. The
+-- outcome is that of the tick or, if none was made, exists (the occasion has a tick, or is not after the high-water mark), changed (the
+-- schedule has another version, is paused or was deleted) or locked (by another session). Of several ticks of one call with the policy
+-- cancel_other, the last one counts and the others are skipped. In SQL, because operators call it, and because it moves rows set-wise.
 CREATE FUNCTION dispatcherd.make_ticks(schedules bigint[], occasions text[], versions bigint[], planned timestamptz[], due timestamptz[],
     missed int[], policies text[], forced boolean) RETURNS TABLE(place bigint, outcome text, job bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -240,8 +248,8 @@ BEGIN
     WHERE (SELECT count(*) FROM notified) + (SELECT count(*) FROM announced) >= 0 GROUP BY a.place;
 END $$;
 
--- Starts the first queued tick of each of the schedules that has no open run and is not paused. The controller calls it. It returns the
--- schedules, their jobs, and whether further ticks wait.
+-- Starts the first queued tick of each schedule that has no open run and is not paused. The controller calls it. It returns the schedules,
+-- the jobs that it has inserted, and whether further ticks are queued. If the next queued tick has a reason, it asks to cancel the runs.
 CREATE FUNCTION dispatcherd.start_queued(schedules bigint[]) RETURNS TABLE(schedule bigint, job bigint, waiting boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -284,8 +292,8 @@ BEGIN
     ) a WHERE (SELECT count(*) FROM cancelled) >= 0 GROUP BY a.id;
 END $$;
 
--- Deletes runs that have ended: of each schedule some of the first ones, and further ones while all of these have ended. So an open run
--- is found, and many open runs do not make it slow. make_ticks and start_queued call it.
+-- Deletes rows of schedule_runs whose jobs have ended. Of each schedule it checks the first 100 rows, and the next 100 only while all of
+-- these have ended. So an open run is always found, and many of them do not make it slow. make_ticks and start_queued call it.
 CREATE FUNCTION dispatcherd.forget_runs(schedules bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -307,9 +315,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Asks the dispatchers to cancel running jobs; by names who cancels. make_ticks and start_queued (overlap = cancel_other), cancel_tree
--- and cancel_members call it. A job that another transaction cancels at the same time is left out. It takes a few milliseconds to
--- find such jobs, so their number is bounded.
+-- Asks the dispatchers that run jobs to cancel them, by rows in cancels; by is recorded as cancelled_by. make_ticks and start_queued
+-- (overlap = cancel_other), cancel_tree and cancel_members call it. It waits at most 1 ms for a row that another transaction is inserting,
+-- and leaves out the job, which is being cancelled anyway. After 20 of them it stops, because each takes a few milliseconds.
 CREATE FUNCTION dispatcherd.cancel_runs(jobs bigint[], by text DEFAULT 'schedule') RETURNS void
 LANGUAGE plpgsql STRICT SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 DECLARE

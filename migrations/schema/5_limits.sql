@@ -1,6 +1,6 @@
--- Limits of keys. A job with keys waits until the controller admits it: the controller writes its fence, and the row of the job is
--- the permit. docs/limits.md explains keys and limits.
-
+-- Limits of keys. A job may have keys (jobs.keys), and a limit says how many jobs with the same key may run at once, or start within a
+-- time. A job with keys waits until the controller admits it: the controller writes jobs.fence, and from then on the row of the job is its
+-- permit of all of its keys. docs/limits.md explains keys and limits. The controller is in Go (internal/limits).
 CREATE TABLE dispatcherd.limits (
     key      text     PRIMARY KEY
         CONSTRAINT key_is_1_to_128_characters_or_a_prefix_and_an_asterisk CHECK (key COLLATE "C" ~ '^[^\x01-\x20*\x7f]{1,128}\*?$|^\*$'),
@@ -22,10 +22,10 @@ COMMENT ON COLUMN dispatcherd.limits.capacity IS 'Cost of the jobs that run at o
 COMMENT ON COLUMN dispatcherd.limits.rate IS 'Cost of the jobs that start within any window of length per; NULL = any.';
 COMMENT ON COLUMN dispatcherd.limits.on_retry IS 'wait: while a job waits for its retry, no other job of the key starts.';
 
--- One row per statement that edited limits, until the controller has read it.
+-- One row for each statement that edited limits. The controller deletes the rows and then reads all limits.
 CREATE TABLE dispatcherd.limit_edits (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
 
--- Trigger on every statement that edits limits: tells the controller to read them again.
+-- Trigger on every statement that edits limits: records the edit and notifies the controller. Users edit limits by SQL.
 CREATE FUNCTION dispatcherd.record_limit_edit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -38,8 +38,9 @@ END $$;
 CREATE TRIGGER record_limit_edit AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON dispatcherd.limits
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edit();
 
--- What was admitted to keys with a rate, so that the next controller forgets no start. The dispatcher is 0 for limits of the cluster.
--- part is the end of a 64th of the window, or infinity for what has not started.
+-- Which costs of keys with a rate were admitted, and when they started, so that the next controller counts them, too. Only the controller
+-- reads and writes the table. dispatcher is 0 for limits of the whole cluster. part = infinity contains the cost that is admitted and has
+-- not started. The other parts contain the cost that has started in a 64th of the window of the rate; part is the end of that time.
 CREATE TABLE dispatcherd.key_starts (
     key        text        NOT NULL,
     dispatcher int         NOT NULL,

@@ -1,5 +1,7 @@
--- Jobs that depend on other jobs: batches, flows, children, unique jobs. First the tables, then the functions that insert, which
--- producers call because they have only SQL. docs/flows.md explains them.
+-- Jobs that depend on other jobs. A batch has members, jobs that run at once; after its seal and the end of all members its callback
+-- runs. A flow is a graph of jobs, its nodes; a node runs after its dependencies. A job that runs may insert children, which are
+-- cancelled after its end. Also unique jobs. First the tables, then the functions that insert, which producers call because they have
+-- only SQL. docs/flows.md explains all of them.
 
 CREATE TABLE dispatcherd.batches (
     id           bigint      PRIMARY KEY,
@@ -27,13 +29,13 @@ CREATE INDEX batches_ended ON dispatcherd.batches (ended_at) WHERE ended_at IS N
 CREATE INDEX batches_unsealed ON dispatcherd.batches (opened_at) WHERE sealed_at IS NULL; -- for the metric of batches never sealed
 COMMENT ON TABLE dispatcherd.batches IS
     'Batches, flows, and jobs with children. A transaction that changes a row, or a node of the flow, first locks the row.';
-COMMENT ON COLUMN dispatcherd.batches.callback IS 'A job with this id waits for the end of the members.';
-COMMENT ON COLUMN dispatcherd.batches.sealed_at IS 'From here on there are no further members.';
-COMMENT ON COLUMN dispatcherd.batches.ended_at IS 'All members have ended, and the callback was released or cancelled.';
+COMMENT ON COLUMN dispatcherd.batches.callback IS 'Whether a job with the same id waits for the end of the members.';
+COMMENT ON COLUMN dispatcherd.batches.sealed_at IS 'When it was sealed. Later no member is inserted.';
+COMMENT ON COLUMN dispatcherd.batches.ended_at IS 'When all members had ended, and the callback was released to run or was cancelled.';
 COMMENT ON COLUMN dispatcherd.batches.open IS 'Members that have not ended; NULL = not sealed.';
 COMMENT ON COLUMN dispatcherd.batches.reason IS 'The first member that failed or was cancelled.';
 COMMENT ON COLUMN dispatcherd.batches.cancelled_by IS
-    'As jobs.cancelled_by, or parent: the job has ended. Its members are being cancelled.';
+    'Who cancels the members, as in jobs.cancelled_by; "parent": the job whose children they are has ended.';
 
 CREATE TABLE dispatcherd.nodes (
     id            bigint      PRIMARY KEY,
@@ -57,13 +59,14 @@ CREATE TABLE dispatcherd.nodes (
 );
 CREATE UNIQUE INDEX nodes_place ON dispatcherd.nodes (flow, place);
 COMMENT ON TABLE dispatcherd.nodes IS 'The jobs of flows. The row of the flow in batches is the lock of its nodes.';
-COMMENT ON COLUMN dispatcherd.nodes.place IS 'In the document of the flow, from 1.';
+COMMENT ON COLUMN dispatcherd.nodes.place IS 'Its place in the document of the flow, from 1.';
 COMMENT ON COLUMN dispatcherd.nodes.open IS 'Dependencies that have not ended.';
 COMMENT ON COLUMN dispatcherd.nodes.reason IS 'The first dependency that failed or was cancelled.';
-COMMENT ON COLUMN dispatcherd.nodes.ready_at IS 'All dependencies have ended, and the job was released or cancelled.';
+COMMENT ON COLUMN dispatcherd.nodes.ready_at IS 'When all dependencies had ended, and the job was released to run or was cancelled.';
 
--- The nodes of a flow that depend on a job. A job outside the flow is linked when it is watched, or its end is counted. That is the
--- work of dispatchers, because users must not lock rows of other jobs.
+-- One row for each job (before) on which nodes of a flow (after) depend. Once linked is true, the end of the job is counted in these nodes.
+-- Jobs of the same flow are linked from the beginning. Another job is linked later, when its row is marked as watched or its end is known.
+-- Dispatchers do that (link_dependencies), because users must not lock rows of other jobs.
 CREATE TABLE dispatcherd.edges (
     before bigint   NOT NULL,
     flow   bigint   NOT NULL,
@@ -81,8 +84,9 @@ CREATE TABLE dispatcherd.uniques (
 CREATE INDEX uniques_until ON dispatcherd.uniques (until);
 COMMENT ON TABLE dispatcherd.uniques IS 'Unique keys that stay taken until an instant, also after their jobs have ended.';
 
--- One row for each end of a job that has a parent or is watched, in the transaction of the end. The status waiting means that the
--- batch must be checked again. The id is the last column, because insertions name the others by their places.
+-- One row for each end of a job that has a parent or is watched. The statement that ends the job inserts the row, and settle
+-- (7_settlement.sql) counts and deletes it. A row with the status waiting is no end: it asks settle to check the batch `parent` again. The
+-- id is the last column, because the statements that insert rows name no columns.
 CREATE TABLE dispatcherd.ends (
     job_id  bigint             NOT NULL,
     parent  bigint,
@@ -98,9 +102,9 @@ CREATE TABLE dispatcherd.ends (
 );
 COMMENT ON TABLE dispatcherd.ends IS 'Ends that are not counted yet. Dispatchers count and delete them at once.';
 
--- Trigger on inserts into jobs_live and jobs_waiting: a job is inserted into an open batch only. The lock makes the seal of the batch
--- wait until the transaction has ended. Only retried and released jobs, and children, have first_run_at. A flow that is not sealed
--- is inserted by this transaction.
+-- Trigger on inserts into jobs_live and jobs_waiting: a job is inserted into an open batch only. The lock makes the seal of the batch wait
+-- until this transaction has ended. The condition of the triggers leaves out jobs with first_run_at, which are retried or released jobs and
+-- children: their parents need no check. A flow that is not sealed is visible only to the transaction that inserts it.
 CREATE FUNCTION dispatcherd.check_parent() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -124,8 +128,8 @@ CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW
 CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_waiting FOR EACH ROW
     WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL) EXECUTE FUNCTION dispatcherd.check_parent();
 
--- What is wrong with the members of a job, as SQL can say it without the table; NULL = nothing. All functions that insert jobs from
--- JSON call it.
+-- Returns why a job in JSON is invalid, as far as this can be said without the constraints of the table jobs; NULL = it is valid so far.
+-- The list `further` names the members that are allowed besides those of a job. All functions that insert jobs from JSON call it.
 CREATE FUNCTION dispatcherd.job_problem(job jsonb, further text[]) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -157,8 +161,9 @@ BEGIN
     END;
 END $$;
 
--- Inserts jobs that are JSON objects: job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent, which checked says
--- need not be checked. No run_at is in the past. open_batch, insert_member, insert_children, insert_flow and insert_nodes call it.
+-- Inserts jobs that are JSON objects. Job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. With checked, the caller
+-- has checked the parent, and check_parent does not. An earlier run_at becomes the present. open_batch, insert_member, insert_children,
+-- insert_flow and insert_nodes call it.
 CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
     checked boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -176,7 +181,8 @@ BEGIN
             CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
 END $$;
 
--- Opens a batch and returns its id; job is the callback, which runs after the members. Producers call it.
+-- Opens a batch and returns its id. job is the callback, which runs after the members if run_when applies; it gets the id of the batch.
+-- With a parent, the callback is a member of that batch. Producers call it.
 CREATE FUNCTION dispatcherd.open_batch(job jsonb DEFAULT NULL, run_when text DEFAULT 'done', name text DEFAULT NULL,
     parent bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -215,7 +221,7 @@ BEGIN
     RETURN id;
 END $$;
 
--- Seals a batch: it gets no further members, and its callback can run. Producers call it.
+-- Seals a batch: it gets no further members, and its callback runs when all have ended. fired: the batch has ended. Producers call it.
 CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -241,8 +247,8 @@ BEGIN
         FROM dispatcherd.batches b WHERE b.id = batch;
 END $$;
 
--- Inserts a job unless a pending or running job has the key, or a job has reserved it for a time. id is the job that has the key.
--- Producers call it.
+-- Inserts a job, unless a pending or running job has the unique key, or the key is reserved. With for_time, it reserves the key for that
+-- time in the table uniques. id is the job that has the key: the inserted one, if inserted is true. Producers call it.
 CREATE FUNCTION dispatcherd.insert_unique(job jsonb, unique_key text, for_time interval DEFAULT NULL, OUT id bigint, OUT inserted boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -291,7 +297,8 @@ BEGIN
     END IF;
 END $$;
 
--- Inserts children of an attempt that runs. Its end waits for this transaction. Dispatchers call it for workers.
+-- Inserts children of an attempt that runs, and returns their ids. It locks the job, so the end of the attempt waits for this transaction.
+-- Detached children have no parent: they continue after its end. Dispatchers call it for workers.
 CREATE FUNCTION dispatcherd.insert_children(parent bigint, attempt int, jobs jsonb, detached boolean DEFAULT false) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -343,7 +350,8 @@ BEGIN
     RETURN ids;
 END $$;
 
--- Inserts a flow. It locks no row of other jobs: dispatchers watch those on which its nodes depend. Producers call it.
+-- Inserts a flow and returns its id and those of its nodes. It locks no row of other jobs: dispatchers link the jobs outside the flow on
+-- which nodes depend (see edges). Producers call it.
 CREATE FUNCTION dispatcherd.insert_flow(flow jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -409,7 +417,7 @@ BEGIN
         WHERE d.flow = batch));
 END $$;
 
--- insert_flow: checks what a flow says about itself and each node alone.
+-- insert_flow calls it: checks the flow itself and each node alone.
 CREATE FUNCTION dispatcherd.check_flow(flow jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -445,7 +453,7 @@ BEGIN
     END IF;
 END $$;
 
--- check_flow: what is wrong with a node, as the document alone says it: the rule and a sentence; NULL = nothing.
+-- check_flow calls it: returns the rule that a node breaks, as far as the document shows it, and a sentence. NULL = none.
 CREATE FUNCTION dispatcherd.node_problem(node jsonb, OUT rule text, OUT why text)
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -485,7 +493,7 @@ BEGIN
     END IF;
 END $$;
 
--- insert_flow: rejects a flow because of a node, or because of the flow itself if the node is NULL.
+-- check_flow, insert_flow and its other helpers call it: raises the error of a node, or of the flow itself if node is NULL.
 CREATE FUNCTION dispatcherd.reject_flow(node text, rule text, why text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -493,7 +501,7 @@ BEGIN
         MESSAGE = CASE WHEN node IS NULL THEN 'flow: ' || why ELSE format('flow: node "%s": %s', node, why) END;
 END $$;
 
--- insert_flow: rejects a flow because of the first dependency of node at place that is no earlier node.
+-- insert_flow calls it: raises the error of the first dependency of a node that is no earlier node. places has the places of nodes by name.
 CREATE FUNCTION dispatcherd.reject_dependency(node jsonb, places jsonb, place int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -517,7 +525,7 @@ BEGIN
     PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_existing_jobs', 'after names the id of a job that does not exist');
 END $$;
 
--- insert_flow: inserts the jobs of nodes. If one is refused, the error names it.
+-- insert_flow calls it: inserts the jobs of nodes. If one is refused, it inserts them one by one, so that the error names the node.
 CREATE FUNCTION dispatcherd.insert_nodes(batch bigint, nodes jsonb, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -546,15 +554,15 @@ BEGIN
     END;
 END $$;
 
--- Tells dispatchers that there is something to settle. The functions of producers and operators call it.
+-- Tells dispatchers to call settle. The functions of producers and operators call it.
 CREATE FUNCTION dispatcherd.notify_ends() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify('dispatcherd_ends', '') WHERE dispatcherd.may_notify();
 END $$;
 
--- Raises an error in a transaction with another isolation than read committed. A function that counts rows after it has waited for a
--- lock needs a new snapshot for each statement. seal_batch, cancel_tree, retry_tree and repair_flows call it.
+-- Raises an error if the isolation level of the transaction is not read committed. The callers count rows after they have waited for a
+-- lock, so each of their statements needs a new snapshot. seal_batch, cancel_tree, retry_tree and repair_flows call it.
 CREATE FUNCTION dispatcherd.require_read_committed(operation text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

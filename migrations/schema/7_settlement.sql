@@ -1,9 +1,11 @@
--- Settlement: what follows from the ends of jobs on which batches, flows and parents depend. First settle, which dispatchers call, and its
--- helpers in the order of their calls. Then cancel, retry, repair and retention, each before its helpers.
+-- Settlement: what follows from the ends of jobs on which batches, flows and children depend (6_flows.sql). First settle, which
+-- dispatchers call, and its helpers in the order of their calls. Then cancel, retry, repair and retention, each before its helpers. They
+-- are in SQL because they count and move many rows at once, and because operators call some of them.
 
--- Counts ends, at most about most of them at a time, releases the nodes and ends the batches that have no open ones left. Dispatchers
--- call it. It changes only what no other transaction has locked; blocked says that it has left out something. more says that there
--- is more to do at once.
+-- Counts the ends that are recorded in the table ends, about `most` of them in each round, for about 200 ms. Then it releases the nodes
+-- whose dependencies have ended, and ends the batches whose members have ended. Dispatchers call it. It leaves out what another transaction
+-- has locked, and then blocked is true. more says that there is more to do at once. "To check a batch again" means here and below: a row
+-- with the status waiting in ends makes the next round look at the batch.
 CREATE FUNCTION dispatcherd.settle(most int, OUT settled int, OUT more boolean, OUT blocked boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -105,8 +107,9 @@ BEGIN
     blocked := busy <> '{}';
 END $$;
 
--- settle: counts the ends of dependencies, and releases the nodes that become ready, like release_nodes. The caller has locked their
--- flows. The end of jobs[i] counts in flow flows[i]; NULL = in all that are linked.
+-- settle and link_dependencies call it: counts the ends of jobs in the nodes that depend on them, and releases the nodes that have no open
+-- dependency left. It returns what release_nodes returns. The caller has locked the flows. The end of jobs[i] counts in flow flows[i], or
+-- for NULL in all linked ones.
 CREATE FUNCTION dispatcherd.count_dependencies(jobs bigint[], statuses dispatcherd.status[], flows bigint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -131,9 +134,9 @@ BEGIN
     RETURN ready IS NOT NULL AND dispatcherd.release_nodes(ready);
 END $$;
 
--- settle: watches the jobs outside flows on which nodes depend, and counts those that have ended. A job that was deleted counts as
--- cancelled. A job with an end that is not counted is left out: the count of that end would count it again. It skips locked rows
--- and flows. It reports whether there is more to do at once.
+-- settle calls it: links the edges (6_flows.sql) of jobs outside the flow. It marks those that are live as watched, and counts those that
+-- have ended; one that was deleted counts as cancelled. It leaves out a job whose end is still in ends, because settle would count it a
+-- second time, and locked rows and flows. It returns whether there is more to do at once.
 CREATE FUNCTION dispatcherd.link_dependencies() RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
@@ -172,8 +175,9 @@ BEGIN
     RETURN dispatcherd.count_dependencies(final, statuses, its) OR cardinality(jobs) = most AND n > 0;
 END $$;
 
--- settle: continues what was left in batches checks, and cancels the members of batches whose jobs have ended and are not live again.
--- It reports whether there is more to do at once. The caller has locked them.
+-- settle calls it for batches that must be checked again (checks), and for watched jobs that have ended (ended). It cancels the remaining
+-- members of batches that are cancelled or whose job is being cancelled or has ended, and releases the nodes that are ready. It returns
+-- whether there is more to do at once. The caller has locked the batches.
 CREATE FUNCTION dispatcherd.check_again(checks bigint[], ended bigint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -194,9 +198,9 @@ BEGIN
     RETURN ready <> '{}' AND dispatcherd.release_nodes(ready) OR rest;
 END $$;
 
--- Releases or cancels nodes without open dependencies, at most 500 of them with about 4 MB of inputs. It reports whether others can be
--- released at once; the flows of all that are left are checked again. The caller has locked their flows. count_dependencies,
--- check_again and retry_nodes call it.
+-- Makes nodes whose dependencies have ended pending, or cancels them if their run_when does not apply: at most 500 of ids, with about 4 MB
+-- of inputs. The flows of the others are checked again. It returns whether others can be released at once. The caller has locked the flows.
+-- count_dependencies, check_again and retry_nodes call it.
 CREATE FUNCTION dispatcherd.release_nodes(ids bigint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -238,7 +242,7 @@ BEGIN
     RETURN (FOUND OR locked <> '{}') AND cardinality(locked) < cardinality(taken);
 END $$;
 
--- release_nodes: the results of the dependencies of a node, as they are added to its payload.
+-- release_nodes calls it: returns the results of the dependencies of a node, in the form in which they are added to its payload.
 CREATE FUNCTION dispatcherd.inputs(node bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -267,8 +271,8 @@ BEGIN
     RETURN answer;
 END $$;
 
--- Ends batches whose members have all ended; the caller has locked them. The callback is released, or cancelled. settle, seal and
--- retry_tree call it.
+-- Ends batches and flows all of whose members have ended. The callback becomes pending, or is cancelled if run_when does not apply. The
+-- caller has locked them. settle, seal and retry_tree call it.
 CREATE FUNCTION dispatcherd.fire(ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -285,9 +289,10 @@ BEGIN
     INSERT INTO dispatcherd.ends SELECT i, i, 'waiting' FROM unnest(locked) i;
 END $$;
 
--- Releases waiting jobs: job ids[i] gets additions[i] if runs[i], is cancelled with reasons[i] if not, and fails with reasons[i] if
--- runs[i] is NULL or it cannot get its addition. It returns the jobs that other transactions have locked; locked jobs that do not
--- fit (see fitting) count as such, so their batches and flows are checked again. fire and release_nodes call it.
+-- Decides about waiting jobs: job ids[i] becomes pending with additions[i] if runs[i] is true, and is cancelled with reasons[i] if it is
+-- false. It fails with reasons[i] if runs[i] is NULL, and with an error if its payload cannot take the addition. It returns the jobs that
+-- it has left waiting, because another transaction has locked them or they do not fit (see fitting); the callers check their batches and
+-- flows again. fire and release_nodes call it.
 CREATE FUNCTION dispatcherd.proceed(ids bigint[], runs boolean[], reasons text[], additions jsonb[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -328,8 +333,8 @@ BEGIN
     RETURN ARRAY (SELECT id FROM dispatcherd.jobs_waiting WHERE id = ANY (ids) AND id <> ALL (free));
 END $$;
 
--- proceed: makes waiting jobs pending, merges additions[i] into the payload of ids[i], and notifies dispatchers and the controller of
--- keys.
+-- proceed calls it: moves waiting jobs to jobs_live, merges additions[i] into the payload of job ids[i], and notifies dispatchers and the
+-- controller of keys as notify_dispatchers does, which is no trigger of jobs_live.
 CREATE FUNCTION dispatcherd.release_waiting(ids bigint[], additions jsonb[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -358,8 +363,8 @@ BEGIN
     END IF;
 END $$;
 
--- The first of jobs, by id, whose payloads have about 4 MB together. proceed and cancel_members call it, because a step that moves
--- more would reach the time limit of its statement, and be repeated for ever.
+-- Returns the first of jobs, by id, whose payloads have about 4 MB together. proceed and cancel_members move only these: a step that moves
+-- more could reach the time limit of its statement, and would then be repeated for ever.
 CREATE FUNCTION dispatcherd.fitting(jobs bigint[]) RETURNS bigint[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM (
@@ -369,15 +374,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off SET enab
         ) sized
     ) summed WHERE earlier < 4000000 $$;
 
--- Whether a job runs after its dependencies or members have ended. fire and release_nodes call it.
+-- Whether a node or callback runs, of whose dependencies or members bad have failed or were cancelled. fire and release_nodes call it.
 CREATE FUNCTION dispatcherd.runs_when(run_when text, bad int) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE run_when WHEN 'done' THEN bad OPERATOR(pg_catalog.=) 0 WHEN 'failed' THEN bad OPERATOR(pg_catalog.>) 0 ELSE true END
 $$;
 
--- Ends pending and waiting jobs, and returns how many: final is cancelled or failed, and reasons[i] becomes the last of the errors of
--- job ids[i]. A job whose payload or errors cannot be read ends without them. The CASE has the type of the column: with type jsonb,
--- the INSERT would check the domain payload again. cancel_pending, cancel_tree, cancel_members and proceed call it.
+-- Ends those of jobs ids that are pending or waiting, as cancelled or failed (final), and returns their number. reasons[i] becomes the last
+-- of the errors of job ids[i]; NULL = none. What Postgres cannot read of payload and errors is dropped. The CASE of the payload has the
+-- type of the column: if it were jsonb, the INSERT would check the domain payload again. cancel_pending, cancel_tree, cancel_members and
+-- proceed call it.
 CREATE FUNCTION dispatcherd.end_idle(ids bigint[], final dispatcherd.status, by text, reasons text[]) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -426,9 +432,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Seals batches and ends those without open members. The caller has locked them FOR UPDATE, so no other transaction has inserted
--- members that it does not see. One snapshot shows each member either as a live row or by the record of its end. seal_batch and
--- cancel_members call it.
+-- Seals batches, and ends those without open members. The caller has locked them FOR UPDATE, so each transaction that has inserted members
+-- has ended. One statement counts the open members, because its snapshot shows each either as a live row or by the record of its end.
+-- seal_batch and cancel_members call it.
 CREATE FUNCTION dispatcherd.seal(ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -448,8 +454,9 @@ BEGIN
     END IF;
 END $$;
 
--- Cancels a job, batch or flow, and everything below it: of each level 10,000 jobs at once, and the others when dispatchers settle.
--- Operators call it, because they may not write jobs; so do dispatchers.
+-- Cancels a job, batch or flow, and everything below it: of each level 10,000 jobs at once, and the others when dispatchers settle. It
+-- returns how many jobs it has cancelled, and how many run and were asked to end. Operators call it, because they may not write jobs; so do
+-- dispatchers.
 CREATE FUNCTION dispatcherd.cancel_tree(job bigint, by text DEFAULT NULL, OUT cancelled int, OUT running int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -479,9 +486,10 @@ BEGIN
     PERFORM dispatcherd.notify_ends();
 END $$;
 
--- Cancels the live members of batches, which the caller has locked, and everything below members that run. What is below the other
--- ones is cancelled when their ends are counted. It skips locked rows, and cancels at most 10,000 members of a level; more says
--- that it left some. Batches with members that are left are checked again; the others are sealed. cancel_tree and check_again call it.
+-- Cancels the members of batches, and the children of members that run, generation by generation. What depends on the other members is
+-- cancelled when their ends are counted. It skips locked rows, and cancels at most 10,000 members of a generation; more says that it left
+-- some. Batches with members that are left are checked again; the others are sealed. The caller has locked roots. cancel_tree and
+-- check_again call it.
 CREATE FUNCTION dispatcherd.cancel_members(roots bigint[], by text, OUT cancelled int, OUT running int, OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -527,11 +535,13 @@ BEGIN
 END $$;
 
 -- Makes failed and cancelled jobs pending again, and returns how many. Operators call it, because they may not write jobs; so do
--- dispatchers. The rows are locked in the order of their ids. Requests to cancel are removed, because one that arrived while the job
--- ended would cancel the job again. The attempt is kept, because it only grows; errors are kept as evidence. A job counts again in
--- its batch if that has not ended; otherwise it is detached. It also counts again for nodes that wait for other jobs. Of jobs with one
--- unique key the newest is retried, unless another live job has the key. A job that must wait for other jobs is not retried:
--- retry_tree makes it wait again.
+-- dispatchers. The rows are locked in the order of their ids.
+-- - Requests to cancel are removed, because one that arrived while the job ended would cancel it again. The attempt is kept, because it
+--   only grows, and errors are kept as evidence.
+-- - A job counts again in its batch if that has not ended; otherwise it has no parent any more. It also counts again for nodes that still
+--   wait for other jobs.
+-- - Of several jobs with one unique key the newest is retried, unless a live job has the key.
+-- - A job that must wait for other jobs (must_wait) is not retried: retry_tree makes it wait again.
 CREATE FUNCTION dispatcherd.retry_jobs(ids bigint[]) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -623,9 +633,9 @@ BEGIN
     RETURN n + cardinality(callback);
 END $$;
 
--- retry_tree: retries those of nodes bad of a flow that have failed or were cancelled. The caller has locked the flow, and those that
--- depend on the nodes. Nodes that were retried alone after the end of the flow belong to it again. So the counters of the flow come
--- from the rows; what was deleted counts as done.
+-- retry_tree calls it: retries those of nodes bad of a flow that have failed or were cancelled, and returns how many. The caller has locked
+-- the flow, and the flows that depend on the nodes. Nodes that were retried alone after the end of the flow belong to it again, so the
+-- counters of the flow are counted from the rows; a job that was deleted counts as done.
 CREATE FUNCTION dispatcherd.retry_nodes(flow bigint, bad bigint[]) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
@@ -669,8 +679,8 @@ BEGIN
     RETURN cardinality(again);
 END $$;
 
--- Locks the batches that count the ends of jobs, or will when they are linked, and those whose callbacks or parents the jobs are.
--- retry_jobs and retry_tree call it.
+-- Locks the batches and flows that retries of jobs change: those that count the ends of the jobs, now or after a link, and those whose
+-- callbacks or parents the jobs are. retry_jobs and retry_tree call it.
 CREATE FUNCTION dispatcherd.lock_batches(jobs bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -697,8 +707,7 @@ BEGIN
         WHERE d.id BETWEEN i.id AND i.id AND d.ready_at IS NULL;
 END $$;
 
--- Makes ended jobs wait again. They belong to batch, or for NULL to their own batch unless it has ended. retry_tree and retry_nodes
--- call it.
+-- Makes ended jobs wait again, as members of batch. For NULL they keep a parent that has not ended. retry_tree and retry_nodes call it.
 CREATE FUNCTION dispatcherd.wait_again(ids bigint[], batch bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -730,15 +739,15 @@ SELECT EXISTS (SELECT FROM dispatcherd.nodes n WHERE n.id OPERATOR(pg_catalog.=)
         OR EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id OPERATOR(pg_catalog.=) job AND b.callback
             AND (attempt OPERATOR(pg_catalog.=) 0 OR b.ended_at IS NULL)) $$;
 
--- Whether a batch counts jobs that are retried. retry_jobs and wait_again call it.
+-- Whether a batch still counts the end of a retried member: it has not ended and is not cancelled. retry_jobs and wait_again call it.
 CREATE FUNCTION dispatcherd.counts(batch bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = batch AND b.ended_at IS NULL AND b.cancelled_by IS NULL)
 $$;
 
--- What the dependencies of a flow count in its nodes, from the rows: open, failed and cancelled ends. An end that is recorded only
--- counts as open, and once less for its status: its count adds that. So a dependency that is live again before its former end is
--- counted is open twice. retry_nodes and repair_batch call it.
+-- Counts from the rows what each dependency of a flow adds to the counters of its nodes: 1 if it is open, failed or cancelled. An end that
+-- is in the table ends, and so not yet counted, adds 1 to open and -1 to its status; its count will add that. So a dependency that is live
+-- again while its former end is not counted is open twice. retry_nodes and repair_batch call it.
 CREATE FUNCTION dispatcherd.dependencies(flow bigint) RETURNS TABLE(id bigint, open int, failed int, cancelled int)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
@@ -774,8 +783,8 @@ BEGIN
     RETURN total;
 END $$;
 
--- Repairs the counters of the first batch or flow with an id above previous that has not ended and is not locked: next; NULL = there
--- is none. Dispatchers call it.
+-- Repairs the counters of one batch or flow, the first with an id above previous that is sealed, has not ended and is not locked. It
+-- returns its id as next, or NULL if there is none. Dispatchers call it twice a day for all of them.
 CREATE FUNCTION dispatcherd.repair_next(previous bigint, OUT next bigint, OUT wrong int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -785,8 +794,8 @@ BEGIN
     wrong := CASE WHEN next IS NULL THEN 0 ELSE dispatcherd.repair_batch(next) END;
 END $$;
 
--- Counts the open members and dependencies of a batch, which the caller has locked, from the rows, and returns how many counters were
--- wrong. What was deleted without an end counts as cancelled. repair_flows and repair_next call it.
+-- Counts the open members and dependencies of a batch or flow from the rows, corrects its counters, and returns how many were wrong. What
+-- was deleted without an end counts as cancelled. The caller has locked the batch. repair_flows and repair_next call it.
 CREATE FUNCTION dispatcherd.repair_batch(batch bigint) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
