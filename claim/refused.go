@@ -25,7 +25,7 @@ const RepeatTime = 2 * time.Second
 
 // Apart sends a statement about items. If Postgres refuses it because of the content of a row, Apart repeats it once
 // for each item, in order. It passes each item that is refused alone to refused. Apart ends with any other error, or
-// after until, and returns the items that were not processed.
+// after until, but processes at least one item. It returns the items that were not processed.
 func Apart[T any](items []T, until time.Time, send func([]T) error, refused func(T, error)) (rest []T, err error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -46,7 +46,7 @@ func Apart[T any](items []T, until time.Time, send func([]T) error, refused func
 // alone sends a statement for each item, as [Apart] does.
 func alone[T any](items []T, until time.Time, send func(T) error, refused func(T, error)) (rest []T, err error) {
 	for i, item := range items {
-		if time.Now().After(until) {
+		if i > 0 && time.Now().After(until) { // each call makes progress, also if the first statement took long
 			return items[i:], nil
 		}
 		switch err := send(item); {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -134,6 +135,22 @@ func TestRepetitionRowByRowIsBounded(t *testing.T) {
 	require.Len(t, res.Deferred, 40-ended)
 	require.Contains(t, res.Deferred[0].Reason, "refused by the test")
 	require.Contains(t, res.Deferred[len(res.Deferred)-1].Reason, "the time for their repetition was over")
+}
+
+// The first statement of a call took longer than the call may take. Each call processes a row all the same, so that the repetition of
+// slow statements ends.
+func TestRepetitionRowByRowMakesProgress(t *testing.T) {
+	t.Parallel()
+	var refused []int
+	rest, err := claim.Apart([]int{1, 2, 3}, time.Now().Add(-time.Second), func(items []int) error {
+		if items[0] == 1 {
+			return &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "P0001"}
+		}
+		return nil
+	}, func(item int, _ error) { refused = append(refused, item) })
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, refused)
+	require.Equal(t, []int{2, 3}, rest)
 }
 
 // loseLargePayload gives a job a large payload that cannot be read.

@@ -121,8 +121,8 @@ func (s *Store) readPortion(
 // straysSQL.
 const releaseMost = 5000
 
-// releaseRows releases rows of a dispatcher that are not locked, and returns them. After until releaseRows
-// sends nothing more, except the first statement. A later call finds the rest.
+// releaseRows releases rows of a dispatcher that are not locked, and returns them. It ends after until, but begins with the first rows
+// in any case. A later call finds the rest.
 func (s *Store) releaseRows(
 	ctx context.Context,
 	conn *pgx.Conn,

@@ -19,7 +19,7 @@ import (
 // pause is the time for which an end is held.
 var pause = timing.Backoff{Base: time.Second, Max: time.Minute}
 
-// batch bounds the held ends of one finish. The store can then isolate each of them
+// batch bounds the held ends of one finish. The store can then repeat each of them
 // within one call.
 const batch = 16
 
