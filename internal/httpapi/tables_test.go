@@ -72,6 +72,9 @@ func (h tables) ask(call, body string, status int) string {
 	method, path, _ := strings.Cut(call, " ")
 	rec := ask(h.Handler, method, path, body)
 	require.Equal(h.t, status, rec.Code, "%s %s: %s", call, body, rec.Body)
+	if status >= http.StatusBadRequest {
+		require.Empty(h.t, rec.Header().Get("Location"), "%s %s made no row", call, body)
+	}
 	return rec.Body.String()
 }
 

@@ -25,8 +25,7 @@ func (a API) Calls() []rest.Route {
 	return []rest.Route{
 		rest.On("list-batches", "GET /v1/batches", "List batches and flows, the newest first", a.list),
 		rest.On("open-batch", "POST /v1/batches", "Open a batch; jobs with its id as parent are its members", a.open).
-			Takes(contract.NewBatch{}).Answered(http.StatusOK, "").Answered(http.StatusCreated, "It was opened.", Opened{}).
-			Fails(rest.NotFound, rest.Conflict),
+			Takes(contract.NewBatch{}).Answered(http.StatusCreated, "It was opened.").Fails(rest.NotFound, rest.Conflict),
 		rest.On("get-batch", "GET "+one, "Read a batch or flow", a.get),
 		rest.On("cancel-batch", "DELETE "+one, "Cancel a batch or flow and everything below it", a.cancel).
 			Answered(http.StatusOK, "All of its jobs have ended.").Answered(http.StatusAccepted, "Workers are asked to stop running jobs.").
@@ -138,7 +137,9 @@ func (a API) open(r *rest.Request, _ *struct{}) (o Opened, err error) {
 	if err == nil {
 		o.ID, err = a.joins(r).Open(r.Context(), b.NewBatch)
 	}
-	r.Created(fmt.Sprintf("/v1/batches/%d", o.ID))
+	if err == nil {
+		r.Created(fmt.Sprintf("/v1/batches/%d", o.ID))
+	}
 	return o, err
 }
 
