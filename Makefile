@@ -98,7 +98,7 @@ units: ## Check the systemd units: accepted, and confined to an exposure of at m
 rules: ## Check the alerts for Prometheus
 	@tools/rules.sh
 
-# The document is held against what the daemon serves by a test of api.
+# A test of internal/httpapi generates the document from the routes.
 .PHONY: openapi
 openapi: tools/openapi/node_modules/.package-lock.json ## Lint the description of the HTTP API
 	cd tools/openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true node_modules/.bin/redocly lint --config redocly.yaml ../../internal/httpapi/openapi.json
@@ -118,7 +118,7 @@ bench: deps ## Run the benchmarks (BENCH=regexp BENCHTIME=1s)
 
 # The functions that a job passes on its way, and no others: what a run of them
 # takes in time and allocations is committed, so that a change can be compared.
-HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./api ./internal/daemon ./internal/daemon/backend
+HOT := ./actor ./slotindex ./scoring ./workerproto ./worker ./internal/daemon ./internal/daemon/backend
 HOT_BENCH := -run '^$$' -bench 'Core|TakeRelease|AddRemove|Score|Encode|Decode(Job|Done)$$|ServeDone|NoopJobs|Plain' -benchmem -count $(COUNT) -benchtime 200ms
 BASELINE  := tools/lab/hot.txt
 
