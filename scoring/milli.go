@@ -26,7 +26,7 @@ func (m Milli) append(b []byte) []byte {
 
 // Terms are the summands of a score. They are kept separately, so that every
 // decision can be explained. These places name each of them: package decisionlog,
-// package api, internal/daemon/backend/why.go and "job why".
+// package httpapi, internal/daemon/backend/why.go and "job why".
 type Terms struct {
 	Base     Milli // business priority
 	Age      Milli // time waited

@@ -124,7 +124,7 @@ func (c *Client) Run(f func(t *Table, now int64) error) *Statement {
 	})
 }
 
-// CountEnds returns the statement of flows.Settler.CountEnds.
+// CountEnds returns the statement of flowstore.Settler.CountEnds.
 func (c *Client) CountEnds() *Statement { return c.statement((*Statement).beginSettlement) }
 
 // Spawn returns the statement of claim.Store.Spawn. It calls children before its commit.

@@ -13,7 +13,7 @@ type Counted struct {
 	Blocked bool // ends were left out, because another transaction has locked their batch
 }
 
-// beginSettlement follows flows.Settler.CountEnds. It locks the batches that the recorded ends change. The next phase counts
+// beginSettlement follows flowstore.Settler.CountEnds. It locks the batches that the recorded ends change. The next phase counts
 // the ends. Both leave out what others have locked.
 func (s *Statement) beginSettlement(int64) State {
 	t := s.table

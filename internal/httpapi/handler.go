@@ -97,7 +97,7 @@ type Handler struct {
 // that Validate rejects.
 func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handler {
 	if err := cfg.Validate(); err != nil {
-		panic("api: " + err.Error())
+		panic("httpapi: " + err.Error())
 	}
 	h := &Handler{
 		cfg:           cfg,

@@ -1,5 +1,5 @@
 // Package ondemand implements on-demand requests below the two interfaces of callers:
-// HTTP (package api) and frames (package api, file frames.go). It validates options,
+// HTTP and frames, both of package httpapi. It validates options,
 // submits requests to the dispatcher, and implements idempotency keys, coalescing,
 // durable requests, waiting and the answers that are kept.
 //

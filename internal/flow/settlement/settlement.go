@@ -30,7 +30,7 @@ const (
 // countedMost bounds the noted jobs. Heartbeats find the ends of others.
 const countedMost = 100_000
 
-// Table sends the statements; see flows.Settler.
+// Table sends the statements; see flowstore.Settler.
 type Table interface {
 	// CountEnds counts ends.
 	CountEnds(ctx context.Context) (flowstore.Counted, error)

@@ -20,7 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// Table sends the statements of one term; see schedules.Controller.
+// Table sends the statements of one term; see schedulestore.Controller.
 type Table interface {
 	// Start reads what startup schedules run once for.
 	Start(ctx context.Context, appVersion string) (schedule.Start, error)

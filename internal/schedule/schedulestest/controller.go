@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
-// Controller has the methods of schedules.Controller.
+// Controller has the methods of schedulestore.Controller.
 type Controller struct {
 	Tables     *Tables
 	Dispatcher int32
