@@ -41,8 +41,8 @@
 //
 // A [Store] has separate connections for each kind of statement (fetch, claim,
 // finish, lease, …), so that a slow finish never delays a heartbeat. It has
-// Config.Claims connections for claims, Config.Finishes for finishes, and one for
-// each other kind. A [Listener] has one more. A call waits for a free connection of
+// Config.Claims connections for claims, Config.Finishes for finishes, Config.Spawns for
+// children, two for loads of payloads, and one for each other kind. A [Listener] has one more. A call waits for a free connection of
 // its kind. The client and the server both limit the duration of every statement. The
 // store drops a broken connection. The next call connects again, but not
 // within 50 ms (probePause) of an attempt that failed: such calls are Refused at once.
