@@ -37,8 +37,10 @@ type statementLog struct {
 	denied   map[claim.Operation]bool
 }
 
-// repeated are the operations that are sent again row by row, or lane by lane, after an error about a row.
-var repeated = []claim.Operation{
+// explained are the operations whose errors about a row are no fault of Postgres, and may quote the row. A spawn is answered with the
+// error. The others are sent again row by row, or lane by lane, and refusedRows reports the row.
+var explained = []claim.Operation{
+	claim.OpSpawn,
 	claim.OpFetch,
 	claim.OpBackfill,
 	claim.OpClaim,
@@ -54,8 +56,7 @@ func (t *statementLog) report(r claim.Report) {
 	case r.Err == nil:
 		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
-	case claim.AboutRow(r.Err) && slices.Contains(repeated, r.Operation):
-		// the statement is sent again row by row, and refusedRows reports the row
+	case claim.AboutRow(r.Err) && slices.Contains(explained, r.Operation):
 	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
 	case exit.Denied(r.Err):
 		t.refused(r)

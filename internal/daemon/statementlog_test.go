@@ -75,6 +75,16 @@ func TestErrorOfPostgresIsNotLoggedAsSilence(t *testing.T) {
 	}
 }
 
+// The error quotes a child or a row, and any worker and producer can cause it.
+func TestErrorAboutARowIsNotLogged(t *testing.T) {
+	core, lines := observer.New(zap.DebugLevel)
+	tr := &statementLog{log: zap.New(core)}
+	for _, op := range []claim.Operation{claim.OpSpawn, claim.OpClaim, claim.OpFinish, claim.OpLoad, claim.OpFetch} {
+		tr.report(claim.Report{Operation: op, Err: &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "23514", Message: "payload"}})
+	}
+	require.Empty(t, messages(lines.All()))
+}
+
 func messages(lines []observer.LoggedEntry) (all []string) {
 	for _, l := range lines {
 		all = append(all, l.Message)
