@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader follows a link or a path from a document, and an operator the
-// runbook of an alert. Each must exist.
+// A reader follows a link or a path from a document, an operator the
+// runbook of an alert, and make a list of packages. Each must exist.
 func TestDocumentsLeadToExistingPlaces(t *testing.T) {
 	require.Equal(t, []string{"actor/none.go", "docs/none.md", "#none"}, missing(t, "README.md",
 		"# The first\n`actor/core.go`, `actor/none.go` and `text/plain`, [a](docs/none.md), [b](#none), [c](#the-first), [d](https://x.y)"))
@@ -26,7 +26,23 @@ func TestDocumentsLeadToExistingPlaces(t *testing.T) {
 			found = append(found, name+" leads to "+place+", which does not exist")
 		}
 	}
+	require.Equal(t, []string{"./none"}, missingPackages("HOT := ./actor ./actor/... ./none\n\tgo run ./in-another-module"))
+	for _, name := range missingPackages(read(t, "Makefile")) { // targets that run rarely use them
+		found = append(found, "the Makefile names the package "+name+", which does not exist")
+	}
 	report(t, found)
+}
+
+// missingPackages returns the packages in the variables of a Makefile that do not exist.
+func missingPackages(makefile string) (stray []string) {
+	for _, list := range regexp.MustCompile(`(?m)^\w+ +:= +(\./.*|\. \./.*)$`).FindAllStringSubmatch(makefile, -1) {
+		for _, name := range strings.Fields(list[1]) {
+			if !exists(strings.TrimSuffix(name, "/...")) {
+				stray = append(stray, name)
+			}
+		}
+	}
+	return stray
 }
 
 var (
