@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what build, test and demo need and the machine lacks: a C compiler
 # (the race detector), Python 3 (the example worker) and Postgres 14 or newer;
-# with the argument "node" also Node.js 18 and npm (the linter of docs/openapi.json),
+# with the argument "node" also Node.js 18 and npm (the linter of internal/httpapi/openapi.json),
 # and what lint can do without: systemd-analyze.
 # Installs only as root or where sudo asks nothing; otherwise it prints the one
 # line to type and fails. Does nothing, quickly, when nothing is missing.

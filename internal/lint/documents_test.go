@@ -36,7 +36,7 @@ func TestDocumentsLeadToExistingPlaces(t *testing.T) {
 // missingPackages returns the packages in the variables of a Makefile that do not exist.
 func missingPackages(makefile string) (stray []string) {
 	for _, list := range regexp.MustCompile(`(?m)^\w+ +:= +(\./.*|\. \./.*)$`).FindAllStringSubmatch(makefile, -1) {
-		for _, name := range strings.Fields(list[1]) {
+		for name := range strings.FieldsSeq(list[1]) {
 			if !exists(strings.TrimSuffix(name, "/...")) {
 				stray = append(stray, name)
 			}
