@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// controller has the statements of a limits.Controller that the fake has, too.
+// controller has the statements of a limitstore.Controller that the fake has, too.
 type controller interface {
 	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
 	Limits(ctx context.Context) ([]permits.Limit, error)

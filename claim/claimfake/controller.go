@@ -51,7 +51,7 @@ func (t *Table) Keyed() []*Row { return t.keyed }
 // SetLimits replaces the limits of keys.
 func (t *Table) SetLimits(list []permits.Limit) { t.limits, t.edited = list, true }
 
-// Controller sends the statements of limits.Controller. Each takes effect at one instant.
+// Controller sends the statements of limitstore.Controller. Each takes effect at one instant.
 type Controller struct {
 	// Do runs the statement f: then, later, or never. Without an error, f has run.
 	Do         func(ctx context.Context, f func(t *Table, now int64) error) error
@@ -61,7 +61,7 @@ type Controller struct {
 	number int64 // of Begin
 }
 
-// Begin does the same as limits.Controller.Begin.
+// Begin does the same as limitstore.Controller.Begin.
 func (c *Controller) Begin(ctx context.Context) (firstFence, lastArrived int64, err error) {
 	var number int64
 	err = c.Do(ctx, func(t *Table, _ int64) error {
@@ -104,7 +104,7 @@ func (c *Controller) reads(ctx context.Context, f func(t *Table, now int64)) err
 	})
 }
 
-// Limits does the same as limits.Controller.Limits.
+// Limits does the same as limitstore.Controller.Limits.
 func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
 	number := c.number
 	err = c.reads(ctx, func(t *Table, _ int64) {
@@ -114,7 +114,7 @@ func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err erro
 	return list, err
 }
 
-// Held does the same as limits.Controller.Held.
+// Held does the same as limitstore.Controller.Held.
 func (c *Controller) Held(ctx context.Context) (list []limitstore.Held, err error) {
 	err = c.reads(ctx, func(t *Table, now int64) {
 		for _, r := range t.keyed {
@@ -132,7 +132,7 @@ func (c *Controller) Held(ctx context.Context) (list []limitstore.Held, err erro
 	return list, err
 }
 
-// Arrived does the same as limits.Controller.Arrived.
+// Arrived does the same as limitstore.Controller.Arrived.
 func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []limitstore.Waiting, edited bool, err error) {
 	err = c.reads(ctx, func(t *Table, _ int64) {
 		edited = t.edited
@@ -162,7 +162,7 @@ func compareClasses(a, b permits.Class) int {
 	return cmp.Or(cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Priority, b.Priority))
 }
 
-// Heads does the same as limits.Controller.Heads.
+// Heads does the same as limitstore.Controller.Heads.
 func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []limitstore.Waiting, err error) {
 	err = c.reads(ctx, func(t *Table, _ int64) {
 		last := after
@@ -175,7 +175,7 @@ func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (
 	return list, err
 }
 
-// Refill does the same as limits.Controller.Refill.
+// Refill does the same as limitstore.Controller.Refill.
 func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most int) (jobs [][]permits.Job, err error) {
 	jobs = make([][]permits.Job, len(refills))
 	err = c.reads(ctx, func(t *Table, _ int64) {
@@ -193,7 +193,7 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 	return jobs, err
 }
 
-// Admit does the same as limits.Controller.Admit, for all dispatchers at once.
+// Admit does the same as limitstore.Controller.Admit, for all dispatchers at once.
 func (c *Controller) Admit(
 	ctx context.Context,
 	list []permits.Admission,
@@ -220,7 +220,7 @@ func (c *Controller) Admit(
 	return admitted, err
 }
 
-// Withdraw does the same as limits.Controller.Withdraw.
+// Withdraw does the same as limitstore.Controller.Withdraw.
 func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
 	withdrawn = make(map[int64]bool, len(ids))
 	err = c.changes(ctx, func(t *Table) {
@@ -241,7 +241,7 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned
 	return withdrawn, err
 }
 
-// Types does the same as limits.Controller.Types.
+// Types does the same as limitstore.Controller.Types.
 func (c *Controller) Types(ctx context.Context) (types map[string]limitstore.Type, err error) {
 	types = map[string]limitstore.Type{}
 	err = c.reads(ctx, func(t *Table, _ int64) {

@@ -6,7 +6,7 @@
 //   - Statement is one statement in execution. Its phases may be run at different times,
 //     so that other statements come between them, as under READ COMMITTED.
 //   - Client is one dispatcher's view of a Table. It creates statements.
-//   - Controller sends the statements of limits.Controller. There are no rates.
+//   - Controller sends the statements of limitstore.Controller. There are no rates.
 //   - Join is a row that waits for others. A settlement counts the ends as the SQL functions do. Nothing
 //     is retried, repaired or expired, and results are not passed on.
 //   - Store is a Client with a lock and a clock, for tests that use a claim.Store.

@@ -1,5 +1,5 @@
 // Package daemon runs a dispatcher. It connects the loop (actor) to the worker socket
-// (workerproto), to Postgres (claim) and to the API (api and backend). It renews the lease,
+// (workerproto), to Postgres (claim) and to the API (httpapi and backend). It renews the lease,
 // maintains the daily partitions, and writes logs and metrics. It reads
 // no flags and no environment variables.
 //

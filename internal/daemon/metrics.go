@@ -151,7 +151,7 @@ func (m *workerMetrics) Complained(c workerproto.Code) { m.complaints.WithLabelV
 func (m *workerMetrics) AcceptFailed(error) { m.acceptFailures.Inc() }
 
 // apiMetrics counts responses and reached bounds of the API, and logs internal errors. It
-// implements api.Observer.
+// implements httpapi.Observer.
 type apiMetrics struct {
 	failures  *limitedLog
 	responses *prometheus.HistogramVec
@@ -182,15 +182,15 @@ func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 	return m
 }
 
-// Responded implements api.Observer.
+// Responded implements httpapi.Observer.
 func (m *apiMetrics) Responded(route string, status int, took time.Duration) {
 	m.responses.WithLabelValues(route, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-// Failed implements api.Observer.
+// Failed implements httpapi.Observer.
 func (m *apiMetrics) Failed(route string, err error) {
 	m.failures.write(zapcore.ErrorLevel, zap.String("route", route), zap.Error(err))
 }
 
-// Refused implements api.Observer.
+// Refused implements httpapi.Observer.
 func (m *apiMetrics) Refused(b httpapi.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }

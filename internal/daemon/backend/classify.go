@@ -25,7 +25,7 @@ func hungUp(err error) bool {
 // lockNotAvailable is the SQLSTATE of a statement that waited too long for a row lock.
 const lockNotAvailable = "55P03"
 
-// classify translates errors of claim and pgx to errors of api and ondemand.
+// classify translates errors of claim and pgx to errors of httpapi and ondemand.
 func classify(err error) error {
 	var status *claim.StatusError
 	var refused *pgconn.PgError

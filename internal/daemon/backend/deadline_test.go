@@ -23,16 +23,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
-// unobserved is an api.Observer that does nothing.
+// unobserved is an httpapi.Observer that does nothing.
 type unobserved struct{}
 
-// Responded implements api.Observer.
+// Responded implements httpapi.Observer.
 func (unobserved) Responded(string, int, time.Duration) {}
 
-// Failed implements api.Observer.
+// Failed implements httpapi.Observer.
 func (unobserved) Failed(string, error) {}
 
-// Refused implements api.Observer.
+// Refused implements httpapi.Observer.
 func (unobserved) Refused(httpapi.Bound) {}
 
 // slowSlots is an actor.Performer with slots that take a fixed time for each job, and an

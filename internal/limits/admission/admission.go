@@ -24,7 +24,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// Table sends the statements of one term; see limits.Controller.
+// Table sends the statements of one term; see limitstore.Controller.
 type Table interface { //nolint:interfacebloat // one method for each statement
 	// Begin makes all earlier statements of controllers change nothing. It also returns the last waiting row.
 	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
