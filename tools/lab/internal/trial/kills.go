@@ -84,7 +84,7 @@ func (s *Scene) killHost(ctx context.Context, d *stage.Daemon) error {
 func (s *Scene) killDispatcher(ctx context.Context, d *stage.Daemon) error {
 	s.keptFor(d.Name, restartTime)
 	id, err := s.Number(
-		ctx,
+		context.WithoutCancel(ctx), // the end of the trial does not make the kill fail
 		`SELECT coalesce((SELECT id FROM dispatcherd.dispatchers WHERE name = $1 AND lost_at IS NULL ORDER BY started_at DESC LIMIT 1), 0)`,
 		d.Name,
 	)
