@@ -146,6 +146,44 @@ func TestBulkCancelEndsPendingJobsAndAsksForRunningOnes(t *testing.T) {
 	require.EqualValues(t, 2, one[int64](t, db, `SELECT job_id FROM dispatcherd.cancels`))
 }
 
+// Postgres refuses job 2 and a retry of job 4. All others are changed.
+func TestBulkChangeLeavesOutJobsThatPostgresRefuses(t *testing.T) {
+	t.Parallel()
+	db, jobs, _ := newDispatcherDatabase(t)
+	fill(t, db, 5, 1, 1)
+	realDamage(db).refuse(t, 2)
+	f := contract.Filter{Type: "type000"}
+	require.NoError(t, contract.CancelJobs.Narrow(&f))
+	b, err := jobs.Change(t.Context(), contract.CancelJobs, f, 5)
+	require.NoError(t, err)
+	require.Equal(t, contract.Bulk{Matching: 5, Changed: 4}, b)
+	_, err = jobs.Cancel(t.Context(), 2)
+	require.ErrorContains(t, err, "refused by the test")
+	exec(t, db, `CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'kept by the test'; END $$`)
+	exec(t, db, `CREATE TRIGGER keep BEFORE INSERT ON dispatcherd.jobs_live FOR EACH ROW WHEN (NEW.id = 4) EXECUTE FUNCTION public.keep()`)
+	b, err = jobs.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Cancelled}}, 4)
+	require.NoError(t, err)
+	require.Equal(t, contract.Bulk{Matching: 4, Changed: 3}, b)
+}
+
+// Job 2 starts after the search and before its cancellation. The filter selects no running jobs, so it continues.
+func TestBulkCancelOfPendingJobsStopsNoRunningJob(t *testing.T) {
+	t.Parallel()
+	db, jobs, _ := newDispatcherDatabase(t)
+	fill(t, db, 2, 1, 1)
+	exec(t, db, `CREATE FUNCTION public.start() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		UPDATE dispatcherd.jobs_live SET status = 'running', attempt = 1, token = 1, started_at = now(),
+			dispatcher = (SELECT id FROM dispatcherd.dispatchers) WHERE id = 2;
+		RETURN OLD;
+	END $$`)
+	exec(t, db, `CREATE TRIGGER start BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION public.start()`)
+	b, err := jobs.Change(t.Context(), contract.CancelJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Pending}}, 2)
+	require.NoError(t, err)
+	require.Equal(t, contract.Bulk{Matching: 2, Changed: 1}, b)
+	require.Equal(t, dispatcherd.Running, row(t, db, 2).Status)
+	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
+}
+
 func TestBulkOperationsNeedAFilterThatTheyApplyTo(t *testing.T) {
 	t.Parallel()
 	for _, op := range []contract.Operation{contract.CancelJobs, contract.RetryJobs} {

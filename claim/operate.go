@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -86,7 +87,7 @@ SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() 
 // records a request to cancel for the job's dispatcher and returns Running. If the
 // job has ended already it returns a *StatusError.
 func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Status, error) {
-	cancelled, running, err := j.cancelMany(ctx, []dispatcherd.JobID{id})
+	cancelled, running, err := j.cancelMany(ctx, []dispatcherd.JobID{id}, true)
 	switch {
 	case err != nil:
 		return "", err
@@ -130,7 +131,8 @@ const MaxChanged = 1000
 
 // Change cancels or retries the jobs that a filter selects, the newest first. count is the
 // number of jobs that the caller expects: if another number is selected, Change changes
-// nothing and returns a *contract.CountError. With a negative count, Change only counts.
+// nothing and returns a *contract.CountError. With a negative count, Change only counts. It leaves out
+// jobs that Postgres refuses to change, and jobs that have started meanwhile if the filter selects no running ones.
 // f.Limit is at most MaxChanged for a change. Its default, also for counting, is the maximum.
 func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int) (contract.Bulk, error) {
 	most := MaxChanged
@@ -148,33 +150,43 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 	case b.Matching != count:
 		return b, &contract.CountError{Have: b.Matching, Want: count}
 	case op == contract.CancelJobs:
-		b.Changed, b.Running, err = j.cancelMany(ctx, found.ids)
+		b.Changed, b.Running, err = j.cancelMany(ctx, found.ids, len(f.Statuses) == 0 || slices.Contains(f.Statuses, dispatcherd.Running))
 		b.Changed += len(b.Running)
 	default:
-		err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs($1)`, found.ids).Scan(&b.Changed)
+		_, err = Apart(found.ids, time.Now().Add(RepeatTime), func(ids []dispatcherd.JobID) error {
+			var n int
+			err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs($1)`, ids).Scan(&n)
+			b.Changed += n
+			return err
+		}, func(dispatcherd.JobID, error) {})
+	}
+	if AboutRow(err) {
+		err = nil
 	}
 	return b, err
 }
 
-// cancelMany cancels waiting and pending jobs and asks the dispatchers of running jobs to cancel them.
-// It locks rows in the order of their ids, like claims.
-func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelled int, running []dispatcherd.JobID, err error) {
+// cancelMany cancels waiting and pending jobs and, with ask, asks the dispatchers of running jobs to cancel them.
+// It locks rows in the order of their ids, like claims. An error about a row is returned at the end, after the other jobs.
+func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID, ask bool) (cancelled int, running []dispatcherd.JobID, refused error) {
 	ids = slices.Sorted(slices.Values(ids))
 	for range 3 { // a row may be claimed or released between the two statements
 		if len(ids) == 0 {
 			break
 		}
-		ended, err := j.idsOf(
-			ctx,
-			`SELECT id FROM unnest($1::bigint[]) AS id WHERE dispatcherd.cancel_pending(id, nullif($2::text, ''))`,
-			ids,
-			j.By,
-		)
+		_, err := Apart(ids, time.Now().Add(RepeatTime), func(some []dispatcherd.JobID) error {
+			const cancel = `SELECT id FROM unnest($1::bigint[]) AS id WHERE dispatcherd.cancel_pending(id, nullif($2::text, ''))`
+			ended, err := j.idsOf(ctx, cancel, some, j.By)
+			cancelled += len(ended)
+			ids = without(ids, ended)
+			return err
+		}, func(id dispatcherd.JobID, why error) {
+			refused, ids = why, without(ids, []dispatcherd.JobID{id})
+		})
 		if err != nil {
 			return cancelled, running, err
 		}
-		cancelled += len(ended)
-		if ids = without(ids, ended); len(ids) == 0 {
+		if len(ids) == 0 || !ask {
 			break
 		}
 		asked, err := j.ask(ctx, ids)
@@ -184,7 +196,7 @@ func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID) (cancelle
 		running = append(running, asked...)
 		ids = without(ids, asked)
 	}
-	return cancelled, running, nil
+	return cancelled, running, refused
 }
 
 // cancelTreesSQL cancels everything below the running jobs $1; $2 is who asks.

@@ -23,12 +23,13 @@ const (
 	deadlocked = "40P01"
 )
 
-// setUp sets lock_timeout, unless the connection string does, and settings on which the meaning of the files depends. The role or the
-// database may have other values of these.
+// setUp sets lock_timeout, unless the connection string does, and settings on which the meaning of the files and of times depends.
+// The role or the database may have other values of these.
 func setUp(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `
 		SET standard_conforming_strings = on;
 		SET quote_all_identifiers = off;
+		SET timezone = 'UTC'; -- goose writes times without a zone
 		SET plpgsql.extra_errors = 'none';
 		SELECT set_config('lock_timeout', '`+lockWait+`', false) WHERE current_setting('lock_timeout') = '0'`)
 	return err

@@ -60,6 +60,10 @@ func TestNoCommandPrintsThePassword(t *testing.T) {
 				if strings.HasPrefix(line, "serve") {
 					i.args = append(i.args, "--worker-socket", filepath.Join(dir, "w"), "--api-socket", filepath.Join(dir, "a"))
 				}
+				if i.env == nil {
+					i.env = map[string]string{}
+				}
+				i.env["DISPATCHERD_API_SOCKET"] = filepath.Join(dir, "none") // a daemon of this machine must not answer
 				got := i.runs(t)
 				require.NotContains(t, got.out+got.err, secret, "%s, by %s, with %s", line, name, dsn)
 				if !strings.HasPrefix(line, "config") {

@@ -88,8 +88,12 @@ func (t *statementLog) failed(r claim.Report) {
 		return
 	}
 	t.logged = append(t.logged, message)
+	text := exit.Once(r.Err.Error())
+	if code := claim.AnswerCode(r.Err); strings.HasPrefix(code, "P0") || strings.HasPrefix(code, "22") {
+		text = "SQLSTATE " + code + ": the message, which may quote a row, is in the log of Postgres"
+	}
 	t.log.Warn(message, zap.String("operation", string(r.Operation)),
-		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", exit.Once(r.Err.Error())))
+		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", text))
 }
 
 // failureOf returns the message for an error that is not about a row. Postgres answers also

@@ -85,6 +85,15 @@ func TestErrorAboutARowIsNotLogged(t *testing.T) {
 	require.Empty(t, messages(lines.All()))
 }
 
+// The message of an exception may quote a payload.
+func TestMessageOfAnExceptionIsNotLogged(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	tr := &statementLog{log: zap.New(core)}
+	tr.report(claim.Report{Operation: claim.OpSweep, Err: &pgconn.PgError{Code: "P0001", Message: "secret"}})
+	require.Contains(t, lines.All()[0].ContextMap()["error"], "SQLSTATE P0001")
+	require.NotContains(t, lines.All()[0].ContextMap()["error"], "secret")
+}
+
 func messages(lines []observer.LoggedEntry) (all []string) {
 	for _, l := range lines {
 		all = append(all, l.Message)

@@ -41,7 +41,8 @@ func TestQueryOfAListIsItsFilter(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(-90*time.Minute), f.filter.Older, time.Minute)
 	require.Equal(t, http.StatusOK, ask(h, "GET", "/v1/jobs", "").Code)
 	require.Equal(t, contract.Filter{Limit: 100}, f.filter)
-	for _, query := range []string{"status=", "status=failed,", "newer_than=yesterday", "older_than=1", "typ=pdf"} {
+	for _, query := range []string{"status=", "status=failed,", "newer_than=yesterday", "older_than=1", "typ=pdf",
+		"older_than=0001-01-01T00:00:00Z", "type=%00", "type=%ff"} {
 		want := http.StatusBadRequest
 		if query == "status=" {
 			want = http.StatusOK

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -22,8 +24,11 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-// lockNotAvailable is the SQLSTATE of a statement that waited too long for a row lock.
-const lockNotAvailable = "55P03"
+// SQLSTATEs of a server that executes the statement later, perhaps.
+const (
+	lockNotAvailable = "55P03"
+	readOnly         = "25006" // a replica, or a server in maintenance
+)
 
 // classify translates errors of claim and pgx to errors of httpapi and ondemand.
 func classify(err error) error {
@@ -40,9 +45,10 @@ func classify(err error) error {
 	case errors.Is(err, claim.ErrSearchTime):
 		return rest.Unavailable.Of(err.Error())
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		errors.As(err, &refused) && refused.Code == lockNotAvailable:
+		slices.Contains([]string{lockNotAvailable, readOnly}, claim.AnswerCode(err)):
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
-	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule):
+	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule ||
+		strings.HasPrefix(refused.Code, "P0")): // a function or trigger of the database raised an exception
 		return rest.Conflict.Of(claim.Refusal(refused))
 	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
 		return &ondemand.InvalidError{Reason: errors.New(claim.Refusal(refused))}

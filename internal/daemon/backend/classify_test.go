@@ -23,7 +23,7 @@ import (
 func TestALostConnectionIsUnavailable(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("insert: %w", io.ErrUnexpectedEOF), fmt.Errorf("receive: %w", io.EOF), &net.OpError{Op: "read", Err: syscall.ECONNRESET},
-		&pgconn.PgError{Code: "57P01"}, context.DeadlineExceeded,
+		&pgconn.PgError{Code: "57P01"}, &pgconn.PgError{Code: "25006"}, &pgconn.PgError{Code: "55P03"}, context.DeadlineExceeded,
 	} {
 		require.ErrorIs(t, classify(err), ondemand.ErrUnavailable)
 	}
@@ -35,6 +35,15 @@ func TestConflictNamesTheJob(t *testing.T) {
 	var p *rest.Problem
 	require.ErrorAs(t, classify(fmt.Errorf("cancel: %w", &claim.StatusError{ID: 7, Status: dispatcherd.Done, Want: "only pending jobs"})), &p)
 	require.Equal(t, "job 7 is done: only pending jobs", p.Detail)
+}
+
+// A trigger of the database refuses a row. The caller learns why; an internal error would write the text, which may quote the row,
+// to the log.
+func TestExceptionOfATriggerIsAConflict(t *testing.T) {
+	var p *rest.Problem
+	require.ErrorAs(t, classify(&pgconn.PgError{Code: "P0001", Message: "not today"}), &p)
+	require.Equal(t, http.StatusConflict, p.Status)
+	require.Equal(t, "Postgres rejects the job: not today", p.Detail)
 }
 
 // A caller of the API learns how to narrow a search that took too long, and gets 503.

@@ -170,7 +170,7 @@ func (s *Settlement) Step(ctx context.Context) time.Duration {
 		wait = retryPause
 	}
 	if err != nil && !s.failing && ctx.Err() == nil {
-		s.Log.Warn("flows: a statement failed; it is repeated", zap.Error(err))
+		s.Log.Warn("flows: a statement failed; it is repeated")
 	}
 	s.failing = err != nil
 	return wait

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -32,6 +33,9 @@ var ErrCursor = InvalidRequest.Of("cursor: " + cursorRule)
 // After reads the key of a cursor, which is a text or a number, into a variable. Without a cursor, the variable is not changed.
 func After(c contract.Cursor, key any) error {
 	text := string(c)
+	if !isText(text) {
+		return ErrCursor
+	}
 	if p, is := key.(*string); is {
 		*p = cmp.Or(text, *p)
 		return nil
@@ -76,7 +80,9 @@ func (m *Moment) UnmarshalText(text []byte) error {
 		m.Time = time.Now().Add(-age)
 		return nil
 	}
-	m.Time, err = time.Parse(time.RFC3339Nano, string(text))
+	if m.Time, err = time.Parse(time.RFC3339Nano, string(text)); m.IsZero() {
+		err = strconv.ErrRange // the zero time would stand for an absent parameter
+	}
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
@@ -70,6 +71,9 @@ func Encode(parameters any) url.Values {
 	return query
 }
 
+// isText reports whether Postgres can store a text.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
+
 // setParameter sets a field to the text of a parameter. It returns the rule that the text breaks, or "". An empty text stands for the
 // tag default. Numbers have tags minimum and maximum. Texts may have a tag enum, which lists the values with commas; an array is also
 // separated by commas. Of other types, the tag rule says what they look like.
@@ -77,6 +81,9 @@ func setParameter(v reflect.Value, tag reflect.StructTag, text string) (rule str
 	text = cmp.Or(text, tag.Get("default"))
 	if text == "" {
 		return ""
+	}
+	if !isText(text) {
+		return "must be UTF-8 without U+0000"
 	}
 	var err error
 	enum := tag.Get("enum")

@@ -351,7 +351,7 @@ func (c *Controller) handle(ctx context.Context, err error) {
 		return
 	}
 	if c.failed == nil && !errors.Is(err, limitstore.ErrNotController) {
-		c.Log.Warn("limits: a statement failed; the permits are read again", zap.Error(err))
+		c.Log.Warn("limits: a statement failed; the permits are read again")
 	}
 	c.failed = err
 	c.drop()

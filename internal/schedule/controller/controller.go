@@ -172,7 +172,7 @@ func (c *Controller) Run(ctx context.Context) {
 			c.retryAt = time.Now().Add(retryPause)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			c.Log.Warn("schedules: a statement failed; it is repeated", zap.Error(err))
+			c.Log.Warn("schedules: a statement failed; it is repeated")
 		}
 		failing = err != nil
 		c.waiting.Store(len(c.queued) > 0)

@@ -107,8 +107,8 @@ func (c *Controller) noteRefusal(t *schedule.Tick, m contract.MadeTick) {
 			Version:  t.Version,
 			Reason:   "Postgres refuses the tick: " + m.Err.Error(),
 		}
-		c.Log.Warn("schedules: Postgres refuses a tick; it is tried again every minute", zap.Int64("schedule", t.Schedule),
-			zap.String("occasion", t.Occasion), zap.Error(m.Err))
+		c.Log.Warn("schedules: Postgres refuses a tick; it is tried again every minute, and 'dispatcherd schedule show' says why",
+			zap.Int64("schedule", t.Schedule), zap.String("occasion", t.Occasion))
 	case m.Err == nil && before:
 		delete(c.refused, t.Schedule)
 		c.unreported[t.Schedule] = schedulestore.Problem{Schedule: t.Schedule, Version: t.Version}

@@ -68,11 +68,11 @@ func (a commands) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		const header = "id, name, state, open, done, failed, cancelled, opened_at, lasted"
+		const header = "id, name, state, open, done, failed, cancelled, opened at, lasted"
 		name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
 		return settings.PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []any {
 			return []any{b.ID, b.Name, b.State, openText(b), b.Done, b.Failed, b.Cancelled, console.Stamp(b.OpenedAt), lasted(b)}
-		}, "")
+		}, "No "+a.kind+" matches.")
 	})
 }
 
