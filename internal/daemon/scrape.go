@@ -80,12 +80,10 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	load := d.loop.Load()
 	logBytes, logCuts := d.logs.Sizes()
 	emit.counter("dispatcherd_loop_busy_seconds_total",
-		"Time that the loop spent in steps; its increase per second is the load of the loop.",
-		load.Busy.Seconds())
+		"Time that the loop spent in steps; its increase per second is the load of the loop.", load.Busy.Seconds())
 	emit.counter("dispatcherd_loop_steps_total", "Events that the loop processed.", float64(load.Steps))
 	emit.gauge("dispatcherd_full_scan_seconds",
-		"Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.",
-		took.Seconds())
+		"Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.", took.Seconds())
 	emit.gauge("dispatcherd_full_scan_age_seconds",
 		"Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.",
 		age.Seconds())
