@@ -119,6 +119,20 @@ func TestJSONOfEveryJobCommandParses(t *testing.T) {
 	}
 }
 
+// A trigger refuses to cancel job 2. The command says that one job was left out.
+func TestBulkCancelCountsTheJobsThatItLeftOut(t *testing.T) {
+	s := serving(t, `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf'), ('pdf'), ('pdf');
+		CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'kept'; END $$;
+		CREATE TRIGGER keep BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = 2) EXECUTE FUNCTION public.keep()`)
+	require.Equal(t, outcome{
+		out: "2 jobs cancelled\n",
+		err: "1 job selected, but not changed: ended or started meanwhile, or refused by Postgres.\n",
+	}, s.ask(t, "", "job cancel --type pdf --yes"))
+	got := s.ask(t, "", "job cancel 2")
+	require.Equal(t, exit.Conflict, got.code)
+	require.Contains(t, got.err, "Postgres rejects the job: kept")
+}
+
 // A retry of more jobs than one call changes retries all of them, and no others.
 func TestRetryOfManyJobsRetriesAll(t *testing.T) {
 	const n = 2007

@@ -91,6 +91,9 @@ func (a commands) changeAll(ctx context.Context, c change, f httpapi.JobChange, 
 			break
 		}
 	}
+	if changed < total {
+		a.Say("%s selected, but not changed: ended or started meanwhile, or refused by Postgres.", console.Counted(total-changed, "job"))
+	}
 	return a.PrintLine(c.did, map[string]any{"count": changed}, console.Counted(changed, "job")+" "+c.did)
 }
 
