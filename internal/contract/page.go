@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
+	"unicode/utf8"
 )
 
 // Cursor is the place in a list after which a page begins: the key of the last element of the page before. In texts it is
@@ -18,10 +20,10 @@ func (c Cursor) MarshalText() ([]byte, error) {
 // String returns the encoded cursor.
 func (c Cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(c)) }
 
-// UnmarshalText reads an encoded cursor.
+// UnmarshalText reads an encoded cursor. The key of an element is a text that Postgres can store.
 func (c *Cursor) UnmarshalText(text []byte) error {
 	key, err := base64.RawURLEncoding.DecodeString(string(text))
-	if *c = Cursor(key); err != nil {
+	if *c = Cursor(key); err != nil || !utf8.Valid(key) || slices.Contains(key, 0) {
 		err = errors.New("must be the cursor of the next page, as the previous page names it")
 	}
 	return err

@@ -33,9 +33,6 @@ var ErrCursor = InvalidRequest.Of("cursor: " + cursorRule)
 // After reads the key of a cursor, which is a text or a number, into a variable. Without a cursor, the variable is not changed.
 func After(c contract.Cursor, key any) error {
 	text := string(c)
-	if !isText(text) {
-		return ErrCursor
-	}
 	if p, is := key.(*string); is {
 		*p = cmp.Or(text, *p)
 		return nil

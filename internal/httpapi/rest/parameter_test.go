@@ -47,6 +47,8 @@ func TestCursorBelongsToItsList(t *testing.T) {
 	for _, key := range []string{"x", "1x", "1 2", "017", "1.5", "9223372036854775808"} {
 		require.ErrorIs(t, After(contract.CursorOf(key), &id), ErrCursor, key)
 	}
-	var name string
-	require.ErrorIs(t, After(contract.CursorOf("a\x00"), &name), ErrCursor, "no name contains U+0000")
+	for _, key := range []string{"a\x00", "\xff"} {
+		var c contract.Cursor
+		require.Error(t, c.UnmarshalText([]byte(contract.CursorOf(key).String())), "no name contains %q", key)
+	}
 }
