@@ -168,7 +168,9 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 
 // cancelMany cancels waiting and pending jobs and, with ask, asks the dispatchers of running jobs to cancel them.
 // It locks rows in the order of their ids, like claims. An error about a row is returned at the end, after the other jobs.
-func (j Jobs) cancelMany(ctx context.Context, ids []dispatcherd.JobID, ask bool) (cancelled int, running []dispatcherd.JobID, refused error) {
+func (j Jobs) cancelMany(
+	ctx context.Context, ids []dispatcherd.JobID, ask bool,
+) (cancelled int, running []dispatcherd.JobID, refused error) {
 	ids = slices.Sorted(slices.Values(ids))
 	for range 3 { // a row may be claimed or released between the two statements
 		if len(ids) == 0 {
