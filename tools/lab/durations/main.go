@@ -4,8 +4,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
+	"os"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/regression"
@@ -25,7 +27,8 @@ func main() {
 	flag.BoolVar(&o.plain.Short, "short", false, "run a shorter form of all parts")
 	parts := flag.String("parts", figure.Names(o.parts()), "parts to run, separated by commas")
 	flag.StringVar(&o.plain.Base, "base", regression.Base, "plain: commit to compare with")
-	flag.StringVar(&o.traces, "traces", "../../../shared/traces", "folder with the recorded traces bank_january and openb33")
+	flag.StringVar(&o.traces, "traces", cmp.Or(os.Getenv("DISPATCHERD_TRACES"), "../../../shared/traces"),
+		"folder with the recorded traces bank_january and openb33, which are not part of the project (docs/traces.md)")
 	flag.Parse()
 	if o.plain.Short {
 		o.replicas, o.histories, o.rows = 1, 10_000, 100_000

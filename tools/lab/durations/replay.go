@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -65,12 +67,21 @@ func hinted(liars int64) func(*trace.Trace, uint64) *trace.Trace {
 	return func(t *trace.Trace, seed uint64) *trace.Trace { return t.Hint(seed, octaves, liars) }
 }
 
+// recorded loads a recorded workload.
+func recorded(dir, name string) (*trace.Trace, error) {
+	t, err := trace.Load(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: set DISPATCHERD_TRACES to the folder with the recorded workloads (docs/traces.md)", err)
+	}
+	return t, err
+}
+
 // Off counts the placements of both traces that differ from those of an independent simulator while expected durations
 // do not count.
 func Off(dir string) (figure.Figures, error) {
 	differs, placements := 0, 0
 	for _, name := range []string{"openb33", "bank_january"} {
-		t, err := trace.Load(filepath.Join(dir, name))
+		t, err := recorded(dir, name)
 		if err != nil {
 			return nil, err
 		}
@@ -101,11 +112,11 @@ func Off(dir string) (figure.Figures, error) {
 
 // Replays replays both traces with and without expected durations.
 func Replays(dir string, replicas uint64) (figures, details figure.Figures, err error) {
-	openb33, err := trace.Load(filepath.Join(dir, "openb33"))
+	openb33, err := recorded(dir, "openb33")
 	if err != nil {
 		return nil, nil, err
 	}
-	january, err := trace.Load(filepath.Join(dir, "bank_january"))
+	january, err := recorded(dir, "bank_january")
 	if err != nil {
 		return nil, nil, err
 	}
