@@ -169,7 +169,13 @@ func createBaseline(ctx context.Context, tx *sql.Tx) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+		_, err = tx.ExecContext(ctx, string(text))
+		switch code(err) {
+		case tableExists, objectExists, functionExists:
+			return fmt.Errorf("%s: %w: the schema dispatcherd contains objects, but no installation of any version. Recreate it, which "+
+				"deletes them: %s", name, err, recreate)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -103,6 +103,21 @@ func TestStatusChangesNothing(t *testing.T) {
 	require.NotNil(t, steps[0].AppliedAt)
 }
 
+func TestObjectsOfNoInstallationAreNamed(t *testing.T) {
+	for _, object := range []string{"TABLE dispatcherd.jobs ()", "DOMAIN dispatcherd.job_id AS bigint"} {
+		dsn := pgtest.Empty(t)
+		exec(t, connect(t, dsn), `CREATE SCHEMA dispatcherd; CREATE `+object)
+		_, err := migrations.Up(t.Context(), dsn)
+		require.ErrorContains(t, err, "the schema dispatcherd contains objects, but no installation of any version. Recreate it, which "+
+			"deletes them: dispatcherd migrate down --yes && dispatcherd migrate up")
+		removed, err := migrations.Down(t.Context(), dsn)
+		require.NoError(t, err)
+		require.True(t, removed)
+		_, err = migrations.Up(t.Context(), dsn)
+		require.NoError(t, err)
+	}
+}
+
 // Builds before the first release made schemas of other versions: 1 to 44 as numbered migrations, and one number per baseline.
 func TestSchemaOfAnotherBuildIsRefusedAndNotChanged(t *testing.T) {
 	for _, c := range []struct {

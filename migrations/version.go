@@ -15,6 +15,10 @@ const (
 	duplicate = "23505" // unique_violation: the slower of two concurrent CREATE SCHEMA
 	exists    = "42P06" // duplicate_schema
 
+	tableExists    = "42P07" // duplicate_table
+	objectExists   = "42710" // duplicate_object: a type or a policy
+	functionExists = "42723" // duplicate_function
+
 	none = -1 // the version of a database without the schema
 
 	// recreate is the command line that replaces the schema of another baseline.
