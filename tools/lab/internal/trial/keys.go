@@ -54,6 +54,9 @@ var keys = Trial{
 	},
 	Jobs:  [3]int{1000, 5000, 100_000},
 	Least: [3]time.Duration{15 * time.Second, time.Minute, 10 * time.Minute},
+	// Each of the serial keys has a fifth of the jobs, which take 40 ms each, one after the other, and the faults leave most of
+	// them for the time afterwards.
+	Drain: 3 * time.Minute,
 	Trouble: func(ctx context.Context, s *Scene) error {
 		lossy := fault.Rules{LoseAnswers: 0.1, Lossy: []string{"stmtcache_"}}
 		for _, d := range s.Daemons {
