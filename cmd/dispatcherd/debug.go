@@ -65,11 +65,12 @@ const bundleTimeout = time.Minute
 func (a *app) saveBundle(ctx context.Context, file string) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	refused := a.API.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(bundle io.Reader) error {
-		n, err = writeFile(file, bundle)
+	var written error // apart from the error of the call, which names the dispatcher
+	err = a.API.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(archive io.Reader) error {
+		n, written = writeFile(file, archive)
 		return nil
 	})
-	return n, cmp.Or(refused, err)
+	return n, cmp.Or(err, written)
 }
 
 // writeFile writes a temporary file and renames it when it is complete.
