@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -153,7 +154,7 @@ func cannotListen(address string, err error) error {
 func (d *Daemon) constructAPI() {
 	a := &d.api
 	a.requests = backend.NewRequests(d.loop)
-	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs)
+	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs, func(topics contract.Topics) { d.services.Wake(topics) })
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop:           d.loop,

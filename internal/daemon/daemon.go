@@ -22,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -59,6 +60,8 @@ type Daemon struct {
 	stopping      chan struct{}  // closed by stop
 	postgresLost  chan struct{}  // closed by Lose
 	heartbeats    *heartbeats
+	services      *background.Runner
+	endServices   func() // after they have ended
 	controller    *controller.Controller
 	admission     *admission.Controller
 	settlement    *settlement.Settlement
@@ -211,10 +214,10 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.heartbeats = &heartbeats{
 		plan: d.controller, admit: d.admission, settlement: d.settlement,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
-		adopted: make(chan struct{}, 1), sweeps: make(chan struct{}, 1),
+		adopted: make(chan struct{}, 1),
 	}
 	d.maintenance = &maintenance{
-		store: d.store, log: d.log, keep: d.cfg.Keep, sweeps: d.heartbeats.sweeps, pending: d.api.pending,
+		store: d.store, log: d.log, keep: d.cfg.Keep, pending: d.api.pending,
 		retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
 	}
 	d.statements = &statements{
@@ -231,6 +234,10 @@ func (d *Daemon) construct(refused *refusedRows) {
 		},
 		mayInsert: d.permitSpawn, watched: d.settlement.Watched, tookOver: d.heartbeats.tookOver,
 	}
+	services, undo := d.list()
+	d.endServices = undo
+	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), services...)
+	d.heartbeats.services = d.services
 	d.registerScraped()
 }
 
@@ -293,17 +300,15 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.heartbeats.guard(leased) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
-	if d.cfg.Core.Weights.DurationWindow > 0 {
-		d.background.Go(func() { shareDurations(ctx, d.loop, d.learned(), d.store.Dispatcher(), d.log) })
-	}
 	for _, run := range []func(context.Context){
-		d.controller.Run, d.admission.Run, d.settlement.Run, d.maintenance.run, d.workers.startups.run, d.api.rows.Poll, d.reload,
+		d.controller.Run, d.admission.Run, d.settlement.Run, d.reload,
 	} {
 		d.background.Go(func() { run(ctx) })
 	}
-	d.background.Go(func() { steerMemory(ctx, d.cfg.Memory, d.log) })
-	d.background.Go(func() { d.cfg.Supervisor.watch(ctx, func() bool { return d.loop.Ask(func(*actor.Core) {}) }) })
-	d.background.Go(func() { d.api.rows.RecordProgress(ctx, d.log, d.store.Progress) })
+	d.background.Go(func() {
+		defer d.endServices()
+		d.services.Run(ctx)
+	})
 	d.serveAPI(ctx)
 	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {

@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/durations"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
@@ -31,8 +32,8 @@ type heartbeats struct {
 	admit      *admission.Controller
 	settlement *settlement.Settlement
 
-	adopted chan struct{} // capacity 1: rows were taken over since the last heartbeat began
-	sweeps  chan struct{} // capacity 1: a lost dispatcher waits for a sweep
+	services *background.Runner
+	adopted  chan struct{} // capacity 1: rows were taken over since the last heartbeat began
 }
 
 // run sends heartbeats until ctx is done. It sends one at once after an adoption took over
@@ -91,10 +92,7 @@ func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult)
 			zap.Any("first", res.Unheld[:min(len(res.Unheld), unheldLogged)]))
 	}
 	if res.Lost {
-		select {
-		case h.sweeps <- struct{}{}:
-		default: // a sweep is running or about to run
-		}
+		h.services.Wake(contract.DispatcherLost)
 	}
 }
 
@@ -154,35 +152,33 @@ const sharePause = 10 * time.Second
 // idlePauses is the number of pauses after which durations are read although this dispatcher has learned nothing.
 const idlePauses = 6
 
-// shareDurations tells the other dispatchers from time to time which durations the Core has learned, and the Core what they have
-// learned. While the Core learns nothing, it sends few statements. What a failed exchange contained is not sent again before more
+// sharing returns the service that tells the other dispatchers from time to time which durations the Core has learned, and the Core what
+// they have learned. While the Core learns nothing, it sends few statements. What a failed exchange contained is not sent again before more
 // of the same type and class is learned, because all durations are estimates. An exchange that has begun is completed when ctx ends.
-func shareDurations(ctx context.Context, loop *actor.Actor, table durations.Table, me int32, log *zap.Logger) {
-	if has, err := table.HasNamesake(ctx, me); err == nil && has {
-		log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own",
-			zap.String("name", table.Name))
+func (d *Daemon) sharing() background.Service {
+	if d.cfg.Core.Weights.DurationWindow == 0 {
+		return background.Service{}
 	}
-	idle := idlePauses
-	for timer := time.NewTimer(0); ; timer.Reset(sharePause) {
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
+	table, pauses := d.learned(), 0
+	return background.Service{Name: "durations", Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
+		if pauses == 0 {
+			if has, err := table.HasNamesake(ctx, d.store.Dispatcher()); err == nil && has {
+				d.log.Warn("another dispatcher has the same --name, so they replace each other's learned durations: give each its own",
+					zap.String("name", table.Name))
+			}
 		}
 		var learned []contract.Durations
-		loop.Ask(func(c *actor.Core) { learned = c.Durations().Changed() })
-		if idle++; len(learned) == 0 && idle < idlePauses {
-			continue
+		d.loop.Ask(func(c *actor.Core) { learned = c.Durations().Changed() })
+		if len(learned) > 0 || pauses%idlePauses == 0 {
+			own, others, err := table.Share(context.WithoutCancel(ctx), learned)
+			if err != nil {
+				return 0, err
+			}
+			d.loop.Order(event.DurationsRead{Own: own, Others: others})
 		}
-		own, others, err := table.Share(context.WithoutCancel(ctx), learned)
-		if err != nil {
-			log.Debug("learned durations were not exchanged", zap.Error(err))
-			continue
-		}
-		idle = 0
-		loop.Order(event.DurationsRead{Own: own, Others: others})
-	}
+		pauses++
+		return sharePause, nil
+	}}
 }
 
 // saveDurations writes what was learned since the last exchange.

@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 )
 
@@ -20,11 +22,14 @@ type maintenance struct {
 	store       *claim.Store
 	log         *zap.Logger
 	keep        claim.Retention
-	sweeps      <-chan struct{} // a lost dispatcher waits for a sweep
 	pending     *backend.Pending
 	retained    prometheus.Gauge // time of the last call that created and dropped all daily partitions
 	requestKeys prometheus.Gauge
 	joins       joinMetrics
+
+	sweepAt time.Time // no sweep before
+	remain  bool      // the last sweep left rows
+	blocked bool      // other sessions blocked a part of the last keepPartitions
 }
 
 // retention replaces zero values by the defaults.
@@ -35,60 +40,41 @@ func retention(keep claim.Retention) claim.Retention {
 	return keep
 }
 
-// run does the maintenance until ctx is done. A sweep reads all jobs that have not ended,
-// and each heartbeat requests a sweep until no dispatcher is lost. Therefore, after a sweep that
-// failed or left rows, run waits for ten times the duration of that sweep before the next one.
-func (m *maintenance) run(ctx context.Context) {
-	partitions := time.NewTimer(0)
-	defer partitions.Stop()
-	rows := time.NewTicker(countInterval)
-	defer rows.Stop()
-	count := time.NewTimer(0)
-	defer count.Stop()
-	sweeps, failing := m.sweeps, false // whether the last sweep failed or left rows
-	blocked := false                   // whether other sessions blocked a part of the last keepPartitions
-	var wait time.Duration
-	var resume <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-sweeps:
-			begun := time.Now()
-			if failing = !m.sweep(ctx, failing); failing {
-				sweeps, resume = nil, time.After(10*time.Since(begun))
-			}
-		case <-resume:
-			sweeps = m.sweeps
-		case <-partitions.C:
-			wait, blocked = m.keepPartitions(ctx, blocked)
-			partitions.Reset(wait)
-		case <-rows.C:
-			m.countRows(ctx)
-		case <-count.C:
-			count.Reset(m.pending.Continue(ctx))
-		}
+// services returns the services of the maintenance.
+func (m *maintenance) services() []background.Service {
+	return []background.Service{
+		{Name: "sweeps", Topics: contract.DispatcherLost, Step: m.sweep},
+		{Name: "partitions", Step: m.keepPartitions},
+		{Name: "row counts", Step: m.countRows},
+		m.pending.Counting(),
 	}
 }
 
-// sweep deletes lost dispatchers. It reports whether that succeeded for all of them.
-func (m *maintenance) sweep(ctx context.Context, failing bool) bool {
-	remaining, err := m.store.Sweep(ctx)
-	if err != nil && ctx.Err() == nil && !failing {
-		m.log.Warn("sweeping failed", zap.Error(err))
+// sweep deletes lost dispatchers. It reads all jobs that have not ended, and each heartbeat asks for a sweep until no dispatcher is
+// lost. Therefore, after a sweep that left rows, the next one begins after ten times the duration of that sweep.
+func (m *maintenance) sweep(ctx context.Context, now background.Now) (wait time.Duration, err error) {
+	if now.Woken == 0 || now.At.Before(m.sweepAt) {
+		return time.Hour, nil
 	}
-	if err == nil && remaining > 0 && !failing {
+	remaining, err := m.store.Sweep(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if remaining > 0 && !m.remain {
 		m.log.Error(
 			"jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had "+
 				"recorded them, or the database was restored; the next heartbeat tries to release them",
 			zap.Int("jobs", remaining),
 		)
 	}
-	return err == nil && remaining == 0
+	if m.remain = remaining > 0; m.remain {
+		ended := time.Now()
+		m.sweepAt = ended.Add(10 * ended.Sub(now.At))
+	}
+	return time.Hour, nil
 }
 
-// Intervals of the maintenance of daily partitions: after a success, to which a random time is
-// added, and after a failure.
+// Times between two calls that maintain the daily partitions: usually, to which a random time is added, and while another daemon does it.
 const (
 	partitionInterval = time.Hour
 	partitionJitter   = partitionInterval / 10
@@ -109,32 +95,28 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 	}
 }
 
-// keepPartitions creates and drops daily partitions of finished jobs. It returns the time
-// until the next call, which differs between daemons. Locks of other sessions may block a part of
-// the work, then blocked is true. It warns if they block two calls in succession. If another daemon
+// keepPartitions creates and drops daily partitions of finished jobs. The time until the next call differs between daemons.
+// Locks of other sessions may block a part of the work. It warns if they block two calls in succession. If another daemon
 // is at work, it tries again soon.
-func (m *maintenance) keepPartitions(ctx context.Context, blockedBefore bool) (next time.Duration, blocked bool) {
+func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (next time.Duration, err error) {
 	kept, err := m.store.KeepPartitions(ctx, retention(m.keep))
 	if err != nil {
-		if ctx.Err() == nil {
-			m.log.Warn("creating and dropping daily partitions failed", zap.Error(err))
-		}
-		return partitionRetry, blockedBefore
+		return 0, err
 	}
 	if kept.Made+kept.Dropped+kept.Blocked > 0 {
 		m.log.Info("daily partitions", zap.Int("created", kept.Made), zap.Int("dropped", kept.Dropped), zap.Int("blocked", kept.Blocked))
 	}
 	if kept.Busy {
-		return partitionRetry, blockedBefore
+		return partitionRetry, nil
 	}
-	if kept.Blocked > 0 && blockedBefore {
+	if kept.Blocked > 0 && m.blocked {
 		m.log.Warn("daily partitions remain blocked: an open transaction has a lock on ended jobs",
 			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
 	}
-	if kept.Blocked == 0 {
+	if m.blocked = kept.Blocked > 0; !m.blocked {
 		m.retained.SetToCurrentTime()
 	}
-	return partitionInterval + rand.N(partitionJitter), kept.Blocked > 0
+	return partitionInterval + rand.N(partitionJitter), nil
 }
 
 // joinMetrics are the numbers of batches and of end records.
@@ -152,17 +134,15 @@ func newJoinMetrics(r prometheus.Registerer) joinMetrics {
 const countInterval = 30 * time.Second
 
 // countRows reads the numbers of request keys, of batches and of end records.
-func (m *maintenance) countRows(ctx context.Context) {
+func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next time.Duration, err error) {
 	keys, err1 := m.store.RequestKeys(ctx)
 	joins, err2 := m.store.Joins(ctx)
 	if err := errors.Join(err1, err2); err != nil {
-		if ctx.Err() == nil {
-			m.log.Warn("counting request keys and batches failed", zap.Error(err))
-		}
-		return
+		return 0, err
 	}
 	m.requestKeys.Set(float64(keys))
 	m.joins.unsealed.Set(float64(joins.Unsealed))
 	m.joins.oldest.Set(joins.Oldest.Seconds())
 	m.joins.ends.Set(float64(joins.Ends))
+	return countInterval, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -58,13 +59,13 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 
 func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 	db := database(t)
-	d, lines := running(t, db)
+	d, _ := running(t, db)
 	statement(t, db, `ALTER FUNCTION dispatcherd.maintain_partitions RENAME TO maintain_partitions_gone`)
-	next, _ := d.maintenance.keepPartitions(t.Context(), false)
-	require.Equal(t, partitionRetry, next)
-	require.NotZero(t, lines.FilterMessageSnippet("daily partitions failed").Len()) // the first maintenance of the daemon may fail, too
+	_, err := d.maintenance.keepPartitions(t.Context(), background.Now{})
+	require.Error(t, err)
 	statement(t, db, `ALTER FUNCTION dispatcherd.maintain_partitions_gone RENAME TO maintain_partitions`)
-	next, _ = d.maintenance.keepPartitions(t.Context(), false)
+	next, err := d.maintenance.keepPartitions(t.Context(), background.Now{})
+	require.NoError(t, err)
 	require.GreaterOrEqual(t, next, partitionInterval)
 }
 
@@ -92,14 +93,18 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 		return families[0].GetMetric()[0].GetGauge().GetValue()
 	}
 	warnings := func() int { return lines.FilterMessageSnippet("daily partitions remain blocked").Len() }
-	_, blocked := m.keepPartitions(t.Context(), false)
+	keep := func() {
+		_, err := m.keepPartitions(t.Context(), background.Now{})
+		require.NoError(t, err)
+	}
+	keep()
 	require.Zero(t, warnings(), "it may end before the next call")
-	_, blocked = m.keepPartitions(t.Context(), blocked)
+	keep()
 	require.Equal(t, 1, warnings())
 	require.Zero(t, retained())
 	require.NoError(t, reader.Rollback(t.Context()))
-	_, blocked = m.keepPartitions(t.Context(), blocked)
-	require.False(t, blocked)
+	keep()
+	require.False(t, m.blocked)
 	require.Equal(t, 1, warnings())
 	require.InDelta(t, float64(time.Now().Unix()), retained(), 60)
 }
@@ -118,15 +123,18 @@ func TestBusyRetentionIsRepeatedSoon(t *testing.T) {
 	core, lines := observer.New(zap.WarnLevel)
 	m := &maintenance{store: store, log: zap.New(core), retained: gauge(prometheus.NewRegistry(), "retained", "")}
 	for _, before := range []bool{false, true} {
-		next, blocked := m.keepPartitions(t.Context(), before)
+		m.blocked = before
+		next, err := m.keepPartitions(t.Context(), background.Now{})
+		require.NoError(t, err)
 		require.Equal(t, partitionRetry, next)
-		require.Equal(t, before, blocked)
+		require.Equal(t, before, m.blocked)
 	}
 	require.Zero(t, lines.Len())
 	require.NoError(t, other.Rollback(t.Context()))
-	next, blocked := m.keepPartitions(t.Context(), true)
+	next, err := m.keepPartitions(t.Context(), background.Now{})
+	require.NoError(t, err)
 	require.GreaterOrEqual(t, next, partitionInterval)
-	require.False(t, blocked)
+	require.False(t, m.blocked)
 }
 
 // gaugeOf returns the value of a metric without labels.
@@ -148,7 +156,8 @@ func TestMetricOfRequestKeysIsTheSizeOfTheirTable(t *testing.T) {
 	d, _ := running(t, db)
 	statement(t, db, `INSERT INTO dispatcherd.request_keys SELECT sha256(i::text::bytea), '', i, now() FROM generate_series(1, 7) i`)
 	statement(t, db, `ANALYZE dispatcherd.request_keys`)
-	d.maintenance.countRows(t.Context())
+	_, err := d.maintenance.countRows(t.Context(), background.Now{})
+	require.NoError(t, err)
 	require.Equal(t, 7, int(gaugeOf(t, d, "dispatcherd_request_keys")))
 }
 
@@ -158,7 +167,8 @@ func TestMetricsOfBatchesAreThoseOfTheTables(t *testing.T) {
 	statement(t, db, `INSERT INTO dispatcherd.batches (id, kind, opened_at, sealed_at) VALUES
 		(1001, 'batch', now() - interval '1 hour', NULL), (1002, 'batch', now(), NULL),
 		(1003, 'batch', now() - interval '1 day', now()), (1004, 'children', now() - interval '1 day', NULL)`)
-	d.maintenance.countRows(t.Context())
+	_, err := d.maintenance.countRows(t.Context(), background.Now{})
+	require.NoError(t, err)
 	require.Equal(t, 2, int(gaugeOf(t, d, "dispatcherd_batches_unsealed")))
 	require.InDelta(t, 3600, gaugeOf(t, d, "dispatcherd_batches_unsealed_oldest_seconds"), 600)
 	require.Zero(t, gaugeOf(t, d, "dispatcherd_end_records"))

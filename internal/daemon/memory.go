@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
 // DefaultMemory keeps the process below 150 MB, including the pages of the program.
@@ -49,32 +51,22 @@ func heapGrowth(asked int64, use memoryUse) int {
 	return int(min(max(100*(asked/2-use.other-use.live)/use.live, usualGrowth), mostGrowth))
 }
 
-// steerMemory keeps Go's soft limit near a number of bytes (0 = no limit), and lets the heap grow
-// within it, until ctx is done. The environment variables GOMEMLIMIT and GOGC take precedence. The settings of Go's runtime
-// belong to the whole process, so only one steerMemory may run.
-func steerMemory(ctx context.Context, bytes int, log *zap.Logger) {
+// steerMemory returns the service that keeps Go's soft limit near a number of bytes (0 = no limit) and lets the heap grow within it,
+// and a function that restores the settings. The environment variables GOMEMLIMIT and GOGC take precedence. The settings of Go's
+// runtime belong to the whole process, so only one such service may run.
+func steerMemory(bytes int, log *zap.Logger) (s background.Service, undo func()) {
 	asked := int64(bytes)
 	if _, fixed := os.LookupEnv("GOMEMLIMIT"); fixed || asked == 0 {
-		return
+		return s, func() {}
 	}
-	debug.SetMemoryLimit(asked)
-	defer debug.SetMemoryLimit(math.MaxInt64)
-	tick := time.NewTicker(memoryInterval)
-	defer tick.Stop()
-	limit, logged := asked, false
+	limit, logged := int64(0), false
 	growth, stopGrowing := growHeap()
-	defer stopGrowing()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	step := func(context.Context, background.Now) (time.Duration, error) {
 		use := readMemory()
 		growth(heapGrowth(asked, use))
 		want := softLimit(asked, use)
 		if want == limit {
-			continue
+			return memoryInterval, nil
 		}
 		limit = want
 		debug.SetMemoryLimit(limit)
@@ -83,6 +75,11 @@ func steerMemory(ctx context.Context, bytes int, log *zap.Logger) {
 			log.Warn("live memory is close to --memory-bytes: the limit is raised",
 				zap.Int64("memory_bytes", asked), zap.Int64("live_bytes", use.live), zap.Int64("limit_bytes", limit))
 		}
+		return memoryInterval, nil
+	}
+	return background.Service{Name: "memory", Step: step}, func() {
+		stopGrowing()
+		debug.SetMemoryLimit(math.MaxInt64)
 	}
 }
 

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -77,7 +76,9 @@ func TestLimitIsUnchangedWithoutSettingOrWithGOMEMLIMIT(t *testing.T) {
 		if c.env != "" {
 			t.Setenv("GOMEMLIMIT", c.env)
 		}
-		steerMemory(context.Background(), c.asked, zap.NewNop()) // returns at once
+		service, undo := steerMemory(c.asked, zap.NewNop())
+		require.Nil(t, service.Step)
+		undo()
 		require.Equal(t, was, debug.SetMemoryLimit(-1))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -118,7 +119,7 @@ type connectedWorker struct {
 // occasionOf returns the occasion of the runs of a worker.
 func occasionOf(f contract.Fingerprint) string { return fmt.Sprintf("worker:%016x", uint64(f)) }
 
-// The pauses of run: between two looks for workers to renew, and between two renewals of one.
+// Pauses: between two looks for workers to renew, and between two renewals of one.
 const (
 	renewPause = 5 * time.Second
 	renewEvery = 24 * time.Hour
@@ -137,25 +138,19 @@ func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
 	u.connected[id] = &connectedWorker{occasion: occasionOf(fingerprintOf(h.Process))}
 }
 
-// run tells retention which workers are connected, so that a worker gets no second run after its
-// tick has become old. It ends with ctx.
-func (u *startups) run(ctx context.Context) {
-	tick := time.NewTicker(renewPause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if len(u.types()) > 0 {
-				u.renewDue(ctx, time.Now())
-			}
+// renewing returns the service that tells retention which workers are connected, so that a worker gets no second run after its
+// tick has become old.
+func (u *startups) renewing() background.Service {
+	return background.Service{Name: "startup runs", Step: func(ctx context.Context, now background.Now) (time.Duration, error) {
+		if len(u.types()) == 0 {
+			return renewPause, nil
 		}
-	}
+		return renewPause, u.renewDue(ctx, now.At)
+	}}
 }
 
 // renewDue renews a portion of the workers whose last renewal is old.
-func (u *startups) renewDue(ctx context.Context, now time.Time) {
+func (u *startups) renewDue(ctx context.Context, now time.Time) error {
 	var due []*connectedWorker
 	var occasions []string
 	u.mu.Lock()
@@ -166,15 +161,15 @@ func (u *startups) renewDue(ctx context.Context, now time.Time) {
 	}
 	u.mu.Unlock()
 	if len(due) == 0 {
-		return
+		return nil
 	}
 	if err := u.renew(ctx, occasions); err != nil {
-		u.log.Warn("renewing the ticks of startup-worker schedules failed; it is repeated", zap.Error(err))
-		return
+		return err
 	}
 	for _, w := range due { // only this goroutine uses renewed
 		w.renewed = now
 	}
+	return nil
 }
 
 // startedRuns are the runs for one session.

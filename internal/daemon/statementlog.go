@@ -88,12 +88,16 @@ func (t *statementLog) failed(r claim.Report) {
 		return
 	}
 	t.logged = append(t.logged, message)
-	text := exit.Once(r.Err.Error())
-	if code := claim.AnswerCode(r.Err); strings.HasPrefix(code, "P0") || strings.HasPrefix(code, "22") {
-		text = "SQLSTATE " + code + ": the message, which may quote a row, is in the log of Postgres"
-	}
 	t.log.Warn(message, zap.String("operation", string(r.Operation)),
-		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", text))
+		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", textOf(r.Err)))
+}
+
+// textOf returns the text of an error for the log.
+func textOf(err error) string {
+	if code := claim.AnswerCode(err); strings.HasPrefix(code, "P0") || strings.HasPrefix(code, "22") {
+		return "SQLSTATE " + code + ": the message, which may quote a row, is in the log of Postgres"
+	}
+	return exit.Once(err.Error())
 }
 
 // failureOf returns the message for an error that is not about a row. Postgres answers also

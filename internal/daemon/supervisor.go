@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
 // Supervisor informs the service manager that started the daemon: systemd, by sd_notify(3)
@@ -47,22 +49,16 @@ func (s Supervisor) notify(message string) error {
 	return nil
 }
 
-// watch sends watchdog messages while alive returns true, until ctx is done. If the loop is
-// stuck, alive does not return, and no message is sent.
-func (s Supervisor) watch(ctx context.Context, alive func() bool) {
+// watchdog returns the service that sends watchdog messages while alive returns true. If the loop is stuck, alive does not return, and no
+// message is sent.
+func (s Supervisor) watchdog(alive func() bool) background.Service {
 	if s.every == 0 {
-		return
+		return background.Service{}
 	}
-	tick := time.NewTicker(s.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if alive() {
-				_ = s.notify("WATCHDOG=1") // systemd restarts the daemon if messages are missing
-			}
+	return background.Service{Name: "watchdog", Step: func(context.Context, background.Now) (time.Duration, error) {
+		if alive() {
+			_ = s.notify("WATCHDOG=1") // systemd restarts the daemon if messages are missing
 		}
-	}
+		return s.every, nil
+	}}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -58,6 +59,13 @@ func NewPending(portion CountPortion, interval time.Duration, types int) *Pendin
 	p := &Pending{portion: portion, interval: cmp.Or(interval, CountInterval), most: types}
 	p.latest.Store(&PendingCount{At: time.Now()})
 	return p
+}
+
+// Counting returns the service that counts.
+func (p *Pending) Counting() background.Service {
+	return background.Service{Name: "pending counts", Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
+		return p.Continue(ctx), nil
+	}}
 }
 
 // Continue reads one portion. It returns the time until the next call. Only one goroutine

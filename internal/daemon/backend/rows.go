@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -26,8 +27,8 @@ type Rows struct {
 	db     claim.DB
 	every  time.Duration
 	worker func(dispatcherd.SessionID) string
-	count  atomic.Int64  // watched rows; read without the lock
-	more   chan struct{} // capacity 1: wakes Poll when a row is watched
+	count  atomic.Int64 // watched rows; read without the lock
+	wake   func(contract.Topics)
 
 	mu      sync.Mutex
 	watched map[dispatcherd.JobID]*watchedRow
@@ -50,9 +51,15 @@ type watchedRow struct {
 }
 
 // NewRows returns Rows that read the watched rows from db at an interval. worker returns
-// the name of a session's worker. logs keeps the logs of the jobs.
-func NewRows(db claim.DB, every time.Duration, worker func(dispatcherd.SessionID) string, logs *logtail.Tails) *Rows {
-	return &Rows{db: db, every: every, worker: worker, logs: logs, more: make(chan struct{}, 1), watched: map[dispatcherd.JobID]*watchedRow{},
+// the name of a session's worker. logs keeps the logs of the jobs. wake wakes the services of Rows.
+func NewRows(
+	db claim.DB,
+	every time.Duration,
+	worker func(dispatcherd.SessionID) string,
+	logs *logtail.Tails,
+	wake func(contract.Topics),
+) *Rows {
+	return &Rows{db: db, every: every, worker: worker, logs: logs, wake: wake, watched: map[dispatcherd.JobID]*watchedRow{},
 		progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
@@ -81,7 +88,9 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered, late boo
 	if w == nil {
 		w = &watchedRow{watchers: map[ondemand.Caller]bool{}}
 		r.watched[id] = w
-		r.count.Add(1)
+		if r.count.Add(1) == 1 {
+			r.wake(contract.RowWatched)
+		}
 	}
 	w.watchers[c], w.late = answered, w.late || late
 	if answered {
@@ -90,10 +99,6 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered, late boo
 			w.status, w.attempt, w.worker = dispatcherd.Running, s.attempt, r.worker(s.session)
 			c.Started(s.slot, w.worker)
 		}
-	}
-	select {
-	case r.more <- struct{}{}:
-	default:
 	}
 	return func() { r.leave(id, c) }
 }
@@ -142,6 +147,9 @@ func (r *Rows) Progress(e *effect.Progress) {
 	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.progress) == 0 {
+		r.wake(contract.ProgressMade)
+	}
 	r.progress[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}
 }
 
@@ -249,29 +257,18 @@ func (r *Rows) changed(s *claim.State) {
 	}
 }
 
-// Poll reads the watched rows repeatedly until ctx is done. It pauses while no row is
-// watched.
-func (r *Rows) Poll(ctx context.Context) {
-	timer := time.NewTimer(r.every)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
+// Polling returns the service that reads the watched rows repeatedly.
+func (r *Rows) Polling() background.Service {
+	step := func(ctx context.Context, now background.Now) (time.Duration, error) {
+		switch {
+		case r.count.Load() == 0:
+			return time.Hour, nil
+		case now.Woken != 0: // most durable requests end before the first read
+			return r.every, nil
 		}
-		if r.count.Load() == 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.more:
-			}
-		} else if r.read(ctx) != nil {
-			timer.Reset(10 * r.every) // Postgres does not answer; the statements of the loop log it
-			continue
-		}
-		timer.Reset(r.every)
+		return r.every, r.read(ctx)
 	}
+	return background.Service{Name: "watched rows", Topics: contract.RowWatched, Step: step}
 }
 
 // read reads all watched rows once.

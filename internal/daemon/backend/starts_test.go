@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -22,7 +23,8 @@ func (*startedAt) Reported(ondemand.Report)                         {}
 func (*startedAt) Answered(ondemand.Answer)                         {}
 
 func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
-	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}[s] }, nil)
+	names := map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}
+	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return names[s] }, nil, func(contract.Topics) {})
 	send := func(job dispatcherd.JobID, attempt dispatcherd.Attempt, session dispatcherd.SessionID) {
 		r.Sent(&effect.Send{Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
 	}

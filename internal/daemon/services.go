@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/background"
+)
+
+// list returns all background services, and what is to be called after they have ended.
+func (d *Daemon) list() (services []background.Service, undo func()) {
+	memory, undo := steerMemory(d.cfg.Memory, d.log)
+	return append([]background.Service{
+		memory,
+		d.cfg.Supervisor.watchdog(func() bool { return d.loop.Ask(func(*actor.Core) {}) }),
+		d.api.rows.Polling(),
+		d.api.rows.Recording(d.store.Progress),
+		d.workers.startups.renewing(),
+		d.sharing(),
+	}, d.maintenance.services()...), undo
+}
+
+// serviceObserver logs and counts the steps of services. It implements background.Observer.
+type serviceObserver struct {
+	log     *zap.Logger
+	took    *prometheus.HistogramVec
+	failing *prometheus.GaugeVec
+}
+
+func newServiceObserver(r prometheus.Registerer, log *zap.Logger) *serviceObserver {
+	return &serviceObserver{
+		log: log,
+		took: histograms(r, "dispatcherd_service_step_duration_seconds", "Steps of background services, by service.",
+			prometheus.ExponentialBuckets(0.001, 10, 5), "service"),
+		failing: register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dispatcherd_service_failing", Help: "Whether the last step of a background service failed (1); it is repeated.",
+		}, []string{"service"})),
+	}
+}
+
+// Stepped implements background.Observer. The log says of a series of failures when it begins and ends.
+func (o *serviceObserver) Stepped(service string, took time.Duration, outcome background.Outcome, err error) {
+	o.took.WithLabelValues(service).Observe(took.Seconds())
+	switch outcome {
+	case background.Failed:
+		o.failing.WithLabelValues(service).Set(1)
+		o.log.Warn("a background service failed; its step is repeated", zap.String("service", service), zap.String("error", textOf(err)))
+	case background.Recovered:
+		o.failing.WithLabelValues(service).Set(0)
+		o.log.Info("a background service works again", zap.String("service", service))
+	}
+}
