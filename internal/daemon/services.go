@@ -44,12 +44,15 @@ func newServiceObserver(r prometheus.Registerer, log *zap.Logger) *serviceObserv
 // Stepped implements background.Observer. The log says of a series of failures when it begins and ends.
 func (o *serviceObserver) Stepped(service string, took time.Duration, outcome background.Outcome, err error) {
 	o.took.WithLabelValues(service).Observe(took.Seconds())
+	failing := 0.0
 	switch outcome {
 	case background.Failed:
-		o.failing.WithLabelValues(service).Set(1)
 		o.log.Warn("a background service failed; its step is repeated", zap.String("service", service), zap.String("error", textOf(err)))
+		failing = 1
+	case background.FailedAgain:
+		failing = 1
 	case background.Recovered:
-		o.failing.WithLabelValues(service).Set(0)
 		o.log.Info("a background service works again", zap.String("service", service))
 	}
+	o.failing.WithLabelValues(service).Set(failing)
 }
