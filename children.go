@@ -5,7 +5,7 @@ package dispatcherd
 const MaxOpenSpawns = 16
 
 // The rules by which a dispatcher itself refuses a spawn. All other rules are names of
-// constraints in Postgres, which docs/flows.md lists.
+// constraints in Postgres, which docs/how-to/flows.md lists.
 const (
 	RuleParentIsRunning = "parent_is_running" // the session does not run the attempt, or the attempt has ended
 	RuleParentIsARow    = "parent_is_a_row"   // a request in memory has no children

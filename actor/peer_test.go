@@ -18,7 +18,7 @@ import (
 )
 
 // The names of these tests refer to faults of other job queues; see
-// docs/reliability-peers.md.
+// docs/explanation/reliability-peers.md.
 
 // states are functions that bring a dispatcher into each state in which an
 // event may arrive. Slot 1 supports pdf; slot 2 supports pdf and excel. Row 1

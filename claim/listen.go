@@ -49,7 +49,7 @@ var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from anot
 // errQueueFull is the error while this dispatcher sends no notifications because of
 // dispatcherd.may_notify.
 var errQueueFull = errors.New("the notification queue of the server is at least half full: " +
-	"a session that listens has a transaction open; docs/operations.md says how to find it")
+	"a session that listens has a transaction open; docs/how-to/operations.md says how to find it")
 
 // errSlowCheck is the error while the server does not answer a check.
 var errSlowCheck = errors.New("the server does not answer on the connection that listens; the daemon polls until it does")

@@ -22,7 +22,7 @@ import (
 )
 
 // The names of these tests refer to faults of other job queues; see
-// docs/reliability-peers.md.
+// docs/explanation/reliability-peers.md.
 
 // Rows that cannot be released do not block the release of other rows, whatever
 // their number and order.

@@ -7,7 +7,7 @@ package claim
 // statistics. Postgres makes a plan once per connection, perhaps while the table is
 // empty, and then keeps it. Three things force this choice: BETWEEN conditions with
 // equal bounds, the conditions "> 0" on parameters, and id + 0 as an order (see
-// docs/storage.md).
+// docs/explanation/storage.md).
 //
 // Parameters are arrays of the same length, one element per job, unless the
 // comment says otherwise.

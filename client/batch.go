@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
-// Types of batches and flows. docs/flows.md explains them.
+// Types of batches and flows. docs/how-to/flows.md explains them.
 type (
 	// BatchState is a row of the table batches.
 	BatchState = contract.Batch

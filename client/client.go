@@ -92,7 +92,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Problem is an error that a dispatcher reports (RFC 9457). docs/api.md lists its types.
+// Problem is an error that a dispatcher reports (RFC 9457). docs/reference/api.md lists its types.
 type Problem = rest.Problem //nolint:errname // RFC 9457 calls it a problem
 
 // The types of problems that programs branch on.
@@ -117,7 +117,7 @@ const (
 	maxProblem = 1 << 20
 )
 
-// Send makes an HTTP call that has no method of its own (docs/api.md). The body is JSON unless the header says otherwise.
+// Send makes an HTTP call that has no method of its own (docs/reference/api.md). The body is JSON unless the header says otherwise.
 // The caller closes the body of the answer. If the dispatcher refuses the call, the error is a *Problem.
 func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)

@@ -32,7 +32,7 @@ type Chunk struct {
 	OK     bool            `json:"ok"`
 	Result json.RawMessage `json:"result,omitempty"` // with OK
 	Error  string          `json:"error,omitempty"`  // without OK
-	Code   string          `json:"code,omitempty"`   // without OK: the name of a problem, as in docs/api.md
+	Code   string          `json:"code,omitempty"`   // without OK: the name of a problem, as in docs/reference/api.md
 	Worker string          `json:"worker"`
 	Items  int             `json:"items,omitempty"` // number of items in it; 0 for one of Chunks
 }

@@ -152,7 +152,7 @@ func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 type Event struct {
 	ID   string          // position in the stream
 	Name string          // queued, started, progress, partial, log or gap
-	Data json.RawMessage // as docs/api.md describes it
+	Data json.RawMessage // as docs/reference/api.md describes it
 }
 
 // Stream is like Do, and also calls seen for each event. If seen returns an error, Stream
@@ -176,7 +176,7 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 }
 
 // Follow calls seen for each event of a job, which is a row, until the job ends, and returns
-// its result. docs/api.md describes the events. Follow does not cancel the job. lastID is the id
+// its result. docs/reference/api.md describes the events. Follow does not cancel the job. lastID is the id
 // of the last event with an id that the caller knows, "" for none. If the job does not exist,
 // fails or is cancelled, the error is a *Problem. If seen returns an error, Follow returns it.
 func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string, seen func(Event) error) (json.RawMessage, error) {

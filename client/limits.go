@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
-// Types of limits and keys. docs/limits.md explains them.
+// Types of limits and keys. docs/how-to/limits.md explains them.
 type (
 	// Limit is a row of the table limits: Key, Capacity, Rate, Per, Scope, OnRetry, Version. [Limits.Set] has an example.
 	Limit = contract.Limit

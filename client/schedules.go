@@ -11,7 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Types of schedules. docs/schedules.md explains them. [Schedules.Set] has an example.
+// Types of schedules. docs/how-to/schedules.md explains them. [Schedules.Set] has an example.
 type (
 	// Schedule is a row of the table schedules. Its fields are the columns: Name, Kind, Spec, Every, TimeZone, Jitter, StartsAt,
 	// EndsAt, Once, CatchUp, CatchUpMost, Paused, Type, Payload, Priority, MaxAttempts, TimeoutMS, ExpectedMS, Keys, Overlap; read only:

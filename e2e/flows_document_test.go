@@ -15,7 +15,7 @@ import (
 // gset is a statement of psql that stores its result as the variable batch.
 var gset = regexp.MustCompile(`(?m)^(SELECT .*) \\gset$`)
 
-// flowRecipe executes a recipe of docs/flows.md and then a statement about its jobs. Then it starts a worker for the types.
+// flowRecipe executes a recipe of docs/how-to/flows.md and then a statement about its jobs. Then it starts a worker for the types.
 func flowRecipe(t *testing.T, title, edit string, types ...string) *world {
 	t.Helper()
 	w := newWorld(t)

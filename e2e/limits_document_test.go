@@ -22,7 +22,7 @@ WITH run AS (
 )
 SELECT coalesce(max(load), 0) FROM (SELECT sum(cost) OVER (PARTITION BY at ORDER BY moment, cost) AS load FROM change) c`
 
-// recipe returns the SQL of a recipe in docs/limits.md, one text for each block.
+// recipe returns the SQL of a recipe in docs/how-to/limits.md, one text for each block.
 func recipe(t *testing.T, title string) (blocks []string) {
 	t.Helper()
 	return recipeIn(t, "limits.md", title)
@@ -31,10 +31,10 @@ func recipe(t *testing.T, title string) (blocks []string) {
 // recipeIn returns the SQL of a recipe in a document.
 func recipeIn(t *testing.T, document, title string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "docs", document))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "how-to", document))
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(text), "\n### "+title+"\n")
-	require.True(t, found, "docs/%s has no recipe %q", document, title)
+	require.True(t, found, "docs/how-to/%s has no recipe %q", document, title)
 	section, _, _ = strings.Cut(section, "\n### ")
 	for i, part := range strings.Split(section, "```") {
 		if i%2 == 1 {

@@ -15,10 +15,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// documentedMetrics reads the tables of docs/metrics.md. Each element is "name, kind, labels".
+// documentedMetrics reads the tables of docs/reference/metrics.md. Each element is "name, kind, labels".
 func documentedMetrics(t *testing.T) (list []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "reference", "metrics.md"))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
@@ -70,7 +70,7 @@ func TestMetricsMatchTheDocument(t *testing.T) {
 	findings, err := promlint.NewWithMetricFamilies(families).Lint()
 	require.NoError(t, err)
 	require.Empty(t, findings)
-	require.Equal(t, have, documentedMetrics(t), "docs/metrics.md (second) must list all metrics (first)")
+	require.Equal(t, have, documentedMetrics(t), "docs/reference/metrics.md (second) must list all metrics (first)")
 
 	// An alert on a metric that does not exist never fires.
 	rules, err := os.ReadFile(filepath.Join("..", "packaging", "prometheus", "rules.yml"))

@@ -10,7 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// The tests of this file reproduce faults of other job queues; see docs/reliability-peers.md.
+// The tests of this file reproduce faults of other job queues; see docs/explanation/reliability-peers.md.
 
 // A dispatcher without LISTEN cancels running jobs nevertheless.
 func TestPeer_B07_CancelArrivesWithoutNotifications(t *testing.T) {

@@ -14,14 +14,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// An operator asks ten questions first. docs/operations.md answers each with a command and a
+// An operator asks ten questions first. docs/how-to/operations.md answers each with a command and a
 // metric. Each command prints the answer, and each metric has a sample.
 func TestTenFirstQuestionsAreAnswered(t *testing.T) {
 	answers := []string{
 		`(?m)^pdf +.*\b2\b`, `(?m)^pdf `, `(?m)pending.*pdf|pdf.*pending`, `CapacityBusy`, `run_at|created`,
 		`(?m)busy.* 1$|busy`, `gate was shut`, `callee`, `(?m)^\d+ +d +running`, `worker-socket|worker_socket`,
 	}
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/how-to/operations.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(page), "## Ten first questions\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -13,7 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 )
 
-// The tests of this file attack what docs/security.md promises and no other test attacks.
+// The tests of this file attack what docs/explanation/security.md promises and no other test attacks.
 
 // Every role that can connect may NOTIFY. Here it names running, waiting and missing jobs, another type and
 // another order, and requests cancellations.

@@ -28,7 +28,7 @@ type Child struct {
 // SpawnError says why a spawn inserted no children, or, with
 // dispatcherd.RuleOutcomeIsKnown, that this is not known.
 type SpawnError struct {
-	Rule   string // a rule of package dispatcherd, or the name of a constraint, which docs/flows.md lists
+	Rule   string // a rule of package dispatcherd, or the name of a constraint, which docs/how-to/flows.md lists
 	Reason string // a sentence
 }
 

@@ -18,7 +18,7 @@ type Answer struct {
 	Job        dispatcherd.JobID // the row of a durable request; 0 = none
 	Worker     string            // name of the worker that ran the job; "" = none
 	Result     []byte            // JSON; not set in an answer with a code
-	Code       string            // the name of a problem in docs/api.md; "" = success
+	Code       string            // the name of a problem in docs/reference/api.md; "" = success
 	Message    string            // for people
 	RetryAfter time.Duration     // time after which another try makes sense; 0 = unknown
 }

@@ -2,7 +2,7 @@
 // newline-delimited JSON over a Unix stream socket, with one connection per worker
 // process and any number of slots. The dispatcher pushes a job to each free slot.
 // Callers of on-demand requests use the same protocol with other frames.
-// docs/protocol.md is the specification. This package implements both ends.
+// docs/reference/protocol.md is the specification. This package implements both ends.
 //
 // # Frames
 //

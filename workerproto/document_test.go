@@ -12,7 +12,7 @@ import (
 )
 
 func document(t *testing.T) string {
-	text, err := os.ReadFile("../docs/protocol.md")
+	text, err := os.ReadFile("../docs/reference/protocol.md")
 	require.NoError(t, err)
 	return string(text)
 }

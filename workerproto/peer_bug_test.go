@@ -36,7 +36,7 @@ func (a *acceptFailures) AcceptFailed(error) { a.n.Add(1) }
 
 // Workers that reconnect until no descriptor is left neither end the server nor
 // make it loop. The server pauses, counts the failures, and accepts connections
-// when descriptors are free again. See docs/reliability-peers.md.
+// when descriptors are free again. See docs/explanation/reliability-peers.md.
 func TestPeer_B23_ServerSurvivesLackOfDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.sock")
 	inner, err := Access{Mode: 0o600}.Listen(path)

@@ -15,7 +15,7 @@ import (
 )
 
 // constantBounds returns the bounds of the API that are constants, by their
-// names in docs/api.md.
+// names in docs/reference/api.md.
 func constantBounds() map[string]any {
 	c := daemon.DefaultAPIConfig()
 	return map[string]any{
@@ -42,9 +42,9 @@ func constantBounds() map[string]any {
 	}
 }
 
-// docs/api.md states the default of every bound.
+// docs/reference/api.md states the default of every bound.
 func TestBoundsOfTheAPIMatchTheDocument(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "api.md"))
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "## Bounds")
 	require.True(t, found)

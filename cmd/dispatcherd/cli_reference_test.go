@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// docs/cli.md is generated from the commands: run with -update after a change.
+// docs/reference/cli.md is generated from the commands: run with -update after a change.
 func TestCommandReferenceIsCurrent(t *testing.T) {
 	a := bare(nothingSet)
 	var b strings.Builder
@@ -52,7 +52,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	b.WriteString("\n## Flags of the API\n\n")
 	describeGroup(&b, flagsNamed(types, apiFlags...), false)
 
-	path := filepath.Join("..", "..", "docs", "cli.md")
+	path := filepath.Join("..", "..", "docs", "reference", "cli.md")
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644))
 	}
@@ -66,7 +66,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	for i < min(len(written), len(wanted)) && written[i] == wanted[i] {
 		i++
 	}
-	require.Failf(t, "docs/cli.md differs from the help texts of the commands", "line %d on; run the test with -update", i+1)
+	require.Failf(t, "docs/reference/cli.md differs from the help texts of the commands", "line %d on; run the test with -update", i+1)
 }
 
 func describeCommand(b *strings.Builder, cmd *cobra.Command) {
@@ -79,7 +79,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 			continue
 		}
 		if parent := child.Parent().Name(); parent == "completion" || parent == "trace" {
-			continue // commands of cobra, and of docs/traces.md
+			continue // commands of cobra, and of docs/how-to/traces.md
 		}
 		if slices.Contains(likeBatch, strings.TrimPrefix(child.CommandPath(), "dispatcherd ")) {
 			continue

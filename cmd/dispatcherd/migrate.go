@@ -29,7 +29,7 @@ func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "up", Short: "Apply every missing migration", Args: settings.NoArguments,
 		Long: `Applies every missing migration. Several instances may do so concurrently.
-Gives the roles of docs/security.md their rights if they were created later.`,
+Gives the roles of docs/explanation/security.md their rights if they were created later.`,
 		Example: "  dispatcherd migrate up --database-url postgres://…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dsn, err := a.DatabaseURL()

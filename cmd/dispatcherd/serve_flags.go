@@ -45,7 +45,7 @@ func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
 	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "",
 		"file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
-	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type, such as pdf=1001,render,@50; default: all (docs/security.md)")
+	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type, such as pdf=1001,render,@50; default: all (docs/explanation/security.md)")
 	flags.Var(&f.cfg.AllowAPI, "allow-api", "users that may use jobs of a type over the API socket, as in --allow")
 	p := &f.cfg.Workers
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout,
@@ -60,7 +60,7 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 		&f.cfg.Lease,
 		"lease",
 		daemon.DefaultLease,
-		"time without heartbeat after which other dispatchers take the jobs over (docs/operations.md)",
+		"time without heartbeat after which other dispatchers take the jobs over (docs/how-to/operations.md)",
 	)
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false,
 		"do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
@@ -83,7 +83,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		&w.DurationWindow,
 		"duration-window",
 		0,
-		"expected duration from which a job gains nothing; shorter ones go first; 0 = off (docs/durations.md)",
+		"expected duration from which a job gains nothing; shorter ones go first; 0 = off (docs/how-to/durations.md)",
 	)
 	flags.Var(settings.Cap(&w.OnDemandCap), "on-demand-cap",
 		"age from which a request ages like a queued job; none = never, then requests can starve the queue")

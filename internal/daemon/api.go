@@ -38,7 +38,7 @@ const (
 	defaultAPIConnections = 4
 )
 
-// DefaultAPIConfig has no TCP address and the bounds that docs/api.md lists.
+// DefaultAPIConfig has no TCP address and the bounds that docs/reference/api.md lists.
 func DefaultAPIConfig() APIConfig {
 	return APIConfig{Config: httpapi.DefaultConfig(), Connections: defaultAPIConnections}
 }

@@ -54,7 +54,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 		r := &running[i]
 		from := fingerprintOf(r.Session)
 		mode := dispatcherd.Queued
-		if r.Job < 0 { // docs/protocol.md: the id of a request is negative
+		if r.Job < 0 { // docs/reference/protocol.md: the id of a request is negative
 			mode = dispatcherd.OnDemand
 		}
 		ev.Offers = append(ev.Offers, event.ResumeOffer{

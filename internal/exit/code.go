@@ -30,7 +30,7 @@ const (
 	Internal    = 255
 )
 
-// Meanings describes the exit codes in help texts and docs/cli.md.
+// Meanings describes the exit codes in help texts and docs/reference/cli.md.
 var Meanings = []struct {
 	Code    int
 	Meaning string

@@ -16,7 +16,7 @@ func Denied(err error) bool {
 	return ok && pg.Code == "42501"
 }
 
-// rightsOf names the least role that a group of commands needs; the first match counts. See docs/security.md.
+// rightsOf names the least role that a group of commands needs; the first match counts. See docs/explanation/security.md.
 var rightsOf = []struct{ command, role string }{
 	{"dispatcherd serve", "dispatcherd_dispatcher"},
 	{"dispatcherd trace", "dispatcherd_reader"},
@@ -35,5 +35,5 @@ func WhatToGrant(database, command string) string {
 			break
 		}
 	}
-	return fmt.Sprintf("the role %s of --database-url lacks this right; %s (docs/security.md, \"Postgres roles\")", user, grant)
+	return fmt.Sprintf("the role %s of --database-url lacks this right; %s (docs/explanation/security.md, \"Postgres roles\")", user, grant)
 }

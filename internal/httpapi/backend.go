@@ -23,7 +23,7 @@ type Backend interface {
 
 // Jobs inserts, reads and changes jobs of the table.
 type Jobs interface {
-	// Insert adds one job, described by a JSON object as in docs/api.md, unless another job has its unique key. id is that of the
+	// Insert adds one job, described by a JSON object as in docs/reference/api.md, unless another job has its unique key. id is that of the
 	// job with this key. It returns the error of permit for its type, or for that of the callback of the batch.
 	Insert(ctx context.Context, object []byte, permit func(typ string) error) (id dispatcherd.JobID, inserted bool, err error)
 	// InsertBatch adds a sealed batch of jobs, one for each payload, and returns its id. The timeout of f is the limit

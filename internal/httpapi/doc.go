@@ -5,7 +5,7 @@
 // # Two interfaces
 //
 // On a Unix socket the first byte of a connection decides (listener.go). An opening brace
-// begins a frame (frames.go; docs/protocol.md, section 11). Any other byte begins HTTP,
+// begins a frame (frames.go; docs/reference/protocol.md, section 11). Any other byte begins HTTP,
 // which net/http serves. On TCP there is only HTTP. Both interfaces only translate;
 // package ondemand implements on-demand requests.
 //
@@ -19,7 +19,7 @@
 //
 // # One way to list
 //
-// SDKs, the command line and the dashboard read tables by the same rules (docs/api.md, "Lists"). Each list answers items and
+// SDKs, the command line and the dashboard read tables by the same rules (docs/reference/api.md, "Lists"). Each list answers items and
 // next_cursor, and takes limit, cursor and filters whose names have the same meaning everywhere. The cursor is an opaque key of the
 // last element: a page costs the same wherever it begins, and elements that are inserted meanwhile neither repeat nor hide others.
 // Page numbers were rejected, because both do not hold for them. Visible keys (after=NAME, before=ID) were rejected, because each list
@@ -33,7 +33,7 @@
 // # Errors
 //
 // HTTP sends every error as application/problem+json (RFC 9457). Frames send the name of
-// the error as a code. Package rest lists the names and docs/api.md describes them.
+// the error as a code. Package rest lists the names and docs/reference/api.md describes them.
 // Every limit has a field in [Config]. [Handler.Gauges] or the [Observer] shows the use
 // of each limit.
 package httpapi

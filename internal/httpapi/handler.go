@@ -18,7 +18,7 @@ import (
 // Observer counts what the API does, for metrics. Its methods must be fast and may be
 // called from any goroutine.
 type Observer interface {
-	// Responded reports every response: the route as in docs/api.md, the status, and
+	// Responded reports every response: the route as in docs/reference/api.md, the status, and
 	// the duration. The duration of an event stream lasts until its end.
 	Responded(route string, status int, took time.Duration)
 	// Failed reports an internal error. The answer was a 500.

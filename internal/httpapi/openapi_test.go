@@ -235,7 +235,7 @@ func TestDescribedProblemsAreThoseOfTheCode(t *testing.T) {
 }
 
 func TestEveryProblemIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile("../../docs/reference/api.md")
 	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, k := range rest.Kinds {

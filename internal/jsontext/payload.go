@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// The limits of docs/protocol.md for frames.
+// The limits of docs/reference/protocol.md for frames.
 const (
 	MaxDepth  = 128  // arrays and objects inside one another
 	MaxNumber = 1024 // characters of a number

@@ -10,7 +10,7 @@ import (
 )
 
 // The tests of this file are named after faults of other job queues, with the
-// numbers of docs/reliability-peers.md. Each test runs worlds with that fault
+// numbers of docs/explanation/reliability-peers.md. Each test runs worlds with that fault
 // alone, under all checks.
 
 // sized returns how many of n worlds a test runs: all, or a quarter in a short run.

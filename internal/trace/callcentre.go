@@ -1,7 +1,7 @@
 package trace
 
 // The figures in this file were measured on the January 1999 records of the
-// "Anonymous Bank" call centre (Guedj and Mandelbaum, Technion); docs/traces.md
+// "Anonymous Bank" call centre (Guedj and Mandelbaum, Technion); docs/how-to/traces.md
 // says which column became which figure. The code contains none of the records.
 
 // service describes one type of work of the generated call centre.

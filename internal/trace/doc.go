@@ -31,5 +31,5 @@
 // through the real core. [Auditor] checks the facts of a run. [Watch] checks
 // a live core. [Summarize] turns a run into tables.
 //
-// The format of the files is described in docs/traces.md.
+// The format of the files is described in docs/how-to/traces.md.
 package trace

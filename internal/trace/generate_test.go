@@ -20,7 +20,7 @@ func generated(t *testing.T, o GenerateOptions) *Trace {
 }
 
 // If this hash changes, the workload of `make demo` changes. The figures in
-// docs/traces.md must then be measured again.
+// docs/how-to/traces.md must then be measured again.
 func TestGeneratedWorkloadIsTheSameOnEverySystem(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, generated(t, DefaultGenerateOptions()).Write(dir))

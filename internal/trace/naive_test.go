@@ -19,7 +19,7 @@ func articleWeights() scoring.Weights {
 }
 
 // realTrace loads a real trace and its expected schedule. The real traces are not
-// part of the project; docs/traces.md says how to get them. A test is skipped if
+// part of the project; docs/how-to/traces.md says how to get them. A test is skipped if
 // its trace is missing.
 func realTrace(t *testing.T, name string) (*Trace, []Placement) {
 	t.Helper()
@@ -29,7 +29,7 @@ func realTrace(t *testing.T, name string) (*Trace, []Placement) {
 	}
 	dir := filepath.Join(root, name)
 	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("%s is not there: set DISPATCHERD_TRACES to the folder that holds the real traces (docs/traces.md)", dir)
+		t.Skipf("%s is not there: set DISPATCHERD_TRACES to the folder that holds the real traces (docs/how-to/traces.md)", dir)
 	}
 	loaded, err := Load(dir)
 	require.NoError(t, err)

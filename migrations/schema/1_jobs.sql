@@ -1,5 +1,5 @@
 -- Jobs: the types of their columns, the table and its partitions, and what happens when one is inserted, cancelled or retried.
--- docs/storage.md describes the tables and indexes for database administrators.
+-- docs/explanation/storage.md describes the tables and indexes for database administrators.
 
 CREATE TYPE dispatcherd.status AS ENUM ('waiting', 'pending', 'running', 'done', 'failed', 'cancelled');
 

@@ -1,5 +1,5 @@
 -- Schedules insert jobs. An occasion is an instant of the plan of a schedule, a start of the cluster or a worker, or a request to run.
--- Each occasion has one tick, a row that says what became of it, and at most one job, its run. docs/schedules.md explains schedules.
+-- Each occasion has one tick, a row that says what became of it, and at most one job, its run. docs/how-to/schedules.md explains schedules.
 -- The controller plans the occasions in Go (internal/schedule); the functions here make ticks and insert their jobs.
 
 CREATE TABLE dispatcherd.schedules (
@@ -41,7 +41,7 @@ CREATE TABLE dispatcherd.schedules (
     CONSTRAINT startup_worker_has_no_keys CHECK (kind <> 'startup-worker' OR keys IS NULL) -- its runs do not wait for permits
 );
 CREATE INDEX schedules_worker ON dispatcherd.schedules (type) WHERE kind = 'startup-worker';
-COMMENT ON TABLE dispatcherd.schedules IS 'Insert, update and delete rows here; docs/schedules.md explains them.';
+COMMENT ON TABLE dispatcherd.schedules IS 'Insert, update and delete rows here; docs/how-to/schedules.md explains them.';
 COMMENT ON COLUMN dispatcherd.schedules.error IS 'Why the schedule does not run; NULL = it runs. Set by the controller.';
 COMMENT ON COLUMN dispatcherd.schedules.version IS 'Number of the edit; a trigger sets it.';
 COMMENT ON COLUMN dispatcherd.schedules.since IS

@@ -1,6 +1,6 @@
 -- Limits of keys. A job may have keys (jobs.keys), and a limit says how many jobs with the same key may run at once, or start within a
 -- time. A job with keys waits until the controller admits it: the controller writes jobs.fence, and from then on the row of the job is its
--- permit of all of its keys. docs/limits.md explains keys and limits. The controller is in Go (internal/limits).
+-- permit of all of its keys. docs/how-to/limits.md explains keys and limits. The controller is in Go (internal/limits).
 CREATE TABLE dispatcherd.limits (
     key      text     PRIMARY KEY
         CONSTRAINT key_is_1_to_128_characters_or_a_prefix_and_an_asterisk CHECK (key COLLATE "C" ~ '^[^\x01-\x20*\x7f]{1,128}\*?$|^\*$'),
@@ -14,7 +14,7 @@ CREATE TABLE dispatcherd.limits (
     CONSTRAINT per_is_10_milliseconds_to_31622400_seconds CHECK (extract(epoch FROM per) BETWEEN 0.01 AND 31622400)
 );
 COMMENT ON TABLE dispatcherd.limits IS
-    'Insert, update and delete rows here; docs/limits.md explains them. A key without a row admits one job at a time.';
+    'Insert, update and delete rows here; docs/how-to/limits.md explains them. A key without a row admits one job at a time.';
 COMMENT ON COLUMN dispatcherd.limits.key IS
     'A key, or a prefix and *: each key with the prefix has a limit of its own. The key itself applies before a prefix, and a longer '
     'prefix before a shorter one.';

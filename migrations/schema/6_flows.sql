@@ -1,7 +1,7 @@
 -- Jobs that depend on other jobs. A batch has members, jobs that run at once; after its seal and the end of all members its callback
 -- runs. A flow is a graph of jobs, its nodes; a node runs after its dependencies. A job that runs may insert children, which are
 -- cancelled after its end. Also unique jobs. First the tables, then the functions that insert, which producers call because they have
--- only SQL. docs/flows.md explains all of them.
+-- only SQL. docs/how-to/flows.md explains all of them.
 
 CREATE TABLE dispatcherd.batches (
     id           bigint      PRIMARY KEY,

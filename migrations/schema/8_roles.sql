@@ -1,5 +1,6 @@
--- Roles of least privilege; docs/security.md says who needs which. They cannot log in: grant them to roles that can. Roles belong to the
--- server and not to the database, so they may exist already, and the owner of the schema may not be allowed to create them.
+-- Roles of least privilege; docs/explanation/security.md says who needs which. They cannot log in: grant them to roles that can.
+-- Roles belong to the server and not to the database, so they may exist already, and the owner of the schema may not be allowed to
+-- create them.
 -- PUBLIC may execute nothing; 9_rights.sql grants each right to the roles that need it.
 
 DO $$

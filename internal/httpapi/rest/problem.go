@@ -17,7 +17,7 @@ const Namespace = "urn:dispatcherd:problem:"
 
 // Problem is an error as callers see it (RFC 9457).
 type Problem struct { //nolint:errname // RFC 9457 calls it a problem
-	Type         string            `json:"type"` // stable name of the kind of problem; see docs/api.md
+	Type         string            `json:"type"` // stable name of the kind of problem; see docs/reference/api.md
 	Title        string            `json:"title"`
 	Status       int               `json:"status"`
 	Detail       string            `json:"detail,omitempty"`

@@ -45,7 +45,7 @@ func between(t *testing.T, expr, zone, from, to string) (list []occasion) {
 	}
 }
 
-// The table of docs/schedules.md, and the attacks on schedules that concern daylight
+// The table of docs/how-to/schedules.md, and the attacks on schedules that concern daylight
 // saving time. All instants are in UTC.
 func TestDaylightSavingTime(t *testing.T) {
 	for _, c := range []struct {

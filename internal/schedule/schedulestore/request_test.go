@@ -67,7 +67,7 @@ func TestCountOfABackfillMakesNoTick(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 }
 
-// The statement of docs/schedules.md drops queued ticks: they never run, and later ticks do.
+// The statement of docs/how-to/schedules.md drops queued ticks: they never run, and later ticks do.
 func TestQueuedTicksCanBeDropped(t *testing.T) {
 	w := newWorld(t)
 	s := w.cron("s", nil)
@@ -75,7 +75,7 @@ func TestQueuedTicksCanBeDropped(t *testing.T) {
 	counts, err := w.Backfill(t.Context(), "s", to.Add(-5*time.Minute), to, "")
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"run": 1, "queued": 5}, counts)
-	text, err := os.ReadFile("../../../docs/schedules.md")
+	text, err := os.ReadFile("../../../docs/how-to/schedules.md")
 	require.NoError(t, err)
 	statement := regexp.MustCompile(`UPDATE dispatcherd\.ticks t [^;]+`).FindString(string(text))
 	require.Contains(t, statement, "'nightly'")

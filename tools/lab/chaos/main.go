@@ -1,5 +1,5 @@
 // Command chaos injects every kind of fault that the project knows into dispatcherd
-// and checks its guarantees (docs/reliability.md). It prints a line for each
+// and checks its guarantees (docs/explanation/reliability.md). It prints a line for each
 // experiment and exits with 0 only if all of them passed and every control was
 // detected.
 package main

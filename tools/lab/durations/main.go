@@ -28,7 +28,7 @@ func main() {
 	parts := flag.String("parts", figure.Names(o.parts()), "parts to run, separated by commas")
 	flag.StringVar(&o.plain.Base, "base", regression.Base, "plain: commit to compare with")
 	flag.StringVar(&o.traces, "traces", cmp.Or(os.Getenv("DISPATCHERD_TRACES"), "../../../shared/traces"),
-		"folder with the recorded traces bank_january and openb33, which are not part of the project (docs/traces.md)")
+		"folder with the recorded traces bank_january and openb33, which are not part of the project (docs/how-to/traces.md)")
 	flag.Parse()
 	if o.plain.Short {
 		o.replicas, o.histories, o.rows = 1, 10_000, 100_000

@@ -71,7 +71,7 @@ func hinted(liars int64) func(*trace.Trace, uint64) *trace.Trace {
 func recorded(dir, name string) (*trace.Trace, error) {
 	t, err := trace.Load(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: set DISPATCHERD_TRACES to the folder with the recorded workloads (docs/traces.md)", err)
+		err = fmt.Errorf("%w: set DISPATCHERD_TRACES to the folder with the recorded workloads (docs/how-to/traces.md)", err)
 	}
 	return t, err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-const openLong = `Opens a batch and prints its id (docs/flows.md). Members are jobs with this id as parent ("job insert --parent"). When the
-batch is sealed and all members have ended, its callback runs: a job with the same id.`
+const openLong = `Opens a batch and prints its id (docs/how-to/flows.md). Members are jobs with this id as parent
+("job insert --parent"). When the batch is sealed and all members have ended, its callback runs: a job with the same id.`
 
 func (a commands) openCommand() *cobra.Command {
 	var b contract.NewBatch

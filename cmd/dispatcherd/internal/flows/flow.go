@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-const insertLong = `Inserts the flow of a JSON document (docs/flows.md) and prints its id:
+const insertLong = `Inserts the flow of a JSON document (docs/how-to/flows.md) and prints its id:
 
   {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"], "takes_results": true}]}
 

@@ -75,7 +75,7 @@ func limitText(v *contract.Limit) string {
 	return text
 }
 
-const setLong = `Creates a limit, or changes columns of it (docs/limits.md).
+const setLong = `Creates a limit, or changes columns of it (docs/how-to/limits.md).
 An empty VALUE means the default, none unlimited. capacity=0 pauses.`
 
 func (a commands) setCommand() *cobra.Command {

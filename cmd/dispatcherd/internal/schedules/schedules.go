@@ -27,7 +27,7 @@ type commands struct{ *settings.Invocation }
 
 var oneName = settings.Arguments(1, 1, "the name of one schedule")
 
-const setLong = `Creates a schedule, or changes columns of it (docs/schedules.md). An empty VALUE means the default. The default
+const setLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the default. The default
 kind is cron.`
 
 func (a commands) setCommand() *cobra.Command {

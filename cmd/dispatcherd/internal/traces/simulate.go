@@ -96,7 +96,7 @@ func oneTrace(cmd *cobra.Command, args []string) error {
 func loadTrace(dir string) (*trace.Trace, error) {
 	t, err := trace.Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Errorf(exit.NotFound, "%w: a trace is a folder with jobs.csv and slots.csv (docs/traces.md)", err)
+		return nil, exit.Errorf(exit.NotFound, "%w: a trace is a folder with jobs.csv and slots.csv (docs/how-to/traces.md)", err)
 	}
 	if err != nil {
 		return nil, exit.Errorf(exit.Usage, "%w", err)

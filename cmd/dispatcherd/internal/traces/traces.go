@@ -1,7 +1,7 @@
 // Package traces contains the commands about recorded workloads: generate a trace,
 // export one from ended jobs, run one through the core in simulated time (simulate)
 // or through the daemon, worker processes and Postgres (replay, demo).
-// internal/trace and docs/traces.md define traces.
+// internal/trace and docs/how-to/traces.md define traces.
 //
 // A replay has three parts, which can be tested separately. The clock and the
 // counters (replay.go) use a host, which accepts jobs, and worker processes. The

@@ -1,5 +1,5 @@
 // Package judge checks whether a history fulfils the guarantees of dispatcherd
-// (docs/reliability.md). The judge does not depend on how the dispatcher works. It trusts
+// (docs/explanation/reliability.md). The judge does not depend on how the dispatcher works. It trusts
 // no single log: each check of a guarantee compares two of them.
 //
 //	lost         committed by a producer, but not in a final table in the end

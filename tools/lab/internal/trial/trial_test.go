@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The comment of Size and docs/reliability.md state these durations.
+// The comment of Size and docs/explanation/reliability.md state these durations.
 func TestFaultsLastAsLongAsDocumented(t *testing.T) {
 	for size, want := range map[Size]int{Short: 5, Normal: 17, Long: 120} {
 		var sum time.Duration
