@@ -27,7 +27,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	root := a.root()
 	root.InitDefaultCompletionCmd()
 	b.WriteString(
-		"\nParentheses contain the default and the range of a flag. [traces.md](traces.md) and `--help` explain `dispatcherd " +
+		"\nParentheses contain the default and the range of a flag. [traces.md](../how-to/traces.md) and `--help` explain `dispatcherd " +
 			"trace`. `flow cancel`, `list` and `retry` are as for `batch`.\n\n" +
 			"**Settings.** A flag with a star is a setting. Its environment variable is `DISPATCHERD_` and its name in capitals: " +
 			"`DISPATCHERD_API_SOCKET` for `--api-socket`.\n" +
@@ -37,7 +37,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 			"**Dispatcher.** `serve`, `migrate`, `trace export` and `trace advise` use Postgres, and `dev` runs one. " +
 			"All other commands about jobs, schedules, limits, batches and flows ask a running dispatcher " +
 			"(`--api-socket`, or `--api` with `--api-token`). They need no credentials of the database. " +
-			"[operations.md](operations.md#operate) says how to reach a dispatcher.\n\n" +
+			"[operations.md](../how-to/operations.md#operate) says how to reach a dispatcher.\n\n" +
 			"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n",
 	)
 	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
