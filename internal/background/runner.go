@@ -72,8 +72,8 @@ func (r *Runner) Beat(b Beat) {
 	}
 }
 
-// Between calls f while no step of the named service uses its state. It returns false, without a call, if the service does not run here
-// or ctx is done before. f must not wait.
+// Between calls f while no step of the named service uses its state. It returns false, without a call, if the service is not ready, see
+// [Turn.Ready], or ctx is done before. f must not wait.
 func (r *Runner) Between(ctx context.Context, name string, f func()) bool {
 	for _, s := range r.services {
 		if s.Name == name {
@@ -84,19 +84,27 @@ func (r *Runner) Between(ctx context.Context, name string, f func()) bool {
 }
 
 func (s *running) between(ctx context.Context, f func()) bool {
+	if !s.ready() {
+		return false
+	}
 	select {
 	case s.state <- struct{}{}:
 	case <-ctx.Done():
 		return false
 	}
 	defer func() { <-s.state }()
-	s.mu.Lock()
-	leads := s.turn.Leads()
-	s.mu.Unlock()
-	if leads {
-		f()
+	if !s.ready() {
+		return false
 	}
-	return leads
+	f()
+	return true
+}
+
+// ready reports whether the state of the service may be used.
+func (s *running) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn.Ready()
 }
 
 // note changes the turn, and cancels the step in progress if change returns true.

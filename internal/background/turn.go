@@ -29,6 +29,7 @@ type Turn struct {
 	retry    time.Time // no step before, after a failure
 	failures int
 	stepping bool
+	ready    bool // the last step succeeded, and belongs to the present term
 }
 
 // NewTurn returns a Turn whose first step is due. The generator spreads the pauses after failures.
@@ -46,7 +47,7 @@ func (t *Turn) Beat(b Beat) (cancel bool) {
 		}
 	}
 	if t.service.Leader && b.Term != t.next.Term {
-		t.next.reset = true
+		t.next.reset, t.ready = true, false
 	}
 	if b.Outage || t.next.reset {
 		t.retry = time.Time{}
@@ -59,8 +60,11 @@ func (t *Turn) Beat(b Beat) (cancel bool) {
 // stale reports whether the step in progress belongs to a term that has ended.
 func (t *Turn) stale() bool { return t.service.Leader && t.begun.Term != t.next.Term }
 
-// Leads reports whether the service runs here and its state belongs to the present term.
-func (t *Turn) Leads() bool { return !t.next.reset && (!t.service.Leader || t.next.Term != 0) }
+// Ready reports whether the service runs here, and its last step has succeeded and belongs to the present term.
+func (t *Turn) Ready() bool { return t.ready && t.leads() }
+
+// leads reports whether the service runs here.
+func (t *Turn) leads() bool { return !t.service.Leader || t.next.Term != 0 }
 
 // Pause returns for how long no step is due; 0 = a step is due.
 func (t *Turn) Pause(now time.Time) time.Duration {
@@ -68,7 +72,7 @@ func (t *Turn) Pause(now time.Time) time.Duration {
 	switch {
 	case t.next.reset:
 		at = now
-	case !t.Leads():
+	case !t.leads():
 		return idle
 	case t.next.Moved != 0:
 		at = now
@@ -103,6 +107,7 @@ func (t *Turn) End(now time.Time, wait time.Duration, err error) Outcome {
 	t.stepping = false
 	t.at, t.rest = now.Add(max(wait, 0)), now.Add(t.service.Rest)
 	failed, discontinued := err != nil && !t.stale(), err != nil && t.stale()
+	t.ready = err == nil && !t.stale()
 	if err != nil {
 		t.next.Woken |= t.begun.Woken
 		t.next.Moved += t.begun.Moved

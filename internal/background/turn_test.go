@@ -133,10 +133,10 @@ func TestLossOfTheRoleEndsTheStepAndResets(t *testing.T) {
 	s := Service{Leader: true, Reset: func() { resets++ }, Step: func(context.Context, Now) (time.Duration, error) { panic("not the leader") }}
 	turn := stepped(s)
 	turn.Begin(start)
-	require.True(t, turn.Leads())
+	require.True(t, turn.Ready())
 	require.False(t, turn.Beat(Beat{Term: 1, Clock: start, Read: start}))
 	require.True(t, turn.Beat(Beat{Clock: start, Read: start}))
-	require.False(t, turn.Leads())
+	require.False(t, turn.Ready())
 	require.Equal(t, Discontinued, turn.End(start, 0, errFailed), "no failure")
 	require.Zero(t, turn.Pause(start), "the reset is due")
 	wait, err := s.Do(t.Context(), turn.Begin(start))
@@ -164,6 +164,6 @@ func TestServiceOfAllDispatchersDoesNotResetWithTheTerm(t *testing.T) {
 	turn.Begin(start)
 	require.False(t, turn.Beat(Beat{Clock: start, Read: start}))
 	turn.End(start, time.Minute, nil)
-	require.True(t, turn.Leads())
+	require.True(t, turn.Ready())
 	require.False(t, turn.Begin(start).reset)
 }

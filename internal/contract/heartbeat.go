@@ -70,3 +70,13 @@ type HeartbeatResult struct {
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.
 	Shares map[string]Share
 }
+
+// Found returns the topics for which the heartbeat has found work.
+func (r *HeartbeatResult) Found() (topics Topics) {
+	for topic, found := range map[Topics]bool{DispatcherLost: r.Lost, KeysWait: r.Keyed, EndsRecorded: r.Ends} { // order-free: a set
+		if found {
+			topics |= topic
+		}
+	}
+	return topics
+}

@@ -8,4 +8,16 @@ const (
 	DispatcherLost Topics = 1 << iota // a lost dispatcher waits for a sweep
 	RowWatched                        // the first caller watches a row
 	ProgressMade                      // a job has reported progress
+	PermitsUsed                       // jobs with keys were claimed here, or have ended here, and this dispatcher leads
+	PermitsEnded                      // jobs with keys have ended here, and another dispatcher leads
+	RunEnded                          // a job has ended here
+)
+
+// Topics of what happens in Postgres.
+const (
+	JobsArrived  Topics = 1 << (16 + iota) // jobs became pending
+	KeysChanged                            // jobs with keys were inserted or have ended, or limits were edited
+	KeysWait                               // a heartbeat has found jobs that wait for permits, or edited limits
+	EndsRecorded                           // ends of jobs are to be counted
+	EditsMade                              // schedules were edited
 )

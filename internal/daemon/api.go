@@ -14,11 +14,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
@@ -154,7 +154,7 @@ func cannotListen(address string, err error) error {
 func (d *Daemon) constructAPI() {
 	a := &d.api
 	a.requests = backend.NewRequests(d.loop)
-	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs, func(topics contract.Topics) { d.services.Wake(topics) })
+	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop:           d.loop,
@@ -184,7 +184,7 @@ func (d *Daemon) constructAPI() {
 
 // askBook calls f with the book of the permits if this dispatcher is the controller.
 func (d *Daemon) askBook(ctx context.Context, f func(*permits.Book)) bool {
-	return d.admission.Ask(ctx, f)
+	return d.services.Between(ctx, admission.ServiceName, func() { f(d.admission.Book()) })
 }
 
 // serveAPI serves on all listeners until ctx is done.

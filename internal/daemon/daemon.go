@@ -209,10 +209,15 @@ func (d *Daemon) construct(refused *refusedRows) {
 	d.constructAdmission()
 	keep := retention(d.cfg.Keep)
 	d.settlement = settlement.New(
-		settlement.Config{Table: flowstore.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log},
+		settlement.Config{
+			Table: flowstore.Settler{Do: d.store.CountEnds},
+			Keep:  max(keep.Done, keep.Failed, keep.Cancelled),
+			Log:   d.log,
+			Wake:  d.wake,
+		},
 	)
 	d.heartbeats = &heartbeats{
-		plan: d.controller, admit: d.admission, settlement: d.settlement,
+		plan:  d.controller,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1),
 	}
@@ -253,6 +258,7 @@ func (d *Daemon) constructAdmission() {
 		PerPriority: d.cfg.Core.Weights.PerPriority(),
 		Log:         d.log,
 		Metrics:     admission.NewMetrics(d.metrics.registry),
+		Wake:        d.wake,
 	})
 }
 
@@ -301,7 +307,7 @@ func (d *Daemon) serveBackground() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
 	for _, run := range []func(context.Context){
-		d.controller.Run, d.admission.Run, d.settlement.Run, d.reload,
+		d.controller.Run, d.reload,
 	} {
 		d.background.Go(func() { run(ctx) })
 	}
@@ -313,7 +319,7 @@ func (d *Daemon) serveBackground() {
 	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
 		d.background.Go(func() {
-			listen(ctx, d.store, d.loop, d.listener, notified{edits: d.controller.Notified, keys: d.admission.Notified, ends: d.settlement.Notified})
+			listen(ctx, d.store, d.loop, d.listener, d.controller.Notified, d.wake)
 		})
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
-	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -22,15 +20,13 @@ import (
 // heartbeats renew the lease and publish the capacity of this dispatcher, and tell the
 // Core what the other dispatchers did.
 type heartbeats struct {
-	store      *claim.Store
-	loop       *actor.Actor
-	log        *zap.Logger
-	lease      *lease
-	length     time.Duration // of the lease
-	unheld     prometheus.Counter
-	plan       *controller.Controller
-	admit      *admission.Controller
-	settlement *settlement.Settlement
+	store  *claim.Store
+	loop   *actor.Actor
+	log    *zap.Logger
+	lease  *lease
+	length time.Duration // of the lease
+	unheld prometheus.Counter
+	plan   *controller.Controller
 
 	services *background.Runner
 	adopted  chan struct{} // capacity 1: rows were taken over since the last heartbeat began
@@ -62,10 +58,9 @@ func (h *heartbeats) run(ctx context.Context) {
 			return
 		case err == nil:
 			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
-			h.admit.Heartbeat(admission.Beat{Term: res.Term, Keyed: res.Keyed, Others: res.Others, Clock: res.Clock, Read: res.ClockRead})
-			if res.Ends {
-				h.settlement.Notified()
-			}
+			h.services.Beat(background.Beat{
+				Term: res.Term, Clock: res.Clock, Read: res.ClockRead, Others: res.Others, Found: res.Found(), Outage: failing,
+			})
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end
 			h.log.Warn("heartbeat failed", zap.Error(err))
@@ -90,9 +85,6 @@ func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult)
 		h.unheld.Add(float64(len(res.Unheld)))
 		h.log.Warn("released rows that this dispatcher did not run: the database lost changes", zap.Int("jobs", len(res.Unheld)),
 			zap.Any("first", res.Unheld[:min(len(res.Unheld), unheldLogged)]))
-	}
-	if res.Lost {
-		h.services.Wake(contract.DispatcherLost)
 	}
 }
 

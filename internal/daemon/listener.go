@@ -10,17 +10,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
-// notified are called after notifications of these channels.
-type notified struct {
-	edits, ends func()
-	keys        func(keyed bool)
-}
-
 // listen passes notifications on to the Core until ctx is done.
-func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, to notified) {
+func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, edits func(), wake func(contract.Topics)) {
 	l := store.Listen()
 	defer l.Close()
 	var cancels sync.WaitGroup
@@ -36,13 +31,13 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			} else {
 				loop.Order(event.Announced{Row: *row})
 			}
-			to.keys(false)
+			wake(contract.JobsArrived)
 		case <-l.Edits():
-			to.edits()
+			edits()
 		case <-l.Keys():
-			to.keys(true)
+			wake(contract.KeysChanged)
 		case <-l.Ends():
-			to.ends()
+			wake(contract.EndsRecorded)
 		case up := <-state.changed:
 			loop.Order(event.Listening{On: up})
 		}

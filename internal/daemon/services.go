@@ -8,20 +8,26 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // list returns all background services, and what is to be called after they have ended.
 func (d *Daemon) list() (services []background.Service, undo func()) {
 	memory, undo := steerMemory(d.cfg.Memory, d.log)
-	return append([]background.Service{
+	services = append(d.admission.Services(), d.maintenance.services()...)
+	return append(services,
+		d.settlement.Service(),
 		memory,
 		d.cfg.Supervisor.watchdog(func() bool { return d.loop.Ask(func(*actor.Core) {}) }),
 		d.api.rows.Polling(),
 		d.api.rows.Recording(d.store.Progress),
 		d.workers.startups.renewing(),
 		d.sharing(),
-	}, d.maintenance.services()...), undo
+	), undo
 }
+
+// wake wakes the services that have one of the topics.
+func (d *Daemon) wake(topics contract.Topics) { d.services.Wake(topics) }
 
 // serviceObserver logs and counts the steps of services. It implements background.Observer.
 type serviceObserver struct {

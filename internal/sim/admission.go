@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
@@ -33,9 +32,10 @@ func (c *keyed) admitter(h *host) *admitter {
 		Announce:    a.announce,
 		Patience:    keyPatience.duration(),
 		PerPriority: weights.PerPriority(),
-		Now:         func() time.Time { return time.Unix(0, 0).Add(h.time()) },
+		Now:         h.local,
+		Wake:        a.wake,
 	})
-	a.begin(h, opKeys, hostAdmits, a.Step)
+	a.begin(h, opKeys, hostAdmits, a.Services()[0]) // the other service only shortens the time until the next read
 	return a
 }
 
@@ -69,11 +69,9 @@ func (a *admitter) announce(rows []contract.RowNotification) {
 	}
 }
 
-func (a *admitter) heartbeat(h *host, r *contract.HeartbeatResult) {
+func (a *admitter) heartbeat(r *contract.HeartbeatResult) {
 	if a != nil {
-		read := time.Unix(0, 0).Add(h.beatBegun + (h.time()-h.beatBegun)/2)
-		a.Heartbeat(admission.Beat{Term: r.Term, Keyed: r.Keyed, Others: r.Others, Clock: r.Clock, Read: read})
-		a.wake()
+		a.beat(r)
 	}
 }
 
@@ -84,20 +82,17 @@ func (a *admitter) claimed(rows ...[]contract.Won) {
 	for _, list := range rows {
 		a.Claimed(list)
 	}
-	a.wake()
 }
 
 func (a *admitter) finished(r *contract.FinishRequest, result *contract.FinishResult) {
 	if a != nil {
 		a.Finished(r, result)
-		a.wake()
 	}
 }
 
 func (a *admitter) notified() {
 	if a != nil {
-		a.Notified(true)
-		a.wake()
+		a.wake(contract.KeysChanged)
 	}
 }
 

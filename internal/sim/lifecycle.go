@@ -188,7 +188,7 @@ func (h *host) heartbeat() {
 // heartbeatDone handles the answer to a heartbeat.
 func (h *host) heartbeatDone(s *statement) {
 	if s.verdict == contract.OK {
-		h.admission.heartbeat(h, &s.tx.Heartbeat)
+		h.admission.heartbeat(&s.tx.Heartbeat)
 		h.settlement.heartbeat(&s.tx.Heartbeat)
 		h.deliver(h.lease.HeartbeatAnswered(h.time(), s.tx.Heartbeat)...)
 		if s.tx.Heartbeat.LeaseLost {

@@ -62,7 +62,7 @@ var controls = []control{
 	{
 		options:   Options{Break: WithoutCounted, Faults: Joins | Unknown | Slow, Every: true, Dispatchers: 3, Steps: 20_000},
 		seeds:     40,
-		violation: "joined early",
+		violation: "joined early|is lost",
 	},
 	{
 		options:   Options{Break: WithoutRecorded, Faults: Joins | Slow | Unknown | Stop, Every: true, Steps: 20_000},

@@ -23,8 +23,8 @@ func (c *joined) settler(h *host) *settler {
 		return nil
 	}
 	s := &settler{}
-	s.Settlement = settlement.New(settlement.Config{Table: s, Now: func() time.Time { return time.Unix(0, 0).Add(h.time()) }})
-	s.begin(h, opSettle, hostSettles, s.Step)
+	s.Settlement = settlement.New(settlement.Config{Table: s, Wake: s.wake})
+	s.begin(h, opSettle, hostSettles, s.Service())
 	return s
 }
 
@@ -45,17 +45,9 @@ func (s *settler) Repair(context.Context, dispatcherd.JobID) (next dispatcherd.J
 // Expire implements settlement.Table. Ended batches are kept.
 func (s *settler) Expire(context.Context, time.Duration) (more bool, err error) { return false, nil }
 
-// wakeIf makes the next step begin at once if the settlement asks for it.
-func (s *settler) wakeIf() {
-	if s.Woken() {
-		s.wake()
-	}
-}
-
 func (s *settler) heartbeat(r *contract.HeartbeatResult) {
-	if s != nil && r.Ends {
-		s.Notified()
-		s.wakeIf()
+	if s != nil {
+		s.beat(r)
 	}
 }
 
@@ -71,7 +63,6 @@ func (s *settler) claimed(rows ...[]contract.Won) {
 func (s *settler) finished(r *contract.FinishRequest, result *contract.FinishResult) {
 	if s != nil {
 		s.Finished(r, result)
-		s.wakeIf()
 	}
 }
 

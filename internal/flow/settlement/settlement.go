@@ -1,6 +1,6 @@
 // Package settlement counts the ends of jobs for which other jobs wait.
 //
-// One goroutine sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat if there
+// A background service sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat if there
 // may be records of ends, for example those of a dispatcher that was killed. So an end is counted within a heartbeat, unless another
 // transaction has locked its batch.
 package settlement
@@ -14,14 +14,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 )
 
-// Times of the goroutine.
+// Times of the service.
 const (
-	retryPause   = 500 * time.Millisecond // after a statement that failed
-	blockedPause = 2 * time.Millisecond   // after a settlement that met a locked batch; doubled each time
+	blockedPause = 2 * time.Millisecond // after a settlement that met a locked batch; doubled each time
 	blockedMost  = time.Second
 	repairEvery  = 12 * time.Hour
 	expireEvery  = 10 * time.Minute // also after a start until the first repair, and after a repair that failed
@@ -43,23 +43,20 @@ type Table interface {
 // Config configures a Settlement.
 type Config struct {
 	Table Table
-	Keep  time.Duration    // how long ended batches and flows are kept
-	Log   *zap.Logger      // nil = none
-	Now   func() time.Time // nil = time.Now
+	Keep  time.Duration         // how long ended batches and flows are kept
+	Log   *zap.Logger           // nil = none
+	Wake  func(contract.Topics) // of the service
 }
 
-// Settlement owns the goroutine.
+// Settlement is the state of the service.
 type Settlement struct {
 	Config
-
-	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
 	counted map[dispatcherd.JobID]struct{} // jobs that run here and whose ends are recorded
 
-	pause    time.Duration // after a settlement that met a locked batch
-	failing  bool
-	repairAt time.Time
+	pause    time.Duration     // after a settlement that met a locked batch
+	repairAt time.Time         // zero before the first step
 	repaired dispatcherd.JobID // the last batch of the repair that is under way
 	expireAt time.Time
 }
@@ -69,25 +66,12 @@ func New(c Config) *Settlement {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	now := c.Now()
-	return &Settlement{
-		Config:   c,
-		wake:     make(chan struct{}, 1),
-		counted:  map[dispatcherd.JobID]struct{}{},
-		repairAt: now.Add(expireEvery),
-		expireAt: now.Add(expireEvery),
-	}
+	return &Settlement{Config: c, counted: map[dispatcherd.JobID]struct{}{}}
 }
 
-// Notified says that there may be ends to count.
-func (s *Settlement) Notified() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+// Service returns the background service. It runs on all dispatchers.
+func (s *Settlement) Service() background.Service {
+	return background.Service{Name: "flows", Topics: contract.EndsRecorded, Step: s.step}
 }
 
 // Claimed notes the rows that a claim took.
@@ -134,51 +118,16 @@ func (s *Settlement) Finished(request *contract.FinishRequest, result *contract.
 	}
 	s.mu.Unlock()
 	if found {
-		s.Notified()
+		s.Wake(contract.EndsRecorded)
 	}
 }
 
-// Run counts ends until ctx is done.
-func (s *Settlement) Run(ctx context.Context) {
-	timer := time.NewTimer(expireEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-timer.C:
-		}
-		timer.Reset(s.Step(ctx))
+// step does a portion of all that is due. So ends are counted while many rows are deleted.
+func (s *Settlement) step(ctx context.Context, present background.Now) (wait time.Duration, err error) {
+	now := present.At
+	if s.repairAt.IsZero() {
+		s.repairAt, s.expireAt = now.Add(expireEvery), now.Add(expireEvery)
 	}
-}
-
-// Woken reports whether Run would do its next step without a pause. A caller without Run asks before each step.
-func (s *Settlement) Woken() bool {
-	select {
-	case <-s.wake:
-		return true
-	default:
-		return false
-	}
-}
-
-// Step does what is due, and returns the pause until the next step, which a notification ends.
-func (s *Settlement) Step(ctx context.Context) time.Duration {
-	wait, err := s.work(ctx)
-	if err != nil {
-		wait = retryPause
-	}
-	if err != nil && !s.failing && ctx.Err() == nil {
-		s.Log.Warn("flows: a statement failed; it is repeated")
-	}
-	s.failing = err != nil
-	return wait
-}
-
-// work does a portion of all that is due, and returns how long nothing is to be done without a notification. So ends are counted
-// while many rows are deleted.
-func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 	counted, err := s.Table.CountEnds(ctx)
 	if err != nil {
 		return 0, err
@@ -188,7 +137,6 @@ func (s *Settlement) work(ctx context.Context) (wait time.Duration, err error) {
 	} else if s.pause == 0 {
 		s.pause = blockedPause
 	}
-	now := s.Now()
 	moreRepairs, failedRepair := s.repair(ctx, now)
 	moreOld, failedExpiry := s.expire(ctx, now)
 	if err := errors.Join(failedRepair, failedExpiry); err != nil {

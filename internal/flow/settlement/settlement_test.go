@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 )
@@ -86,6 +87,11 @@ func (f *table) taken() (sent []string) {
 	return sent
 }
 
+// ignore is an observer.
+type ignore struct{}
+
+func (ignore) Stepped(string, time.Duration, background.Outcome, error) {}
+
 // run tests a Settlement whose goroutine runs.
 func run(t *testing.T, test func(t *testing.T, s *Settlement, f *table, log *observer.ObservedLogs)) {
 	t.Helper()
@@ -93,12 +99,15 @@ func run(t *testing.T, test func(t *testing.T, s *Settlement, f *table, log *obs
 		core, log := observer.New(zap.InfoLevel)
 		f := &table{}
 		s := New(Config{Table: f, Keep: time.Hour, Log: zap.New(core)})
+		runner := background.New(ignore{}, s.Service())
+		s.Wake = runner.Wake
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			s.Run(ctx)
+			runner.Run(ctx)
 		}()
+		require.Equal(t, []string{"count"}, f.taken())
 		test(t, s, f, log)
 		cancel()
 		<-ended
@@ -117,7 +126,7 @@ func TestNoStatementIsSentWithoutNotification(t *testing.T) {
 func TestAllPortionsOfEndsAreCounted(t *testing.T) {
 	run(t, func(t *testing.T, s *Settlement, f *table, _ *observer.ObservedLogs) {
 		f.set(func(s *state) { s.ends = 3 })
-		s.Notified()
+		s.Wake(contract.EndsRecorded)
 		require.Equal(t, []string{"count", "count", "count"}, f.taken())
 		after(expireEvery / 2)
 		require.Empty(t, f.taken())
@@ -137,7 +146,7 @@ func TestDeletionDoesNotDelayEnds(t *testing.T) {
 func TestLockedBatchIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, s *Settlement, f *table, _ *observer.ObservedLogs) {
 		f.set(func(s *state) { s.blocked = true })
-		s.Notified()
+		s.Wake(contract.EndsRecorded)
 		require.Len(t, f.taken(), 1)
 		for pause := blockedPause; pause < blockedMost; pause *= 2 {
 			after(pause - 1)
@@ -155,15 +164,13 @@ func TestLockedBatchIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestFailedStatementIsRepeatedAndLoggedOnce(t *testing.T) {
-	run(t, func(t *testing.T, s *Settlement, f *table, log *observer.ObservedLogs) {
+func TestFailedStatementIsRepeated(t *testing.T) {
+	run(t, func(t *testing.T, s *Settlement, f *table, _ *observer.ObservedLogs) {
 		f.set(func(s *state) { s.err = errTable })
-		s.Notified()
-		after(10*retryPause + 1)
-		require.Len(t, f.taken(), 11)
-		require.Equal(t, 1, log.Len())
+		s.Wake(contract.EndsRecorded)
+		require.Len(t, f.taken(), 1)
 		f.set(func(s *state) { s.err = nil })
-		after(retryPause)
+		after(time.Second)
 		require.Len(t, f.taken(), 1)
 		after(expireEvery / 2)
 		require.Empty(t, f.taken())
@@ -197,7 +204,7 @@ func TestCountersAreComparedTwiceADay(t *testing.T) {
 func TestRepairThatFailsDelaysNothingElse(t *testing.T) {
 	run(t, func(t *testing.T, s *Settlement, f *table, _ *observer.ObservedLogs) {
 		f.set(func(s *state) { s.unrepairable, s.old = errTable, 2 })
-		after(expireEvery + retryPause)
+		after(expireEvery + time.Second)
 		require.Equal(t, []string{"count", "repair 0", "expire", "count", "expire"}, f.taken())
 		after(expireEvery)
 		require.Contains(t, f.taken(), "repair 0")

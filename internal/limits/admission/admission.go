@@ -1,8 +1,8 @@
 // Package admission admits jobs with keys while this dispatcher is the controller of the cluster.
 //
-// One goroutine owns a permits.Book, which it makes from the table. It admits a job by writing the fence
+// A background service owns a permits.Book, which it makes from the table. It admits a job by writing the fence
 // into its row: the row is the permit. Reports of this dispatcher's claims and finishes, and reads of all rows with a fence,
-// state what has started and ended. After an error of a statement the goroutine makes the book again. Each book has a
+// state what has started and ended. After an error of a statement it makes the book again. Each book has a
 // number, and statements of earlier numbers change nothing, so a late statement admits no job.
 package admission
 
@@ -11,17 +11,16 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
-	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Table sends the statements of one term; see limitstore.Controller.
@@ -64,15 +63,16 @@ type Config struct {
 	Patience time.Duration
 	// PerPriority is the age that equals one unit of priority.
 	PerPriority time.Duration
-	MaxClasses  int              // see permits.Config
-	Log         *zap.Logger      // nil = none
-	Metrics     *Metrics         // nil = none
-	Now         func() time.Time // nil = time.Now
+	MaxClasses  int                   // see permits.Config
+	Log         *zap.Logger           // nil = none
+	Metrics     *Metrics              // nil = none
+	Now         func() time.Time      // nil = time.Now
+	Wake        func(contract.Topics) // of the services
 }
 
-// Times of the goroutine.
+// Times of the service.
 const (
-	retryPause   = 500 * time.Millisecond // after a statement that failed
+	retryPause   = 500 * time.Millisecond // after a statement of an old term
 	arrivePause  = 50 * time.Millisecond  // between two reads of arrived jobs, without a notification; doubles while none arrive
 	notifyPause  = 2 * time.Millisecond   // between two reads after notifications: any session may notify
 	remotePause  = 20 * time.Millisecond  // until the permits are read after a change, while other dispatchers claim; doubles without a change
@@ -97,15 +97,6 @@ const (
 	refillJobs = 64  // of a class
 )
 
-// Beat is what a heartbeat found.
-type Beat struct {
-	Term   int64            // 0 = another dispatcher is the controller
-	Keyed  bool             // jobs wait for permits, or limits were edited
-	Others []contract.Heard // the other dispatchers that are alive, with their last heartbeats
-	Clock  time.Time
-	Read   time.Time // local time at which the clock was read
-}
-
 // report is what a claim or finish of this dispatcher says about a permit.
 type report struct {
 	id, fence int64
@@ -117,27 +108,18 @@ type report struct {
 type Controller struct {
 	Config
 
-	beats  chan Beat     // capacity 1: the latest heartbeat
-	wake   chan struct{} // capacity 1
-	active atomic.Bool   // there is a book
-	asks   chan func(*permits.Book)
-
 	mu       sync.Mutex
+	leads    bool // reports are noted
 	reports  []report
-	notified bool // jobs may have arrived, ended, or limits were edited
-	keyed    bool // some of them have keys, or limits were edited
-	ended    bool // jobs with keys ended here, and another dispatcher is the controller
 	returned bool // jobs with keys are pending again
 
-	clock  timing.DatabaseClock
-	base   time.Time // clock of the book
-	began  time.Time // local time at base
-	beat   Beat
+	base   time.Time       // clock of the book
+	began  time.Time       // local time at base
+	beat   background.Beat // the last one
 	others map[int32]lastBeat
 	table  Table
 	book   *permits.Book // nil = not the controller, or not yet loaded
 	held   map[int64]heldPermit
-	failed error // the last error, until a success
 	state  reads
 }
 
@@ -159,7 +141,7 @@ type heldPermit struct {
 
 // reads states what to read when.
 type reads struct {
-	retryAt, arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
+	arriveAt, lateAt, turnAt, heldAt, headsAt, typesAt, confirmAt, expireAt time.Time
 	// Jobs were read that were inserted after those of the last readArrived.
 	ahead bool
 
@@ -187,7 +169,7 @@ type reads struct {
 	endedAt time.Time            // when the last job with keys ended, of which nothing is decided yet
 }
 
-// New returns a controller that waits for heartbeats.
+// New returns a controller.
 func New(c Config) *Controller {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -198,44 +180,32 @@ func New(c Config) *Controller {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Controller{Config: c, beats: make(chan Beat, 1), wake: make(chan struct{}, 1), asks: make(chan func(*permits.Book))}
+	return &Controller{Config: c}
 }
 
-// Heartbeat passes on the result of a heartbeat. One goroutine may call it.
-func (c *Controller) Heartbeat(b Beat) {
-	select {
-	case old := <-c.beats:
-		b.Keyed = b.Keyed || old.Keyed
-	default:
-	}
-	c.beats <- b // there is room because no other goroutine sends
-	c.signal()
-}
+// ServiceName is the name of the service that owns the book.
+const ServiceName = "limits"
 
-// signal wakes the goroutine.
-func (c *Controller) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Notified says that jobs may have arrived or ended, or that limits were edited. keyed says that this concerns jobs with keys:
-// they are read even if the book knows of none.
-func (c *Controller) Notified(keyed bool) {
-	if !c.active.Load() {
-		return // a heartbeat says whether jobs wait
-	}
-	c.mu.Lock()
-	c.notified, c.keyed = true, c.keyed || keyed
-	c.mu.Unlock()
-	c.signal()
+// Services returns the background services: one that admits jobs, and one that tells the controller of ends.
+func (c *Controller) Services() []background.Service {
+	return []background.Service{{
+		Name: ServiceName, Leader: true, Topics: contract.JobsArrived | contract.KeysChanged | contract.KeysWait | contract.PermitsUsed,
+		Step: c.step, Reset: c.reset,
+	}, {
+		Name: "ended permits", Topics: contract.PermitsEnded, Rest: notifyPause,
+		Step: func(ctx context.Context, now background.Now) (time.Duration, error) {
+			if now.Woken != 0 {
+				_ = c.Table(0).Notify(ctx) // the controller reads all permits within a second
+			}
+			return time.Hour, nil
+		},
+	}}
 }
 
 // Claimed reports rows that a claim took.
 func (c *Controller) Claimed(rows []contract.Won) {
 	now := c.Now()
-	c.report(func() (found bool) {
+	c.report(0, func() (found bool) {
 		for i := range rows {
 			if rows[i].Fence > 0 {
 				c.reports, found = append(c.reports, report{int64(rows[i].ID), rows[i].Fence, true, now}), true
@@ -245,13 +215,19 @@ func (c *Controller) Claimed(rows []contract.Won) {
 	})
 }
 
-// report calls add under the lock, and wakes the goroutine if it returns true.
-func (c *Controller) report(add func() bool) {
+// report calls add under the lock, and wakes a service if there is something to report: the one that admits, or the one with the given
+// topic if another dispatcher leads. Then the report is dropped.
+func (c *Controller) report(topic contract.Topics, add func() (found bool)) {
 	c.mu.Lock()
-	added := add()
+	found := add()
+	if c.leads {
+		topic = contract.PermitsUsed
+	} else {
+		c.reports, c.returned = nil, false
+	}
 	c.mu.Unlock()
-	if added {
-		c.signal()
+	if found {
+		c.Wake(topic)
 	}
 }
 
@@ -261,7 +237,7 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 		return
 	}
 	now := c.Now()
-	c.report(func() (found bool) {
+	c.report(contract.PermitsEnded, func() (found bool) {
 		for i := range request.Items {
 			f := &request.Items[i]
 			if f.Fence <= 0 {
@@ -274,7 +250,6 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 			}
 			c.reports = append(c.reports, report{id: int64(f.ID), fence: f.Fence, at: now})
 		}
-		c.ended = c.ended || found
 		return found
 	})
 }
@@ -292,99 +267,70 @@ func recorded(r *contract.FinishResult, id dispatcherd.JobID) bool {
 	return true
 }
 
-// Ask calls f with the book in the goroutine of the controller, and reports whether it has one.
-func (c *Controller) Ask(ctx context.Context, f func(*permits.Book)) bool {
-	if !c.active.Load() {
-		return false
-	}
-	asked := false
-	done := make(chan struct{})
-	select {
-	case c.asks <- func(b *permits.Book) {
-		defer close(done)
-		if b != nil {
-			f(b)
-			asked = true
-		}
-	}:
-		<-done
-		return asked
-	case <-ctx.Done():
-		return false
-	}
-}
+// Book returns the book, or nil. It must be called between two steps.
+func (c *Controller) Book() *permits.Book { return c.book }
 
-// Run admits jobs until ctx is done.
-func (c *Controller) Run(ctx context.Context) {
-	timer := time.NewTimer(idlePause)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case f := <-c.asks:
-			f(c.book)
-			continue
-		case <-c.wake:
-		case <-timer.C:
-		}
-		timer.Reset(c.Step(ctx))
-	}
-}
-
-// Step does what is due, and returns for how long nothing is to be done unless something is reported. One goroutine
-// may call it, instead of Run.
-func (c *Controller) Step(ctx context.Context) time.Duration {
-	select {
-	case b := <-c.beats:
-		c.heard(b)
-	default:
-	}
-	c.handle(ctx, c.work(ctx))
-	return c.pause(c.Now())
-}
-
-// handle makes the book again after an error.
-func (c *Controller) handle(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil {
-		c.failed = nil
-		return
-	}
-	if c.failed == nil && !errors.Is(err, limitstore.ErrNotController) {
-		c.Log.Warn("limits: a statement failed; the permits are read again")
-	}
-	c.failed = err
+// reset drops the book of a term. From the first step of the next term on, reports are noted.
+func (c *Controller) reset() {
 	c.drop()
-	c.state.retryAt = c.Now().Add(retryPause)
+	c.mu.Lock()
+	c.leads, c.reports, c.returned = false, nil, false
+	c.mu.Unlock()
+}
+
+// step does what is due. After an error the book is made again.
+func (c *Controller) step(ctx context.Context, now background.Now) (wait time.Duration, err error) {
+	fresh := now.Read != c.beat.Read
+	if c.beat = now.Beat; fresh {
+		c.heard()
+	}
+	if now.Moved != 0 {
+		c.drop()
+	}
+	switch err := c.work(ctx, now.Woken); {
+	case errors.Is(err, limitstore.ErrNotController): // the next heartbeat says so
+		c.drop()
+		return retryPause, nil
+	case err != nil:
+		c.drop()
+		return 0, err
+	}
+	return c.pause(c.Now()), nil
+}
+
+// told adopts topics.
+func (c *Controller) told(topics contract.Topics) {
+	s := &c.state
+	if topics&(contract.JobsArrived|contract.KeysChanged) != 0 {
+		s.told = s.told || topics&contract.KeysChanged != 0
+		s.arriveAt, s.arrivePause = earlier(s.arriveAt, s.arriveFrom), 0
+		s.heldAt = earlier(s.heldAt, s.heldFrom)
+	}
+	if topics&contract.KeysWait != 0 {
+		s.arriveAt = time.Time{}
+	}
 }
 
 // heard adopts the result of a heartbeat.
-func (c *Controller) heard(b Beat) {
-	jumped := c.clock.Read(b.Clock, b.Read) != 0
-	if b.Term != c.beat.Term || jumped {
-		c.drop()
-		if b.Term != 0 {
-			c.table = c.Table(b.Term)
-		}
-	}
-	if c.book == nil || b.Keyed {
-		c.state.arriveAt = time.Time{}
-	}
-	c.beat = b
-	c.follow(b.Read)
-	others := make(map[int32]lastBeat, len(b.Others))
-	for _, o := range b.Others {
+func (c *Controller) heard() {
+	now := &c.beat
+	c.follow(now.Read)
+	others := make(map[int32]lastBeat, len(now.Others))
+	for _, o := range now.Others {
 		last := c.others[o.ID]
 		if last.beatAt != o.BeatAt {
-			last = lastBeat{o.BeatAt, b.Read}
+			last = lastBeat{o.BeatAt, now.Read}
 		}
 		others[o.ID] = last
 	}
 	c.others = others
-	if slices.ContainsFunc(b.Others, func(o contract.Heard) bool { return c.silent(o.ID) }) {
+	if slices.ContainsFunc(now.Others, func(o contract.Heard) bool { return c.silent(o.ID) }) {
 		c.state.typesAt = time.Time{}
 	}
 }
+
+// keyed reports whether the last heartbeat found that jobs wait for permits, or that limits were edited.
+func (c *Controller) keyed() bool { return c.beat.Found&contract.KeysWait != 0 }
 
 // silent reports whether another dispatcher has sent no heartbeat for a while, long before it is declared lost.
 func (c *Controller) silent(dispatcher int32) bool {
@@ -396,7 +342,6 @@ func (c *Controller) silent(dispatcher int32) bool {
 func (c *Controller) drop() {
 	c.book, c.held = nil, nil
 	c.state = reads{}
-	c.active.Store(false)
 	c.Metrics.dropped()
 }
 
@@ -412,19 +357,13 @@ const followMost = 100 * time.Microsecond
 
 // follow makes the clock of the book follow the database clock.
 func (c *Controller) follow(local time.Time) {
-	behind := c.clock.Estimate(local).Sub(c.base.Add(local.Sub(c.began)))
+	behind := c.beat.Database(local).Sub(c.base.Add(local.Sub(c.began)))
 	c.base = c.base.Add(min(max(behind, -followMost), followMost))
 }
 
 // pause returns how long nothing is to be done.
 func (c *Controller) pause(now time.Time) time.Duration {
 	s := &c.state
-	if c.book == nil {
-		if c.beat.Term == 0 {
-			return idlePause
-		}
-		return max(s.retryAt.Sub(now), time.Millisecond)
-	}
 	if s.undecided {
 		return 0
 	}
@@ -443,5 +382,5 @@ func (c *Controller) pause(now time.Time) time.Duration {
 
 // busy reports whether jobs wait or hold permits, as far as the book knows.
 func (c *Controller) busy() bool {
-	return c.beat.Keyed || c.state.edited || c.state.unsure || c.state.told || c.book.Classes() > 0 || len(c.held) > 0
+	return c.keyed() || c.state.edited || c.state.unsure || c.state.told || c.book.Classes() > 0 || len(c.held) > 0
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
@@ -50,7 +51,7 @@ func TestASecondWithoutKeyedWorkCostsNoStatement(t *testing.T) {
 		before := w.calls() - w.calls("expire")
 		for range 3600 {
 			w.pass(1)
-			w.Notified(false)
+			w.notify(contract.JobsArrived)
 		}
 		require.Equal(t, before, w.calls()-w.calls("expire"))
 		require.LessOrEqual(t, w.calls("expire"), 61)
@@ -62,16 +63,16 @@ func TestFirstJobAfterANotificationIsAdmittedAtOnce(t *testing.T) {
 	run(t, func(w *world) {
 		w.pass(100)
 		ids := w.insert(k, 1)
-		w.Notified(false)
+		w.notify(contract.JobsArrived)
 		synctest.Wait()
 		require.Empty(t, w.holders(), "it concerns jobs without keys")
-		w.Notified(true)
+		w.notify(contract.KeysChanged)
 		synctest.Wait()
 		require.Equal(t, ids, w.holders())
 		w.end(ids[0], w.begin(ids[0]), contract.Succeeded, 0)
 		w.pass(5)
 		before := w.calls()
-		w.Notified(true)
+		w.notify(contract.KeysChanged)
 		w.pass(10)
 		require.LessOrEqual(t, w.calls()-before, 6, "one read of each kind")
 	})
@@ -92,7 +93,7 @@ func TestPermitsAreReadRarelyWhileNothingChanges(t *testing.T) {
 		require.Equal(t, ids[1:2], w.holders(), "without a notification")
 		w.pass(60)
 		more := w.insert(permits.Class{Keys: "other", Type: "x"}, 2)
-		w.Notified(true)
+		w.notify(contract.KeysChanged)
 		<-time.After(notifyPause)
 		synctest.Wait()
 		require.Equal(t, []int64{ids[1], more[0]}, w.holders())
@@ -155,7 +156,7 @@ func TestAFormerControllerStops(t *testing.T) {
 		w.tables.elect(2, func() {})
 		w.update(func() { w.admissions++ })
 		ids := w.insert(k, 1)
-		w.Heartbeat(Beat{Term: w.term, Keyed: true, Clock: w.tables.now(), Read: time.Now()}) // it read the role before
+		w.Beat(background.Beat{Term: w.term, Found: contract.KeysWait, Clock: w.tables.now(), Read: time.Now()}) // it read the role before
 		w.awaitReports()
 		require.Equal(t, 1, w.calls("admit"))
 		require.Empty(t, w.holders())
@@ -687,7 +688,7 @@ func TestClassesBeyondTheBoundAreFoundLater(t *testing.T) {
 func TestAskWhileLoading(t *testing.T) {
 	run(t, func(w *world) {
 		classes := -1
-		ask := func() bool { return w.Ask(w.t.Context(), func(b *permits.Book) { classes = b.Classes() }) }
+		ask := func() bool { return w.ask(func(b *permits.Book) { classes = b.Classes() }) }
 		require.True(t, ask())
 		require.Zero(t, classes)
 		w.once("held", fault{delay: 10 * time.Second})
@@ -701,7 +702,7 @@ func TestAskWhileLoading(t *testing.T) {
 		w.heard()
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
-		_ = w.Ask(ctx, func(*permits.Book) {})
+		_ = w.Between(ctx, ServiceName, func() {})
 		w.pass(12)
 		require.True(t, ask())
 	})

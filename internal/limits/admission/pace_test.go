@@ -40,7 +40,7 @@ func TestPauseAppliesWhileJobsStartAtOnce(t *testing.T) {
 		w.delay("admit", 10*time.Millisecond)
 		ids := w.insert(k, 3000)
 		w.heard()
-		require.True(t, w.Ask(w.t.Context(), func(*permits.Book) {}))
+		require.True(t, w.ask(func(*permits.Book) {}))
 		require.LessOrEqual(t, w.calls("admit"), 2*decideMost)
 		w.pass(5)
 		require.LessOrEqual(t, w.calls("admit"), 2*decideMost)
@@ -56,7 +56,7 @@ func TestPortionsDelayNoHandOff(t *testing.T) {
 	for operation, begin := range map[string]func(w *world){
 		"arrived": func(w *world) {
 			w.insert(permits.Class{Keys: "many", Type: "x"}, 4*arriveMost)
-			w.Notified(true)
+			w.notify(contract.KeysChanged)
 		},
 		"expire": func(w *world) {
 			w.update(func() { w.old = 50 })
@@ -94,7 +94,7 @@ func TestJobThatWaitsLongCostsFewReads(t *testing.T) {
 		w.pass(60)
 		require.LessOrEqual(t, w.calls("arrived")-before, 180, "for each heartbeat, after a pause, and late ones")
 		ids := w.insert(permits.Class{Keys: "other", Type: "x"}, 1)
-		w.Notified(true)
+		w.notify(contract.KeysChanged)
 		<-time.After(notifyPause)
 		synctest.Wait()
 		require.Equal(t, ids, w.holders())
@@ -142,14 +142,14 @@ func TestForgedNotificationsCostFewStatements(t *testing.T) {
 		w.heard()
 		before := w.calls("arrived")
 		for range 10_000 {
-			w.Notified(true)
+			w.notify(contract.KeysChanged)
 			<-time.After(100 * time.Microsecond)
 		}
 		require.LessOrEqual(t, w.calls("arrived")-before, int(time.Second/notifyPause)+50)
 		w.delay("held", time.Second)
 		before = w.calls("held")
 		for range 20_000 {
-			w.Notified(true)
+			w.notify(contract.KeysChanged)
 			<-time.After(time.Millisecond)
 		}
 		require.LessOrEqual(t, w.calls("held")-before, 11, "a read of all permits that takes a second")

@@ -340,7 +340,7 @@ func (s *session) send(ctx context.Context, operation string, do func(f fault)) 
 		select {
 		case <-done:
 		case <-ctx.Done():
-			runtime.Goexit() // the process was killed: it never reads what the late statement writes
+			runtime.Goexit() // the step is discontinued: it never reads what the late statement writes
 		}
 	}
 	if f.refused || f.lost {

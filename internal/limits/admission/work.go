@@ -15,18 +15,13 @@ import (
 const fencesMost = 1 << 31
 
 // work sends what is due.
-func (c *Controller) work(ctx context.Context) error {
-	if c.beat.Term == 0 {
-		return c.tellController(ctx)
-	}
-	if c.Now().Before(c.state.retryAt) {
-		return nil
-	}
+func (c *Controller) work(ctx context.Context, woken contract.Topics) error {
 	if c.book == nil || c.book.Fences() >= fencesMost {
 		if err := c.load(ctx); err != nil {
 			return err
 		}
 	}
+	c.told(woken)
 	c.takeReports()
 	for _, step := range [...]func(context.Context) error{
 		c.readLimits, c.readTypes, c.readHeld, c.readArrived, c.readLate, c.readHeads, c.decide, c.withdraw, c.confirm, c.expire,
@@ -39,21 +34,12 @@ func (c *Controller) work(ctx context.Context) error {
 	return nil
 }
 
-// tellController notifies the controller after jobs with keys ended here.
-func (c *Controller) tellController(ctx context.Context) error {
-	c.mu.Lock()
-	ended := c.ended
-	c.reports, c.ended, c.returned, c.notified, c.keyed = nil, false, false, false, false
-	c.mu.Unlock()
-	if !ended {
-		return nil
-	}
-	_ = c.Table(0).Notify(ctx) // the controller reads all permits within a second
-	return nil
-}
-
 // load makes the book from the table.
 func (c *Controller) load(ctx context.Context) error {
+	c.mu.Lock()
+	c.leads = true
+	c.mu.Unlock()
+	c.table = c.Table(c.beat.Term)
 	first, last, err := c.table.Begin(ctx)
 	if err != nil {
 		return err
@@ -73,7 +59,7 @@ func (c *Controller) load(ctx context.Context) error {
 	)
 	c.held = map[int64]heldPermit{}
 	c.began = c.Now()
-	c.base = c.clock.Estimate(c.began)
+	c.base = c.beat.Database(c.began)
 	recent := max(last-lateIDs, 0)
 	c.state = reads{expireAt: c.Now().Add(expirePause), turnAt: c.Now().Add(lateTime), arrived: last, former: recent, latter: recent}
 	c.book.Advance(c.now())
@@ -91,7 +77,6 @@ func (c *Controller) load(ctx context.Context) error {
 			return err
 		}
 	}
-	c.active.Store(true)
 	c.Metrics.loaded()
 	c.Log.Info("limits: this dispatcher admits jobs with keys")
 	return nil
@@ -145,16 +130,11 @@ func at(r permits.Rate, dispatcher int32) int32 {
 // takeReports tells the book what this dispatcher has claimed and ended.
 func (c *Controller) takeReports() {
 	c.mu.Lock()
-	reports := c.reports
-	notified, keyed, returned := c.notified, c.keyed, c.returned
-	c.reports, c.notified, c.keyed, c.returned, c.ended = nil, false, false, false, false
+	reports, returned := c.reports, c.returned
+	c.reports, c.returned = nil, false
 	c.mu.Unlock()
 	s := &c.state
-	s.told = s.told || keyed
-	if notified {
-		s.arriveAt, s.arrivePause = earlier(s.arriveAt, s.arriveFrom), 0
-	}
-	if notified || returned {
+	if returned {
 		s.heldAt = earlier(s.heldAt, s.heldFrom)
 	}
 	for _, r := range reports {

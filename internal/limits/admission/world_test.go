@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
@@ -18,6 +19,7 @@ import (
 // agent is a dispatcher with its controller.
 type agent struct {
 	*Controller
+	*background.Runner
 	*tables
 	id    int32
 	term  int64 // 0 = another dispatcher is the controller
@@ -26,10 +28,40 @@ type agent struct {
 	stop  func()
 }
 
+// ignore is an observer.
+type ignore struct{}
+
+func (ignore) Stepped(string, time.Duration, background.Outcome, error) {}
+
+// discontinued returns a step that ends when a statement meets a cancelled context: session.send ends the goroutine.
+func discontinued(
+	step func(context.Context, background.Now) (time.Duration, error),
+) func(context.Context, background.Now) (time.Duration, error) {
+	return func(ctx context.Context, now background.Now) (wait time.Duration, err error) {
+		err = context.Canceled
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wait, err = step(ctx, now)
+		}()
+		<-done
+		return wait, err
+	}
+}
+
+// notify delivers a notification.
+func (a *agent) notify(topic contract.Topics) { a.Wake(topic) }
+
+// ask calls f with the book between two steps.
+func (a *agent) ask(f func(*permits.Book)) bool {
+	return a.Between(context.Background(), ServiceName, func() { f(a.Book()) })
+}
+
 // start starts a dispatcher. It sends no heartbeat.
 func (f *tables) start(ctx context.Context, id int32, maxClasses int) *agent {
 	a := &agent{tables: f, id: id}
 	a.Controller = New(Config{
+		Wake:        a.notify,
 		Table:       func(term int64) Table { return &session{tables: f, dispatcher: id, term: term} },
 		Dispatcher:  func() int32 { return id },
 		Announce:    func([]contract.RowNotification) {},
@@ -39,6 +71,11 @@ func (f *tables) start(ctx context.Context, id int32, maxClasses int) *agent {
 		Log:         zap.NewNop(),
 		Metrics:     NewMetrics(prometheus.NewRegistry()),
 	})
+	services := a.Services()
+	for i := range services {
+		services[i].Step = discontinued(services[i].Step)
+	}
+	a.Runner = background.New(ignore{}, services...)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -54,13 +91,13 @@ func (f *tables) start(ctx context.Context, id int32, maxClasses int) *agent {
 
 // elect makes the dispatcher the controller, and sends a heartbeat.
 func (a *agent) elect() {
-	a.term = a.tables.elect(a.id, func() { a.Notified(true) })
+	a.term = a.tables.elect(a.id, func() { a.Wake(contract.KeysChanged) })
 	a.beat()
 }
 
 // beat sends a heartbeat.
 func (a *agent) beat() {
-	var b Beat
+	var b background.Beat
 	a.update(func() {
 		if a.controller != a.id {
 			a.term = 0
@@ -69,7 +106,10 @@ func (a *agent) beat() {
 		for _, r := range a.rows {
 			keyed = keyed || r.fence == 0
 		}
-		b = Beat{Term: a.term, Keyed: keyed, Clock: a.tables.now(), Read: time.Now()}
+		b = background.Beat{Term: a.term, Clock: a.tables.now(), Read: time.Now()}
+		if keyed {
+			b.Found = contract.KeysWait
+		}
 		for id := int32(1); id <= 3 && !a.alone; id++ {
 			if at := time.Now().UnixMicro(); id == a.dead {
 				b.Others = append(b.Others, contract.Heard{ID: id, BeatAt: 1})
@@ -78,7 +118,7 @@ func (a *agent) beat() {
 			}
 		}
 	})
-	a.Heartbeat(b)
+	a.Beat(b)
 }
 
 // begin claims an admitted row and reports it. It returns the fence, or 0.
