@@ -299,7 +299,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
 	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
-	j.row.maxAttempts, j.row.failures, j.row.fence = row.MaxAttempts, row.Failures, row.Fence
+	j.row.maxAttempts, j.row.failures, j.delivery = row.MaxAttempts, row.Failures, row.Delivery
 	j.typ = c.hold(row.Type, o.user)
 	c.keep(j)
 	c.types[j.typ].durations.Start(&j.run, j.class, j.sentAt)

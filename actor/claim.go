@@ -271,8 +271,8 @@ func (c *Core) won(w *contract.Won) {
 	}
 	c.types[j.typ].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
-	j.row.maxAttempts, j.row.failures, j.row.fence = w.MaxAttempts, w.Failures, w.Fence
-	j.timeout, j.payload, j.row.unfit = c.limit(j, w.Timeout), w.Payload, w.Unfit
+	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
+	j.timeout, j.delivery, j.row.unfit = c.limit(j, w.Timeout), w.Delivery, w.Unfit
 	if len(c.claims.aside) > 0 {
 		delete(c.claims.aside, j.id)
 	}

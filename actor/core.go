@@ -188,7 +188,7 @@ type job struct {
 	stop        stopReason
 	crashes     int32
 	timeout     time.Duration // timeout of the attempt of a queued job, or deadline of a request; 0 = none
-	payload     []byte
+	delivery    contract.Delivery
 	terms       scoring.Terms      // the score when its slot was chosen
 	placedAt    timing.Instant     // instant of that choice
 	waitedFor   string             // the reason for the longest part of the wait; "" = none is known
@@ -220,7 +220,6 @@ type rowData struct {
 	returned    bool
 	loading     bool // the row is claimed; its payload is not read yet
 	failures    int32
-	fence       int64          // of a job with keys; 0 = none
 	maxAttempts int32          // number of failures after which the job fails permanently
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	deadline    timing.Instant // of a durable request: no attempt starts later; 0 = none

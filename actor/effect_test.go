@@ -126,7 +126,10 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.Equal(t, []string{"pdf"}, claim.Types)
 	require.NotZero(t, claim.Token)
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
-		{ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second, Payload: []byte(`"x"`)},
+		{
+			ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second,
+			Delivery: contract.Delivery{Payload: []byte(`"x"`)},
+		},
 	}}}, nil)
 	send := one[*effect.Send](t, fx)
 	require.Equal(t, 30*time.Second, send.Timeout)

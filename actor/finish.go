@@ -30,9 +30,9 @@ func (c *Core) recordEnd(j *job, f contract.Finish) {
 		c.durations.Learn(known, j.class, int64(c.now-j.sentAt))
 	}
 	known.End(&j.run, j.class)
-	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.row.fence, len(j.payload)+len(f.Result)
+	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.delivery.Fence, len(j.delivery.Payload)+len(f.Result)
 	f.Placement = c.placement(j, f.Outcome)
-	j.payload = nil
+	j.delivery.Payload = nil
 	c.ends.add(f)
 }
 

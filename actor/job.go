@@ -114,7 +114,7 @@ func (c *Core) send(j *job) {
 	s := c.slots.At(j.slot)
 	c.emit(c.memory.Send.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
-		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Payload: j.payload, Fence: j.row.fence,
+		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Delivery: j.delivery,
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
 	}))
 	c.runsOn(j)

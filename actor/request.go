@@ -23,7 +23,7 @@ func (c *Core) handleRequested(ev event.Requested) {
 	}
 	j := c.newJob()
 	j.id, j.mode, j.priority, j.class = ev.Job, dispatcherd.OnDemand, ev.Priority, ev.Class
-	j.payload, j.timeout = ev.Payload, ev.Deadline
+	j.delivery.Payload, j.timeout = ev.Payload, ev.Deadline
 	j.request.arrival, j.request.capacityWait = c.now, ev.CapacityWait
 	if !ev.Wait {
 		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)

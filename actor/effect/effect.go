@@ -28,6 +28,7 @@ func (*effect) isEffect() {}
 // Send sends a job to a slot of a session.
 type Send struct {
 	effect
+	contract.Delivery
 
 	Session dispatcherd.SessionID
 	Slot    dispatcherd.SlotID
@@ -36,8 +37,6 @@ type Send struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
 	Type    string
-	Payload []byte
-	Fence   int64         // of a job with keys; 0 = none
 	Timeout time.Duration // timeout of the attempt, or deadline of the request; 0 = none
 	Age     time.Duration // time since the job became due
 	// Terms is the score at the instant of the placement, by term.

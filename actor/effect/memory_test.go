@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Each pointer keeps its effect while the buffer grows.
@@ -24,7 +25,7 @@ func TestPointersStayValidWhileABufferGrows(t *testing.T) {
 // A reset buffer keeps its array, and the array keeps no payload.
 func TestResetKeepsTheArrayButNoPayload(t *testing.T) {
 	var m Memory
-	first := m.Send.Add(Send{Job: 1, Payload: []byte("payload")})
+	first := m.Send.Add(Send{Job: 1, Delivery: contract.Delivery{Payload: []byte("payload")}})
 	m.Reset()
 	require.Nil(t, first.Payload)
 	require.Same(t, first, m.Send.Add(Send{Job: 2}))

@@ -29,8 +29,16 @@ type Lane struct {
 	Class    dispatcherd.DurationClass // not set in a claim
 }
 
+// Delivery is what a worker is told about a job and no decision reads. One value goes from the row through the core to the frame.
+type Delivery struct {
+	Payload []byte // JSON, one line
+	Fence   int64  // of a job with keys: grows with each admission of one of its keys; 0 = none
+}
+
 // Won is one row that a claim took.
 type Won struct {
+	Delivery
+
 	ID          dispatcherd.JobID
 	Type        string               // of the row now; an operator may have changed it since the fetch
 	Priority    dispatcherd.Priority // likewise
@@ -39,9 +47,7 @@ type Won struct {
 	Failures    int32         // failed attempts so far
 	Crashes     int32         // attempts so far that ended by the death of worker or dispatcher
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
-	Payload     []byte        // JSON, one line
 	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
-	Fence       int64         // of a job with keys: grows with each admission of one of its keys; 0 = none
 	Left        time.Duration // of a durable request: time until its deadline, by the database clock; negative = passed; 0 = no deadline
 	Counted     bool          // other jobs wait for its end, so the end is recorded for them
 }

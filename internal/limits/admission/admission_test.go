@@ -735,7 +735,7 @@ func TestReportsAreForgottenWithoutTheRole(t *testing.T) {
 		w.tables.elect(2, func() {})
 		w.heard()
 		for range 1000 {
-			w.Claimed([]contract.Won{{ID: 1, Fence: 1}})
+			w.Claimed([]contract.Won{{ID: 1, Delivery: contract.Delivery{Fence: 1}}})
 			<-time.After(time.Millisecond)
 		}
 		synctest.Wait()

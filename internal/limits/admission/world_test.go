@@ -125,7 +125,7 @@ func (a *agent) beat() {
 func (a *agent) begin(id int64) int64 {
 	fence := a.claim(id, a.id)
 	if fence > 0 {
-		a.Claimed([]contract.Won{{ID: dispatcherd.JobID(id), Fence: fence}})
+		a.Claimed([]contract.Won{{ID: dispatcherd.JobID(id), Delivery: contract.Delivery{Fence: fence}}})
 	}
 	return fence
 }

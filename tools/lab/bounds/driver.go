@@ -189,7 +189,9 @@ func (d *driver) claimed(r *contract.ClaimRequest) event.Event {
 	res := contract.ClaimResult{Won: make([]contract.Won, len(r.IDs))}
 	for i, id := range r.IDs {
 		lane := d.lanes[id]
-		res.Won[i] = contract.Won{ID: id, Type: lane.Type, Priority: lane.Priority, Attempt: 1, MaxAttempts: 5, Payload: []byte("{}")}
+		res.Won[i] = contract.Won{
+			ID: id, Type: lane.Type, Priority: lane.Priority, Attempt: 1, MaxAttempts: 5, Delivery: contract.Delivery{Payload: []byte("{}")},
+		}
 	}
 	return event.Claimed{Request: r, Result: res}
 }
