@@ -40,13 +40,15 @@ CREATE TRIGGER record_limit_edit AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON
 
 -- Which costs of keys with a rate were admitted, and when they started, so that the next controller counts them, too. Only the controller
 -- reads and writes the table. dispatcher is 0 for limits of the whole cluster. part = infinity contains the cost that is admitted and has
--- not started. The other parts contain the cost that has started in a 64th of the window of the rate; part is the end of that time.
+-- not started. The other parts contain the cost that has started in a 64th of the window of the rate; part is the end of that time, and
+-- last is when the last of it started: a window that becomes shorter counts from then.
 CREATE TABLE dispatcherd.key_starts (
     key        text        NOT NULL,
     dispatcher int         NOT NULL,
     part       timestamptz NOT NULL,
     cost       bigint      NOT NULL,
     expires    timestamptz NOT NULL,
+    last       timestamptz NOT NULL DEFAULT 'infinity',
     PRIMARY KEY (key, dispatcher, part)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX key_starts_expires ON dispatcherd.key_starts (expires);

@@ -47,7 +47,8 @@ type tables struct {
 	limits     map[string]permits.Limit
 	edited     bool
 	starts     map[part]int64
-	old        int // portions of records to delete
+	last       map[part]int64 // when the last cost of a part started
+	old        int            // portions of records to delete
 	types      map[string]limitstore.Type
 	controller int32
 	term       int64
@@ -81,6 +82,7 @@ func newTables() *tables {
 		rows:       map[int64]*row{},
 		limits:     map[string]permits.Limit{},
 		starts:     map[part]int64{},
+		last:       map[part]int64{},
 		statements: map[string]int{},
 		startedAt:  map[string][]time.Time{},
 		types:      map[string]limitstore.Type{"x": {Slots: 8, Dispatchers: []int32{1, 2, 3}}, "y": {Slots: 4, Dispatchers: []int32{1, 2}}},
@@ -541,7 +543,7 @@ func (s *session) Starts(ctx context.Context) (list []limitstore.Start, err erro
 			if cost > 0 {
 				start := limitstore.Start{Key: p.key, Dispatcher: p.dispatcher, Cost: cost, At: p.at}
 				if p.at != limitstore.NotStarted {
-					start.Ago = s.now().UnixMicro() - p.at
+					start.Ago = s.now().UnixMicro() - s.last[p]
 				}
 				list = append(list, start)
 			}
@@ -559,7 +561,9 @@ func (s *session) Confirm(ctx context.Context, starts []limitstore.Start) error 
 		for _, st := range starts {
 			if st.At > 0 {
 				width := max(st.Per/64, 1)
-				s.starts[part{st.Key, st.Dispatcher, (st.At/width + 1) * width}] += st.Cost
+				p := part{st.Key, st.Dispatcher, (st.At/width + 1) * width}
+				s.starts[p] += st.Cost
+				s.last[p] = max(s.last[p], st.At)
 			}
 			if p := (part{st.Key, st.Dispatcher, limitstore.NotStarted}); s.hasStart(p) && !st.Unrecorded {
 				s.starts[p] = max(s.starts[p]-st.Cost, 0)

@@ -149,12 +149,9 @@ func (c *Controller) takeReports() {
 	}
 }
 
-// Starts count as later, because the clock of the book may be early by followMost per second: by startMargin, and by a
-// part of the longest window, during which the clock goes on to follow.
-const (
-	startMargin = 1000
-	windowPart  = int64(time.Second / followMost)
-)
+// startMargin is by how many microseconds starts count as later, because the clock of the book may be early by followMost per
+// second. The windows of the book are longer by the same share.
+const startMargin = 1000
 
 // started tells the book that a row was claimed.
 func (c *Controller) started(id, fence, micros int64) {
@@ -164,11 +161,7 @@ func (c *Controller) started(id, fence, micros int64) {
 	}
 	p.started = true
 	c.held[id] = p
-	longest := int64(0)
-	for _, r := range p.rates {
-		longest = max(longest, r.Per)
-	}
-	micros += startMargin + longest/windowPart
+	micros += startMargin
 	c.book.Started(id, fence, micros)
 	c.count(&p, micros)
 }

@@ -222,8 +222,8 @@ type Start struct {
 	Dispatcher int32 // 0 = any
 	Cost       int64
 	Per        int64 // microseconds, of the limit
-	At         int64 // microseconds: when it started; NotStarted = it is admitted
-	Ago        int64 // microseconds since the end of its part of the window; only of Starts
+	At         int64 // microseconds: when it started, or the last part of it; NotStarted = it is admitted
+	Ago        int64 // microseconds since At; only of Starts
 	Unrecorded bool  // no Admit has recorded the cost: the key had no such rate; only of Confirm
 }
 
@@ -366,19 +366,21 @@ func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned
 	return withdrawn, err
 }
 
-// confirmSQL moves admitted cost of keys $3 and dispatchers $4 to the ends of the parts of the windows in which it started: $5 costs,
+// confirmSQL moves admitted cost of keys $3 and dispatchers $4 to the parts of the windows in which it started: $5 costs,
 // $6 lengths of windows, $7 times. Without a time it has not started, and will not. $8 says that the cost was not admitted as
 // such; because a former controller may have admitted it with another limit, the record may also be too small. A record of no cost expires.
 const confirmSQL = `
 WITH ` + role + `, item AS MATERIALIZED (
-	SELECT s.*, date_bin(s.per / 64, timestamptz 'epoch' + s.at * interval '1 microsecond', timestamptz 'epoch') + s.per / 64 AS part
+	SELECT s.*, date_bin(s.per / 64, t.started, timestamptz 'epoch') + s.per / 64 AS part, t.started
 	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[], $8::boolean[])
 		AS s (key, dispatcher, cost, per, at, unrecorded)
+	CROSS JOIN LATERAL (SELECT timestamptz 'epoch' + s.at * interval '1 microsecond' AS started) t
 	WHERE EXISTS (SELECT FROM role)
 ), started AS (
-	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
-	SELECT key, dispatcher, part, sum(cost), max(part + 2 * per + interval '1 min') FROM item WHERE at > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
-	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost
+	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires, last)
+	SELECT key, dispatcher, part, sum(cost), max(part + 2 * per + interval '1 min'), max(started)
+	FROM item WHERE at > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost, last = greatest(k.last, excluded.last)
 )
 UPDATE dispatcherd.key_starts k SET cost = greatest(k.cost - i.cost, 0), expires = CASE WHEN k.cost > i.cost THEN k.expires ELSE now() END
 FROM (SELECT key, dispatcher, sum(cost) AS cost FROM item WHERE NOT unrecorded GROUP BY 1, 2) i
@@ -409,8 +411,8 @@ func (c *Controller) Starts(ctx context.Context) (list []Start, err error) {
 	for n := startsMost; n == startsMost && err == nil; {
 		n = 0
 		err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			rows, _ := conn.Query(ctx, `SELECT key, dispatcher, part::text, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("part")+` END, cost,
-					CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - part")+` ELSE 0 END FROM dispatcherd.key_starts
+			rows, _ := conn.Query(ctx, `SELECT key, dispatcher, part::text, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
+					CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - last")+` ELSE 0 END FROM dispatcherd.key_starts
 				WHERE expires > now() AND cost > 0 AND (key, dispatcher, part) > ($2::text, $3::int, $4::text::timestamptz)
 				ORDER BY key, dispatcher, part LIMIT $5`,
 				int64(NotStarted), s.Key, s.Dispatcher, part, startsMost)

@@ -294,8 +294,8 @@ func TestLimitsAreReadAsTheBookNeedsThem(t *testing.T) {
 	require.Zero(t, one[int](w, `SELECT count(*) FROM dispatcherd.limit_edits`))
 }
 
-// Admitted cost is recorded with the admission. When it starts, its record moves to a part of the window, whose end
-// is not before the start. The sum stays the same.
+// Admitted cost is recorded with the admission. When it starts, its record moves to a part of the window, with the last
+// start in that part. The sum stays the same.
 func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 5)
@@ -340,14 +340,14 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	require.EqualValues(t, 10, sum())
 	require.Equal(t,
 		[]Start{
-			{Key: "k", Cost: 2, At: now + 1_000_000},
-			{Key: "k", Cost: 1, At: now + 2_000_000},
+			{Key: "k", Cost: 2, At: now + 999_999},
+			{Key: "k", Cost: 1, At: now + 1_000_000},
 			{Key: "k", Cost: 2, At: NotStarted},
 			{
 				Key:        "k",
 				Dispatcher: 2,
 				Cost:       3,
-				At:         now + 1_000_000,
+				At:         now,
 			},
 			{Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted},
 			{Key: "x", Cost: 1, At: NotStarted},
@@ -358,8 +358,8 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "x", Cost: 1, Per: per}, {Key: "k", Cost: 1, Per: per, At: now}}))
 	require.EqualValues(t, 9, sum(), "the cost of x will not start")
 	require.Equal(t,
-		[]Start{{Key: "k", Cost: 3, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
-			{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}},
+		[]Start{{Key: "k", Cost: 3, At: now + 999_999}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
+			{Key: "k", Dispatcher: 2, Cost: 3, At: now}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}},
 		starts(),
 	)
 
@@ -369,10 +369,23 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	)
 	require.EqualValues(t, 10, sum(), "no record is negative")
 	require.Equal(t,
-		[]Start{{Key: "k", Cost: 5, At: now + 1_000_000}, {Key: "k", Cost: 1, At: now + 2_000_000}, {Key: "k", Cost: 1, At: NotStarted},
-			{Key: "k", Dispatcher: 2, Cost: 3, At: now + 1_000_000}},
+		[]Start{{Key: "k", Cost: 5, At: now + 999_999}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
+			{Key: "k", Dispatcher: 2, Cost: 3, At: now}},
 		starts(),
 	)
+}
+
+// A rate of 3 per 366 days becomes 3 per second, and another dispatcher takes over: the record says when the cost started, not
+// when its part of the year ends.
+func TestStartsOfAnOldWindowAfterTakeover(t *testing.T) {
+	w := newWorld(t)
+	const year = 366 * 86_400_000_000
+	ago := one[int64](w, `SELECT (extract(epoch FROM now() - interval '10 s') * 1000000)::bigint`)
+	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Cost: 3, Per: year, At: ago, Unrecorded: true}}))
+	list, err := w.Starts(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.InDelta(t, 10e6, list[0].Ago, 9e6)
 }
 
 // A record is kept until its part has left each window. Cost that has not started is kept longer than any window.

@@ -183,7 +183,7 @@ func (k *key) expectedAt(cost int64, dispatcher int32, now int64) int64 {
 	slices.SortFunc(counted, func(x, y starts) int { return cmp.Compare(x.until, y.until) })
 	for _, s := range counted {
 		if over -= s.cost; over <= 0 {
-			return s.until + k.limit.Per
+			return s.until + span(k.limit.Per)
 		}
 	}
 	return 0

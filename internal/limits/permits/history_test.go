@@ -44,7 +44,7 @@ func (h *history) limits() []Limit {
 		}
 		l := Limit{Key: key, Capacity: int64(h.rng.IntN(5)) - 1}
 		if h.rng.IntN(3) == 0 {
-			l.Rate, l.Per = 1+h.rng.Int64N(4), 1_000_000
+			l.Rate, l.Per = 1+h.rng.Int64N(4), []int64{200_000, 1_000_000, 5_000_000}[h.rng.IntN(3)]
 		}
 		if h.rng.IntN(4) == 0 {
 			l.Scope = Dispatcher

@@ -41,8 +41,14 @@ type refPermit struct {
 }
 
 type refStart struct {
-	until, cost int64
-	dispatcher  int32
+	at, cost   int64
+	dispatcher int32
+}
+
+// until returns when a start leaves the window of a length: a part ends it.
+func (s refStart) until(per int64) int64 {
+	width := max(per/windowParts, 1)
+	return (s.at/width+1)*width + per + per/driftPart
 }
 
 func newRefBook(c Config, list []Limit) *refBook {
@@ -177,7 +183,7 @@ func (r *refBook) advance(now int64) {
 	r.now = max(r.now, now)
 	for name, starts := range r.starts {
 		l := r.limit(name)
-		r.starts[name] = slices.DeleteFunc(starts, func(s refStart) bool { return l.Rate == 0 || s.until+l.Per <= r.now })
+		r.starts[name] = slices.DeleteFunc(starts, func(s refStart) bool { return l.Rate == 0 || s.until(l.Per) <= r.now })
 	}
 	for _, c := range r.ordered() {
 		switch {
@@ -386,8 +392,7 @@ func (r *refBook) count(key string, dispatcher int32, at, cost int64) {
 	if l.Scope == Cluster {
 		dispatcher = 0
 	}
-	width := max(l.Per/windowParts, 1)
-	if s := (refStart{(at/width + 1) * width, cost, dispatcher}); s.until+l.Per > r.now {
+	if s := (refStart{at, cost, dispatcher}); s.until(l.Per) > r.now {
 		r.starts[key] = append(r.starts[key], s)
 	}
 }
@@ -466,17 +471,36 @@ func (r *refBook) setLimits(list []Limit) {
 	for name := range names {
 		before[name] = r.limit(name)
 	}
+	former := map[string]Limit{}
+	for name := range r.starts {
+		former[name] = r.limit(name)
+	}
 	r.limits = list
 	for name, starts := range r.starts {
 		l := r.limit(name)
 		if l.Rate == 0 {
 			delete(r.starts, name)
+			continue
 		}
-		for i := range starts {
+		latest := func(s refStart) int64 { // of the starts that the former window counted in the same part
+			for _, o := range starts {
+				if o.dispatcher == s.dispatcher && o.until(former[name].Per) == s.until(former[name].Per) {
+					s.at = max(s.at, o.at)
+				}
+			}
+			return s.at
+		}
+		var counted []refStart
+		for _, s := range starts {
+			s.at = latest(s)
 			if l.Scope == Cluster {
-				starts[i].dispatcher = 0
+				s.dispatcher = 0
+			}
+			if s.until(l.Per) > r.now {
+				counted = append(counted, s)
 			}
 		}
+		r.starts[name] = counted
 	}
 	for _, c := range r.ordered() {
 		if slices.ContainsFunc(c.needs, func(n Need) bool { return before[n.Key] != r.limit(n.Key) }) {

@@ -37,37 +37,30 @@ func (b *Book) countPermits(keys map[*key]*Limit, sign int32) {
 	}
 }
 
-// setLimit sets the limit of a key without permits. If the scope becomes the cluster, the windows of all dispatchers
-// count together. Otherwise, earlier starts count at each dispatcher.
+// setLimit sets the limit of a key without permits. Its windows count the former starts as if the limit had always been
+// this one, so that a part of a former window, which may be long, counts no longer than the present window. If the scope becomes
+// the cluster, the windows of all dispatchers count together. Otherwise, earlier starts count at each dispatcher.
 func (b *Book) setLimit(k *key, limit *Limit) {
-	var counted []starts
+	counted := map[int32]*window{}
 	k.each(func(p *part) {
 		b.windows.Remove(p)
-		if p.window != nil && limit.Rate > 0 && p.dispatcher != 0 && limit.Scope == Cluster {
-			counted = append(counted, p.window.starts...)
-		}
+		counted[p.dispatcher], p.window = p.window, nil
 	})
 	k.limit = limit
 	if limit.Scope == Cluster {
 		k.parts = nil
 	}
-	k.each(func(p *part) {
-		if limit.Rate == 0 {
-			p.window = nil
+	k.each((*part).collect)
+	for dispatcher, w := range counted { // order-free: only sums
+		if w == nil || limit.Rate == 0 {
+			continue
+		}
+		p := k.part(dispatcher)
+		for _, s := range w.starts {
+			b.countStart(p, s.last, s.cost)
 		}
 		p.collect()
-	})
-	for _, s := range counted {
-		if k.all.window == nil {
-			k.all.window = &window{}
-		}
-		k.all.window.put(s, limit.Per, b.now)
 	}
-	k.each(func(p *part) {
-		if _, counts := p.window.next(0); counts {
-			b.windows.Put(p)
-		}
-	})
 }
 
 // SetTypes replaces the types that slots support.

@@ -9,6 +9,13 @@ import (
 // one part in windowParts.
 const windowParts = 256
 
+// driftPart bounds by how much the clock of a Book may run slow against that of the database while it is corrected: by a
+// ten-thousandth. Windows are longer by that much.
+const driftPart = 10_000
+
+// span is the time for which a window of a length counts what ends its parts.
+func span(per int64) int64 { return per + per/driftPart }
+
 // window counts the cost that started within the last Per microseconds. It counts a start for at most
 // one part longer, never shorter. A nil window counts nothing.
 type window struct {
@@ -19,23 +26,27 @@ type window struct {
 // starts is the cost that started in one part.
 type starts struct {
 	until int64 // end of the part
+	last  int64 // the last start in the part
 	cost  int64
+}
+
+// startsOf returns the part of a window of a length that contains a start.
+func startsOf(at, cost, per int64) starts {
+	width := max(per/windowParts, 1)
+	return starts{(at/width + 1) * width, at, cost}
 }
 
 // add counts a start at an instant, and reports whether it is within the window.
 func (w *window) add(at, cost, per, now int64) bool {
-	width := max(per/windowParts, 1)
-	return w.put(starts{(at/width + 1) * width, cost}, per, now)
-}
-
-func (w *window) put(s starts, per, now int64) bool {
-	if s.until+per <= now {
+	s := startsOf(at, cost, per)
+	if s.until+span(per) <= now {
 		return false
 	}
 	w.sum += s.cost
 	i, found := slices.BinarySearchFunc(w.starts, s, func(a, b starts) int { return cmp.Compare(a.until, b.until) })
 	if found {
 		w.starts[i].cost += s.cost
+		w.starts[i].last = max(w.starts[i].last, at)
 		return true
 	}
 	w.starts = slices.Insert(w.starts, i, s)
@@ -49,7 +60,7 @@ func (w *window) put(s starts, per, now int64) bool {
 // expire forgets starts that are older than a window.
 func (w *window) expire(now, per int64) {
 	n := 0
-	for n < len(w.starts) && w.starts[n].until+per <= now {
+	for n < len(w.starts) && w.starts[n].until+span(per) <= now {
 		w.sum -= w.starts[n].cost
 		n++
 	}
@@ -61,7 +72,7 @@ func (w *window) next(per int64) (at int64, ok bool) {
 	if w == nil || len(w.starts) == 0 {
 		return 0, false
 	}
-	return w.starts[0].until + per, true
+	return w.starts[0].until + span(per), true
 }
 
 // total is the cost that is counted.
