@@ -73,8 +73,9 @@ type HeartbeatResult struct {
 
 // Found returns the topics for which the heartbeat has found work.
 func (r *HeartbeatResult) Found() (topics Topics) {
-	for topic, found := range map[Topics]bool{DispatcherLost: r.Lost, KeysWait: r.Keyed, EndsRecorded: r.Ends} { // order-free: a set
-		if found {
+	found := map[Topics]bool{DispatcherLost: r.Lost, KeysWait: r.Keyed, EndsRecorded: r.Ends, EditsWait: r.SchedulesEdited}
+	for topic, is := range found { // order-free: a set
+		if is {
 			topics |= topic
 		}
 	}

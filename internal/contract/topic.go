@@ -20,4 +20,5 @@ const (
 	KeysWait                               // a heartbeat has found jobs that wait for permits, or edited limits
 	EndsRecorded                           // ends of jobs are to be counted
 	EditsMade                              // schedules were edited
+	EditsWait                              // a heartbeat has found edits of schedules that the leader has not read
 )

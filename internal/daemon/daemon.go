@@ -204,7 +204,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 			return schedulestore.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
 		WorkerTypes: schedulestore.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Resync: d.cfg.ScheduleResync,
-		Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry),
+		Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry), Wake: d.wake,
 	})
 	d.constructAdmission()
 	keep := retention(d.cfg.Keep)
@@ -217,7 +217,6 @@ func (d *Daemon) construct(refused *refusedRows) {
 		},
 	)
 	d.heartbeats = &heartbeats{
-		plan:  d.controller,
 		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1),
 	}
@@ -306,11 +305,7 @@ func (d *Daemon) serveBackground() {
 	d.background.Go(func() { d.heartbeats.guard(leased) })
 	ctx, cancel := context.WithCancel(context.Background())
 	d.endBackground = cancel
-	for _, run := range []func(context.Context){
-		d.controller.Run, d.reload,
-	} {
-		d.background.Go(func() { run(ctx) })
-	}
+	d.background.Go(func() { d.reload(ctx) })
 	d.background.Go(func() {
 		defer d.endServices()
 		d.services.Run(ctx)
@@ -319,7 +314,7 @@ func (d *Daemon) serveBackground() {
 	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
 		d.background.Go(func() {
-			listen(ctx, d.store, d.loop, d.listener, d.controller.Notified, d.wake)
+			listen(ctx, d.store, d.loop, d.listener, d.wake)
 		})
 	}
 }

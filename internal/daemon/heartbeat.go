@@ -13,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -26,7 +25,7 @@ type heartbeats struct {
 	lease  *lease
 	length time.Duration // of the lease
 	unheld prometheus.Counter
-	plan   *controller.Controller
+	edits  int64 // number of edits of schedules
 
 	services *background.Runner
 	adopted  chan struct{} // capacity 1: rows were taken over since the last heartbeat began
@@ -57,7 +56,10 @@ func (h *heartbeats) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			h.plan.Heartbeat(controller.Beat{Term: res.Term, Edited: res.SchedulesEdited, Edits: res.Edits, Clock: res.Clock, Read: res.ClockRead})
+			if h.edits != res.Edits {
+				h.edits = res.Edits
+				h.services.Wake(contract.EditsMade)
+			}
 			h.services.Beat(background.Beat{
 				Term: res.Term, Clock: res.Clock, Read: res.ClockRead, Others: res.Others, Found: res.Found(), Outage: failing,
 			})

@@ -15,7 +15,7 @@ import (
 )
 
 // listen passes notifications on to the Core until ctx is done.
-func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, edits func(), wake func(contract.Topics)) {
+func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, wake func(contract.Topics)) {
 	l := store.Listen()
 	defer l.Close()
 	var cancels sync.WaitGroup
@@ -33,7 +33,7 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 			}
 			wake(contract.JobsArrived)
 		case <-l.Edits():
-			edits()
+			wake(contract.EditsMade)
 		case <-l.Keys():
 			wake(contract.KeysChanged)
 		case <-l.Ends():

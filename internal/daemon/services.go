@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,7 @@ import (
 // list returns all background services, and what is to be called after they have ended.
 func (d *Daemon) list() (services []background.Service, undo func()) {
 	memory, undo := steerMemory(d.cfg.Memory, d.log)
-	services = append(d.admission.Services(), d.maintenance.services()...)
+	services = slices.Concat(d.controller.Services(), d.admission.Services(), d.maintenance.services())
 	return append(services,
 		d.settlement.Service(),
 		memory,

@@ -1,9 +1,8 @@
 // Package controller plans schedules while this dispatcher is the controller of the cluster.
 //
-// One goroutine owns the plan. Heartbeats tell it the term and the database clock. It sends no
-// statement while no schedule is due, except after an edit. The term fences its statements, so
-// a former controller changes nothing. Correctness does not depend on the role, because the
-// primary key of the table ticks admits each occasion once.
+// A background service owns the plan. It sends no statement while no schedule is due, except after an edit. The term fences its
+// statements, so a former controller changes nothing. Correctness does not depend on the role, because the primary key of the table
+// ticks admits each occasion once.
 package controller
 
 import (
@@ -14,10 +13,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
-	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Table sends the statements of one term; see schedulestore.Controller.
@@ -51,53 +50,38 @@ type Config struct {
 	MaxSchedules int
 	Log          *zap.Logger
 	Metrics      *Metrics
+	Wake         func(contract.Topics) // of the services
 }
 
 // DefaultResync is the default of Config.Resync.
 const DefaultResync = 12 * time.Hour
 
-// Pauses of the goroutine.
+// Pauses of the service.
 const (
-	retryPause = 500 * time.Millisecond // after a statement that failed
-	queuePause = time.Second            // between two reads of queued ticks
-	idlePause  = time.Hour              // without a planned occasion
-	expireTime = 5 * time.Minute        // between two deletions of old ticks
-	editPause  = 50 * time.Millisecond  // between two reads of edits: any session may notify
-	handOff    = 50 * time.Millisecond  // between two reads of queued ticks while jobs of this dispatcher end
-	lockPause  = time.Second            // until the column error of a locked schedule is tried again
+	loadPause  = time.Second           // after a statement that only a controller may send; a heartbeat will say that another one is it
+	queuePause = time.Second           // between two reads of queued ticks
+	idlePause  = time.Hour             // without a planned occasion
+	expireTime = 5 * time.Minute       // between two deletions of old ticks
+	editPause  = 50 * time.Millisecond // between two reads of edits: any session may notify
+	handOff    = 50 * time.Millisecond // between two reads of queued ticks while jobs of this dispatcher end
+	lockPause  = time.Second           // until the column error of a locked schedule is tried again
 
 	resyncPause = time.Minute // until a comparison with the table that failed is tried again
 )
-
-// Beat is what a heartbeat found.
-type Beat struct {
-	Term   int64 // 0 = another dispatcher is the controller
-	Edited bool
-	Edits  int64     // changes with each edit
-	Clock  time.Time // database clock
-	Read   time.Time // local time at which it was read
-}
 
 // Controller owns the plan.
 type Controller struct {
 	Config
 
-	beats    chan Beat     // capacity 1: the latest heartbeat
-	notified chan struct{} // capacity 1
-	ended    chan struct{} // capacity 1
-	waiting  atomic.Bool   // ticks are queued
-	types    atomic.Pointer[[]string]
-	edits    int64 // Beat.Edits of types
-	newTypes bool  // types are unknown or old
+	waiting atomic.Bool // ticks are queued
+	types   atomic.Pointer[[]string]
 
-	clock      timing.DatabaseClock
-	term       int64
+	beat       background.Beat // the last one
 	table      Table
 	plan       *schedule.Plan       // nil = not the controller, or not yet loaded
 	applied    []schedulestore.Edit // in the plan, with a record in the table
 	again      []int64              // schedules to read, also without a record
 	edited     bool
-	editAt     time.Time                       // next read of edits
 	queued     map[int64]struct{}              // schedules with queued ticks
 	queueAt    time.Time                       // next read of queued ticks
 	queuedAt   time.Time                       // last read of queued ticks
@@ -107,76 +91,34 @@ type Controller struct {
 	resyncAt   time.Time
 	expireAt   time.Time // next deletion of old ticks
 	expired    time.Time // old ticks up to then are deleted or kept; zero = none
-	retryAt    time.Time // no statement before
 }
 
-// New returns a controller that waits for heartbeats.
+// New returns a controller.
 func New(c Config) *Controller {
 	if c.Resync <= 0 {
 		c.Resync = DefaultResync
 	}
 	c.MaxSchedules = cmp.Or(c.MaxSchedules, schedule.MaxSchedules)
 	c.Metrics.most.Set(float64(c.MaxSchedules))
-	return &Controller{Config: c, newTypes: true, beats: make(chan Beat, 1), notified: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+	return &Controller{Config: c}
 }
 
-// Heartbeat passes on the result of a heartbeat. One goroutine may call it.
-func (c *Controller) Heartbeat(b Beat) {
-	select {
-	case old := <-c.beats:
-		b.Edited = b.Edited || old.Edited
-	default:
-	}
-	c.beats <- b // there is room because no other goroutine sends
-}
-
-// Notified says that schedules were edited.
-func (c *Controller) Notified() {
-	select {
-	case c.notified <- struct{}{}:
-	default:
-	}
+// Services returns the background services: one that plans, and one that reads the types of startup-worker schedules.
+func (c *Controller) Services() []background.Service {
+	const edits = contract.EditsMade | contract.EditsWait
+	return []background.Service{{
+		Name: "schedules", Leader: true, Topics: edits | contract.RunEnded, Rest: editPause, Step: c.step, Reset: c.resign,
+	}, {
+		Name: "startup types", Topics: edits, Rest: editPause,
+		Step: func(ctx context.Context, _ background.Now) (time.Duration, error) { return idlePause, c.ReadTypes(ctx) },
+	}}
 }
 
 // Ended says that jobs of this dispatcher have ended, so that queued ticks may start. The end of
 // jobs of other dispatchers is found within queuePause.
 func (c *Controller) Ended() {
-	if !c.waiting.Load() {
-		return
-	}
-	select {
-	case c.ended <- struct{}{}:
-	default:
-	}
-}
-
-// Run plans until ctx is done.
-func (c *Controller) Run(ctx context.Context) {
-	timer := time.NewTimer(idlePause)
-	defer timer.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case b := <-c.beats:
-			c.heard(b)
-		case <-c.notified:
-			c.edited, c.newTypes = true, true
-		case <-c.ended:
-			c.queueAt = earlier(c.queueAt, c.queuedAt.Add(handOff))
-		case <-timer.C:
-		}
-		err := c.work(ctx)
-		if err != nil {
-			c.retryAt = time.Now().Add(retryPause)
-		}
-		if err != nil && !failing && ctx.Err() == nil {
-			c.Log.Warn("schedules: a statement failed; it is repeated")
-		}
-		failing = err != nil
-		c.waiting.Store(len(c.queued) > 0)
-		timer.Reset(c.pause(time.Now()))
+	if c.waiting.Load() {
+		c.Wake(contract.RunEnded)
 	}
 }
 
@@ -187,30 +129,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// heard adopts the result of a heartbeat.
-func (c *Controller) heard(b Beat) {
-	back := c.clock.Read(b.Clock, b.Read) < 0
-	if b.Term != c.term {
-		c.resign()
-		if c.term = b.Term; c.term != 0 {
-			c.table = c.Table(c.term)
-			c.Log.Info("schedules: this dispatcher is the controller", zap.Int64("term", c.term))
-		}
-	}
-	if back && c.plan != nil {
-		c.plan.ClockMoved(b.Clock)
-	}
-	c.edited = c.edited || b.Edited
-	c.newTypes = c.newTypes || b.Edits != c.edits
-	c.edits = b.Edits
-}
-
 // ReadTypes reads the types of startup-worker schedules.
 func (c *Controller) ReadTypes(ctx context.Context) error {
 	types, err := c.WorkerTypes(ctx)
 	if err == nil {
 		c.types.Store(&types)
-		c.newTypes = false
 	}
 	return err
 }
@@ -225,64 +148,60 @@ func (c *Controller) Types() []string {
 
 // resign drops the plan.
 func (c *Controller) resign() {
-	c.term, c.plan, c.applied, c.again, c.queued, c.unreported, c.refused = 0, nil, nil, nil, nil, nil, nil
+	c.plan, c.applied, c.again, c.queued, c.unreported, c.refused = nil, nil, nil, nil, nil, nil
+	c.waiting.Store(false)
 	c.Metrics.planned(nil)
 }
 
 // pause returns how long nothing is to be done.
 func (c *Controller) pause(now time.Time) time.Duration {
 	wait := idlePause
-	if c.plan == nil {
-		if c.term == 0 && !c.newTypes {
-			return wait
-		}
-		return max(c.retryAt.Sub(now), c.editAt.Sub(now), 0)
+	switch {
+	case c.plan == nil:
+		return loadPause
+	case c.edited:
+		return 0
 	}
 	if at, ok := c.plan.Next(); ok {
-		wait = min(wait, at.Sub(c.clock.Estimate(now)))
+		wait = min(wait, at.Sub(c.beat.Database(now)))
 	}
 	if len(c.queued) > 0 {
 		wait = min(wait, c.queueAt.Sub(now))
 	}
-	if c.edited || c.newTypes {
-		wait = min(wait, c.editAt.Sub(now))
-	}
 	if len(c.unreported) > 0 {
 		wait = min(wait, c.reportAt.Sub(now))
 	}
-	wait = min(wait, c.resyncAt.Sub(now), c.expireAt.Sub(now))
-	return max(wait, c.retryAt.Sub(now), 0)
+	return min(wait, c.resyncAt.Sub(now), c.expireAt.Sub(now))
+}
+
+// step does what is due.
+func (c *Controller) step(ctx context.Context, now background.Now) (wait time.Duration, err error) {
+	c.beat = now.Beat
+	c.edited = c.edited || now.Woken&(contract.EditsMade|contract.EditsWait) != 0
+	if now.Woken&contract.RunEnded != 0 {
+		c.queueAt = earlier(c.queueAt, c.queuedAt.Add(handOff))
+	}
+	if now.Moved < 0 && c.plan != nil {
+		c.plan.ClockMoved(now.Database(now.At))
+	}
+	err = c.work(ctx, now.At)
+	c.waiting.Store(len(c.queued) > 0)
+	return c.pause(time.Now()), err
 }
 
 // work sends what is due. After an error nothing is lost: the plan returns the same again.
-func (c *Controller) work(ctx context.Context) error {
-	now := time.Now()
-	if now.Before(c.retryAt) {
-		return nil
-	}
-	reads := (c.edited || c.newTypes) && !now.Before(c.editAt)
-	if reads {
-		c.editAt = now.Add(editPause)
-	}
-	if reads && c.newTypes {
-		if err := c.ReadTypes(ctx); err != nil {
-			return err
-		}
-	}
-	if c.term == 0 {
-		return nil
-	}
+func (c *Controller) work(ctx context.Context, now time.Time) error {
 	if c.plan == nil {
 		if err := c.load(ctx); err != nil {
 			return err
 		}
 	}
-	if reads && c.edited {
+	if c.edited {
 		if err := c.readEdits(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.tick(ctx); err != nil {
+	if err := c.tick(ctx); err != nil || c.plan == nil {
 		return err
 	}
 	if len(c.queued) > 0 && !time.Now().Before(c.queueAt) {
@@ -295,7 +214,7 @@ func (c *Controller) work(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.plan != nil && !now.Before(c.resyncAt) { // after the ticks, so that they do not wait until it succeeds
+	if !now.Before(c.resyncAt) { // after the ticks, so that they do not wait until it succeeds
 		c.resyncAt = now.Add(min(c.Resync, resyncPause))
 		if err := c.load(ctx); err != nil {
 			return err
@@ -305,9 +224,9 @@ func (c *Controller) work(ctx context.Context) error {
 	return c.expire(ctx)
 }
 
-// tick makes what is due. It reads the channels of heartbeats again after each round.
+// tick makes a portion of what is due.
 func (c *Controller) tick(ctx context.Context) error {
-	now := c.clock.Estimate(time.Now())
+	now := c.beat.Database(time.Now())
 	c.Metrics.overdue.Set(c.plan.Overdue(now).Seconds())
 	if at, ok := c.plan.Next(); !ok || at.After(now) {
 		return nil
@@ -319,7 +238,7 @@ func (c *Controller) tick(ctx context.Context) error {
 			return err
 		}
 		for _, r := range runs {
-			c.plan.Checked(c.clock.Estimate(time.Now()), r)
+			c.plan.Checked(c.beat.Database(time.Now()), r)
 		}
 	}
 	if len(ticks) == 0 {
@@ -329,7 +248,7 @@ func (c *Controller) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now = c.clock.Estimate(time.Now())
+	now = c.beat.Database(time.Now())
 	for i := range ticks {
 		c.made(now, &ticks[i], made[i])
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
@@ -188,6 +189,7 @@ func (f *table) Report(_ context.Context, problems []schedulestore.Problem) (loc
 
 // bubble is a controller with a fake table.
 type bubble struct {
+	runner *background.Runner
 	*Controller
 	*table
 	t *testing.T
@@ -209,6 +211,11 @@ func cronRow(id int64, spec string) schedulestore.Row {
 	}
 }
 
+// ignore is an observer.
+type ignore struct{}
+
+func (ignore) Stepped(string, time.Duration, background.Outcome, error) {}
+
 // run runs f with a controller that has sent its first heartbeat.
 func run(t *testing.T, rows []schedulestore.Row, f func(*bubble)) {
 	t.Helper()
@@ -227,11 +234,13 @@ func run(t *testing.T, rows []schedulestore.Row, f func(*bubble)) {
 				Metrics:     NewMetrics(prometheus.NewRegistry()),
 			},
 		)
+		b.runner = background.New(ignore{}, b.Services()...)
+		b.Wake = b.runner.Wake
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.Run(ctx)
+			b.runner.Run(ctx)
 		}()
 		b.beat(1, false)
 		f(b)
@@ -243,7 +252,11 @@ func run(t *testing.T, rows []schedulestore.Row, f func(*bubble)) {
 // beat sends a heartbeat and waits until the controller has done its work.
 func (b *bubble) beat(term int64, edited bool) {
 	b.published()
-	b.Heartbeat(Beat{Term: term, Edited: edited, Clock: time.Now(), Read: time.Now()})
+	beat := background.Beat{Term: term, Clock: time.Now(), Read: time.Now()}
+	if edited {
+		beat.Found = contract.EditsWait
+	}
+	b.runner.Beat(beat)
 	synctest.Wait()
 }
 
@@ -299,12 +312,12 @@ func TestTicksWithALostAnswerAreRepeated(t *testing.T) {
 	run(t, []schedulestore.Row{cronRow(1, "* * * * * *")}, func(b *bubble) {
 		for range 20 {
 			b.fail = errors.New("conn closed")
-			b.pass(time.Second)
+			b.pass(3 * time.Second)
 			b.refuse = errors.New("lock timeout")
-			b.pass(time.Second)
+			b.pass(3 * time.Second)
 		}
 		b.pass(2 * time.Second)
-		require.GreaterOrEqual(t, len(b.ticked), 40)
+		require.GreaterOrEqual(t, len(b.ticked), 120)
 		for _, n := range b.ticked {
 			require.Equal(t, 1, n)
 		}
@@ -328,7 +341,7 @@ func TestMovedDatabaseClock(t *testing.T) {
 		run(t, []schedulestore.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
 			b.pass(5*time.Minute + time.Second)
 			require.Len(t, b.ticked, 5)
-			b.Heartbeat(Beat{Term: 1, Clock: time.Now().Add(move), Read: time.Now()})
+			b.runner.Beat(background.Beat{Term: 1, Clock: time.Now().Add(move), Read: time.Now()})
 			b.pass(time.Second)
 			if move > 0 {
 				require.Len(t, b.ticked, 6, "the last occasion is caught up")
@@ -367,7 +380,7 @@ func TestForgedNotificationsCostFewStatements(t *testing.T) {
 	run(t, nil, func(b *bubble) {
 		before := b.statements
 		for range 10_000 {
-			b.Notified()
+			b.runner.Wake(contract.EditsMade)
 			b.pass(100 * time.Microsecond)
 		}
 		require.InDelta(t, 20, b.statements-before, 2)
@@ -381,7 +394,7 @@ func TestEditsTakeEffectAfterANotificationOrAHeartbeat(t *testing.T) {
 			b.rows[2] = cronRow(2, "bad")
 			b.records = []schedulestore.Edit{{Schedule: 1, Seq: 1}, {Schedule: 2, Seq: 2}}
 			if notify {
-				b.Notified()
+				b.runner.Wake(contract.EditsMade)
 			} else {
 				b.beat(1, true)
 			}
@@ -407,7 +420,7 @@ func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
 			b.rows[id] = cronRow(id, "* * * * *")
 			b.records = append(b.records, schedulestore.Edit{Schedule: id, Seq: id})
 		}
-		b.Notified()
+		b.runner.Wake(contract.EditsMade)
 		b.pass(editPause)
 		require.Equal(t, 6, b.plan.Len())
 		require.Len(t, b.records, 1)
@@ -421,7 +434,7 @@ func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
 func TestTicksDoNotWaitForTheEndOfEdits(t *testing.T) {
 	run(t, []schedulestore.Row{cronRow(1, "* * * * *")}, func(b *bubble) {
 		b.endless.Store(true)
-		b.Notified()
+		b.runner.Wake(contract.EditsMade)
 		<-time.After(3*time.Minute + time.Second)
 		b.endless.Store(false)
 		synctest.Wait()
@@ -436,7 +449,7 @@ func TestErrorsAreReportedUntilTheyAreWritten(t *testing.T) {
 		b.rows[1], b.rows[2] = cronRow(1, "bad"), cronRow(2, "bad")
 		b.locked, b.failReport = 2, errors.New("conn closed")
 		b.beat(2, false)
-		b.pass(retryPause)
+		b.pass(time.Second)
 		require.Len(t, b.problems, 1)
 		b.locked = 0
 		b.pass(lockPause)
@@ -480,9 +493,9 @@ func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
 			}
 			b.records = []schedulestore.Edit{{Schedule: 1, Seq: 1}}
 			b.beat(1, true)
-			b.beat(1, false)
+			b.pass(editPause)
 			before := b.statements
-			b.pass(time.Minute)
+			b.pass(50 * time.Second)
 			require.Equal(t, before, b.statements)
 		})
 	}

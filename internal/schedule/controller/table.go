@@ -16,6 +16,7 @@ import (
 func (c *Controller) load(ctx context.Context) error {
 	plan, repaired := c.plan, 0
 	if plan == nil {
+		c.table = c.Table(c.beat.Term)
 		start, err := c.table.Start(ctx, c.AppVersion)
 		if err != nil {
 			return err
@@ -57,6 +58,9 @@ func (c *Controller) load(ctx context.Context) error {
 		c.Metrics.repaired.Add(float64(repaired))
 		c.Log.Warn("schedules: the comparison with the table found edits that no record had reported", zap.Int("schedules", repaired))
 	}
+	if c.plan == nil {
+		c.Log.Info("schedules: this dispatcher is the controller", zap.Int64("term", c.beat.Term))
+	}
 	c.plan, c.expired = plan, time.Time{}
 	return nil
 }
@@ -69,7 +73,7 @@ func (c *Controller) set(plan *schedule.Plan, row *schedulestore.Row) {
 		handled = *row.Handled
 	}
 	reason := ""
-	if err := plan.Set(c.clock.Estimate(time.Now()), &row.SchedulePlan, handled); err != nil {
+	if err := plan.Set(c.beat.Database(time.Now()), &row.SchedulePlan, handled); err != nil {
 		reason = err.Error()
 	}
 	if delete(c.queued, row.ID); row.Queued && !row.Paused {
@@ -166,7 +170,7 @@ func (c *Controller) readEdits(ctx context.Context) error {
 			c.set(c.plan, e.Row)
 		}
 		if e.Seq != adopted[e.Schedule] {
-			c.edited, c.editAt = true, time.Time{}
+			c.edited = true
 		}
 	}
 	c.applied = slices.DeleteFunc(edits, func(e schedulestore.Edit) bool { return e.Seq == 0 })

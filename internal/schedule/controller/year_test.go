@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
@@ -72,6 +73,7 @@ type host struct {
 	y       *year
 	rng     *rand.Rand // of its statements
 	c       *Controller
+	runner  *background.Runner
 	stop    context.CancelFunc
 	ended   chan struct{}
 	heard   time.Time // last heartbeat
@@ -183,10 +185,12 @@ func (h *host) start() {
 		WorkerTypes: func(context.Context) ([]string, error) { return nil, nil }, AppVersion: h.known.version,
 		Log: zap.NewNop(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
-	go func(c *Controller) {
+	runner := background.New(ignore{}, h.c.Services()...)
+	h.runner, h.c.Wake = runner, runner.Wake
+	go func() {
 		defer close(ended)
-		c.Run(ctx)
-	}(h.c)
+		runner.Run(ctx)
+	}()
 }
 
 // kill ends the process of a host for a while.
@@ -222,11 +226,14 @@ func (h *host) beat() {
 		y.tables.Elect(h.id)
 		y.takeovers++
 	}
-	b := Beat{Clock: y.clock(), Read: now}
-	if b.Edited, b.Edits = y.tables.Edited(); y.controller == h.id {
+	b := background.Beat{Clock: y.clock(), Read: now}
+	if edited, _ := y.tables.Edited(); edited {
+		b.Found = contract.EditsWait
+	}
+	if y.controller == h.id {
 		b.Term, y.heard = y.tables.Term(), now
 	}
-	h.c.Heartbeat(b)
+	h.runner.Beat(b)
 }
 
 // works reports whether a controller works.
@@ -310,7 +317,7 @@ func (y *year) disturb() {
 	case n < 2000:
 		y.edit()
 		if y.rng.IntN(2) == 0 && h.c != nil {
-			h.c.Notified()
+			h.runner.Wake(contract.EditsMade)
 		}
 		y.edits++
 	}
