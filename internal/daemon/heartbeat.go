@@ -10,7 +10,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/claim/durations"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -186,4 +185,4 @@ func (d *Daemon) saveDurations(learned []contract.Durations) {
 }
 
 // learned is the table of learned durations.
-func (d *Daemon) learned() durations.Table { return durations.Table{DB: d.api.pool, Name: d.cfg.Name} }
+func (d *Daemon) learned() claim.Durations { return claim.Durations{DB: d.api.pool, Name: d.cfg.Name} }

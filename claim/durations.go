@@ -1,5 +1,4 @@
-// Package durations stores what dispatchers have learned of the durations of jobs, in the table durations.
-package durations
+package claim
 
 import (
 	"context"
@@ -13,8 +12,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Table is the table of one dispatcher. The rows of a dispatcher have its name, so that its successor finds them.
-type Table struct {
+// Durations is the table of learned durations of jobs, as one dispatcher uses it. The rows of a dispatcher have its name, so that its
+// successor finds them.
+type Durations struct {
 	DB   *pgxpool.Pool
 	Name string // of this dispatcher
 }
@@ -39,7 +39,7 @@ const (
 )
 
 // HasNamesake reports whether a dispatcher that is alive, other than me, has the same name. They replace each other's rows.
-func (d Table) HasNamesake(ctx context.Context, me int32) (has bool, err error) {
+func (d Durations) HasNamesake(ctx context.Context, me int32) (has bool, err error) {
 	err = d.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.dispatchers
 		WHERE name = $1 AND id <> $2 AND lost_at IS NULL AND NOT leaving)`, d.Name, me).
 		Scan(&has)
@@ -48,7 +48,7 @@ func (d Table) HasNamesake(ctx context.Context, me int32) (has bool, err error) 
 
 // Share writes what this dispatcher has learned, and reads what all have, within shareTime. own are the rows under the name of this
 // dispatcher, others the sums of all others.
-func (d Table) Share(ctx context.Context, learned []contract.Durations) (own, others []contract.Durations, err error) {
+func (d Durations) Share(ctx context.Context, learned []contract.Durations) (own, others []contract.Durations, err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareTime)
 	defer cancel()
 	types, classes := make([]string, len(learned)), make([]int16, len(learned))

@@ -1,7 +1,6 @@
-package durations
+package claim
 
 import (
-	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,15 +11,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
 // Dispatchers read what others have learned as sums, and their own rows under their name. Rows that are a week old do not
 // count, and are deleted by the next one that learns something.
 func TestLearnedDurationsAreShared(t *testing.T) {
 	db, err := pgxpool.New(t.Context(), pgtest.New(t))
 	require.NoError(t, err)
 	defer db.Close()
-	a, b, c := Table{DB: db, Name: "a"}, Table{DB: db, Name: "b"}, Table{DB: db, Name: "c"}
+	a, b, c := Durations{DB: db, Name: "a"}, Durations{DB: db, Name: "b"}, Durations{DB: db, Name: "c"}
 	own, others, err := a.Share(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, own)
