@@ -419,23 +419,28 @@ func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
 }
 
 // listening joins a dispatcher that receives notifications.
-func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *reports) {
+func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *reports, <-chan dispatcherd.JobID) {
 	t.Helper()
 	seen := newReports()
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	l := s.Listen()
+	cancels := make(chan dispatcherd.JobID, 10)
+	l := s.Listen(func(topic contract.Topics, job dispatcherd.JobID) {
+		if topic == contract.CancelAsked {
+			cancels <- job
+		}
+	})
 	t.Cleanup(l.Close)
 	require.True(t, <-seen.listening)
-	return s, l, seen
+	return s, l, seen, cancels
 }
 
 func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	s, l, seen := listening(t, dsn)
+	s, l, seen, cancels := listening(t, dsn)
 	<-l.Jobs() // each new connection requests a scan
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	fill(t, db, 10, 1, 1)
@@ -452,7 +457,7 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 5)
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Running, status)
-	require.EqualValues(t, 5, <-l.Cancels())
+	require.EqualValues(t, 5, <-cancels)
 
 	exec(
 		t,
@@ -479,7 +484,7 @@ func TestReleasedJobNotifiesOtherIdleDispatchers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fill(t, db, 2, 1, 1)
-	l := idle.Listen()
+	l := idle.Listen(ignore)
 	t.Cleanup(l.Close)
 	require.True(t, <-seen.listening)
 	<-l.Jobs()

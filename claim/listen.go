@@ -17,21 +17,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Channels of NOTIFY.
-const (
-	JobsChannel   = "dispatcherd_jobs"      // some row became pending; the payload is empty or describes the only row, see parseNotification
-	CancelChannel = "dispatcherd_cancel"    // the payload is the id of a running job to be cancelled
-	EditsChannel  = "dispatcherd_schedules" // schedules were edited; the payload is empty
-	KeysChannel   = "dispatcherd_keys"      // jobs with keys were inserted or ended, or limits were edited; the payload is empty
-	EndsChannel   = "dispatcherd_ends"      // ends of jobs are to be counted; the payload is empty
-)
+// Channel is the only channel of NOTIFY. The first word of a payload is its topic.
+const Channel = "dispatcherd"
+
+// topics are the words for topics. After jobs the payload may describe the only row that became pending, see parseNotification. After
+// cancel it is the id of a running job that is to be cancelled. Other sessions may send any payload, so unknown words are ignored. One of
+// these is self, after which a new connection tests whether notifications arrive.
+var topics = map[string]contract.Topics{
+	"jobs": contract.JobsArrived, "cancel": contract.CancelAsked, "edits": contract.EditsMade, "keys": contract.KeysChanged,
+	"ends": contract.EndsRecorded,
+}
 
 const (
-	pingEvery   = 5 * time.Second
+	pingEvery   = 10 * time.Second
 	testPatient = 2 * time.Second
 	listenPause = 250 * time.Millisecond // longest pause between two attempts to listen
 	silentPause = 5 * time.Second        // pause after errNoNotifications: a pooler rarely changes its mode
-	cancelsKept = 1024
 	// listenPatience bounds LISTEN. If no other session of the database listens, LISTEN
 	// reads the whole notification queue, which may contain 8 GB.
 	listenPatience = 10 * time.Minute
@@ -54,28 +55,22 @@ var errQueueFull = errors.New("the notification queue of the server is at least 
 // errSlowCheck is the error while the server does not answer a check.
 var errSlowCheck = errors.New("the server does not answer on the connection that listens; the daemon polls until it does")
 
-// Listener receives notifications of new jobs and of requests to cancel on its own
-// connection. It reads all the time, because unread notifications would fill a queue of
-// the server. It merges the notifications of jobs that its user has not yet taken. It
-// holds at most cancelsKept requests to cancel and drops further ones, which every
-// heartbeat returns again.
+// Listener receives notifications on its own connection. It reads all the time, because unread notifications would fill a queue of
+// the server. It merges the notifications of jobs that its user has not yet taken.
 type Listener struct {
 	store   *Store
 	jobs    chan *contract.RowNotification
-	cancels chan dispatcherd.JobID
-	edits   chan struct{}
-	keys    chan struct{}
-	ends    chan struct{}
+	receive func(topic contract.Topics, job dispatcherd.JobID)
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
 
 // Listen starts a listener. The listener reconnects until Close, and tells the observer
-// whether notifications arrive.
-func (s *Store) Listen() *Listener {
+// whether notifications arrive. It calls receive for each notification that is known; job is
+// set for CancelAsked only. receive must not block.
+func (s *Store) Listen(receive func(topic contract.Topics, job dispatcherd.JobID)) *Listener {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), cancels: make(chan dispatcherd.JobID, cancelsKept),
-		edits: make(chan struct{}, 1), keys: make(chan struct{}, 1), ends: make(chan struct{}, 1), stop: stop}
+	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), receive: receive, stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
@@ -85,19 +80,6 @@ func (s *Store) Listen() *Listener {
 // been missed. The value is the row if exactly one row became pending, and
 // otherwise nil.
 func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
-
-// Cancels receives the ids of jobs, of any dispatcher, for which [Store.Asked] may have a
-// request to cancel.
-func (l *Listener) Cancels() <-chan dispatcherd.JobID { return l.cancels }
-
-// Edits receives a value after schedules were edited. A notification may be missed.
-func (l *Listener) Edits() <-chan struct{} { return l.edits }
-
-// Keys receives a value after jobs with keys were inserted or ended, or limits were edited. A notification may be missed.
-func (l *Listener) Keys() <-chan struct{} { return l.keys }
-
-// Ends receives a value when ends of jobs are to be counted. A notification may be missed.
-func (l *Listener) Ends() <-chan struct{} { return l.ends }
 
 // Close ends the listener and waits until its connection is closed.
 func (l *Listener) Close() {
@@ -134,15 +116,14 @@ func (l *Listener) session(ctx context.Context) error {
 		return err
 	}
 	defer hangUp(conn)
-	self := "dispatcherd_self_" + rand.Text()
-	if err := subscribe(ctx, conn, self); err != nil {
+	if err := subscribe(ctx, conn); err != nil {
 		return err
 	}
 	for up := false; ; {
-		if up, err = l.check(ctx, conn, self, up); err != nil {
+		if up, err = l.check(ctx, conn, up); err != nil {
 			return err
 		}
-		if _, err := l.receive(ctx, conn, pingEvery, ""); err != nil {
+		if _, err := l.await(ctx, conn, pingEvery, ""); err != nil {
 			return err
 		}
 	}
@@ -150,14 +131,10 @@ func (l *Listener) session(ctx context.Context) error {
 
 // subscribe executes LISTEN. Neither the deadline of other statements nor that of the
 // server applies.
-func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
+func subscribe(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, listenPatience)
 	defer cancel()
-	statements := []string{"SET statement_timeout = 0", "SET lock_timeout = 0"}
-	for _, channel := range []string{self, JobsChannel, CancelChannel, EditsChannel, KeysChannel, EndsChannel} {
-		statements = append(statements, "LISTEN "+pgx.Identifier{channel}.Sanitize())
-	}
-	for _, sql := range statements {
+	for _, sql := range []string{"SET statement_timeout = 0", "SET lock_timeout = 0", "LISTEN " + Channel} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return err
 		}
@@ -165,13 +142,12 @@ func subscribe(ctx context.Context, conn *pgx.Conn, self string) error {
 	return nil
 }
 
-// check sends a notification to the connection itself, unless the notification queue is
-// too full. So a half-open connection reports an error. check reports to the observer
-// when notifications begin or cease to arrive. While the queue is full, the connection
+// check sends a statement, so that a half-open connection reports an error, and reads the state of the notification queue. It
+// reports to the observer when notifications begin or cease to arrive. While the queue is full, the connection
 // stays open and keeps its place in the queue: a new one would have to read all of it.
 // While the server does not answer in time, the connection counts as silent, so that the
 // dispatcher polls.
-func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, up bool) (bool, error) {
+func (l *Listener) check(ctx context.Context, conn *pgx.Conn, up bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	reported := make(chan struct{})
@@ -181,7 +157,7 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, up bo
 	})
 	var may bool
 	var usage float64
-	err := conn.QueryRow(ctx, queueSQL, self).Scan(&may, &usage, nil)
+	err := conn.QueryRow(ctx, queueSQL).Scan(&may, &usage)
 	if !slow.Stop() {
 		<-reported // calls of the observer must not overlap
 		up = false
@@ -194,7 +170,7 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, up bo
 	case !may:
 		l.store.config.Observer.Listening(false, fmt.Errorf("%w: %.0f %% of it is used", errQueueFull, 100*usage))
 	case !up:
-		if err := l.verify(ctx, conn, self); err != nil {
+		if err := l.verify(ctx, conn); err != nil {
 			return false, err
 		}
 		l.store.config.Observer.Listening(true, nil)
@@ -204,33 +180,28 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, self string, up bo
 }
 
 // verify verifies that notifications of other connections arrive while this one is idle.
-func (l *Listener) verify(ctx context.Context, conn *pgx.Conn, self string) error {
-	if _, err := l.receive(ctx, conn, testPatient, self); err != nil {
-		return err // what check has sent
-	}
+func (l *Listener) verify(ctx context.Context, conn *pgx.Conn) error {
+	self := "self " + rand.Text()
 	err := l.store.lease.do(ctx, OpListen, func(ctx context.Context, other *pgx.Conn) (int, error) {
-		_, err := other.Exec(ctx, "SELECT pg_notify($1, '')", self)
+		_, err := other.Exec(ctx, "SELECT pg_notify('dispatcherd', $1)", self)
 		return 0, err
 	})
 	if err != nil {
 		return fmt.Errorf("test of LISTEN: %w", err)
 	}
-	arrived, err := l.receive(ctx, conn, testPatient, self)
+	arrived, err := l.await(ctx, conn, testPatient, self)
 	if err == nil && !arrived {
 		err = errNoNotifications
 	}
 	return err
 }
 
-// queueSQL reads the state of the notification queue, and notifies channel $1 unless the
-// queue is too full.
-const queueSQL = `
-SELECT may, pg_notification_queue_usage(), CASE WHEN may THEN pg_notify($1, '')::text END
-FROM (SELECT dispatcherd.may_notify() AS may OFFSET 0) q`
+// queueSQL reads the state of the notification queue.
+const queueSQL = `SELECT dispatcherd.may_notify(), pg_notification_queue_usage()`
 
-// receive reads notifications for the given time. If expected is not empty, receive
-// returns as soon as a notification of that channel arrives.
-func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Duration, expected string) (arrived bool, err error) {
+// await reads notifications for the given time. If expected is not empty, await
+// returns as soon as a notification with this payload arrives.
+func (l *Listener) await(ctx context.Context, conn *pgx.Conn, long time.Duration, expected string) (arrived bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	for batched := false; ; {
@@ -243,37 +214,33 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn, long time.Durati
 		}
 		// The notifications of one transaction arrive together.
 		more := conn.PgConn().Frontend().ReadBufferLen() > 0
-		alone := !batched && !more
-		batched = more
-		switch note.Channel {
-		case JobsChannel:
-			if row, ok := parseNotification(note.Payload); ok && alone {
-				l.publish(&row)
-			} else {
-				l.publish(nil)
-			}
-		case CancelChannel:
-			l.cancel(note.Payload)
-		case KeysChannel:
-			select {
-			case l.keys <- struct{}{}:
-			default:
-			}
-		case EndsChannel:
-			select {
-			case l.ends <- struct{}{}:
-			default:
-			}
-		case EditsChannel:
-			select {
-			case l.edits <- struct{}{}:
-			default:
-			}
-		}
-		if note.Channel == expected {
+		l.received(note.Payload, !batched && !more)
+		if batched = more; note.Payload == expected {
 			return true, nil
 		}
 	}
+}
+
+// received passes on a notification. alone says that its transaction has sent no other.
+func (l *Listener) received(payload string, alone bool) {
+	word, text, _ := strings.Cut(payload, " ")
+	topic, job := topics[word], int64(0)
+	switch topic {
+	case 0:
+		return
+	case contract.JobsArrived:
+		if row, ok := parseNotification(text); ok && alone {
+			l.publish(&row)
+		} else {
+			l.publish(nil)
+		}
+	case contract.CancelAsked:
+		var err error
+		if job, err = strconv.ParseInt(text, 10, 64); err != nil || job <= 0 {
+			return
+		}
+	}
+	l.receive(topic, dispatcherd.JobID(job))
 }
 
 // publish passes on a notification. If the previous notification was not taken yet,
@@ -289,17 +256,6 @@ func (l *Listener) publish(row *contract.RowNotification) {
 	default: // the previous one was received meanwhile; nil instead of row only costs a fetch
 	}
 	l.jobs <- nil // there is room because no other goroutine sends
-}
-
-func (l *Listener) cancel(payload string) {
-	id, err := strconv.ParseInt(payload, 10, 64)
-	if err != nil || id <= 0 {
-		return // not a job id: any session may NOTIFY
-	}
-	select {
-	case l.cancels <- dispatcherd.JobID(id):
-	default: // the next heartbeat returns the request
-	}
 }
 
 // parseNotification reads the payload "id priority run_at type" or "id priority/class run_at type", with run_at in

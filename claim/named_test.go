@@ -119,7 +119,7 @@ func TestNotificationNamesTheClass(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
-	exec(t, db, `LISTEN dispatcherd_jobs`)
+	exec(t, db, `LISTEN dispatcherd`)
 	for expected, lane := range map[string]string{"NULL": " 3 ", "1": " 3/0 ", "65536": " 3/2 ", "2147483647": " 3/7 "} {
 		exec(t, db, `INSERT INTO dispatcherd.jobs (type, priority, expected_ms) VALUES ('pdf', 3, `+expected+`)`)
 		note, err := db.WaitForNotification(t.Context())

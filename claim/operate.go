@@ -70,7 +70,7 @@ func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, 
 	return "it changed while it was to be retried: try again", nil
 }
 
-// askSQL records requests for the dispatchers that run the jobs $1, and who asks ($3). It does not lock the
+// askSQL records requests for the dispatchers that run the jobs $1, and who asks ($2). It does not lock the
 // rows, because a lock would delay the ends of the jobs. If a job ends at the same time,
 // a heartbeat or a retry removes the request. Without a notification, the next heartbeat
 // of the dispatcher finds the request. The second column says whether other jobs may depend on the job, such as children.
@@ -78,10 +78,11 @@ const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id, watched FROM dispatcherd.jobs_live WHERE id = ANY ($1::bigint[]) AND status = 'running'
 ), asked AS (
-	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($3::text, ''), session_user)
+	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($2::text, ''), session_user)
 	FROM running ON CONFLICT DO NOTHING
 )
-SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() THEN pg_notify($2, id::text) END FROM running`
+SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() THEN pg_notify('dispatcherd', 'cancel ' || id) END
+FROM running`
 
 // Cancel ends a waiting or pending job at once and returns Cancelled. For a running job it
 // records a request to cancel for the job's dispatcher and returns Running. If the
@@ -209,7 +210,7 @@ const cancelTreesSQL = `SELECT FROM unnest($1::bigint[]) AS id, dispatcherd.canc
 // each when its parent has ended. Jobs without children cost no further statement.
 func (j Jobs) ask(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
 	var parents []int64
-	_, err = pgx.CollectRows(j.query(ctx, askSQL, bigints(ids), CancelChannel, j.By), func(row pgx.CollectableRow) (struct{}, error) {
+	_, err = pgx.CollectRows(j.query(ctx, askSQL, bigints(ids), j.By), func(row pgx.CollectableRow) (struct{}, error) {
 		var id int64
 		var watched bool
 		err := row.Scan(&id, &watched, nil)

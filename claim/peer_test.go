@@ -186,7 +186,7 @@ func TestPeer_B09_ReconnectsLeakNothing(t *testing.T) {
 	const rounds = 20 // each round ends a few connections and waits for their backoff
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	s, _, seen := listening(t, dsn)
+	s, _, seen, _ := listening(t, dsn)
 	work := func() {
 		for range 3 { // the first statement finds the connection closed
 			s.Fetch(t.Context(), contract.FetchRequest{Lanes: lanes(1, 1, 1)})

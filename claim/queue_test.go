@@ -20,6 +20,9 @@ type queueReports struct {
 
 func (r queueReports) Queue(usage float64) { r.queue <- usage }
 
+// ignore receives notifications.
+func ignore(contract.Topics, dispatcherd.JobID) {}
+
 func mayNotify(may string) string {
 	return `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE sql AS 'SELECT ` + may + `'`
 }
@@ -36,7 +39,7 @@ func TestListenerKeepsItsPlaceInAFullQueue(t *testing.T) {
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	l := s.Listen()
+	l := s.Listen(ignore)
 	t.Cleanup(l.Close)
 	require.True(t, <-seen.listening)
 	<-l.Jobs()
@@ -69,7 +72,7 @@ func TestListenerWaitsWhileTheServerReadsTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	exec(t, db, `SELECT pg_advisory_lock(7)`)
 	exec(t, db, mayNotify("pg_advisory_xact_lock(7) IS NOT NULL"))
-	l := s.Listen()
+	l := s.Listen(ignore)
 	t.Cleanup(l.Close)
 	waiting := `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 		WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted`
@@ -98,8 +101,7 @@ func TestFullQueueFailsNoStatement(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	exec(t, db, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('other', '10s', true)`)
-	exec(t, db, `LISTEN dispatcherd_jobs`)
-	exec(t, db, `LISTEN dispatcherd_cancel`)
+	exec(t, db, `LISTEN dispatcherd`)
 	exec(t, db, mayNotify("false"))
 	fill(t, db, 2, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2)).Won, 2)
@@ -109,7 +111,7 @@ func TestFullQueueFailsNoStatement(t *testing.T) {
 	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1, Outcome: contract.Crashed}))
 	_, err = s.Leave(t.Context())
 	require.NoError(t, err)
-	exec(t, db, `NOTIFY dispatcherd_jobs, 'end'`)
+	exec(t, db, `NOTIFY dispatcherd, 'end'`)
 	n, err := db.WaitForNotification(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "end", n.Payload)

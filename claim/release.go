@@ -62,7 +62,7 @@ WHERE j.id = ANY ($2::bigint[]) AND j.status = 'running' AND j.dispatcher = $1::
 // notifySQL notifies subscribed dispatchers after a release. It is a transaction of its
 // own: a commit fails if the transaction has notified and the notification queue is full.
 const notifySQL = `
-SELECT pg_notify('dispatcherd_jobs', '')
+SELECT pg_notify('dispatcherd', 'jobs')
 WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed) AND dispatcherd.may_notify()`
 
 // portionSize is the size of a portion in bytes. It corresponds to at most 5,000 jobs: 8

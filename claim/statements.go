@@ -283,7 +283,7 @@ WITH item AS MATERIALIZED (
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
 	RETURNING j.id, i.delay
 ), notification AS MATERIALIZED (
-	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM back WHERE delay = 0 LIMIT 1) due
+	SELECT pg_notify('dispatcherd', 'jobs') FROM (SELECT FROM back WHERE delay = 0 LIMIT 1) due
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $5) AND dispatcherd.may_notify()
 )
 SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`

@@ -32,8 +32,8 @@ func TestForgedNotificationsChangeNoRow(t *testing.T) {
 	require.NoError(t, err)
 	for _, id := range []dispatcherd.JobID{running.Job, waiting, missing, -1} {
 		for _, payload := range []string{"%d", "%d 10 0 x", "%d 0 1000000 y", "%d 99 0 z", "%d \u202e"} {
-			for _, channel := range []string{"dispatcherd_cancel", "dispatcherd_jobs"} {
-				_, err = tx.Exec(t.Context(), `SELECT pg_notify($1, $2)`, channel, fmt.Sprintf(payload, id))
+			for _, topic := range []string{"cancel ", "jobs ", "keys ", "edits ", "ends ", "self ", ""} {
+				_, err = tx.Exec(t.Context(), `SELECT pg_notify('dispatcherd', $1)`, topic+fmt.Sprintf(payload, id))
 				require.NoError(t, err)
 			}
 		}

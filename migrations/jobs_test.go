@@ -72,14 +72,14 @@ func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 
 func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `LISTEN dispatcherd_jobs`)
+	exec(t, conn, `LISTEN dispatcherd`)
 	notifications := func() (n int) {
 		// A round trip delivers everything that was sent before. Postgres delivers
 		// a session's own notifications together with the answer.
 		exec(t, conn, `INSERT INTO dispatcherd.jobs (type) SELECT 'pdf' FROM generate_series(1, 100)`)
 		_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type"}, pgx.CopyFromRows([][]any{{"a"}, {"b"}}))
 		require.NoError(t, err)
-		exec(t, conn, `NOTIFY dispatcherd_jobs, 'end'`)
+		exec(t, conn, `NOTIFY dispatcherd, 'end'`)
 		for {
 			note, err := conn.WaitForNotification(t.Context())
 			require.NoError(t, err)
@@ -103,9 +103,9 @@ func TestInsertsNotifyOnlyWhileADispatcherIsSubscribed(t *testing.T) {
 func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
-	exec(t, conn, `LISTEN dispatcherd_jobs`)
+	exec(t, conn, `LISTEN dispatcherd`)
 	received := func(statements ...string) (payloads []string) {
-		for _, s := range append(statements, `NOTIFY dispatcherd_jobs, 'end'`) {
+		for _, s := range append(statements, `NOTIFY dispatcherd, 'end'`) {
 			exec(t, conn, s)
 		}
 		for {
@@ -122,16 +122,16 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	}
 	require.Equal(
 		t,
-		[]string{""},
+		[]string{"jobs"},
 		received(`INSERT INTO dispatcherd.jobs (id, type) VALUES (1000, 'pdf')`),
 		"an id by hand, before the sequence was used",
 	)
-	require.Equal(t, []string{"1 7 1772539200123456 p d f"}, received(insert(`('p d f', 7, '2026-03-03 12:00:00.123456Z')`)))
-	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now()), ('pdf', 2, now())`)), "two rows")
-	require.Equal(t, []string{""}, received(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
+	require.Equal(t, []string{"jobs 1 7 1772539200123456 p d f"}, received(insert(`('p d f', 7, '2026-03-03 12:00:00.123456Z')`)))
+	require.Equal(t, []string{"jobs"}, received(insert(`('pdf', 1, now()), ('pdf', 2, now())`)), "two rows")
+	require.Equal(t, []string{"jobs"}, received(insert(`('pdf', 1, now() + interval '1 hour')`)), "not yet due")
 	require.Equal(
 		t,
-		[]string{"5 1 1000000 pdf", ""},
+		[]string{"jobs 5 1 1000000 pdf", "jobs"},
 		received(
 			"BEGIN",
 			insert(`('pdf', 1, 'epoch'::timestamptz + interval '1 s')`),
@@ -143,7 +143,7 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	)
 	require.Equal(
 		t,
-		[]string{"9 1 1000000 pdf"},
+		[]string{"jobs 9 1 1000000 pdf"},
 		received(
 			"BEGIN",
 			"SAVEPOINT s",
@@ -156,7 +156,7 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 	)
 	require.Equal(
 		t,
-		[]string{"10 0 1000000 pdf"},
+		[]string{"jobs 10 0 1000000 pdf"},
 		received(insert(`('pdf', 0, 'epoch'::timestamptz + interval '1 s')`)),
 		"each transaction anew",
 	)
@@ -165,9 +165,9 @@ func TestNotificationOfATransactionWithOneRowNamesIt(t *testing.T) {
 // The controller reads jobs with keys after a notification of their own.
 func TestInsertsOfJobsWithKeysNotifyTheController(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `LISTEN dispatcherd_keys; LISTEN dispatcherd_jobs`)
+	exec(t, conn, `LISTEN dispatcherd`)
 	received := func(statements ...string) (payloads []string) {
-		for _, s := range append(statements, `NOTIFY dispatcherd_jobs, 'end'`) {
+		for _, s := range append(statements, `NOTIFY dispatcherd, 'end'`) {
 			exec(t, conn, s)
 		}
 		for {
@@ -176,7 +176,7 @@ func TestInsertsOfJobsWithKeysNotifyTheController(t *testing.T) {
 			if note.Payload == "end" {
 				return payloads
 			}
-			payloads = append(payloads, note.Channel+note.Payload)
+			payloads = append(payloads, note.Payload)
 		}
 	}
 	insert := func(values string) string {
@@ -184,12 +184,12 @@ func TestInsertsOfJobsWithKeysNotifyTheController(t *testing.T) {
 	}
 	require.Empty(t, received(insert(`('pdf', 'k', now())`)), "no dispatcher is subscribed")
 	exec(t, conn, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('a', '10s', true)`)
-	both := []string{"dispatcherd_keys", "dispatcherd_jobs"}
+	both := []string{"keys", "jobs"}
 	require.Equal(t, both, received(insert(`('pdf', 'k', now())`)))
 	require.Equal(t, both, received(insert(`('pdf', 'k', now() + interval '1 hour')`)))
 	require.Equal(t, both, received(insert(`('pdf', NULL, now()), ('pdf', 'k', now())`)))
 	require.Equal(t, both, received(`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'pdf', 'k' FROM generate_series(1, 100)`))
-	require.Equal(t, []string{"dispatcherd_jobs106 0 1000000 pdf"}, received(insert(`('pdf', NULL, 'epoch'::timestamptz + interval '1 s')`)))
+	require.Equal(t, []string{"jobs 106 0 1000000 pdf"}, received(insert(`('pdf', NULL, 'epoch'::timestamptz + interval '1 s')`)))
 }
 
 func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {

@@ -15,6 +15,12 @@
 //
 // Topics and movements of the clock are merged until the next step begins, so no number of notifications causes more than one step.
 //
+// # Lost notifications
+//
+// Notifications have one channel, and the first word of a payload is the topic; see package claim. What must be handled is a row, which its
+// reader deletes in the transaction that handles it. A heartbeat reads for which topics such rows are left, and the services of these
+// topics do a step. So a lost notification costs at most one interval of heartbeats. Jobs have their own rule: the scan.
+//
 // # Failures
 //
 // After an error the pause is between half and all of 0.5 s, 1 s, 2 s, 4 s, and 8 s for each further error. Topics do not shorten it.

@@ -61,6 +61,7 @@ type Daemon struct {
 	postgresLost  chan struct{}  // closed by Lose
 	heartbeats    *heartbeats
 	services      *background.Runner
+	cancels       *cancels
 	endServices   func() // after they have ended
 	controller    *controller.Controller
 	admission     *admission.Controller
@@ -238,6 +239,7 @@ func (d *Daemon) construct(refused *refusedRows) {
 		},
 		mayInsert: d.permitSpawn, watched: d.settlement.Watched, tookOver: d.heartbeats.tookOver,
 	}
+	d.cancels = &cancels{read: d.store.Asked, order: d.loop.Order}
 	services, undo := d.list()
 	d.endServices = undo
 	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), services...)
@@ -313,9 +315,7 @@ func (d *Daemon) serveBackground() {
 	d.serveAPI(ctx)
 	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
-		d.background.Go(func() {
-			listen(ctx, d.store, d.loop, d.listener, d.wake)
-		})
+		d.background.Go(func() { d.receive(ctx) })
 	}
 }
 

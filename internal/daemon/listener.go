@@ -7,40 +7,55 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
-// listen passes notifications on to the Core until ctx is done.
-func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *listenerState, wake func(contract.Topics)) {
-	l := store.Listen()
+// receive passes notifications on until ctx is done: those of jobs to the Core, all to the services that have their topic.
+func (d *Daemon) receive(ctx context.Context) {
+	l := d.store.Listen(func(topic contract.Topics, job dispatcherd.JobID) {
+		if topic == contract.CancelAsked {
+			d.cancels.note(job)
+		}
+		d.wake(topic)
+	})
 	defer l.Close()
-	var cancels sync.WaitGroup
-	defer cancels.Wait()
-	cancels.Go(func() { confirmCancels(ctx, store.Asked, loop.Order, l.Cancels()) })
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case row := <-l.Jobs():
 			if row == nil {
-				loop.Notify() // several of them become one event
+				d.loop.Notify() // several of them become one event
 			} else {
-				loop.Order(event.Announced{Row: *row})
+				d.loop.Order(event.Announced{Row: *row})
 			}
-			wake(contract.JobsArrived)
-		case <-l.Edits():
-			wake(contract.EditsMade)
-		case <-l.Keys():
-			wake(contract.KeysChanged)
-		case <-l.Ends():
-			wake(contract.EndsRecorded)
-		case up := <-state.changed:
-			loop.Order(event.Listening{On: up})
+		case up := <-d.listener.changed:
+			d.loop.Order(event.Listening{On: up})
 		}
+	}
+}
+
+// cancels are notified requests to cancel, of any dispatcher. They are confirmed by the table, because any session may notify.
+type cancels struct {
+	read  func(context.Context, []dispatcherd.JobID) ([]dispatcherd.JobID, error)
+	order func(event.Event)
+
+	mu    sync.Mutex
+	noted []dispatcherd.JobID
+}
+
+// cancelsKept bounds the noted requests. The next heartbeat returns further ones.
+const cancelsKept = 1024
+
+// note notes a request.
+func (c *cancels) note(job dispatcherd.JobID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.noted) < cancelsKept {
+		c.noted = append(c.noted, job)
 	}
 }
 
@@ -48,32 +63,25 @@ func listen(ctx context.Context, store *claim.Store, loop *actor.Actor, state *l
 // session that sends notifications all the time could cause thousands of reads per second.
 const confirmPause = 10 * time.Millisecond
 
-// confirmCancels passes on the notified requests to cancel that are in the table. If it cannot
+// service returns the service that passes on the notified requests that are in the table. If it cannot
 // read the table, the next heartbeat returns the requests.
-func confirmCancels(ctx context.Context, read func(context.Context, []dispatcherd.JobID) ([]dispatcherd.JobID, error),
-	order func(event.Event), notified <-chan dispatcherd.JobID) {
-	for {
-		var ids []dispatcherd.JobID
-		select {
-		case <-ctx.Done():
-			return
-		case id := <-notified:
-			ids = append(ids, id)
+func (c *cancels) service() background.Service {
+	step := func(ctx context.Context, _ background.Now) (time.Duration, error) {
+		c.mu.Lock()
+		ids := c.noted
+		c.noted = nil
+		c.mu.Unlock()
+		if len(ids) == 0 {
+			return time.Hour, nil
 		}
-		for len(notified) > 0 && len(ids) < shell.Portion { // no other goroutine receives
-			ids = append(ids, <-notified)
-		}
-		if asked, err := read(ctx, ids); err == nil {
+		if asked, err := c.read(ctx, ids); err == nil {
 			for _, e := range shell.Cancels(asked) {
-				order(e)
+				c.order(e)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(confirmPause):
-		}
+		return time.Hour, nil
 	}
+	return background.Service{Name: "cancels", Topics: contract.CancelAsked, Rest: confirmPause, Step: step}
 }
 
 // listenerState passes the state of the LISTEN connection from the goroutine of the

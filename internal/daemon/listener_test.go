@@ -8,30 +8,36 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // A session notifies of a thousand cancellations in a second. Only every hundredth is in the table.
 func TestNotifiedCancellationsAreReadAHundredTimesPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		notified := make(chan dispatcherd.JobID, 100)
 		reads := 0
 		var read, cancelled []dispatcherd.JobID
-		ctx, stop := context.WithCancel(t.Context())
-		go confirmCancels(ctx, func(_ context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
+		c := cancels{read: func(_ context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
 			if reads++; reads == 50 {
 				return nil, errors.New("Postgres does not answer")
 			}
 			read = append(read, ids...)
 			return slices.DeleteFunc(slices.Clone(ids), func(id dispatcherd.JobID) bool { return id%100 != 0 }), nil
-		}, func(e event.Event) {
+		}, order: func(e event.Event) {
 			cancelled = append(cancelled, e.(event.CancelRequested).Jobs...)
-		}, notified)
+		}}
+		services := background.New(newServiceObserver(prometheus.NewRegistry(), zap.NewNop()), c.service())
+		ctx, stop := context.WithCancel(t.Context())
+		go services.Run(ctx)
 		for id := range dispatcherd.JobID(1000) {
-			notified <- id
+			c.note(id)
+			services.Wake(contract.CancelAsked)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)

@@ -18,6 +18,7 @@ func (d *Daemon) list() (services []background.Service, undo func()) {
 	services = slices.Concat(d.controller.Services(), d.admission.Services(), d.maintenance.services())
 	return append(services,
 		d.settlement.Service(),
+		d.cancels.service(),
 		memory,
 		d.cfg.Supervisor.watchdog(func() bool { return d.loop.Ask(func(*actor.Core) {}) }),
 		d.api.rows.Polling(),

@@ -314,13 +314,13 @@ LANGUAGE sql VOLATILE PARALLEL RESTRICTED AS $$
 $$;
 
 -- Trigger on inserts into jobs, once per statement: tells dispatchers that there are new jobs. It does nothing while no dispatcher
--- is armed (3_dispatchers.sql). It sends one notification per statement on the channel dispatcherd_jobs:
+-- is armed (3_dispatchers.sql). It sends one notification per statement on the channel dispatcherd:
 -- - The first statement of a transaction looks at the last row that it has inserted. If this row is due, has no keys, and seems to be the
---   only one that was inserted, the payload is "id priority[/class] run_at type", with run_at in microseconds since 1970. A dispatcher then
---   claims the job without a search. Otherwise the payload is empty, and dispatchers search.
--- - Later statements send an empty payload. The setting dispatcherd.rung tells them from the first one. Postgres sends equal notifications
+--   only one that was inserted, the payload is "jobs id priority[/class] run_at type", with run_at in microseconds since 1970. A
+--   dispatcher then claims the job without a search. Otherwise the payload is "jobs", and dispatchers search.
+-- - Later statements send "jobs". The setting dispatcherd.rung tells them from the first one. Postgres sends equal notifications
 --   of a transaction once, so each transaction sends at most two.
--- If the row that the first statement looks at has keys, the controller is notified, too, on the channel dispatcherd_keys. It finds other
+-- If the row that the first statement looks at has keys, the controller is notified, too, with the payload "keys". It finds other
 -- new rows with keys at its next heartbeat. The row is found by the last value of the sequence, and not in a transition table, because COPY
 -- inserts single rows if a trigger uses one.
 --
@@ -360,9 +360,9 @@ BEGIN
         END;
     END IF;
     IF with_keys THEN
-        PERFORM pg_notify('dispatcherd_keys', '');
+        PERFORM pg_notify('dispatcherd', 'keys');
     END IF;
-    PERFORM pg_notify('dispatcherd_jobs', coalesce(inserted, ''));
+    PERFORM pg_notify('dispatcherd', concat_ws(' ', 'jobs', inserted));
     RETURN NULL;
 END $$;
 CREATE TRIGGER notify_dispatchers AFTER INSERT ON dispatcherd.jobs

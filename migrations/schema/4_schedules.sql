@@ -130,7 +130,7 @@ BEGIN
         ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq;
     END IF;
     IF FOUND AND dispatcherd.may_notify() THEN
-        PERFORM pg_notify('dispatcherd_schedules', '');
+        PERFORM pg_notify('dispatcherd', 'edits');
     END IF;
     RETURN NULL;
 END $$;
@@ -236,7 +236,7 @@ BEGIN
         SELECT DISTINCT d.id FROM decided d WHERE d.outcome = 'queued' AND versions[1] IS NULL
         ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq RETURNING 1
     ), announced AS (
-        SELECT pg_notify('dispatcherd_schedules', '') FROM (SELECT FROM waits LIMIT 1) w WHERE dispatcherd.may_notify()
+        SELECT pg_notify('dispatcherd', 'edits') FROM (SELECT FROM waits LIMIT 1) w WHERE dispatcherd.may_notify()
     ), answer AS (
         SELECT d.place, d.outcome, NULL AS refusal, d.job FROM decided d
         UNION ALL
@@ -337,6 +337,6 @@ BEGIN
         END LOOP;
     END;
     IF dispatcherd.may_notify() THEN
-        PERFORM pg_notify('dispatcherd_cancel', c.job_id::text) FROM dispatcherd.cancels c WHERE c.job_id = ANY (jobs);
+        PERFORM pg_notify('dispatcherd', 'cancel ' || c.job_id) FROM dispatcherd.cancels c WHERE c.job_id = ANY (jobs);
     END IF;
 END $$;

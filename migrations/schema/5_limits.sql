@@ -31,7 +31,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcherd.limit_edits DEFAULT VALUES;
     IF dispatcherd.may_notify() THEN
-        PERFORM pg_notify('dispatcherd_keys', '');
+        PERFORM pg_notify('dispatcherd', 'keys');
     END IF;
     RETURN NULL;
 END $$;

@@ -558,7 +558,7 @@ END $$;
 CREATE FUNCTION dispatcherd.notify_ends() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_notify('dispatcherd_ends', '') WHERE dispatcherd.may_notify();
+    PERFORM pg_notify('dispatcherd', 'ends') WHERE dispatcherd.may_notify();
 END $$;
 
 -- Raises an error if the isolation level of the transaction is not read committed. The callers count rows after they have waited for a

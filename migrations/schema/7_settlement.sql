@@ -358,8 +358,8 @@ BEGIN
                 (extract(epoch FROM run_at::timestamptz) * 1000000)::bigint, type::text)) ELSE '' END, bool_or(keys IS NOT NULL)
         INTO news, keyed FROM live;
     IF news IS NOT NULL AND EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed) AND dispatcherd.may_notify() THEN
-        PERFORM pg_notify('dispatcherd_keys', '') WHERE keyed;
-        PERFORM pg_notify('dispatcherd_jobs', news);
+        PERFORM pg_notify('dispatcherd', 'keys') WHERE keyed;
+        PERFORM pg_notify('dispatcherd', concat_ws(' ', 'jobs', nullif(news, '')));
     END IF;
 END $$;
 

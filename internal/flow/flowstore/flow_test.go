@@ -303,13 +303,14 @@ func TestReleasedJobWithKeysNotifiesTheController(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), w.dsn)
 	require.NoError(t, err)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd_keys`)
+	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd`)
 	require.NoError(t, err)
 	w.countEnds()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = conn.WaitForNotification(ctx)
+	note, err := conn.WaitForNotification(ctx)
 	require.NoError(t, err)
+	require.Equal(t, "keys", note.Payload)
 }
 
 // A producer may not read results. So its flow gets results of its own nodes only.

@@ -259,7 +259,7 @@ const (
 	WHERE EXISTS (SELECT FROM role) ORDER BY 1, 2
 	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost, expires = excluded.expires
 ), notified AS MATERIALIZED (
-	SELECT pg_notify('dispatcherd_jobs', '') FROM (SELECT FROM admitted LIMIT 1) a
+	SELECT pg_notify('dispatcherd', 'jobs') FROM (SELECT FROM admitted LIMIT 1) a
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $1) AND dispatcherd.may_notify()
 )
 SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(expected) FROM admitted),
@@ -459,7 +459,7 @@ func (c *Controller) Types(ctx context.Context) (types map[string]Type, err erro
 // Notify tells the controller, on another dispatcher, that jobs with keys have ended.
 func (c *Controller) Notify(ctx context.Context) error {
 	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, `SELECT pg_notify('dispatcherd_keys', '') WHERE dispatcherd.may_notify()`)
+		_, err := conn.Exec(ctx, `SELECT pg_notify('dispatcherd', 'keys') WHERE dispatcherd.may_notify()`)
 		return 0, err
 	})
 }

@@ -452,16 +452,14 @@ func TestAdmissionsAndEndsNotify(t *testing.T) {
 	conn, err := w.db.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
-	for _, channel := range []string{"dispatcherd_jobs", "dispatcherd_keys"} {
-		_, err = conn.Exec(t.Context(), `LISTEN `+channel)
-		require.NoError(t, err)
-	}
+	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd`)
+	require.NoError(t, err)
 	w.admit(w.Controller, 10, rows...)
 	n, err := conn.Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "dispatcherd_jobs", n.Channel)
+	require.Equal(t, "jobs", n.Payload)
 	require.NoError(t, w.Notify(t.Context()))
 	n, err = conn.Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "dispatcherd_keys", n.Channel)
+	require.Equal(t, "keys", n.Payload)
 }

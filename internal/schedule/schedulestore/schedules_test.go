@@ -449,18 +449,18 @@ func TestEditsNotifyOncePerStatement(t *testing.T) {
 	conn, err := w.db.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
-	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd_schedules`)
+	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd`)
 	require.NoError(t, err)
 	w.exec(`INSERT INTO dispatcherd.schedules (name, kind, spec, type) SELECT 's' || n, 'cron', '* * * * *', 'x' FROM generate_series(1, 5) n`)
 	w.exec(`UPDATE dispatcherd.schedules SET error = 'x'`)
-	w.exec(`NOTIFY dispatcherd_schedules, 'end'`)
+	w.exec(`NOTIFY dispatcherd, 'end'`)
 	var seen []string
 	for len(seen) == 0 || seen[len(seen)-1] != "end" {
 		note, err := conn.Conn().WaitForNotification(t.Context())
 		require.NoError(t, err)
 		seen = append(seen, note.Payload)
 	}
-	require.Equal(t, []string{"", "end"}, seen)
+	require.Equal(t, []string{"edits", "end"}, seen)
 }
 
 func TestLastRunsOfIntervals(t *testing.T) {
