@@ -452,6 +452,28 @@ func TestEditedLimitApplies(t *testing.T) {
 	})
 }
 
+// Ten jobs are admitted and none has started when the key is paused: the step that reads the edit withdraws them. When the key goes on,
+// they are admitted in their order.
+func TestEditWithdrawsInTheSameStep(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: 10})
+		ids := w.insert(k, 12)
+		w.pass(1)
+		require.Equal(t, ids[:10], w.holders())
+		w.setLimit(permits.Limit{Key: "k"})
+		w.notify(contract.KeysChanged)
+		<-time.After(notifyPause)
+		synctest.Wait()
+		require.Empty(t, w.holders())
+		require.Zero(t, w.claim(ids[0], 2), "no dispatcher may claim it")
+		w.setLimit(permits.Limit{Key: "k", Capacity: 3})
+		w.notify(contract.KeysChanged)
+		<-time.After(notifyPause)
+		synctest.Wait()
+		require.Equal(t, ids[:3], w.holders())
+	})
+}
+
 // Attack 17: a rate of one per hour, and takeovers. The record of a start is neither lost nor counted twice, whether it
 // was confirmed before, or the job still runs.
 func TestTakeoverForgetsNoStart(t *testing.T) {

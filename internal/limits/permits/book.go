@@ -43,12 +43,15 @@ type Book struct {
 	refills heap.Heap[*class, byRead]   // classes of which further jobs must be read
 	aside   heap.Heap[*class, byLast]   // classes that take no part and may be forgotten
 	slots   heap.Heap[*Permit, byCheck] // that have not started
+	busy    map[seat]int64              // until when no slot is expected there
 	kept    int                         // known jobs of a class
-	retries map[int64]*class            // classes of jobs that keep their precedence, by job
-	fence   int64
-	asks    int64 // number of the last Refill
-	now     int64
-	round   int64 // number of the reads of all heads that have begun
+
+	exceeded map[*key]bool    // keys whose permits may exceed their limits
+	retries  map[int64]*class // classes of jobs that keep their precedence, by job
+	fence    int64
+	asks     int64 // number of the last Refill
+	now      int64
+	round    int64 // number of the reads of all heads that have begun
 }
 
 // New returns a book without jobs and permits.
@@ -59,6 +62,7 @@ func New(c Config, list []Limit) *Book {
 	return &Book{
 		config: c, limits: newLimits(list), kept: keptJobs, fence: c.FirstFence,
 		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{}, retries: map[int64]*class{},
+		busy: map[seat]int64{}, exceeded: map[*key]bool{},
 	}
 }
 

@@ -115,12 +115,14 @@ func (d *demand) room(chosen int32) bool {
 }
 
 // choose returns the dispatcher at which a class gets its permits: of those that support its type and have room
-// at all its keys, the one with the lowest cost there, then the one with the lowest id; 0 = none.
+// at all its keys, one that is not busy, then the one with the lowest cost there, then the one with the lowest id; 0 = none.
 func (b *Book) choose(c *class) (chosen int32) {
-	least := int64(math.MaxInt64)
+	least, busy := int64(0), false
 	for _, dispatcher := range b.types[c.Type].Dispatchers {
-		if held, ok := c.heldAt(dispatcher); ok && held < least {
-			chosen, least = dispatcher, held
+		held, ok := c.heldAt(dispatcher)
+		is := b.isBusy(c.Type, dispatcher)
+		if ok && (chosen == 0 || busy && !is || busy == is && held < least) {
+			chosen, least, busy = dispatcher, held, is
 		}
 	}
 	return chosen
@@ -129,19 +131,19 @@ func (b *Book) choose(c *class) (chosen int32) {
 // heldAt returns the cost of the permits of a dispatcher at the keys of a class that have limits for each
 // dispatcher; ok is false if one of them has no room.
 func (c *class) heldAt(dispatcher int32) (held int64, ok bool) {
+	ok = true
 	for i := range c.keys() {
 		d := &c.needs[i]
 		if d.key.limit.Scope == Cluster {
 			continue
 		}
-		if kept, ok := d.key.kept(c, d.cost); !ok || !d.key.room(d.cost, kept, dispatcher) {
-			return 0, false
-		}
+		kept, first := d.key.kept(c, d.cost)
+		ok = ok && first && d.key.room(d.cost, kept, dispatcher)
 		if _, p := d.key.find(dispatcher); p != nil {
 			held += p.held
 		}
 	}
-	return held, true
+	return held, ok
 }
 
 // admit takes the permits of the first job of a class.

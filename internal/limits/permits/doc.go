@@ -30,11 +30,16 @@
 //     in windows, and of the jobs that wait for the bound of a type, only the first keeps room.
 //   - A limit with scope Dispatcher counts the permits of each dispatcher separately, but the key has one queue. A job
 //     with such keys needs a dispatcher with slots of its type that has room at all of them; they refuse it
-//     together, and keep room for it at each dispatcher. It gets its permits at the dispatcher with
+//     together, and keep room for it at each dispatcher. It gets its permits at a dispatcher that is not busy, at the one with
 //     the lowest cost. A row whose dispatcher is not known (the scope has changed) counts at each.
 //   - A job that waits for its retry and has a key with OnRetry Wait ranks before all ordinary jobs. It waits at the first
 //     such key, also before it is due and while no slot supports its type, and no job is admitted at its keys with
 //     OnRetry Wait. Its other keys keep room for it when it is due.
+//   - When a limit is lowered or paused, admitted jobs that have not started lose their permits, those with the last ranks first,
+//     until the others are within the limit. They wait as before. Jobs that run keep their permits.
+//   - An admitted job with a limit for each dispatcher that has found no slot for a second loses its permits if another dispatcher
+//     has room for it and is not busy too, or has fewer permits at its keys. A dispatcher is busy for ten seconds after a job of the
+//     type has found no slot there for a second, unless one starts.
 //   - An admitted job that has found no slot for a second loses its permits if a job of
 //     another type could use them. Then other jobs pass it for the patience. After that, its
 //     permits are kept for it for the patience, and so on.

@@ -241,12 +241,15 @@ func (h *history) takeover() {
 	p := h.permit()
 	switch {
 	case p != nil && h.rng.IntN(2) == 0:
+		if p.dispatcher != dispatcher {
+			h.ref.mark(p)
+		}
 		p.dispatcher = dispatcher
 		h.book.Hold(Permit{Class: p.Class, Job: p.Job, Fence: p.fence, Dispatcher: dispatcher})
 	case h.rng.IntN(2) == 0:
 		name, j := h.class(), h.job()
 		started := h.rng.IntN(2) == 0
-		h.ref.permits[j.ID] = &refPermit{
+		h.ref.hold(&refPermit{
 			Class:      name,
 			Job:        j,
 			fence:      5,
@@ -254,7 +257,7 @@ func (h *history) takeover() {
 			started:    started,
 			admitted:   h.now,
 			checkAt:    h.now + slotWait,
-		}
+		})
 		h.book.Hold(Permit{Class: name, Job: j, Fence: 5, Dispatcher: dispatcher, Started: started})
 	default:
 		key, at := []string{"x", "y", "p:1"}[h.rng.IntN(3)], h.now-h.rng.Int64N(2_000_000)

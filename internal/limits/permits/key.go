@@ -87,8 +87,8 @@ func (k *key) total() (t part, started int64) {
 	return t, started
 }
 
-// room reports whether a dispatcher has room for a cost besides the cost that is kept for another job.
-func (k *key) room(cost, kept int64, dispatcher int32) bool {
+// sum returns the counts that apply to a dispatcher; starting includes what started within the window.
+func (k *key) sum(dispatcher int32) part {
 	sum := part{held: k.all.held, holders: k.all.holders, alone: k.all.alone, starting: k.all.starting + k.all.window.total()}
 	if dispatcher != 0 {
 		if _, p := k.find(dispatcher); p != nil {
@@ -96,6 +96,18 @@ func (k *key) room(cost, kept int64, dispatcher int32) bool {
 			sum.starting += p.starting + p.window.total()
 		}
 	}
+	return sum
+}
+
+// over reports whether a dispatcher has more permits than the limit allows.
+func (k *key) over(dispatcher int32) bool {
+	sum, l := k.sum(dispatcher), k.limit
+	return l.Capacity == 0 && sum.holders > 0 || l.Capacity != Unlimited && sum.held > l.Capacity || l.Rate > 0 && sum.starting > l.Rate
+}
+
+// room reports whether a dispatcher has room for a cost besides the cost that is kept for another job.
+func (k *key) room(cost, kept int64, dispatcher int32) bool {
+	sum := k.sum(dispatcher)
 	switch {
 	case sum.alone > 0, cost == All && sum.holders > 0:
 		return false

@@ -1,5 +1,7 @@
 package permits
 
+import "slices"
+
 // slotWait is how long an admitted job waits for a slot while others need its permits, in microseconds.
 const slotWait = int64(1_000_000)
 
@@ -14,6 +16,8 @@ type Permit struct {
 
 	holds    []hold
 	kind     *key
+	recalled bool  // a limit was lowered: it is withdrawn unless it has started
+	again    bool  // it was in Withdrawals to be admitted elsewhere or later, and no other job needs its permits
 	admitted int64 // it cannot have started before
 	kept     int64 // not withdrawn until then
 	checkAt  int64 // when to check whether it still waits for a slot
@@ -49,6 +53,7 @@ func (b *Book) Hold(p Permit) {
 	}
 	p.kind = b.kind(p.Type)
 	b.grant(&p)
+	b.mark(&p)
 }
 
 // move counts a permit at another dispatcher.
@@ -60,6 +65,14 @@ func (b *Book) move(p *Permit, dispatcher int32) {
 	for _, h := range p.holds {
 		p.count(h, 1)
 		b.recheck(h.key)
+	}
+	b.mark(p)
+}
+
+// mark notes that the keys of a permit may have more permits than their limits allow.
+func (b *Book) mark(p *Permit) {
+	for _, h := range p.holds {
+		b.exceeded[h.key] = true
 	}
 }
 
@@ -109,6 +122,7 @@ func (b *Book) Started(id, fence, at int64) {
 	}
 	b.leftType(p)
 	p.Started = true
+	delete(b.busy, seat{p.Type, p.Dispatcher})
 }
 
 // leftType ends that a permit counts for the bound of its type.
@@ -229,18 +243,93 @@ func (b *Book) sequential(keys string) bool {
 	return false
 }
 
-// Withdrawals returns admitted rows that have not started: those that have found no slot for a second while jobs of
-// another type wait for their permits, and those that no dispatcher may claim any more. The caller withdraws their
-// fences, and reports the outcome by Withdrawn, Started or Ended.
+// Withdrawals returns admitted rows that have not started: those that exceed a limit which was lowered, those that have found no
+// slot for a second while jobs of another type wait for their permits or while another dispatcher has room, and those that no
+// dispatcher may claim any more. The caller withdraws their fences, and reports the outcome by Withdrawn, Started or Ended.
 func (b *Book) Withdrawals() []Permit {
+	b.recall()
 	var stuck []Permit
 	for p, ok := b.slots.First(); ok && p.checkAt <= b.now; p, ok = b.slots.First() {
-		if b.misplaced(p) || p.Retry == 0 && p.kept <= b.now && needed(p) {
+		p.again = p.recalled || b.misplaced(p) || p.Dispatcher != 0 && b.elsewhere(p)
+		if p.again || p.Retry == 0 && p.kept <= b.now && needed(p) {
 			stuck = append(stuck, Permit{Class: p.Class, Job: p.Job, Fence: p.Fence, Dispatcher: p.Dispatcher})
 		}
 		b.checkLater(p)
 	}
 	return stuck
+}
+
+// recall marks permits that have not started, those with the last ranks first, until the others are within the limits of the marked keys.
+func (b *Book) recall() {
+	if len(b.exceeded) == 0 {
+		return
+	}
+	var list []*Permit
+	for _, p := range b.permits { // order-free: sorted below
+		if !p.Started && slices.ContainsFunc(p.holds, func(h hold) bool { return b.exceeded[h.key] }) {
+			list = append(list, p)
+		}
+	}
+	clear(b.exceeded)
+	slices.SortFunc(list, func(x, y *Permit) int {
+		if y.position(y.Job, b.config.PerPriority).before(x.position(x.Job, b.config.PerPriority)) {
+			return -1
+		}
+		return 1
+	})
+	count := func(sign int32, p *Permit) {
+		for _, h := range p.holds {
+			p.count(h, sign)
+		}
+	}
+	for _, p := range list {
+		if p.recalled = slices.ContainsFunc(p.holds, func(h hold) bool { return h.key.over(p.Dispatcher) }); p.recalled {
+			count(-1, p)
+			p.checkAt = b.now
+			b.slots.Put(p)
+		}
+	}
+	for _, p := range list {
+		if p.recalled {
+			count(1, p)
+		}
+	}
+}
+
+// busyFor is how long a dispatcher counts as busy after a row that only it may claim has found no slot there for slotWait.
+const busyFor = 10 * slotWait
+
+// seat is a dispatcher as the place of jobs of a type.
+type seat struct {
+	typ        string
+	dispatcher int32
+}
+
+// isBusy reports whether rows of a type have lately found no slot at a dispatcher.
+func (b *Book) isBusy(typ string, dispatcher int32) bool {
+	return b.busy[seat{typ, dispatcher}] > b.now
+}
+
+// elsewhere reports whether a row that only one dispatcher may claim, and that found no slot there, is better admitted to another one: to
+// one that is not busy, or whose permits cost less, also with those of the row. So no row moves back at once.
+func (b *Book) elsewhere(p *Permit) bool {
+	b.busy[seat{p.Type, p.Dispatcher}] = b.now + busyFor
+	c := &class{Class: p.Class, head: p.position(p.Job, b.config.PerPriority)}
+	own := int64(0)
+	for _, h := range p.holds {
+		c.needs = append(c.needs, demand{class: c, hold: h})
+		if h.key.limit.Scope == Dispatcher {
+			own += max(h.cost, 0)
+		}
+	}
+	c.needs = append(c.needs, demand{class: c, hold: hold{p.kind, 1}})
+	to := b.choose(c)
+	if to == 0 || to == p.Dispatcher {
+		return false
+	}
+	there, _ := c.heldAt(to)
+	here, _ := c.heldAt(p.Dispatcher)
+	return !b.isBusy(p.Type, to) || there+own < here
 }
 
 // checkLater makes Withdrawals consider a permit after slotWait.
@@ -274,7 +363,7 @@ func needed(p *Permit) bool {
 
 // Withdrawn reports that a row has lost its fence and waits again. Other jobs pass its class for the patience; after
 // that, its next permit is kept as long. This does not apply to a job that keeps its precedence, which counts as returned, nor to
-// one whose dispatcher could not claim it.
+// one that exceeded a limit or whose dispatcher could not claim it: it waits as before.
 func (b *Book) Withdrawn(id, fence int64) {
 	p := b.permits[id]
 	if p == nil || p.Fence != fence || p.Started {
@@ -286,7 +375,7 @@ func (b *Book) Withdrawn(id, fence int64) {
 		return
 	}
 	c := b.class(p.Class)
-	if !b.misplaced(p) {
+	if !p.again {
 		c.passed, c.keep = b.now+b.config.Patience, true
 	}
 	c.insert(p.Job, b.kept)

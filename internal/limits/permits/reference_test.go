@@ -2,6 +2,7 @@ package permits
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -14,6 +15,8 @@ type refBook struct {
 	classes map[Class]*refClass
 	permits map[int64]*refPermit
 	starts  map[string][]refStart
+	marked  map[string]bool // keys that may exceed their limits
+	busy    map[string]int64
 	fence   int64
 	now     int64
 }
@@ -38,6 +41,8 @@ type refPermit struct {
 	admitted   int64
 	kept       int64
 	checkAt    int64
+	recalled   bool
+	again      bool
 }
 
 type refStart struct {
@@ -58,6 +63,8 @@ func newRefBook(c Config, list []Limit) *refBook {
 		classes: map[Class]*refClass{},
 		permits: map[int64]*refPermit{},
 		starts:  map[string][]refStart{},
+		marked:  map[string]bool{},
+		busy:    map[string]int64{},
 		fence:   c.FirstFence,
 	}
 }
@@ -276,7 +283,7 @@ func (r *refBook) roomAt(c *refClass, n Need, dispatcher int32) (room bool, own 
 
 // choose returns the dispatcher that supports the type of a class and has room at its keys, or 0.
 func (r *refBook) choose(c *refClass) int32 {
-	chosen, least := int32(0), int64(0)
+	chosen, least, busy := int32(0), int64(0), false
 	for _, d := range r.types[c.Type].Dispatchers {
 		var held int64
 		ok := true
@@ -286,8 +293,9 @@ func (r *refBook) choose(c *refClass) int32 {
 				ok, held = ok && room, held+own
 			}
 		}
-		if ok && (chosen == 0 || held < least) {
-			chosen, least = d, held
+		is := r.busy[fmt.Sprint(c.Type, d)] > r.now
+		if ok && (chosen == 0 || busy && !is || busy == is && held < least) {
+			chosen, least, busy = d, held, is
 		}
 	}
 	return chosen
@@ -378,6 +386,7 @@ func (r *refBook) start(id, at int64) {
 		at = r.now
 	}
 	p.started = true
+	delete(r.busy, fmt.Sprint(p.Type, p.dispatcher))
 	needs, _ := Parse(p.Keys)
 	for _, n := range needs {
 		r.count(n.Key, p.dispatcher, at, max(n.Cost, 1))
@@ -415,15 +424,117 @@ func (r *refBook) returned(name Class, j Job) bool {
 	return waits
 }
 
+// hold adds a permit, or moves it.
+func (r *refBook) hold(p *refPermit) {
+	r.permits[p.ID] = p
+	r.mark(p)
+}
+
+func (r *refBook) mark(p *refPermit) {
+	needs, _ := Parse(p.Keys)
+	for _, n := range needs {
+		r.marked[n.Key] = true
+	}
+}
+
+// within returns the permits that have not started, in an order.
+func (r *refBook) unstarted(compare func(x, y *refPermit) int) (list []*refPermit) {
+	for _, p := range r.permits {
+		if !p.started {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, compare)
+	return list
+}
+
+// over reports whether the permits at a key of one that has not started exceed the limit, without those that are withdrawn.
+func (r *refBook) over(p *refPermit, without map[*refPermit]bool) bool {
+	needs, _ := Parse(p.Keys)
+	for _, n := range needs {
+		l := r.limit(n.Key)
+		here := func(d int32) bool { return l.Scope == Cluster || d == 0 || d == p.dispatcher }
+		var held, holders, starting int64
+		for _, o := range r.permits {
+			others, _ := Parse(o.Keys)
+			i := slices.IndexFunc(others, func(m Need) bool { return m.Key == n.Key })
+			if i < 0 || without[o] || !here(o.dispatcher) {
+				continue
+			}
+			holders++
+			held += max(others[i].Cost, 0)
+			if !o.started {
+				starting += max(others[i].Cost, 1)
+			}
+		}
+		for _, s := range r.starts[n.Key] {
+			if here(s.dispatcher) {
+				starting += s.cost
+			}
+		}
+		if l.Capacity == 0 && holders > 0 || l.Capacity != Unlimited && held > l.Capacity || l.Rate > 0 && starting > l.Rate {
+			return true
+		}
+	}
+	return false
+}
+
+// recall marks the permits that exceed a limit, those with the last ranks first.
+func (r *refBook) recall() {
+	without := map[*refPermit]bool{}
+	for _, p := range r.unstarted(func(x, y *refPermit) int {
+		p, q := x.position(x.Job, r.config.PerPriority), y.position(y.Job, r.config.PerPriority)
+		return cmp.Or(cmp.Compare(q.rank, p.rank), cmp.Compare(q.id, p.id))
+	}) {
+		needs, _ := Parse(p.Keys)
+		if !slices.ContainsFunc(needs, func(n Need) bool { return r.marked[n.Key] }) {
+			continue
+		}
+		if p.recalled = r.over(p, without); p.recalled {
+			without[p] = true
+			p.checkAt = r.now
+		}
+	}
+	clear(r.marked)
+}
+
+// elsewhere reports whether a row that found no slot at its dispatcher moves.
+func (r *refBook) elsewhere(p *refPermit) bool {
+	if p.dispatcher == 0 {
+		return false
+	}
+	r.busy[fmt.Sprint(p.Type, p.dispatcher)] = r.now + busyFor
+	c := &refClass{Class: p.Class, jobs: []Job{p.Job}}
+	c.needs, _ = Parse(p.Keys)
+	to := r.choose(c)
+	if to == 0 || to == p.dispatcher {
+		return false
+	}
+	var there, here, own int64
+	for _, n := range c.needs {
+		if r.limit(n.Key).Scope == Dispatcher {
+			_, h := r.roomAt(c, n, to)
+			there += h
+			_, h = r.roomAt(c, n, p.dispatcher)
+			here, own = here+h, own+max(n.Cost, 0)
+		}
+	}
+	return r.busy[fmt.Sprint(p.Type, to)] <= r.now || there+own < here
+}
+
 func (r *refBook) withdrawals() []int64 {
 	var ids []int64
-	for id, p := range r.permits {
-		if p.started || p.checkAt > r.now {
+	r.recall()
+	for _, p := range r.unstarted(func(x, y *refPermit) int {
+		return cmp.Or(cmp.Compare(x.checkAt, y.checkAt), cmp.Compare(x.ID, y.ID))
+	}) {
+		if p.checkAt > r.now {
 			continue
 		}
 		p.checkAt = r.now + slotWait
-		if r.misplaced(p) || p.Retry == 0 && p.kept <= r.now && r.needed(p) {
-			ids = append(ids, id)
+		p.again = p.recalled || r.misplaced(p) || r.elsewhere(p)
+		if p.again || p.Retry == 0 && p.kept <= r.now && r.needed(p) {
+			ids = append(ids, p.ID)
 		}
 	}
 	return ids
@@ -452,7 +563,7 @@ func (r *refBook) withdrawn(id int64) {
 	p := r.permits[id]
 	delete(r.permits, id)
 	c := r.class(p.Class)
-	if p.Retry == 0 && !r.misplaced(p) {
+	if p.Retry == 0 && !p.again {
 		c.passed, c.keep = r.now+r.config.Patience, true
 	}
 	c.jobs = append(c.jobs, p.Job)
@@ -467,6 +578,12 @@ func (r *refBook) setLimits(list []Limit) {
 			names[n.Key] = true
 		}
 	}
+	for _, p := range r.permits {
+		needs, _ := Parse(p.Keys)
+		for _, n := range needs {
+			names[n.Key] = true
+		}
+	}
 	before := map[string]Limit{}
 	for name := range names {
 		before[name] = r.limit(name)
@@ -476,6 +593,11 @@ func (r *refBook) setLimits(list []Limit) {
 		former[name] = r.limit(name)
 	}
 	r.limits = list
+	for name := range names {
+		if before[name] != r.limit(name) {
+			r.marked[name] = true
+		}
+	}
 	for name, starts := range r.starts {
 		l := r.limit(name)
 		if l.Rate == 0 {

@@ -47,10 +47,10 @@ func TestReturnedJobIsKnownOnce(t *testing.T) {
 	}
 }
 
-// A permit that keeps its precedence is withdrawn only if its dispatcher cannot claim the row.
+// A permit that keeps its precedence is not withdrawn for a job of another type, but if its dispatcher cannot claim the row.
 func TestWithdrawnRetryKeepsItsPrecedence(t *testing.T) {
 	w := newWorld(t, Limit{Key: "s", Capacity: 1, OnRetry: Wait, Scope: Dispatcher})
-	w.SetTypes(map[string]Type{"a": {Most: 5, Dispatchers: []int32{1, 2}}, "b": {Most: 5, Dispatchers: []int32{1}}})
+	w.SetTypes(map[string]Type{"a": {Most: 5, Dispatchers: []int32{1}}, "b": {Most: 5, Dispatchers: []int32{1}}})
 	w.Returned(Class{Keys: "s", Type: "a"}, Job{w.now, 100}, 1)
 	w.admits(100)
 	other := w.add("s", "b")

@@ -1,6 +1,9 @@
 package permits
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // SetLimits replaces all limits.
 func (b *Book) SetLimits(list []Limit) {
@@ -16,6 +19,7 @@ func (b *Book) SetLimits(list []Limit) {
 	b.countPermits(changed, -1)
 	for k, limit := range changed { // order-free: each key is changed by itself
 		b.setLimit(k, limit)
+		b.exceeded[k] = true
 	}
 	b.countPermits(changed, 1)
 	b.again(func(c *class) bool {
@@ -67,14 +71,17 @@ func (b *Book) setLimit(k *key, limit *Limit) {
 func (b *Book) SetTypes(types map[string]Type) {
 	before := b.types
 	b.types = types
+	maps.DeleteFunc(b.busy, func(_ seat, until int64) bool { return until <= b.now })
 	changed := map[string]bool{}
 	for name, k := range b.kinds { // order-free: each type is changed by itself
 		most := b.most(name)
 		if (most == 0) != (k.limit.Capacity == 0) || !slices.Equal(before[name].Dispatchers, types[name].Dispatchers) {
 			changed[name] = true
 		}
-		k.limit = &Limit{Capacity: most}
-		b.recheck(k)
+		if most != k.limit.Capacity {
+			k.limit = &Limit{Capacity: most}
+			b.recheck(k)
+		}
 	}
 	if len(changed) > 0 {
 		b.again(func(c *class) bool { return changed[c.Type] })
