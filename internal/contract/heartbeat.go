@@ -73,7 +73,7 @@ type HeartbeatResult struct {
 
 // Found returns the topics for which the heartbeat has found work.
 func (r *HeartbeatResult) Found() (topics Topics) {
-	found := map[Topics]bool{DispatcherLost: r.Lost, KeysWait: r.Keyed, EndsRecorded: r.Ends, EditsWait: r.SchedulesEdited}
+	found := map[Topics]bool{DispatcherLost: r.Lost, KeysWait: r.Keyed, EndsWait: r.Ends, EditsWait: r.SchedulesEdited}
 	for topic, is := range found { // order-free: a set
 		if is {
 			topics |= topic

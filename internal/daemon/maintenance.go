@@ -131,7 +131,7 @@ func newJoinMetrics(r prometheus.Registerer) joinMetrics {
 }
 
 // countInterval is the time between two calls of countRows.
-const countInterval = 30 * time.Second
+const countInterval = time.Minute
 
 // countRows reads the numbers of request keys, of batches and of end records.
 func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next time.Duration, err error) {

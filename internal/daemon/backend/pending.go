@@ -22,6 +22,9 @@ const (
 	maxCountPause = 5 * time.Minute
 )
 
+// idleCounts is how many intervals pass after a count that found no row.
+const idleCounts = 4
+
 // maxCountClasses bounds the classes of jobs with keys in a count; the controller knows no more of them, either.
 const maxCountClasses = 250_000
 
@@ -71,7 +74,7 @@ func (p *Pending) Counting() background.Service {
 // Continue reads one portion. It returns the time until the next call. Only one goroutine
 // may call it.
 func (p *Pending) Continue(ctx context.Context) time.Duration {
-	end := contract.PendingCursor{}
+	end, interval := contract.PendingCursor{}, p.interval
 	if p.from == end {
 		p.began, p.types, p.cut = time.Now(), map[string]*contract.PendingType{}, false
 	}
@@ -95,8 +98,11 @@ func (p *Pending) Continue(ctx context.Context) time.Duration {
 			count.Types = append(count.Types, *p.types[name])
 		}
 		p.latest.Store(count)
+		if len(count.Types) == 0 {
+			interval = idleCounts * p.interval
+		}
 	}
-	return max(p.interval, min(countShare*time.Since(p.began), maxCountPause))
+	return max(interval, min(countShare*time.Since(p.began), maxCountPause))
 }
 
 // add adds rows of a type, if there is room for the type.

@@ -121,12 +121,15 @@ func TestPauseBetweenCountsIsBounded(t *testing.T) {
 			require.Zero(t, p.Continue(t.Context()))
 		}
 		require.Equal(t, maxCountPause, p.Continue(t.Context()))
+		var types []contract.PendingType
 		quick := NewPending(
-			func(context.Context, contract.PendingCursor, []string) (types []contract.PendingType, next contract.PendingCursor, err error) {
-				return nil, next, nil
+			func(context.Context, contract.PendingCursor, []string) (_ []contract.PendingType, next contract.PendingCursor, err error) {
+				return types, next, nil
 			},
 			0, 1000,
 		)
+		require.Equal(t, idleCounts*CountInterval, quick.Continue(t.Context()), "no row is pending")
+		types = []contract.PendingType{{Type: "x", Rows: 1}}
 		require.Equal(t, CountInterval, quick.Continue(t.Context()))
 	})
 }

@@ -1,8 +1,9 @@
 // Package settlement counts the ends of jobs for which other jobs wait.
 //
 // A background service sends settlements: after the ends of such jobs here, after notifications, and after a heartbeat if there
-// may be records of ends, for example those of a dispatcher that was killed. So an end is counted within a heartbeat, unless another
-// transaction has locked its batch.
+// may be records of ends, for example those of a dispatcher that was killed. A heartbeat finds only that there was an end some time ago. So
+// after a settlement that found none, the next one because of a heartbeat follows after lookPause: an end is counted within this time even
+// if its notification is lost, unless another transaction has locked its batch.
 package settlement
 
 import (
@@ -23,6 +24,7 @@ import (
 const (
 	blockedPause = 2 * time.Millisecond // after a settlement that met a locked batch; doubled each time
 	blockedMost  = time.Second
+	lookPause    = 10 * time.Second
 	repairEvery  = 12 * time.Hour
 	expireEvery  = 10 * time.Minute // also after a start until the first repair, and after a repair that failed
 )
@@ -59,6 +61,7 @@ type Settlement struct {
 	repairAt time.Time         // zero before the first step
 	repaired dispatcherd.JobID // the last batch of the repair that is under way
 	expireAt time.Time
+	lookAt   time.Time // no settlement before because of a heartbeat
 }
 
 // New returns a Settlement that waits.
@@ -71,7 +74,7 @@ func New(c Config) *Settlement {
 
 // Service returns the background service. It runs on all dispatchers.
 func (s *Settlement) Service() background.Service {
-	return background.Service{Name: "flows", Topics: contract.EndsRecorded, Step: s.step}
+	return background.Service{Name: "flows", Topics: contract.EndsRecorded | contract.EndsWait, Step: s.step}
 }
 
 // Claimed notes the rows that a claim took.
@@ -128,9 +131,16 @@ func (s *Settlement) step(ctx context.Context, present background.Now) (wait tim
 	if s.repairAt.IsZero() {
 		s.repairAt, s.expireAt = now.Add(expireEvery), now.Add(expireEvery)
 	}
+	if wait := s.lookAt.Sub(now); present.Woken == contract.EndsWait && wait > 0 {
+		return wait, nil
+	}
 	counted, err := s.Table.CountEnds(ctx)
 	if err != nil {
 		return 0, err
+	}
+	s.lookAt = time.Time{}
+	if counted == (flowstore.Counted{}) {
+		s.lookAt = now.Add(lookPause)
 	}
 	if s.pause = min(2*s.pause, blockedMost); !counted.Blocked {
 		s.pause = 0
