@@ -7,7 +7,8 @@ import (
 )
 
 // PutBack returns a row that is pending again to its lane, unless no slot supports
-// its type. Of r, it uses type, priority and class. If the row is after the cursor, the next read finds it.
+// its type. Of r, it uses type, priority and class. If the row is after the cursor, the next read of the
+// lane finds it, and no other lane is read for it.
 func (b *Backlog) PutBack(r Lane, k contract.Key) {
 	if !b.types[r.Type].known || b.index.Capacity(r.Type) == 0 {
 		return
@@ -20,7 +21,9 @@ func (b *Backlog) PutBack(r Lane, k contract.Key) {
 	}
 	l := b.use(r)
 	if l.cursor.Less(k) {
-		b.RowsMayHaveCome()
+		l.more = true
+		b.Rescan(r)
+		b.update(r)
 		return
 	}
 	if l.insert(k) {

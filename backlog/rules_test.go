@@ -518,6 +518,23 @@ func TestGateIsSubscribedOnlyWhileNotificationsArrive(t *testing.T) {
 	require.True(t, changed && subscribe)
 }
 
+// With 2,000 types, a row that is admitted after the cursor of its lane costs a read of that lane only.
+func TestAdmittedRowReadsItsLaneOnly(t *testing.T) {
+	w := small(t, 2_000, nil)
+	w.settleNow()
+	w.at(w.now + 10_000)
+	w.settleNow()
+	key := contract.Key{RunAt: w.b.DBNow() * 1000, ID: 7}
+	typ := w.index.Name(w.types[1_234])
+	w.add(typ, key)
+	w.b.RowAdmitted(&contract.RowNotification{Type: typ, Key: key})
+	require.Equal(t, 1, w.send())
+	require.Len(t, w.reads[0].request.Lanes, 1)
+	require.Equal(t, typ, w.reads[0].request.Lanes[0].Type)
+	w.answer(0, contract.OK)
+	require.Zero(t, w.send(), "no round over the other types begins")
+}
+
 // A drained backlog reads nothing and closes the gate.
 func TestDrainEndsReading(t *testing.T) {
 	w := small(t, 1, nil)
