@@ -47,6 +47,8 @@ type Book struct {
 	kept    int                         // known jobs of a class
 
 	exceeded map[*key]bool    // keys whose permits may exceed their limits
+	cuts     map[*key]cut     // where queues end that were cut, and the book (nil)
+	crowded  *key             // the last result of longest
 	retries  map[int64]*class // classes of jobs that keep their precedence, by job
 	fence    int64
 	asks     int64 // number of the last Refill
@@ -62,7 +64,7 @@ func New(c Config, list []Limit) *Book {
 	return &Book{
 		config: c, limits: newLimits(list), kept: keptJobs, fence: c.FirstFence,
 		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{}, retries: map[int64]*class{},
-		busy: map[seat]int64{}, exceeded: map[*key]bool{},
+		busy: map[seat]int64{}, exceeded: map[*key]bool{}, cuts: map[*key]cut{},
 	}
 }
 
@@ -124,28 +126,22 @@ func (b *Book) known(name Class, j Job) bool {
 	return c != nil && c.Class == name
 }
 
-// accept returns the class of a job that arrives, or nil if there are too many. A class that takes part replaces one that
-// does not.
+// accept returns the class of a job that arrives, or nil if the book keeps others.
 func (b *Book) accept(name Class, j Job) *class {
 	name.Retry = 0
 	if b.classes[name] != nil {
 		return b.class(name)
 	}
-	if len(b.classes)-len(b.retries) < b.config.MaxClasses {
-		return b.class(name)
-	}
-	last, ok := b.aside.First()
-	if !ok || j.RunAt > b.now {
+	full := len(b.classes)-len(b.retries) >= b.config.MaxClasses
+	if full && j.RunAt > b.now {
 		return nil
 	}
 	c := b.class(name)
-	if !b.possible(c) {
+	c.head = c.position(j, b.config.PerPriority)
+	if b.isCut(c) || full && (!b.possible(c) || !b.makeRoom(c)) {
 		b.forget(c)
 		return nil
 	}
-	b.unfile(last)
-	b.refills.Remove(last)
-	b.forget(last)
 	return c
 }
 

@@ -46,8 +46,9 @@
 //
 // # No job starves
 //
-// Assume that running jobs end, that rows of each supported type start, and that the book has room for all
-// classes that take part. Let j be the due job with the lowest rank of all. The jobs before it are finite,
+// Assume that running jobs end, and that rows of each supported type start. Let j be the due job with the lowest rank of all. A full
+// book never forgets its class, which is the first of its queue and of all classes, and the next read of all heads adds it, because
+// it ranks before each class that the book may forget. The jobs before it are finite,
 // because a later job ranks behind it after at most the time that ten units of priority are worth. At the key
 // where j waits, it is the first, so that nothing is admitted there until j fits: it waits for holders only. It
 // goes on to another key, or to the bound of its type, only when that key has room. Once j is older than the
@@ -60,8 +61,9 @@
 //
 // The admitted rows of a type that have not started are at most Type.Most, unless it is lowered. A Book knows
 // at most Config.MaxClasses classes, and beside them those of jobs that keep their precedence, each of which
-// had a permit before. In a full Book, a class that takes part replaces one that does not: whose job is not
-// due, exceeds a limit, or has an unsupported type. Its caller finds that one again by Head. Of each class it
+// had a permit before. A full Book keeps the classes that may run first. A class that takes part replaces one that does not: whose
+// job is not due, exceeds a limit, or has an unsupported type; otherwise the last ones of the longest queue, so that jobs of other
+// keys have room; or, if all queues are short, those with the last ranks. The caller finds them again by Head. Of each class it
 // knows 64 jobs, and those that the last Refill added. All heaps contain classes, permits or their keys. A key
 // without classes and permits is kept while its window counts starts; a window has at most 258 parts. A class
 // with one key takes about 600 bytes. An event costs O(log n) for each key of the job. SetLimits and SetTypes

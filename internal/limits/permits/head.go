@@ -6,7 +6,10 @@ import (
 )
 
 // HeadsBegin says that a read of the first jobs of all classes begins.
-func (b *Book) HeadsBegin() { b.round++ }
+func (b *Book) HeadsBegin() {
+	b.round++
+	clear(b.cuts) // the ranks of the classes that are kept may be later by now
+}
 
 // Head reports the first waiting job of a class in the table, and whether the book knows the class. An unknown
 // job was committed late; it is read with those that follow. Known jobs before it do not wait any more: they were cancelled.

@@ -104,6 +104,7 @@ func (h *history) job() Job {
 
 // add adds some jobs of a class. A book may learn of a job twice.
 func (h *history) add(name Class) {
+	h.bound(1)
 	n := max(1, h.rng.IntN(6)-2)
 	var jobs []Job
 	for range n {
@@ -194,6 +195,7 @@ func (h *history) returns() {
 	} else {
 		h.next++
 	}
+	h.bound(1)
 	waits := h.ref.returned(name, j)
 	if !waits {
 		h.wait(name, j)
@@ -294,17 +296,23 @@ func (h *history) offer() {
 	if !h.full {
 		return
 	}
-	n := 0
-	for _, c := range h.ref.classes {
-		if c.Retry == 0 && (c.at != "" || c.keep) {
-			n++
-		}
-	}
-	h.book.config.MaxClasses = max(n, 1)
+	h.bound(0)
 	for _, c := range h.ref.ordered() {
 		if c.Retry == 0 {
 			h.book.Head(c.Class, c.jobs[0])
 		}
+	}
+}
+
+// bound gives a full book room for the classes that take part, and for more.
+func (h *history) bound(more int) {
+	for _, c := range h.ref.classes {
+		if c.Retry == 0 && (c.at != "" || c.keep) {
+			more++
+		}
+	}
+	if h.full {
+		h.book.config.MaxClasses = max(more, 1)
 	}
 }
 
