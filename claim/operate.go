@@ -41,22 +41,29 @@ func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 	return err
 }
 
-// whyNotRetriedSQL returns the unique key of job $1 and the job that has it; and the kind and id of the batch or flow that must be
-// retried instead, because the job is its callback or waits for other nodes.
+// whyNotRetriedSQL returns the unique key of job $1 and the job that has it; the kind and id of the batch or flow that must be
+// retried instead, because the job is its callback or waits for other nodes; and the schedule of which the job is a run, its overlap
+// policy, and another run that has not ended.
 const whyNotRetriedSQL = `
-SELECT coalesce(j.unique_key, ''), coalesce(l.id, 0)::bigint, coalesce(b.kind, ''), coalesce(b.id, 0)
+SELECT coalesce(j.unique_key, ''), coalesce(l.id, 0)::bigint, coalesce(b.kind, ''), coalesce(b.id, 0),
+	coalesce(s.name, ''), coalesce(s.overlap, ''), coalesce(s.run, 0)
 FROM dispatcherd.jobs j
 LEFT JOIN dispatcherd.jobs_live l ON l.unique_key = j.unique_key
 LEFT JOIN dispatcherd.nodes n ON n.id = j.id AND n.depends_on <> '{}'
 LEFT JOIN dispatcherd.batches b ON b.id = coalesce(n.flow, j.id) AND (n.flow IS NOT NULL OR b.callback)
 	AND (j.attempt = 0 OR CASE WHEN n.flow IS NULL THEN b.ended_at ELSE n.ready_at END IS NULL)
+LEFT JOIN LATERAL (
+	SELECT p.name, p.overlap, r.job_id AS run FROM dispatcherd.ticks t JOIN dispatcherd.schedules p ON p.id = t.schedule_id
+	JOIN dispatcherd.schedule_runs r ON r.schedule_id = p.id JOIN dispatcherd.jobs_live o ON o.id = r.job_id
+	WHERE t.job_id = j.id AND p.overlap <> 'allow_all' LIMIT 1
+) s ON true
 WHERE j.id = $1 LIMIT 1`
 
 // whyNotRetried says why a failed or cancelled job is not retried.
 func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, error) {
-	var key, kind string
-	var holder, batch dispatcherd.JobID
-	err := j.DB.QueryRow(ctx, whyNotRetriedSQL, id).Scan(&key, &holder, &kind, &batch)
+	var key, kind, schedule, overlap string
+	var holder, batch, run dispatcherd.JobID
+	err := j.DB.QueryRow(ctx, whyNotRetriedSQL, id).Scan(&key, &holder, &kind, &batch, &schedule, &overlap, &run)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return "", fmt.Errorf("job %d: %w", id, ErrNotFound)
@@ -66,6 +73,8 @@ func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, 
 		return fmt.Sprintf("it must wait for other jobs: retry %s %d", kind, batch), nil
 	case holder != 0:
 		return fmt.Sprintf("job %d has its unique key %q", holder, key), nil
+	case run != 0:
+		return fmt.Sprintf("it is a run of schedule %q, and its run %d has not ended (overlap = %s)", schedule, run, overlap), nil
 	}
 	return "it changed while it was to be retried: try again", nil
 }

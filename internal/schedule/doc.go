@@ -1,4 +1,4 @@
-// Package schedule plans the ticks of schedules. It is pure: the caller supplies the time,
+// Package schedule plans the ticks of schedules and decides what becomes of them. It is pure: the caller supplies the time,
 // which is that of the database clock, and executes what the plan returns.
 //
 // The caller adds schedules with Set, waits until Next, gets ticks and checks from Due, sends
@@ -12,4 +12,6 @@
 // An interval alternates between a check, which reads the end of the last run, and a tick. The
 // plan checks an open run once per interval. That is early enough, because the next run is due
 // a whole interval after the end.
+//
+// Decide says what becomes of a tick while earlier runs have not ended. It depends on facts that are read under the lock of the schedule.
 package schedule

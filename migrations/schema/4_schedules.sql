@@ -1,6 +1,6 @@
 -- Schedules insert jobs. An occasion is an instant of the plan of a schedule, a start of the cluster or a worker, or a request to run.
 -- Each occasion has one tick, a row that says what became of it, and at most one job, its run. docs/how-to/schedules.md explains schedules.
--- The controller plans the occasions in Go (internal/schedule); the functions here make ticks and insert their jobs.
+-- Go plans the occasions, decides what becomes of them, and writes ticks and jobs (internal/schedule).
 
 CREATE TABLE dispatcherd.schedules (
     id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -66,7 +66,8 @@ CREATE TABLE dispatcherd.ticks (
 CREATE INDEX ticks_planned ON dispatcherd.ticks (schedule_id, planned_at) WHERE planned_at IS NOT NULL;
 CREATE INDEX ticks_of_schedule ON dispatcherd.ticks (schedule_id, made_at);
 CREATE INDEX ticks_made ON dispatcherd.ticks (made_at);
-CREATE INDEX ticks_queued ON dispatcherd.ticks (schedule_id, run_at) WHERE outcome = 'queued';
+CREATE INDEX ticks_job ON dispatcherd.ticks (job_id) WHERE job_id IS NOT NULL; -- for retries
+CREATE INDEX ticks_queued ON dispatcherd.ticks (schedule_id, run_at, occasion) WHERE outcome = 'queued';
 COMMENT ON TABLE dispatcherd.ticks IS 'One row for each occasion of a schedule: what became of it.';
 COMMENT ON COLUMN dispatcherd.ticks.planned_at IS
     'Instant of the plan; the largest one of a cron schedule is its high-water mark. NULL = not planned: run now, backfill, startup.';
@@ -77,8 +78,8 @@ COMMENT ON COLUMN dispatcherd.ticks.reason IS 'Why a tick is skipped. A queued t
 COMMENT ON COLUMN dispatcherd.ticks.renewed_at IS
     'Of a startup-worker schedule: when the worker was last seen connected. Retention counts from then.';
 
--- The runs of schedules that may not have ended. Before make_ticks and start_queued count the runs of a schedule, they delete those that
--- have ended (forget_runs). So no statement that ends jobs has to know of schedules.
+-- The runs of schedules that may not have ended. Before the runs of a schedule are counted for a tick, those that have ended are deleted.
+-- So no statement that ends jobs has to know of schedules. A retry inserts the run again (retry_jobs).
 CREATE TABLE dispatcherd.schedule_runs (
     schedule_id bigint NOT NULL,
     job_id      bigint NOT NULL,
@@ -155,167 +156,7 @@ END $$;
 CREATE TRIGGER number_read_edits AFTER DELETE ON dispatcherd.schedule_edits REFERENCING OLD TABLE AS read_edits
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.number_read_edits();
 
--- Makes ticks, and the jobs of those that run. The controller calls it for the occasions that it has planned, and operators call it for
--- "schedule run" and backfills. It decides under the locks of the schedules, which order all ticks of a schedule. The arrays have one
--- element per tick, and the ticks of one schedule are in their order:
---   versions   the version of the schedule that was planned; the tick is made only if it is still the same. NULL = any version
---   planned    the planned instant; NULL = the occasion has none
---   due        run_at of the job
---   missed     for a tick that stands for missed occasions, their number; otherwise 0
---   policies   the overlap policy; NULL = that of the schedule
--- With forced, a paused schedule runs, too. The result has one row per tick: its place in the arrays from 1, its outcome, and its job. The
--- outcome is that of the tick or, if none was made, exists (the occasion has a tick, or is not after the high-water mark), changed (the
--- schedule has another version, is paused or was deleted) or locked (by another session). Of several ticks of one call with the policy
--- cancel_other, the last one counts and the others are skipped. In SQL, because operators call it, and because it moves rows set-wise.
-CREATE FUNCTION dispatcherd.make_ticks(schedules bigint[], occasions text[], versions bigint[], planned timestamptz[], due timestamptz[],
-    missed int[], policies text[], forced boolean) RETURNS TABLE(place bigint, outcome text, job bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off
-AS $$
-#variable_conflict use_column
-DECLARE
-    locked bigint[] := ARRAY (SELECT s.id FROM dispatcherd.schedules s WHERE s.id = ANY (schedules) ORDER BY s.id
-        FOR NO KEY UPDATE SKIP LOCKED);
-    most   int := 10000; -- queued ticks of one schedule
-BEGIN
-    PERFORM dispatcherd.forget_runs(locked);
-    -- No join of two arrays: the planner expects few rows and would compare each with each.
-    RETURN QUERY WITH item AS MATERIALIZED (
-        SELECT i.*, i.schedule = ANY (locked) AND row_number() OVER (PARTITION BY i.schedule, i.occasion ORDER BY i.place) = 1 AS first
-        FROM unnest(schedules, occasions, versions, planned, due, missed, policies) WITH ORDINALITY
-            AS i (schedule, occasion, version, planned, due, missed, overlap, place)
-    ), busy AS MATERIALIZED (
-        SELECT s.id,
-            (SELECT count(*) FROM (SELECT FROM dispatcherd.schedule_runs r WHERE r.schedule_id = s.id LIMIT 1000) bounded) AS runs,
-            (SELECT count(*) FROM (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = s.id
-                AND q.outcome = 'queued' LIMIT most) bounded) AS queued
-        FROM (SELECT DISTINCT unnest(schedules) AS id) s
-    ), fresh AS (
-        SELECT i.place, i.occasion, i.planned, i.due, i.missed, coalesce(i.overlap, s.overlap) AS overlap, s.id,
-            row_number() OVER (PARTITION BY s.id, i.missed > 0 ORDER BY i.place) - 1 + b.runs AS open, b.runs, b.queued,
-            lead(i.place) OVER (PARTITION BY s.id, i.missed > 0 ORDER BY i.place) IS NOT NULL AS replaced
-        FROM item i JOIN dispatcherd.schedules s ON s.id = i.schedule JOIN busy b ON b.id = i.schedule
-        WHERE i.first AND (i.version IS NULL OR s.version = i.version) AND (NOT s.paused OR forced)
-            AND (SELECT t.occasion FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.occasion >= i.occasion
-                ORDER BY t.schedule_id, t.occasion LIMIT 1) IS DISTINCT FROM i.occasion
-            AND (i.planned IS NULL OR s.kind <> 'cron' OR i.planned > coalesce(
-                (SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL), '-infinity'))
-    ), judged AS (
-        SELECT f.*, CASE WHEN f.missed > 0 THEN 'missed'
-            WHEN f.overlap = 'cancel_other' THEN CASE WHEN f.replaced THEN 'skipped' WHEN f.runs + f.queued = 0 THEN 'run'
-                ELSE 'queued' END
-            WHEN f.overlap = 'allow_all' OR f.open + f.queued = 0 THEN 'run'
-            WHEN f.overlap = 'skip' OR f.overlap = 'queue_one' AND f.open + f.queued > 1 OR f.open + f.queued >= most THEN 'skipped'
-            ELSE 'queued' END AS outcome
-        FROM fresh f
-    ), decided AS MATERIALIZED (
-        SELECT j.*, CASE WHEN j.outcome = 'run' THEN nextval('dispatcherd.job_ids') END AS job FROM judged j
-    ), tick AS (
-        INSERT INTO dispatcherd.ticks (schedule_id, occasion, outcome, planned_at, run_at, job_id, missed, reason)
-        SELECT d.id, d.occasion, d.outcome, d.planned, greatest(d.due, now()), d.job, nullif(d.missed, 0),
-            CASE WHEN d.outcome = 'skipped' AND d.overlap = 'cancel_other' THEN 'a later run replaced it (cancel_other)'
-            WHEN d.outcome = 'queued' AND d.overlap = 'cancel_other' THEN 'it waits for the end of the run that it cancels (cancel_other)'
-            WHEN d.outcome = 'skipped' THEN format('runs not ended: %s, waiting: %s (%s)', least(d.open, most), d.queued, d.overlap) END
-        FROM decided d ORDER BY d.place ON CONFLICT DO NOTHING RETURNING schedule_id, job_id, run_at
-    ), job AS (
-        INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, expected_ms, keys, run_at)
-        SELECT t.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, s.keys, t.run_at
-        FROM tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE t.job_id IS NOT NULL ORDER BY t.job_id
-    ), run AS (
-        INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM tick t WHERE t.job_id IS NOT NULL
-    ), replaced AS MATERIALIZED (
-        SELECT DISTINCT d.id FROM decided d WHERE d.overlap = 'cancel_other' AND d.outcome = 'queued'
-    ), superseded AS (
-        UPDATE dispatcherd.ticks q SET outcome = 'skipped', reason = 'a later run replaced it (cancel_other)'
-        FROM replaced r WHERE q.schedule_id = r.id AND q.outcome = 'queued'
-    ), notified AS (
-        SELECT dispatcherd.cancel_runs(array_agg(r.job_id ORDER BY random())) FROM replaced p CROSS JOIN LATERAL (
-            SELECT o.job_id FROM dispatcherd.schedule_runs o WHERE o.schedule_id = p.id ORDER BY o.job_id LIMIT 1000) r
-    ), waits AS (
-        INSERT INTO dispatcherd.schedule_edits AS e (schedule_id)
-        SELECT DISTINCT d.id FROM decided d WHERE d.outcome = 'queued' AND versions[1] IS NULL
-        ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq RETURNING 1
-    ), announced AS (
-        SELECT pg_notify('dispatcherd', 'edits') FROM (SELECT FROM waits LIMIT 1) w WHERE dispatcherd.may_notify()
-    ), answer AS (
-        SELECT d.place, d.outcome, NULL AS refusal, d.job FROM decided d
-        UNION ALL
-        SELECT i.place, NULL, CASE WHEN s.id IS NULL OR s.version <> i.version OR s.paused AND NOT forced THEN 'changed'
-            WHEN i.schedule = ANY (locked) THEN 'exists' ELSE 'locked' END, NULL
-        FROM item i LEFT JOIN dispatcherd.schedules s ON s.id = i.schedule
-    )
-    SELECT a.place, coalesce(max(a.outcome), max(a.refusal)), max(a.job) FROM answer a
-    WHERE (SELECT count(*) FROM notified) + (SELECT count(*) FROM announced) >= 0 GROUP BY a.place;
-END $$;
-
--- Starts the first queued tick of each schedule that has no open run and is not paused. The controller calls it. It returns the schedules,
--- the jobs that it has inserted, and whether further ticks are queued. If the next queued tick has a reason, it asks to cancel the runs.
-CREATE FUNCTION dispatcherd.start_queued(schedules bigint[]) RETURNS TABLE(schedule bigint, job bigint, waiting boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off AS $$
-#variable_conflict use_column
-DECLARE
-    locked bigint[] := ARRAY (SELECT s.id FROM dispatcherd.schedules s WHERE s.id = ANY (schedules) ORDER BY s.id
-        FOR NO KEY UPDATE SKIP LOCKED);
-BEGIN
-    PERFORM dispatcherd.forget_runs(locked);
-    RETURN QUERY WITH head AS MATERIALIZED (
-        SELECT s.id, q.occasion FROM dispatcherd.schedules s
-        CROSS JOIN LATERAL (SELECT t.occasion FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.outcome = 'queued'
-            ORDER BY t.run_at, t.occasion LIMIT 1) q
-        WHERE s.id = ANY (locked) AND NOT s.paused AND NOT EXISTS (SELECT FROM dispatcherd.schedule_runs r WHERE r.schedule_id = s.id)
-    ), tick AS (
-        UPDATE dispatcherd.ticks t SET outcome = 'run', reason = NULL, job_id = nextval('dispatcherd.job_ids')
-        FROM head h WHERE t.schedule_id = h.id AND t.occasion = h.occasion RETURNING t.schedule_id, t.job_id, t.run_at
-    ), job AS (
-        INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, expected_ms, keys, run_at)
-        SELECT t.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, s.keys, t.run_at
-        FROM tick t JOIN dispatcherd.schedules s ON s.id = t.schedule_id ORDER BY t.job_id
-    ), run AS (
-        INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM tick t
-    ), cancelled AS (
-        SELECT dispatcherd.cancel_runs(array_agg(r.job_id ORDER BY random())) FROM unnest(locked) AS s (id) CROSS JOIN LATERAL (
-            SELECT q.reason FROM dispatcherd.ticks q WHERE q.schedule_id = s.id AND q.outcome = 'queued'
-                ORDER BY q.run_at, q.occasion LIMIT 1
-        ) h CROSS JOIN LATERAL (
-            SELECT o.job_id FROM dispatcherd.schedule_runs o WHERE o.schedule_id = s.id
-                AND NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = o.job_id) ORDER BY o.job_id LIMIT 1000
-        ) r WHERE h.reason IS NOT NULL
-    )
-    SELECT a.id, max(a.job), max(a.queued) > count(a.job) FROM (
-        SELECT t.schedule_id AS id, t.job_id AS job, 0 AS queued FROM tick t
-        UNION ALL
-        SELECT i.id, NULL,
-            (SELECT count(*) FROM (SELECT FROM dispatcherd.ticks q WHERE q.schedule_id = i.id AND q.outcome = 'queued' LIMIT 2) bounded)
-        FROM unnest(schedules) AS i (id)
-    ) a WHERE (SELECT count(*) FROM cancelled) >= 0 GROUP BY a.id;
-END $$;
-
--- Deletes rows of schedule_runs whose jobs have ended. Of each schedule it checks the first 100 rows, and the next 100 only while all of
--- these have ended. So an open run is always found, and many of them do not make it slow. make_ticks and start_queued call it.
-CREATE FUNCTION dispatcherd.forget_runs(schedules bigint[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off AS $$
-DECLARE
-    most constant int := 100;
-    rest bigint[] := schedules;
-BEGIN
-    FOR i IN 1..100 LOOP
-        WITH ended AS MATERIALIZED (
-            SELECT s.id, r.job_id FROM unnest(rest) AS s (id) CROSS JOIN LATERAL (
-                SELECT o.job_id FROM dispatcherd.schedule_runs o WHERE o.schedule_id = s.id ORDER BY o.job_id LIMIT most) r
-            WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN r.job_id AND r.job_id)
-        ), gone AS (
-            DELETE FROM dispatcherd.schedule_runs r USING ended e WHERE r.schedule_id = e.id AND r.job_id = e.job_id
-        )
-        SELECT array_agg(f.id) INTO rest FROM (SELECT e.id FROM ended e GROUP BY e.id HAVING count(*) = most) f;
-        EXIT WHEN rest IS NULL;
-    END LOOP;
-END $$;
-
--- Asks the dispatchers that run jobs to cancel them, by rows in cancels; by is recorded as cancelled_by. make_ticks and start_queued
+-- Asks the dispatchers that run jobs to cancel them, by rows in cancels; by is recorded as cancelled_by. The statement that writes ticks
 -- (overlap = cancel_other), cancel_tree and cancel_members call it. It waits at most 1 ms for a row that another transaction is inserting,
 -- and leaves out the job, which is being cancelled anyway. After 20 of them it stops, because each takes a few milliseconds.
 CREATE FUNCTION dispatcherd.cancel_runs(jobs bigint[], by text DEFAULT 'schedule') RETURNS void

@@ -542,6 +542,8 @@ END $$;
 --   wait for other jobs.
 -- - Of several jobs with one unique key the newest is retried, unless a live job has the key.
 -- - A job that must wait for other jobs (must_wait) is not retried: retry_tree makes it wait again.
+-- - A run of a schedule counts as open again. Unless the schedule has overlap = allow_all, it is not retried beside another run that has
+--   not ended, and of several runs the newest is retried. The lock of the schedule orders this and its ticks.
 CREATE FUNCTION dispatcherd.retry_jobs(ids bigint[]) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -556,9 +558,16 @@ BEGIN
     IF jobs <> '{}' THEN
         PERFORM dispatcherd.lock_batches(jobs);
     END IF;
+    PERFORM FROM dispatcherd.schedules s WHERE s.id IN (SELECT t.schedule_id FROM dispatcherd.ticks t WHERE t.job_id = ANY (ids))
+        ORDER BY s.id FOR NO KEY UPDATE;
     PERFORM FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') ORDER BY j.id FOR UPDATE;
-    newest := ARRAY (SELECT max(j.id) FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled')
-        AND NOT dispatcherd.must_wait(j.id, j.attempt) GROUP BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.id END);
+    newest := ARRAY (SELECT max(j.id) FROM dispatcherd.jobs j LEFT JOIN LATERAL (
+            SELECT s.id FROM dispatcherd.ticks t JOIN dispatcherd.schedules s ON s.id = t.schedule_id
+            WHERE t.job_id = j.id AND s.overlap <> 'allow_all' LIMIT 1) s ON true
+        WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') AND NOT dispatcherd.must_wait(j.id, j.attempt)
+            AND NOT EXISTS (SELECT FROM dispatcherd.schedule_runs r WHERE r.schedule_id = s.id
+                AND (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.id = r.job_id) IS NOT NULL)
+        GROUP BY j.unique_key, s.id, CASE WHEN j.unique_key IS NULL AND s.id IS NULL THEN j.id END);
     WITH gone AS (
         DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (newest) AND j.status IN ('failed', 'cancelled')
             AND (j.unique_key IS NULL OR (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) IS NULL) RETURNING *
@@ -571,6 +580,9 @@ BEGIN
             expected_ms,
             CASE WHEN dispatcherd.counts(parent) THEN parent END, unique_key, CASE WHEN dispatcherd.has_dependants(id) THEN true
                 ELSE watched END, errors FROM gone
+    ), run AS (
+        INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM dispatcherd.ticks t
+            WHERE t.job_id = ANY (ARRAY (SELECT id FROM gone)) ON CONFLICT DO NOTHING
     )
     SELECT count(*), array_agg(g.id), array_agg(g.parent), array_agg(g.status) INTO n, jobs, parents, statuses FROM gone g;
     IF n > 0 THEN

@@ -43,7 +43,7 @@ BEGIN
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.limits TO %I', role);
             EXECUTE format('GRANT SELECT, DELETE, INSERT (%1$s), UPDATE (%1$s) ON dispatcherd.schedules TO %2$I', plan_columns, role);
             EXECUTE format('GRANT EXECUTE ON FUNCTION
-                dispatcherd.cancel_pending, dispatcherd.retry_jobs, dispatcherd.may_notify, dispatcherd.make_ticks,
+                dispatcherd.cancel_pending, dispatcherd.retry_jobs, dispatcherd.may_notify,
                 dispatcherd.cancel_tree, dispatcherd.retry_tree, dispatcherd.repair_flows TO %I', role);
         END IF;
 
@@ -61,12 +61,12 @@ BEGIN
                     dispatcherd.jobs_cancelled, dispatcherd.dispatchers, dispatcherd.claims, dispatcherd.cancels,
                     dispatcherd.request_keys, dispatcherd.ticks, dispatcherd.key_starts, dispatcherd.durations TO dispatcherd_dispatcher;
                 GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
-                GRANT SELECT, UPDATE, DELETE ON dispatcherd.schedule_edits TO dispatcherd_dispatcher;
+                GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.schedule_edits TO dispatcherd_dispatcher;
                 GRANT SELECT, DELETE ON dispatcherd.limit_edits TO dispatcherd_dispatcher;
                 GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
                 GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
                 GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
-                GRANT SELECT ON SEQUENCE dispatcherd.schedule_edit_ids TO dispatcherd_dispatcher;
+                GRANT SELECT, USAGE ON SEQUENCE dispatcherd.schedule_edit_ids TO dispatcherd_dispatcher;
                 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd TO dispatcherd_dispatcher;
             ELSE
                 NULL;

@@ -446,5 +446,5 @@ func TestFakeBoundsQueue(t *testing.T) {
 			count[m.Outcome]++
 		}
 	}
-	require.Equal(t, map[string]int{contract.TickRun: 1, contract.TickQueued: mostQueued - 1, contract.TickSkipped: 1000}, count)
+	require.Equal(t, map[string]int{contract.TickRun: 1, contract.TickQueued: schedule.MaxQueued - 1, contract.TickSkipped: 1000}, count)
 }

@@ -3,7 +3,6 @@ package schedulestest
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -92,144 +91,110 @@ func (c Controller) Make(_ context.Context, ticks []schedule.Tick) ([]contract.M
 	role := c.lock()
 	defer c.Tables.mu.Unlock()
 	made := make([]contract.MadeTick, len(ticks))
-	if !role {
-		return made, nil
+	requests, decided := schedule.Requests(ticks), map[int64][]schedule.Decided{}
+	for i := range requests {
+		decided[requests[i].Schedule] = c.Tables.apply(&requests[i], role).Ticks
 	}
-	byID := map[int64]*statement{}
-	for i, tick := range ticks {
-		s := byID[tick.Schedule]
-		if s == nil {
-			s = c.Tables.statement(tick.Schedule)
-			byID[tick.Schedule] = s
-		}
-		if made[i].Outcome = s.refusal(&tick); made[i].Outcome == "" {
-			s.fresh = append(s.fresh, i)
-			s.h.occasions[tick.Occasion] = true
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		byID[id].make(ticks, made)
+	for i := range ticks {
+		list := decided[ticks[i].Schedule]
+		made[i].Outcome, decided[ticks[i].Schedule] = list[0].Outcome, list[1:]
 	}
 	return made, nil
 }
 
-// statement makes the ticks of one schedule.
-type statement struct {
-	t            *Tables
-	row          *schedulestore.Row
-	h            *history
-	now, handled time.Time
-	open, queued int   // before
-	fresh        []int // indexes of the ticks
-}
-
-// forget forgets runs that have ended.
-func (h *history) forget() {
+// facts returns what Postgres would say about a schedule; nil = it was deleted. Runs that have ended are forgotten.
+func (t *Tables) facts(r *schedule.Request) *schedule.Facts {
+	row := t.read(r.Schedule)
+	if row == nil {
+		return nil
+	}
+	h := t.history[r.Schedule]
 	h.runs = slices.DeleteFunc(h.runs, func(j *job) bool { return !j.ended.IsZero() })
-}
-
-func (t *Tables) statement(id int64) *statement {
-	s := &statement{t: t, row: t.read(id), h: t.history[id], now: t.Clock()}
-	if s.row != nil {
-		s.h.forget()
+	f := &schedule.Facts{
+		Version: row.Version, Paused: row.Paused, Overlap: h.overlap, Open: len(h.runs), Queued: len(h.queue), Made: h.occasions,
 	}
-	if s.h != nil && t.Missing != OpenRuns {
-		s.open, s.queued = len(s.h.runs), len(s.h.queue)
+	if row.Kind == contract.Cron {
+		f.Handled = row.Handled
 	}
-	if s.h != nil && t.Missing != OncePerTick {
-		s.handled = s.h.handled
+	if n := len(h.queue); n > 0 {
+		f.Next, f.Cancels = h.queue[0].Occasion, h.queue[0].Cancels
+		if t.Missing == Order {
+			f.Next = h.queue[n-1].Occasion
+		}
 	}
-	return s
-}
-
-// refusal returns why a tick is not made, or nothing.
-func (s *statement) refusal(tick *schedule.Tick) string {
 	switch {
-	case s.row == nil || s.row.Version != tick.Version || s.row.Paused:
-		return contract.TickChanged
-	case s.row.Kind == contract.Cron && !tick.Planned.After(s.handled) || s.h.occasions[tick.Occasion] && s.t.Missing != OncePerTick:
-		return contract.TickExists
+	case t.Missing == OncePerTick:
+		f.Made, f.Handled = nil, nil
+	case t.Missing == OpenRuns && len(r.Ticks) > 0:
+		f.Open, f.Queued = 0, 0
+	case t.Missing == OpenRuns:
+		f.Open = 0
 	}
-	return ""
+	return f
 }
 
-// mostQueued bounds the queued ticks of a schedule.
-const mostQueued = 10_000
-
-// make makes the ticks.
-func (s *statement) make(ticks []schedule.Tick, made []contract.MadeTick) {
-	fresh := slices.DeleteFunc(slices.Clone(s.fresh), func(i int) bool { return ticks[i].Missed > 0 })
-	for _, i := range s.fresh {
-		tick := &ticks[i]
-		n := slices.Index(fresh, i) // ticks of the statement before it
-		row := Tick{
-			Version:  tick.Version,
-			Occasion: tick.Occasion,
-			Planned:  tick.Planned,
-			RunAt:    tick.RunAt,
-			Made:     s.t.Clock(),
-			Missed:   tick.Missed,
+// apply stores what was decided about a request. Without the role it stores nothing, and the outcomes are empty.
+func (t *Tables) apply(r *schedule.Request, role bool) schedule.Decision {
+	d := schedule.Decide(t.facts(r), r)
+	if !role {
+		return schedule.Decision{Ticks: make([]schedule.Decided, len(r.Ticks))}
+	}
+	h, open := t.history[r.Schedule], []*job(nil)
+	if h != nil {
+		open = slices.Clone(h.runs)
+	}
+	if d.Replace && t.Missing != Replacement {
+		for _, q := range h.queue {
+			q.Outcome = contract.TickSkipped
+			t.note(Event{Change: Replaced, Schedule: r.Schedule, Tick: q})
 		}
-		if s.now.After(row.RunAt) {
-			row.RunAt = s.now
+		h.queue = nil
+	}
+	if d.Cancel && t.Missing != Replacement {
+		for _, j := range open {
+			t.note(Event{Change: Cancelled, Schedule: r.Schedule, Job: j.id})
 		}
-		switch row.Outcome = s.outcome(n, len(fresh)); {
-		case tick.Missed > 0:
-			row.Outcome = contract.TickMissed
-		case row.Outcome == contract.TickQueued && s.h.overlap == contract.CancelOther:
-			s.replace()
+	}
+	if d.Start != "" {
+		at := slices.IndexFunc(h.queue, func(q Tick) bool { return q.Occasion == d.Start })
+		next := h.queue[at]
+		next.Outcome, h.queue = contract.TickRun, slices.Delete(h.queue, at, at+1)
+		t.run(r.Schedule, next)
+	}
+	for i := range d.Ticks {
+		switch d.Ticks[i].Outcome {
+		case contract.TickExists, contract.TickChanged, contract.TickLocked:
+		default:
+			t.insert(&r.Ticks[i], &d.Ticks[i])
 		}
-		made[i].Outcome = row.Outcome
-		s.insert(row)
 	}
-}
-
-// outcome returns the outcome of the tick with index n of those that are not missed.
-func (s *statement) outcome(n, count int) string {
-	open := s.open + n
-	switch policy := s.h.overlap; {
-	case policy == contract.CancelOther && n < count-1:
-		return contract.TickSkipped
-	case policy == contract.CancelOther && s.open+s.queued == 0, policy == contract.AllowAll, open+s.queued == 0 || s.t.Missing == OpenRuns:
-		return contract.TickRun
-	case policy == contract.CancelOther:
-	case policy == contract.Skip, policy == contract.QueueOne && open+s.queued > 1, open+s.queued >= mostQueued:
-		return contract.TickSkipped
-	}
-	return contract.TickQueued
-}
-
-// replace skips the queued ticks and cancels the runs.
-func (s *statement) replace() {
-	if s.t.Missing == Replacement {
-		return
-	}
-	for _, q := range s.h.queue {
-		q.Outcome = contract.TickSkipped
-		s.t.note(Event{Change: Replaced, Schedule: s.row.ID, Tick: q})
-	}
-	s.h.queue = nil
-	for _, j := range s.h.runs {
-		s.t.note(Event{Change: Cancelled, Schedule: s.row.ID, Job: j.id})
-	}
+	return d
 }
 
 // insert inserts a tick, and its job if it has one.
-func (s *statement) insert(row Tick) {
-	if s.row.Kind == contract.Cron {
-		delete(s.h.occasions, row.Occasion)
+func (t *Tables) insert(tick *schedule.Tick, decided *schedule.Decided) {
+	h, now := t.history[tick.Schedule], t.Clock()
+	row := Tick{
+		Version: tick.Version, Occasion: tick.Occasion, Outcome: decided.Outcome, Planned: tick.Planned, RunAt: tick.RunAt, Made: now,
+		Missed: tick.Missed, Cancels: decided.Reason != "",
 	}
-	if row.Planned.After(s.h.handled) {
-		s.h.handled = row.Planned
+	if now.After(row.RunAt) {
+		row.RunAt = now
 	}
-	s.t.note(Event{Change: Made, Schedule: s.row.ID, Tick: row})
+	if t.rows[tick.Schedule].Kind != contract.Cron {
+		h.occasions[row.Occasion] = true
+	}
+	if row.Planned.After(h.handled) {
+		h.handled = row.Planned
+	}
+	t.note(Event{Change: Made, Schedule: tick.Schedule, Tick: row})
 	switch row.Outcome {
 	case contract.TickRun:
-		s.t.run(s.row.ID, row)
+		t.run(tick.Schedule, row)
 	case contract.TickQueued:
-		at, _ := slices.BinarySearchFunc(s.h.queue, row,
+		at, _ := slices.BinarySearchFunc(h.queue, row,
 			func(a, b Tick) int { return cmp.Or(a.RunAt.Compare(b.RunAt), strings.Compare(a.Occasion, b.Occasion)) })
-		s.h.queue = slices.Insert(s.h.queue, at, row)
+		h.queue = slices.Insert(h.queue, at, row)
 	}
 }
 
@@ -269,27 +234,15 @@ func (c Controller) LastRuns(_ context.Context, ids []int64) (runs []schedule.Ru
 func (c Controller) StartQueued(_ context.Context, ids []int64) (started []schedulestore.Started, err error) {
 	role := c.lock()
 	defer c.Tables.mu.Unlock()
-	if !role {
-		return nil, nil
-	}
 	for _, id := range ids {
-		s := schedulestore.Started{Schedule: id}
-		h := c.Tables.history[id]
-		row, ok := c.Tables.rows[id]
-		if ok {
-			h.forget()
+		before := c.Tables.lastJob
+		s := schedulestore.Started{Schedule: id, Waiting: c.Tables.apply(&schedule.Request{Schedule: id}, role).Waiting}
+		if c.Tables.lastJob > before {
+			s.Job = c.Tables.lastJob
 		}
-		if ok && !row.Paused && len(h.queue) > 0 && (len(h.runs) == 0 || c.Tables.Missing == OpenRuns) {
-			at := 0
-			if c.Tables.Missing == Order {
-				at = len(h.queue) - 1
-			}
-			next := h.queue[at]
-			next.Outcome, h.queue = contract.TickRun, slices.Delete(h.queue, at, at+1)
-			s.Job = c.Tables.run(id, next)
+		if role {
+			started = append(started, s)
 		}
-		s.Waiting = h != nil && len(h.queue) > 0
-		started = append(started, s)
 	}
 	return started, nil
 }

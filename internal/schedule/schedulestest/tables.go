@@ -48,6 +48,7 @@ type Tick struct {
 	RunAt    time.Time
 	Made     time.Time
 	Missed   int
+	Cancels  bool // of a queued tick: it asks to cancel the open runs
 }
 
 // Safeguard is what the tables ensure. A test without one shows that its checks can fail.

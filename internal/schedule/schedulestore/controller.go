@@ -2,6 +2,8 @@ package schedulestore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Connection runs f with a connection to Postgres. f returns of how many rows it was.
@@ -148,12 +151,6 @@ func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
 	return err
 }
 
-// makeSQL makes ticks. Its parameters after the role are those of make_ticks. An argument of the function refers to
-// the role, so that Postgres cannot call it without a row of role; role.term < 0 is false.
-const makeSQL = `WITH ` + role + `
-SELECT m.place, m.outcome, coalesce(m.job, 0) FROM role CROSS JOIN LATERAL dispatcherd.make_ticks(
-	$3, $4, $5, $6, $7, $8, array_fill(NULL::text, ARRAY[cardinality($3::bigint[])]), role.term < 0) m`
-
 // MaxTicks bounds the ticks of one statement.
 const MaxTicks = 1000
 
@@ -180,7 +177,7 @@ func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract
 		}
 		some, err := c.make(ctx, pick(ticks, open))
 		if err != nil && len(part) == 1 { // after an error that is not about this tick, made is not used
-			blocked[ticks[part[0]].Schedule] = contract.MadeTick{Outcome: contract.TickRefused, Err: err}
+			blocked[ticks[part[0]].Schedule] = contract.MadeTick{Outcome: contract.TickRefused, Err: whyRefused(err)}
 		}
 		for k, m := range some {
 			if made[open[k]] = m; m.Outcome == contract.TickLocked {
@@ -188,8 +185,23 @@ func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract
 			}
 		}
 		return err
-	}, func(i int, err error) { made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: err} })
+	}, func(i int, err error) {
+		made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: whyRefused(err)}
+	})
 	return made, err
+}
+
+// whyRefused returns why Postgres refuses a tick, without its message: readers see it, and a message may contain the payload, which they
+// may not see.
+func whyRefused(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case pg.ConstraintName != "":
+		return fmt.Errorf("constraint %s, SQLSTATE %s", pg.ConstraintName, pg.Code)
+	}
+	return fmt.Errorf("SQLSTATE %s; the log of Postgres says why", pg.Code)
 }
 
 // pick returns the ticks at some places.
@@ -201,56 +213,23 @@ func pick(ticks []schedule.Tick, places []int) []schedule.Tick {
 	return some
 }
 
-// make makes ticks in one statement.
-func (c Controller) make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
-	t, made := arrays(ticks), make([]contract.MadeTick, len(ticks))
-	err := c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, makeSQL, c.Dispatcher, c.Term, t.schedules, t.occasions, t.versions, t.planned, t.due, t.missed)
-		return len(ticks), readMade(rows, made)
+// make makes ticks in one transaction.
+func (c Controller) make(ctx context.Context, ticks []schedule.Tick) (made []contract.MadeTick, err error) {
+	var results map[int64]*result
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		results, err = session{c.Dispatcher, c.Term}.apply(ctx, conn, schedule.Requests(ticks))
+		return len(ticks), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return made, nil
-}
-
-// readMade reads the result of make_ticks.
-func readMade(rows pgx.Rows, made []contract.MadeTick) error {
-	var (
-		place int64
-		m     contract.MadeTick
-	)
-	_, err := pgx.ForEachRow(rows, []any{&place, &m.Outcome, &m.Job}, func() error {
-		made[place-1] = m
-		return nil
-	})
-	return err
-}
-
-// tickArrays are the parameters of make_ticks.
-type tickArrays struct {
-	schedules []int64
-	occasions []string
-	versions  []*int64
-	planned   []*time.Time
-	due       []time.Time
-	missed    []int32
-}
-
-func arrays(ticks []schedule.Tick) tickArrays {
-	n := len(ticks)
-	a := tickArrays{make([]int64, n), make([]string, n), make([]*int64, n), make([]*time.Time, n), make([]time.Time, n), make([]int32, n)}
+	made = make([]contract.MadeTick, len(ticks))
 	for i := range ticks {
-		t := &ticks[i]
-		a.schedules[i], a.occasions[i], a.due[i], a.missed[i] = t.Schedule, t.Occasion, t.RunAt, int32(t.Missed)
-		if t.Version > 0 {
-			a.versions[i] = &t.Version
-		}
-		if !t.Planned.IsZero() {
-			a.planned[i] = &t.Planned
+		if r := results[ticks[i].Schedule]; r != nil {
+			made[i], r.made = r.made[0], r.made[1:]
 		}
 	}
-	return a
+	return made, nil
 }
 
 // runsSQL reads the last runs of schedules $1. After the clock was set back, the last tick is not the one that
@@ -289,20 +268,20 @@ type Started struct {
 	Waiting       bool  // further ticks wait
 }
 
-// startQueuedSQL starts queued ticks of schedules $3. The argument of the function refers to the role, as in makeSQL.
-const startQueuedSQL = `WITH ` + role + `
-SELECT q.schedule, coalesce(q.job, 0), q.waiting FROM role
-CROSS JOIN LATERAL dispatcherd.start_queued(CASE WHEN role.term > 0 THEN $3::bigint[] END) q`
-
 // StartQueued starts the next queued tick of each schedule whose runs have ended.
 // A job that Postgres refuses stops no others.
 func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
 	_, err = claim.Apart(ids, time.Now().Add(claim.RepeatTime), func(part []int64) error {
+		requests := make([]schedule.Request, len(part))
+		for i, id := range part {
+			requests[i].Schedule = id
+		}
 		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			rows, _ := conn.Query(ctx, startQueuedSQL, c.Dispatcher, c.Term, part)
-			some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
-			started = append(started, some...)
-			return len(some), err
+			results, err := session{c.Dispatcher, c.Term}.apply(ctx, conn, requests)
+			for _, r := range results { // order-free: the caller gets a set
+				started = append(started, r.started)
+			}
+			return len(results), err
 		})
 	}, func(id int64, _ error) { started = append(started, Started{Schedule: id, Waiting: true}) })
 	return started, err

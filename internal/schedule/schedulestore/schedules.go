@@ -262,15 +262,6 @@ func (s Schedules) noTick(ctx context.Context, name, outcome, unpause string) er
 	return &RefusedError{outcome, fmt.Errorf("schedule %q: %s", name, why)}
 }
 
-// makeNowSQL makes ticks of schedule $1: $2 occasions, $3 run_at, $4 the overlap policy, or an
-// empty text for that of the schedule, $5 whether a pause is ignored.
-const makeNowSQL = `
-SELECT m.place, m.outcome, coalesce(m.job, 0) FROM dispatcherd.schedules s
-CROSS JOIN LATERAL (SELECT cardinality($2::text[]) AS n OFFSET 0) c CROSS JOIN LATERAL dispatcherd.make_ticks(
-	array_fill(s.id, ARRAY[c.n]), $2, array_fill(NULL::bigint, ARRAY[c.n]), array_fill(NULL::timestamptz, ARRAY[c.n]), $3::timestamptz[],
-	array_fill(0, ARRAY[c.n]), array_fill(nullif($4::text, ''), ARRAY[c.n]), $5::boolean) m
-WHERE s.name = $1`
-
 // Run makes a tick now. The occasion is "now:" and the key, so a second call with the same key
 // makes none: its outcome is contract.TickExists, with the job and outcome of the first call. The overlap
 // policy and a pause apply unless force is set.
@@ -300,24 +291,22 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contr
 	return m, named(name, err)
 }
 
-// makeNow makes ticks of one schedule.
+// makeNow makes ticks of one schedule on request. The transaction needs the rights of a dispatcher.
 func (s Schedules) makeNow(
-	ctx context.Context,
-	name string,
-	occasions []string,
-	due []time.Time,
-	policy string,
-	force bool,
+	ctx context.Context, name string, occasions []string, due []time.Time, policy string, force bool,
 ) ([]contract.MadeTick, error) {
-	made := make([]contract.MadeTick, len(occasions))
-	rows, _ := s.DB.Query(ctx, makeNowSQL, name, occasions, due, policy, force)
-	if err := readMade(rows, made); err != nil {
+	r := schedule.Request{Overlap: policy, Forced: force}
+	if err := s.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.schedules WHERE name = $1`, name).Scan(&r.Schedule); err != nil {
 		return nil, named(name, err)
 	}
-	if len(made) > 0 && made[0].Outcome == "" {
-		return nil, named(name, ErrNotFound)
+	for i, occasion := range occasions {
+		r.Ticks = append(r.Ticks, schedule.Tick{Schedule: r.Schedule, Occasion: occasion, RunAt: due[i]})
 	}
-	return made, nil
+	results, err := session{}.apply(ctx, s.DB, []schedule.Request{r})
+	if err != nil {
+		return nil, named(name, err)
+	}
+	return results[r.Schedule].made, nil
 }
 
 // MaxBackfill bounds the occasions of one Backfill.
