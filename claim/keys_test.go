@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -232,4 +233,37 @@ func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
 	}, 30*time.Second, 5*time.Millisecond)
 	exec(t, blocker, `COMMIT`)
 	require.NoError(t, <-done)
+}
+
+// The parent holds its keys until it ends, and then its attached children are cancelled. So a child that needs such a key beside its
+// parent would never run.
+func TestChildThatDoesNotFitBesideItsParentIsRefused(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	exec(t, db, `INSERT INTO dispatcherd.limits (key, capacity, scope)
+		VALUES ('two', 2, 'cluster'), ('t:*', NULL, 'cluster'), ('t:1', 0, 'cluster'), ('t:a:*', 3, 'cluster'), ('host', 1, 'dispatcher')`)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type, keys) VALUES (900001, 'pdf', 'mutex two t:a:b'), (900002, 'pdf', 't:1 t:2*all host')`)
+	exec(t, db, `UPDATE dispatcherd.jobs_live SET fence = 5, status = 'running', attempt = 1, dispatcher = 1, token = 5, started_at = now()`)
+	for _, c := range []struct {
+		parent   dispatcherd.JobID
+		keys     string
+		detached bool
+		refused  string
+	}{
+		{parent: 900001, keys: "other"}, {parent: 900001, keys: "two"}, {parent: 900001, keys: "two*2", refused: "two"},
+		{parent: 900001, keys: "two*all", refused: "two"},
+		{parent: 900001, keys: "other mutex", refused: "mutex"}, {parent: 900001, keys: "mutex", detached: true},
+		{parent: 900001, keys: "t:a:b*2"}, {parent: 900001, keys: "t:a:b*3", refused: "t:a:b"},
+		{parent: 900002, keys: "t:1"}, {parent: 900002, keys: "t:2", refused: "t:2"}, {parent: 900002, keys: "host"},
+	} {
+		jobs := fmt.Sprintf(`[{"type": "pdf"}, {"type": "pdf", "keys": %q}]`, c.keys)
+		r := s.Spawn(t.Context(), contract.SpawnRequest{Parent: c.parent, Attempt: 1, Jobs: []byte(jobs), Detached: c.detached})
+		if c.refused == "" {
+			require.Empty(t, r.Reason, c.keys)
+			require.Len(t, r.IDs, 2)
+			continue
+		}
+		require.Equal(t, "child_fits_beside_its_parent", r.Rule)
+		require.Contains(t, r.Reason, fmt.Sprintf("child 2 needs the key %q, which its parent holds", c.refused))
+	}
 }

@@ -88,6 +88,12 @@ func (l *Limit) fits(cost int64) bool {
 	return l.Capacity != 0 && (l.Capacity == Unlimited || c <= l.Capacity) && (l.Rate == 0 || c <= l.Rate)
 }
 
+// Excludes reports whether two jobs with a cost together never run at once in a cluster. While the key is paused, the answer is
+// not known yet.
+func (l *Limit) Excludes(cost int64) bool {
+	return l.Scope == Cluster && l.Capacity != 0 && (cost == All || l.Capacity != Unlimited && cost > l.Capacity)
+}
+
 // atLeastOne returns the cost that counts in windows. A job that needs all of a key counts as one.
 func atLeastOne(cost int64) int64 { return max(cost, 1) }
 

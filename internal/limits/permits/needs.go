@@ -94,3 +94,23 @@ func needsOf(keys string) []Need {
 	}
 	return needs
 }
+
+// Shared returns the keys that both of two jobs need, with the cost of both together; All if one of them needs all of the key.
+// Invalid values share none.
+func Shared(a, b string) (shared []Need) {
+	first, _ := Parse(a)
+	second, _ := Parse(b)
+	for _, n := range first {
+		i := slices.IndexFunc(second, func(o Need) bool { return o.Key == n.Key })
+		switch {
+		case i < 0:
+			continue
+		case n.Cost == All || second[i].Cost == All:
+			n.Cost = All
+		default:
+			n.Cost += second[i].Cost
+		}
+		shared = append(shared, n)
+	}
+	return shared
+}
