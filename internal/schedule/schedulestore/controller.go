@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -154,41 +155,39 @@ func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
 // MaxTicks bounds the ticks of one statement.
 const MaxTicks = 1000
 
-// Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make
-// may be repeated: each occasion gets one tick. A tick that Postgres refuses does not stop ticks of other
-// schedules. Later ticks of its schedule get its outcome: if they were made, the high-water mark would pass it.
+// Make makes at most MaxTicks ticks and returns their outcomes. If its outcome is unknown, Make may be repeated: each occasion gets one
+// tick. If Postgres refuses a tick, no tick of its schedule is made, because a later one would let the high-water mark pass it.
 func (c Controller) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
+	results, err := c.apply(ctx, schedule.Requests(ticks))
 	made := make([]contract.MadeTick, len(ticks))
-	places := make([]int, len(ticks))
-	for i := range places {
-		places[i], made[i].Outcome = i, contract.TickLocked
+	for i := range ticks {
+		if r := results[ticks[i].Schedule]; r != nil {
+			made[i], r.made = r.made[0], r.made[1:]
+		}
 	}
-	blocked := map[int64]contract.MadeTick{} // by schedule: the first tick that was not made
-	_, err := claim.Apart(places, time.Now().Add(claim.RepeatTime), func(part []int) error {
-		open := slices.DeleteFunc(slices.Clone(part), func(i int) bool {
-			before, found := blocked[ticks[i].Schedule]
-			if found {
-				made[i] = before
-			}
-			return found
-		})
-		if len(open) == 0 {
-			return nil
-		}
-		some, err := c.make(ctx, pick(ticks, open))
-		if err != nil && len(part) == 1 { // after an error that is not about this tick, made is not used
-			blocked[ticks[part[0]].Schedule] = contract.MadeTick{Outcome: contract.TickRefused, Err: whyRefused(err)}
-		}
-		for k, m := range some {
-			if made[open[k]] = m; m.Outcome == contract.TickLocked {
-				blocked[ticks[open[k]].Schedule] = m
-			}
-		}
-		return err
-	}, func(i int, err error) {
-		made[i] = contract.MadeTick{Outcome: contract.TickRefused, Err: whyRefused(err)}
-	})
 	return made, err
+}
+
+// apply decides about requests and writes the decisions. A schedule whose ticks Postgres refuses stops no others. The results are by
+// schedule. There are none if the dispatcher is not the controller.
+func (c Controller) apply(ctx context.Context, requests []schedule.Request) (map[int64]*result, error) {
+	results := map[int64]*result{}
+	without := func(r schedule.Request, m contract.MadeTick) {
+		results[r.Schedule] = &result{slices.Repeat([]contract.MadeTick{m}, len(r.Ticks)), Started{Schedule: r.Schedule, Waiting: true}}
+	}
+	rest, err := claim.Apart(requests, time.Now().Add(claim.RepeatTime), func(part []schedule.Request) error {
+		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			some, err := session{c.Dispatcher, c.Term}.apply(ctx, conn, part)
+			maps.Copy(results, some)
+			return len(part), err
+		})
+	}, func(r schedule.Request, err error) {
+		without(r, contract.MadeTick{Outcome: contract.TickRefused, Err: whyRefused(err)})
+	})
+	for _, r := range rest { // there was no time
+		without(r, contract.MadeTick{Outcome: contract.TickLocked})
+	}
+	return results, err
 }
 
 // whyRefused returns why Postgres refuses a tick, without its message: readers see it, and a message may contain the payload, which they
@@ -202,34 +201,6 @@ func whyRefused(err error) error {
 		return fmt.Errorf("constraint %s, SQLSTATE %s", pg.ConstraintName, pg.Code)
 	}
 	return fmt.Errorf("SQLSTATE %s; the log of Postgres says why", pg.Code)
-}
-
-// pick returns the ticks at some places.
-func pick(ticks []schedule.Tick, places []int) []schedule.Tick {
-	some := make([]schedule.Tick, len(places))
-	for k, i := range places {
-		some[k] = ticks[i]
-	}
-	return some
-}
-
-// make makes ticks in one transaction.
-func (c Controller) make(ctx context.Context, ticks []schedule.Tick) (made []contract.MadeTick, err error) {
-	var results map[int64]*result
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		results, err = session{c.Dispatcher, c.Term}.apply(ctx, conn, schedule.Requests(ticks))
-		return len(ticks), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	made = make([]contract.MadeTick, len(ticks))
-	for i := range ticks {
-		if r := results[ticks[i].Schedule]; r != nil {
-			made[i], r.made = r.made[0], r.made[1:]
-		}
-	}
-	return made, nil
 }
 
 // runsSQL reads the last runs of schedules $1. After the clock was set back, the last tick is not the one that
@@ -271,19 +242,14 @@ type Started struct {
 // StartQueued starts the next queued tick of each schedule whose runs have ended.
 // A job that Postgres refuses stops no others.
 func (c Controller) StartQueued(ctx context.Context, ids []int64) (started []Started, err error) {
-	_, err = claim.Apart(ids, time.Now().Add(claim.RepeatTime), func(part []int64) error {
-		requests := make([]schedule.Request, len(part))
-		for i, id := range part {
-			requests[i].Schedule = id
-		}
-		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			results, err := session{c.Dispatcher, c.Term}.apply(ctx, conn, requests)
-			for _, r := range results { // order-free: the caller gets a set
-				started = append(started, r.started)
-			}
-			return len(results), err
-		})
-	}, func(id int64, _ error) { started = append(started, Started{Schedule: id, Waiting: true}) })
+	requests := make([]schedule.Request, len(ids))
+	for i, id := range ids {
+		requests[i].Schedule = id
+	}
+	results, err := c.apply(ctx, requests)
+	for _, r := range results { // order-free: the caller gets a set
+		started = append(started, r.started)
+	}
 	return started, err
 }
 
