@@ -21,6 +21,7 @@ type options struct {
 	chain    int
 	fanOuts  int
 	keys     int
+	hostile  float64
 }
 
 func main() {
@@ -37,10 +38,12 @@ func main() {
 	flag.IntVar(&o.chain, "chain", 10_000, "chain: nodes")
 	flag.IntVar(&o.fanOuts, "fanouts", 20_000, "fanout: fan-outs")
 	flag.IntVar(&o.keys, "keys", 100_000, "unique: keys")
+	flag.Float64Var(&o.hostile, "hostile", 1, "hostile: size of the attacks, relative to the full one (15 minutes, 10 GB of disk)")
 	flag.Parse()
 	parts := figure.Names(all)
 	if o.plain.Short {
 		o.members, o.faults, o.layers, o.chain, o.fanOuts, o.keys = 50_000, 15_000, 50, 1000, 2000, 10_000
+		o.hostile = 0.01
 		parts = figure.Names(all[1:])
 	}
 	figure.Main("flows", cmp.Or(*wanted, parts), all)
@@ -70,5 +73,8 @@ func (o *options) parts() []figure.Part {
 			return FanOut(ctx, r, o.fanOuts)
 		}),
 		on("unique", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) { return Unique(ctx, r, o.keys) }),
+		on("hostile", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return Hostile(ctx, r, o.hostile)
+		}),
 	}
 }
