@@ -82,12 +82,12 @@ func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	me, err := s.Join(t.Context())
 	require.NoError(t, err)
 	fill(t, db, 3, 1, 1)
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (1), (2), (3), (99)`)
+	exec(t, db, `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1), ('cancel', 2), ('cancel', 3), ('cancel', 99)`)
 	tx, err := rival.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = $1, attempt = 1 WHERE id = 2`, me)
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.cancels WHERE job_id = 99`)
+	_, err = tx.Exec(t.Context(), `DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target = 99`)
 	require.NoError(t, err)
 	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestHeartbeatThatCancelsWaitsForNoLock(t *testing.T) {
 	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, []dispatcherd.JobID{2}, res.Cancels)
-	require.Equal(t, []int64{2}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
+	require.Equal(t, []int64{2}, one[[]int64](t, db, `SELECT array_agg(target) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 }
 
 // Heartbeats that cancel the same jobs at the same time cancel each job once.
@@ -118,7 +118,8 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range 5 {
-		exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live ORDER BY random() LIMIT 400`)
+		exec(t, db, `INSERT INTO dispatcherd.operations (kind, target)
+			SELECT 'cancel', id FROM dispatcherd.jobs_live ORDER BY random() LIMIT 400`)
 		beaten := make(chan error, len(stores))
 		for _, s := range stores {
 			go func() { _, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{}); beaten <- err }()
@@ -128,7 +129,7 @@ func TestConcurrentHeartbeatsCancelTheSameJobsWithoutConflict(t *testing.T) {
 		}
 		_, err := stores[0].Heartbeat(t.Context(), contract.HeartbeatRequest{}) // cancel requests that were locked for every heartbeat
 		require.NoError(t, err)
-		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
+		require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	}
 	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live`))
 	require.Empty(t, seen.all())
@@ -149,7 +150,7 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 	require.NoError(t, err)
 	fill(t, db, 2, 1, 1)
 	require.Len(t, dead.Claim(t.Context(), claimOf(1)).Won, 1)
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (2)`)
+	exec(t, db, `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 2)`)
 	lose(t, db, lost)
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live ADD CONSTRAINT stuck CHECK (crashes = 0) NOT VALID`)
 	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
@@ -163,9 +164,9 @@ func TestHeartbeatRenewsTheLeaseWhenWorkForOthersFails(t *testing.T) {
 
 	exec(t, db, `ALTER TABLE dispatcherd.jobs_live DROP CONSTRAINT stuck`)
 	s.EndPauses()
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) VALUES (3)`) // of a job that does not exist
+	exec(t, db, `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 3)`) // of a job that does not exist
 	exec(t, db, `CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stuck'; END $$`)
-	exec(t, db, `CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.cancels FOR EACH ROW EXECUTE FUNCTION stuck()`)
+	exec(t, db, `CREATE TRIGGER stuck BEFORE DELETE ON dispatcherd.operations FOR EACH ROW EXECUTE FUNCTION stuck()`)
 	require.Eventually(t, func() bool { // a failed release is not repeated for a short time
 		res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)

@@ -26,7 +26,7 @@ var leaseStatements = statements{
 }
 
 // isNamed joins row j with the request to cancel c. File statements.go explains its form.
-const isNamed = `j.id BETWEEN c.job_id AND c.job_id AND c.job_id > 0`
+const isNamed = `j.id BETWEEN c.target AND c.target AND c.target > 0`
 
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
@@ -59,9 +59,9 @@ WITH renewed AS (
 )
 SELECT EXISTS (SELECT FROM renewed),
 	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
-	(SELECT array_agg(j.id::bigint) FROM dispatcherd.cancels c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
-		WHERE j.status = 'running' AND j.dispatcher = $1),
-	EXISTS (SELECT FROM dispatcherd.cancels c WHERE NOT EXISTS (
+	(SELECT array_agg(j.id::bigint) FROM dispatcherd.operations c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
+		WHERE c.kind = 'cancel' AND j.status = 'running' AND j.dispatcher = $1),
+	EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND NOT EXISTS (
 		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
 	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least))::text FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
@@ -69,9 +69,10 @@ SELECT EXISTS (SELECT FROM renewed),
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
-	EXISTS (SELECT FROM dispatcherd.schedule_edits), (SELECT last_value FROM dispatcherd.schedule_edit_ids),
+	EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited'), (SELECT edits_read FROM dispatcherd.controller),
 	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL) OR EXISTS (SELECT FROM dispatcherd.limit_edits),
+	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL) OR 
+		EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited'),
 	pg_relation_size('dispatcherd.ends') > 0 OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
 	others.ids, others.beats, others.leases
 FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
@@ -137,25 +138,26 @@ const cancelPortion = 64
 // namedPendingSQL reads the first $2 pending jobs with ids above $1 for which a request to
 // cancel exists.
 const namedPendingSQL = `
-SELECT array_agg(job_id ORDER BY job_id) FROM (
-	SELECT c.job_id FROM dispatcherd.cancels c
-	WHERE c.job_id > $1::bigint
+SELECT array_agg(target ORDER BY target) FROM (
+	SELECT c.target FROM dispatcherd.operations c
+	WHERE c.kind = 'cancel' AND c.target > $1::bigint
 		AND EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending')
-	ORDER BY c.job_id LIMIT $2::bigint
+	ORDER BY c.target LIMIT $2::bigint
 ) named`
 
 // cancelPendingSQL cancels those of jobs $1 that are pending and not locked.
 const cancelPendingSQL = `
-SELECT dispatcherd.cancel_pending(id, (SELECT requested_by FROM dispatcherd.cancels WHERE job_id = free.id)) FROM (
-	SELECT j.id::bigint FROM unnest($1::bigint[]) AS c (job_id) JOIN dispatcherd.jobs_live j ON ` + isNamed + `
+SELECT dispatcherd.cancel_pending(id, (SELECT who FROM dispatcherd.operations WHERE kind = 'cancel' AND target = free.id)) FROM (
+	SELECT j.id::bigint FROM unnest($1::bigint[]) AS c (target) JOIN dispatcherd.jobs_live j ON ` + isNamed + `
 	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ) free`
 
 // overSQL deletes at most $1 requests to cancel jobs that have ended.
 const overSQL = `
-DELETE FROM dispatcherd.cancels WHERE job_id IN (
-	SELECT c.job_id FROM dispatcherd.cancels c WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
-	ORDER BY c.job_id LIMIT $1::bigint FOR UPDATE OF c SKIP LOCKED)`
+DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target IN (
+	SELECT c.target FROM dispatcherd.operations c WHERE c.kind = 'cancel'
+		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
+	ORDER BY c.target LIMIT $1::bigint FOR UPDATE OF c SKIP LOCKED)`
 
 // joinSQL adds a run of a dispatcher: $1 id, $2 name, $3 lease, $4 incarnation, $5 lock.
 // It returns no row if the id exists. $6 is the id of the former run of this process, or
@@ -265,7 +267,7 @@ func (s *Store) beat(
 	begun := time.Now()
 	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation,
 		req.Beat, req.OldestBeat, silent, silentSince).
-		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.Edits,
+		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.EditsRead,
 			&clock, &res.Keyed, &res.Ends, &ids, &beats, &leases)
 	if err != nil {
 		return nil, false, err

@@ -143,7 +143,7 @@ func TestBulkCancelEndsPendingJobsAndAsksForRunningOnes(t *testing.T) {
 		statuses = append(statuses, string(row(t, db, id+1).Status))
 	}
 	require.Equal(t, []string{"cancelled", "running", "cancelled", "done", "cancelled", "cancelled"}, statuses)
-	require.EqualValues(t, 2, one[int64](t, db, `SELECT job_id FROM dispatcherd.cancels`))
+	require.EqualValues(t, 2, one[int64](t, db, `SELECT target FROM dispatcherd.operations`))
 }
 
 // Postgres refuses job 2 and a retry of job 4. All others are changed.
@@ -181,7 +181,7 @@ func TestBulkCancelOfPendingJobsStopsNoRunningJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, contract.Bulk{Matching: 2, Changed: 1}, b)
 	require.Equal(t, dispatcherd.Running, row(t, db, 2).Status)
-	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
+	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 }
 
 func TestBulkOperationsNeedAFilterThatTheyApplyTo(t *testing.T) {

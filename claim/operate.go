@@ -87,7 +87,7 @@ const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id, watched FROM dispatcherd.jobs_live WHERE id = ANY ($1::bigint[]) AND status = 'running'
 ), asked AS (
-	INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT id, coalesce(nullif($2::text, ''), session_user)
+	INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', id, coalesce(nullif($2::text, ''), session_user)
 	FROM running ON CONFLICT DO NOTHING
 )
 SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() THEN pg_notify('dispatcherd', 'cancel ' || id) END
@@ -113,7 +113,7 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 // nothing, because every session may NOTIFY.
 func (s *Store) Asked(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
 	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, err := conn.Query(ctx, `SELECT job_id FROM dispatcherd.cancels WHERE job_id = ANY ($1)`, ids)
+		rows, err := conn.Query(ctx, `SELECT target FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY ($1)`, ids)
 		if err == nil {
 			asked, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
 		}

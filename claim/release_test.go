@@ -199,7 +199,7 @@ func pendingWithRequests(t *testing.T, n int) (s *claim.Store, seen *failures, d
 	dsn = pgtest.New(t)
 	db = connect(t, dsn)
 	fill(t, db, n, 1, 1)
-	exec(t, db, `INSERT INTO dispatcherd.cancels (job_id) SELECT id FROM dispatcherd.jobs_live`)
+	exec(t, db, `INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', id FROM dispatcherd.jobs_live`)
 	seen = new(failures)
 	s = open(t, claim.Config{DSN: dsn, Observer: seen})
 	_, err := s.Join(t.Context())
@@ -214,7 +214,7 @@ func TestRowThatATriggerRefusesDoesNotStopOtherCancellations(t *testing.T) {
 	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Equal(t, 199, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
-	require.Equal(t, []int64{42}, one[[]int64](t, db, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
+	require.Equal(t, []int64{42}, one[[]int64](t, db, `SELECT array_agg(target) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	require.Equal(t, map[dispatcherd.JobID]int{42: 1}, seen.reported(claim.OpHeartbeat))
 	require.Contains(t, s.WhyAside(42), "refused by the test")
 	require.Empty(t, seen.all())
@@ -239,13 +239,13 @@ func TestManyCancellationsDoNotDelayARelease(t *testing.T) {
 		require.NoError(t, err)
 		released = res.Released
 	}
-	require.NotZero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`))
+	require.NotZero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	require.Empty(t, seen.all())
 	exec(t, db, `DROP TRIGGER slow ON dispatcherd.jobs_cancelled`)
 	require.Eventually(t, func() bool {
 		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
-		return one[int](t, db, `SELECT count(*) FROM dispatcherd.cancels`) == 0
+		return one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`) == 0
 	}, 30*time.Second, time.Millisecond)
 }
 

@@ -257,9 +257,10 @@ WITH item AS MATERIALIZED (
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now(),
-		(SELECT requested_by FROM dispatcherd.cancels c WHERE c.job_id = gone.id), new_log, placed FROM gone WHERE outcome = 'cancelled'
+		(SELECT who FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = gone.id), new_log, placed
+	FROM gone WHERE outcome = 'cancelled'
 ), settled AS (
-	DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
+	DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY (ARRAY (SELECT id FROM gone))
 )
 SELECT array_agg(id::bigint) FROM gone`
 

@@ -115,7 +115,7 @@ func TestCancelEndsPendingAndRunningJobs(t *testing.T) {
 	h.awaitSlots(1)
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Done)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.cancels`) == 0 },
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`) == 0 },
 		func() string { return "no remaining request to cancel" })
 	require.Empty(t, w.seen.ofJobs("start")[pending])
 }

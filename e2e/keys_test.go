@@ -227,7 +227,9 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.limits (key, capacity, rate, per) VALUES ('api', NULL, 1, '1 hour')`)
 	eventually(
 		t,
-		func() bool { return w.number(`SELECT count(*) FROM dispatcherd.limit_edits`) == 0 },
+		func() bool {
+			return w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'limits_edited'`) == 0
+		},
 		func() string { return "the limits are read" },
 	)
 	add := func(keys string, priority dispatcherd.Priority) dispatcherd.JobID {

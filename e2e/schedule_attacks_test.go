@@ -150,7 +150,7 @@ func TestRunOfADeletedScheduleIsRecorded(t *testing.T) {
 	w.await(job.Job, dispatcherd.Done)
 	require.Equal(t, 1, w.number(runs+` AND attempt = 1 AND result::text = '1' AND cancelled_by IS NULL`), "%+v", w.get(job.Job))
 	require.Equal(t, 1, w.number(runs), "no further run")
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.cancels`))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 }
 
 // A worker does a startup run like any other job, and then others.

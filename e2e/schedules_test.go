@@ -84,7 +84,9 @@ func TestEditsWithoutARecordAreRepaired(t *testing.T) {
 	cfg := w.config("a")
 	cfg.ScheduleResync = time.Second
 	w.start(cfg)
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'schedule_edited'`) == 0
+	},
 		func() string { return "the plan contains the schedule" })
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
@@ -122,7 +124,9 @@ func TestStartupWorkerScheduleOfALongTransactionIsFound(t *testing.T) {
 	require.NoError(t, err)
 	beats(3)
 	require.NoError(t, tx.Commit(t.Context()))
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`) == 0 },
+	eventually(t, func() bool {
+		return w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'schedule_edited'`) == 0
+	},
 		func() string { return "the controller has read the edit" })
 	beats(3)
 	helloRaw(t, socket, "x").expect("job")

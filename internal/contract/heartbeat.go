@@ -58,8 +58,8 @@ type HeartbeatResult struct {
 	Term int64
 	// SchedulesEdited says that the controller has not read all edits of schedules.
 	SchedulesEdited bool
-	// Edits changes with each edit of a schedule, also after the transaction of the edit has ended.
-	Edits int64
+	// EditsRead changes when the leader has read edits of schedules.
+	EditsRead int64
 	// Keyed says that jobs wait for permits, or that limits were edited.
 	Keyed bool
 	// Ends says that ends of jobs may be recorded and not counted yet. A heartbeat looks at the size of the table

@@ -18,13 +18,13 @@ import (
 // heartbeats renew the lease and publish the capacity of this dispatcher, and tell the
 // Core what the other dispatchers did.
 type heartbeats struct {
+	edits  int64 // how many times the leader has read edits of schedules
 	store  *claim.Store
 	loop   *actor.Actor
 	log    *zap.Logger
 	lease  *lease
 	length time.Duration // of the lease
 	unheld prometheus.Counter
-	edits  int64 // number of edits of schedules
 
 	services *background.Runner
 	adopted  chan struct{} // capacity 1: rows were taken over since the last heartbeat began
@@ -55,8 +55,8 @@ func (h *heartbeats) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			if h.edits != res.Edits {
-				h.edits = res.Edits
+			if h.edits != res.EditsRead {
+				h.edits = res.EditsRead
 				h.services.Wake(contract.EditsMade)
 			}
 			h.services.Beat(background.Beat{

@@ -384,26 +384,35 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
         AND NOT has_column_privilege('dispatcherd.jobs'::regclass, 'created_at', 'INSERT'))
     EXECUTE FUNCTION dispatcherd.raise_early_run_at();
 
--- Requests to cancel running jobs. Operators, the API and cancel_runs insert them. The dispatcher that runs the job cancels the attempt.
--- The statement that ends the job as failed or cancelled deletes the request; retry_jobs and heartbeats delete those that remain.
-CREATE TABLE dispatcherd.cancels (
-    job_id       bigint      PRIMARY KEY,
-    requested_at timestamptz NOT NULL DEFAULT now(),
-    requested_by text        DEFAULT session_user
-);
-COMMENT ON COLUMN dispatcherd.cancels.requested_by IS 'As jobs.cancelled_by.';
+-- What dispatchers have to do or to read because of a statement of another session. A row is deleted by its reader. The row, and no
+-- notification, says that there is something to do: heartbeats read which kinds of rows there are.
+-- - cancel: the running job target shall be cancelled. Operators, the API and cancel_runs insert it. The dispatcher that runs the job
+--   cancels the attempt. The statement that ends the job as failed or cancelled deletes the row; retry_jobs and heartbeats delete those
+--   that remain.
+-- - schedule_edited: the leader must read the schedule target again, because it was edited or has a new queued tick. It deletes the row
+--   after it has read the schedule, unless its id has changed meanwhile.
+-- - limits_edited: limits were edited; the target is any number. The leader deletes the rows and then reads all limits.
+CREATE TABLE dispatcherd.operations (
+    kind     text        CONSTRAINT kind_is_known CHECK (kind IN ('cancel', 'schedule_edited', 'limits_edited')),
+    target   bigint,
+    id       bigint      GENERATED ALWAYS AS IDENTITY,
+    who      text        DEFAULT session_user,
+    asked_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, target)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON COLUMN dispatcherd.operations.who IS 'As jobs.cancelled_by.';
 
--- Trigger on inserts into cancels: sets requested_by to the role of the session, whatever the statement says, so that no operator names
+-- Trigger on inserts into operations: sets who to the role of the session, whatever the statement says, so that no operator names
 -- another one. Roles that may write jobs.cancelled_by, which are the dispatchers, are exempt: they name the caller of the API.
-CREATE FUNCTION dispatcherd.set_requested_by() RETURNS trigger
+CREATE FUNCTION dispatcherd.set_who() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    NEW.requested_by := session_user;
+    NEW.who := session_user;
     RETURN NEW;
 END $$;
-CREATE TRIGGER set_requested_by BEFORE INSERT ON dispatcherd.cancels FOR EACH ROW
-    WHEN (NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE'))
-    EXECUTE FUNCTION dispatcherd.set_requested_by();
+CREATE TRIGGER set_who BEFORE INSERT ON dispatcherd.operations FOR EACH ROW
+    WHEN (NEW.kind = 'cancel' AND NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE'))
+    EXECUTE FUNCTION dispatcherd.set_who();
 
 -- Returns the name to be recorded as cancelled_by. A role that may write that column, which is a dispatcher, may pass the name of a caller
 -- of the API as by. For all others it is the role of the session. cancel_pending and cancel_tree call it.

@@ -74,11 +74,15 @@ CREATE TABLE dispatcherd.controller (
     dispatcher int,
     term       bigint      NOT NULL DEFAULT 0,
     since      timestamptz NOT NULL DEFAULT now(),
-    admissions bigint      NOT NULL DEFAULT 0
+    admissions bigint      NOT NULL DEFAULT 0,
+    edits_read bigint      NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO dispatcherd.controller DEFAULT VALUES;
 COMMENT ON COLUMN dispatcherd.controller.admissions IS
     'Increased before the controller reads all permits. Admissions that name an earlier number change nothing.';
+
+COMMENT ON COLUMN dispatcherd.controller.edits_read IS
+    'Increased when the controller has read edits of schedules, after which all dispatchers read the types of startup-worker schedules.';
 
 -- Idempotency keys of durable requests. The API writes them. They are here so that a repeated request finds its job at any dispatcher.
 CREATE TABLE dispatcherd.request_keys (
@@ -125,4 +129,4 @@ END $$;
 -- refuses to run if the daemon is older than this version. An upgrade that earlier daemons can use keeps the number; one that they cannot
 -- use raises it.
 CREATE FUNCTION dispatcherd.compatible_from() RETURNS bigint
-LANGUAGE sql IMMUTABLE AS 'SELECT 106::bigint';
+LANGUAGE sql IMMUTABLE AS 'SELECT 107::bigint';

@@ -86,14 +86,6 @@ CREATE TABLE dispatcherd.schedule_runs (
     PRIMARY KEY (schedule_id, job_id)
 );
 
--- The schedules that the controller must read again, because they were edited or have a new queued tick, one row for each. The controller
--- deletes a row after it has read the schedule, unless its number seq has changed meanwhile.
-CREATE SEQUENCE dispatcherd.schedule_edit_ids AS bigint;
-CREATE TABLE dispatcherd.schedule_edits (
-    schedule_id bigint PRIMARY KEY,
-    seq         bigint NOT NULL DEFAULT nextval('dispatcherd.schedule_edit_ids')
-);
-
 -- Trigger on inserts and updates of schedules: sets version, since and error, which users must not set.
 CREATE FUNCTION dispatcherd.number_schedule() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -123,12 +115,12 @@ CREATE FUNCTION dispatcherd.record_edits() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        INSERT INTO dispatcherd.schedule_edits AS e (schedule_id)
-        SELECT n.id FROM edited n JOIN before b ON b.id = n.id WHERE n.version <> b.version ORDER BY n.id
-        ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq;
+        INSERT INTO dispatcherd.operations (kind, target)
+        SELECT 'schedule_edited', n.id FROM edited n JOIN before b ON b.id = n.id WHERE n.version <> b.version ORDER BY n.id
+        ON CONFLICT (kind, target) DO UPDATE SET id = DEFAULT;
     ELSE
-        INSERT INTO dispatcherd.schedule_edits AS e (schedule_id) SELECT n.id FROM edited n ORDER BY n.id
-        ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq;
+        INSERT INTO dispatcherd.operations (kind, target) SELECT 'schedule_edited', n.id FROM edited n ORDER BY n.id
+        ON CONFLICT (kind, target) DO UPDATE SET id = DEFAULT;
     END IF;
     IF FOUND AND dispatcherd.may_notify() THEN
         PERFORM pg_notify('dispatcherd', 'edits');
@@ -142,21 +134,7 @@ CREATE TRIGGER record_updates AFTER UPDATE ON dispatcherd.schedules REFERENCING 
 CREATE TRIGGER record_deletes AFTER DELETE ON dispatcherd.schedules REFERENCING OLD TABLE AS edited
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
 
--- Trigger on the deletion of edits: takes another number from the sequence of edits. Each dispatcher reads the types of startup-worker
--- schedules again when a heartbeat shows another last number of the sequence. The number of an edit is visible before its transaction has
--- ended, so this read may come too early. The controller deletes the edit after its commit, and then all dispatchers read again.
-CREATE FUNCTION dispatcherd.number_read_edits() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM read_edits) THEN
-        PERFORM nextval('dispatcherd.schedule_edit_ids');
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER number_read_edits AFTER DELETE ON dispatcherd.schedule_edits REFERENCING OLD TABLE AS read_edits
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.number_read_edits();
-
--- Asks the dispatchers that run jobs to cancel them, by rows in cancels; by is recorded as cancelled_by. The statement that writes ticks
+-- Asks the dispatchers that run jobs to cancel them, by rows in operations; by is recorded as cancelled_by. The statement that writes ticks
 -- (overlap = cancel_other), cancel_tree and cancel_members call it. It waits at most 1 ms for a row that another transaction is inserting,
 -- and leaves out the job, which is being cancelled anyway. After 20 of them it stops, because each takes a few milliseconds.
 CREATE FUNCTION dispatcherd.cancel_runs(jobs bigint[], by text DEFAULT 'schedule') RETURNS void
@@ -166,11 +144,11 @@ DECLARE
     locked int := 0;
 BEGIN
     BEGIN
-        INSERT INTO dispatcherd.cancels (job_id, requested_by) SELECT unnest(jobs), by ON CONFLICT DO NOTHING;
+        INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', unnest(jobs), by ON CONFLICT DO NOTHING;
     EXCEPTION WHEN lock_not_available THEN
         FOREACH run IN ARRAY jobs LOOP
             BEGIN
-                INSERT INTO dispatcherd.cancels (job_id, requested_by) VALUES (run, by) ON CONFLICT DO NOTHING;
+                INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', run, by) ON CONFLICT DO NOTHING;
             EXCEPTION WHEN lock_not_available THEN
                 locked := locked + 1;
                 EXIT WHEN locked = 20;
@@ -178,6 +156,7 @@ BEGIN
         END LOOP;
     END;
     IF dispatcherd.may_notify() THEN
-        PERFORM pg_notify('dispatcherd', 'cancel ' || c.job_id) FROM dispatcherd.cancels c WHERE c.job_id = ANY (jobs);
+        PERFORM pg_notify('dispatcherd', 'cancel ' || c.target)
+            FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = ANY (jobs);
     END IF;
 END $$;

@@ -22,14 +22,11 @@ COMMENT ON COLUMN dispatcherd.limits.capacity IS 'Cost of the jobs that run at o
 COMMENT ON COLUMN dispatcherd.limits.rate IS 'Cost of the jobs that start within any window of length per; NULL = any.';
 COMMENT ON COLUMN dispatcherd.limits.on_retry IS 'wait: while a job waits for its retry, no other job of the key starts.';
 
--- One row for each statement that edited limits. The controller deletes the rows and then reads all limits.
-CREATE TABLE dispatcherd.limit_edits (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
-
 -- Trigger on every statement that edits limits: records the edit and notifies the controller. Users edit limits by SQL.
 CREATE FUNCTION dispatcherd.record_limit_edit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO dispatcherd.limit_edits DEFAULT VALUES;
+    INSERT INTO dispatcherd.operations (kind, target) VALUES ('limits_edited', nextval('dispatcherd.operations_id_seq'));
     IF dispatcherd.may_notify() THEN
         PERFORM pg_notify('dispatcherd', 'keys');
     END IF;

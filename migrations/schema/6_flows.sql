@@ -319,7 +319,7 @@ BEGIN
     END IF;
     PERFORM FROM dispatcherd.jobs_live j WHERE j.id = parent AND j.attempt = insert_children.attempt AND j.status = 'running'
         FOR NO KEY UPDATE;
-    IF NOT FOUND OR EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = parent) THEN
+    IF NOT FOUND OR EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = parent) THEN
         RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running',
             MESSAGE = format('attempt %s of job %s does not run, or is being cancelled', attempt, parent);
     END IF;
@@ -334,7 +334,8 @@ BEGIN
         INSERT INTO dispatcherd.batches AS b (id, kind) VALUES (parent, 'children')
             ON CONFLICT (id) DO UPDATE SET sealed_at = NULL, ended_at = NULL, open = NULL, cancelled_by = NULL
                 WHERE b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL;
-        IF EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = parent) THEN -- the row was locked by a cancellation
+        IF EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = parent) THEN
+            -- the row was locked by a cancellation
             RAISE object_not_in_prerequisite_state
                 USING CONSTRAINT = 'parent_is_running', MESSAGE = format('job %s is being cancelled', parent);
         END IF;

@@ -185,10 +185,10 @@ DECLARE
     rest  boolean := false;
     ready bigint[];
 BEGIN
-    FOR b IN SELECT array_agg(x.id) AS ids, coalesce(x.cancelled_by, c.requested_by, 'parent') AS who FROM dispatcherd.batches x
-        LEFT JOIN dispatcherd.cancels c ON c.job_id = x.id
+    FOR b IN SELECT array_agg(x.id) AS ids, coalesce(x.cancelled_by, c.who, 'parent') AS who FROM dispatcherd.batches x
+        LEFT JOIN dispatcherd.operations c ON c.kind = 'cancel' AND c.target = x.id
         WHERE x.id = ANY (ended || checks) AND x.ended_at IS NULL
-            AND (x.cancelled_by IS NOT NULL OR c.job_id IS NOT NULL OR x.id = ANY (ended)
+            AND (x.cancelled_by IS NOT NULL OR c.target IS NOT NULL OR x.id = ANY (ended)
             AND (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = x.id) IS NULL
                 AND (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.id = x.id) IS NULL) GROUP BY 2
     LOOP
@@ -515,7 +515,8 @@ BEGIN
         cancelled := cancelled + dispatcherd.end_idle(idle, 'cancelled', by, NULL);
         runs := ARRAY (SELECT id FROM dispatcherd.jobs_live WHERE parent = ANY (parents) AND status = 'running' ORDER BY id);
         running := running + cardinality(runs);
-        untold := ARRAY (SELECT r FROM unnest(runs) r WHERE NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = r));
+        untold := ARRAY (SELECT r FROM unnest(runs) r
+            WHERE NOT EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = r));
         IF untold <> '{}' THEN
             PERFORM dispatcherd.cancel_runs(untold, by);
         END IF;
@@ -525,7 +526,7 @@ BEGIN
                 OR (SELECT w.id FROM dispatcherd.jobs_waiting w WHERE w.parent = p LIMIT 1) IS NOT NULL
                 -- also one that was claimed meanwhile
                 OR EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.parent = p AND j.status = 'running'
-                    AND NOT EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = j.id));
+                    AND NOT EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = j.id));
         PERFORM dispatcherd.seal(quiet);
         parents := ARRAY (SELECT id FROM dispatcherd.batches WHERE id = ANY (runs) AND ended_at IS NULL ORDER BY id
             FOR NO KEY UPDATE SKIP LOCKED);
@@ -572,7 +573,7 @@ BEGIN
         DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (newest) AND j.status IN ('failed', 'cancelled')
             AND (j.unique_key IS NULL OR (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) IS NULL) RETURNING *
     ), settled AS (
-        DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ARRAY (SELECT id FROM gone))
+        DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY (ARRAY (SELECT id FROM gone))
     ), pending AS (
         INSERT INTO dispatcherd.jobs (id, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
             expected_ms, parent, unique_key, watched, errors)
@@ -726,7 +727,7 @@ BEGIN
     WITH gone AS (
         DELETE FROM dispatcherd.jobs j WHERE j.id = ANY (ids) AND j.status IN ('failed', 'cancelled') RETURNING *
     ), settled AS (
-        DELETE FROM dispatcherd.cancels WHERE job_id = ANY (ids)
+        DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY (ids)
     )
     INSERT INTO dispatcherd.jobs_waiting (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type,
         payload, keys, expected_ms, parent, watched, errors)

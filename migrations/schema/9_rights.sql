@@ -39,7 +39,7 @@ BEGIN
             EXECUTE format('GRANT SELECT ON
                 dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_waiting, dispatcherd.jobs_cancelled, dispatcherd.job_list
                 TO %I', role);
-            EXECUTE format('GRANT SELECT, INSERT ON dispatcherd.cancels TO %I', role);
+            EXECUTE format('GRANT SELECT, INSERT ON dispatcherd.operations TO %I', role);
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.limits TO %I', role);
             EXECUTE format('GRANT SELECT, DELETE, INSERT (%1$s), UPDATE (%1$s) ON dispatcherd.schedules TO %2$I', plan_columns, role);
             EXECUTE format('GRANT EXECUTE ON FUNCTION
@@ -58,15 +58,12 @@ BEGIN
             WHEN 'dispatcherd_dispatcher' THEN
                 GRANT SELECT, INSERT, UPDATE, DELETE ON
                     dispatcherd.jobs, dispatcherd.jobs_waiting, dispatcherd.jobs_live, dispatcherd.jobs_done, dispatcherd.jobs_failed,
-                    dispatcherd.jobs_cancelled, dispatcherd.dispatchers, dispatcherd.claims, dispatcherd.cancels,
+                    dispatcherd.jobs_cancelled, dispatcherd.dispatchers, dispatcherd.claims, dispatcherd.operations,
                     dispatcherd.request_keys, dispatcherd.ticks, dispatcherd.key_starts, dispatcherd.durations TO dispatcherd_dispatcher;
                 GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
-                GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.schedule_edits TO dispatcherd_dispatcher;
-                GRANT SELECT, DELETE ON dispatcherd.limit_edits TO dispatcherd_dispatcher;
                 GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
                 GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
                 GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
-                GRANT SELECT, USAGE ON SEQUENCE dispatcherd.schedule_edit_ids TO dispatcherd_dispatcher;
                 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd TO dispatcherd_dispatcher;
             ELSE
                 NULL;

@@ -12,7 +12,7 @@ import (
 // asked says whether a request to cancel a job exists.
 func (w *world) asked(id int64) bool {
 	w.t.Helper()
-	return get[bool](w, `SELECT EXISTS (SELECT FROM dispatcherd.cancels WHERE job_id = $1)`, id)
+	return get[bool](w, `SELECT EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'cancel' AND target = $1)`, id)
 }
 
 // A member of a cancelled batch runs and has children. Another transaction has locked the row of the children.
@@ -104,7 +104,7 @@ func TestRunningMemberIsAskedAgain(t *testing.T) {
 	members := w.members(batch, 2)
 	won := w.claim(members...)
 	tx := w.begin()
-	_, err := tx.Exec(t.Context(), `INSERT INTO dispatcherd.cancels (job_id, requested_by) VALUES ($1, 'me')`, members[0])
+	_, err := tx.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', $1, 'me')`, members[0])
 	require.NoError(t, err)
 	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
 	require.True(t, w.asked(members[1]))
@@ -150,7 +150,7 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	w.exec(`CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		PERFORM pg_advisory_xact_lock(8); LOOP EXIT WHEN pg_try_advisory_xact_lock_shared(7); END LOOP; RETURN NULL; END $$`)
 	w.exec(
-		`CREATE TRIGGER pause AFTER INSERT ON dispatcherd.cancels FOR EACH ROW WHEN (NEW.requested_by = 'me') EXECUTE FUNCTION public.pause()`,
+		`CREATE TRIGGER pause AFTER INSERT ON dispatcherd.operations FOR EACH ROW WHEN (NEW.who = 'me') EXECUTE FUNCTION public.pause()`,
 	)
 	claim, pause := w.begin(), w.begin()
 	_, err := claim.Exec(
@@ -162,7 +162,7 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	_, err = pause.Exec(t.Context(), `SELECT pg_advisory_xact_lock(7)`)
 	require.NoError(t, err)
-	w.exec(`INSERT INTO dispatcherd.cancels (job_id, requested_by) VALUES ($1, 'another')`, parent)
+	w.exec(`INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', $1, 'another')`, parent)
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.cancel_tree($1, 'me')`, parent)

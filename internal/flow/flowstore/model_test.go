@@ -43,7 +43,8 @@ type joinRow struct {
 const readSQL = `SELECT json_build_object(
 	'jobs', (SELECT coalesce(json_agg(json_build_object('id', j.id, 'parent', coalesce(j.parent, 0), 'status', j.status, 'attempt',
 		j.attempt, 'by', coalesce(j.cancelled_by, ''),
-		'asked', c.job_id IS NOT NULL)), '[]') FROM dispatcherd.jobs j LEFT JOIN dispatcherd.cancels c ON c.job_id = j.id),
+		'asked', c.target IS NOT NULL)), '[]') FROM dispatcherd.jobs j
+		LEFT JOIN dispatcherd.operations c ON c.kind = 'cancel' AND c.target = j.id),
 	'nodes', (SELECT coalesce(json_agg(json_build_object('id', id, 'flow', flow, 'after', depends_on, 'runwhen', run_when, 'ready',
 		ready_at IS NOT NULL,
 		'open', open, 'done', done, 'failed', failed, 'cancelled', cancelled)), '[]') FROM dispatcherd.nodes),

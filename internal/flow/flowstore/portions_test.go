@@ -105,7 +105,7 @@ func TestManyMembersAreCancelledInPortions(t *testing.T) {
 	require.Equal(t, "batch_is_open", w.refused(`SELECT dispatcherd.insert_member($1, '{"type": "x"}')`, batch).ConstraintName)
 	w.countEnds()
 	require.Equal(t, size-1, get[int](w, number, batch))
-	require.Equal(t, 1, get[int](w, `SELECT count(*) FROM dispatcherd.cancels`))
+	require.Equal(t, 1, get[int](w, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	require.False(t, w.batch(batch).Ended)
 	w.finish(won, contract.Cancelled, "")
 	w.countEnds()

@@ -21,7 +21,7 @@ func TestCancellationReachesTheWholeTree(t *testing.T) {
 	w.countEnds()
 	require.Equal(t, 6, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`),
 		"two callbacks, two members, two members below")
-	require.Equal(t, []int64{members[0]}, get[[]int64](w, `SELECT array_agg(job_id) FROM dispatcherd.cancels`))
+	require.Equal(t, []int64{members[0]}, get[[]int64](w, `SELECT array_agg(target) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	require.Equal(t, "batch_is_open", w.refused(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('x', $1)`, id).ConstraintName)
 	w.finish(won, contract.Cancelled, "")
 	w.countEnds()

@@ -62,7 +62,7 @@ const MaxLimits = 100_000
 // Limits deletes the records of edits and then reads all limits.
 func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		if _, err := conn.Exec(ctx, `WITH `+role+` DELETE FROM dispatcherd.limit_edits WHERE EXISTS (SELECT FROM role)`,
+		if _, err := conn.Exec(ctx, `WITH `+role+` DELETE FROM dispatcherd.operations WHERE kind = 'limits_edited' AND EXISTS (SELECT FROM role)`,
 			c.Dispatcher, c.number); err != nil {
 			return 0, err
 		}
@@ -134,7 +134,7 @@ func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list [
 		)
 		list, err = collect(rows)
 		if err == nil {
-			err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.limit_edits)`).Scan(&edited)
+			err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited')`).Scan(&edited)
 		}
 		return len(list), err
 	})

@@ -24,7 +24,8 @@ func TestStatementsOfAFormerControllerChangeNothing(t *testing.T) {
 	*former = *w.Controller
 	w.begin(w.Controller)
 	state := `SELECT array_agg(x ORDER BY x) FROM (SELECT format('%s %s', id, fence) AS x FROM dispatcherd.jobs_live
-		UNION ALL SELECT format('%s %s %s', key, part, cost) FROM dispatcherd.key_starts UNION ALL SELECT 'edit' FROM dispatcherd.limit_edits) s`
+		UNION ALL SELECT format('%s %s %s', key, part, cost) FROM dispatcherd.key_starts
+		UNION ALL SELECT 'edit' FROM dispatcherd.operations WHERE kind = 'limits_edited') s`
 	before := one[[]string](w, state)
 
 	admitted, err := former.Admit(t.Context(), []permits.Admission{admission(rows[1], 11, 0)}, []Start{{Key: "k", Cost: 1, Per: 1e6}})
@@ -291,7 +292,7 @@ func TestLimitsAreReadAsTheBookNeedsThem(t *testing.T) {
 		{Key: "a", Capacity: permits.Unlimited, Rate: 3, Per: 1_000_000, Scope: permits.Dispatcher, OnRetry: permits.Wait},
 		{Key: "b*"}, {Key: "c", Capacity: 1},
 	}, list)
-	require.Zero(t, one[int](w, `SELECT count(*) FROM dispatcherd.limit_edits`))
+	require.Zero(t, one[int](w, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'limits_edited'`))
 }
 
 // Admitted cost is recorded with the admission. When it starts, its record moves to a part of the window, with the last

@@ -110,7 +110,9 @@ func (c *Controller) Services() []background.Service {
 		Name: "schedules", Leader: true, Topics: edits | contract.RunEnded, Rest: editPause, Step: c.step, Reset: c.resign,
 	}, {
 		Name: "startup types", Topics: edits, Rest: editPause,
-		Step: func(ctx context.Context, _ background.Now) (time.Duration, error) { return idlePause, c.ReadTypes(ctx) },
+		Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
+			return idlePause, c.ReadTypes(ctx)
+		},
 	}}
 }
 

@@ -227,7 +227,7 @@ func (h *host) beat() {
 		y.takeovers++
 	}
 	b := background.Beat{Clock: y.clock(), Read: now}
-	if edited, _ := y.tables.Edited(); edited {
+	if y.tables.Edited() {
 		b.Found = contract.EditsWait
 	}
 	if y.controller == h.id {

@@ -34,7 +34,7 @@ type both struct {
 	rows     []*row // by the log of the fake
 	last     int64  // schedule
 	terms    int64
-	applied  []schedulestore.Edit
+	applied  [2][]schedulestore.Edit
 	outcomes map[string]int
 	offset   time.Duration // of the clock of the fake
 }
@@ -167,7 +167,8 @@ func (b *both) equal() {
 	found, _ := b.db.Query(
 		b.t.Context(),
 		`SELECT t.schedule_id, t.occasion, t.outcome, t.planned_at, coalesce(t.missed, 0), t.job_id IS NOT NULL,
-		EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = t.job_id), EXISTS (SELECT FROM dispatcherd.cancels c WHERE c.job_id = t.job_id)
+		EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = t.job_id),
+		EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = t.job_id)
 		FROM dispatcherd.ticks t`,
 	)
 	want, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (w row, err error) {
@@ -279,18 +280,21 @@ func (b *both) step(n int) {
 		})
 		same(b, func(c controller.Table) (schedule.Start, error) { return c.Start(t.Context(), "1.2") })
 	case 8:
-		b.applied = same(b, func(c controller.Table) ([]schedulestore.Edit, error) {
-			edits, err := c.Edits(t.Context(), b.applied, []int64{id})
+		n := 0
+		same(b, func(c controller.Table) ([]schedulestore.Edit, error) {
+			edits, err := c.Edits(t.Context(), b.applied[n], []int64{id})
+			b.applied[n] = slices.Clone(edits[:max(len(edits)-1, 0)])
+			n++
 			for i := range edits {
 				plain(edits[i].Row)
+				edits[i].Seq = min(edits[i].Seq, 1) // other operations take numbers, too
 			}
 			return edits, err
 		})
-		b.applied = b.applied[:len(b.applied)-1]
 	case 9:
 		same(b, func(c controller.Table) ([]int64, error) {
 			locked, err := c.Report(t.Context(),
-				[]schedulestore.Problem{{Schedule: id, Version: b.fake.Row(id).Version - int64(len(b.applied)%2), Reason: "why"}})
+				[]schedulestore.Problem{{Schedule: id, Version: b.fake.Row(id).Version - int64(len(b.applied[0])%2), Reason: "why"}})
 			return append([]int64{}, locked...), err
 		})
 	case 10:

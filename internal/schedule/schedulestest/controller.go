@@ -63,14 +63,10 @@ func (c Controller) Load(_ context.Context, after int64) (rows []schedulestore.R
 func (c Controller) Edits(_ context.Context, applied []schedulestore.Edit, again []int64) (list []schedulestore.Edit, err error) {
 	role := c.lock()
 	defer c.Tables.mu.Unlock()
-	before := len(c.Tables.edits)
 	for _, e := range applied {
 		if role && c.Tables.edits[e.Schedule] == e.Seq {
 			delete(c.Tables.edits, e.Schedule)
 		}
-	}
-	if len(c.Tables.edits) < before {
-		c.Tables.seq++
 	}
 	for id, seq := range c.Tables.edits { // order-free: sorted below
 		list = append(list, schedulestore.Edit{Schedule: id, Seq: seq})

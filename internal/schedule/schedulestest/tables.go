@@ -198,11 +198,11 @@ func (t *Tables) Join(dispatcher, founder int32) {
 	t.founders[dispatcher] = founder
 }
 
-// Edited returns whether there are records of edits, and the number of the last one.
-func (t *Tables) Edited() (bool, int64) {
+// Edited returns whether there are records of edits.
+func (t *Tables) Edited() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.edits) > 0, t.seq
+	return len(t.edits) > 0
 }
 
 // Row returns a schedule.

@@ -101,7 +101,7 @@ type Edit struct {
 const editsMost = 1000
 
 // Edits deletes the records of edits that the plan contains, and reads further ones. Only the
-// controller of the term deletes records. A schedule that was edited again keeps its record. The
+// controller of the term deletes records, and tells the other dispatchers by edits_read. A schedule that was edited again keeps its record. The
 // result also contains the schedules of again, with sequence number 0.
 func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (edits []Edit, err error) {
 	ids, seqs := make([]int64, len(applied)), make([]int64, len(applied))
@@ -110,12 +110,17 @@ func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (e
 	}
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var batch pgx.Batch
-		batch.Queue(`WITH `+role+`, gone AS MATERIALIZED (
-				SELECT e.schedule_id FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq)
-				JOIN dispatcherd.schedule_edits e ON e.schedule_id = a.id AND e.seq = a.seq
+		if len(applied) > 0 {
+			batch.Queue(`WITH role AS (
+				UPDATE dispatcherd.controller SET edits_read = edits_read + 1 WHERE dispatcher = $1::int AND term = $2::bigint RETURNING term
+			), gone AS MATERIALIZED (
+				SELECT e.target FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq)
+				JOIN dispatcherd.operations e ON e.kind = 'schedule_edited' AND e.target = a.id AND e.id = a.seq
 				WHERE EXISTS (SELECT FROM role) ORDER BY 1 FOR UPDATE OF e SKIP LOCKED
-			) DELETE FROM dispatcherd.schedule_edits e USING gone g WHERE e.schedule_id = g.schedule_id`, c.Dispatcher, c.Term, ids, seqs)
-		batch.Queue(`SELECT e.schedule_id, e.seq FROM dispatcherd.schedule_edits e ORDER BY e.schedule_id LIMIT $1`, editsMost).
+			) DELETE FROM dispatcherd.operations e USING gone g WHERE e.kind = 'schedule_edited' AND e.target = g.target`,
+				c.Dispatcher, c.Term, ids, seqs)
+		}
+		batch.Queue(`SELECT target, id FROM dispatcherd.operations WHERE kind = 'schedule_edited' ORDER BY target LIMIT $1`, editsMost).
 			Query(func(rows pgx.Rows) error {
 				edits, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Edit, err error) { return e, row.Scan(&e.Schedule, &e.Seq) })
 				return err

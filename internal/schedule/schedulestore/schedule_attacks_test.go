@@ -37,7 +37,8 @@ func TestTicksOfAFormerControllerChangeNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.controller.Edits(t.Context(), edits, nil)
 	require.NoError(t, err)
-	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "the records are left to the new controller")
+	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'schedule_edited'`),
+		"the records are left to the new controller")
 	_, err = w.controller.Report(t.Context(), []Problem{{s.ID, s.Version, "x"}})
 	require.NoError(t, err)
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedules WHERE error IS NOT NULL`))
@@ -463,7 +464,7 @@ func TestAnOpenCancellationDelaysNoTick(t *testing.T) {
 	defer tx.Rollback(context.Background()) // the pool waits for the connection
 	_, err = tx.Exec(
 		t.Context(),
-		`INSERT INTO dispatcherd.cancels (job_id) SELECT job_id FROM dispatcherd.schedule_runs WHERE schedule_id <= $1`,
+		`INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', job_id FROM dispatcherd.schedule_runs WHERE schedule_id <= $1`,
 		ids[29],
 	)
 	require.NoError(t, err)
@@ -473,7 +474,7 @@ func TestAnOpenCancellationDelaysNoTick(t *testing.T) {
 	}
 	asked := func() int {
 		return w.number(
-			`SELECT count(*) FROM dispatcherd.cancels c JOIN dispatcherd.schedule_runs r ON r.job_id = c.job_id WHERE requested_by = 'schedule'`,
+			`SELECT count(*) FROM dispatcherd.operations c JOIN dispatcherd.schedule_runs r ON r.job_id = c.target WHERE who = 'schedule'`,
 		)
 	}
 	start := func() {
@@ -506,7 +507,7 @@ func TestACancellationOfABackfillIsRepeated(t *testing.T) {
 	tx, err := w.db.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(context.Background()) // the pool waits for the connection
-	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.cancels (job_id) SELECT job_id FROM dispatcherd.schedule_runs`)
+	_, err = tx.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', job_id FROM dispatcherd.schedule_runs`)
 	require.NoError(t, err)
 	at := time.Now().Add(-time.Hour)
 	_, err = w.Backfill(t.Context(), "s", at, at.Add(5*time.Minute), contract.CancelOther)
@@ -514,5 +515,5 @@ func TestACancellationOfABackfillIsRepeated(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	_, err = w.controller.StartQueued(t.Context(), []int64{s.ID})
 	require.NoError(t, err)
-	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.cancels WHERE requested_by = 'schedule'`))
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel' AND who = 'schedule'`))
 }

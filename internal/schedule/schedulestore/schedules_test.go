@@ -161,7 +161,7 @@ func TestOverlapPolicies(t *testing.T) {
 	require.Equal(
 		t,
 		2,
-		w.number(`SELECT count(*) FROM dispatcherd.cancels WHERE requested_by = 'schedule'`),
+		w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel' AND who = 'schedule'`),
 		"cancel_other cancels its open run",
 	)
 	require.Equal(
@@ -386,7 +386,7 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 	last, err := w.controller.Edits(t.Context(), again, nil)
 	require.NoError(t, err)
 	require.Empty(t, last)
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`))
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'schedule_edited'`))
 	require.Equal(t, outcomes("changed"), w.make(w.controller, minute(&a, 1)))
 	row, err := w.controller.Load(t.Context(), 0)
 	require.NoError(t, err)
@@ -394,31 +394,10 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 	tick := minute(&a, 1)
 	tick.Version = 2
 	require.Equal(t, outcomes("run"), w.make(w.controller, tick))
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.schedule_edits`), "ticks write no edits")
+	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'schedule_edited'`), "ticks write no edits")
 	row, err = w.controller.Load(t.Context(), 0)
 	require.NoError(t, err)
 	require.True(t, tick.Planned.Equal(*row[0].Handled))
-}
-
-// A heartbeat may see the number of an edit before the transaction of the edit has ended. The number changes again
-// when the controller has read the edit, and not if a former controller has.
-func TestTheNumberOfEditsChangesAfterTheyWereRead(t *testing.T) {
-	w := newWorld(t)
-	number := func() int { return w.number(`SELECT last_value FROM dispatcherd.schedule_edit_ids`) }
-	w.cron("a", nil)
-	seen := number()
-	edits, err := w.controller.Edits(t.Context(), nil, nil)
-	require.NoError(t, err)
-	_, err = w.dispatcher(2, 1).Edits(t.Context(), edits, nil)
-	require.NoError(t, err)
-	require.Equal(t, seen, number())
-	_, err = w.controller.Edits(t.Context(), edits, nil)
-	require.NoError(t, err)
-	require.NotEqual(t, seen, number())
-	seen = number()
-	_, err = w.controller.Edits(t.Context(), edits, nil)
-	require.NoError(t, err)
-	require.Equal(t, seen, number())
 }
 
 // The controller writes errors of its plan. It waits for no lock, and repeats what it has left out.
@@ -600,10 +579,10 @@ func TestTicksReadFewOpenRuns(t *testing.T) {
 	s, err = w.Get(t.Context(), "s")
 	require.NoError(t, err)
 	require.Equal(t, outcomes("queued"), w.make(w.controller, minute(&s, 2)))
-	require.Equal(t, 1000, w.number(`SELECT count(*) FROM dispatcherd.cancels`))
+	require.Equal(t, 1000, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	_, err = w.controller.StartQueued(t.Context(), []int64{s.ID})
 	require.NoError(t, err)
-	require.Equal(t, 2000, w.number(`SELECT count(*) FROM dispatcherd.cancels`))
+	require.Equal(t, 2000, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 	w.end()
 	for _, left := range []int{8901, 1, 1} { // a call deletes at most 11,100; the last one is the new run
 		_, err := w.controller.StartQueued(t.Context(), []int64{s.ID})

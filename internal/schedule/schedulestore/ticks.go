@@ -91,11 +91,12 @@ WITH ` + role + `, fence AS MATERIALIZED (
 ), cancelled AS (
 	SELECT dispatcherd.cancel_runs(array_agg(r.job_id ORDER BY random())) FROM changed c CROSS JOIN LATERAL (
 		SELECT o.job_id FROM dispatcherd.schedule_runs o WHERE o.schedule_id = c."Schedule"
-			AND (SELECT x.job_id FROM dispatcherd.cancels x WHERE x.job_id = o.job_id) IS NULL ORDER BY o.job_id LIMIT 1000) r
+			AND (SELECT x.target FROM dispatcherd.operations x WHERE x.kind = 'cancel' AND x.target = o.job_id) IS NULL
+		ORDER BY o.job_id LIMIT 1000) r
 	WHERE c."Cancel"
 ), recorded AS (
-	INSERT INTO dispatcherd.schedule_edits AS e (schedule_id) SELECT c."Schedule" FROM changed c WHERE c."Record"
-	ON CONFLICT (schedule_id) DO UPDATE SET seq = EXCLUDED.seq RETURNING 1
+	INSERT INTO dispatcherd.operations (kind, target) SELECT 'schedule_edited', c."Schedule" FROM changed c WHERE c."Record"
+	ON CONFLICT (kind, target) DO UPDATE SET id = DEFAULT RETURNING 1
 ), announced AS (
 	SELECT pg_notify('dispatcherd', 'edits') FROM (SELECT FROM recorded LIMIT 1) one WHERE dispatcherd.may_notify()
 )

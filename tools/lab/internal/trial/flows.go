@@ -72,7 +72,7 @@ var flows = Trial{
 // Statements that remove safeguards of structures.
 var (
 	earlyOut  = withText("check_parent", " FOR KEY SHARE", "")
-	orphanOut = withText("check_again", "OR c.job_id IS NOT NULL OR x.id = ANY (ended)", "OR c.job_id IS NOT NULL OR false")
+	orphanOut = withText("check_again", "OR c.target IS NOT NULL OR x.id = ANY (ended)", "OR c.target IS NOT NULL OR false")
 )
 
 // flowControls are the controls of flows.
