@@ -79,7 +79,7 @@ WITH ` + role + `, fence AS MATERIALIZED (
 	SELECT * FROM made UNION ALL SELECT * FROM started
 ), job AS (
 	INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, expected_ms, keys, run_at)
-	SELECT w.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, s.keys, w.run_at
+	SELECT w.job_id, s.type, s.payload, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, s.keys, coalesce(w.run_at, now())
 	FROM written w CROSS JOIN LATERAL (SELECT * FROM dispatcherd.schedules o WHERE o.id = w.schedule_id OFFSET 0) s
 	WHERE w.job_id IS NOT NULL ORDER BY w.job_id
 ), run AS (
