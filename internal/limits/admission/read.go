@@ -271,7 +271,11 @@ func (c *Controller) readPortion(ctx context.Context) (more, full bool, err erro
 		if s.listed && !s.locked {
 			full = !c.book.Head(w.Class, w.Job) || full
 		} else { // the book may know returned jobs of the class, but not those that follow
-			full = !c.book.Arrived(w.Class, w.Job, 2) || full
+			count := 2
+			if w.Alone {
+				count = 1
+			}
+			full = !c.book.Arrived(w.Class, w.Job, count) || full
 		}
 		s.heads = w.Class
 		s.ahead = s.ahead || w.ID > s.arrived

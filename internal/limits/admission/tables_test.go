@@ -440,9 +440,11 @@ func (s *session) Arrived(ctx context.Context, after int64, most int) (list []li
 // Heads implements Table.
 func (s *session) Heads(ctx context.Context, after permits.Class, most int) (list []limitstore.Waiting, err error) {
 	err = s.send(ctx, "heads", func(fault) {
-		for _, w := range s.waiting(byLane) {
+		all := s.waiting(byLane)
+		for i, w := range all {
 			if byClass(w.Class, after) > 0 && len(list) < most {
 				after = w.Class
+				w.Alone = i+1 < len(all) && all[i+1].Class != w.Class
 				list = append(list, w)
 			}
 		}

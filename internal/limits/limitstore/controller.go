@@ -116,6 +116,8 @@ func micros(column string) string { return `(extract(epoch FROM ` + column + `) 
 type Waiting struct {
 	permits.Class
 	permits.Job
+
+	Alone bool // no other row of the class waits; only of Heads, which may not know
 }
 
 // waitingJobs is true for row j that waits for permits.
@@ -163,14 +165,39 @@ WITH RECURSIVE head AS (
 		ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT 1
 	) next WHERE h.n < $4::int
 )
-SELECT id, keys, type, priority, `
+SELECT id, keys, type, priority, (extract(epoch FROM run_at) * 1000000)::bigint FROM head`
 
-// Heads reads the first waiting job of each class after a class, in the order of the classes, up to most.
+// scanSQL reads the jobs of all classes after a class, in the order of the classes and their jobs.
+const scanSQL = `
+SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, (extract(epoch FROM j.run_at) * 1000000)::bigint FROM dispatcherd.jobs_live j
+WHERE ` + waitingJobs + ` AND (j.keys, j.type, j.priority) > ($1::text, $2::text, $3::smallint)
+ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT $4`
+
+// longClass is the number of jobs of a class, on average, from which an index descent for each class is cheaper than a read of all jobs.
+const longClass = 16
+
+// Heads reads the first waiting job of each class after a class, in the order of the classes, up to most. If classes have few jobs, it
+// reads all of them, and so it knows which classes have one job.
 func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []Waiting, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, headsSQL+micros("run_at")+` FROM head`, after.Keys, after.Type, after.Priority, most)
-		list, err = collect(rows)
-		return len(list), err
+		list = nil
+		for sql := scanSQL; ; {
+			rows, _ := conn.Query(ctx, sql, after.Keys, after.Type, after.Priority, most)
+			read, err := collect(rows)
+			n := len(read)
+			for i := range read[:max(n-1, 0)] {
+				read[i].Alone = sql == scanSQL && read[i].Class != read[i+1].Class
+			}
+			read = slices.CompactFunc(read, func(a, b Waiting) bool { return a.Class == b.Class })
+			list = append(list, read...)
+			if err != nil || n < most || len(list) >= most {
+				list = list[:min(len(list), most)]
+				return len(list), err
+			}
+			if after = list[len(list)-1].Class; longClass*len(read) < n {
+				sql = headsSQL
+			}
+		}
 	})
 	return list, err
 }

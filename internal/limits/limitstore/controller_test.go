@@ -2,6 +2,7 @@ package limitstore
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -221,7 +222,7 @@ func TestWaitingRowsAreReadInOrder(t *testing.T) {
 	classes := []permits.Class{class("a", "x", 0), class("a", "x", 1), class("a", "y", 0), class("b", "x", 0), class("b*2 c", "x", 0)}
 	var all []Waiting
 	for i := range int64(30) { // later ids are due earlier
-		r := Waiting{classes[i%5], permits.Job{RunAt: due - i*1_000_000, ID: 100 + i}}
+		r := Waiting{Class: classes[i%5], Job: permits.Job{RunAt: due - i*1_000_000, ID: 100 + i}}
 		w.exec(
 			`INSERT INTO dispatcherd.jobs (id, type, priority, keys, run_at) VALUES ($1, $2, $3, $4, to_timestamp($5::bigint / 1e6))`,
 			r.ID,
@@ -463,4 +464,35 @@ func TestAdmissionsAndEndsNotify(t *testing.T) {
 	n, err = conn.Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "keys", n.Payload)
+}
+
+// A takeover reads the first job of each class. Classes of one job are read with their jobs, and between classes of many jobs it descends.
+func TestLoadReadsEachClassOnce(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, keys, priority) SELECT 'a', format('k%s', i), i % 3 FROM generate_series(1, 5000) i`)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, keys) SELECT 'b', format('k%s', i % 7 * 100) FROM generate_series(1, 7000) i`)
+	w.exec(`ANALYZE dispatcherd.jobs_live`)
+	want := one[[]string](w, `SELECT array_agg(format('%s %s %s %s', keys, type, priority, id) ORDER BY keys, type, priority)
+		FROM (SELECT DISTINCT ON (keys, type, priority) * FROM dispatcherd.jobs_live ORDER BY keys, type, priority, run_at, id) h`)
+	for _, most := range []int{1000, 999, 3} {
+		var got []string
+		alone, after := 0, permits.Class{}
+		for more := true; more && len(got) < 5*most; {
+			list, err := w.Heads(t.Context(), after, most)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(list), most)
+			for _, h := range list {
+				if h.Alone {
+					require.Equal(t, "a", h.Type)
+					alone++
+				}
+				got = append(got, fmt.Sprint(h.Keys, " ", h.Type, " ", h.Priority, " ", h.ID))
+				after = h.Class
+			}
+			more = len(list) == most
+		}
+		require.Equal(t, want[:min(len(got), len(want))], got)
+		require.GreaterOrEqual(t, len(got), min(5*most, len(want)))
+		require.Greater(t, 2*alone, len(got))
+	}
 }

@@ -55,7 +55,7 @@ func (k Keys) holders(ctx context.Context, keys []string) (list []holder, err er
 
 // heads reads the first waiting row of each class after a class.
 func (k Keys) heads(ctx context.Context, after permits.Class, most int) ([]Waiting, error) {
-	rows, _ := k.DB.Query(ctx, headsSQL+micros("run_at")+` FROM head`, after.Keys, after.Type, after.Priority, most)
+	rows, _ := k.DB.Query(ctx, headsSQL, after.Keys, after.Type, after.Priority, most)
 	return collect(rows)
 }
 

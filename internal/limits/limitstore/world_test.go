@@ -109,7 +109,7 @@ func (w *world) insert(keys string, first, n int64) (rows []Waiting) {
 		first, n, int64(due),
 	)
 	for id := first; id < first+n; id++ {
-		rows = append(rows, Waiting{permits.Class{Keys: keys, Type: "pdf", Priority: 3}, permits.Job{RunAt: due, ID: id}})
+		rows = append(rows, Waiting{Class: permits.Class{Keys: keys, Type: "pdf", Priority: 3}, Job: permits.Job{RunAt: due, ID: id}})
 	}
 	return rows
 }
