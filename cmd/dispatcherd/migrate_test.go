@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,7 +59,9 @@ func TestMigrateUpAndDownReportTheirSteps(t *testing.T) {
 		require.Equal(t, step.code, got.code, "%s: %s", step.line, got.err)
 		report.WriteString("$ dispatcherd " + step.line + "\n" + got.out + got.err + "\n")
 	}
-	requireGolden(t, "migrate.txt", withoutNow(report.String()))
+	list, err := migrations.Status(t.Context(), url)
+	require.NoError(t, err)
+	requireGolden(t, "migrate.txt", withoutNow(strings.ReplaceAll(report.String(), fmt.Sprint(list[0].Version), "NNN")))
 }
 
 func TestUnknownSchemaVersionExitsUnavailable(t *testing.T) {
