@@ -18,7 +18,7 @@ type sqlCode struct {
 var (
 	function = regexp.MustCompile(`(?is)CREATE (?:OR REPLACE )?FUNCTION ([\w.]+)\s*\((.*?)\sAS (\$\w*\$)`)
 	created  = regexp.MustCompile(`CREATE (?:OR REPLACE )?FUNCTION ([\w.]+)`)
-	outbox   = regexp.MustCompile(`CREATE TABLE dispatcherd\.(cancels|ends|schedule_edits|limit_edits|operations)\b`)
+	outbox   = regexp.MustCompile(`CREATE TABLE dispatcherd\.(ends|operations)\b`)
 	notified = regexp.MustCompile(`pg_notify\('(\w+)'`)
 )
 
