@@ -126,9 +126,9 @@ func keyControls() []*Control {
 				"key-number-out",
 				"a former controller admits jobs as long as it lives, and its statements check neither the role nor the number",
 				Cut{
-					"internal/limits/admission/admission.go",
-					"	jumped := c.clock",
-					"	if b.Term == 0 {\n\t\tb.Term = c.beat.Term\n\t}\n\tjumped := c.clock",
+					"internal/background/turn.go",
+					"	if t.service.Leader && b.Term != t.next.Term {",
+					"	if b.Term == 0 {\n\t\tb.Term = t.next.Term\n\t}\n\tif t.service.Leader && b.Term != t.next.Term {",
 					1,
 				},
 				Cut{
