@@ -168,8 +168,8 @@ SELECT id, keys, type, priority, (extract(epoch FROM run_at) * 1000000)::bigint 
 
 // scanSQL reads the jobs of all classes after a class, in the order of the classes and their jobs.
 const scanSQL = `
-SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, (extract(epoch FROM j.run_at) * 1000000)::bigint FROM dispatcherd.jobs_live j
-WHERE ` + waitingJobs + ` AND (j.keys, j.type, j.priority) > ($1::text, $2::text, $3::smallint)
+SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, (extract(epoch FROM j.run_at) * 1000000)::bigint
+FROM dispatcherd.jobs_live j WHERE ` + waitingJobs + ` AND (j.keys, j.type, j.priority) > ($1::text, $2::text, $3::smallint)
 ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT $4`
 
 // longClass is the number of jobs of a class, on average, from which an index descent for each class is cheaper than a read of all jobs.
