@@ -325,7 +325,10 @@ func TestClaimReturnsTheNextAttempt(t *testing.T) {
 		won := take(t, s, id)
 		require.Equal(
 			t,
-			contract.Won{ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Delivery: contract.Delivery{Payload: []byte(`{"page": 1}`)}},
+			contract.Won{
+				ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond,
+				Delivery: contract.Delivery{Payload: []byte(`{"page": 1}`)},
+			},
 			won,
 		)
 		require.Equal(t, dispatcherd.Running, w.get(t, id).Status)

@@ -51,7 +51,10 @@ func TestLargePayloadsAreLoadedAfterTheClaim(t *testing.T) {
 		require.Equal(t, []dispatcherd.JobID{ended}, loaded.Lost)
 		require.Equal(
 			t,
-			[]contract.Won{{ID: large, Type: "pdf", Priority: 4, Attempt: 1, MaxAttempts: 7, Timeout: time.Second, Delivery: contract.Delivery{Payload: payload}}},
+			[]contract.Won{{
+				ID: large, Type: "pdf", Priority: 4, Attempt: 1, MaxAttempts: 7, Timeout: time.Second,
+				Delivery: contract.Delivery{Payload: payload},
+			}},
 			loaded.Won,
 		)
 	})

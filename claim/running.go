@@ -76,9 +76,11 @@ SELECT coalesce(capacity, -1), (scope = 'dispatcher')::int FROM (
 // excluded returns what is wrong with children that need a key which their parent holds until it ends; "" = nothing. Then the children
 // would be cancelled before they could run.
 func excluded(ctx context.Context, conn *pgx.Conn, r *contract.SpawnRequest) (reason string, err error) {
-	var jobs []struct{ Keys string }
-	if r.Detached || json.Unmarshal(r.Jobs, &jobs) != nil { // the function refuses invalid values
-		return "", nil
+	var jobs []struct {
+		Keys string `json:"keys"`
+	}
+	if !r.Detached {
+		_ = json.Unmarshal(r.Jobs, &jobs) // the function refuses invalid values
 	}
 	parent, limits := "", map[string]permits.Limit{}
 	for i := range jobs {

@@ -247,7 +247,7 @@ func TestDurableRequestIsServedByAnotherDispatcher(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
 	require.Contains(t, got.problem(t).Detail, "the page is torn")
 	require.EqualValues(t, 2, got.problem(t).Job)
-	eventually(t, func() bool { return here.Books().Rows == 0 }, func() string { return "no watched row" })
+	eventually(t, func() bool { return here.samples()["dispatcherd_api_watched_rows"] == 0 }, func() string { return "no watched row" })
 }
 
 func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
@@ -282,7 +282,8 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 
 	stream := make(chan response, 1)
 	go func() { stream <- c.ask(http.MethodGet, "/v1/jobs/1/events", "") }()
-	eventually(t, func() bool { return h.Books().Rows == 1 }, func() string { return "a caller that waits for the job" })
+	eventually(t, func() bool { return h.samples()["dispatcherd_api_watched_rows"] == 1 },
+		func() string { return "a caller that waits for the job" })
 	require.Equal(t, http.StatusAccepted, c.ask(http.MethodDelete, "/v1/jobs/1", "").StatusCode)
 	callee.awaitCancelled(h)
 	story := (<-stream).body

@@ -86,12 +86,13 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 			_ = res.Body.Close() // only the status matters
 		})
 	}
-	eventually(t, func() bool { return h.Books().Uploads == connections-1 }, func() string { return "all uploads in progress" })
+	eventually(t, func() bool { return h.samples()["dispatcherd_api_uploads"] == connections-1 },
+		func() string { return "all uploads in progress" })
 	require.Equal(t, http.StatusTooManyRequests, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
 	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="uploads"}`], 0)
 	require.Equal(t, http.StatusOK, c.ask(http.MethodGet, fmt.Sprint("/v1/jobs/", id), "").StatusCode)
 	stop()
 	dribbling.Wait()
 	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
-	require.Zero(t, h.Books().Uploads)
+	require.Zero(t, h.samples()["dispatcherd_api_uploads"])
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +61,7 @@ func TestMigrateUpAndDownReportTheirSteps(t *testing.T) {
 	}
 	list, err := migrations.Status(t.Context(), url)
 	require.NoError(t, err)
-	requireGolden(t, "migrate.txt", withoutNow(strings.ReplaceAll(report.String(), fmt.Sprint(list[0].Version), "NNN")))
+	requireGolden(t, "migrate.txt", withoutNow(strings.ReplaceAll(report.String(), strconv.FormatInt(list[0].Version, 10), "NNN")))
 }
 
 func TestUnknownSchemaVersionExitsUnavailable(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -34,24 +33,4 @@ func (d *Daemon) Addresses() []net.Addr {
 		all = append(all, l.Addr())
 	}
 	return all
-}
-
-// Books are the counters of requests and their ends. Tests check the sums.
-type Books struct {
-	API     httpapi.Gauges
-	Rows    int64 // that callers wait for
-	Uploads int   // each holds a connection to Postgres
-
-	Requests, Durable           uint64                   // submitted in memory, and as rows
-	Waiting                     int                      // of the requests in memory
-	RequestsEnded, DurableEnded [ondemand.Changed]uint64 // by ondemand.AnswerKind; 0: the caller disconnected
-}
-
-// Books reads the counters one after the other. The sums agree while no request begins or
-// ends.
-func (d *Daemon) Books() Books {
-	b := Books{API: d.api.handler.Gauges(), Rows: d.api.rows.Watched(), Uploads: d.api.backend.ActiveUploads()}
-	b.Requests, b.Waiting, b.RequestsEnded = d.api.requests.Tally()
-	b.Durable, b.DurableEnded = d.api.rows.Tally()
-	return b
 }

@@ -215,6 +215,7 @@ func (d *Daemon) scrapeAPI(emit emit) {
 	emit.gauge("dispatcherd_api_keys", "Idempotency-Keys of shared requests.", float64(g.Keys))
 	emit.gauge("dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.", float64(g.Bytes))
 	emit.gauge("dispatcherd_api_body_bytes", "Bytes of request bodies in memory.", float64(g.Bodies))
+	emit.gauge("dispatcherd_api_uploads", "Uploads in progress; each holds a connection to Postgres.", float64(d.api.backend.ActiveUploads()))
 	emit.gauge("dispatcherd_api_watched_rows", "Rows that callers wait for.", float64(d.api.rows.Watched()))
 }
 

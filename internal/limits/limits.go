@@ -2,6 +2,7 @@
 package limits
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,45 +67,34 @@ func Columns() []string {
 
 // Assign sets a column to a text, or to a JSON value. It does not check the limit; [Check] does. An empty text means the
 // default, and none means unlimited.
-func Assign(v *contract.Limit, column, text string) error {
-	fresh := contract.NewLimit(v.Key)
-	var err error
-	none := text == "none" || text == "null"
+func Assign(v *contract.Limit, column, text string) (err error) {
+	fresh, set := contract.NewLimit(v.Key), text != "" && text != "none" && text != "null"
+	var n *int
+	if set && (column == "capacity" || column == "rate") {
+		n = new(int)
+		*n, err = strconv.Atoi(text)
+	}
 	switch column {
 	case "capacity":
-		switch {
-		case none:
-			v.Capacity = nil
-		case text == "":
+		if v.Capacity = n; text == "" {
 			v.Capacity = fresh.Capacity
-		default:
-			v.Capacity, err = number(text)
 		}
 	case "rate":
-		if v.Rate = 0; text != "" && !none {
-			var n *int
-			if n, err = number(text); err == nil {
-				v.Rate = *n
-				if *n == 0 { // Check takes it for unlimited
-					return fmt.Errorf(
-						"rate 0: must be from 1 to %d, or unlimited (none, in JSON null), for example 3; capacity 0 pauses the key",
-						maxCapacity,
-					)
-				}
-			}
+		if n == nil {
+			n = new(0)
+		} else if *n == 0 && err == nil { // Check takes it for unlimited
+			return fmt.Errorf("rate 0: must be from 1 to %d, or unlimited (none, in JSON null), for example 3; capacity 0 pauses the key",
+				maxCapacity)
 		}
+		v.Rate = *n
 	case "per":
-		if v.Per = 0; text != "" && !none {
+		if v.Per = 0; set {
 			err = v.Per.UnmarshalText([]byte(text))
 		}
 	case "scope":
-		if v.Scope = text; text == "" {
-			v.Scope = fresh.Scope
-		}
+		v.Scope = cmp.Or(text, fresh.Scope)
 	case "on_retry":
-		if v.OnRetry = text; text == "" {
-			v.OnRetry = fresh.OnRetry
-		}
+		v.OnRetry = cmp.Or(text, fresh.OnRetry)
 	default:
 		return fmt.Errorf("column %q: must be one of %s", column, strings.Join(Columns(), ", "))
 	}
@@ -116,9 +106,4 @@ func Assign(v *contract.Limit, column, text string) error {
 		}
 	}
 	return nil
-}
-
-func number(text string) (*int, error) {
-	n, err := strconv.Atoi(text)
-	return &n, err
 }

@@ -249,7 +249,7 @@ func (n *naiveSchedule) make(r *Request) (outcomes []string) {
 	for i := range r.Ticks {
 		t := &r.Ticks[i]
 		_, found := n.made[t.Occasion]
-		outcome := ""
+		var outcome string
 		switch {
 		case changed(t):
 			outcome = contract.TickChanged

@@ -195,7 +195,7 @@ func (t *Tables) insert(tick *schedule.Tick, decided *schedule.Decided) {
 }
 
 // run inserts the job of a tick.
-func (t *Tables) run(id int64, row Tick) int64 {
+func (t *Tables) run(id int64, row Tick) {
 	t.lastJob++
 	j, h := &job{id: t.lastJob, schedule: id, made: row.Made}, t.history[id]
 	t.jobs[j.id] = j
@@ -203,7 +203,6 @@ func (t *Tables) run(id int64, row Tick) int64 {
 		h.last = j
 	}
 	t.note(Event{Change: Started, Schedule: id, Tick: row, Job: j.id})
-	return j.id
 }
 
 // LastRuns reads the last runs of intervals.

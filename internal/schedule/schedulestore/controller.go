@@ -100,9 +100,9 @@ type Edit struct {
 // editsMost bounds the edits that one statement reads.
 const editsMost = 1000
 
-// Edits deletes the records of edits that the plan contains, and reads further ones. Only the
-// controller of the term deletes records, and tells the other dispatchers by edits_read. A schedule that was edited again keeps its record. The
-// result also contains the schedules of again, with sequence number 0.
+// Edits deletes the records of edits that the plan contains, and reads further ones. Only the controller of the term deletes records, and
+// tells the other dispatchers by edits_read. A schedule that was edited again keeps its record. The result
+// also contains the schedules of again, with sequence number 0.
 func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (edits []Edit, err error) {
 	ids, seqs := make([]int64, len(applied)), make([]int64, len(applied))
 	for i, e := range applied {
