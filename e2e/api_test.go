@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -390,7 +391,7 @@ func TestTCPNeedsATokenBeyondLoopback(t *testing.T) {
 			"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"), 0o600),
 	) // the token of ben is "secret"
 	h := w.start(cfg)
-	url := "http://" + h.Addresses()[1].String()
+	url := "http://" + regexp.MustCompile(`"API on TCP","address":"([^"]+)"`).FindStringSubmatch(h.log.text())[1]
 	for token, want := range map[string]string{"": "401", "Bearer wrong": "401", "Basic secret": "401", "Bearer secret": "200"} {
 		require.Equal(t, want, curl(t, "", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Authorization: "+token, url+"/v1/slots"), token)
 	}

@@ -178,7 +178,7 @@ func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
 		case !slices.Contains([]string{"", "[]", "0", "0s", "false"}, f.DefValue):
 			facts = append(facts, "`"+f.DefValue+"`")
 		}
-		if least, most := settings.BoundsOf(f); settings.IsNumber(f) && most != settings.LargestID && f.Value.Type() != "uint64" {
+		if least, most := settings.BoundsOf(f); isNumber(f) && most != settings.LargestID && f.Value.Type() != "uint64" {
 			facts = append(facts, least+"–"+most)
 		}
 		name := "`--" + f.Name + "`"

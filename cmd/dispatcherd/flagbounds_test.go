@@ -21,7 +21,7 @@ func numberFlags(visit func(path string, f *pflag.Flag)) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if settings.IsNumber(f) {
+			if isNumber(f) {
 				visit(cmd.CommandPath(), f)
 			}
 		})
@@ -157,4 +157,13 @@ func TestServeHasAtMost40Flags(t *testing.T) {
 	for _, group := range []string{"Sockets", "Postgres", "Policy", "Limits", "Retention", "Observability"} {
 		require.Contains(t, got.out, "\n"+group+":\n")
 	}
+}
+
+// isNumber reports whether a flag takes numbers or durations.
+func isNumber(f *pflag.Flag) bool {
+	switch f.Value.Type() {
+	case "duration", "int", "int8", "int16", "int32", "int64", "uint64", "float64":
+		return true
+	}
+	return false
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,13 +23,3 @@ func (d *Daemon) Do(ctx context.Context, r ondemand.Request) (ondemand.Answer, e
 
 // Metrics returns the metrics of /metrics.
 func (d *Daemon) Metrics() prometheus.Gatherer { return d.metrics.registry }
-
-// Addresses returns the addresses of the API: the Unix socket, and the TCP address if there
-// is one.
-func (d *Daemon) Addresses() []net.Addr {
-	var all []net.Addr
-	for _, l := range d.api.listeners {
-		all = append(all, l.Addr())
-	}
-	return all
-}

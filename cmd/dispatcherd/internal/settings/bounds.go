@@ -107,15 +107,6 @@ func (b bounded) Set(text string) error {
 	return nil
 }
 
-// IsNumber reports whether a flag takes numbers or durations.
-func IsNumber(f *pflag.Flag) bool {
-	switch f.Value.Type() {
-	case "duration", "int", "int8", "int16", "int32", "int64", "uint64", "float64":
-		return true
-	}
-	return false
-}
-
 // BoundsOf returns the range of a flag with numbers or durations. A test checks that every
 // such flag has a range.
 func BoundsOf(f *pflag.Flag) (least, most string) {
