@@ -2,6 +2,8 @@ package background
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,12 +14,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noted is an observer that notes the outcomes.
-type noted struct{ outcomes []Outcome }
-
-func (n *noted) Stepped(_ string, _ time.Duration, o Outcome, _ error) {
-	n.outcomes = append(n.outcomes, o)
+// notes are what a service has done. A service whose pause ends does not synchronise with the test, so the notes do.
+type notes[T any] struct {
+	mu  sync.Mutex
+	all []T
 }
+
+func (n *notes[T]) add(note T) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, note)
+}
+
+func (n *notes[T]) list() []T {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.all)
+}
+
+// noted is an observer that notes the outcomes.
+type noted struct{ notes[Outcome] }
+
+func (n *noted) Stepped(_ string, _ time.Duration, o Outcome, _ error) { n.add(o) }
 
 // runService runs a service for a test in a synctest bubble. end stops it.
 func runService(t *testing.T, s Service) (r *Runner, o *noted, end func()) {
@@ -35,10 +53,10 @@ func runService(t *testing.T, s Service) (r *Runner, o *noted, end func()) {
 
 func TestRunnerRepeatsStepsAndMergesTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var steps []time.Duration
+		var steps notes[time.Duration]
 		begun := time.Now()
 		r, o, end := runService(t, Service{Rest: time.Second, Step: func(context.Context, Now) (time.Duration, error) {
-			steps = append(steps, time.Since(begun))
+			steps.add(time.Since(begun))
 			return 10 * time.Second, nil
 		}})
 		time.Sleep(15 * time.Second)
@@ -50,41 +68,41 @@ func TestRunnerRepeatsStepsAndMergesTopics(t *testing.T) {
 		r.Wake(topic)
 		r.Wake(other)
 		synctest.Wait()
-		require.Equal(t, []time.Duration{0, 10 * time.Second, 15 * time.Second}, steps)
+		require.Equal(t, []time.Duration{0, 10 * time.Second, 15 * time.Second}, steps.list())
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, 16*time.Second, steps[3])
+		require.Equal(t, 16*time.Second, steps.list()[3])
 		end()
-		require.Equal(t, []Outcome{Succeeded, Succeeded, Succeeded, Succeeded}, o.outcomes)
+		require.Equal(t, []Outcome{Succeeded, Succeeded, Succeeded, Succeeded}, o.list())
 	})
 }
 
 func TestLossOfTheRoleCancelsTheStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log []string
-		r, o, end := runService(t, Service{Leader: true, Reset: func() { log = append(log, "reset") },
+		var log notes[string]
+		r, o, end := runService(t, Service{Leader: true, Reset: func() { log.add("reset") },
 			Step: func(ctx context.Context, now Now) (time.Duration, error) {
-				log = append(log, "step")
+				log.add("step")
 				<-ctx.Done()
 				time.Sleep(time.Second) // the answer of Postgres is late
-				log = append(log, "returned")
+				log.add("returned")
 				return 0, ctx.Err()
 			}})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Empty(t, log, "another dispatcher leads")
+		require.Empty(t, log.list(), "another dispatcher leads")
 		beat := func(term int64) { r.Beat(Beat{Term: term, Clock: time.Now(), Read: time.Now()}) }
 		beat(7)
 		synctest.Wait()
 		beat(8) // lost and won again between two heartbeats
 		synctest.Wait()
-		require.Equal(t, []string{"reset", "step"}, log)
+		require.Equal(t, []string{"reset", "step"}, log.list())
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, []string{"reset", "step", "returned", "reset", "step"}, log)
-		require.Equal(t, []Outcome{Discontinued}, o.outcomes)
+		require.Equal(t, []string{"reset", "step", "returned", "reset", "step"}, log.list())
+		require.Equal(t, []Outcome{Discontinued}, o.list())
 		end()
-		require.Equal(t, []Outcome{Discontinued}, o.outcomes, "the end of the daemon is no failure")
+		require.Equal(t, []Outcome{Discontinued}, o.list(), "the end of the daemon is no failure")
 	})
 }
 
@@ -95,7 +113,7 @@ func TestStopDuringAPauseAfterAFailureReturnsAtOnce(t *testing.T) {
 		begun := time.Now()
 		end()
 		require.Zero(t, time.Since(begun))
-		require.Equal(t, []Outcome{Failed}, o.outcomes)
+		require.Equal(t, []Outcome{Failed}, o.list())
 	})
 }
 
