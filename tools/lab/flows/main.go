@@ -38,7 +38,7 @@ func main() {
 	flag.IntVar(&o.chain, "chain", 10_000, "chain: nodes")
 	flag.IntVar(&o.fanOuts, "fanouts", 20_000, "fanout: fan-outs")
 	flag.IntVar(&o.keys, "keys", 100_000, "unique: keys")
-	flag.Float64Var(&o.hostile, "hostile", 1, "hostile: size of the attacks, relative to the full one (15 minutes, 10 GB of disk)")
+	flag.Float64Var(&o.hostile, "hostile", 1, "hostile: size of the attacks, relative to the full one (about 15 minutes, 10 GB of disk)")
 	flag.Parse()
 	parts := figure.Names(all)
 	if o.plain.Short {
