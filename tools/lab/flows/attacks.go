@@ -12,9 +12,11 @@ import (
 )
 
 // attacks are loads that have delayed other tenants. Sizes are those of the full run.
-func attacks() []attack {
-	var job, batch int64
-	var session *held
+func attacks() []attack { return append(flowAttacks(), batchAttacks()...) }
+
+// flowAttacks are loads of flows, after the load that delays nobody.
+func flowAttacks() []attack {
+	var job int64
 	var jobs []int64
 	return []attack{
 		{"none", nil, func(context.Context, *site) (func() error, error) { return nil, nil }},
@@ -80,6 +82,14 @@ func attacks() []attack {
 				return session.end, s.insertFlows(ctx, 110, 3, []int64{job})
 			},
 		},
+	}
+}
+
+// batchAttacks are loads of batches with many members.
+func batchAttacks() []attack {
+	var batch int64
+	var session *held
+	return []attack{
 		{
 			"seal", // a seal in an open transaction, with members whose ends are not counted, beside many flows
 			func(ctx context.Context, s *site) (err error) {
