@@ -131,6 +131,16 @@ func TestLeakedFindsIdleKeysAndJobsThatDoNotEnd(t *testing.T) {
 			append(others(0, 10_000), with(ran(3, "serial:1", 6010, 6020), func(j *job) { j.inserted = at(5000) }), idle[1], idle[0]),
 		},
 		{"an idle key whose job waits for another one", 0, append(others(0, 10_000), idle[0], ran(2, "serial:1 other:1", 6000, 6010))},
+		{
+			"an idle key that is kept for a job that has waited for its other key for long", 0,
+			append(others(0, 50_000), ran(1, "serial:1", 33_000, 34_000), ran(2, "serial:1 other:1", 46_000, 46_010),
+				with(ran(3, "serial:1", 46_020, 46_030), func(j *job) { j.inserted = at(31_000) })),
+		},
+		{
+			"an idle key before it is kept", 1,
+			append(others(0, 50_000), ran(1, "serial:1", 10_000, 11_000), ran(2, "serial:1 other:1", 46_000, 46_010),
+				with(ran(3, "serial:1", 46_020, 46_030), func(j *job) { j.inserted = at(11_000) })),
+		},
 		{"a time in which nothing starts", 0, append(append(others(0, 1000), others(5500, 7000)...), idle...)},
 		{"a time in which nothing starts for longer than a recovery", 1, []job{ran(1, "serial:1", 0, 10), ran(2, "serial:1", 21_000, 21_010)}},
 	} {

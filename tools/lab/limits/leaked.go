@@ -10,10 +10,12 @@ import (
 )
 
 // stalled is how long no job of a key may run while jobs wait. After it, a permit is lost. An attempt that a killed dispatcher had claimed
-// and no worker started has its permits until its row is released, at most for held.
+// and no worker started has its permits until its row is released, at most for held. A job that has waited for several keys for patience
+// keeps room at each of them.
 const (
-	stalled = 5 * time.Second
-	held    = 30 * time.Second
+	stalled  = 5 * time.Second
+	held     = 30 * time.Second
+	patience = 30 * time.Second // the default of --key-patience
 )
 
 // leaked counts the jobs that never ended, and the times in which no job of a key ran for too long while one had been
@@ -51,7 +53,7 @@ func stalls(key string, jobs []*job, pauses judge.Pauses) (n int) {
 	for _, r := range runs {
 		if !idle.IsZero() && r.from.Sub(idle) > stalled {
 			since, waits := firstWaiting(jobs, idle, r.from)
-			active := time.Duration(pauses.Active(later(since, idle).UnixMicro(), r.from.UnixMicro())) * time.Microsecond
+			active := time.Duration(pauses.Active(later(since, idle).UnixMicro(), keptFrom(jobs, r.from).UnixMicro())) * time.Microsecond
 			if waits && (active > held || active > stalled && !mayHold(jobs, idle)) {
 				fmt.Fprintf(os.Stderr, "limits: no job of key %s ran from %v for %v although one waited\n", key, idle.UTC(), r.from.Sub(idle))
 				n++
@@ -63,6 +65,18 @@ func stalls(key string, jobs []*job, pauses judge.Pauses) (n int) {
 		idle = later(idle, r.to)
 	}
 	return n
+}
+
+// keptFrom returns since when a job that waits for several keys may have kept a key that was idle until an instant; that instant if none did.
+func keptFrom(jobs []*job, until time.Time) time.Time {
+	from := until
+	for _, j := range jobs {
+		first := firstStart(j)
+		if since := j.due.Add(patience); len(j.needs) > 1 && (first.IsZero() || !first.Before(until)) && since.Before(from) {
+			from = since
+		}
+	}
+	return from
 }
 
 // mayHold reports whether an attempt that no worker started may have had permits: that of a job which had not ended.
