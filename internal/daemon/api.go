@@ -48,9 +48,6 @@ var errOpenToAll = errors.New("the API may listen beyond loopback only with --ap
 
 // Check validates the settings before the daemon starts.
 func (c *APIConfig) Check() error {
-	if err := c.Validate(); err != nil {
-		return err
-	}
 	if c.Listen == "" {
 		return nil
 	}
@@ -190,16 +187,13 @@ func (d *Daemon) askBook(ctx context.Context, f func(*permits.Book)) bool {
 // serveAPI serves on all listeners until ctx is done.
 func (d *Daemon) serveAPI(ctx context.Context) {
 	for _, l := range d.api.listeners {
-		handler := d.withBundle(d.api.handler)
+		handler := d.api.handler.Local(d.withBundle(d.api.handler))
 		serve := d.api.handler.Serve
 		incoming := l.Listener
 		switch {
 		case l.tokens:
-			handler = d.api.handler.Guarded(d.api.tokens.Load)
-		case l.Addr().Network() != "unix":
-			handler = d.api.handler.Local(handler)
-		default:
-			handler = d.api.handler.OverUnix(handler)
+			handler = d.api.handler.Guarded(func() httpapi.Tokens { return *d.api.tokens.Load() })
+		case l.Addr().Network() == "unix":
 			serve, incoming = d.api.handler.ServeUnix, d.limited(l, d.rejectCaller)
 		}
 		d.background.Go(func() {

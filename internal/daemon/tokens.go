@@ -27,7 +27,7 @@ func (d *Daemon) loadTokens() error {
 		d.log.Warn("other users may change the token file and add a token of their own: set its mode to 0640 or 0600",
 			zap.String("file", path), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())))
 	}
-	d.api.tokens.Store(tokens)
+	d.api.tokens.Store(&tokens)
 	return nil
 }
 
@@ -49,6 +49,6 @@ func (d *Daemon) reload(ctx context.Context) {
 			d.log.Error("the token file is invalid: the current tokens remain valid", zap.Error(err))
 			continue
 		}
-		d.log.Info("tokens reloaded", zap.String("file", path), zap.Int("tokens", d.api.tokens.Load().Len()))
+		d.log.Info("tokens reloaded", zap.String("file", path), zap.Int("tokens", len(*d.api.tokens.Load())))
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,34 +114,16 @@ var errNoSpan = errors.New("timeout and wait_for_worker are numbers of seconds, 
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Span) UnmarshalJSON(text []byte) error {
-	if len(text) > 0 && text[0] == '"' {
-		var word string
-		if err := json.Unmarshal(text, &word); err != nil {
-			return err
-		}
-		d, err := time.ParseDuration(word)
-		if err != nil {
-			return errNoSpan
-		}
-		*s = Span(d)
-		return nil
+	word, err := strconv.Unquote(string(text))
+	if err != nil { // a number
+		word = string(text) + "s"
 	}
-	var seconds float64
-	err := json.Unmarshal(text, &seconds)
-	span, fits := spanOf(seconds)
-	if err != nil || !fits {
+	d, err := time.ParseDuration(word)
+	if err != nil {
 		return errNoSpan
 	}
-	*s = span
+	*s = Span(d)
 	return nil
-}
-
-// spanOf converts seconds. It reports false if they do not fit.
-func spanOf(seconds float64) (Span, bool) {
-	if math.Abs(seconds) > 1e9 {
-		return 0, false
-	}
-	return Span(seconds * float64(time.Second)), true
 }
 
 // requestBody is the body of POST /v1/requests.

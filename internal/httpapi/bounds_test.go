@@ -113,7 +113,6 @@ func TestSlowHTTPEndsAndDoesNotAffectOtherCallers(t *testing.T) {
 	slow.Wait()
 	require.Equal(t, http.StatusOK, exchange(t, address, livez), "after them")
 	require.Equal(t, 3, seen.hits(BoundBodyTime), "half a body, half a chunk of two bodies, and a silent upload")
-	require.Equal(t, 2, seen.hits(BoundHeaderTime), "slow headers, and no request")
 	require.Equal(t, 1, seen.hits(BoundPayload), "endless chunks")
 }
 
@@ -206,7 +205,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 }
 
 func TestIdleConnectionEnds(t *testing.T) {
-	address, h, _, seen := served(t, func(c *Config) { c.IdleTimeout = 30 * time.Millisecond })
+	address, h, _, _ := served(t, func(c *Config) { c.IdleTimeout = 30 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -217,14 +216,13 @@ func TestIdleConnectionEnds(t *testing.T) {
 	require.NoError(t, err, "the server closes the connection")
 	require.Contains(t, string(text), "200 OK")
 	require.Less(t, time.Since(began), DefaultConfig().IdleTimeout/2)
-	require.Equal(t, 1, seen.hits(BoundIdleTime))
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // A reader that stops reading ends its stream after one write timeout. A shared
 // request without other callers is cancelled.
 func TestStreamWithoutReaderEnds(t *testing.T) {
-	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
+	address, h, f, _ := served(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -245,7 +243,6 @@ func TestStreamWithoutReaderEnds(t *testing.T) {
 		case abandoned := <-f.abandoned:
 			require.Equal(t, id, abandoned)
 			require.Eventually(t, func() bool { return h.Gauges().Followers == 0 }, 30*time.Second, time.Millisecond)
-			require.Positive(t, seen.hits(BoundWriteTime))
 			return
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -256,7 +253,7 @@ func TestManyBadTokensAreCountedAndRejected(t *testing.T) {
 	h, _, seen := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("# who\n\nben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
-	guarded := h.Guarded(func() *Tokens { return tokens })
+	guarded := h.Guarded(func() Tokens { return tokens })
 	status := func(path, header string) int {
 		req := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		req.Header.Set("Authorization", header)
@@ -282,7 +279,7 @@ func TestTokenIsCheckedBeforeTheRoute(t *testing.T) {
 	h, _, seen := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
-	guards := map[string]http.Handler{"tokens": h.Guarded(func() *Tokens { return tokens }), "pages": h.Local(h)}
+	guards := map[string]http.Handler{"tokens": h.Guarded(func() Tokens { return tokens }), "pages": h.Local(h)}
 	for name, want := range map[string]map[string]int{
 		"tokens": {"Host: d": http.StatusUnauthorized, "Host: d\r\nAuthorization: Bearer secret": http.StatusOK},
 		"pages":  {"Host: page.example": http.StatusForbidden, "Host: localhost": http.StatusOK},
@@ -464,12 +461,4 @@ func TestFollowersMayDisconnectAtTheEndOfASharedRequest(t *testing.T) {
 		}
 	}
 	require.Zero(t, h.Gauges().Requests)
-}
-
-func TestMaxPayloadIsValidated(t *testing.T) {
-	require.NoError(t, DefaultConfig().Validate())
-	c := DefaultConfig()
-	c.MaxPayload = 0
-	require.ErrorContains(t, c.Validate(), `"max payload" is 0`)
-	require.Panics(t, func() { New(c, newFake(), &counts{}, nil) })
 }

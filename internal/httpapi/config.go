@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -49,12 +48,4 @@ func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(quota.For(c.
 func (c Config) limits() ondemand.Limits {
 	c.MaxBodies = c.BodiesLimit()
 	return c.Limits
-}
-
-// Validate checks MaxPayload, the only field that a flag sets.
-func (c Config) Validate() error {
-	if c.MaxPayload < 1 {
-		return fmt.Errorf("API limit %q is %d, must be at least 1", "max payload", c.MaxPayload)
-	}
-	return nil
 }

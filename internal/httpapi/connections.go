@@ -34,9 +34,6 @@ func (h *Handler) newConnections() *connections {
 
 // changed implements http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	if timed, ok := conn.(*timedConn); ok {
-		timed.setState(state)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, known := c.open[conn]

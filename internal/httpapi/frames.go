@@ -332,10 +332,6 @@ func (o frameObserver) Complained(code workerproto.Code) {
 	switch code {
 	case workerproto.SlowReader:
 		o.obs.Refused(BoundSlowReader)
-	case workerproto.HelloTimeout:
-		o.obs.Refused(BoundHeaderTime)
-	case workerproto.HeartbeatTimeout:
-		o.obs.Refused(BoundIdleTime)
 	case workerproto.FrameTooLong:
 		o.obs.Refused(BoundPayload)
 	}

@@ -41,11 +41,7 @@ const (
 	BoundToken          Bound = "token"           // a token was missing or wrong
 	BoundUser           Bound = "user"            // the user of a caller may not use the type
 	BoundUploads        Bound = "uploads"         // too many streams of jobs were being inserted
-
-	BoundHeaderTime Bound = "header-timeout" // headers did not arrive in time
-	BoundBodyTime   Bound = "body-timeout"   // a body did not arrive in time
-	BoundWriteTime  Bound = "write-timeout"  // a response, or an event, was not read
-	BoundIdleTime   Bound = "idle-timeout"   // a connection was idle for too long
+	BoundBodyTime       Bound = "body-timeout"    // a body did not arrive in time
 )
 
 // Bounds lists all bounds.
@@ -62,10 +58,7 @@ var Bounds = []Bound{
 	BoundToken,
 	BoundUser,
 	BoundUploads,
-	BoundHeaderTime,
 	BoundBodyTime,
-	BoundWriteTime,
-	BoundIdleTime,
 }
 
 // Handler serves the API. Create it with New, and Close it.
@@ -93,12 +86,8 @@ type Handler struct {
 	longestUpload time.Duration
 }
 
-// New returns a handler. metrics serves /metrics. New panics on a configuration
-// that Validate rejects.
+// New returns a handler. metrics serves /metrics.
 func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handler {
-	if err := cfg.Validate(); err != nil {
-		panic("httpapi: " + err.Error())
-	}
 	h := &Handler{
 		cfg:           cfg,
 		backend:       backend,

@@ -71,27 +71,54 @@ func (d *demux) accept() {
 // route reads the first byte of a connection. A connection that sends nothing counts as
 // idle. It is closed after HeaderTimeout, or to make room, or when demux is closed.
 func (d *demux) route(conn net.Conn) {
-	timed := &timedConn{Conn: conn, connections: d.connections}
-	d.connections.changed(timed, http.StateNew)
+	c := &callerConn{Conn: conn, connections: d.connections}
+	d.connections.changed(c, http.StateNew)
 	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
 	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
-	_, err := timed.Read(timed.first[:])
+	first := make([]byte, 1)
+	_, err := conn.Read(first)
 	handed := false
 	if keep() && err == nil {
-		timed.unread = true
+		c.unread = first
 		_ = conn.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
 		to := d.http
-		if timed.first[0] == '{' {
-			d.connections.changed(timed, http.StateActive)
-			timed.phase.Store(inFrames)
+		if first[0] == '{' {
+			d.connections.changed(c, http.StateActive)
 			to = d.frames
 		}
-		handed = d.hand(to, incoming{conn: timed})
+		handed = d.hand(to, incoming{conn: c})
 	}
 	if !handed {
-		_ = timed.Close()
+		_ = c.Close()
 	}
 }
+
+// callerConn is a connection to the Unix socket whose first byte demux has read.
+type callerConn struct {
+	net.Conn
+
+	connections *connections
+	unread      []byte // what demux has read and Read has not returned
+}
+
+// Read implements net.Conn.
+func (c *callerConn) Read(b []byte) (int, error) {
+	if len(c.unread) == 0 || len(b) == 0 {
+		return c.Conn.Read(b)
+	}
+	n := copy(b, c.unread)
+	c.unread = c.unread[n:]
+	return n, nil
+}
+
+// Close implements net.Conn. net/http does not report the end of a connection with frames.
+func (c *callerConn) Close() error {
+	c.connections.changed(c, http.StateClosed)
+	return c.Conn.Close()
+}
+
+// NetConn returns the connection itself, so that workerproto.PeerOf can identify the peer.
+func (c *callerConn) NetConn() net.Conn { return c.Conn }
 
 // hand passes a connection or an error to one protocol. It returns false if demux is closed.
 func (d *demux) hand(to chan<- incoming, a incoming) bool {

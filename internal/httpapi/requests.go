@@ -17,10 +17,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	if !isJSON(r) {
 		return rest.UnsupportedMedia.Of("send application/json")
 	}
-	stream, err := wantsStream(r)
-	if err != nil {
-		return err
-	}
+	stream := wantsStream(r)
 	text, body, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if err != nil {
 		return err
@@ -199,16 +196,12 @@ func (h *Handler) findRequest(r *http.Request) (*ondemand.Follower, error) {
 
 // getRequest returns the answer, the events or the state of a kept request.
 func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
-	stream, err := wantsStream(r)
-	if err != nil {
-		return err
-	}
 	f, err := h.findRequest(r)
 	if err != nil {
 		return err
 	}
 	defer f.Leave()
-	v := f.Look(1)
+	stream, v := wantsStream(r), f.Look(1)
 	a := f.Answer(&v)
 	switch {
 	case stream && r.Method == http.MethodHead && v.Failure == nil:

@@ -30,13 +30,13 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 			"A disconnect cancels it", raw(h.postRequest)).With(requestHeaders{}).Takes(requestBody{}).
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "Accepted; the answer will be at Location.", RequestState{}).
-			Fails(rest.NotAcceptable, rest.NotFound, rest.JobCancelled, rest.KeyReused, rest.InvalidJob, rest.JobFailed,
+			Fails(rest.NotFound, rest.JobCancelled, rest.KeyReused, rest.InvalidJob, rest.JobFailed,
 				rest.NoSlot, rest.Stopping, rest.DeadlinePassed),
 		rest.On("list-requests", "GET /v1/requests", "List the on-demand requests that wait in memory, by descending ids", h.getRequests),
 		rest.Raw("get-request", "GET "+kept, "Read the answer or the events of a kept request", raw(h.getRequest)).With(keptRequest{}).
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "It has not ended.", RequestState{}).
-			Fails(rest.NotAcceptable, rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.QueueFull, rest.Stopping, rest.DeadlinePassed),
+			Fails(rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.QueueFull, rest.Stopping, rest.DeadlinePassed),
 		rest.Raw("cancel-request", "DELETE "+kept, "Cancel a kept request, or forget its answer", raw(h.deleteRequest)).With(requestID{}).
 			AnsweredAs(http.StatusNoContent, "It was cancelled or forgotten."),
 		rest.Raw("fan-out", "POST /v1/fanouts", "Distribute items over the workers of this dispatcher that offer a type. "+

@@ -15,8 +15,7 @@ import (
 // Serve answers on a listener until ctx is done. Then it waits up to shutdownGrace for
 // responses in progress. Serve returns the error of the listener, or nil if ctx ended it.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
-	c := h.newConnections()
-	return h.serve(ctx, timedListener{l, c}, c, handler, errorLog)
+	return h.serve(ctx, l, h.newConnections(), handler, errorLog)
 }
 
 func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connections, handler http.Handler, errorLog *log.Logger) error {
@@ -37,7 +36,10 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, c.(*timedConn).Conn)
+			if own, ok := c.(*callerConn); ok {
+				c = own.Conn
+			}
+			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
 	ended := make(chan struct{})

@@ -51,10 +51,10 @@ func (r *Route) Parameters() (names []string) {
 	return names
 }
 
-// Encode returns the query of parameters that a struct contains. Zero values are left out.
+// Encode returns the query of parameters in a struct, or in the struct of a pointer. Zero values are left out.
 func Encode(parameters any) url.Values {
 	query := url.Values{}
-	_ = eachParameter(reflect.ValueOf(parameters), func(f reflect.StructField, v reflect.Value) error {
+	_ = eachParameter(reflect.Indirect(reflect.ValueOf(parameters)), func(f reflect.StructField, v reflect.Value) error {
 		if v.IsZero() {
 			return nil
 		}

@@ -118,30 +118,38 @@ func (k Kind) Refuses(text string) *RefusalError { return &RefusalError{k, text}
 // Error returns the text.
 func (r *RefusalError) Error() string { return r.text }
 
-// The kinds. Their names never change.
+// Kinds lists every kind that is sent.
+var Kinds []Kind
+
+// kind returns a kind, which [Kinds] then lists.
+func kind(name string, status int, title string) Kind {
+	Kinds = append(Kinds, Kind{name, status, title})
+	return Kinds[len(Kinds)-1]
+}
+
+// The kinds that are sent. Their names never change.
 var (
-	InvalidRequest   = Kind{"invalid-request", http.StatusBadRequest, "The request is not understood"}
-	InvalidJob       = Kind{"invalid-job", http.StatusUnprocessableEntity, "What was sent is no job"}
-	BadLines         = Kind{"bad-lines", http.StatusUnprocessableEntity, "Lines of the upload are no jobs; nothing was inserted"}
-	Unauthorized     = Kind{"unauthorized", http.StatusUnauthorized, "A valid bearer token is needed"}
-	ForeignOrigin    = Kind{"foreign-origin", http.StatusForbidden, "Web pages of other origins are not allowed"}
-	Forbidden        = Kind{"forbidden", http.StatusForbidden, "This user may not use jobs of the type"}
-	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing"}
-	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here"}
-	NotAcceptable    = Kind{"not-acceptable", http.StatusNotAcceptable, "None of the accepted media types can be sent"}
-	Conflict         = Kind{"conflict", http.StatusConflict, "The state of the row forbids it"}
-	UnexpectedCount  = Kind{"unexpected-count", http.StatusConflict, "The filter selects another number of elements than expected"}
-	TooLarge         = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large"}
-	UnsupportedMedia = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body has a media type that is not supported"}
-	KeyReused        = Kind{"idempotency-key-reused", http.StatusUnprocessableEntity, "The Idempotency-Key belongs to another request"}
-	JobFailed        = Kind{"job-failed", http.StatusUnprocessableEntity, "The job failed"}
-	JobCancelled     = Kind{"job-cancelled", http.StatusConflict, "The job was cancelled"}
-	QueueFull        = Kind{"queue-full", http.StatusTooManyRequests, "Too many requests wait already"}
-	DeadlinePassed   = Kind{"deadline-passed", http.StatusGatewayTimeout, "The deadline passed before the answer"}
-	NoSlot           = Kind{"no-slot-supports-type", http.StatusServiceUnavailable, "No slot supports the type"}
-	Stopping         = Kind{"stopping", http.StatusServiceUnavailable, "The dispatcher is about to stop"}
-	Unavailable      = Kind{"unavailable", http.StatusServiceUnavailable, "Something that is needed does not answer"}
-	Internal         = Kind{"internal", http.StatusInternalServerError, "The dispatcher has an internal error"}
+	InvalidRequest   = kind("invalid-request", http.StatusBadRequest, "The request is not understood")
+	InvalidJob       = kind("invalid-job", http.StatusUnprocessableEntity, "What was sent is no job")
+	BadLines         = kind("bad-lines", http.StatusUnprocessableEntity, "Lines of the upload are no jobs; nothing was inserted")
+	Unauthorized     = kind("unauthorized", http.StatusUnauthorized, "A valid bearer token is needed")
+	ForeignOrigin    = kind("foreign-origin", http.StatusForbidden, "Web pages of other origins are not allowed")
+	Forbidden        = kind("forbidden", http.StatusForbidden, "This user may not use jobs of the type")
+	NotFound         = kind("not-found", http.StatusNotFound, "There is no such thing")
+	MethodNotAllowed = kind("method-not-allowed", http.StatusMethodNotAllowed, "The method does not apply here")
+	Conflict         = kind("conflict", http.StatusConflict, "The state of the row forbids it")
+	UnexpectedCount  = kind("unexpected-count", http.StatusConflict, "The filter selects another number of elements than expected")
+	TooLarge         = kind("too-large", http.StatusRequestEntityTooLarge, "The body is too large")
+	UnsupportedMedia = kind("unsupported-media-type", http.StatusUnsupportedMediaType, "The body has a media type that is not supported")
+	KeyReused        = kind("idempotency-key-reused", http.StatusUnprocessableEntity, "The Idempotency-Key belongs to another request")
+	JobFailed        = kind("job-failed", http.StatusUnprocessableEntity, "The job failed")
+	JobCancelled     = kind("job-cancelled", http.StatusConflict, "The job was cancelled")
+	QueueFull        = kind("queue-full", http.StatusTooManyRequests, "Too many requests wait already")
+	DeadlinePassed   = kind("deadline-passed", http.StatusGatewayTimeout, "The deadline passed before the answer")
+	NoSlot           = kind("no-slot-supports-type", http.StatusServiceUnavailable, "No slot supports the type")
+	Stopping         = kind("stopping", http.StatusServiceUnavailable, "The dispatcher is about to stop")
+	Unavailable      = kind("unavailable", http.StatusServiceUnavailable, "Something that is needed does not answer")
+	Internal         = kind("internal", http.StatusInternalServerError, "The dispatcher has an internal error")
 )
 
 // Lookup returns the kind with that name. An unknown name is a kind of its own.
@@ -156,29 +164,3 @@ func Lookup(name string) Kind {
 
 // CallerGone is never sent, because the caller has disconnected. Its status is for metrics.
 var CallerGone = Kind{"caller-gone", 499, "The caller disconnected"}
-
-// Kinds lists every kind that is sent.
-var Kinds = []Kind{
-	InvalidRequest,
-	InvalidJob,
-	BadLines,
-	Unauthorized,
-	ForeignOrigin,
-	Forbidden,
-	NotFound,
-	MethodNotAllowed,
-	NotAcceptable,
-	Conflict,
-	UnexpectedCount,
-	TooLarge,
-	UnsupportedMedia,
-	KeyReused,
-	JobFailed,
-	JobCancelled,
-	QueueFull,
-	DeadlinePassed,
-	NoSlot,
-	Stopping,
-	Unavailable,
-	Internal,
-}
