@@ -104,7 +104,7 @@ func TestFollowAndWaitEndWithTheJob(t *testing.T) {
 	h.awaitState("busy", good)
 	got := h.onAPI("", "job", "wait", fmt.Sprint(good), "--timeout", "1ms")
 	require.Equal(t, exit.Negative, got.code)
-	require.Contains(t, got.err, "is running; not all of the jobs have ended")
+	require.Contains(t, got.err, "not all of the jobs have ended")
 	close(callee.open)
 
 	got = h.onAPI("", "job", "follow", fmt.Sprint(good))
@@ -130,7 +130,7 @@ func TestWorkersAndDispatchersAreListed(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
 	require.Equal(t, "No worker is connected.\n", h.onAPI("", "worker", "list").err)
-	require.Equal(t, "There are no slots: no worker is connected.\n", h.onAPI("", "slot", "list").err)
+	require.Equal(t, "There are no such slots: no worker has offered one.\n", h.onAPI("", "slot", "list").err)
 	require.Equal(t, "No type is known: no worker has offered one.\n", h.onAPI("", "types").err)
 	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf", "excel")
 	h.awaitSlots(2)

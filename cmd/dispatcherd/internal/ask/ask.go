@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -100,17 +99,6 @@ func (d *Dispatcher) Upload(ctx context.Context, path string, lines io.Reader) (
 // Page reads a page of a list. parameters is a struct for [rest.Encode].
 func Page[P any](ctx context.Context, d *Dispatcher, path string, parameters any) (P, error) {
 	return Call[P](ctx, d, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil)
-}
-
-// All reads all pages of a list.
-func All[T any](ctx context.Context, d *Dispatcher, path string) (all []T, err error) {
-	for q := (rest.Query{Limit: 1000}); ; {
-		page, err := Page[contract.Page[T]](ctx, d, path, q)
-		if all = append(all, page.Items...); err != nil || page.Next == "" {
-			return all, err
-		}
-		q.Cursor = page.Next
-	}
 }
 
 // plain are the problems whose detail says everything.

@@ -5,32 +5,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // DispatcherCommand is the group of commands about the dispatchers of a database.
 func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	list := &cobra.Command{
-		Use:        "list",
+	var q rest.Query
+	list := settings.List(a.Invocation, &cobra.Command{
 		SuggestFor: []string{"dispatchers", "ps"},
 		Short:      "List the dispatchers that share the database, the newest first",
-		Args:       settings.NoArguments,
 		Example:    "  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ask.All[contract.Dispatcher](cmd.Context(), &a.API, "/v1/dispatchers")
-			if err != nil {
-				return err
-			}
-			const header = "id, name, state, started at, heartbeat at, lease, types, running"
-			page := contract.Page[contract.Dispatcher]{Items: all}
-			return settings.PrintPage(a.Invocation, "dispatchers", page, header, func(d *contract.Dispatcher) []any {
-				lease := time.Duration(d.LeaseMS) * time.Millisecond
-				return []any{d.ID, d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease, d.Types, d.Running}
-			}, "")
-		},
-	}
+	}, "/v1/dispatchers", &q, &q, "id, name, state, started at, heartbeat at, lease, types, running", func(d *contract.Dispatcher) []any {
+		lease := time.Duration(d.LeaseMS) * time.Millisecond
+		return []any{d.ID, d.Name, d.State, stamp(d.StartedAt), stamp(d.HeartbeatAt), lease, d.Types, d.Running}
+	}, "There is no dispatcher.")
 	return a.APIGroup("dispatcher", "List the dispatchers", list)
 }

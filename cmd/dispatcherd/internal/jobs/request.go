@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the result
@@ -179,18 +180,15 @@ func (a commands) suggestType(ctx context.Context, typ string, err error) error 
 	if !ok || p.Type != client.TypeNoSlot {
 		return explained
 	}
-	types, err := ask.All[httpapi.Type](ctx, &a.API, "/v1/types")
-	if err != nil {
-		return explained // the first error is more important
-	}
+	types, err := ask.Page[httpapi.TypePage](ctx, &a.API, "/v1/types", rest.Query{Limit: settings.LargestPage})
 	var names []string
-	for i := range types {
-		if types[i].Capacity+types[i].OtherSlots > 0 {
-			names = append(names, types[i].Type)
+	for _, t := range types.Items {
+		if t.Capacity+t.OtherSlots > 0 {
+			names = append(names, t.Type)
 		}
 	}
 	near := settings.Nearest(typ, names)
-	if near == "" {
+	if err != nil || near == "" { // the first error is more important
 		return explained
 	}
 	return exit.Errorf(exit.CodeOf(ctx, explained), "%w (did you mean %s?)", explained, console.OneLine(near))

@@ -15,19 +15,13 @@ import (
 func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q rest.Query
-	cmd := &cobra.Command{
+	cmd := settings.List(a.Invocation, &cobra.Command{
 		Use:        "types",
 		SuggestFor: []string{"queues", "depth", "top", "stats"},
 		Short:      "List types, their slots and their waiting jobs",
-		Args:       settings.NoArguments,
 		Example:    "  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			const header = "type, slots, free, other slots, pending, known, requests, oldest"
-			const none = "No type is known: no worker has offered one."
-			return settings.PrintList(cmd, a.Invocation, "/v1/types", q, header, typeRow, none)
-		},
-	}
-	settings.PageFlags(cmd, &q, "types")
+	}, "/v1/types", &q, &q, "type, slots, free, other slots, pending, known, requests, oldest", typeRow,
+		"No type is known: no worker has offered one.")
 	a.APIFlags(cmd.Flags())
 	return cmd
 }

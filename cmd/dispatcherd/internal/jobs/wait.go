@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,17 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-)
-
-// maxAwaited bounds the jobs of one `job wait`, because each is read repeatedly.
-const maxAwaited = 1000
-
-// The first and the longest pause between two reads of the jobs.
-const (
-	firstPause   = 50 * time.Millisecond
-	longestPause = 2 * time.Second
 )
 
 func (a commands) waitCommand() *cobra.Command {
@@ -34,10 +27,7 @@ func (a commands) waitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(ids) > maxAwaited {
-				return exit.Errorf(exit.Usage, "%d jobs are too many: wait for at most %d at a time", len(ids), maxAwaited)
-			}
-			return a.wait(cmd.Context(), ids, timeout)
+			return a.API.With(func(c *client.Client) error { return a.wait(cmd.Context(), c, ids, timeout) })
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most (default: no limit)")
@@ -46,22 +36,22 @@ func (a commands) waitCommand() *cobra.Command {
 	return cmd
 }
 
-// wait waits for the jobs one after the other, because it needs the end of each.
-func (a commands) wait(ctx context.Context, ids []dispatcherd.JobID, timeout time.Duration) error {
-	late := make(<-chan time.Time) // never
+// wait follows the jobs one after the other, because it needs the end of each.
+func (a commands) wait(ctx context.Context, c *client.Client, ids []dispatcherd.JobID, timeout time.Duration) error {
 	if timeout > 0 {
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		late = timer.C
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
 	}
 	ended, rows, bad := make([]changedJob, len(ids)), make([][]any, len(ids)), 0
 	for i, id := range ids {
-		status, err := a.awaitEnd(ctx, id, late)
-		if err != nil {
-			return err
+		status, err := awaitEnd(ctx, c, id)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			left := strings.Trim(fmt.Sprint(ids[i:min(len(ids), i+10)]), "[]")
+			return exit.Errorf(exit.Negative, "after %v, not all of the jobs have ended: %s%s", timeout, left, when(len(ids) > i+10, " …"))
 		}
-		if !status.Final() {
-			return exit.Errorf(exit.Negative, "after %v, job %d is %s; not all of the jobs have ended: %s", timeout, id, status, listed(ids[i:]))
+		if err != nil {
+			return about(id, a.API.Explain(err))
 		}
 		if status != dispatcherd.Done {
 			bad++
@@ -74,25 +64,16 @@ func (a commands) wait(ctx context.Context, ids []dispatcherd.JobID, timeout tim
 	return exit.Errorf(exit.Negative, "%d of %d jobs failed or were cancelled", bad, len(ids))
 }
 
-// awaitEnd reads a job until it has ended, or until late has a value.
-func (a commands) awaitEnd(ctx context.Context, id dispatcherd.JobID, late <-chan time.Time) (dispatcherd.Status, error) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		job, err := a.get(ctx, id)
-		if err != nil || job.Status.Final() {
-			return job.Status, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-late:
-			return job.Status, nil
-		case <-ctx.Done():
-			return job.Status, ctx.Err()
+// awaitEnd waits until a job has ended.
+func awaitEnd(ctx context.Context, c *client.Client, id dispatcherd.JobID) (dispatcherd.Status, error) {
+	_, err := c.Follow(ctx, id, "", func(client.Event) error { return nil })
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		switch p.Type {
+		case client.TypeJobFailed:
+			return dispatcherd.Failed, nil
+		case client.TypeJobCancelled:
+			return dispatcherd.Cancelled, nil
 		}
 	}
-}
-
-// listed lists ids for a message, at most ten.
-func listed(ids []dispatcherd.JobID) string {
-	first := strings.Trim(fmt.Sprint(ids[:min(len(ids), 10)]), "[]")
-	return strings.ReplaceAll(first, " ", ", ") + when(len(ids) > 10, ", …")
+	return dispatcherd.Done, err
 }

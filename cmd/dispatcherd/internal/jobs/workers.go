@@ -6,28 +6,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // WorkerListCommand lists the workers of a running dispatcher.
 func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
-	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots", Args: settings.NoArguments,
+	var q rest.Query
+	cmd := settings.List(a.Invocation, &cobra.Command{
+		SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots",
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			workers, err := ask.All[httpapi.Worker](cmd.Context(), &a.API, "/v1/workers")
-			if err != nil {
-				return err
-			}
-			const header = "session, worker, uid, pid, slots, free, types"
-			page := contract.Page[httpapi.Worker]{Items: workers}
-			return settings.PrintPage(a.Invocation, "workers", page, header, workerRow, "No worker is connected.")
-		},
-	}
+	}, "/v1/workers", &q, &q, "session, worker, uid, pid, slots, free, types", workerRow, "No worker is connected.")
 	a.APIFlags(cmd.Flags())
 	return cmd
 }

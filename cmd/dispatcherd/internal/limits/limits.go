@@ -35,21 +35,12 @@ type commands struct{ *settings.Invocation }
 var oneKey = settings.Arguments(1, 1, "one key")
 
 func (a commands) listCommand() *cobra.Command {
-	var q client.Names
-	cmd := &cobra.Command{
-		Use:        "list",
-		SuggestFor: []string{"limits"},
-		Short:      "List limits by key",
-		Args:       settings.NoArguments,
-		Example:    "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return settings.PrintList(cmd, a.Invocation, "/v1/limits", q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
-				return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
-			}, "There is no such limit: each key admits one job at a time.")
-		},
-	}
-	settings.PageFlags(cmd, &q.Query, "limits")
-	return cmd
+	var q client.Query
+	return settings.List(a.Invocation, &cobra.Command{
+		SuggestFor: []string{"limits"}, Short: "List limits by key", Example: "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
+	}, "/v1/limits", &q, &q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
+		return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
+	}, "There is no such limit: each key admits one job at a time.")
 }
 
 // capacity is the text of a capacity, in the form that Assign takes.

@@ -43,83 +43,106 @@ func (a commands) applyCommand() *cobra.Command {
 	return cmd
 }
 
+// The kinds of edits.
+const (
+	create = "create"
+	change = "change"
+	remove = "remove"
+)
+
 // edit is a schedule to create, to change or to remove.
 type edit struct {
+	Edit    string            `json:"edit"`
 	Name    string            `json:"name"`
 	Changes []schedule.Change `json:"changes,omitempty"` // of a new schedule: what differs from the defaults
 
-	wanted  *contract.Schedule // with the version that was read; nil = remove
-	version int64              // of a schedule to remove
+	wanted contract.Schedule // with the version that was read
 }
 
-// differences are the edits that make the table equal to a file.
-type differences struct {
-	Created []edit `json:"created"`
-	Changed []edit `json:"changed"`
-	Removed []edit `json:"removed"`
+// edits make the table equal to a file.
+type edits []edit
+
+// String counts the schedules that were created, changed and removed.
+func (e edits) String() string {
+	counts := map[string]int{}
+	for i := range e {
+		counts[e[i].Edit]++
+	}
+	return fmt.Sprintf("%d created, %d changed, %d removed", counts[create], counts[change], counts[remove])
 }
 
-// apply prints the differences and makes the edits, each for the version of the schedule that was compared.
+// rows are the lines of the table: one for each column, and one for each removed schedule.
+func (e edits) rows() (rows [][]any) {
+	for _, d := range e {
+		for _, c := range d.Changes {
+			rows = append(rows, []any{d.Edit, d.Name, c.Column, string(c.Old), string(c.New)})
+		}
+		if d.Edit == remove {
+			rows = append(rows, []any{d.Edit, d.Name, "", "", ""})
+		}
+	}
+	return rows
+}
+
+// apply prints the edits and makes them.
 func (a commands) apply(ctx context.Context, s client.Schedules, list []wanted, f applyFlags) error {
-	d, err := compare(ctx, s, list, f.prune)
+	all, removed, err := compare(ctx, s, list, f.prune)
 	if err != nil {
 		return err
 	}
-	if err := a.PrintRows("differences", d, "edit, schedule, column, old, new", d.rows()); err != nil {
+	if err := a.PrintRows("differences", all, "edit, schedule, column, old, new", all.rows()); err != nil {
 		return err
 	}
-	if len(d.Created)+len(d.Changed)+len(d.Removed) == 0 {
+	switch {
+	case len(all) == 0:
 		a.Say("There is no difference.")
 		return nil
-	}
-	if f.dryRun {
+	case f.dryRun:
 		return nil
-	}
-	if n := len(d.Removed); n > 0 && !f.yes {
-		if err := a.Agree("remove "+console.Counted(int64(n), "schedule"), "--yes"); err != nil {
+	case removed > 0 && !f.yes:
+		if err := a.Agree("remove "+console.Counted(int64(removed), "schedule"), "--yes"); err != nil {
 			return err
 		}
 	}
-	made, err := d.execute(ctx, s)
+	made, err := all.execute(ctx, s)
 	if err != nil {
-		a.Say("Before the error: %s. Repeat the command to make the edits that are left.", made)
+		a.Say("Before the error: %s. Repeat the command to make the edits that are left.", all[:made])
 		return err
 	}
-	a.Say("%s", made)
+	a.Say("%s", all)
 	return nil
 }
 
-// compare returns the differences between the table and a file, by name.
-func compare(ctx context.Context, s client.Schedules, list []wanted, prune bool) (differences, error) {
-	d := differences{[]edit{}, []edit{}, []edit{}}
+// compare returns the differences between the table and a file. Removals are last, so that an error does not remove what another
+// name replaces.
+func compare(ctx context.Context, s client.Schedules, list []wanted, prune bool) (all edits, removed int, err error) {
 	existing, err := readAll(ctx, s, list)
 	if err != nil {
-		return d, err
+		return nil, 0, err
 	}
 	fresh := contract.NewSchedule()
 	for i := range list {
-		w := list[i].Schedule
-		old, found := existing[w.Name]
-		delete(existing, w.Name)
+		e := edit{Edit: change, Name: list[i].Name, wanted: list[i].Schedule}
+		old, found := existing[e.Name]
+		delete(existing, e.Name)
 		if !found {
-			w.Version = contract.NoVersion
-			d.Created = append(d.Created, edit{Name: w.Name, Changes: schedule.Differences(&fresh, &w), wanted: &w})
-			continue
+			e.Edit, old = create, fresh
+			old.Version = contract.NoVersion
+		} else if list[i].keepPause {
+			e.wanted.Paused = old.Paused
 		}
-		if list[i].keepPause {
-			w.Paused = old.Paused
-		}
-		if changes := schedule.Differences(&old, &w); len(changes) > 0 {
-			w.Version = old.Version
-			d.Changed = append(d.Changed, edit{Name: w.Name, Changes: changes, wanted: &w})
+		e.Changes, e.wanted.Version = schedule.Differences(&old, &e.wanted), old.Version
+		if len(e.Changes) > 0 || !found {
+			all = append(all, e)
 		}
 	}
-	if prune {
-		for _, name := range slices.Sorted(maps.Keys(existing)) {
-			d.Removed = append(d.Removed, edit{Name: name, version: existing[name].Version})
-		}
+	if !prune {
+		return all, 0, nil
 	}
-	return d, nil
+	for _, name := range slices.Sorted(maps.Keys(existing)) {
+		all = append(all, edit{Edit: remove, Name: name, wanted: existing[name]})
+	}
+	return all, len(existing), nil
 }
 
 // step calls f with a time limit of its own, because there may be any number of steps.
@@ -158,49 +181,21 @@ func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string
 	}
 }
 
-// edits counts the created, changed and removed schedules.
-type edits [3]int
-
-func (e edits) String() string {
-	return fmt.Sprintf("%d created, %d changed, %d removed", e[0], e[1], e[2])
-}
-
-// execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is
-// edited holds up no ticks of the others. Removals are last, so that an error does not remove what another name replaces.
-func (d *differences) execute(ctx context.Context, s client.Schedules) (made edits, err error) {
-	for i, group := range [][]edit{d.Created, d.Changed, d.Removed} {
-		for _, e := range group {
-			if _, err := step(ctx, e.execute, s); err != nil {
-				return made, err
-			}
-			made[i]++
+// execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is edited holds
+// up no ticks of the others.
+func (e edits) execute(ctx context.Context, s client.Schedules) (made int, err error) {
+	for i := range e {
+		if _, err := step(ctx, e[i].execute, s); err != nil {
+			return i, err
 		}
 	}
-	return made, nil
+	return len(e), nil
 }
 
 // execute makes the edit unless the schedule was edited after the comparison.
 func (e *edit) execute(ctx context.Context, s client.Schedules) (created bool, err error) {
-	if e.wanted == nil {
-		return false, s.RemoveVersion(ctx, e.Name, e.version)
+	if e.Edit == remove {
+		return false, s.RemoveVersion(ctx, e.Name, e.wanted.Version)
 	}
-	return s.Set(ctx, *e.wanted)
-}
-
-// rows are the lines of the table: one for each column, and one for each removed schedule.
-func (d *differences) rows() (rows [][]any) {
-	for _, group := range []struct {
-		name  string
-		edits []edit
-	}{{"create", d.Created}, {"change", d.Changed}} {
-		for _, e := range group.edits {
-			for _, c := range e.Changes {
-				rows = append(rows, []any{group.name, e.Name, c.Column, string(c.Old), string(c.New)})
-			}
-		}
-	}
-	for _, e := range d.Removed {
-		rows = append(rows, []any{"remove", e.Name, "", "", ""})
-	}
-	return rows
+	return s.Set(ctx, e.wanted)
 }

@@ -457,7 +457,7 @@ func TestApplyOverTheAPI(t *testing.T) {
 	require.Equal(t, "1 created, 2 changed, 1 removed\n", errs)
 	require.Equal(t, []string{"set a", "set b", "set c", "remove old"}, s.calls)
 	require.True(t, s.rows["c"].Paused, "a pause remains")
-	require.Contains(t, out, `"created": [`)
+	require.Contains(t, out, `"edit": "create"`)
 	out, _, _ = run(t, s, strings.Replace(threeSchedules, "[c]", "[c]\npaused = false", 1), "apply", "-")
 	require.Equal(t, "change  c         paused  true  false", strings.Split(out, "\n")[1])
 	require.False(t, s.rows["c"].Paused)
@@ -474,9 +474,9 @@ func TestApplyOverTheAPI(t *testing.T) {
 // All pages are compared.
 func TestApplyReadsAllPages(t *testing.T) {
 	for _, n := range []int{999, 1000, 1001, 2500} {
-		d, err := compare(t.Context(), over(t, many{newFake(), n}), nil, true)
+		all, removed, err := compare(t.Context(), over(t, many{newFake(), n}), nil, true)
 		require.NoError(t, err)
-		require.Len(t, d.Removed, n)
-		require.Equal(t, int64(1), d.Removed[n-1].version)
+		require.Equal(t, n, removed)
+		require.Equal(t, int64(1), all[n-1].wanted.Version)
 	}
 }

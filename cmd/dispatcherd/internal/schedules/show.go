@@ -18,23 +18,13 @@ import (
 )
 
 func (a commands) listCommand() *cobra.Command {
-	var q client.Names
-	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name", Args: settings.NoArguments,
+	var q client.Query
+	return settings.List(a.Invocation, &cobra.Command{
+		SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name",
 		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			none := "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'"
-			if q.Cursor != "" {
-				none = "" // the previous page had the last ones
-			}
-			const header = "name, kind, plan, type, overlap, state"
-			return settings.PrintList(cmd, a.Invocation, "/v1/schedules", q, header, func(v *contract.Schedule) []any {
-				return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
-			}, none)
-		},
-	}
-	settings.PageFlags(cmd, &q.Query, "schedules")
-	return cmd
+	}, "/v1/schedules", &q, &q, "name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
+		return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
+	}, "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
 }
 
 // plan says when a schedule runs.

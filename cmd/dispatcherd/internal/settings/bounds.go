@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -34,13 +35,25 @@ func PageFlags(cmd *cobra.Command, q *rest.Query, what string) {
 	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
 }
 
-// PrintList reads a page of a list, and prints it. query is a struct for [rest.Encode].
-func PrintList[T any](cmd *cobra.Command, a *Invocation, path string, query any, header string, row func(*T) []any, none string) error {
-	page, err := ask.Page[contract.Page[T]](cmd.Context(), &a.API, path, query)
-	if err != nil {
-		return err
+// List completes a command that reads a page of the list of a path, and prints it: row makes a line, and none says that there is
+// no line. parameters is a pointer to a struct for [rest.Encode], which contains page.
+func List[T any](
+	a *Invocation, cmd *cobra.Command, path string, parameters any, page *rest.Query, header string, row func(*T) []any, none string,
+) *cobra.Command {
+	name := path[strings.LastIndex(path, "/")+1:]
+	cmd.Use, cmd.Args = cmp.Or(cmd.Use, "list"), NoArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := ask.Page[contract.Page[T]](cmd.Context(), &a.API, path, parameters)
+		if err != nil {
+			return err
+		}
+		if page.Cursor != "" {
+			none = "" // the previous page had the last ones
+		}
+		return PrintPage(a, name, p, header, row, none)
 	}
-	return PrintPage(a, path[strings.LastIndex(path, "/")+1:], page, header, row, none)
+	PageFlags(cmd, page, name)
+	return cmd
 }
 
 // PrintPage prints a page of a list: value as JSON under name, or a line for each element. Then it says how to get the next

@@ -21,8 +21,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
@@ -198,13 +200,18 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var slots []trace.Slot
-	all, err := ask.All[httpapi.Slot](ctx, f.at, "/v1/slots")
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, s := range all {
-		name := fmt.Sprintf("%s/%d", s.Worker, s.Session)
-		slots = append(slots, trace.Slot{ID: int64(i + 1), Worker: name, Types: slices.Sorted(slices.Values(s.Types))})
+	for q := (rest.Query{Limit: settings.LargestPage}); ; {
+		page, err := ask.Page[contract.Page[httpapi.Slot]](ctx, f.at, "/v1/slots", q)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, s := range page.Items {
+			name := fmt.Sprintf("%s/%d", s.Worker, s.Session)
+			slots = append(slots, trace.Slot{ID: int64(len(slots) + 1), Worker: name, Types: slices.Sorted(slices.Values(s.Types))})
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
 	}
 	if len(slots) == 0 {
 		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.at)
