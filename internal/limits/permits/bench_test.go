@@ -111,3 +111,18 @@ func TestMemoryOfAClassIsBounded(t *testing.T) {
 	require.False(t, book.Arrived(Class{Keys: "one more", Type: "a"}, Job{2_000_000_000, n + 1}, 2))
 	require.True(t, book.Add(Class{Keys: "tenant:1", Type: "a"}, Job{1, n + 1}))
 }
+
+// BenchmarkExplain is the explanation of a job that waits at a key beside 100,000 permits of other keys.
+func BenchmarkExplain(b *testing.B) {
+	book := New(Config{Patience: 30_000_000, PerPriority: 64_000_000}, []Limit{{Key: "tenant:*", Capacity: 100}})
+	book.Advance(1_000_000_000)
+	for i := range int64(100_000) {
+		book.Hold(Permit{Class: Class{Keys: fmt.Sprintf("tenant:%d", i/100), Type: "a"}, Job: Job{1, i + 1}, Fence: 1, Started: true})
+	}
+	name, j := Class{Keys: "tenant:7", Type: "a"}, Job{1_000_000_000, 200_000}
+	book.Add(name, j)
+	require.Empty(b, book.Admit(10))
+	for b.Loop() {
+		require.Len(b, book.Explain(name, j).Holders, mostHolders)
+	}
+}
