@@ -134,7 +134,6 @@ type heldPermit struct {
 	class   permits.Class
 	fence   int64
 	started bool
-	rates   []permits.Rate // by the limits as they are
 	counted []permits.Rate // as Admit recorded them
 	at      int32          // dispatcher
 }

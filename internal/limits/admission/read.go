@@ -39,10 +39,6 @@ func (c *Controller) readLimits(ctx context.Context) error {
 	}
 	c.state.edited = false
 	c.book.SetLimits(list)
-	for id, p := range c.held {
-		p.rates = c.book.Rates(p.class)
-		c.held[id] = p
-	}
 	return nil
 }
 
@@ -158,7 +154,7 @@ func (c *Controller) hold(h *limitstore.Held) (changed bool) {
 	c.book.Hold(permit)
 	if !known {
 		rates := c.book.Rates(h.Class)
-		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, rates: rates, counted: rates, at: h.Dispatcher}
+		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, counted: rates, at: h.Dispatcher}
 		c.held[h.ID] = p
 	}
 	if h.Started {

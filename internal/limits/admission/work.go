@@ -175,12 +175,13 @@ func (c *Controller) count(p *heldPermit, micros int64) {
 				limitstore.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros, Unrecorded: unrecorded})
 		}
 	}
-	if micros == 0 || slices.Equal(p.rates, p.counted) {
+	rates := c.book.Rates(p.class)
+	if micros == 0 || slices.Equal(rates, p.counted) {
 		add(p.counted, micros, false)
 		return
 	}
 	add(p.counted, 0, false)
-	add(p.rates, micros, true)
+	add(rates, micros, true)
 }
 
 // end tells the book that a row has ended.
@@ -265,7 +266,7 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 	for i := range list {
 		a := &list[i]
 		rates := c.book.Rates(a.Class)
-		c.held[a.ID] = heldPermit{class: a.Class, fence: a.Fence, rates: rates, counted: rates, at: a.Dispatcher}
+		c.held[a.ID] = heldPermit{class: a.Class, fence: a.Fence, counted: rates, at: a.Dispatcher}
 		for _, r := range rates {
 			starts = append(starts, limitstore.Start{Key: r.Key, Dispatcher: at(r, a.Dispatcher), Cost: r.Cost, Per: r.Per})
 		}

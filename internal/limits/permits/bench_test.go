@@ -126,3 +126,16 @@ func BenchmarkExplain(b *testing.B) {
 		require.Len(b, book.Explain(name, j).Holders, mostHolders)
 	}
 }
+
+// BenchmarkEditBeside100000Limits is an edit of one limit of 100,000, beside 10,000 keys with a waiting class each.
+func BenchmarkEditBeside100000Limits(b *testing.B) {
+	book := busyBook(10_000)
+	list := make([]Limit, 100_000)
+	for i := range list {
+		list[i] = Limit{Key: fmt.Sprintf("customer:%d", i), Capacity: 1}
+	}
+	book.SetLimits(list)
+	for i := int64(1); b.Loop(); i++ {
+		book.Edit(map[string]*Limit{"customer:5": {Key: "customer:5", Capacity: i}})
+	}
+}

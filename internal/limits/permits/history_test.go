@@ -162,8 +162,24 @@ func (h *history) step() {
 	case 10, 11:
 		if h.rng.IntN(4) == 0 {
 			list := h.limits()
+			before := h.ref.limits
 			h.ref.setLimits(list)
-			h.book.SetLimits(list)
+			if h.rng.IntN(2) == 0 {
+				h.book.SetLimits(list)
+				return
+			}
+			edited := map[string]*Limit{}
+			for _, l := range before {
+				edited[l.Key] = nil
+			}
+			for _, l := range list {
+				if !slices.Contains(before, l) {
+					edited[l.Key] = &l
+				} else {
+					delete(edited, l.Key)
+				}
+			}
+			h.book.Edit(edited)
 		}
 	case 12:
 		types := h.types()

@@ -51,19 +51,30 @@ type limits struct {
 
 func newLimits(list []Limit) limits {
 	l := limits{exact: map[string]*Limit{}, prefixes: map[string]*Limit{}}
-	for _, limit := range list {
-		prefix, isPrefix := strings.CutSuffix(limit.Key, "*")
-		if !isPrefix {
-			l.exact[limit.Key] = &limit
-			continue
-		}
-		l.prefixes[prefix] = &limit
-		if !slices.Contains(l.lengths, len(prefix)) {
-			l.lengths = append(l.lengths, len(prefix))
-		}
+	for i := range list {
+		l.set(list[i].Key, &list[i])
 	}
-	slices.SortFunc(l.lengths, func(a, b int) int { return cmp.Compare(b, a) })
 	return l
+}
+
+// set sets the limit of a key or prefix, nil = none, and reports whether it is a prefix. The length of a prefix that is gone costs
+// a lookup.
+func (l *limits) set(key string, limit *Limit) (isPrefix bool) {
+	name, isPrefix := strings.CutSuffix(key, "*")
+	set := l.exact
+	if isPrefix {
+		set = l.prefixes
+	}
+	if limit == nil {
+		delete(set, name)
+		return isPrefix
+	}
+	set[name] = limit
+	if isPrefix && !slices.Contains(l.lengths, len(name)) {
+		l.lengths = append(l.lengths, len(name))
+		slices.SortFunc(l.lengths, func(a, b int) int { return cmp.Compare(b, a) })
+	}
+	return isPrefix
 }
 
 // of returns the limit of a key. It costs a lookup for each length of a prefix.

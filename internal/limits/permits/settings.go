@@ -7,14 +7,47 @@ import (
 
 // SetLimits replaces all limits.
 func (b *Book) SetLimits(list []Limit) {
-	b.limits = newLimits(list)
+	edited := map[string]*Limit{}
+	for _, set := range [2]map[string]*Limit{b.limits.exact, b.limits.prefixes} {
+		for _, l := range set { // order-free: collects a set
+			edited[l.Key] = nil
+		}
+	}
+	for i := range list {
+		edited[list[i].Key] = &list[i]
+	}
+	b.Edit(edited)
+}
+
+// Edit sets limits by their keys or prefixes; nil = there is none any more. It looks at the keys of the book that they concern: at
+// all of them if the limit of a prefix is edited, and at the classes and permits if one of these keys has another limit now.
+func (b *Book) Edit(edited map[string]*Limit) {
 	changed := map[*key]*Limit{}
-	for name, k := range b.keys { // order-free: collects a set
-		if limit := b.limits.of(name); *limit != *k.limit {
+	look := func(k *key) {
+		if k == nil {
+			return
+		}
+		if limit := b.limits.of(k.name); *limit != *k.limit {
 			changed[k] = limit
 		} else {
 			k.limit = limit
 		}
+	}
+	all := false
+	for name, limit := range edited { // order-free: each limit is set by itself
+		all = b.limits.set(name, limit) || all
+	}
+	if all {
+		for _, k := range b.keys { // order-free: collects a set
+			look(k)
+		}
+	} else {
+		for name := range edited { // order-free: collects a set
+			look(b.keys[name])
+		}
+	}
+	if len(changed) == 0 {
+		return
 	}
 	b.countPermits(changed, -1)
 	for k, limit := range changed { // order-free: each key is changed by itself
