@@ -268,7 +268,7 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 			"open_batch",
 			"raise_early_run_at",
 			"record_edits",
-			"record_limit_edit",
+			"record_limit_edits",
 			"repair_flows",
 			"repair_next",
 			"retry_jobs",

@@ -49,7 +49,15 @@ func (t *Table) removeKeyed(r *Row) {
 func (t *Table) Keyed() []*Row { return t.keyed }
 
 // SetLimits replaces the limits of keys.
-func (t *Table) SetLimits(list []permits.Limit) { t.limits, t.edited = list, true }
+func (t *Table) SetLimits(list []permits.Limit) {
+	if t.edited == nil {
+		t.edited = map[string]bool{}
+	}
+	for _, l := range slices.Concat(t.limits, list) {
+		t.edited[l.Key] = true
+	}
+	t.limits = list
+}
 
 // Controller sends the statements of limitstore.Controller. Each takes effect at one instant.
 type Controller struct {
@@ -106,12 +114,32 @@ func (c *Controller) reads(ctx context.Context, f func(t *Table, now int64)) err
 
 // Limits does the same as limitstore.Controller.Limits.
 func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
+	err = c.reads(ctx, func(t *Table, _ int64) { list = slices.Clone(t.limits) })
+	return list, err
+}
+
+// Edits does the same as limitstore.Controller.Edits.
+func (c *Controller) Edits(ctx context.Context, most int) (edited map[string]*permits.Limit, err error) {
 	number := c.number
 	err = c.reads(ctx, func(t *Table, _ int64) {
-		t.edited = t.edited && (t.controller.dispatcher != c.Dispatcher || t.controller.number != number)
-		list = slices.Clone(t.limits)
+		if t.controller.dispatcher != c.Dispatcher || t.controller.number != number {
+			edited = map[string]*permits.Limit{}
+			return
+		}
+		if len(t.edited) <= most {
+			edited = make(map[string]*permits.Limit, len(t.edited))
+			for key := range t.edited { // order-free: a map
+				edited[key] = nil
+			}
+			for _, l := range t.limits {
+				if t.edited[l.Key] {
+					edited[l.Key] = &l
+				}
+			}
+		}
+		t.edited = nil
 	})
-	return list, err
+	return edited, err
 }
 
 // Held does the same as limitstore.Controller.Held.
@@ -135,7 +163,7 @@ func (c *Controller) Held(ctx context.Context) (list []limitstore.Held, err erro
 // Arrived does the same as limitstore.Controller.Arrived.
 func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []limitstore.Waiting, edited bool, err error) {
 	err = c.reads(ctx, func(t *Table, _ int64) {
-		edited = t.edited
+		edited = len(t.edited) > 0
 		for _, r := range t.keyed {
 			if r.waits() && int64(r.ID) > after && len(list) < most {
 				list = append(list, limitstore.Waiting{Class: r.class(), Job: r.job()})

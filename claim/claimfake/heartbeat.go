@@ -127,7 +127,7 @@ func (s *Statement) takeRole(now int64) {
 	c := &t.controller
 	s.Heartbeat.Clock = time.UnixMicro(now)
 	s.Heartbeat.Ends = t.uncounted() && t.Skip&CheckEnds == 0
-	s.Heartbeat.Keyed = t.edited || slices.ContainsFunc(t.keyed, (*Row).waits)
+	s.Heartbeat.Keyed = len(t.edited) > 0 || slices.ContainsFunc(t.keyed, (*Row).waits)
 	if s.Heartbeat.LeaseLost {
 		return
 	}

@@ -204,7 +204,7 @@ type Table struct {
 	keyed       []*Row // pending and running rows with keys, by id
 	joins       joins
 	limits      []permits.Limit
-	edited      bool // the limits were edited since a Controller read them
+	edited      map[string]bool // limits that were edited since a Controller read them
 	controller  struct {
 		dispatcher   int32
 		term, number int64 // number of Begin

@@ -391,13 +391,15 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
 --   that remain.
 -- - schedule_edited: the leader must read the schedule target again, because it was edited or has a new queued tick. It deletes the row
 --   after it has read the schedule, unless its id has changed meanwhile.
--- - limits_edited: limits were edited; the target is any number. The leader deletes the rows and then reads all limits.
+-- - limits_edited: the limit name was edited, or any of them if name is NULL; the target is any number. The leader deletes the rows and
+--   then reads the limits.
 CREATE TABLE dispatcherd.operations (
     kind     text        CONSTRAINT kind_is_known CHECK (kind IN ('cancel', 'schedule_edited', 'limits_edited')),
     target   bigint,
     id       bigint      GENERATED ALWAYS AS IDENTITY,
     who      text        DEFAULT session_user,
     asked_at timestamptz NOT NULL DEFAULT now(),
+    name     text,
     PRIMARY KEY (kind, target)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON COLUMN dispatcherd.operations.who IS 'As jobs.cancelled_by.';

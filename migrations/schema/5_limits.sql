@@ -22,18 +22,32 @@ COMMENT ON COLUMN dispatcherd.limits.capacity IS 'Cost of the jobs that run at o
 COMMENT ON COLUMN dispatcherd.limits.rate IS 'Cost of the jobs that start within any window of length per; NULL = any.';
 COMMENT ON COLUMN dispatcherd.limits.on_retry IS 'wait: while a job waits for its retry, no other job of the key starts.';
 
--- Trigger on every statement that edits limits: records the edit and notifies the controller. Users edit limits by SQL.
-CREATE FUNCTION dispatcherd.record_limit_edit() RETURNS trigger
+-- Trigger on every statement that edits limits: records the edited limits and notifies the controller. Users edit limits by SQL. An update
+-- calls it twice, with the former keys and with the new ones.
+CREATE FUNCTION dispatcherd.record_limit_edits() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO dispatcherd.operations (kind, target) VALUES ('limits_edited', nextval('dispatcherd.operations_id_seq'));
-    IF dispatcherd.may_notify() THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        INSERT INTO dispatcherd.operations (kind, target) VALUES ('limits_edited', nextval('dispatcherd.operations_id_seq'));
+    ELSE
+        INSERT INTO dispatcherd.operations (kind, target, name)
+            SELECT 'limits_edited', nextval('dispatcherd.operations_id_seq'), e.key FROM edited e;
+    END IF;
+    IF FOUND AND dispatcherd.may_notify() THEN
         PERFORM pg_notify('dispatcherd', 'keys');
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER record_limit_edit AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON dispatcherd.limits
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edit();
+CREATE TRIGGER record_inserts AFTER INSERT ON dispatcherd.limits REFERENCING NEW TABLE AS edited
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edits();
+CREATE TRIGGER record_updates AFTER UPDATE ON dispatcherd.limits REFERENCING NEW TABLE AS edited
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edits();
+CREATE TRIGGER record_former AFTER UPDATE ON dispatcherd.limits REFERENCING OLD TABLE AS edited
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edits();
+CREATE TRIGGER record_deletes AFTER DELETE ON dispatcherd.limits REFERENCING OLD TABLE AS edited
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edits();
+CREATE TRIGGER record_truncate AFTER TRUNCATE ON dispatcherd.limits
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_limit_edits();
 
 -- Which costs of keys with a rate were admitted, and when they started, so that the next controller counts them, too. Only the controller
 -- reads and writes the table. dispatcher is 0 for limits of the whole cluster. part = infinity contains the cost that is admitted and has

@@ -29,6 +29,8 @@ type Table interface { //nolint:interfacebloat // one method for each statement
 	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
 	// Limits reads all limits.
 	Limits(ctx context.Context) ([]permits.Limit, error)
+	// Edits reads the limits that were edited, or returns nil if all must be read.
+	Edits(ctx context.Context, most int) (map[string]*permits.Limit, error)
 	// Held reads all rows with a fence.
 	Held(ctx context.Context) ([]limitstore.Held, error)
 	// Arrived reads waiting rows with larger ids.

@@ -58,6 +58,29 @@ func TestASecondWithoutKeyedWorkCostsNoStatement(t *testing.T) {
 	})
 }
 
+// An edit beside many limits reads the limit that it concerns, so its cost does not depend on the number of limits. Many edits together read
+// all limits once.
+func TestEditReadsOnlyTheEditedLimits(t *testing.T) {
+	run(t, func(w *world) {
+		w.insert(k, 4)
+		w.pass(1100)
+		before := w.calls("limits")
+		for i := range int64(3) {
+			w.setLimit(permits.Limit{Key: "k", Capacity: 2 + i})
+			w.notify(contract.KeysChanged)
+			w.pass(100)
+			require.Len(t, w.holders(), int(2+i))
+		}
+		require.Equal(t, before, w.calls("limits"))
+		for i := range editsMost + 1 {
+			w.setLimit(permits.Limit{Key: fmt.Sprint("other", i), Capacity: 1})
+		}
+		w.notify(contract.KeysChanged)
+		w.pass(100)
+		require.Equal(t, before+1, w.calls("limits"))
+	})
+}
+
 // The first job with keys is admitted after its notification, without a heartbeat.
 func TestFirstJobAfterANotificationIsAdmittedAtOnce(t *testing.T) {
 	run(t, func(w *world) {
@@ -112,13 +135,13 @@ func TestLoadBeginsFirst(t *testing.T) {
 		before := len(w.operations())
 		w.elect()
 		synctest.Wait()
-		require.Equal(t, []string{"begin", "limits", "types", "held", "starts", "heads"}, w.operations()[before:before+6])
+		require.Equal(t, []string{"begin", "edits", "limits", "types", "held", "starts", "heads"}, w.operations()[before:before+7])
 	})
 }
 
 // Each statement of a load may fail. The load is repeated.
 func TestLoadIsRepeatedAfterAFailure(t *testing.T) {
-	for _, operation := range []string{"begin", "limits", "types", "held", "starts", "heads"} {
+	for _, operation := range []string{"begin", "edits", "limits", "types", "held", "starts", "heads"} {
 		for _, f := range []fault{{refused: true}, {lost: true}} {
 			run(t, func(w *world) {
 				ids := w.insert(k, 2)

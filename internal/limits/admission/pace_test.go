@@ -166,7 +166,7 @@ func TestLoadReadsNoMoreClassesThanTheBookHasRoomFor(t *testing.T) {
 		before := len(w.operations())
 		w.elect()
 		synctest.Wait()
-		require.Equal(t, []string{"heads", "held"}, w.operations()[before+5:before+7])
+		require.Equal(t, []string{"heads", "held"}, w.operations()[before+6:before+8])
 		for range 60 {
 			w.pass(1)
 			for _, id := range w.holders() {

@@ -28,17 +28,29 @@ func (c *Controller) slow(at *time.Time, began time.Time) {
 	}
 }
 
-// readLimits reads the limits after an edit. A limit may admit classes that were not kept.
+// editsMost bounds the edits of limits that are read one by one. If there are more, all limits are read.
+const editsMost = 1000
+
+// readLimits reads the limits that were edited. Such a limit may admit classes that were not kept. All limits are read if they may be more
+// than the book may have.
 func (c *Controller) readLimits(ctx context.Context) error {
 	if !c.state.edited {
 		return nil
 	}
-	list, err := c.table.Limits(ctx)
+	edited, err := c.table.Edits(ctx, min(editsMost, limitstore.MaxLimits-c.book.Limits()))
 	if err != nil {
 		return err
 	}
+	if edited != nil {
+		c.book.Edit(edited)
+	} else {
+		list, err := c.table.Limits(ctx)
+		if err != nil {
+			return err
+		}
+		c.book.SetLimits(list)
+	}
 	c.state.edited = false
-	c.book.SetLimits(list)
 	return nil
 }
 

@@ -45,7 +45,7 @@ type tables struct {
 	rows       map[int64]*row
 	lastID     int64
 	limits     map[string]permits.Limit
-	edited     bool
+	edited     map[string]bool // limits
 	starts     map[part]int64
 	last       map[part]int64 // when the last cost of a part started
 	old        int            // portions of records to delete
@@ -81,6 +81,7 @@ func newTables() *tables {
 	return &tables{
 		rows:       map[int64]*row{},
 		limits:     map[string]permits.Limit{},
+		edited:     map[string]bool{},
 		starts:     map[part]int64{},
 		last:       map[part]int64{},
 		statements: map[string]int{},
@@ -111,7 +112,7 @@ func (f *tables) insert(class permits.Class, n int) (ids []int64) {
 }
 
 func (f *tables) setLimit(l permits.Limit) {
-	f.update(func() { f.limits[l.Key], f.edited = l, true })
+	f.update(func() { f.limits[l.Key], f.edited[l.Key] = l, true })
 }
 
 // operations returns the statements that were sent, in order.
@@ -379,11 +380,30 @@ func (s *session) Begin(ctx context.Context) (firstFence, last int64, err error)
 // Limits implements Table.
 func (s *session) Limits(ctx context.Context) (list []permits.Limit, err error) {
 	err = s.send(ctx, "limits", func(fault) {
-		s.edited = s.edited && !s.role()
 		s.read = maps.Clone(s.limits)
 		list = slices.SortedFunc(maps.Values(s.limits), func(a, b permits.Limit) int { return strings.Compare(a.Key, b.Key) })
 	})
 	return list, err
+}
+
+// Edits implements Table.
+func (s *session) Edits(ctx context.Context, most int) (edited map[string]*permits.Limit, err error) {
+	err = s.send(ctx, "edits", func(fault) {
+		if !s.role() {
+			edited = map[string]*permits.Limit{}
+			return
+		}
+		if len(s.edited) <= most {
+			edited = map[string]*permits.Limit{}
+			for key := range s.edited {
+				l := s.limits[key]
+				edited[key] = &l
+			}
+			s.read = maps.Clone(s.limits)
+		}
+		clear(s.edited)
+	})
+	return edited, err
 }
 
 // Held implements Table.
@@ -430,7 +450,7 @@ func byJob(a, b permits.Job) int {
 // Arrived implements Table.
 func (s *session) Arrived(ctx context.Context, after int64, most int) (list []limitstore.Waiting, edited bool, err error) {
 	err = s.send(ctx, "arrived", func(fault) {
-		edited = s.edited
+		edited = len(s.edited) > 0
 		list = slices.DeleteFunc(s.waiting(byID), func(w limitstore.Waiting) bool { return w.ID <= after })
 		list = list[:min(len(list), most)]
 	})

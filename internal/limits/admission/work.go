@@ -44,6 +44,9 @@ func (c *Controller) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.table.Edits(ctx, 0); err != nil { // all limits are read afterwards
+		return err
+	}
 	list, err := c.table.Limits(ctx)
 	if err != nil {
 		return err

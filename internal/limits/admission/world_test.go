@@ -102,7 +102,7 @@ func (a *agent) beat() {
 		if a.controller != a.id {
 			a.term = 0
 		}
-		keyed := a.edited
+		keyed := len(a.edited) > 0
 		for _, r := range a.rows {
 			keyed = keyed || r.fence == 0
 		}

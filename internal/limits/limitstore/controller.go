@@ -3,6 +3,7 @@ package limitstore
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -58,18 +59,42 @@ const role = `role AS MATERIALIZED (
 // MaxLimits bounds the limits that apply. A key whose limit is beyond it admits one job at a time.
 const MaxLimits = 100_000
 
-// Limits deletes the records of edits and then reads all limits.
-func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
+// Edits deletes the records of edits and then reads the limits that they name, by key or prefix; nil = there is none any more. edited is
+// nil if the caller must read all limits: more than most were edited, or all of them.
+func (c *Controller) Edits(ctx context.Context, most int) (edited map[string]*permits.Limit, err error) {
+	var keys []*string
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		if _, err := conn.Exec(ctx, `WITH `+role+` DELETE FROM dispatcherd.operations WHERE kind = 'limits_edited' AND EXISTS (SELECT FROM role)`,
-			c.Dispatcher, c.number); err != nil {
-			return 0, err
-		}
-		rows, _ := conn.Query(ctx,
-			`SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce((extract(epoch FROM per) * 1000000)::bigint, 0),
-			(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits ORDER BY key LIMIT $1`,
-			MaxLimits,
-		)
+		rows, _ := conn.Query(ctx, `WITH `+role+` DELETE FROM dispatcherd.operations WHERE kind = 'limits_edited' AND EXISTS (SELECT FROM role)
+			RETURNING name`, c.Dispatcher, c.number)
+		keys, err = pgx.CollectRows(rows, pgx.RowTo[*string])
+		return len(keys), err
+	})
+	if err != nil || slices.Contains(keys, nil) {
+		return nil, err
+	}
+	edited = make(map[string]*permits.Limit, len(keys))
+	for _, key := range keys {
+		edited[*key] = nil
+	}
+	if len(edited) > most {
+		return nil, nil
+	}
+	list, err := c.limits(ctx, `WHERE key = ANY ($1)`, slices.Collect(maps.Keys(edited)))
+	for i := range list {
+		edited[list[i].Key] = &list[i]
+	}
+	return edited, err
+}
+
+// Limits reads all limits.
+func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err error) {
+	return c.limits(ctx, `ORDER BY key LIMIT $1`, MaxLimits)
+}
+
+func (c *Controller) limits(ctx context.Context, which string, arg any) (list []permits.Limit, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce(`+micros("per")+`, 0),
+			(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits `+which, arg)
 		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l permits.Limit, err error) {
 			return l, row.Scan(&l.Key, &l.Capacity, &l.Rate, &l.Per, &l.Scope, &l.OnRetry)
 		})

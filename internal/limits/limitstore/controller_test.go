@@ -3,6 +3,7 @@ package limitstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,9 +39,9 @@ func TestStatementsOfAFormerControllerChangeNothing(t *testing.T) {
 	require.NoError(t, former.Confirm(t.Context(), []Start{{Key: "k", Cost: 1, Per: 1e6, At: due}}))
 	_, err = former.Expire(t.Context())
 	require.NoError(t, err)
-	list, err := former.Limits(t.Context())
+	edited, err := former.Edits(t.Context(), 0)
 	require.NoError(t, err)
-	require.Len(t, list, 1)
+	require.Empty(t, edited)
 	require.Equal(t, before, one[[]string](w, state))
 
 	w.exec(`UPDATE dispatcherd.controller SET dispatcher = 2, term = 2`)
@@ -51,7 +52,7 @@ func TestStatementsOfAFormerControllerChangeNothing(t *testing.T) {
 	second := w.controller(2, 2)
 	w.begin(second)
 	require.Equal(t, ids(2), w.admit(second, 13, rows[1]))
-	_, err = second.Limits(t.Context())
+	_, err = second.Edits(t.Context(), 0)
 	require.NoError(t, err)
 	more, err := second.Expire(t.Context())
 	require.NoError(t, err)
@@ -242,12 +243,12 @@ func TestWaitingRowsAreReadInOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, edited)
 	same(t, all[6:16], list)
-	w.exec(`UPDATE dispatcherd.limits SET capacity = 1`) // a statement that edits no row
+	w.exec(`INSERT INTO dispatcherd.limits (key) VALUES ('edited')`)
 	list, edited, err = w.Arrived(t.Context(), 129, 10)
 	require.NoError(t, err)
 	require.True(t, edited)
 	require.Empty(t, list)
-	_, err = w.Limits(t.Context())
+	_, err = w.Edits(t.Context(), 1)
 	require.NoError(t, err)
 	_, edited, err = w.Arrived(t.Context(), 129, 10)
 	require.NoError(t, err)
@@ -293,7 +294,39 @@ func TestLimitsAreReadAsTheBookNeedsThem(t *testing.T) {
 		{Key: "a", Capacity: permits.Unlimited, Rate: 3, Per: 1_000_000, Scope: permits.Dispatcher, OnRetry: permits.Wait},
 		{Key: "b*"}, {Key: "c", Capacity: 1},
 	}, list)
-	require.Zero(t, one[int](w, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'limits_edited'`))
+}
+
+// Edits returns what each kind of statement has edited, and nothing else: beside many limits, an edit costs a read of one.
+func TestEditsNameTheLimits(t *testing.T) {
+	w := newWorld(t)
+	edited := func() (names []string) {
+		limits, err := w.Edits(t.Context(), 3)
+		require.NoError(t, err)
+		require.Zero(t, one[int](w, `SELECT count(*) FROM dispatcherd.operations`))
+		if limits == nil {
+			return []string{"all"}
+		}
+		for key, l := range limits {
+			if l == nil {
+				key = "no " + key
+			}
+			names = append(names, key)
+		}
+		slices.Sort(names)
+		return names
+	}
+	w.exec(`INSERT INTO dispatcherd.limits (key) SELECT 'k' || i FROM generate_series(1, 4) i`)
+	require.Equal(t, []string{"all"}, edited(), "more than may be read one by one")
+	w.exec(`UPDATE dispatcherd.limits SET capacity = 2 WHERE key = 'k2'`)
+	w.exec(`INSERT INTO dispatcherd.limits (key) VALUES ('k2'), ('k9*') ON CONFLICT (key) DO UPDATE SET capacity = 3`)
+	require.Equal(t, []string{"k2", "k9*"}, edited())
+	w.exec(`UPDATE dispatcherd.limits SET key = 'k5' WHERE key = 'k4'`)
+	w.exec(`DELETE FROM dispatcherd.limits WHERE key = 'k9*'`)
+	require.Equal(t, []string{"k5", "no k4", "no k9*"}, edited())
+	w.exec(`DELETE FROM dispatcherd.limits WHERE key = 'none'`)
+	require.Empty(t, edited())
+	w.exec(`TRUNCATE dispatcherd.limits`)
+	require.Equal(t, []string{"all"}, edited())
 }
 
 // Admitted cost is recorded with the admission. When it starts, its record moves to a part of the window, with the last

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// Limits returns the number of limits.
+func (b *Book) Limits() int { return len(b.limits.exact) + len(b.limits.prefixes) }
+
 // SetLimits replaces all limits.
 func (b *Book) SetLimits(list []Limit) {
 	edited := map[string]*Limit{}
