@@ -444,14 +444,14 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	<-l.Jobs() // each new connection requests a scan
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	fill(t, db, 10, 1, 1)
-	require.Nil(t, <-l.Jobs(), "many rows must be fetched")
+	require.Zero(t, <-l.Jobs(), "many rows must be fetched")
 	var want contract.RowNotification
 	require.NoError(t, db.QueryRow(t.Context(), `INSERT INTO dispatcherd.jobs (type, priority) VALUES ('one', 3)
 		RETURNING id, type, priority, (extract(epoch FROM run_at) *
 			1000000)::bigint`).Scan(&want.Key.ID, &want.Type, &want.Priority, &want.Key.RunAt))
-	require.Equal(t, &want, <-l.Jobs(), "one row: named")
+	require.Equal(t, contract.Notification{Rows: []contract.RowNotification{want}}, <-l.Jobs(), "one row: named")
 	exec(t, db, `BEGIN; INSERT INTO dispatcherd.jobs (type) VALUES ('one'); INSERT INTO dispatcherd.jobs (type) VALUES ('two'); COMMIT`)
-	require.Nil(t, <-l.Jobs(), "the rows of two statements must be fetched, although the first notification names its row")
+	require.Zero(t, <-l.Jobs(), "the rows of two statements must be fetched, although the first notification names its row")
 
 	require.Len(t, s.Claim(t.Context(), claimOf(5)).Won, 1)
 	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 5)

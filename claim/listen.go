@@ -20,12 +20,13 @@ import (
 // Channel is the only channel of NOTIFY. The first word of a payload is its topic.
 const Channel = "dispatcherd"
 
-// topics are the words for topics. After jobs the payload may describe the only row that became pending, see parseNotification. After
+// topics are the words for topics. After jobs the payload may describe the only row that became pending, see parseNotification, and after
+// admitted rows that have got their permits. After
 // cancel it is the id of a running job that is to be cancelled. Other sessions may send any payload, so unknown words are ignored. One of
 // these is self, after which a new connection tests whether notifications arrive.
 var topics = map[string]contract.Topics{
-	"jobs": contract.JobsArrived, "cancel": contract.CancelAsked, "edits": contract.EditsMade, "keys": contract.KeysChanged,
-	"ends": contract.EndsRecorded,
+	"jobs": contract.JobsArrived, "admitted": contract.RowsAdmitted, "cancel": contract.CancelAsked, "edits": contract.EditsMade,
+	"keys": contract.KeysChanged, "ends": contract.EndsRecorded,
 }
 
 const (
@@ -59,7 +60,7 @@ var errSlowCheck = errors.New("the server does not answer on the connection that
 // the server. It merges the notifications of jobs that its user has not yet taken.
 type Listener struct {
 	store   *Store
-	jobs    chan *contract.RowNotification
+	jobs    chan contract.Notification
 	receive func(topic contract.Topics, job dispatcherd.JobID)
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -70,16 +71,15 @@ type Listener struct {
 // set for CancelAsked only. receive must not block.
 func (s *Store) Listen(receive func(topic contract.Topics, job dispatcherd.JobID)) *Listener {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{store: s, jobs: make(chan *contract.RowNotification, 1), receive: receive, stop: stop}
+	l := &Listener{store: s, jobs: make(chan contract.Notification, 1), receive: receive, stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
 	return l
 }
 
 // Jobs receives a value when rows may have become pending. Either a notification
 // arrived, or the connection was established and earlier notifications may have
-// been missed. The value is the row if exactly one row became pending, and
-// otherwise nil.
-func (l *Listener) Jobs() <-chan *contract.RowNotification { return l.jobs }
+// been missed.
+func (l *Listener) Jobs() <-chan contract.Notification { return l.jobs }
 
 // Close ends the listener and waits until its connection is closed.
 func (l *Listener) Close() {
@@ -174,7 +174,7 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, up bool) (bool, er
 			return false, err
 		}
 		l.store.config.Observer.Listening(true, nil)
-		l.publish(nil) // notifications may have been missed
+		l.publish(contract.Notification{}) // notifications may have been missed
 	}
 	return may, nil
 }
@@ -229,10 +229,14 @@ func (l *Listener) received(payload string, alone bool) {
 	case 0:
 		return
 	case contract.JobsArrived:
+		var n contract.Notification
 		if row, ok := parseNotification(text); ok && alone {
-			l.publish(&row)
-		} else {
-			l.publish(nil)
+			n.Rows = []contract.RowNotification{row}
+		}
+		l.publish(n)
+	case contract.RowsAdmitted:
+		if to, rows := parseAdmitted(text); len(rows) > 0 && (to == 0 || to == l.store.Dispatcher()) {
+			l.publish(contract.Notification{Rows: rows, Admitted: true})
 		}
 	case contract.CancelAsked:
 		var err error
@@ -244,18 +248,32 @@ func (l *Listener) received(payload string, alone bool) {
 }
 
 // publish passes on a notification. If the previous notification was not taken yet,
-// publish merges both. A merged notification is about several rows, so it names none.
-func (l *Listener) publish(row *contract.RowNotification) {
+// publish merges both. A merged notification names no rows.
+func (l *Listener) publish(n contract.Notification) {
 	select {
-	case l.jobs <- row:
+	case l.jobs <- n:
 		return
 	default:
 	}
 	select {
 	case <-l.jobs:
-	default: // the previous one was received meanwhile; nil instead of row only costs a fetch
+	default: // the previous one was received meanwhile; a notification without rows only costs a fetch
 	}
-	l.jobs <- nil // there is room because no other goroutine sends
+	l.jobs <- contract.Notification{} // there is room because no other goroutine sends
+}
+
+// parseAdmitted reads the number of the only dispatcher that may claim rows, 0 = any, and lines that name them.
+func parseAdmitted(text string) (to int32, rows []contract.RowNotification) {
+	number, lines, _ := strings.Cut(text, "\n")
+	n, err := strconv.ParseInt(number, 10, 32)
+	for line := range strings.SplitSeq(lines, "\n") {
+		row, ok := parseNotification(line)
+		if !ok || err != nil {
+			return 0, nil
+		}
+		rows = append(rows, row)
+	}
+	return int32(n), rows
 }
 
 // parseNotification reads the payload "id priority run_at type" or "id priority/class run_at type", with run_at in

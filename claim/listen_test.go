@@ -25,15 +25,29 @@ func TestNotificationPayloadIsParsedOrRejected(t *testing.T) {
 	}
 }
 
+func TestAdmittedRowsAreParsedOrRejected(t *testing.T) {
+	t.Parallel()
+	to, rows := parseAdmitted("7\n12 10/7 5 a type\n13 2 6 pdf")
+	require.EqualValues(t, 7, to)
+	require.Equal(t, []contract.RowNotification{
+		{Type: "a type", Priority: 10, Class: 8, Key: contract.Key{RunAt: 5, ID: 12}},
+		{Type: "pdf", Priority: 2, Key: contract.Key{RunAt: 6, ID: 13}},
+	}, rows)
+	for _, wrong := range []string{"", "7", "7\n", "\n1 2 3 pdf", "x\n1 2 3 pdf", "7\n1 2 3 pdf\n", "7\n1 2 3 pdf\nwrong"} {
+		_, rows := parseAdmitted(wrong)
+		require.Empty(t, rows, wrong)
+	}
+}
+
 // Notifications that were not read yet are merged into one that names no row.
 func TestUnreceivedNotificationsMerge(t *testing.T) {
 	t.Parallel()
-	l := &Listener{jobs: make(chan *contract.RowNotification, 1)}
-	row := &contract.RowNotification{Type: "pdf"}
-	l.publish(row)
-	require.Same(t, row, <-l.Jobs())
-	l.publish(row)
-	l.publish(row)
-	require.Nil(t, <-l.Jobs())
+	l := &Listener{jobs: make(chan contract.Notification, 1)}
+	n := contract.Notification{Rows: []contract.RowNotification{{Type: "pdf"}}}
+	l.publish(n)
+	require.Equal(t, n, <-l.Jobs())
+	l.publish(n)
+	l.publish(n)
+	require.Zero(t, <-l.Jobs())
 	require.Empty(t, l.Jobs())
 }

@@ -16,6 +16,7 @@ const (
 // Topics of what happens in Postgres.
 const (
 	JobsArrived  Topics = 1 << (16 + iota) // jobs became pending
+	RowsAdmitted                           // another dispatcher has admitted jobs with keys
 	KeysChanged                            // jobs with keys were inserted or have ended, or limits were edited
 	KeysWait                               // a heartbeat has found jobs that wait for permits, or edited limits
 	EndsRecorded                           // ends of jobs are to be counted

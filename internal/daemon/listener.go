@@ -26,11 +26,14 @@ func (d *Daemon) receive(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case row := <-l.Jobs():
-			if row == nil {
+		case n := <-l.Jobs():
+			switch {
+			case len(n.Rows) == 0:
 				d.loop.Notify() // several of them become one event
-			} else {
-				d.loop.Order(event.Announced{Row: *row})
+			case !n.Admitted:
+				d.loop.Order(event.Announced{Row: n.Rows[0]})
+			default:
+				d.announce(n.Rows)
 			}
 		case up := <-d.listener.changed:
 			d.loop.Order(event.Listening{On: up})

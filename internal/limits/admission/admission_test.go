@@ -58,8 +58,8 @@ func TestASecondWithoutKeyedWorkCostsNoStatement(t *testing.T) {
 	})
 }
 
-// An edit beside many limits reads the limit that it concerns, so its cost does not depend on the number of limits. Many edits together read
-// all limits once.
+// An edit beside many limits reads the limit that it concerns, so its cost does not depend on the number of limits. Many edits together
+// read all limits once.
 func TestEditReadsOnlyTheEditedLimits(t *testing.T) {
 	run(t, func(w *world) {
 		w.insert(k, 4)

@@ -268,11 +268,12 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 }
 
 // admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row
-// makes it fail after impatient. $6 to $9 are the Starts. A notification makes other dispatchers scan.
+// makes it fail after impatient. $6 to $9 are the Starts. A notification names the rows to other dispatchers, up to 40
+// of them; of more rows they scan.
 const admitSQL = `
 WITH ` + role + `, admitted AS (
 	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0)
-	WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
+	WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` RETURNING ` + admittedColumns + `
 )` + countSQL
 
 // admitFreeSQL does the same and leaves out locked rows. It takes a quarter more time.
@@ -282,24 +283,28 @@ WITH ` + role + `, free AS MATERIALIZED (
 	FOR UPDATE OF j SKIP LOCKED
 ), admitted AS (
 	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid
-	RETURNING j.id::bigint AS id, coalesce(j.expected_ms, 0) AS expected
+	RETURNING ` + admittedColumns + `
 )` + countSQL
 
 const (
 	// admissible is true for row j that waits or has returned, while this dispatcher is the controller. coalesce keeps the
 	// planner from the indexes of jobs with keys, which it would read from end to end.
-	admissible = `coalesce(j.keys, '') <> '' AND j.status = 'pending' AND (j.fence IS NULL OR j.fence < 0) AND EXISTS (SELECT FROM role)`
-	countSQL   = `, counted AS (
+	admissible      = `coalesce(j.keys, '') <> '' AND j.status = 'pending' AND (j.fence IS NULL OR j.fence < 0) AND EXISTS (SELECT FROM role)`
+	admittedColumns = `j.id::bigint AS id, j.expected_ms AS expected, j.type::text AS type, j.priority::int AS priority,
+		j.run_at::timestamptz AS run_at`
+	countSQL = `, counted AS (
 	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
 	SELECT s.key, s.dispatcher, timestamptz 'infinity', s.cost, now() + s.per + interval '366 days'
 	FROM unnest($6::text[], $7::int[], $8::bigint[], $9::interval[]) AS s (key, dispatcher, cost, per)
 	WHERE EXISTS (SELECT FROM role) ORDER BY 1, 2
 	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost, expires = excluded.expires
 ), notified AS MATERIALIZED (
-	SELECT pg_notify('dispatcherd', 'jobs') FROM (SELECT FROM admitted LIMIT 1) a
-	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $1) AND dispatcherd.may_notify()
+	SELECT pg_notify('dispatcherd', CASE WHEN a.n > 40 THEN 'jobs' ELSE concat('admitted ', $5::int, a.rows) END) FROM (
+		SELECT count(*) AS n, string_agg(concat_ws(' ', E'\n' || r.id, concat_ws('/', r.priority, dispatcherd.duration_class(r.expected)),
+			(extract(epoch FROM r.run_at) * 1000000)::bigint, r.type), '') AS rows FROM (SELECT * FROM admitted LIMIT 41) r
+	) a WHERE a.n > 0 AND EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $1) AND dispatcherd.may_notify()
 )
-SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(expected) FROM admitted),
+SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT array_agg(coalesce(expected, 0)) FROM admitted),
 	(SELECT count(*) FROM notified)`
 )
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -296,6 +297,42 @@ func TestLimitsAreReadAsTheBookNeedsThem(t *testing.T) {
 	}, list)
 }
 
+// A notification names the rows of an admission, so that other dispatchers read no lanes of other types. Of many rows it names none.
+func TestAdmissionsAreNotifiedByRow(t *testing.T) {
+	w := newWorld(t)
+	rows := w.insert("k", 1, 45)
+	listener, err := pgx.Connect(t.Context(), w.dsn)
+	require.NoError(t, err)
+	defer listener.Close(context.Background())
+	_, err = listener.Exec(t.Context(), `LISTEN dispatcherd`)
+	require.NoError(t, err)
+	admit := func(dispatcher int32, fence int64, some ...Waiting) string {
+		var list []permits.Admission
+		for _, r := range some {
+			list = append(list, admission(r, fence, dispatcher))
+		}
+		admitted, err := w.Admit(t.Context(), list, nil)
+		require.NoError(t, err)
+		require.Len(t, admitted, len(some))
+		w.exec(`NOTIFY dispatcherd, 'mark'`)
+		first, err := listener.WaitForNotification(t.Context())
+		require.NoError(t, err)
+		if first.Payload != "mark" {
+			mark, err := listener.WaitForNotification(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "mark", mark.Payload)
+		}
+		return first.Payload
+	}
+	require.Equal(t, "mark", admit(0, 10, rows[0]), "there is no other dispatcher")
+	w.exec(`INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('me', '1 hour', true), ('other', '1 hour', true)`)
+	w.exec(`UPDATE dispatcherd.jobs_live SET expected_ms = 60000 WHERE id = 3`)
+	class := one[int](w, `SELECT dispatcherd.duration_class(60000)`)
+	require.Equal(t, fmt.Sprintf("admitted 0\n2 3 %d pdf\n3 3/%d %d pdf", due, class, due), admit(0, 11, rows[1], rows[2]))
+	require.Equal(t, fmt.Sprintf("admitted 2\n4 3 %d pdf", due), admit(2, 12, rows[3]))
+	require.Equal(t, "jobs", admit(0, 13, rows[4:45]...))
+}
+
 // Edits returns what each kind of statement has edited, and nothing else: beside many limits, an edit costs a read of one.
 func TestEditsNameTheLimits(t *testing.T) {
 	w := newWorld(t)
@@ -476,25 +513,16 @@ func TestTypesAreThoseOfDispatchersThatRun(t *testing.T) {
 	require.Equal(t, map[string]Type{"pdf": {Slots: 5, Dispatchers: []int32{3, 7}}, "img": {Slots: 1, Dispatchers: []int32{3}}}, types)
 }
 
-// Other dispatchers scan after an admission, and the controller reads permits after the end of a job on another dispatcher.
-func TestAdmissionsAndEndsNotify(t *testing.T) {
+// The controller reads permits after the end of a job on another dispatcher.
+func TestEndsNotify(t *testing.T) {
 	w := newWorld(t)
-	rows := w.insert("k", 1, 1)
-	w.exec(
-		`INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, armed) OVERRIDING SYSTEM VALUE
-			VALUES (2, 'a', '1 s', gen_random_uuid(), true)`,
-	)
 	conn, err := w.db.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
 	_, err = conn.Exec(t.Context(), `LISTEN dispatcherd`)
 	require.NoError(t, err)
-	w.admit(w.Controller, 10, rows...)
-	n, err := conn.Conn().WaitForNotification(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "jobs", n.Payload)
 	require.NoError(t, w.Notify(t.Context()))
-	n, err = conn.Conn().WaitForNotification(t.Context())
+	n, err := conn.Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "keys", n.Payload)
 }
