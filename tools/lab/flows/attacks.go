@@ -6,37 +6,36 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/hostile"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
 // attacks are loads that have delayed other tenants. Sizes are those of the full run.
-func attacks() []attack { return append(flowAttacks(), batchAttacks()...) }
+func attacks() []hostile.Attack { return append(flowAttacks(), batchAttacks()...) }
 
 // flowAttacks are loads of flows, after the load that delays nobody.
-func flowAttacks() []attack {
+func flowAttacks() []hostile.Attack {
 	var job int64
 	var jobs []int64
-	return []attack{
-		{"none", nil, func(context.Context, *site) (func() error, error) { return nil, nil }},
+	return []hostile.Attack{
+		hostile.None,
 		{
-			"dependants", // many large flows behind one job
-			func(ctx context.Context, s *site) (err error) {
-				if job, err = s.insertLater(ctx); err != nil {
+			Name: "dependants", // many large flows behind one job
+			Prepare: func(ctx context.Context, s *hostile.Site) (err error) {
+				if job, err = insertLater(ctx, s); err != nil {
 					return err
 				}
-				return s.insertFlows(ctx, s.scaled(30), s.scaled(10_000), []int64{job})
+				return insertFlows(ctx, s, s.Scaled(30), s.Scaled(10_000), []int64{job})
 			},
-			func(ctx context.Context, s *site) (func() error, error) {
+			Begin: func(ctx context.Context, s *hostile.Site) (func() error, error) {
 				_, err := s.Exec(ctx, `UPDATE dispatcherd.jobs SET run_at = now() WHERE id = $1`, job)
 				return nil, err
 			},
 		},
 		{
-			"dense", nil, // as many edges as a flow may have
-			func(ctx context.Context, s *site) (func() error, error) {
-				width := s.scaled(316)
+			Name: "dense", // as many edges as a flow may have
+			Begin: func(ctx context.Context, s *hostile.Site) (func() error, error) {
+				width := s.Scaled(316)
 				_, err := s.Exec(ctx, `SELECT dispatcherd.insert_flow(jsonb_build_object('nodes', jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
 						'name', 'n' || i, 'type', $1::text, 'after', CASE WHEN i > $2 THEN
 							(SELECT jsonb_agg('n' || k) FROM generate_series(1, $2::int) k) END)) ORDER BY i)))
@@ -45,94 +44,96 @@ func flowAttacks() []attack {
 			},
 		},
 		{
-			"results", // results of 1 MB that do not fit into the payloads
-			func(ctx context.Context, s *site) (err error) {
+			Name: "results", // results of 1 MB that do not fit into the payloads
+			Prepare: func(ctx context.Context, s *hostile.Site) (err error) {
 				const text = `to_json((SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 30000 + 0 * n)))`
-				jobs, err = s.insertDone(ctx, s.scaled(100), 1, text)
+				jobs, err = insertDone(ctx, s, s.Scaled(100), 1, text)
 				return err
 			},
-			func(ctx context.Context, s *site) (func() error, error) {
+			Begin: func(ctx context.Context, s *hostile.Site) (func() error, error) {
 				_, err := s.Exec(ctx, `SELECT dispatcherd.insert_flow(jsonb_build_object('nodes', jsonb_agg(jsonb_build_object(
 						'name', 'n' || i, 'type', $1::text, 'after', to_jsonb($2::bigint[]), 'takes_results', true))))
-					FROM generate_series(1, $3::int) i`, rig.TypeName(0), jobs, s.scaled(60))
+					FROM generate_series(1, $3::int) i`, rig.TypeName(0), jobs, s.Scaled(60))
 				return nil, err
 			},
 		},
 		{
-			"outside", // dependencies that are distributed over many daily partitions
-			func(ctx context.Context, s *site) (err error) {
-				if err = s.makePartitions(ctx, 90); err == nil {
-					jobs, err = s.insertDone(ctx, s.scaled(10_000), 90, `NULL::json`)
+			Name: "outside", // dependencies that are distributed over many daily partitions
+			Prepare: func(ctx context.Context, s *hostile.Site) (err error) {
+				if err = makePartitions(ctx, s, 90); err == nil {
+					jobs, err = insertDone(ctx, s, s.Scaled(10_000), 90, `NULL::json`)
 				}
 				return err
 			},
-			func(ctx context.Context, s *site) (func() error, error) { return nil, s.insertFlows(ctx, 10, 1, jobs) },
+			Begin: func(ctx context.Context, s *hostile.Site) (func() error, error) {
+				return nil, insertFlows(ctx, s, 10, 1, jobs)
+			},
 		},
 		{
-			"lockedjob", // flows behind a row that a session has locked
-			func(ctx context.Context, s *site) (err error) {
-				job, err = s.insertLater(ctx)
+			Name: "lockedjob", // flows behind a row that a session has locked
+			Prepare: func(ctx context.Context, s *hostile.Site) (err error) {
+				job, err = insertLater(ctx, s)
 				return err
 			},
-			func(ctx context.Context, s *site) (func() error, error) {
-				session, err := s.hold(ctx, fmt.Sprintf(`SELECT FROM dispatcherd.jobs_live WHERE id = %d FOR UPDATE`, job))
+			Begin: func(ctx context.Context, s *hostile.Site) (func() error, error) {
+				session, err := s.Hold(ctx, fmt.Sprintf(`SELECT FROM dispatcherd.jobs_live WHERE id = %d FOR UPDATE`, job))
 				if err != nil {
 					return nil, err
 				}
-				return session.end, s.insertFlows(ctx, 110, 3, []int64{job})
+				return session.End, insertFlows(ctx, s, 110, 3, []int64{job})
 			},
 		},
 	}
 }
 
 // batchAttacks are loads of batches with many members.
-func batchAttacks() []attack {
+func batchAttacks() []hostile.Attack {
 	var batch int64
-	var session *held
-	return []attack{
+	var session *hostile.Held
+	return []hostile.Attack{
 		{
-			"seal", // a seal in an open transaction, with members whose ends are not counted, beside many flows
-			func(ctx context.Context, s *site) (err error) {
+			Name: "seal", // a seal in an open transaction, with members whose ends are not counted, beside many flows
+			Prepare: func(ctx context.Context, s *hostile.Site) (err error) {
 				if err = s.QueryRow(ctx, `SELECT dispatcherd.open_batch()`).Scan(&batch); err != nil {
 					return err
 				}
-				session, err = s.hold(ctx, fmt.Sprintf(`SELECT FROM dispatcherd.batches WHERE id = %d FOR NO KEY UPDATE`, batch))
+				session, err = s.Hold(ctx, fmt.Sprintf(`SELECT FROM dispatcherd.batches WHERE id = %d FOR NO KEY UPDATE`, batch))
 				if err != nil {
 					return err
 				}
-				return s.runMembers(ctx, batch, s.scaled(3_000_000))
+				return runMembers(ctx, s, batch, s.Scaled(3_000_000))
 			},
-			func(ctx context.Context, s *site) (func() error, error) {
+			Begin: func(ctx context.Context, s *hostile.Site) (func() error, error) {
 				_, err := session.Exec(ctx, `SELECT dispatcherd.seal_batch($1)`, batch)
-				return session.end, errors.Join(err, s.insertFlows(ctx, s.scaled(2000), 3, nil))
+				return session.End, errors.Join(err, insertFlows(ctx, s, s.Scaled(2000), 3, nil))
 			},
 		},
 		{
-			"snapshot", // afterwards; the ends were counted under an old snapshot
-			func(ctx context.Context, s *site) (err error) {
-				session, err := s.hold(ctx, `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `SELECT`)
+			Name: "snapshot", // afterwards; the ends were counted under an old snapshot
+			Prepare: func(ctx context.Context, s *hostile.Site) (err error) {
+				session, err := s.Hold(ctx, `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `SELECT`)
 				if err != nil {
 					return err
 				}
 				if err = s.QueryRow(ctx, `SELECT dispatcherd.open_batch()`).Scan(&batch); err == nil {
-					err = s.runMembers(ctx, batch, s.scaled(20_000_000))
+					err = runMembers(ctx, s, batch, s.Scaled(20_000_000))
 				}
-				return errors.Join(err, session.end(), rig.Pause(ctx, 30*time.Second)) // autovacuum begins every ten seconds
+				return errors.Join(err, session.End(), rig.Pause(ctx, 30*time.Second)) // autovacuum begins every ten seconds
 			},
-			func(context.Context, *site) (func() error, error) { return nil, nil },
+			Begin: hostile.None.Begin,
 		},
 	}
 }
 
 // insertLater inserts a job that is not due.
-func (s *site) insertLater(ctx context.Context) (job int64, err error) {
+func insertLater(ctx context.Context, s *hostile.Site) (job int64, err error) {
 	err = s.QueryRow(ctx, `INSERT INTO dispatcherd.jobs (type, run_at) VALUES ($1, now() + interval '1 hour') RETURNING id`,
 		rig.TypeName(0)).Scan(&job)
 	return job, err
 }
 
 // insertFlows inserts flows whose nodes all depend on jobs outside.
-func (s *site) insertFlows(ctx context.Context, flows, nodes int, after []int64) error {
+func insertFlows(ctx context.Context, s *hostile.Site, flows, nodes int, after []int64) error {
 	if after == nil {
 		after = []int64{}
 	}
@@ -147,7 +148,7 @@ func (s *site) insertFlows(ctx context.Context, flows, nodes int, after []int64)
 }
 
 // insertDone inserts jobs that have ended in the last days, with results.
-func (s *site) insertDone(ctx context.Context, n, days int, result string) (jobs []int64, err error) {
+func insertDone(ctx context.Context, s *hostile.Site, n, days int, result string) (jobs []int64, err error) {
 	err = s.QueryRow(ctx, `WITH job AS (INSERT INTO dispatcherd.jobs (type, status, attempt, started_at, finished_at, result)
 		SELECT $1, 'done', 1, now(), now() - n % $3 * interval '1 day', `+result+` FROM generate_series(1, $2) n RETURNING id)
 		SELECT array_agg(id ORDER BY id) FROM job`, rig.TypeName(0), n, days).Scan(&jobs)
@@ -155,7 +156,7 @@ func (s *site) insertDone(ctx context.Context, n, days int, result string) (jobs
 }
 
 // makePartitions makes the partitions of former days, as dispatchers would have done.
-func (s *site) makePartitions(ctx context.Context, days int) error {
+func makePartitions(ctx context.Context, s *hostile.Site, days int) error {
 	for day := 1; day <= days; day++ {
 		at := time.Now().UTC().AddDate(0, 0, -day)
 		for _, status := range []string{"done", "failed", "cancelled"} {
@@ -169,31 +170,8 @@ func (s *site) makePartitions(ctx context.Context, days int) error {
 	return nil
 }
 
-// held is a session with an open transaction.
-type held struct{ *pgx.Conn }
-
-// hold executes statements in a transaction that stays open.
-func (s *site) hold(ctx context.Context, statements ...string) (*held, error) {
-	conn, err := pgx.Connect(ctx, s.dsn)
-	if err != nil {
-		return nil, err
-	}
-	for _, sql := range append([]string{`BEGIN`}, statements...) {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
-		}
-	}
-	return &held{conn}, nil
-}
-
-// end commits the transaction and ends the session.
-func (h *held) end() error {
-	_, err := h.Exec(context.Background(), `COMMIT`)
-	return errors.Join(err, h.Close(context.Background()))
-}
-
 // runMembers inserts members of a batch and waits until all of them have run.
-func (s *site) runMembers(ctx context.Context, batch int64, n int) error {
+func runMembers(ctx context.Context, s *hostile.Site, batch int64, n int) error {
 	const portion = 100_000
 	for first := 0; first < n; first += portion {
 		if _, err := s.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, parent) SELECT $1, $2 FROM generate_series(1, $3)`,

@@ -8,6 +8,7 @@ import (
 	"flag"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/hostile"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/regression"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
@@ -74,7 +75,7 @@ func (o *options) parts() []figure.Part {
 		}),
 		on("unique", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) { return Unique(ctx, r, o.keys) }),
 		on("hostile", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
-			return Hostile(ctx, r, o.hostile)
+			return hostile.Measure(ctx, r, attacks(), o.hostile)
 		}),
 	}
 }

@@ -67,7 +67,8 @@ func stalls(key string, jobs []*job, pauses judge.Pauses) (n int) {
 	return n
 }
 
-// keptFrom returns since when a job that waits for several keys may have kept a key that was idle until an instant; that instant if none did.
+// keptFrom returns since when a job that waits for several keys may have kept a key that was idle until an instant; if none did, that
+// instant.
 func keptFrom(jobs []*job, until time.Time) time.Time {
 	from := until
 	for _, j := range jobs {

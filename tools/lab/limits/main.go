@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/hostile"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/regression"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
@@ -20,6 +21,7 @@ type options struct {
 	blocked int
 	count   int
 	rate    time.Duration
+	hostile float64
 }
 
 func main() {
@@ -33,9 +35,11 @@ func main() {
 	flag.IntVar(&o.blocked, "blocked", 1_000_000, "blocked: jobs that wait")
 	flag.IntVar(&o.count, "count", 1_000_000, "count: additions")
 	flag.DurationVar(&o.rate, "rate", 10*time.Minute, "rate: how long jobs start")
+	flag.Float64Var(&o.hostile, "hostile", 1, "hostile: size of the attacks, relative to the full one")
 	flag.Parse()
 	if o.plain.Short {
 		o.jobs, o.faults, o.handoff, o.blocked, o.count, o.rate = 50_000, 60_000, 2000, 100_000, 20_000, time.Minute
+		o.hostile = 0.02
 	}
 	figure.Main("limits", *parts, o.parts())
 }
@@ -69,6 +73,9 @@ func (o *options) parts() []figure.Part {
 		figure.OnRig("count", measured, func(ctx context.Context, r *rig.Rig) (_, details figure.Figures, err error) {
 			details, err = Count(ctx, r, o.count)
 			return nil, details, err
+		}),
+		figure.OnRig("hostile", measured, func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
+			return hostile.Measure(ctx, r, attacks(), o.hostile)
 		}),
 	}
 }

@@ -1,4 +1,5 @@
-package main
+// Package hostile measures a tenant beside loads of other tenants that must not delay it.
+package hostile
 
 import (
 	"context"
@@ -13,6 +14,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stats"
 )
 
+var errIdle = errors.New("the tenant was stopped")
+
 // A tenant works beside each attack: every tenantPause it inserts a batch of five members with a callback, and jobs of one key
 // follow each other. Its jobs rank before those of the attack, so it waits only for the flows and permits of others.
 const (
@@ -22,41 +25,44 @@ const (
 	keyedJobs   = 5000
 )
 
-// site is the place of an attack: a database with two daemons and their workers.
-type site struct {
+// Site is the place of an attack: a database with two daemons and their workers.
+type Site struct {
 	*pgx.Conn
 
 	dsn  string
 	size float64 // 1 = the full size
 }
 
-// scaled returns a number of the full size for the size of the run.
-func (s *site) scaled(n int) int { return max(1, int(float64(n)*s.size)) }
+// Scaled returns a number of the full size for the size of the run.
+func (s *Site) Scaled(n int) int { return max(1, int(float64(n)*s.size)) }
 
-// attack is a load that must not delay others. prepare runs before the tenant begins. begin runs when the tenant works; what it
-// returns runs when the tenant has ended.
-type attack struct {
-	name    string
-	prepare func(ctx context.Context, s *site) error
-	begin   func(ctx context.Context, s *site) (end func() error, err error)
+// Attack is a load that must not delay others. Prepare runs before the tenant begins; nil = nothing. Begin runs when the tenant works; what
+// it returns runs when the tenant has ended.
+type Attack struct {
+	Name    string
+	Types   int // that the slots support; 0 = two
+	Prepare func(ctx context.Context, s *Site) error
+	Begin   func(ctx context.Context, s *Site) (end func() error, err error)
 }
 
-// Hostile measures the tenant beside each attack.
-func Hostile(ctx context.Context, env *rig.Rig, size float64) (figures, details figure.Figures, err error) {
-	for _, a := range attacks() {
+// None is the attack that does nothing.
+var None = Attack{Name: "none", Begin: func(context.Context, *Site) (func() error, error) { return nil, nil }}
+
+// Measure measures the tenant beside each attack.
+func Measure(ctx context.Context, env *rig.Rig, attacks []Attack, size float64) (figures, details figure.Figures, err error) {
+	for _, a := range attacks {
 		callback, handOff, err := beside(ctx, env, a, size)
 		if err != nil {
-			return figures, details, fmt.Errorf("%s: %w", a.name, err)
+			return figures, details, fmt.Errorf("%s: %w", a.Name, err)
 		}
-		figures = append(figures, figure.AtMost(a.name+"_callback_p99_ms", callback, 250))
-		details = append(details, figure.AtMost(a.name+"_handoff_p99_ms", handOff, 15))
+		figures = append(figures, figure.AtMost(a.Name+"_callback_p99_ms", callback, 250), figure.AtMost(a.Name+"_handoff_p99_ms", handOff, 15))
 	}
-	return figures, details, nil
+	return figures, nil, nil
 }
 
 // beside returns the 99th percentiles in milliseconds of the tenant: from the last end of a member to the start of the callback,
 // and from the end of a job with the key to the start of the next one.
-func beside(ctx context.Context, env *rig.Rig, a attack, size float64) (callback, handOff float64, err error) {
+func beside(ctx context.Context, env *rig.Rig, a Attack, size float64) (callback, handOff float64, err error) {
 	dsn, err := env.FreshJobs(ctx, "hostile")
 	if err != nil {
 		return 0, 0, err
@@ -68,7 +74,7 @@ func beside(ctx context.Context, env *rig.Rig, a attack, size float64) (callback
 			return 0, 0, err
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
-		crew, err := env.Crew(d.Socket, 1, 250, 2)
+		crew, err := env.Crew(d.Socket, 1, 250, max(a.Types, 2))
 		if err != nil {
 			return 0, 0, err
 		}
@@ -79,9 +85,9 @@ func beside(ctx context.Context, env *rig.Rig, a attack, size float64) (callback
 		return 0, 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	s := &site{conn, dsn, size}
-	if a.prepare != nil {
-		if err := a.prepare(ctx, s); err != nil {
+	s := &Site{conn, dsn, size}
+	if a.Prepare != nil {
+		if err := a.Prepare(ctx, s); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -89,11 +95,11 @@ func beside(ctx context.Context, env *rig.Rig, a attack, size float64) (callback
 }
 
 // measure lets the tenant work while the attack runs.
-func (s *site) measure(ctx context.Context, a attack) (callback, handOff float64, err error) {
+func (s *Site) measure(ctx context.Context, a Attack) (callback, handOff float64, err error) {
 	t := &tenant{}
 	worked := make(chan error, 1)
 	go func() { worked <- t.work(ctx, s.dsn) }()
-	end, err := a.begin(ctx, s)
+	end, err := a.Begin(ctx, s)
 	err = errors.Join(err, <-worked)
 	if err == nil {
 		callback, err = t.callbacks(ctx, s.Conn)
@@ -190,7 +196,30 @@ func (t *tenant) handOffs(ctx context.Context, conn *pgx.Conn) (p99 float64, err
 		WHERE id BETWEEN $1 AND $2 AND keys = 'tenant' AND status = 'done') AS hand_off WHERE ms IS NOT NULL`,
 		t.first, t.last).Scan(&n, &p99)
 	if err == nil && n < keyedJobs/50 {
-		err = fmt.Errorf("only %d of %d jobs of the key have run: %w", n, keyedJobs, errOpen)
+		err = fmt.Errorf("only %d of %d jobs of the key have run: %w", n, keyedJobs, errIdle)
 	}
 	return p99, err
+}
+
+// Held is a session with an open transaction.
+type Held struct{ *pgx.Conn }
+
+// Hold executes statements in a transaction that stays open.
+func (s *Site) Hold(ctx context.Context, statements ...string) (*Held, error) {
+	conn, err := pgx.Connect(ctx, s.dsn)
+	if err != nil {
+		return nil, err
+	}
+	for _, sql := range append([]string{`BEGIN`}, statements...) {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	return &Held{conn}, nil
+}
+
+// End commits the transaction and ends the session.
+func (h *Held) End() error {
+	_, err := h.Exec(context.Background(), `COMMIT`)
+	return errors.Join(err, h.Close(context.Background()))
 }
