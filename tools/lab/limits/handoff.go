@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,10 +26,22 @@ FROM gap`
 // gaps are the results of handoffSQL.
 type gaps struct{ p50, p99, most, rate float64 }
 
-// Handoff measures the time from the end of a job of a serial key to the start of the next one: on the controller, on another
-// dispatcher, and there without notifications.
+// manyTypes is how many other types the slots support.
+const manyTypes = 2000
+
+// Handoff measures the time from the end of a job of a serial key to the start of the next one: on the controller, there with many types,
+// on another dispatcher, and there without notifications.
 func Handoff(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Figures, err error) {
 	local, err := handoff(ctx, env, stage.Timed("handoff", 1, 1, 10), n)
+	if err != nil {
+		return nil, nil, err
+	}
+	many := stage.Timed("types", 1, 1, 10)
+	for i := range manyTypes {
+		many.Types = append(many.Types, fmt.Sprint("other", i))
+	}
+	many.Offers[0].Types = many.Types
+	typed, err := handoff(ctx, env, many, n/5)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,6 +62,7 @@ func Handoff(ctx context.Context, env *rig.Rig, n int) (figures, details figure.
 		),
 		figure.AtMost("handoff_p99_ms", local.p99, 15),
 		figure.AtLeast("serial_per_s", local.rate, 250),
+		figure.AtLeast("serial_per_s_2000_types", typed.rate, 400),
 		figure.AtMost("remote_handoff_p99_ms", remote.p99, 50),
 	}, figure.Figures{figure.AtMost("remote_handoff_p50_ms", remote.p50, 50), figure.AtMost("polled_handoff_max_ms", polled.most, 2200)}, err
 }
