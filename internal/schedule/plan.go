@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 )
 
 // Prompt is how old an occasion may be to run without regard to catch_up.
@@ -60,7 +61,7 @@ type Run struct {
 // entry is a planned schedule. Instants are in microseconds.
 type entry struct {
 	id, version  int64
-	due          int64 // in order, unless it is never
+	due          int64 // in Plan.due, unless it is never
 	mark         int64 // all occasions up to it are handled
 	starts, ends int64
 	since        int64
@@ -70,10 +71,20 @@ type entry struct {
 	jitter       int64
 	catchUp      int64
 	most         int32
+	filed        int32 // place in Plan.due
 	kind         byte
 	state        byte // index in states
 	once         byte // first letter of once
 }
+
+// never is a due time that is not reached.
+const never = 1<<63 - 1
+
+// byDue is the order of Plan.due.
+type byDue struct{}
+
+func (byDue) Before(a, b *entry) bool { return a.due < b.due || a.due == b.due && a.id < b.id }
+func (byDue) Place(e *entry) *int32   { return &e.filed }
 
 var states = [...]State{Active, Paused, Invalid}
 
@@ -110,7 +121,7 @@ type ruleName struct{ spec, zone string }
 type Plan struct {
 	start   Start
 	entries map[int64]*entry
-	order   order
+	due     heap.Heap[*entry, byDue]
 	rules   map[ruleName]*rule
 	zones   zones
 	counts  [len(states)]int
@@ -269,11 +280,10 @@ func (e *entry) next(after int64) int64 {
 
 // wake makes an entry due at an instant.
 func (p *Plan) wake(e *entry, due int64) {
-	if e.due != never {
-		p.order.remove(place{e.due, e.id})
-	}
-	if e.due = due; due != never {
-		p.order.insert(place{due, e.id})
+	if e.due = due; due == never {
+		p.due.Remove(e)
+	} else {
+		p.due.Put(e)
 	}
 }
 
@@ -297,14 +307,16 @@ func (p *Plan) Remove(id int64) {
 
 // Next returns when the plan is due next.
 func (p *Plan) Next() (time.Time, bool) {
-	first, ok := p.order.first()
-	return time.UnixMicro(first.due), ok
+	if first, ok := p.due.First(); ok {
+		return time.UnixMicro(first.due), true
+	}
+	return time.Time{}, false
 }
 
 // Overdue returns for how long the first tick is due, also of those that are tried again later.
 func (p *Plan) Overdue(now time.Time) time.Duration {
 	since := now.UnixMicro()
-	if first, ok := p.order.first(); ok {
+	if first, ok := p.due.First(); ok {
 		since = min(since, first.due)
 	}
 	for _, due := range p.delayed { // order-free: a minimum
@@ -317,8 +329,13 @@ func (p *Plan) Overdue(now time.Time) time.Duration {
 // run must be read. There are at most a number of each.
 func (p *Plan) Due(now time.Time, most int) (ticks []Tick, checks []int64) {
 	steps := stepsPerDue
-	for _, place := range p.order.upTo(now.UnixMicro(), most) {
-		e := p.entries[place.id]
+	var due []*entry
+	for e, ok := p.due.First(); ok && e.due <= now.UnixMicro() && len(due) < most; e, ok = p.due.First() {
+		p.due.Remove(e)
+		due = append(due, e)
+	}
+	for _, e := range due {
+		p.due.Put(e)
 		switch {
 		case e.kind == intervalKind && e.planned == 0:
 			checks = append(checks, e.id)
