@@ -51,10 +51,12 @@ type world struct {
 	open   func(t testing.TB, of ...claim.Identity) store                             // a store that has not joined
 	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID // the deadline counts from now
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
-	cancel func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
-	lock   func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
-	lose   func(t testing.TB, dispatcher int32)                     // declares it lost, and releases nothing
-	raise  func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
+	// operate does what operators want, as the leader does.
+	operate func(t testing.TB)
+	cancel  func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
+	lock    func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction
+	lose    func(t testing.TB, dispatcher int32)                     // declares it lost, and releases nothing
+	raise   func(t testing.TB, dispatcher int32)                     // raises its epoch, as a Resolve whose answer is lost
 	// Makes a job that is done run again in its last claim, as a failover that loses the end.
 	unend  func(t testing.TB, id dispatcherd.JobID)
 	depart func(t testing.TB, dispatcher int32) // sends a hand-over for one minute and loses its answer
@@ -104,6 +106,7 @@ func fakeWorld() world {
 			db.Do(func(t *claimfake.Table, _ int64) { holder = t.Lock(id) })
 			return func() { db.Do(func(*claimfake.Table, int64) { holder.Abort() }) }
 		},
+		operate: func(testing.TB) {}, // a heartbeat does it
 		lose: func(_ testing.TB, id int32) {
 			db.Do(func(t *claimfake.Table, _ int64) { t.Lose(id) })
 		},
@@ -142,7 +145,8 @@ func realWorld(t testing.TB) world {
 			}
 			return id
 		},
-		get: func(t testing.TB, id dispatcherd.JobID) claimfake.Row { return row(t, db, id) },
+		get:     func(t testing.TB, id dispatcherd.JobID) claimfake.Row { return row(t, db, id) },
+		operate: func(t testing.TB) { operate(t, db) },
 		cancel: func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status {
 			status, err := jobs.Cancel(t.Context(), id)
 			require.NoError(t, err)
@@ -760,6 +764,7 @@ func TestCancelRequestSurvivesACrash(t *testing.T) {
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: contract.Crashed}))
 		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
+		w.operate(t)
 		require.Equal(t, dispatcherd.Cancelled, w.get(t, id).Status)
 	})
 }

@@ -24,15 +24,14 @@ const (
 // Statements returns the statements whose plans are tested, by name.
 func Statements() map[string]string {
 	all := map[string]string{
-		"load":           loadSQL,
-		"release":        releaseSQL,
-		"portion":        portionSQL,
-		"own-rows":       ownRowsSQL,
-		"named-pending":  namedPendingSQL,
-		"cancel-pending": cancelPendingSQL,
-		"over":           overSQL,
-		"locked":         lockedSQL,
-		"progress":       progressSQL,
+		"load":        loadSQL,
+		"release":     releaseSQL,
+		"portion":     portionSQL,
+		"own-rows":    ownRowsSQL,
+		"locked":      lockedSQL,
+		"progress":    progressSQL,
+		"asked":       askedSQL,
+		"cancel-idle": cancelIdleSQL,
 	}
 	for _, list := range []statements{claimStatements, finishStatements, fetchStatements, adoptStatements, leaseStatements} {
 		for _, s := range list {

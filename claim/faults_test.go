@@ -419,28 +419,28 @@ func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
 }
 
 // listening joins a dispatcher that receives notifications.
-func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *reports, <-chan dispatcherd.JobID) {
+func listening(t *testing.T, dsn string) (*claim.Store, *claim.Listener, *reports, <-chan struct{}) {
 	t.Helper()
 	seen := newReports()
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
-	cancels := make(chan dispatcherd.JobID, 10)
-	l := s.Listen(func(topic contract.Topics, job dispatcherd.JobID) {
-		if topic == contract.CancelAsked {
-			cancels <- job
+	operations := make(chan struct{}, 10)
+	l := s.Listen(func(topic contract.Topics) {
+		if topic == contract.OperationsAsked {
+			operations <- struct{}{}
 		}
 	})
 	t.Cleanup(l.Close)
 	require.True(t, <-seen.listening)
-	return s, l, seen, cancels
+	return s, l, seen, operations
 }
 
 func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
-	s, l, seen, cancels := listening(t, dsn)
+	s, l, seen, operations := listening(t, dsn)
 	<-l.Jobs() // each new connection requests a scan
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
 	fill(t, db, 10, 1, 1)
@@ -457,7 +457,10 @@ func TestListenerReceivesNotificationsAndReconnects(t *testing.T) {
 	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), 5)
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Running, status)
-	require.EqualValues(t, 5, <-cancels)
+	<-operations
+	asked, err := s.Asked(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []dispatcherd.JobID{5}, asked)
 
 	exec(
 		t,

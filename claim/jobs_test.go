@@ -185,7 +185,7 @@ func TestRefusedRetrySaysWhatForbidsIt(t *testing.T) {
 	)
 	node := one[int64](t, db, `SELECT id FROM dispatcherd.nodes WHERE name = 'b'`)
 	for _, id := range []int64{batch, flow, node} {
-		exec(t, db, `SELECT dispatcherd.cancel_pending($1)`, id)
+		exec(t, db, `SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', session_user, NULL)`, id)
 	}
 	require.EqualError(
 		t,

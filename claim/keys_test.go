@@ -188,7 +188,7 @@ func TestHeartbeatSaysThatJobsWaitForPermits(t *testing.T) {
 		res, err := s.Heartbeat(context.Background(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.False(t, res.LeaseLost)
-		return res.Keyed
+		return res.Waiting&contract.KeysWait != 0
 	}
 	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type) VALUES (9, 'pdf')`)
 	require.False(t, keyedNow())

@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
@@ -25,8 +23,17 @@ var leaseStatements = statements{
 	{"forget", "removes the records of claims whose jobs have ended", forgetSQL},
 }
 
-// isNamed joins row j with the request to cancel c. File statements.go explains its form.
-const isNamed = `j.id BETWEEN c.target AND c.target AND c.target > 0`
+// isTarget joins row j with operation o. File statements.go explains its form.
+const isTarget = `j.id BETWEEN o.target AND o.target AND o.target > 0`
+
+// askedSQL reads the jobs that run under dispatcher $1 and for whose cancellation there is a request.
+const askedSQL = `
+SELECT DISTINCT o.target FROM dispatcherd.operations o JOIN dispatcherd.jobs_live j ON ` + isTarget + `
+WHERE o.kind = 'cancel' AND j.status = 'running' AND j.dispatcher = $1::int ORDER BY 1`
+
+// OpenOperation is true for operation o unless it is a request to cancel a running job, which another statement handles, or an edit.
+const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NOT (o.kind = 'cancel' AND EXISTS (
+		SELECT FROM dispatcherd.jobs_live j WHERE ` + isTarget + ` AND j.status = 'running'))`
 
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
@@ -58,106 +65,32 @@ WITH renewed AS (
 	UPDATE dispatcherd.controller c SET dispatcher = $1, term = c.term + 1, since = now() FROM vacant v WHERE c.one = v.one RETURNING c.term
 )
 SELECT EXISTS (SELECT FROM renewed),
-	(SELECT array_agg(id) FROM (SELECT id FROM lost UNION SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL) l),
-	(SELECT array_agg(j.id::bigint) FROM dispatcherd.operations c JOIN dispatcherd.jobs_live j ON ` + isNamed + `
-		WHERE c.kind = 'cancel' AND j.status = 'running' AND j.dispatcher = $1),
-	EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND NOT EXISTS (
-		SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'running')),
+	(SELECT jsonb_agg(jsonb_build_array(d.id, ` + beatAt + `, (extract(epoch FROM d.lease) * 1000000)::bigint,
+			(d.id <> $1 AND d.lost_at IS NULL)::int, (d.lost_at IS NOT NULL OR d.id IN (SELECT id FROM lost))::int) ORDER BY d.id)::text
+		FROM dispatcherd.dispatchers d),
+	ARRAY (` + askedSQL + `),
 	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least))::text FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
 			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS larger, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
-	EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited'), (SELECT edits_read FROM dispatcherd.controller),
-	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL) OR 
-		EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited'),
-	pg_relation_size('dispatcherd.ends') > 0 OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
-	others.ids, others.beats, others.leases
-FROM (SELECT array_agg(d.id ORDER BY d.id) AS ids, array_agg(` + beatAt + ` ORDER BY d.id) AS beats,
-		array_agg((extract(epoch FROM d.lease) * 1000000)::bigint ORDER BY d.id) AS leases
-	FROM dispatcherd.dispatchers d WHERE d.id <> $1 AND d.lost_at IS NULL) others`
+	(SELECT edits_read FROM dispatcherd.controller), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	ARRAY[
+		EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL)
+			OR EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited'),
+		pg_relation_size('dispatcherd.ends') > 0 OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
+		EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited'),
+		EXISTS (SELECT FROM dispatcherd.operations o WHERE ` + OpenOperation + `)]`
+
+// waiting are the topics of the last column of heartbeatSQL.
+var waiting = [...]contract.Topics{contract.KeysWait, contract.EndsWait, contract.EditsWait, contract.OperationsWait}
 
 // alive is true for dispatcher d unless it was declared lost or has left.
 const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
 
 // beatAt is contract.Heard.BeatAt of dispatcher d.
 const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
-
-// cancelPending cancels pending jobs with ids above from for which a request to cancel
-// exists, and deletes requests of jobs that have ended. It is part of a heartbeat, so it
-// must not wait for locks. It begins no further portion after until, and returns the id
-// after which the next heartbeat continues, or 0. A later heartbeat of any dispatcher
-// handles rows that were locked.
-func (s *Store) cancelPending(ctx context.Context, conn *pgx.Conn, from int64, until time.Time) (next int64, err error) {
-	var ids []dispatcherd.JobID
-	if err := conn.QueryRow(ctx, namedPendingSQL, from, int64(cancelMost)).Scan(&ids); err != nil {
-		return from, err
-	}
-	if len(ids) == cancelMost {
-		next = int64(ids[cancelMost-1])
-	}
-	for part := range slices.Chunk(ids, cancelPortion) {
-		failed := apart(
-			s,
-			OpHeartbeat,
-			part,
-			until,
-			func(id dispatcherd.JobID) dispatcherd.JobID { return id },
-			func(part []dispatcherd.JobID) error {
-				_, err := conn.Exec(ctx, cancelPendingSQL, part)
-				return err
-			},
-		)
-		if err == nil {
-			err = failed // the first error is returned
-		}
-		if conn.IsClosed() {
-			return from, err
-		}
-		if time.Now().After(until) {
-			next = int64(part[len(part)-1])
-			break
-		}
-	}
-	if _, failed := conn.Exec(ctx, overSQL, int64(cancelMost)); err == nil {
-		err = failed
-	}
-	return next, err
-}
-
-// cancelMost bounds the jobs that one heartbeat cancels, and the requests that it deletes.
-const cancelMost = 5000
-
-// cancelPortion bounds the jobs of one cancelPendingSQL. The function needs a
-// subtransaction for each job, and Postgres keeps 64 of them per transaction in shared
-// memory.
-const cancelPortion = 64
-
-// namedPendingSQL reads the first $2 pending jobs with ids above $1 for which a request to
-// cancel exists.
-const namedPendingSQL = `
-SELECT array_agg(target ORDER BY target) FROM (
-	SELECT c.target FROM dispatcherd.operations c
-	WHERE c.kind = 'cancel' AND c.target > $1::bigint
-		AND EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + ` AND j.status = 'pending')
-	ORDER BY c.target LIMIT $2::bigint
-) named`
-
-// cancelPendingSQL cancels those of jobs $1 that are pending and not locked.
-const cancelPendingSQL = `
-SELECT dispatcherd.cancel_pending(id, (SELECT who FROM dispatcherd.operations WHERE kind = 'cancel' AND target = free.id)) FROM (
-	SELECT j.id::bigint FROM unnest($1::bigint[]) AS c (target) JOIN dispatcherd.jobs_live j ON ` + isNamed + `
-	WHERE j.status = 'pending' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
-) free`
-
-// overSQL deletes at most $1 requests to cancel jobs that have ended.
-const overSQL = `
-DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target IN (
-	SELECT c.target FROM dispatcherd.operations c WHERE c.kind = 'cancel'
-		AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE ` + isNamed + `)
-	ORDER BY c.target LIMIT $1::bigint FOR UPDATE OF c SKIP LOCKED)`
 
 // joinSQL adds a run of a dispatcher: $1 id, $2 name, $3 lease, $4 incarnation, $5 lock.
 // It returns no row if the id exists. $6 is the id of the former run of this process, or
@@ -211,8 +144,8 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 }
 
 // Heartbeat renews the lease and publishes capacity (slots by type). It also does
-// work for other dispatchers: it declares silent ones lost, releases their jobs and
-// executes requests to cancel. Call Heartbeat about once per second, one call at a
+// work for other dispatchers: it declares silent ones lost and releases their jobs.
+// Call Heartbeat about once per second, one call at a
 // time. After an error the lease may have been renewed. If the work for others fails,
 // only the observer gets the error, and heartbeats repeat that work after a pause of
 // ten times its duration. [Store.Sweep] has more time for a release.
@@ -220,7 +153,7 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 	var res contract.HeartbeatResult
 	renewed := false
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		lost, cancel, err := s.beat(ctx, conn, &req, &res)
+		lost, err := s.beat(ctx, conn, &req, &res)
 		if err != nil {
 			return 0, err
 		}
@@ -230,7 +163,7 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 		if !res.LeaseLost {
 			res.Unheld, failed = s.releaseUnheld(ctx, conn, time.Now().Add(releaseTime))
 		}
-		res.Released, err = s.catchUp(ctx, conn, cancel, lost, time.Now().Add(releaseTime))
+		res.Released, err = s.catchUp(ctx, conn, lost, time.Now().Add(releaseTime))
 		return res.Released + len(res.Unheld), errors.Join(forgotten, failed, err)
 	})
 	if renewed {
@@ -239,18 +172,17 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 	return res, err
 }
 
-// beat executes heartbeatSQL. It returns the lost dispatchers, and whether there are
-// requests to cancel that a heartbeat can execute.
+// beat executes heartbeatSQL. It returns the lost dispatchers.
 func (s *Store) beat(
 	ctx context.Context,
 	conn *pgx.Conn,
 	req *contract.HeartbeatRequest,
 	res *contract.HeartbeatResult,
-) (lost []int32, cancel bool, err error) {
+) (lost []int32, err error) {
 	published := []byte("{}")
 	if req.Capacity != nil {
 		if published, err = json.Marshal(req.Capacity); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	silent, silentSince := make([]int32, len(req.Silent)), make([]int64, len(req.Silent))
@@ -258,32 +190,54 @@ func (s *Store) beat(
 		silent[i], silentSince[i] = d.ID, d.BeatAt
 	}
 	var (
-		alive         bool
-		capacity      *string
-		ids           []int32
-		beats, leases []int64
-		clock         int64
+		alive           bool
+		peers, capacity *string
+		clock           int64
+		found           []bool
 	)
 	begun := time.Now()
 	err = conn.QueryRow(ctx, "heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation,
 		req.Beat, req.OldestBeat, silent, silentSince).
-		Scan(&alive, &lost, &res.Cancels, &cancel, &capacity, &res.Term, &res.SchedulesEdited, &res.EditsRead,
-			&clock, &res.Keyed, &res.Ends, &ids, &beats, &leases)
+		Scan(&alive, &peers, &res.Cancels, &capacity, &res.Term, &res.EditsRead, &clock, &found)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	res.Clock, res.ClockRead = time.UnixMicro(clock), begun.Add(time.Since(begun)/2)
+	if peers != nil {
+		if lost, err = meet(res, *peers); err != nil {
+			return nil, err
+		}
+	}
 	res.LeaseLost, res.Lost = !alive, len(lost) > 0
 	if res.LeaseLost {
 		res.Term = 0
 	}
-	for i, id := range ids {
-		res.Others = append(res.Others, contract.Heard{ID: id, BeatAt: beats[i], Lease: time.Duration(leases[i]) * time.Microsecond})
+	for i, is := range found {
+		if is {
+			res.Waiting |= waiting[i]
+		}
 	}
 	if capacity != nil {
 		err = learn(res, *capacity, req.Capacity)
 	}
-	return lost, cancel, err
+	return lost, err
+}
+
+// meet reads the rows of the dispatchers: id, beat, lease, whether it is another one that was not lost, and whether it is lost now.
+func meet(res *contract.HeartbeatResult, peers string) (lost []int32, err error) {
+	var rows [][5]int64
+	if err := json.Unmarshal([]byte(peers), &rows); err != nil {
+		return nil, fmt.Errorf("dispatchers: %w", err)
+	}
+	for _, r := range rows {
+		if r[3] == 1 {
+			res.Others = append(res.Others, contract.Heard{ID: int32(r[0]), BeatAt: r[1], Lease: time.Duration(r[2]) * time.Microsecond})
+		}
+		if r[4] == 1 {
+			lost = append(lost, int32(r[0]))
+		}
+	}
+	return lost, nil
 }
 
 // learn reads the capacity of the other dispatchers. For each type, others contains

@@ -21,11 +21,10 @@ import (
 const Channel = "dispatcherd"
 
 // topics are the words for topics. After jobs the payload may describe the only row that became pending, see parseNotification, and after
-// admitted rows that have got their permits. After
-// cancel it is the id of a running job that is to be cancelled. Other sessions may send any payload, so unknown words are ignored. One of
-// these is self, after which a new connection tests whether notifications arrive.
+// admitted the rows that have got their permits. Other sessions may send any payload, so unknown words are ignored. One of these is self,
+// after which a new connection tests whether notifications arrive.
 var topics = map[string]contract.Topics{
-	"jobs": contract.JobsArrived, "admitted": contract.RowsAdmitted, "cancel": contract.CancelAsked, "edits": contract.EditsMade,
+	"jobs": contract.JobsArrived, "admitted": contract.RowsAdmitted, "operations": contract.OperationsAsked, "edits": contract.EditsMade,
 	"keys": contract.KeysChanged, "ends": contract.EndsRecorded,
 }
 
@@ -61,15 +60,14 @@ var errSlowCheck = errors.New("the server does not answer on the connection that
 type Listener struct {
 	store   *Store
 	jobs    chan contract.Notification
-	receive func(topic contract.Topics, job dispatcherd.JobID)
+	receive func(contract.Topics)
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
 
 // Listen starts a listener. The listener reconnects until Close, and tells the observer
-// whether notifications arrive. It calls receive for each notification that is known; job is
-// set for CancelAsked only. receive must not block.
-func (s *Store) Listen(receive func(topic contract.Topics, job dispatcherd.JobID)) *Listener {
+// whether notifications arrive. It calls receive for each notification that is known. receive must not block.
+func (s *Store) Listen(receive func(contract.Topics)) *Listener {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Listener{store: s, jobs: make(chan contract.Notification, 1), receive: receive, stop: stop}
 	l.done.Go(func() { l.loop(ctx) })
@@ -224,7 +222,7 @@ func (l *Listener) await(ctx context.Context, conn *pgx.Conn, long time.Duration
 // received passes on a notification. alone says that its transaction has sent no other.
 func (l *Listener) received(payload string, alone bool) {
 	word, text, _ := strings.Cut(payload, " ")
-	topic, job := topics[word], int64(0)
+	topic := topics[word]
 	switch topic {
 	case 0:
 		return
@@ -238,13 +236,8 @@ func (l *Listener) received(payload string, alone bool) {
 		if to, rows := parseAdmitted(text); len(rows) > 0 && (to == 0 || to == l.store.Dispatcher()) {
 			l.publish(contract.Notification{Rows: rows, Admitted: true})
 		}
-	case contract.CancelAsked:
-		var err error
-		if job, err = strconv.ParseInt(text, 10, 64); err != nil || job <= 0 {
-			return
-		}
 	}
-	l.receive(topic, dispatcherd.JobID(job))
+	l.receive(topic)
 }
 
 // publish passes on a notification. If the previous notification was not taken yet,

@@ -29,8 +29,7 @@ func (e *StatusError) Error() string {
 // no failures and no crashes. It returns a *StatusError for any other status, if another job
 // has its unique key, and if it must wait for other jobs.
 func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
-	var n int
-	if err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, id).Scan(&n); err != nil || n == 1 {
+	if n, err := j.RetryMany(ctx, []dispatcherd.JobID{id}); err != nil || n == 1 {
 		return err
 	}
 	err := j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
@@ -39,6 +38,12 @@ func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 		return cmp.Or(err, error(refused))
 	}
 	return err
+}
+
+// RetryMany retries jobs in one statement, and returns how many. It leaves out those that Retry refuses.
+func (j Jobs) RetryMany(ctx context.Context, ids []dispatcherd.JobID) (n int, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs($1::bigint[])`, bigints(ids)).Scan(&n)
+	return n, err
 }
 
 // whyNotRetriedSQL returns the unique key of job $1 and the job that has it; the kind and id of the batch or flow that must be
@@ -81,17 +86,16 @@ func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, 
 
 // askSQL records requests for the dispatchers that run the jobs $1, and who asks ($2). It does not lock the
 // rows, because a lock would delay the ends of the jobs. If a job ends at the same time,
-// a heartbeat or a retry removes the request. Without a notification, the next heartbeat
+// the service of package operation or a retry removes the request. Without a notification, the next heartbeat
 // of the dispatcher finds the request. The second column says whether other jobs may depend on the job, such as children.
 const askSQL = `
 WITH running AS MATERIALIZED (
 	SELECT id, watched FROM dispatcherd.jobs_live WHERE id = ANY ($1::bigint[]) AND status = 'running'
 ), asked AS (
-	INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', id, coalesce(nullif($2::text, ''), session_user)
-	FROM running ON CONFLICT DO NOTHING
+	INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', id, coalesce(nullif($2::text, ''), session_user) FROM running r
+	WHERE NOT EXISTS (SELECT FROM dispatcherd.operations o WHERE o.kind = 'cancel' AND o.target = r.id)
 )
-SELECT id::bigint, coalesce(watched, false), CASE WHEN dispatcherd.may_notify() THEN pg_notify('dispatcherd', 'cancel ' || id) END
-FROM running`
+SELECT id::bigint, coalesce(watched, false) FROM running`
 
 // Cancel ends a waiting or pending job at once and returns Cancelled. For a running job it
 // records a request to cancel for the job's dispatcher and returns Running. If the
@@ -109,11 +113,21 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 	return "", j.refuse(ctx, id, "only waiting, pending and running jobs can be cancelled")
 }
 
-// Asked returns those of the jobs for which Cancel has recorded a request. A notification proves
+// CancelIdle cancels those of the jobs that are waiting or pending, in one statement, and returns them.
+func (j Jobs) CancelIdle(ctx context.Context, ids []dispatcherd.JobID) ([]dispatcherd.JobID, error) {
+	return pgx.CollectRows(j.query(ctx, cancelIdleSQL, bigints(ids), j.By), pgx.RowTo[dispatcherd.JobID])
+}
+
+// cancelIdleSQL cancels those of jobs $1 that are waiting or pending, one after the other; $2 is who cancels.
+const cancelIdleSQL = `
+SELECT id FROM unnest($1::bigint[]) AS id
+WHERE dispatcherd.end_idle(ARRAY[id], 'cancelled', coalesce(nullif($2::text, ''), session_user), NULL) = 1`
+
+// Asked returns the jobs that run under this dispatcher and for whose cancellation there is a request. A notification proves
 // nothing, because every session may NOTIFY.
-func (s *Store) Asked(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
+func (s *Store) Asked(ctx context.Context) (asked []dispatcherd.JobID, err error) {
 	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, err := conn.Query(ctx, `SELECT target FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY ($1)`, ids)
+		rows, err := conn.Query(ctx, askedSQL, s.me.Load())
 		if err == nil {
 			asked, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
 		}
@@ -164,8 +178,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 		b.Changed += len(b.Running)
 	default:
 		_, err = Apart(found.ids, time.Now().Add(RepeatTime), func(ids []dispatcherd.JobID) error {
-			var n int
-			err := j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs($1)`, ids).Scan(&n)
+			n, err := j.RetryMany(ctx, ids)
 			b.Changed += n
 			return err
 		}, func(dispatcherd.JobID, error) {})
@@ -187,8 +200,7 @@ func (j Jobs) cancelMany(
 			break
 		}
 		_, err := Apart(ids, time.Now().Add(RepeatTime), func(some []dispatcherd.JobID) error {
-			const cancel = `SELECT id FROM unnest($1::bigint[]) AS id WHERE dispatcherd.cancel_pending(id, nullif($2::text, ''))`
-			ended, err := j.idsOf(ctx, cancel, some, j.By)
+			ended, err := j.CancelIdle(ctx, some)
 			cancelled += len(ended)
 			ids = without(ids, ended)
 			return err
@@ -222,7 +234,7 @@ func (j Jobs) ask(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatc
 	_, err = pgx.CollectRows(j.query(ctx, askSQL, bigints(ids), j.By), func(row pgx.CollectableRow) (struct{}, error) {
 		var id int64
 		var watched bool
-		err := row.Scan(&id, &watched, nil)
+		err := row.Scan(&id, &watched)
 		if asked = append(asked, dispatcherd.JobID(id)); watched {
 			parents = append(parents, id)
 		}
@@ -241,18 +253,6 @@ func bigints(ids []dispatcherd.JobID) []int64 {
 		plain[i] = int64(id)
 	}
 	return plain
-}
-
-// idsOf runs a statement about ids ($1) whose first column is an id.
-func (j Jobs) idsOf(ctx context.Context, sql string, ids []dispatcherd.JobID, args ...any) ([]dispatcherd.JobID, error) {
-	return pgx.CollectRows(
-		j.query(ctx, sql, append([]any{bigints(ids)}, args...)...),
-		func(row pgx.CollectableRow) (id dispatcherd.JobID, err error) {
-			columns := make([]any, len(row.FieldDescriptions())) // nil skips a column
-			columns[0] = &id
-			return id, row.Scan(columns...)
-		},
-	)
 }
 
 // without returns the ids that are not in remove.

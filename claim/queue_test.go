@@ -21,7 +21,7 @@ type queueReports struct {
 func (r queueReports) Queue(usage float64) { r.queue <- usage }
 
 // ignore receives notifications.
-func ignore(contract.Topics, dispatcherd.JobID) {}
+func ignore(contract.Topics) {}
 
 func mayNotify(may string) string {
 	return `CREATE OR REPLACE FUNCTION dispatcherd.may_notify() RETURNS boolean LANGUAGE sql AS 'SELECT ` + may + `'`

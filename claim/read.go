@@ -16,7 +16,7 @@ import (
 const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
 	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, dispatcher, placement, errors::text,
 	coalesce(cancelled_by, CASE WHEN status = 'running' THEN
-		(SELECT who FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
+		(SELECT min(who) FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
 		AS cancelled`
 
 // ErrNotFound says that no row has that id.

@@ -139,8 +139,8 @@ func (s *Store) setAside(op Operation, id dispatcherd.JobID, reason string) {
 	}
 }
 
-// WhyAside returns why a row of a lost dispatcher is not released, why a job is not
-// cancelled, or why another statement leaves out the row; "" = no reason is known.
+// WhyAside returns why a row of a lost dispatcher is not released, or why another statement leaves out the row;
+// "" = no reason is known.
 func (s *Store) WhyAside(id dispatcherd.JobID) (reason string) {
 	for _, op := range []Operation{OpHeartbeat, OpSweep, OpAdopt, OpProgress} {
 		if reason = s.refusals.reason(refusal{op: op, id: id}); reason != "" {

@@ -210,14 +210,13 @@ const deferFactor = 10
 // deferred is the work for other dispatchers that heartbeats have deferred. It
 // belongs to the call that has the turn of the lease connection.
 type deferred struct {
-	// until says when failed work is tried again. The key is the id of a lost
-	// dispatcher, or cancelRequests. Without this pause every heartbeat of every
+	// until says when failed work is tried again, by the id of a lost
+	// dispatcher. Without this pause every heartbeat of every
 	// dispatcher would spend all of its time on the failing work, until a sweep with
 	// its longer deadline succeeds.
 	until map[int32]time.Time
 	// from is where the next heartbeat continues: the token for the id of a lost
-	// dispatcher whose jobs a heartbeat has released in part, or the job id for
-	// cancelRequests.
+	// dispatcher whose jobs a heartbeat has released in part.
 	from map[int32]int64
 }
 
@@ -229,9 +228,6 @@ func newDeferred() deferred {
 // next heartbeat continues the release. A heartbeat proves that its dispatcher is
 // alive, so work for other dispatchers must not delay it.
 const releaseTime = time.Second
-
-// cancelRequests is the key for requests to cancel; no dispatcher has this id.
-const cancelRequests int32 = 0
 
 // try executes a function unless it is deferred, and defers it if it fails.
 func (d deferred) try(what int32, do func() error) error {
@@ -247,22 +243,15 @@ func (d deferred) try(what int32, do func() error) error {
 	return err
 }
 
-// catchUp executes requests to cancel if cancel is set, for at most half of the time, and
-// then releases the jobs of each lost dispatcher. An error for one dispatcher does not stop
+// catchUp releases the jobs of each lost dispatcher. An error for one dispatcher does not stop
 // the work for the others. The next heartbeat continues with work that is not done at until.
 // catchUp returns the number of released jobs.
-func (s *Store) catchUp(ctx context.Context, conn *pgx.Conn, cancel bool, lost []int32, until time.Time) (released int, err error) {
+func (s *Store) catchUp(ctx context.Context, conn *pgx.Conn, lost []int32, until time.Time) (released int, err error) {
 	d := s.deferred
 	now := time.Now()
 	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })
-	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return id != cancelRequests && !slices.Contains(lost, id) })
+	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return !slices.Contains(lost, id) })
 	var errs []error
-	if cancel {
-		errs = append(errs, d.try(cancelRequests, func() (err error) {
-			d.from[cancelRequests], err = s.cancelPending(ctx, conn, d.from[cancelRequests], now.Add(until.Sub(now)/2))
-			return err
-		}))
-	}
 	for _, id := range lost {
 		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
 			break // the time is over, which is not an error

@@ -2,7 +2,6 @@ package claim_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -193,120 +192,17 @@ func TestLockedDispatcherDoesNotStopTheSweepOfOthers(t *testing.T) {
 	require.Equal(t, 1, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`))
 }
 
-// pendingWithRequests returns a store and n pending jobs with requests to cancel.
-func pendingWithRequests(t *testing.T, n int) (s *claim.Store, seen *failures, db *pgx.Conn, dsn string) {
-	t.Helper()
-	dsn = pgtest.New(t)
-	db = connect(t, dsn)
-	fill(t, db, n, 1, 1)
-	exec(t, db, `INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', id FROM dispatcherd.jobs_live`)
-	seen = new(failures)
-	s = open(t, claim.Config{DSN: dsn, Observer: seen})
-	_, err := s.Join(t.Context())
-	require.NoError(t, err)
-	return s, seen, db, dsn
-}
-
-func TestRowThatATriggerRefusesDoesNotStopOtherCancellations(t *testing.T) {
-	t.Parallel()
-	s, seen, db, _ := pendingWithRequests(t, 200)
-	refuse(t, db, "INSERT", "jobs_cancelled", "P0001", 42)
-	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 199, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
-	require.Equal(t, []int64{42}, one[[]int64](t, db, `SELECT array_agg(target) FROM dispatcherd.operations WHERE kind = 'cancel'`))
-	require.Equal(t, map[dispatcherd.JobID]int{42: 1}, seen.reported(claim.OpHeartbeat))
-	require.Contains(t, s.WhyAside(42), "refused by the test")
-	require.Empty(t, seen.all())
-}
-
-// Many requests to cancel do not delay the work for lost dispatchers: a heartbeat executes
-// them for at most half of its time.
-func TestManyCancellationsDoNotDelayARelease(t *testing.T) {
-	t.Parallel()
-	s, seen, db, dsn := pendingWithRequests(t, 400)
-	fill(t, db, 1, 1, 1)
-	id := dispatcherd.JobID(one[int64](t, db, `SELECT max(id) FROM dispatcherd.jobs_live`))
-	dead := open(t, claim.Config{DSN: dsn})
-	run, err := dead.Join(t.Context())
-	require.NoError(t, err)
-	require.Len(t, dead.Claim(t.Context(), claimOf(id)).Won, 1)
-	lose(t, db, run)
-	exec(t, db, `CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.008); RETURN NEW; END $$`)
-	exec(t, db, `CREATE TRIGGER slow BEFORE INSERT ON dispatcherd.jobs_cancelled FOR EACH ROW EXECUTE FUNCTION public.slow()`)
-	for released := 0; released == 0; {
-		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-		require.NoError(t, err)
-		released = res.Released
-	}
-	require.NotZero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
-	require.Empty(t, seen.all())
-	exec(t, db, `DROP TRIGGER slow ON dispatcherd.jobs_cancelled`)
-	require.Eventually(t, func() bool {
-		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-		require.NoError(t, err)
-		return one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`) == 0
-	}, 30*time.Second, time.Millisecond)
-}
-
-// One heartbeat cancels a bounded number of jobs. Further heartbeats cancel the others.
-func TestCancellationsOfAHeartbeatAreBounded(t *testing.T) {
-	t.Parallel()
-	s, _, db, _ := pendingWithRequests(t, 5100)
-	cancelled := func() int {
-		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-		require.NoError(t, err)
-		return one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`)
-	}
-	n := cancelled()
-	require.Positive(t, n)
-	require.LessOrEqual(t, n, 5000)
-	require.Eventually(t, func() bool { return cancelled() == 5100 }, 60*time.Second, time.Millisecond)
-}
-
-// No cancellation succeeds. The heartbeat reports the first error only.
-func TestFailedCancellationsAreReportedOnce(t *testing.T) {
-	t.Parallel()
-	s, seen, db, _ := pendingWithRequests(t, 200)
-	refuse(t, db, "INSERT", "jobs_cancelled", "53100", 1, 65, 129)
-	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Len(t, seen.all(), 1)
-	require.Equal(t, 1, strings.Count(seen.all()[0].Error(), "refused by the test"))
-}
-
-// The payload of one job cannot be read. The job is cancelled without it, by a heartbeat
-// and by an operator.
+// The payload of a job cannot be read. The job is cancelled without it.
 func TestJobWithALostPayloadIsCancelledWithoutIt(t *testing.T) {
 	t.Parallel()
-	s, seen, db, _ := pendingWithRequests(t, 100)
-	loseLargePayload(t, db, 42)
-	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 100, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
-	require.Empty(t, seen.refusals())
-	require.JSONEq(t, `null`, string(row(t, db, 42).Payload))
-	require.Contains(t, row(t, db, 42).Errors[0], "cannot be read in Postgres")
-
+	db, jobs, _ := newDispatcherDatabase(t)
 	fill(t, db, 1, 1, 1)
-	id := one[int64](t, db, `SELECT max(id) FROM dispatcherd.jobs_live`)
-	loseLargePayload(t, db, id)
-	status, err := claim.Jobs{DB: db}.Cancel(t.Context(), dispatcherd.JobID(id))
+	loseLargePayload(t, db, 1)
+	status, err := jobs.Cancel(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Cancelled, status)
-	require.JSONEq(t, `null`, string(row(t, db, dispatcherd.JobID(id)).Payload))
-}
-
-func TestLockedRowDoesNotStopOtherCancellations(t *testing.T) {
-	t.Parallel()
-	s, seen, db, dsn := pendingWithRequests(t, 100)
-	holder := connect(t, dsn)
-	exec(t, holder, `BEGIN`)
-	exec(t, holder, `SELECT id FROM dispatcherd.jobs_live WHERE id = 7 FOR UPDATE`)
-	_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 99, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_cancelled`))
-	require.Empty(t, seen.all())
+	require.JSONEq(t, `null`, string(row(t, db, 1).Payload))
+	require.Contains(t, row(t, db, 1).Errors[0], "cannot be read in Postgres")
 }
 
 func TestRowThatATriggerRefusesDoesNotStopOtherProgressReports(t *testing.T) {

@@ -3,13 +3,14 @@ package claim_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/operation"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,7 @@ func as(t *testing.T, dsn, role string) claim.Jobs {
 func TestEachRoleSufficesForItsWork(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
+	owner := connect(t, dsn)
 	producer, operator, reader := as(t, dsn, "dispatcherd_producer"), as(t, dsn, "dispatcherd_operator"), as(t, dsn, "dispatcherd_reader")
 	id, err := producer.Insert(t.Context(), claim.New{Type: "pdf"})
 	require.NoError(t, err)
@@ -39,24 +41,23 @@ func TestEachRoleSufficesForItsWork(t *testing.T) {
 	require.JSONEq(t, `{}`, string(job.Payload))
 	_, err = operator.List(t.Context(), contract.Filter{})
 	require.NoError(t, err)
-	status, err := operator.Cancel(t.Context(), id)
+	dispatcher := as(t, dsn, "dispatcherd_dispatcher") // also for the callers of the API
+	const ask = `INSERT INTO dispatcherd.operations (kind, target, reason) VALUES ($1, $2, 'tested')`
+	exec(t, operator.DB.(*pgx.Conn), ask, "cancel", int64(id))
+	operate(t, dispatcher.DB)
+	require.Equal(t, dispatcherd.Cancelled, row(t, owner, id).Status)
+	exec(t, operator.DB.(*pgx.Conn), ask, "retry", int64(id))
+	operate(t, dispatcher.DB)
+	require.Equal(t, dispatcherd.Pending, row(t, owner, id).Status)
+	b, err := dispatcher.Change(t.Context(), contract.CancelJobs,
+		contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Pending}}, 1)
 	require.NoError(t, err)
-	require.Equal(t, dispatcherd.Cancelled, status)
-	require.NoError(t, operator.Retry(t.Context(), id))
-	_, err = operator.Cancel(t.Context(), id)
+	require.Equal(t, 1, b.Changed)
+	b, err = dispatcher.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Cancelled}}, 1)
 	require.NoError(t, err)
-	for _, role := range []claim.Jobs{operator, as(t, dsn, "dispatcherd_dispatcher")} { // callers of the API use the dispatcher's role
-		b, err := role.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Cancelled}}, 1)
-		require.NoError(t, err)
-		require.Equal(t, 1, b.Changed)
-		b, err = role.Change(t.Context(), contract.CancelJobs,
-			contract.Filter{Type: "pdf", Statuses: []dispatcherd.Status{dispatcherd.Pending}}, 1)
-		require.NoError(t, err)
-		require.Equal(t, 1, b.Changed)
-	}
-	require.NoError(t, operator.Retry(t.Context(), id))
-	exec(t, as(t, dsn, "dispatcherd_dispatcher").DB.(*pgx.Conn), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1`)
-	status, err = operator.Cancel(t.Context(), id)
+	require.Equal(t, 1, b.Changed)
+	exec(t, dispatcher.DB.(*pgx.Conn), `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1`)
+	status, err := dispatcher.Cancel(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Running, status, "its dispatcher gets a request to cancel")
 
@@ -77,15 +78,12 @@ func TestRequestToCancelDoesNotLockTheRunningRow(t *testing.T) {
 	s, _, items := claimed(t, dsn, db, 1)
 	operator := as(t, dsn, "dispatcherd_operator")
 	exec(t, operator.DB.(*pgx.Conn), `BEGIN`)
-	status, err := operator.Cancel(t.Context(), 1)
-	require.NoError(t, err)
-	require.Equal(t, dispatcherd.Running, status)
+	exec(t, operator.DB.(*pgx.Conn), `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1)`)
 	items[0].Outcome, items[0].Result = contract.FailedFinal, nil
 	require.Equal(t, contract.FinishResult{Verdict: contract.OK}, s.Finish(t.Context(), contract.FinishRequest{Items: items}))
 	exec(t, operator.DB.(*pgx.Conn), `COMMIT`)
 	require.NoError(t, claim.Jobs{DB: db}.Retry(t.Context(), 1))
-	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
+	operate(t, db)
 	require.Equal(t, dispatcherd.Pending, row(t, db, 1).Status)
 }
 
@@ -95,31 +93,38 @@ func TestOperatorCannotForgeWhoCancels(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	owner := connect(t, dsn)
-	for login, want := range map[string]string{"dispatcherd_operator": "forged_operator", "dispatcherd_dispatcher": "api: uid=7"} {
-		name := "forged_" + strings.TrimPrefix(login, "dispatcherd_")
-		exec(t, owner, `CREATE ROLE `+name+` LOGIN IN ROLE `+login)
-		t.Cleanup(func() {
-			conn, err := pgx.Connect(context.Background(), dsn)
-			require.NoError(t, err)
-			_, err = conn.Exec(context.Background(), `DROP ROLE `+name)
-			require.NoError(t, errors.Join(err, conn.Close(context.Background())))
-		})
-		conn := connect(t, dsn)
-		exec(t, conn, `SET SESSION AUTHORIZATION `+name)
-		jobs := claim.Jobs{DB: conn, By: "api: uid=7"}
-		pending, err := jobs.Insert(t.Context(), claim.New{Type: "pdf"})
+	exec(t, owner, `CREATE ROLE forger LOGIN IN ROLE dispatcherd_operator`)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), dsn)
 		require.NoError(t, err)
-		_, err = jobs.Cancel(t.Context(), pending)
+		_, err = conn.Exec(context.Background(), `DROP ROLE forger`)
+		require.NoError(t, errors.Join(err, conn.Close(context.Background())))
+	})
+	operator := connect(t, dsn)
+	exec(t, operator, `SET SESSION AUTHORIZATION forger`)
+	fill(t, owner, 4, 1, 1)
+	_, err := operator.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', 1, 'another')`)
+	require.ErrorContains(t, err, "permission denied")
+	exec(t, operator, `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1), ('cancel', 2)`)
+	exec(t, owner, `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1 WHERE id IN (2, 4)`)
+	dispatcher := as(t, dsn, "dispatcherd_dispatcher")
+	operate(t, dispatcher.DB)
+	dispatcher.By = "api: uid=7"
+	for _, id := range []dispatcherd.JobID{3, 4} {
+		_, err := dispatcher.Cancel(t.Context(), id)
 		require.NoError(t, err)
-		running, err := jobs.Insert(t.Context(), claim.New{Type: "pdf"})
-		require.NoError(t, err)
-		exec(t, owner, `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1 WHERE id = $1`, int64(running))
-		_, err = jobs.Cancel(t.Context(), running)
-		require.NoError(t, err)
-		for _, id := range []dispatcherd.JobID{pending, running} {
-			job, err := claim.Jobs{DB: owner}.Get(t.Context(), id)
-			require.NoError(t, err)
-			require.Equal(t, want, *job.Cancelled, "%s, %s", name, job.Status)
-		}
 	}
+	for id, want := range map[dispatcherd.JobID]string{1: "forger", 2: "forger", 3: "api: uid=7", 4: "api: uid=7"} {
+		job, err := claim.Jobs{DB: owner}.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, *job.Cancelled, "%d, %s", id, job.Status)
+	}
+}
+
+// operate does what operators want, as the leader does.
+func operate(t testing.TB, db claim.DB) {
+	t.Helper()
+	service := operation.Service{DB: db, Done: func(_ []operation.Operation, _ int, err error) { require.NoError(t, err) }}.Service()
+	_, err := service.Step(t.Context(), background.Now{})
+	require.NoError(t, err)
 }

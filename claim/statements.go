@@ -61,8 +61,8 @@ const (
 	holdsLease = `lost_at IS NULL AND NOT leaving`
 )
 
-// Columns of a job. Each list exists once, but the SQL functions cancel_pending and
-// retry_jobs and those that they call (migrations/schema/7_settlement.sql) have lists of their own, which a test
+// Columns of a job. Each list exists once, but the SQL functions that move rows
+// (migrations/schema/7_settlement.sql) have lists of their own, which a test
 // compares with these. A new column of a job belongs to keptColumns or endColumns. If
 // a claim needs the column, it also belongs to wonColumns. If operators see it, it
 // also belongs to jobColumns (read.go) and to contract.Job.
@@ -257,7 +257,7 @@ WITH item AS MATERIALIZED (
 ), cancelled AS (
 	INSERT INTO dispatcherd.jobs_cancelled (` + keptColumns + `, ` + endColumns + `)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'cancelled', dispatcher, now(),
-		(SELECT who FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = gone.id), new_log, placed
+		(SELECT min(who) FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = gone.id), new_log, placed
 	FROM gone WHERE outcome = 'cancelled'
 ), settled AS (
 	DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY (ARRAY (SELECT id FROM gone))

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -239,7 +238,7 @@ func TestUniqueKeyIsKeptForItsTime(t *testing.T) {
 		return id
 	}
 	kept, free := insert("kept", time.Hour), insert("free", 0)
-	_, err := conn.Exec(ctx, fmt.Sprintf(`SELECT dispatcherd.cancel_pending(%d), dispatcherd.cancel_pending(%d)`, kept, free))
+	_, err := conn.Exec(ctx, `SELECT dispatcherd.end_idle(ARRAY[$1::bigint, $2], 'cancelled', session_user, NULL)`, kept, free)
 	require.NoError(t, err)
 	require.Equal(t, kept, insert("kept", 0))
 	require.NotEqual(t, free, insert("free", 0))

@@ -20,7 +20,7 @@ func TestFunctionsUseIndexesWithPlansOfEmptyTables(t *testing.T) {
 		{"notify_dispatchers", `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`},
 		{"raise_early_run_at", `SET LOCAL ROLE dispatcherd_producer; INSERT INTO dispatcherd.jobs (type, run_at)
 			VALUES ('pdf', now() - interval '1 day')`},
-		{"cancel_pending", `SELECT dispatcherd.cancel_pending(7)`},
+		{"end_idle", `SELECT dispatcherd.end_idle(ARRAY[7], 'cancelled', session_user, NULL)`},
 		{"retry_jobs", `SELECT dispatcherd.retry_jobs('{8}')`},
 		{"maintain_partitions", `SELECT dispatcherd.maintain_partitions('cancelled', 3, '1 year')`},
 	}

@@ -67,8 +67,8 @@ var rights = []struct{ who, statement string }{
 	{"   D", `DELETE FROM dispatcherd.jobs`},
 	{"   D", `DELETE FROM dispatcherd.jobs_live WHERE status = 'running'`},
 	{"   D", `DELETE FROM dispatcherd.jobs_cancelled`},
-	{"  OD", `SELECT dispatcherd.cancel_pending(1)`},
-	{"  OD", `SELECT dispatcherd.retry_jobs('{1, 2}')`},
+	{"   D", `SELECT dispatcherd.end_idle(ARRAY[1], 'cancelled', session_user, NULL)`},
+	{"   D", `SELECT dispatcherd.retry_jobs('{1, 2}')`},
 	{"P OD", `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'k') ON CONFLICT DO NOTHING`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, watched) VALUES ('pdf', true)`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'waiting')`},
@@ -81,7 +81,7 @@ var rights = []struct{ who, statement string }{
 	{"P OD", `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf"}]}')`},
 	{"P OD", `SELECT * FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '1 hour')`},
 	{
-		"  OD",
+		"   D",
 		`DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b);
 			PERFORM dispatcherd.repair_flows(b); END $$`,
 	},
@@ -98,7 +98,10 @@ var rights = []struct{ who, statement string }{
 	{"    ", `TRUNCATE dispatcherd.jobs`},
 	{"    ", `TRUNCATE dispatcherd.jobs_live`},
 	{"  OD", `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1)`},
+	{"  OD", `INSERT INTO dispatcherd.operations (kind, target, reason) VALUES ('retry_tree', 1, 'repaired'), ('repair', NULL, NULL)`},
+	{"   D", `INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', 1, 'another')`},
 	{"  OD", `SELECT FROM dispatcherd.operations`},
+	{"   D", `SELECT FROM dispatcherd.operations FOR UPDATE`},
 	{"   D", `DELETE FROM dispatcherd.operations`},
 	{" ROD", `SELECT * FROM dispatcherd.dispatchers`},
 	{"   D", `UPDATE dispatcherd.dispatchers SET armed = true`},
@@ -255,7 +258,6 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{
-			"cancel_pending",
 			"cancel_tree",
 			"check_parent",
 			"expire_flows",
@@ -289,9 +291,9 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 	for role, statements := range map[string][]string{
 		"dispatcherd_producer": {`SELECT dispatcherd.compatible_from()`, `INSERT INTO dispatcherd.jobs (type, expected_ms) VALUES ('pdf', 1)`},
 		"dispatcherd_reader":   {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.duration_class(1)`},
-		"dispatcherd_operator": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`,
-			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.may_notify()`},
-		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.cancel_pending(1)`,
+		"dispatcherd_operator": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.may_notify()`,
+			`INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1)`},
+		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.end_idle('{1}', 'cancelled', session_user, NULL)`,
 			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`},
 	} {
 		for _, statement := range statements {

@@ -50,7 +50,7 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 	require.Equal(t, "2 1 0", one[string](t, conn,
 		`SELECT concat_ws(' ', made, dropped, blocked) FROM dispatcherd.maintain_partitions('done', 5, '1 year')`))
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
-	require.True(t, one[bool](t, conn, `SELECT dispatcherd.cancel_pending(min(id)) FROM dispatcherd.jobs_live`))
+	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.end_idle(ARRAY[min(id)::bigint], 'cancelled', session_user, NULL) FROM dispatcherd.jobs_live`))
 	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
 	require.Equal(t, "2", one[string](t, conn, `SELECT count(*)::text FROM dispatcherd.jobs_live`))
 }

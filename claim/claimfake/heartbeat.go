@@ -126,8 +126,12 @@ func (s *Statement) takeRole(now int64) {
 	t := s.table
 	c := &t.controller
 	s.Heartbeat.Clock = time.UnixMicro(now)
-	s.Heartbeat.Ends = t.uncounted() && t.Skip&CheckEnds == 0
-	s.Heartbeat.Keyed = len(t.edited) > 0 || slices.ContainsFunc(t.keyed, (*Row).waits)
+	if t.uncounted() && t.Skip&CheckEnds == 0 {
+		s.Heartbeat.Waiting |= contract.EndsWait
+	}
+	if len(t.edited) > 0 || slices.ContainsFunc(t.keyed, (*Row).waits) {
+		s.Heartbeat.Waiting |= contract.KeysWait
+	}
 	if s.Heartbeat.LeaseLost {
 		return
 	}
@@ -141,7 +145,8 @@ func (s *Statement) takeRole(now int64) {
 }
 
 // processCancels processes the cancel requests. It adds the jobs that run under this
-// dispatcher to the result. It cancels the jobs that are pending again.
+// dispatcher to the result. It cancels the jobs that are pending again, as the service of package operation does soon
+// after the heartbeat of the leader.
 func (s *Statement) processCancels() {
 	t := s.table
 	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {

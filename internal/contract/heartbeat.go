@@ -56,15 +56,11 @@ type HeartbeatResult struct {
 	OtherCapacity map[string]int
 	// Term is the term of the controller if this dispatcher is the controller, otherwise 0.
 	Term int64
-	// SchedulesEdited says that the controller has not read all edits of schedules.
-	SchedulesEdited bool
 	// EditsRead changes when the leader has read edits of schedules.
 	EditsRead int64
-	// Keyed says that jobs wait for permits, or that limits were edited.
-	Keyed bool
-	// Ends says that ends of jobs may be recorded and not counted yet. A heartbeat looks at the size of the table
-	// only: a snapshot that another session holds keeps many deleted records, which a read would have to skip.
-	Ends bool
+	// Waiting are the topics for which there are rows that a service must handle. EndsWait only says that there may be some: a heartbeat
+	// looks at the size of the table, because a snapshot that another session holds keeps many deleted rows, which a read would have to skip.
+	Waiting Topics
 	// Clock is the database clock, and ClockRead the local time at which it was read.
 	Clock, ClockRead time.Time
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.
@@ -72,12 +68,9 @@ type HeartbeatResult struct {
 }
 
 // Found returns the topics for which the heartbeat has found work.
-func (r *HeartbeatResult) Found() (topics Topics) {
-	found := map[Topics]bool{DispatcherLost: r.Lost, KeysWait: r.Keyed, EndsWait: r.Ends, EditsWait: r.SchedulesEdited}
-	for topic, is := range found { // order-free: a set
-		if is {
-			topics |= topic
-		}
+func (r *HeartbeatResult) Found() Topics {
+	if r.Lost {
+		return r.Waiting | DispatcherLost
 	}
-	return topics
+	return r.Waiting
 }

@@ -15,13 +15,14 @@ const (
 
 // Topics of what happens in Postgres.
 const (
-	JobsArrived  Topics = 1 << (16 + iota) // jobs became pending
-	RowsAdmitted                           // another dispatcher has admitted jobs with keys
-	KeysChanged                            // jobs with keys were inserted or have ended, or limits were edited
-	KeysWait                               // a heartbeat has found jobs that wait for permits, or edited limits
-	EndsRecorded                           // ends of jobs are to be counted
-	EndsWait                               // a heartbeat has found that ends may have to be counted
-	CancelAsked                            // the end of a running job was asked for
-	EditsMade                              // schedules were edited
-	EditsWait                              // a heartbeat has found edits of schedules that the leader has not read
+	JobsArrived     Topics = 1 << (16 + iota) // jobs became pending
+	RowsAdmitted                              // another dispatcher has admitted jobs with keys
+	KeysChanged                               // jobs with keys were inserted or have ended, or limits were edited
+	KeysWait                                  // a heartbeat has found jobs that wait for permits, or edited limits
+	EndsRecorded                              // ends of jobs are to be counted
+	EndsWait                                  // a heartbeat has found that ends may have to be counted
+	OperationsAsked                           // operators want jobs to be cancelled or retried
+	OperationsWait                            // a heartbeat has found such operations
+	EditsMade                                 // schedules were edited
+	EditsWait                                 // a heartbeat has found edits of schedules that the leader has not read
 )

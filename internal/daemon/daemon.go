@@ -61,7 +61,6 @@ type Daemon struct {
 	postgresLost  chan struct{}  // closed by Lose
 	heartbeats    *heartbeats
 	services      *background.Runner
-	cancels       *cancels
 	endServices   func() // after they have ended
 	controller    *controller.Controller
 	admission     *admission.Controller
@@ -239,7 +238,6 @@ func (d *Daemon) construct(refused *refusedRows) {
 		},
 		mayInsert: d.permitSpawn, watched: d.settlement.Watched, tookOver: d.heartbeats.tookOver,
 	}
-	d.cancels = &cancels{read: d.store.Asked, order: d.loop.Order}
 	services, undo := d.list()
 	d.endServices = undo
 	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), services...)

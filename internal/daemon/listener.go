@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +14,7 @@ import (
 
 // receive passes notifications on until ctx is done: those of jobs to the Core, all to the services that have their topic.
 func (d *Daemon) receive(ctx context.Context) {
-	l := d.store.Listen(func(topic contract.Topics, job dispatcherd.JobID) {
-		if topic == contract.CancelAsked {
-			d.cancels.note(job)
-		}
-		d.wake(topic)
-	})
+	l := d.store.Listen(d.wake)
 	defer l.Close()
 	for {
 		select {
@@ -41,50 +35,22 @@ func (d *Daemon) receive(ctx context.Context) {
 	}
 }
 
-// cancels are notified requests to cancel, of any dispatcher. They are confirmed by the table, because any session may notify.
-type cancels struct {
-	read  func(context.Context, []dispatcherd.JobID) ([]dispatcherd.JobID, error)
-	order func(event.Event)
-
-	mu    sync.Mutex
-	noted []dispatcherd.JobID
-}
-
-// cancelsKept bounds the noted requests. The next heartbeat returns further ones.
-const cancelsKept = 1024
-
-// note notes a request.
-func (c *cancels) note(job dispatcherd.JobID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.noted) < cancelsKept {
-		c.noted = append(c.noted, job)
-	}
-}
-
-// confirmPause is the time between two reads of the table of requests to cancel. Without it, a
+// askedRest is the time between two reads of the requests to cancel. Without it, a
 // session that sends notifications all the time could cause thousands of reads per second.
-const confirmPause = 10 * time.Millisecond
+const askedRest = 10 * time.Millisecond
 
-// service returns the service that passes on the notified requests that are in the table. If it cannot
-// read the table, the next heartbeat returns the requests.
-func (c *cancels) service() background.Service {
-	step := func(ctx context.Context, _ background.Now) (time.Duration, error) {
-		c.mu.Lock()
-		ids := c.noted
-		c.noted = nil
-		c.mu.Unlock()
-		if len(ids) == 0 {
-			return time.Hour, nil
+// cancels returns the service that tells the Core which of its jobs are to be cancelled. read returns them. The heartbeats find a request
+// whose notification was lost.
+func cancels(read func(context.Context) ([]dispatcherd.JobID, error), order func(event.Event)) background.Service {
+	return background.Service{Name: "cancels", Topics: contract.OperationsAsked, Rest: askedRest, Step: func(
+		ctx context.Context, _ background.Now,
+	) (time.Duration, error) {
+		asked, err := read(ctx)
+		for _, e := range shell.Cancels(asked) {
+			order(e)
 		}
-		if asked, err := c.read(ctx, ids); err == nil {
-			for _, e := range shell.Cancels(asked) {
-				c.order(e)
-			}
-		}
-		return time.Hour, nil
-	}
-	return background.Service{Name: "cancels", Topics: contract.CancelAsked, Rest: confirmPause, Step: step}
+		return time.Hour, err
+	}}
 }
 
 // listenerState passes the state of the LISTEN connection from the goroutine of the

@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/operation"
 )
 
 // list returns all background services, and what is to be called after they have ended.
@@ -18,7 +19,8 @@ func (d *Daemon) list() (services []background.Service, undo func()) {
 	services = slices.Concat(d.controller.Services(), d.admission.Services(), d.maintenance.services())
 	return append(services,
 		d.settlement.Service(),
-		d.cancels.service(),
+		cancels(d.store.Asked, d.loop.Order),
+		operation.Service{DB: d.api.pool, Done: d.operated}.Service(),
 		memory,
 		d.cfg.Supervisor.watchdog(func() bool { return d.loop.Ask(func(*actor.Core) {}) }),
 		d.api.rows.Polling(),
@@ -26,6 +28,20 @@ func (d *Daemon) list() (services []background.Service, undo func()) {
 		d.workers.startups.renewing(),
 		d.sharing(),
 	), undo
+}
+
+// operated logs what was done for operators.
+func (d *Daemon) operated(done []operation.Operation, changed int, refused error) {
+	first := &done[0]
+	fields := []zap.Field{
+		zap.String("kind", first.Kind), zap.Int64("target", int64(first.Target)), zap.String("by", first.Who), zap.String("reason", first.Reason),
+		zap.Int("operations", len(done)), zap.Int("changed", changed),
+	}
+	if refused != nil {
+		d.log.Warn("an operation is refused", append(fields, zap.String("error", textOf(refused)))...)
+		return
+	}
+	d.log.Info("did what an operator wanted", fields...)
 }
 
 // wake wakes the services that have one of the topics.

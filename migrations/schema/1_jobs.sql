@@ -386,51 +386,37 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
 
 -- What dispatchers have to do or to read because of a statement of another session. A row is deleted by its reader. The row, and no
 -- notification, says that there is something to do: heartbeats read which kinds of rows there are.
--- - cancel: the running job target shall be cancelled. Operators, the API and cancel_runs insert it. The dispatcher that runs the job
---   cancels the attempt. The statement that ends the job as failed or cancelled deletes the row; retry_jobs and heartbeats delete those
---   that remain.
--- - schedule_edited: the leader must read the schedule target again, because it was edited or has a new queued tick. It deletes the row
---   after it has read the schedule, unless its id has changed meanwhile.
--- - limits_edited: the limit name was edited, or any of them if name is NULL; the target is any number. The leader deletes the rows and
---   then reads the limits.
+-- - cancel, retry, cancel_tree, retry_tree, repair: what operators want to be done to the job, batch or flow target. The leader does it in
+--   the order of the ids and deletes the row; see package operation. A row cancel of a running job stays: the dispatcher that runs the job
+--   cancels the attempt, and the statement that ends the job as failed or cancelled deletes the row, as does a retry.
+-- - schedule_edited: the leader must read the schedule target again, because it was edited or has a new queued tick. There is one row for
+--   each schedule. The leader deletes it after it has read the schedule, unless its id has changed meanwhile.
+-- - limits_edited: the limit name was edited, or any of them if name is NULL. The leader deletes the rows and then reads the limits.
+-- Operators may insert rows, but not set who. So the table contains who wants it.
 CREATE TABLE dispatcherd.operations (
-    kind     text        CONSTRAINT kind_is_known CHECK (kind IN ('cancel', 'schedule_edited', 'limits_edited')),
+    id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind     text        NOT NULL CONSTRAINT kind_is_known CHECK (
+        kind IN ('cancel', 'retry', 'cancel_tree', 'retry_tree', 'repair', 'schedule_edited', 'limits_edited')),
     target   bigint,
-    id       bigint      GENERATED ALWAYS AS IDENTITY,
     who      text        DEFAULT session_user,
+    reason   text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
     asked_at timestamptz NOT NULL DEFAULT now(),
     name     text,
-    PRIMARY KEY (kind, target)
+    CONSTRAINT operation_has_a_target CHECK (coalesce(target, 0) > 0 OR kind IN ('repair', 'limits_edited'))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX operations_target ON dispatcherd.operations (target);
+CREATE INDEX operations_open ON dispatcherd.operations (id) WHERE kind NOT IN ('schedule_edited', 'limits_edited');
+CREATE UNIQUE INDEX operations_edits ON dispatcherd.operations (kind, target) WHERE kind IN ('schedule_edited', 'limits_edited');
+COMMENT ON COLUMN dispatcherd.operations.target IS 'A job, batch, flow or schedule. NULL of kind repair: all batches and flows.';
 COMMENT ON COLUMN dispatcherd.operations.who IS 'As jobs.cancelled_by.';
 
--- Trigger on inserts into operations: sets who to the role of the session, whatever the statement says, so that no operator names
--- another one. Roles that may write jobs.cancelled_by, which are the dispatchers, are exempt: they name the caller of the API.
-CREATE FUNCTION dispatcherd.set_who() RETURNS trigger
+-- Trigger on inserts of what operators want into operations: notifies dispatchers. Postgres sends equal notifications of a transaction
+-- once.
+CREATE FUNCTION dispatcherd.notify_operations() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    NEW.who := session_user;
-    RETURN NEW;
+    PERFORM pg_notify('dispatcherd', 'operations') WHERE dispatcherd.may_notify();
+    RETURN NULL;
 END $$;
-CREATE TRIGGER set_who BEFORE INSERT ON dispatcherd.operations FOR EACH ROW
-    WHEN (NEW.kind = 'cancel' AND NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE'))
-    EXECUTE FUNCTION dispatcherd.set_who();
-
--- Returns the name to be recorded as cancelled_by. A role that may write that column, which is a dispatcher, may pass the name of a caller
--- of the API as by. For all others it is the role of the session. cancel_pending and cancel_tree call it.
-CREATE FUNCTION dispatcherd.canceller(by text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE
-        WHEN has_column_privilege(session_user, 'dispatcherd.jobs', 'cancelled_by', 'UPDATE') THEN coalesce(by, session_user)
-        ELSE session_user
-    END
-$$;
-
--- Cancels a pending or waiting job, and returns whether it was one. Operators call it, because they may not write jobs; dispatchers call it
--- for the API, for requests in cancels whose job has become pending again, and for schedules. A dispatcher that has fetched the job before
--- can no longer claim it. The function end_idle (7_settlement.sql) moves the row.
-CREATE FUNCTION dispatcherd.cancel_pending(job bigint, by text DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN dispatcherd.end_idle(ARRAY[job], 'cancelled', dispatcherd.canceller(by), NULL) = 1;
-END $$;
+CREATE TRIGGER notify_operations AFTER INSERT ON dispatcherd.operations FOR EACH ROW
+    WHEN (NEW.kind NOT IN ('schedule_edited', 'limits_edited')) EXECUTE FUNCTION dispatcherd.notify_operations();

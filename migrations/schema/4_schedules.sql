@@ -117,10 +117,10 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         INSERT INTO dispatcherd.operations (kind, target)
         SELECT 'schedule_edited', n.id FROM edited n JOIN before b ON b.id = n.id WHERE n.version <> b.version ORDER BY n.id
-        ON CONFLICT (kind, target) DO UPDATE SET id = DEFAULT;
+        ON CONFLICT (kind, target) WHERE kind IN ('schedule_edited', 'limits_edited') DO UPDATE SET id = DEFAULT;
     ELSE
         INSERT INTO dispatcherd.operations (kind, target) SELECT 'schedule_edited', n.id FROM edited n ORDER BY n.id
-        ON CONFLICT (kind, target) DO UPDATE SET id = DEFAULT;
+        ON CONFLICT (kind, target) WHERE kind IN ('schedule_edited', 'limits_edited') DO UPDATE SET id = DEFAULT;
     END IF;
     IF FOUND AND dispatcherd.may_notify() THEN
         PERFORM pg_notify('dispatcherd', 'edits');
@@ -133,30 +133,3 @@ CREATE TRIGGER record_updates AFTER UPDATE ON dispatcherd.schedules REFERENCING 
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
 CREATE TRIGGER record_deletes AFTER DELETE ON dispatcherd.schedules REFERENCING OLD TABLE AS edited
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcherd.record_edits();
-
--- Asks the dispatchers that run jobs to cancel them, by rows in operations; by is recorded as cancelled_by. The statement that writes ticks
--- (overlap = cancel_other), cancel_tree and cancel_members call it. It waits at most 1 ms for a row that another transaction is inserting,
--- and leaves out the job, which is being cancelled anyway. After 20 of them it stops, because each takes a few milliseconds.
-CREATE FUNCTION dispatcherd.cancel_runs(jobs bigint[], by text DEFAULT 'schedule') RETURNS void
-LANGUAGE plpgsql STRICT SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
-DECLARE
-    run    bigint;
-    locked int := 0;
-BEGIN
-    BEGIN
-        INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', unnest(jobs), by ON CONFLICT DO NOTHING;
-    EXCEPTION WHEN lock_not_available THEN
-        FOREACH run IN ARRAY jobs LOOP
-            BEGIN
-                INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', run, by) ON CONFLICT DO NOTHING;
-            EXCEPTION WHEN lock_not_available THEN
-                locked := locked + 1;
-                EXIT WHEN locked = 20;
-            END;
-        END LOOP;
-    END;
-    IF dispatcherd.may_notify() THEN
-        PERFORM pg_notify('dispatcherd', 'cancel ' || c.target)
-            FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = ANY (jobs);
-    END IF;
-END $$;

@@ -28,10 +28,9 @@ CREATE FUNCTION dispatcherd.record_limit_edits() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        INSERT INTO dispatcherd.operations (kind, target) VALUES ('limits_edited', nextval('dispatcherd.operations_id_seq'));
+        INSERT INTO dispatcherd.operations (kind) VALUES ('limits_edited');
     ELSE
-        INSERT INTO dispatcherd.operations (kind, target, name)
-            SELECT 'limits_edited', nextval('dispatcherd.operations_id_seq'), e.key FROM edited e;
+        INSERT INTO dispatcherd.operations (kind, name) SELECT 'limits_edited', e.key FROM edited e;
     END IF;
     IF FOUND AND dispatcherd.may_notify() THEN
         PERFORM pg_notify('dispatcherd', 'keys');

@@ -1,6 +1,6 @@
 -- Settlement: what follows from the ends of jobs on which batches, flows and children depend (6_flows.sql). First settle, which
 -- dispatchers call, and its helpers in the order of their calls. Then cancel, retry, repair and retention, each before its helpers. They
--- are in SQL because they count and move many rows at once, and because operators call some of them.
+-- are in SQL because they count and move many rows at once.
 
 -- Counts the ends that are recorded in the table ends, about `most` of them in each round, for about 200 ms. Then it releases the nodes
 -- whose dependencies have ended, and ends the batches whose members have ended. Dispatchers call it. It leaves out what another transaction
@@ -186,7 +186,8 @@ DECLARE
     ready bigint[];
 BEGIN
     FOR b IN SELECT array_agg(x.id) AS ids, coalesce(x.cancelled_by, c.who, 'parent') AS who FROM dispatcherd.batches x
-        LEFT JOIN dispatcherd.operations c ON c.kind = 'cancel' AND c.target = x.id
+        LEFT JOIN LATERAL (SELECT o.target, o.who FROM dispatcherd.operations o WHERE o.kind = 'cancel' AND o.target = x.id
+            ORDER BY o.id LIMIT 1) c ON true
         WHERE x.id = ANY (ended || checks) AND x.ended_at IS NULL
             AND (x.cancelled_by IS NOT NULL OR c.target IS NOT NULL OR x.id = ANY (ended)
             AND (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.id = x.id) IS NULL
@@ -382,8 +383,8 @@ $$;
 
 -- Ends those of jobs ids that are pending or waiting, as cancelled or failed (final), and returns their number. reasons[i] becomes the last
 -- of the errors of job ids[i]; NULL = none. What Postgres cannot read of payload and errors is dropped. The CASE of the payload has the
--- type of the column: if it were jsonb, the INSERT would check the domain payload again. cancel_pending, cancel_tree, cancel_members and
--- proceed call it.
+-- type of the column: if it were jsonb, the INSERT would check the domain payload again. Dispatchers call it, as do cancel_tree,
+-- cancel_members and proceed.
 CREATE FUNCTION dispatcherd.end_idle(ids bigint[], final dispatcherd.status, by text, reasons text[]) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -455,13 +456,12 @@ BEGIN
 END $$;
 
 -- Cancels a job, batch or flow, and everything below it: of each level 10,000 jobs at once, and the others when dispatchers settle. It
--- returns how many jobs it has cancelled, and how many run and were asked to end. Operators call it, because they may not write jobs; so do
--- dispatchers.
+-- returns how many jobs it has cancelled, and how many run and were asked to end. Dispatchers call it.
 CREATE FUNCTION dispatcherd.cancel_tree(job bigint, by text DEFAULT NULL, OUT cancelled int, OUT running int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    who   text := dispatcherd.canceller(by);
+    who   text := coalesce(by, session_user);
     batch boolean;
     below record;
 BEGIN
@@ -477,7 +477,7 @@ BEGIN
         EXIT WHEN cancelled + running > 0 OR NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = job
             AND j.status IN ('waiting', 'pending'));
     END LOOP;
-    PERFORM dispatcherd.cancel_runs(ARRAY[job], who) WHERE running > 0;
+    INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', job, who WHERE running > 0;
     IF batch THEN
         SELECT * INTO below FROM dispatcherd.cancel_members(ARRAY[job], who);
         cancelled := cancelled + below.cancelled;
@@ -517,9 +517,7 @@ BEGIN
         running := running + cardinality(runs);
         untold := ARRAY (SELECT r FROM unnest(runs) r
             WHERE NOT EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = r));
-        IF untold <> '{}' THEN
-            PERFORM dispatcherd.cancel_runs(untold, by);
-        END IF;
+        INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', unnest(untold), by;
         INSERT INTO dispatcherd.ends SELECT p, p, 'waiting' FROM unnest(parents) p
             WHERE p <> ALL (quiet) OR (SELECT j.id FROM dispatcherd.jobs_live j WHERE j.parent = p
                 AND j.status = 'pending' LIMIT 1) IS NOT NULL
@@ -535,8 +533,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Makes failed and cancelled jobs pending again, and returns how many. Operators call it, because they may not write jobs; so do
--- dispatchers. The rows are locked in the order of their ids.
+-- Makes failed and cancelled jobs pending again, and returns how many. Dispatchers and retry_tree call it. The rows are locked in the order
+-- of their ids.
 -- - Requests to cancel are removed, because one that arrived while the job ended would cancel it again. The attempt is kept, because it
 --   only grows, and errors are kept as evidence.
 -- - A job counts again in its batch if that has not ended; otherwise it has no parent any more. It also counts again for nodes that still
@@ -593,7 +591,7 @@ BEGIN
 END $$;
 
 -- Retries the failed and cancelled jobs below a batch or flow, and its callback. Nodes wait again for the dependencies that run
--- again. It returns how many jobs it has retried. Operators call it, because they may not write jobs; so do dispatchers.
+-- again. It returns how many jobs it has retried. Dispatchers call it.
 CREATE FUNCTION dispatcherd.retry_tree(job bigint) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on AS $$
@@ -776,7 +774,7 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_ha
         FROM dispatcherd.ends r WHERE r.status <> 'waiting' AND r.watched GROUP BY r.job_id) e ON e.job_id = a.id $$;
 
 -- Repairs the counters of a batch or flow that has not ended, or of all of them for NULL, and returns how many were wrong. It skips
--- those that other transactions have locked. Operators call it, because they may not write batches.
+-- those that other transactions have locked. Dispatchers call it.
 CREATE FUNCTION dispatcherd.repair_flows(job bigint DEFAULT NULL) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$

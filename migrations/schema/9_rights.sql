@@ -39,12 +39,10 @@ BEGIN
             EXECUTE format('GRANT SELECT ON
                 dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_waiting, dispatcherd.jobs_cancelled, dispatcherd.job_list
                 TO %I', role);
-            EXECUTE format('GRANT SELECT, INSERT ON dispatcherd.operations TO %I', role);
+            EXECUTE format('GRANT SELECT, INSERT (kind, target, reason) ON dispatcherd.operations TO %I', role);
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.limits TO %I', role);
             EXECUTE format('GRANT SELECT, DELETE, INSERT (%1$s), UPDATE (%1$s) ON dispatcherd.schedules TO %2$I', plan_columns, role);
-            EXECUTE format('GRANT EXECUTE ON FUNCTION
-                dispatcherd.cancel_pending, dispatcherd.retry_jobs, dispatcherd.may_notify,
-                dispatcherd.cancel_tree, dispatcherd.retry_tree, dispatcherd.repair_flows TO %I', role);
+            EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.may_notify TO %I', role);
         END IF;
 
         CASE role

@@ -83,7 +83,7 @@ func TestBatchFiresWhenItsLastMemberIsCancelled(t *testing.T) {
 	members := w.members(id, 2)
 	w.seal(id)
 	w.end(contract.Cancelled, members[0])
-	w.exec(`SELECT dispatcherd.cancel_pending($1)`, members[1])
+	w.exec(`SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', session_user, NULL)`, members[1])
 	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
 	require.Equal(t, 2, w.batch(id).Cancelled)

@@ -96,28 +96,6 @@ func TestNodeOfACancelledFlowSaysSo(t *testing.T) {
 	require.Contains(t, w.reason(n["b"]), "the flow was cancelled")
 }
 
-// The request to cancel a running member cannot be written, because another transaction writes one and is
-// rolled back. A later settlement writes it.
-func TestRunningMemberIsAskedAgain(t *testing.T) {
-	w := newWorld(t)
-	batch := w.open("ended")
-	members := w.members(batch, 2)
-	won := w.claim(members...)
-	tx := w.begin()
-	_, err := tx.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', $1, 'me')`, members[0])
-	require.NoError(t, err)
-	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
-	require.True(t, w.asked(members[1]))
-	w.countEnds()
-	require.NoError(t, tx.Rollback(t.Context()))
-	require.False(t, w.asked(members[0]))
-	w.countEnds()
-	require.True(t, w.asked(members[0]))
-	w.finish(won, contract.Cancelled, "")
-	w.countEnds()
-	require.Equal(t, "cancelled", w.status(batch))
-}
-
 // A dependency failed and runs again before its first end is counted. Its counter is 2: the end that is recorded, and the next one. A
 // repair between them changes nothing, and repairs a counter that is wrong.
 func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
@@ -140,7 +118,7 @@ func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
 
 // A child is claimed while its parent is cancelled: its claim is under way when the pending children are
 // cancelled, and commits before the running ones are checked. It is asked to cancel, too. The trigger tries the
-// lock again and again, because cancel_runs waits for no lock.
+// lock again and again, because the statement is to wait for it as long as it takes.
 func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	parent := w.insert()

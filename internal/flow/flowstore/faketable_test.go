@@ -110,7 +110,7 @@ func (m *model) end() {
 	switch status := m.status(id); {
 	case status != "waiting" && status != "pending":
 	case m.random.IntN(8) == 0:
-		require.True(m.t, get[bool](m.world, `SELECT dispatcherd.cancel_pending($1)`, id))
+		require.Equal(m.t, 1, get[int](m.world, `SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', session_user, NULL)`, id))
 		m.table.Cancel(dispatcherd.JobID(id))
 	case status == "pending":
 		won := m.claim(id)

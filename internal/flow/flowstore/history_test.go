@@ -190,7 +190,7 @@ func (h *history) step(without []string) {
 		ids := h.pick(1, live)
 		op = operation{
 			name:    "cancel",
-			sql:     `SELECT dispatcherd.cancel_pending(id) FROM unnest($1::bigint[]) i (id)`,
+			sql:     `SELECT dispatcherd.end_idle(ARRAY[id::bigint], 'cancelled', session_user, NULL) FROM unnest($1::bigint[]) i (id)`,
 			args:    []any{ids},
 			targets: ids,
 		}

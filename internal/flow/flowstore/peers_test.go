@@ -24,7 +24,7 @@ func TestOban949CancellationOfTheLastJobEndsTheBatch(t *testing.T) {
 	w.end(contract.Succeeded, members...)
 	w.countEnds()
 	require.Equal(t, "waiting", w.status(batch), "the sentinel is pending")
-	w.exec(`SELECT dispatcherd.cancel_pending($1)`, sentinel)
+	w.exec(`SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', session_user, NULL)`, sentinel)
 	w.countEnds()
 	require.Equal(t, "pending", w.status(batch))
 	b := w.batch(batch)
@@ -34,7 +34,7 @@ func TestOban949CancellationOfTheLastJobEndsTheBatch(t *testing.T) {
 		`{"callback": {"type": "c", "run_when": "ended"}, "nodes": [{"name": "sentinel", "type": "x"}, {"name": "a", "type": "x"}]}`,
 	)
 	w.end(contract.Succeeded, n["a"])
-	w.exec(`SELECT dispatcherd.cancel_pending($1)`, n["sentinel"])
+	w.exec(`SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', session_user, NULL)`, n["sentinel"])
 	w.countEnds()
 	require.Equal(t, "pending", w.status(flow))
 }

@@ -170,7 +170,7 @@ func TestJobsThatWaitForOthersAreNotRetriedAlone(t *testing.T) {
 	batch := w.open("done")
 	member := w.members(batch, 1)
 	w.seal(batch)
-	w.exec(`SELECT dispatcherd.cancel_pending($1)`, n["c"])
+	w.exec(`SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', session_user, NULL)`, n["c"])
 	w.end(contract.FailedFinal, n["a"], member[0])
 	w.countEnds()
 	instead := map[int64]string{n["b"]: fmt.Sprint("flow ", flow), flow: fmt.Sprint("flow ", flow), batch: fmt.Sprint("batch ", batch)}

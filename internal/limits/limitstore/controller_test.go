@@ -124,7 +124,7 @@ func TestAdmitTakesWaitingAndReturnedRowsOnly(t *testing.T) {
 	w.returns(2)
 	w.exec(`UPDATE dispatcherd.jobs_live SET keys = NULL WHERE id = 3`)
 	w.exec(`DELETE FROM dispatcherd.jobs_live WHERE id = 6`)
-	w.exec(`SELECT dispatcherd.cancel_pending(7)`)
+	w.exec(`SELECT dispatcherd.end_idle(ARRAY[7], 'cancelled', session_user, NULL)`)
 	unlock := w.lock(`SELECT FROM dispatcherd.jobs_live WHERE id = 8 FOR SHARE`)
 	defer unlock()
 	var list []permits.Admission
@@ -165,7 +165,7 @@ func TestWithdrawTakesBackPendingRowsOnly(t *testing.T) {
 	}
 	w.returns(3)
 	w.returns(8)
-	w.exec(`SELECT dispatcherd.cancel_pending(4)`)
+	w.exec(`SELECT dispatcherd.end_idle(ARRAY[4], 'cancelled', session_user, NULL)`)
 	unlock := w.lock(`SELECT FROM dispatcherd.jobs_live WHERE id = 5 FOR KEY SHARE`)
 	withdrawn, err := w.Withdraw(t.Context(), []int64{1, 2, 3, 4, 5, 6, 7, 8}, []int64{10, 11, -12, 13, 14, 999, 15, 16}, nil)
 	require.NoError(t, err)

@@ -216,7 +216,7 @@ const (
 	cancelWorkerRunsSQL = cancelRunsSQL + `dispatcherd.schedules s
 		JOIN dispatcherd.schedule_runs r ON r.schedule_id = s.id AND s.kind = 'startup-worker'` + orphanSQL
 
-	cancelRunsSQL = `SELECT dispatcherd.cancel_pending(o.id, 'schedule') FROM (SELECT j.id::bigint FROM `
+	cancelRunsSQL = `SELECT dispatcherd.end_idle(ARRAY[o.id], 'cancelled', 'schedule', NULL) FROM (SELECT j.id::bigint FROM `
 	orphanSQL     = ` JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id
 	WHERE j.status = 'pending' AND j.type LIKE '` + contract.StartupType + `%' ORDER BY j.id + 0 LIMIT 1000 FOR UPDATE OF j SKIP LOCKED) o`
 )

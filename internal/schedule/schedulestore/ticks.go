@@ -89,20 +89,20 @@ WITH ` + role + `, fence AS MATERIALIZED (
 	WHERE t.outcome || '' = 'queued' AND t.ctid = ANY (ARRAY (SELECT q.ctid FROM changed c CROSS JOIN LATERAL (
 		SELECT o.ctid FROM dispatcherd.ticks o WHERE o.schedule_id = c."Schedule" AND o.outcome = 'queued' OFFSET 0) q WHERE c."Replace"))
 ), cancelled AS (
-	SELECT dispatcherd.cancel_runs(array_agg(r.job_id ORDER BY random())) FROM changed c CROSS JOIN LATERAL (
+	INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', r.job_id, 'schedule' FROM changed c CROSS JOIN LATERAL (
 		SELECT o.job_id FROM dispatcherd.schedule_runs o WHERE o.schedule_id = c."Schedule"
-			AND (SELECT x.target FROM dispatcherd.operations x WHERE x.kind = 'cancel' AND x.target = o.job_id) IS NULL
+			AND (SELECT x.id FROM dispatcherd.operations x WHERE x.kind = 'cancel' AND x.target = o.job_id LIMIT 1) IS NULL
 		ORDER BY o.job_id LIMIT 1000) r
 	WHERE c."Cancel"
 ), recorded AS (
 	INSERT INTO dispatcherd.operations (kind, target) SELECT 'schedule_edited', c."Schedule" FROM changed c WHERE c."Record"
-	ON CONFLICT (kind, target) DO UPDATE SET id = DEFAULT RETURNING 1
+	ON CONFLICT (kind, target) WHERE kind IN ('schedule_edited', 'limits_edited') DO UPDATE SET id = DEFAULT RETURNING 1
 ), announced AS (
 	SELECT pg_notify('dispatcherd', 'edits') FROM (SELECT FROM recorded LIMIT 1) one WHERE dispatcherd.may_notify()
 )
 SELECT w.schedule_id, w.occasion, coalesce(w.job_id, 0) FROM written w
 UNION ALL
-SELECT 0, '', 0 FROM fence WHERE (SELECT count(*) FROM cancelled) + (SELECT count(*) FROM announced) >= 0`
+SELECT 0, '', 0 FROM fence WHERE (SELECT count(*) FROM announced) >= 0`
 
 // insertion is a tick of ticksSQL.
 type insertion struct {

@@ -1,0 +1,10 @@
+package operation
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }

@@ -1,0 +1,184 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
+)
+
+const (
+	readMost  = 1000                  // operations that one statement reads
+	together  = 200                   // operations of one transaction
+	stepTime  = time.Second           // after which a step begins no further transaction
+	rest      = 10 * time.Millisecond // between two steps: any session may notify
+	lockPause = time.Second           // until an operation that has met a lock is tried again
+	noMore    = time.Hour
+	lockTime  = "SET LOCAL lock_timeout = '100ms'" // of one statement
+)
+
+// Operation is a row of the table operations.
+type Operation struct {
+	ID     int64
+	Kind   string
+	Target dispatcherd.JobID // 0 = all
+	Who    string
+	Reason string
+}
+
+// Service does what operators want.
+type Service struct {
+	DB claim.DB
+	// Done reports operations of one kind and caller that were done together, and how many jobs or counters they have changed. An
+	// operation that Postgres refused has an error.
+	Done func(done []Operation, changed int, refused error)
+}
+
+// Service returns the background service.
+func (s Service) Service() background.Service {
+	return background.Service{
+		Name: "operations", Leader: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: rest, Step: s.step,
+	}
+}
+
+// nextSQL reads the first operations that the leader must do.
+const nextSQL = `
+SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, '') FROM dispatcherd.operations o
+WHERE ` + claim.OpenOperation + ` ORDER BY o.id LIMIT $1`
+
+func (s Service) step(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
+	rows, _ := s.DB.Query(ctx, nextSQL, readMost) // the next line returns its error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Operation])
+	if err != nil {
+		return 0, err
+	}
+	p := pass{Service: s, until: time.Now().Add(stepTime), waits: map[dispatcherd.JobID]bool{}}
+	for list := all; len(list) > 0 && err == nil; {
+		n := alike(list)
+		err, list = p.do(ctx, list[:n]), list[n:]
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case len(p.waits) > 0:
+		return lockPause, nil
+	case len(all) == readMost || time.Now().After(p.until):
+		return 0, nil
+	}
+	return noMore, nil
+}
+
+// alike returns how many of the first operations one transaction does.
+func alike(list []Operation) int {
+	first := &list[0]
+	if first.Kind != "cancel" && first.Kind != "retry" {
+		return 1
+	}
+	n := slices.IndexFunc(list, func(o Operation) bool { return o.Kind != first.Kind || o.Who != first.Who })
+	if n < 0 {
+		n = len(list)
+	}
+	return min(n, together)
+}
+
+// pass is one reading of the table.
+type pass struct {
+	Service
+
+	until time.Time
+	waits map[dispatcherd.JobID]bool // targets of operations that have met a lock
+}
+
+// do does operations that are alike.
+func (p *pass) do(ctx context.Context, list []Operation) error {
+	list = slices.DeleteFunc(slices.Clone(list), func(o Operation) bool { return p.waits[o.Target] })
+	if len(list) == 0 || time.Now().After(p.until) {
+		return nil
+	}
+	changed, err := p.transact(ctx, list)
+	lock := slices.Contains([]string{lockNotAvailable, queryCancelled}, claim.AnswerCode(err))
+	_, refused := errors.AsType[*joins.RefusedError](err)
+	switch refused = refused || claim.AboutRow(err); {
+	case err == nil:
+		p.Done(list, changed, nil)
+		return nil
+	case !lock && !refused:
+		return err
+	case len(list) > 1:
+		for one := range slices.Chunk(list, 1) {
+			if err := p.do(ctx, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	case lock:
+		p.waits[list[0].Target] = true
+		return nil
+	}
+	p.Done(list, 0, err)
+	_, err = p.DB.Exec(ctx, `DELETE FROM dispatcherd.operations WHERE id = $1`, list[0].ID)
+	return err
+}
+
+// SQLSTATEs of a statement that has waited for a lock.
+const (
+	lockNotAvailable = "55P03"
+	queryCancelled   = "57014"
+)
+
+// takeSQL locks those of operations $1 that no other leader does or has done.
+const takeSQL = `SELECT coalesce(target, 0) FROM dispatcherd.operations WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED`
+
+// transact does operations in one transaction and deletes them, except requests to cancel jobs that run meanwhile.
+func (p *pass) transact(ctx context.Context, list []Operation) (changed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
+	ids := make([]int64, len(list))
+	for i, o := range list {
+		ids[i] = o.ID
+	}
+	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockTime); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, takeSQL, ids) // the next line returns its error
+		targets, err := pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
+		if err != nil || len(targets) == 0 {
+			return err
+		}
+		if changed, err = execute(ctx, tx, &list[0], targets); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM dispatcherd.operations o WHERE o.id = ANY ($1::bigint[]) AND `+claim.OpenOperation, ids)
+		return err
+	})
+	return changed, err
+}
+
+// execute does operations like first with the targets.
+func execute(ctx context.Context, tx pgx.Tx, first *Operation, targets []dispatcherd.JobID) (changed int, err error) {
+	jobs, trees := claim.Jobs{DB: tx, By: first.Who}, joins.Joins{DB: tx, By: first.Who}
+	switch first.Kind {
+	case "retry":
+		return jobs.RetryMany(ctx, targets)
+	case "cancel":
+		slices.Sort(targets) // rows are locked in the order of their ids
+		cancelled, err := jobs.CancelIdle(ctx, targets)
+		return len(cancelled), err
+	case "cancel_tree":
+		tree, err := trees.Cancel(ctx, first.Target)
+		return tree.Cancelled + tree.Running, err
+	case "retry_tree":
+		tree, err := trees.Retry(ctx, first.Target)
+		return tree.Changed, err
+	}
+	return trees.Repair(ctx, first.Target)
+}
