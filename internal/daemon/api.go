@@ -75,6 +75,7 @@ type apiServer struct {
 	pool      *pgxpool.Pool // connections for callers
 	listeners []apiListener
 	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
+	denials   *limitedLog
 }
 
 // apiListener is one listener of the API.
@@ -128,7 +129,6 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 		if tcp.Listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
 			return cannotListen(d.cfg.API.Listen, err)
 		}
-		d.sockets = append(d.sockets, tcp.Listener)
 	}
 	d.api.listeners = append(d.api.listeners, tcp)
 	d.log.Info("API on TCP", zap.Stringer("address", tcp.Addr()), zap.Bool("tokens", tcp.tokens))
@@ -150,8 +150,9 @@ func cannotListen(address string, err error) error {
 // constructAPI constructs the handler and its backend.
 func (d *Daemon) constructAPI() {
 	a := &d.api
+	a.denials = newLimitedLog(d.log, 1, "a caller uses a type that its user may not use")
 	a.requests = backend.NewRequests(d.loop)
-	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.logs, d.wake)
+	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.workers.logs, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop:           d.loop,
@@ -166,7 +167,7 @@ func (d *Daemon) constructAPI() {
 		Unread:         d.store.WhyUnread,
 		Book:           d.askBook,
 		Subscribed:     d.listener.up.Load,
-		Stopping:       d.stopping,
+		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,
 		UploadWait:     d.cfg.API.BodyTimeout,
 		Uploads:        d.cfg.API.Connections - 1,
@@ -196,7 +197,7 @@ func (d *Daemon) serveAPI(ctx context.Context) {
 		case l.Addr().Network() == "unix":
 			serve, incoming = d.api.handler.ServeUnix, d.limited(l, d.rejectCaller)
 		}
-		d.background.Go(func() {
+		d.ending.services.Go(func() {
 			if err := serve(ctx, incoming, handler, zap.NewStdLog(d.log)); err != nil {
 				d.log.Error("API", zap.Stringer("address", l.Addr()), zap.Error(err))
 			}

@@ -30,7 +30,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
-	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -41,58 +40,48 @@ import (
 type Daemon struct {
 	cfg        Config
 	log        *zap.Logger
+	metrics    *metrics
+	lock       *hostLock
 	store      *claim.Store
 	loop       *actor.Actor
-	workers    *workers
 	statements *statements
-	sockets    []net.Listener
-	metrics    *metrics
+	workers    *workers    // also the logs of their jobs
+	heartbeats *heartbeats // also the lease
 	listener   *listenerState
 	api        apiServer
+	services   *background.Runner
+	admission  *admission.Controller
+	decisions  *decisionlog.Log // nil: off
+	ending     ending
+}
 
-	endStatements context.CancelFunc
-	endWorkers    context.CancelFunc
-	endBackground context.CancelFunc
-	endHeartbeats context.CancelFunc
-	background    sync.WaitGroup // heartbeats, listener, API
-	serving       sync.WaitGroup // worker sessions
-	failed        chan error     // capacity 1: the error that ends the daemon
-	stopping      chan struct{}  // closed by stop
-	postgresLost  chan struct{}  // closed by Lose
-	heartbeats    *heartbeats
-	services      *background.Runner
-	endServices   func() // after they have ended
-	controller    *controller.Controller
-	admission     *admission.Controller
-	settlement    *settlement.Settlement
-	maintenance   *maintenance
-	lease         *lease
-	lock          *hostLock
-	decisions     *decisionlog.Log // nil: off
-	logs          *logtail.Tails   // of jobs; empty without Config.KeepLogs
-	denials       *limitedLog
-	callerDenials *limitedLog
-	tooFast       *limitedLog
+// ending is what ends a daemon, and what its stop ends and waits for.
+type ending struct {
+	failed       chan error    // capacity 1: the error that ends the daemon
+	stopping     chan struct{} // closed by stop
+	postgresLost chan struct{} // closed by Lose
+
+	statements, workers, background, heartbeats context.CancelFunc
+
+	services sync.WaitGroup // heartbeats, services, listener, API
+	sessions sync.WaitGroup // of workers
 }
 
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	cfg.shareDirectory()
 	d := &Daemon{
-		cfg: cfg, log: log, logs: logtail.New(), metrics: newMetrics(log), listener: newListenerState(),
-		denials:       newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
-		callerDenials: newLimitedLog(log, 1, "a caller uses a type that its user may not use"),
-		tooFast:       newLimitedLog(log, 1, "a user opens connections too fast; they are rejected"),
-		failed:        make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{}),
+		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
+		ending: ending{failed: make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{})},
 	}
+	var worker net.Listener
 	defer func() {
 		if err != nil {
-			d.abort()
+			d.abort(worker)
 		}
 	}()
 	d.cfg.ConnectionRate = cmp.Or(max(d.cfg.ConnectionRate, 0), DefaultConnectionRate)
-	worker, err := d.listen(cfg.WorkerSocket, cfg.WorkerAccess)
-	if err != nil {
+	if worker, err = d.listen(cfg.WorkerSocket, cfg.WorkerAccess); err != nil {
 		return nil, err
 	}
 	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
@@ -126,21 +115,17 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if _, err = d.store.Join(ctx); err != nil {
 		return nil, fmt.Errorf("joining the dispatchers: %w", err)
 	}
-	d.lease = newLease(cfg.Lease, cfg.Heartbeat, begun)
+	lease := newLease(cfg.Lease, cfg.Heartbeat, begun)
 	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
-	d.construct(refused)
-	if err := d.controller.ReadTypes(ctx); err != nil { // an operator may have locked the table
-		log.Warn("schedules: the types of startup-worker schedules are unknown; they are read again", zap.Error(err))
-	}
-	d.maintenance.createPartitions(ctx)
+	undo := d.construct(ctx, refused, lease)
 	d.start()
 	d.serveWorkers(worker)
-	d.serveBackground()
+	d.serveBackground(undo)
 	d.notifySupervisor("READY=1")
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
@@ -168,7 +153,6 @@ func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, e
 	if err != nil {
 		return nil, socketFailure(err)
 	}
-	d.sockets = append(d.sockets, l)
 	return l, nil
 }
 
@@ -181,8 +165,8 @@ func socketFailure(err error) error {
 	return exit.Errorf(exit.Usage, "%w", err)
 }
 
-// construct constructs all components. None of them runs before start.
-func (d *Daemon) construct(refused *refusedRows) {
+// construct constructs all components, and creates the daily partitions of today. No component runs before start. undo is to be called after the services have ended.
+func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
 	d.cfg.Workers.Permit = d.permit
@@ -192,57 +176,59 @@ func (d *Daemon) construct(refused *refusedRows) {
 	table := schedulestore.Schedules{DB: d.api.pool}
 	d.workers.startups = startups{
 		store:   d.store,
-		types:   d.startupTypes,
 		resume:  d.cfg.Workers.Resume,
 		orphans: table.CancelOrphans,
 		renew:   table.RenewWorkers,
 		log:     d.log,
 	}
 	d.constructAPI()
-	d.controller = controller.New(controller.Config{
+	planner := controller.New(controller.Config{
 		Table: func(term int64) controller.Table {
 			return schedulestore.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
 		},
 		WorkerTypes: schedulestore.Controller{Do: d.store.Plan}.WorkerTypes, AppVersion: d.cfg.AppVersion, Resync: d.cfg.ScheduleResync,
 		Log: d.log, Metrics: controller.NewMetrics(d.metrics.registry), Wake: d.wake,
 	})
+	if err := planner.ReadTypes(ctx); err != nil { // an operator may have locked the table
+		d.log.Warn("schedules: the types of startup-worker schedules are unknown; they are read again", zap.Error(err))
+	}
+	d.workers.startups.types = func() []string {
+		if d.stopping() { // no run begins
+			return nil
+		}
+		return planner.Types()
+	}
 	d.constructAdmission()
 	keep := retention(d.cfg.Keep)
-	d.settlement = settlement.New(
-		settlement.Config{
-			Table: flowstore.Settler{Do: d.store.CountEnds},
-			Keep:  max(keep.Done, keep.Failed, keep.Cancelled),
-			Log:   d.log,
-			Wake:  d.wake,
-		},
-	)
+	flows := settlement.New(settlement.Config{
+		Table: flowstore.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log, Wake: d.wake,
+	})
 	d.heartbeats = &heartbeats{
-		store: d.store, loop: d.loop, log: d.log, lease: d.lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
+		store: d.store, loop: d.loop, log: d.log, lease: lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1),
 	}
-	d.maintenance = &maintenance{
-		store: d.store, log: d.log, keep: d.cfg.Keep, pending: d.api.pending,
-		retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
-	}
+	upkeep := d.upkeep()
+	upkeep.createPartitions(ctx)
 	d.statements = &statements{
-		store: d.store, loop: d.loop, lease: d.lease, refusedRows: refused, logs: d.logs,
+		store: d.store, loop: d.loop, lease: lease, refusedRows: refused, logs: d.workers.logs,
 		finished: func(request *contract.FinishRequest, result *contract.FinishResult) {
 			d.api.rows.Finished(request, result)
-			d.controller.Ended()
+			planner.Ended()
 			d.admission.Finished(request, result)
-			d.settlement.Finished(request, result)
+			flows.Finished(request, result)
 		},
 		claimed: func(rows []contract.Won) {
 			d.admission.Claimed(rows)
-			d.settlement.Claimed(rows)
+			flows.Claimed(rows)
 		},
-		mayInsert: d.permitSpawn, watched: d.settlement.Watched, tookOver: d.heartbeats.tookOver,
+		mayInsert: d.permitSpawn, watched: flows.Watched, tookOver: d.heartbeats.tookOver,
 	}
-	services, undo := d.list()
-	d.endServices = undo
-	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), services...)
+	memory, undo := steerMemory(d.cfg.Memory, d.log)
+	list := slices.Concat(planner.Services(), d.admission.Services(), upkeep.services(), d.list())
+	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), append(list, flows.Service(), memory)...)
 	d.heartbeats.services = d.services
 	d.registerScraped()
+	return undo
 }
 
 // constructAdmission constructs what admits jobs with keys.
@@ -268,20 +254,20 @@ func (d *Daemon) announce(rows []contract.RowNotification) {
 	}
 }
 
-// startupTypes returns the types of startup-worker schedules. While the daemon stops, no run begins.
-func (d *Daemon) startupTypes() []string {
+// stopping reports whether the daemon stops.
+func (d *Daemon) stopping() bool {
 	select {
-	case <-d.stopping:
-		return nil
+	case <-d.ending.stopping:
+		return true
 	default:
-		return d.controller.Types()
+		return false
 	}
 }
 
 // start starts the loop and the components that execute its effects.
 func (d *Daemon) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	d.endStatements = cancel
+	d.ending.statements = cancel
 	execute := d.statements.start(ctx)
 	d.loop.Start(&shell.Ports{Statement: execute, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
 }
@@ -289,8 +275,8 @@ func (d *Daemon) start() {
 // serveWorkers accepts workers.
 func (d *Daemon) serveWorkers(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
-	d.endWorkers = cancel
-	d.serving.Go(func() {
+	d.ending.workers = cancel
+	d.ending.sessions.Go(func() {
 		if err := workerproto.Serve(ctx, d.limited(l, d.rejectWorker), d.cfg.Workers, d.workers, d.metrics.workers); err != nil {
 			d.fail(fmt.Errorf("worker socket: %w", err))
 		}
@@ -298,29 +284,29 @@ func (d *Daemon) serveWorkers(l net.Listener) {
 }
 
 // serveBackground starts heartbeats, maintenance, the API and the listener.
-func (d *Daemon) serveBackground() {
+func (d *Daemon) serveBackground(undo func()) {
 	leased, end := context.WithCancel(context.Background())
-	d.endHeartbeats = end
-	d.background.Go(func() { d.heartbeats.run(leased) })
-	d.background.Go(func() { d.heartbeats.guard(leased) })
+	d.ending.heartbeats = end
+	d.ending.services.Go(func() { d.heartbeats.run(leased) })
+	d.ending.services.Go(func() { d.heartbeats.guard(leased) })
 	ctx, cancel := context.WithCancel(context.Background())
-	d.endBackground = cancel
-	d.background.Go(func() { d.reload(ctx) })
-	d.background.Go(func() {
-		defer d.endServices()
+	d.ending.background = cancel
+	d.ending.services.Go(func() { d.reload(ctx) })
+	d.ending.services.Go(func() {
+		defer undo()
 		d.services.Run(ctx)
 	})
 	d.serveAPI(ctx)
 	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
-		d.background.Go(func() { d.receive(ctx) })
+		d.ending.services.Go(func() { d.receive(ctx) })
 	}
 }
 
 // fail ends the daemon with an error. Only the first error is kept.
 func (d *Daemon) fail(err error) {
 	select {
-	case d.failed <- err:
+	case d.ending.failed <- err:
 	default:
 	}
 }
@@ -329,14 +315,14 @@ func (d *Daemon) fail(err error) {
 // be recorded, so the stop waits for no statement. Lose must be called at most once.
 func (d *Daemon) Lose(err error) {
 	d.fail(err)
-	close(d.postgresLost)
-	d.endStatements()
+	close(d.ending.postgresLost)
+	d.ending.statements()
 }
 
 // lost reports whether Lose was called.
 func (d *Daemon) lost() bool {
 	select {
-	case <-d.postgresLost:
+	case <-d.ending.postgresLost:
 		return true
 	default:
 		return false
@@ -348,12 +334,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var why error
 	select {
 	case <-ctx.Done():
-	case why = <-d.failed:
+	case why = <-d.ending.failed:
 		d.log.Error("the dispatcher failed", zap.Error(why))
 	}
 	err := d.stop()
 	if why == nil && d.lost() {
-		why = <-d.failed // Lose was called during the stop
+		why = <-d.ending.failed // Lose was called during the stop
 	}
 	return errors.Join(why, err)
 }
@@ -361,7 +347,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 // stop stops the daemon in the stages of shell.Stop: drain, hand over or interrupt, end the
 // sessions, leave.
 func (d *Daemon) stop() error {
-	close(d.stopping)
+	close(d.ending.stopping)
 	d.notifySupervisor("STOPPING=1")
 	unended := 0
 	d.loop.Ask(func(c *actor.Core) { unended = c.Unended() })
@@ -372,14 +358,14 @@ func (d *Daemon) stop() error {
 		zap.String("second_signal", "ends the dispatcher at once"),
 	)
 	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: lastStatements, Resume: d.cfg.Workers.Resume > 0}
-	d.loop.Order(stages.Begin(d.lease.now()))
+	d.loop.Order(stages.Begin(d.heartbeats.lease.now()))
 	d.await(stages, shell.Settling)
 	d.api.rows.Release()
-	d.endBackground()
-	d.endWorkers()
-	d.serving.Wait()
+	d.ending.background()
+	d.ending.workers()
+	d.ending.sessions.Wait()
 	d.await(stages, shell.Leaving)
-	d.endHeartbeats() // after the last end is recorded: finishes need the lease
+	d.ending.heartbeats() // after the last end is recorded: finishes need the lease
 	var stats actor.Stats
 	handOver := false
 	var learned []contract.Durations
@@ -389,8 +375,8 @@ func (d *Daemon) stop() error {
 	d.loop.Stop()
 	d.api.requests.Release()
 	d.statements.stop()
-	d.endStatements()
-	d.background.Wait()
+	d.ending.statements()
+	d.ending.services.Wait()
 	d.saveDurations(learned)
 	d.api.handler.Close()
 	d.api.pool.Close()
@@ -435,7 +421,7 @@ func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 	for {
 		idle := true
 		d.loop.Ask(func(c *actor.Core) { idle = c.Idle() })
-		if ev := stages.Next(d.lease.now(), idle || d.lost(), with(d.lease, (*shell.Lease).Trusted)); ev != nil {
+		if ev := stages.Next(d.heartbeats.lease.now(), idle || d.lost(), with(d.heartbeats.lease, (*shell.Lease).Trusted)); ev != nil {
 			d.loop.Order(ev)
 		}
 		if stages.Stage() >= stage {
@@ -443,16 +429,20 @@ func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 		}
 		select {
 		case <-check.C:
-		case <-d.postgresLost:
+		case <-d.ending.postgresLost:
 		}
 	}
 }
 
 // abort stops the components of a failed Start.
-func (d *Daemon) abort() {
+func (d *Daemon) abort(worker net.Listener) {
 	defer d.lock.release()
-	for _, l := range d.sockets {
-		_ = l.Close() // it accepted no connection
+	CloseSockets(&d.cfg)
+	if worker != nil {
+		_ = worker.Close() // it accepted no connection
+	}
+	for _, l := range d.api.listeners {
+		_ = l.Close()
 	}
 	if d.api.pool != nil {
 		d.api.pool.Close()

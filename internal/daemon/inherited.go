@@ -81,7 +81,6 @@ func (d *Daemon) inherited(address string) net.Listener {
 		return nil
 	}
 	delete(d.cfg.Inherited, address)
-	d.sockets = append(d.sockets, l)
 	d.log.Debug("inherited socket", zap.String("address", address))
 	return l
 }
@@ -89,8 +88,7 @@ func (d *Daemon) inherited(address string) net.Listener {
 // checkInherited rejects sockets that no setting names: connections to them would wait
 // forever.
 func (d *Daemon) checkInherited() error {
-	for address, l := range d.cfg.Inherited {
-		d.sockets = append(d.sockets, l)
+	for address := range d.cfg.Inherited {
 		return exit.Errorf(
 			exit.Usage,
 			"the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+

@@ -32,6 +32,14 @@ type maintenance struct {
 	blocked bool      // other sessions blocked a part of the last keepPartitions
 }
 
+// upkeep returns a maintenance that has done nothing yet.
+func (d *Daemon) upkeep() *maintenance {
+	return &maintenance{
+		store: d.store, log: d.log, keep: d.cfg.Keep, pending: d.api.pending,
+		retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
+	}
+}
+
 // retention replaces zero values by the defaults.
 func retention(keep claim.Retention) claim.Retention {
 	keep.Done = cmp.Or(keep.Done, DefaultKeepDone)

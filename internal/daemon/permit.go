@@ -17,7 +17,7 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	objection := d.cfg.Allow.Objection(p, typ)
 	if objection != "" {
 		d.metrics.workers.denied.Inc()
-		d.denials.peer(p, zap.String("type", typ))
+		d.workers.denials.peer(p, zap.String("type", typ))
 	}
 	return objection
 }
@@ -30,7 +30,7 @@ func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
 // refuseCaller logs an objection against a caller, if there is one, and returns it.
 func (d *Daemon) refuseCaller(p workerproto.Peer, typ, objection string) string {
 	if objection != "" {
-		d.callerDenials.peer(p, zap.String("type", typ))
+		d.api.denials.peer(p, zap.String("type", typ))
 	}
 	return objection
 }
@@ -69,8 +69,9 @@ func (d *Daemon) permitLimits(p workerproto.Peer) string {
 
 // limited wraps a Unix socket in the limit of connections per second and user.
 func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
+	tooFast := newLimitedLog(d.log, 1, "a user opens connections too fast; they are rejected")
 	return &rateListener{l, newConnectionLimit(d.cfg.ConnectionRate), func(conn net.Conn, p workerproto.Peer) {
-		d.tooFast.peer(p, zap.Stringer("socket", l.Addr()))
+		tooFast.peer(p, zap.Stringer("socket", l.Addr()))
 		reject(conn, p)
 	}}
 }

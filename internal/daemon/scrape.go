@@ -78,7 +78,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		return
 	}
 	load := d.loop.Load()
-	logBytes, logCuts := d.logs.Sizes()
+	logBytes, logCuts := d.workers.logs.Sizes()
 	emit.counter("dispatcherd_loop_busy_seconds_total",
 		"Time that the loop spent in steps; its increase per second is the load of the loop.", load.Busy.Seconds())
 	emit.counter("dispatcherd_loop_steps_total", "Events that the loop processed.", float64(load.Steps))

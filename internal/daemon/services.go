@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,21 +12,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/operation"
 )
 
-// list returns all background services, and what is to be called after they have ended.
-func (d *Daemon) list() (services []background.Service, undo func()) {
-	memory, undo := steerMemory(d.cfg.Memory, d.log)
-	services = slices.Concat(d.controller.Services(), d.admission.Services(), d.maintenance.services())
-	return append(services,
-		d.settlement.Service(),
+// list returns the background services that have no state of their own, or keep it elsewhere.
+func (d *Daemon) list() []background.Service {
+	return []background.Service{
 		cancels(d.store.Asked, d.loop.Order),
 		operation.Service{DB: d.api.pool, Done: d.operated}.Service(),
-		memory,
 		d.cfg.Supervisor.watchdog(func() bool { return d.loop.Ask(func(*actor.Core) {}) }),
 		d.api.rows.Polling(),
 		d.api.rows.Recording(d.store.Progress),
 		d.workers.startups.renewing(),
 		d.sharing(),
-	), undo
+	}
 }
 
 // operated logs what was done for operators.

@@ -18,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -36,9 +37,11 @@ type workers struct {
 	session map[dispatcherd.SessionID]*workerproto.Session
 	pending map[dispatcherd.SessionID]*pendingResume
 
-	keepLogs              bool
-	startups              startups
-	connects, disconnects *limitedLog
+	keepLogs bool
+	logs     *logtail.Tails // of jobs; empty without keepLogs
+	startups startups
+
+	connects, disconnects, denials *limitedLog
 }
 
 // sessionLines is how many lines per second are logged about the beginnings of sessions,
@@ -49,6 +52,7 @@ func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *worker
 	return &workers{
 		loop: loop, log: log, grace: grace, run: rand.Text()[:16] + "-",
 		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
+		denials: newLimitedLog(log, 1, "a worker offers a type that its user may not serve"), logs: logtail.New(),
 		session: map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
 }
