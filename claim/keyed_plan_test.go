@@ -56,19 +56,20 @@ func operations(t *testing.T, c *limitstore.Controller) map[string]func() {
 	list := []permits.Admission{{Class: class, Job: permits.Job{RunAt: 1_700_000_000_000_000, ID: 7}, Fence: 9}}
 	check := func(_ any, err error) { require.NoError(t, err) }
 	return map[string]func(){
-		"begin":    func() { _, _, err := c.Begin(t.Context()); require.NoError(t, err) },
-		"limits":   func() { check(c.Limits(t.Context())) },
-		"held":     func() { check(c.Held(t.Context())) },
-		"arrived":  func() { _, _, err := c.Arrived(t.Context(), middle.ID, 100); require.NoError(t, err) },
-		"heads":    func() { check(c.Heads(t.Context(), permits.Class{}, 100)) },
-		"refill":   func() { check(c.Refill(t.Context(), []permits.Refill{{Class: class, After: middle}}, 64)) },
-		"admit":    func() { check(c.Admit(t.Context(), list, []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
-		"withdraw": func() { check(c.Withdraw(t.Context(), []int64{7}, []int64{9}, nil)) },
-		"confirm":  func() { require.NoError(t, c.Confirm(t.Context(), []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
-		"starts":   func() { check(c.Starts(t.Context())) },
-		"types":    func() { check(c.Types(t.Context())) },
-		"expire":   func() { check(c.Expire(t.Context())) },
-		"notify":   func() { require.NoError(t, c.Notify(t.Context())) },
+		"begin":     func() { _, _, err := c.Begin(t.Context()); require.NoError(t, err) },
+		"limits":    func() { check(c.Limits(t.Context())) },
+		"held":      func() { check(c.Held(t.Context())) },
+		"arrived":   func() { _, _, err := c.Arrived(t.Context(), middle.ID, 100); require.NoError(t, err) },
+		"heads":     func() { check(c.Heads(t.Context(), permits.Class{}, 100)) },
+		"refill":    func() { check(c.Refill(t.Context(), []permits.Refill{{Class: class, After: middle}}, 64)) },
+		"admit":     func() { check(c.Admit(t.Context(), list, []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
+		"withdraw":  func() { check(c.Withdraw(t.Context(), []int64{7}, []int64{9}, nil)) },
+		"confirm":   func() { require.NoError(t, c.Confirm(t.Context(), []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
+		"unstarted": func() { check(c.Unstarted(t.Context())) },
+		"starts":    func() { check(c.Starts(t.Context(), []string{"k"})) },
+		"types":     func() { check(c.Types(t.Context())) },
+		"expire":    func() { check(c.Expire(t.Context())) },
+		"notify":    func() { require.NoError(t, c.Notify(t.Context())) },
 	}
 }
 

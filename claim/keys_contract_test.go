@@ -22,6 +22,7 @@ import (
 type controller interface {
 	Begin(ctx context.Context) (firstFence, lastArrived int64, err error)
 	Limits(ctx context.Context) ([]permits.Limit, error)
+	Edits(ctx context.Context, most int) (map[string]*permits.Limit, error)
 	Held(ctx context.Context) ([]limitstore.Held, error)
 	Arrived(ctx context.Context, after int64, most int) ([]limitstore.Waiting, bool, error)
 	Heads(ctx context.Context, after permits.Class, most int) ([]limitstore.Waiting, error)
@@ -378,6 +379,9 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		found, err := c.Limits(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []permits.Limit{{Key: "a*", Capacity: 4}}, found)
+		named, err := c.Edits(t.Context(), 1)
+		require.NoError(t, err)
+		require.Equal(t, map[string]*permits.Limit{"a*": {Key: "a*", Capacity: 4}}, named)
 		_, edited, err = c.Arrived(t.Context(), 0, 10)
 		require.NoError(t, err)
 		require.False(t, edited)

@@ -289,8 +289,11 @@ func (c *Controller) Types(ctx context.Context) (types map[string]limitstore.Typ
 	return types, err
 }
 
+// Unstarted returns no keys: the simulation has no rates.
+func (c *Controller) Unstarted(context.Context) ([]string, error) { return nil, nil }
+
 // Starts returns nothing: there are no rates.
-func (c *Controller) Starts(context.Context) ([]limitstore.Start, error) { return nil, nil }
+func (c *Controller) Starts(context.Context, []string) ([]limitstore.Start, error) { return nil, nil }
 
 // Confirm does nothing: there are no rates.
 func (c *Controller) Confirm(context.Context, []limitstore.Start) error { return nil }

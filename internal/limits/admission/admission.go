@@ -43,8 +43,10 @@ type Table interface { //nolint:interfacebloat // one method for each statement
 	Admit(ctx context.Context, list []permits.Admission, starts []limitstore.Start) (admitted map[int64]dispatcherd.DurationClass, err error)
 	// Withdraw makes pending rows with fences wait again. Those for which returned is true keep their precedence.
 	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error)
+	// Unstarted reads the keys with a rate to which cost is admitted that has not started.
+	Unstarted(ctx context.Context) (keys []string, err error)
 	// Starts reads the starts of keys with a rate.
-	Starts(ctx context.Context) ([]limitstore.Start, error)
+	Starts(ctx context.Context, keys []string) ([]limitstore.Start, error)
 	// Confirm records when admitted cost has started.
 	Confirm(ctx context.Context, starts []limitstore.Start) error
 	// Expire deletes old records of starts.
@@ -97,6 +99,7 @@ const (
 	headsMost  = 1000
 	refillMost = 200 // classes
 	refillJobs = 64  // of a class
+	startsMost = 200 // keys
 )
 
 // report is what a claim or finish of this dispatcher says about a permit.

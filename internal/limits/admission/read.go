@@ -83,7 +83,7 @@ func (c *Controller) readHeld(ctx context.Context) error {
 		return nil
 	}
 	began := c.Now()
-	changed, err := c.compareHeld(ctx)
+	changed, err := c.compareHeld(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,18 @@ func (c *Controller) othersMayClaim() {
 	s.heldPause, s.heldAt = remotePause, earlier(s.heldAt, at)
 }
 
-// compareHeld compares the permits of the book with the rows that have a fence, and reports whether they differed.
-func (c *Controller) compareHeld(ctx context.Context) (changed bool, err error) {
+// compareHeld compares the permits of the book with the rows that have a fence, and reports whether they differed. It also counts the
+// starts of keys.
+func (c *Controller) compareHeld(ctx context.Context, keys []string) (changed bool, err error) {
 	rows, err := c.table.Held(ctx)
+	if err != nil {
+		return false, err
+	}
+	classes := make([]permits.Class, len(rows))
+	for i := range rows {
+		classes[i] = rows[i].Class
+	}
+	starts, err := c.readStarts(ctx, keys, classes)
 	if err != nil {
 		return false, err
 	}
@@ -144,6 +153,7 @@ func (c *Controller) compareHeld(ctx context.Context) (changed bool, err error) 
 			changed = true
 		}
 	}
+	c.countStarts(starts)
 	c.book.Retries(func(id int64) bool { return returned[id] })
 	if len(ids) == 0 {
 		return changed, nil
@@ -189,6 +199,9 @@ func (c *Controller) readArrived(ctx context.Context) error {
 		return err
 	}
 	s.edited = s.edited || edited
+	if err := c.meet(ctx, list); err != nil {
+		return err
+	}
 	for _, w := range list {
 		c.book.Add(w.Class, w.Job)
 		s.arrived = w.ID
@@ -230,6 +243,9 @@ func (c *Controller) readLate(ctx context.Context) error {
 		return err
 	}
 	s.edited = s.edited || edited
+	if err := c.meet(ctx, list); err != nil {
+		return err
+	}
 	for _, w := range list {
 		c.book.Add(w.Class, w.Job)
 		s.late = w.ID
@@ -271,6 +287,9 @@ func (c *Controller) readPortion(ctx context.Context) (more, full bool, err erro
 		s.whole = true
 	}
 	list, err := c.table.Heads(ctx, s.heads, headsMost)
+	if err == nil {
+		err = c.meet(ctx, list)
+	}
 	if err != nil {
 		return false, false, err
 	}

@@ -558,11 +558,23 @@ func (s *session) Withdraw(ctx context.Context, ids, fences []int64, returned []
 	return withdrawn, err
 }
 
+// Unstarted implements Table.
+func (s *session) Unstarted(ctx context.Context) (keys []string, err error) {
+	err = s.send(ctx, "unstarted", func(fault) {
+		for p, cost := range s.starts {
+			if p.at == limitstore.NotStarted && cost > 0 {
+				keys = append(keys, p.key)
+			}
+		}
+	})
+	return keys, err
+}
+
 // Starts implements Table.
-func (s *session) Starts(ctx context.Context) (list []limitstore.Start, err error) {
+func (s *session) Starts(ctx context.Context, keys []string) (list []limitstore.Start, err error) {
 	err = s.send(ctx, "starts", func(fault) {
 		for p, cost := range s.starts {
-			if cost > 0 {
+			if cost > 0 && slices.Contains(keys, p.key) {
 				start := limitstore.Start{Key: p.key, Dispatcher: p.dispatcher, Cost: cost, At: p.at}
 				if p.at != limitstore.NotStarted {
 					start.Ago = s.now().UnixMicro() - s.last[p]

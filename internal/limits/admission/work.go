@@ -69,10 +69,11 @@ func (c *Controller) load(ctx context.Context) error {
 	if err := c.readTypes(ctx); err != nil {
 		return err
 	}
-	if _, err := c.compareHeld(ctx); err != nil {
+	unstarted, err := c.table.Unstarted(ctx)
+	if err != nil {
 		return err
 	}
-	if err := c.readStarts(ctx); err != nil {
+	if _, err := c.compareHeld(ctx, unstarted); err != nil {
 		return err
 	}
 	for more, full := true, false; more && !full; { // readHeads continues
@@ -85,22 +86,41 @@ func (c *Controller) load(ctx context.Context) error {
 	return nil
 }
 
-// readStarts restores the windows. What was admitted and is not known to have started, and does not wait for its
-// claim, counts as started now. The record of each start is either there, or in a part of the window.
-func (c *Controller) readStarts(ctx context.Context) error {
-	list, err := c.table.Starts(ctx)
-	if err != nil {
-		return err
+// readStarts reads what has started of some keys, and of those that classes need and that the book does not know: after a takeover, and
+// because the book forgets unused keys.
+func (c *Controller) readStarts(ctx context.Context, keys []string, classes []permits.Class) (list []limitstore.Start, err error) {
+	for _, class := range classes {
+		for _, r := range c.book.Rates(class) {
+			if !c.book.Knows(r.Key) {
+				keys = append(keys, r.Key)
+			}
+		}
 	}
+	slices.Sort(keys)
+	for some := range slices.Chunk(slices.Compact(keys), startsMost) {
+		starts, err := c.table.Starts(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, starts...)
+	}
+	return list, nil
+}
+
+// countStarts restores windows. What was admitted and is not known to have started, and does not wait for its
+// claim, counts as started now. The record of each start is either there, or in a part of the window.
+func (c *Controller) countStarts(list []limitstore.Start) {
 	type part struct {
 		key string
 		at  int32
 	}
 	unstarted := map[part]int64{}
-	for _, p := range c.held {
-		for _, r := range p.counted {
-			if !p.started {
-				unstarted[part{r.Key, at(r, p.at)}] += r.Cost
+	if slices.ContainsFunc(list, func(s limitstore.Start) bool { return s.At == limitstore.NotStarted }) {
+		for _, p := range c.held {
+			for _, r := range p.counted {
+				if !p.started {
+					unstarted[part{r.Key, at(r, p.at)}] += r.Cost
+				}
 			}
 		}
 	}
@@ -119,7 +139,17 @@ func (c *Controller) readStarts(ctx context.Context) error {
 			c.book.Starts(s.Key, s.Dispatcher, now-max(s.Ago, 0), s.Cost)
 		}
 	}
-	return nil
+}
+
+// meet reads the starts of the keys of waiting jobs that the book does not know, before it gets the jobs.
+func (c *Controller) meet(ctx context.Context, list []limitstore.Waiting) error {
+	classes := make([]permits.Class, len(list))
+	for i := range list {
+		classes[i] = list[i].Class
+	}
+	starts, err := c.readStarts(ctx, nil, classes)
+	c.countStarts(starts)
+	return err
 }
 
 // at is the dispatcher to which a rate applies.
@@ -370,7 +400,9 @@ func (c *Controller) confirm(ctx context.Context) error {
 		return nil
 	}
 	err := c.table.Confirm(ctx, s.confirm)
-	s.confirm = nil
+	if s.confirm = nil; err == nil {
+		c.book.Recorded()
+	}
 	return err
 }
 

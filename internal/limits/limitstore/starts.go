@@ -58,28 +58,28 @@ func (c *Controller) Confirm(ctx context.Context, starts []Start) error {
 	})
 }
 
-// startsMost bounds the records that one statement of Starts reads, so that it takes no longer than a statement may.
-const startsMost = 20_000
+// Unstarted reads the keys with a rate to which cost is admitted that has not started, as far as the table says.
+func (c *Controller) Unstarted(ctx context.Context) (keys []string, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `SELECT key FROM dispatcherd.key_starts WHERE part = 'infinity' AND cost > 0`)
+		keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return len(keys), err
+	})
+	return keys, err
+}
 
-// Starts reads what was admitted to keys with a rate, and what has started. Only the controller changes the records.
-func (c *Controller) Starts(ctx context.Context) (list []Start, err error) {
-	s, part := Start{Dispatcher: -1}, "-infinity" // the last record that was read
-	for n := startsMost; n == startsMost && err == nil; {
-		n = 0
-		err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			rows, _ := conn.Query(ctx, `SELECT key, dispatcher, part::text, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
-					CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - last")+` ELSE 0 END FROM dispatcherd.key_starts
-				WHERE expires > now() AND cost > 0 AND (key, dispatcher, part) > ($2::text, $3::int, $4::text::timestamptz)
-				ORDER BY key, dispatcher, part LIMIT $5`,
-				int64(NotStarted), s.Key, s.Dispatcher, part, startsMost)
-			_, err := pgx.ForEachRow(rows, []any{&s.Key, &s.Dispatcher, &part, &s.At, &s.Cost, &s.Ago}, func() error {
-				list = append(list, s)
-				n++
-				return nil
-			})
-			return n, err
+// Starts reads what was admitted to keys with a rate, and what has started. A key has up to 65 records for each dispatcher, so the keys of
+// one statement should be few. Only the controller changes the records.
+func (c *Controller) Starts(ctx context.Context, keys []string) (list []Start, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, `SELECT key, dispatcher, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
+				CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - last")+` ELSE 0 END FROM dispatcherd.key_starts
+			WHERE key = ANY ($2::text[]) AND expires > now() AND cost > 0 ORDER BY key, dispatcher, part`, int64(NotStarted), keys)
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Start, err error) {
+			return s, row.Scan(&s.Key, &s.Dispatcher, &s.At, &s.Cost, &s.Ago)
 		})
-	}
+		return len(list), err
+	})
 	return list, err
 }
 

@@ -46,6 +46,7 @@ type Book struct {
 	busy    map[seat]int64              // until when no slot is expected there
 	kept    int                         // known jobs of a class
 
+	idle     map[*key]bool    // unused keys with starts, and others
 	exceeded map[*key]bool    // keys whose permits may exceed their limits
 	cuts     map[*key]cut     // where queues end that were cut, and the book (nil)
 	crowded  *key             // the last result of longest
@@ -64,7 +65,7 @@ func New(c Config, list []Limit) *Book {
 	return &Book{
 		config: c, limits: newLimits(list), kept: keptJobs, fence: c.FirstFence,
 		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{}, retries: map[int64]*class{},
-		busy: map[seat]int64{}, exceeded: map[*key]bool{}, cuts: map[*key]cut{},
+		busy: map[seat]int64{}, exceeded: map[*key]bool{}, idle: map[*key]bool{}, cuts: map[*key]cut{},
 	}
 }
 
@@ -212,7 +213,7 @@ func (b *Book) drop(k *key) {
 	b.collect(k)
 }
 
-// collect forgets a key that has become unused.
+// collect forgets a key that has become unused, unless it counts starts.
 func (b *Book) collect(k *key) {
 	switch {
 	case k.refs > 0:
@@ -221,6 +222,29 @@ func (b *Book) collect(k *key) {
 	default:
 		if _, counts := k.all.window.next(0); !counts && len(k.parts) == 0 {
 			delete(b.keys, k.name)
+		} else {
+			b.idle[k] = true
 		}
 	}
 }
+
+// idleShare bounds the unused keys that count starts, as a share of the classes: by default 10,000, which take about 5 MB.
+const idleShare = 25
+
+// Recorded reports that the table has all starts. If many unused keys count starts, the book forgets them. When such a key is needed
+// again, which Knows says, the caller first reports its starts.
+func (b *Book) Recorded() {
+	if len(b.idle) <= b.config.MaxClasses/idleShare {
+		return
+	}
+	for k := range b.idle { // order-free: each key is forgotten by itself
+		if k.refs == 0 && b.keys[k.name] == k {
+			k.each(b.windows.Remove)
+			delete(b.keys, k.name)
+		}
+	}
+	clear(b.idle)
+}
+
+// Knows reports whether a job that waits or has permits needs a key, or the book counts its starts.
+func (b *Book) Knows(key string) bool { return b.keys[key] != nil }

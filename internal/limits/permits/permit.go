@@ -144,7 +144,7 @@ func (b *Book) countStart(p *part, at, cost int64) bool {
 	return true
 }
 
-// Starts adds cost that started at an instant, before a takeover. The dispatcher matters if the limit
+// Starts adds cost that started at an instant, before the book knew the key. The dispatcher matters if the limit
 // applies to each dispatcher.
 func (b *Book) Starts(name string, dispatcher int32, at, cost int64) {
 	k := b.key(name)
