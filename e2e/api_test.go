@@ -270,7 +270,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	require.InDelta(t, 1439.25, why.Overtaking.Window, 0.001)
 	shown := h.onAPI("", "job", "why", "2")
 	require.Equal(t, exit.OK, shown.code, shown.err)
-	require.Contains(t, shown.out, "CapacityBusy: the only slot that supports the type is taken")
+	require.Contains(t, shown.out, "CapacityBusy: every slot that supports the type is taken")
 	require.Contains(t, shown.out, "busy with job 1 (pdf)")
 	for id, says := range map[string]string{
 		"77":  "job 77: no such job: it was never inserted, or it was removed",

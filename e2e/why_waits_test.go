@@ -57,15 +57,7 @@ func TestWhyWhileAllSlotsAreBusy(t *testing.T) {
 	const since = `since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
 	eventually(t, func() bool { return h.slots()[0].Busy > 0 }, func() string { return "a duration" })
 	text := w.why(h, waiting)
-	require.Regexp(
-		t,
-		fmt.Sprintf(
-			`CapacityBusy: the only slot that supports the type is taken; longest: slot \d+ with job %d, %s; slot \d+ reaches a timeout in 59m`,
-			running,
-			since,
-		),
-		text,
-	)
+	require.Contains(t, text, "CapacityBusy: every slot that supports the type is taken")
 	require.Regexp(t, fmt.Sprintf(`busy with job %d \(x\) %s \(\S+\), timeout in 59m`, running, since), text)
 	close(callee.open)
 	w.await(waiting, dispatcherd.Done)
@@ -136,7 +128,7 @@ func TestWhyDuringBackoff(t *testing.T) {
 	id := w.insert("x", work{Do: "fail", Times: 9})
 	eventually(t, func() bool { return w.get(id).Failures == 1 }, func() string { return "a failure" })
 	due := w.get(id).RunAt.UTC().Format("2006-01-02T15:04:05.000Z")
-	require.Regexp(t, `Backoff: it failed 1 of at most 5 times; its next attempt is at `+due+`, in \d+m`, w.why(h, id))
+	require.Regexp(t, `Backoff: it failed; its next attempt is in the future(?s:.*)run_at +`+due+`, in \d+m.*\nfailures +1 of at most 5`, w.why(h, id))
 	h.awaitSlots(1)
 }
 

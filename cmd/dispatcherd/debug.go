@@ -1,15 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +25,6 @@ func (a *app) debugBundleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle",
 		Short: "Write diagnostic data of a running dispatcher to a file",
-		Args:  settings.NoArguments,
 		Long: `Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
 masked), metrics, stacks of all goroutines, decision log (decisions.jsonl). It contains no payloads,
 results or error texts of workers. Only root and the user of the dispatcher may request it.`,
@@ -61,33 +56,20 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 // bundleTimeout bounds the transfer of a bundle.
 const bundleTimeout = time.Minute
 
-// saveBundle writes a bundle to a file.
-func (a *app) saveBundle(ctx context.Context, file string) (n int64, err error) {
+// saveBundle writes a bundle to a file, when it is complete, and returns its size.
+func (a *app) saveBundle(ctx context.Context, file string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	var written error // apart from the error of the call, which names the dispatcher
-	err = a.API.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(archive io.Reader) error {
-		n, written = writeFile(file, archive)
-		return nil
+	var archive []byte
+	err := a.API.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(body io.Reader) (err error) {
+		archive, err = io.ReadAll(body)
+		return err
 	})
-	return n, cmp.Or(err, written)
-}
-
-// writeFile writes a temporary file and renames it when it is complete.
-func writeFile(file string, content io.Reader) (n int64, err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".dispatcherd-*")
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, path.Err) // path.Err does not contain the temporary name
-	}
 	if err != nil {
 		return 0, err
 	}
-	n, err = io.Copy(f, content)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
+	if err := os.WriteFile(file, archive, 0o600); err != nil {
+		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, errors.Unwrap(err)) // it names the file, too
 	}
-	if err != nil {
-		return 0, errors.Join(fmt.Errorf("writing %s: %w", file, err), os.Remove(f.Name()))
-	}
-	return n, nil
+	return len(archive), nil
 }

@@ -21,7 +21,7 @@ func (a *app) devCommand() *cobra.Command {
 	var dir string
 	var ephemeral bool
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own", Args: settings.NoArguments,
+		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own",
 		Annotations: map[string]string{settings.NoteLogs: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except

@@ -27,7 +27,7 @@ func (a *app) migrateCommand() *cobra.Command {
 
 func (a *app) migrateUpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Apply every missing migration", Args: settings.NoArguments,
+		Use: "up", Short: "Apply every missing migration",
 		Long: `Applies every missing migration. Several instances may do so concurrently.
 Gives the roles of docs/explanation/security.md their rights if they were created later.`,
 		Example: "  dispatcherd migrate up --database-url postgres://…",
@@ -74,7 +74,7 @@ func (a *app) warnOfMissingRoles(ctx context.Context, dsn string) error {
 func (a *app) migrateDownCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "down", Short: "Remove the schema with all jobs", Args: settings.NoArguments,
+		Use: "down", Short: "Remove the schema with all jobs",
 		Long: `Removes the schema dispatcherd, also that of another build: all jobs, schedules and limits, and
 everything that depends on it, such as views of other schemas. The roles remain.
 Without --yes it prints only what would be lost.`,
@@ -138,7 +138,7 @@ func countedJobs(counts map[dispatcherd.Status]int64) string {
 
 func (a *app) migrateStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "List the migrations and which of them are applied", Args: settings.NoArguments,
+		Use: "status", Short: "List the migrations and which of them are applied",
 		Long:    "Lists the migrations of this build. Exits 1 if one of them is not applied.",
 		Example: "  dispatcherd migrate status\n  dispatcherd migrate status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {

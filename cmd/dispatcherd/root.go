@@ -41,7 +41,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Run, help.Example = nil, "  dispatcherd help job insert"
+		help.Run, help.Args, help.Example = nil, cobra.ArbitraryArgs, "  dispatcherd help job insert"
 		help.RunE = func(cmd *cobra.Command, args []string) error { return a.helpFor(cmd.Root(), args) }
 	}
 	a.finish(root)

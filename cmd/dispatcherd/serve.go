@@ -21,7 +21,6 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "serve",
 		Short:       "Run the dispatcher on your Postgres",
-		Args:        settings.NoArguments,
 		Annotations: map[string]string{settings.NoteLogs: "yes"},
 		Long: `Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
 --grace for running jobs. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher

@@ -61,7 +61,7 @@ func (v buildVersion) String() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: settings.NoArguments,
+		Use: "version", Short: "Print the version",
 		Example: "  dispatcherd version\n  dispatcherd version -o json",
 		RunE:    func(*cobra.Command, []string) error { return a.printVersion() },
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +63,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 			if err != nil {
 				return exit.Errorf(exit.Usage, "cannot run %s: %w; every job would fail", args[0], err)
 			}
-			missed := absences{}
+			said := "" // why there is no connection
 			find := func() string { return socket }
 			if !cmd.Flags().Changed("worker-socket") { // a dispatcher of the user may start or end meanwhile
 				find = func() string { socket = a.FindSocket("worker.sock"); return socket }
@@ -72,14 +71,15 @@ func (a *app) workerRunCommand() *cobra.Command {
 			w := worker.New(worker.Options{
 				FindSocket: find, Name: name, Grace: max(grace, 1), // 0 would select the default
 				Connected: func(hello workerproto.Welcome) {
-					clear(missed)
+					said = ""
 					a.Say("connected to %s on %s", hello.Dispatcher, socket)
 					a.sayWhatIsIdle(hello, slots)
 				},
 				Complaint: func(e *workerproto.Error) { a.Say("refused by the dispatcher: %v", e) },
 				Disconnected: func(err error) {
-					if cmd.Context().Err() == nil && missed.fresh(err) {
-						a.Say("not connected, retrying: %s%s", reasonOf(err), whatKeepsOut(err, socket))
+					if text := reasonOf(err) + whatKeepsOut(err, socket); cmd.Context().Err() == nil && text != said {
+						said = text
+						a.Say("not connected, retrying: %s", text)
 					}
 				},
 			})
@@ -103,19 +103,6 @@ func (a *app) workerRunCommand() *cobra.Command {
 	settings.Between(flags, "1", "100000", "slots")
 	settings.Between(flags, "0s", settings.Longest, "worker-grace")
 	return cmd
-}
-
-// absences are the connection errors that were reported since the last connection. They are
-// kept by reason, because a dispatcher that did not run at first may later reject the worker.
-type absences map[syscall.Errno]bool
-
-// fresh reports whether the reason is new, and records it.
-func (a absences) fresh(err error) bool {
-	var reason syscall.Errno // stays 0 if err is not a system error
-	errors.As(err, &reason)
-	told := a[reason]
-	a[reason] = true
-	return !told
 }
 
 // reasonOf is the text of a connection error.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,17 +18,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func TestEachConnectionErrorIsReportedOnce(t *testing.T) {
+func TestConnectionErrorSaysWhatKeepsOut(t *testing.T) {
 	dialed := func(errno syscall.Errno) error {
 		return fmt.Errorf("dispatcher at s: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)})
 	}
-	told := absences{}
-	require.True(t, told.fresh(dialed(syscall.ENOENT)))
-	require.True(t, told.fresh(dialed(syscall.EACCES)))
-	require.True(t, told.fresh(io.EOF))
-	require.False(t, told.fresh(errors.New("another error, which is not a refusal of the system")))
-	require.False(t, told.fresh(dialed(syscall.EACCES)))
-	require.False(t, told.fresh(dialed(syscall.ENOENT)))
 	require.Equal(t, "the dispatcher closed the connection", reasonOf(io.EOF))
 	require.Equal(t, dialed(syscall.ENOENT).Error(), reasonOf(dialed(syscall.ENOENT)))
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")

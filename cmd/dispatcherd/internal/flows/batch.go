@@ -23,7 +23,7 @@ func (a commands) openCommand() *cobra.Command {
 	var callback string
 	var parent int64
 	cmd := &cobra.Command{
-		Use: "open", SuggestFor: []string{"create", "new"}, Short: "Open a batch and print its id", Long: openLong, Args: settings.NoArguments,
+		Use: "open", SuggestFor: []string{"create", "new"}, Short: "Open a batch and print its id", Long: openLong,
 		Example: `  dispatcherd batch open
   dispatcherd batch open --name nightly --callback '{"type": "report"}' --run-when ended`,
 	}

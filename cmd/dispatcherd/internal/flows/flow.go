@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -29,7 +28,6 @@ func (a commands) insertCommand() *cobra.Command {
 		Short:      "Insert the flow of a JSON document",
 		Long:       insertLong,
 		Example:    "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
-		Args:       settings.Arguments(1, 1, "one file"),
 	}
 	cmd = a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		document, err := a.ReadFile(args[0], maxDocument)

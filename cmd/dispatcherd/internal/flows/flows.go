@@ -41,7 +41,6 @@ type commands struct {
 // onID completes a command about the batch or flow that its argument names.
 func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error) *cobra.Command {
 	cmd.Use += " ID"
-	cmd.Args = settings.Arguments(1, 1, "the id of one "+a.kind)
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		id, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || id < 1 {
@@ -54,7 +53,7 @@ func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client
 func (a commands) listCommand() *cobra.Command {
 	f := client.BatchFilter{Kind: a.kind}
 	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"ls"}, Short: "List, the newest first", Args: settings.NoArguments,
+		Use: "list", SuggestFor: []string{"ls"}, Short: "List, the newest first",
 		Example: fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind),
 	}
 	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")

@@ -38,6 +38,7 @@ type consent struct {
 func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 	var f jobFilter
 	var agreed consent
+	cmd.Args = cobra.ArbitraryArgs
 	cmd.Use = fmt.Sprintf("%s ID… | [--type TYPE] [--status STATUS] [--older-than AGE]", c.op)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch byFilter := f.given(cmd.Flags()); {
@@ -53,8 +54,8 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 			}
 			return a.changeAll(cmd.Context(), c, httpapi.JobChange{JobFilter: filter}, agreed)
 		}
-		if err := someIDs(cmd, args); err != nil {
-			return exit.Errorf(exit.Usage, "%w, or a filter such as --type", err)
+		if len(args) == 0 {
+			return exit.Errorf(exit.Usage, "%q needs the id of a job, or a filter such as --type", cmd.CommandPath())
 		}
 		return a.eachJob(cmd.Context(), args, c)
 	}

@@ -27,13 +27,9 @@ type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellC
 
 // completeIDs offers the newest jobs with one of the statuses.
 func (a commands) completeIDs(statuses ...dispatcherd.Status) completion {
-	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		page, err := ask.Page[contract.JobPage](cmd.Context(), &a.API, "/v1/jobs", httpapi.JobQuery{
-			JobFilter: httpapi.JobFilter{Status: statuses}, Query: rest.Query{Limit: completionPage}})
-		for i := range page.Items {
-			add(fmt.Sprint(page.Items[i].ID), page.Items[i].Type+" "+string(page.Items[i].Status))
-		}
-		return err
+	q := httpapi.JobQuery{JobFilter: httpapi.JobFilter{Status: statuses}, Query: rest.Query{Limit: completionPage}}
+	return complete(a, "/v1/jobs", q, func(j *contract.Job) (value, about string) {
+		return fmt.Sprint(j.ID), j.Type + " " + string(j.Status)
 	})
 }
 
@@ -45,32 +41,25 @@ func (a commands) typeFlag(cmd *cobra.Command, typ *string, usage string) {
 
 // completeTypes offers the types of a dispatcher.
 func (a commands) completeTypes() completion {
-	return a.complete(func(cmd *cobra.Command, add func(value, about string)) error {
-		page, err := ask.Page[httpapi.TypePage](cmd.Context(), &a.API, "/v1/types", rest.Query{Limit: completionPage})
-		for i := range page.Items {
-			add(page.Items[i].Type, console.Counted(int64(page.Items[i].Capacity), "slot"))
-		}
-		return err
+	return complete(a, "/v1/types", rest.Query{Limit: completionPage}, func(t *httpapi.Type) (value, about string) {
+		return t.Type, console.Counted(int64(t.Capacity), "slot")
 	})
 }
 
-// complete resolves the settings, because cobra does not run the hooks of a command that it
+// complete offers the elements of a list. It resolves the settings, because cobra does not run the hooks of a command that it
 // completes. It offers nothing after an error: a shell shows no errors.
-func (a commands) complete(find func(cmd *cobra.Command, add func(value, about string)) error) completion {
+func complete[T any](a commands, path string, query any, offer func(*T) (value, about string)) completion {
 	return func(cmd *cobra.Command, _ []string, begun string) (offers []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		cmd.SetContext(ctx)
-		err := a.Resolve(cmd)
-		if err == nil {
-			err = find(cmd, func(value, about string) {
-				if strings.HasPrefix(value, begun) {
-					offers = append(offers, console.OneLine(value)+"\t"+console.OneLine(about))
-				}
-			})
+		var page contract.Page[T]
+		if a.Resolve(cmd) == nil {
+			page, _ = ask.Page[contract.Page[T]](ctx, &a.API, path, query)
 		}
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		for i := range page.Items {
+			if value, about := offer(&page.Items[i]); strings.HasPrefix(value, begun) {
+				offers = append(offers, console.OneLine(value)+"\t"+console.OneLine(about))
+			}
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp
 	}

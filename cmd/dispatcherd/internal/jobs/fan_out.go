@@ -32,7 +32,6 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 		Long:       fanOutLong,
 		Example: `  dispatcherd fanout thumbnails items.json
   seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
-		Args: settings.Arguments(2, 2, "a type and a file with a JSON array; - is standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if per != "worker" && per != "slot" {
 				return exit.Errorf(exit.Usage, "--per %q is neither worker nor slot", per)

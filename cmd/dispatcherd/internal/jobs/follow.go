@@ -13,7 +13,6 @@ func (a commands) followCommand() *cobra.Command {
 Output and exit code are those of "request". Progress is only known while the job runs on the dispatcher that answers.
 An interrupt does not cancel the job.`,
 		Example: "  dispatcherd job follow 17\n  dispatcherd job follow 17 -o jsonl",
-		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, false)
 			if err != nil {

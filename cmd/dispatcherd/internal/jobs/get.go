@@ -21,8 +21,8 @@ import (
 func (a commands) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", SuggestFor: []string{"show", "status", "describe"}, Short: "Print all facts about a job",
-		Example: "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
-		Args:    oneID, ValidArgsFunction: a.completeIDs(),
+		Example:           "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
+		ValidArgsFunction: a.completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, false)
 			if err != nil {

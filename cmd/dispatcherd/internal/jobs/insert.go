@@ -38,7 +38,6 @@ func (a commands) insertCommand() *cobra.Command {
 		SuggestFor: []string{"add", "create", "enqueue", "submit"},
 		Short:      "Insert one job, or a stream of JSON lines",
 		Long:       jobInsertLong,
-		Args:       settings.Arguments(0, 1, "at most one file"),
 		Example: `  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
   dispatcherd job insert jobs.jsonl
   zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
@@ -166,12 +165,9 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 		return at, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err == nil && d < 0 {
-		return time.Time{}, exit.Errorf(exit.Usage,
-			"--run-at %s lies in the past: give a duration from now such as 90s; a job without --run-at is due at once", s)
-	}
-	if err != nil {
-		return time.Time{}, exit.Errorf(exit.Usage, "--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration such as 90s", s)
+	if err != nil || d < 0 {
+		return now, exit.Errorf(exit.Usage,
+			"--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; without it, the job is due at once", s)
 	}
 	return now.Add(d), nil
 }

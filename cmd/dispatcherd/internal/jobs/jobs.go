@@ -5,7 +5,6 @@ package jobs
 
 import (
 	"encoding/json"
-	"math"
 	"strconv"
 	"time"
 
@@ -45,12 +44,6 @@ func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 	}
 	return ids, nil
 }
-
-// oneID and someIDs are the arguments of commands about one job, or about at least one.
-var (
-	oneID   = settings.Arguments(1, 1, "the id of one job")
-	someIDs = settings.Arguments(1, math.MaxInt, "the id of a job")
-)
 
 // when returns a text if a condition holds, else "".
 var when = console.When

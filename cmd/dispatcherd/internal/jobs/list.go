@@ -18,7 +18,7 @@ func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
 	var q httpapi.JobQuery
 	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first", Args: settings.NoArguments,
+		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first",
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --older-than 24h --limit 50
   dispatcherd job list -o jsonl`,

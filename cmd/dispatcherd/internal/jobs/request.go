@@ -37,7 +37,6 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 		Example: `  dispatcherd request pdf '{"page": 1}'
   dispatcherd request pdf --payload-file page.json --timeout 2m --wait-for-worker 10s
   echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,
-		Args: settings.Arguments(1, 2, "a type and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 && cmd.Flags().Changed("payload-file") {
 				return exit.Errorf(exit.Usage, "PAYLOAD and --payload-file both give the payload: give one of the two")

@@ -21,7 +21,6 @@ func (a commands) waitCommand() *cobra.Command {
 		Use: "wait ID…", SuggestFor: []string{"await", "join"}, Short: "Wait until jobs have ended",
 		Long:    `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are done, else 1.`,
 		Example: "  dispatcherd job wait 17 18 --timeout 5m",
-		Args:    someIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, false)
 			if err != nil {

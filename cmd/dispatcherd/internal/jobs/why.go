@@ -24,8 +24,8 @@ func (a commands) whyCommand() *cobra.Command {
 		Use: "why ID", SuggestFor: []string{"explain", "reason"}, Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains why a job waits: reasons, score, rank, slots, and the jobs before it. For a job that has started or ended it
 prints the placement from the decision log. Requests have negative ids ("job requests", "slot list").`,
-		Example: "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
-		Args:    oneID, ValidArgsFunction: a.completeIDs(),
+		Example:           "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
+		ValidArgsFunction: a.completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, true)
 			if err != nil {
@@ -102,12 +102,6 @@ var reasonTexts = map[string]string{
 // reasonText explains a reason with its numbers, as far as they are known.
 func reasonText(why *httpapi.Why, reason string) string {
 	switch {
-	case reason == "Backoff" && why.RunAt != nil:
-		return fmt.Sprintf("it failed %d of at most %d times; its next attempt is at %s", why.Failures, why.Attempts, moment(*why.RunAt))
-	case reason == "Scheduled" && why.RunAt != nil:
-		return "its run_at is " + moment(*why.RunAt)
-	case reason == "CapacityBusy":
-		return busyText(why)
 	case reason == "TypeUnknown" && why.OtherSlots > 0:
 		return reasonTexts[reason] + "; other dispatchers have slots for it"
 	case reason == "TypeUnknown" || reason == "NoCapacity":
@@ -133,9 +127,6 @@ func dependenciesText(d *contract.Dependencies) string {
 		what = "members"
 	}
 	text := fmt.Sprintf("%d of its %s have not ended", *d.Left, what)
-	if *d.Left == 1 {
-		text = fmt.Sprintf("one of its %s has not ended", what)
-	}
 	first := make([]string, 0, len(d.First)+1)
 	for _, j := range d.First {
 		first = append(first, strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " "))
@@ -153,26 +144,6 @@ func dependenciesText(d *contract.Dependencies) string {
 func moment(t time.Time) string {
 	d := time.Until(t).Round(time.Millisecond)
 	return stamp(t) + when(d > 0, ", in %v", d)
-}
-
-// busyText says how many slots are taken, since when, and when the first of them becomes free
-// at the latest.
-func busyText(why *httpapi.Why) string {
-	var longest, first httpapi.Slot
-	for _, s := range why.Slots {
-		if s.Busy > longest.Busy {
-			longest = s
-		}
-		if s.Left > 0 && (first.Left == 0 || s.Left < first.Left) {
-			first = s
-		}
-	}
-	text := fmt.Sprintf("all %d slots that support the type are taken", why.Capacity)
-	if why.Capacity == 1 {
-		text = "the only slot that supports the type is taken"
-	}
-	return text + when(longest.Busy > 0, "; longest: slot %d with job %d, since %s", longest.Slot, longest.Job, stamp(before(longest.Busy))) +
-		when(first.Left > 0, "; slot %d reaches a timeout in %v", first.Slot, spanOf(first.Left))
 }
 
 // before returns the time some seconds ago.
@@ -201,7 +172,10 @@ func addWhy(add console.Add, why *httpapi.Why) {
 	add.Some("refused", why.Held)
 	add.Some("stopping", why.Stopping)
 	add.Some("offered", strings.Join(why.Offered, ", "))
-	add.Some("run_at", stampOrNone(why.RunAt))
+	if why.RunAt != nil {
+		add("run_at", "%s", moment(*why.RunAt))
+	}
+	add.Some("failures", when(why.Failures > 0, "%d of at most %d", why.Failures, why.Attempts))
 	add.Some("dispatcher", why.Dispatcher)
 	printDecisions(add, why)
 	if why.Score == nil {

@@ -44,7 +44,7 @@ func TestWhyPrintsWhenAScheduledJobBecomesDue(t *testing.T) {
 	addWhy(add, &httpapi.Why{Job: 7, Type: "pdf", Status: "pending", Reasons: []string{"Scheduled"}, RunAt: &at})
 	require.Equal(
 		t,
-		[]string{"job 7 pdf, priority 0, pending", "reason Scheduled: its run_at is 2026-01-31T23:00:00.000Z", "run_at 2026-01-31T23:00:00.000Z"},
+		[]string{"job 7 pdf, priority 0, pending", "reason Scheduled: its run_at is in the future", "run_at 2026-01-31T23:00:00.000Z"},
 		lines,
 	)
 }

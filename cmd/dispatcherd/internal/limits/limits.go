@@ -4,7 +4,6 @@ package limits
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -31,8 +30,6 @@ func KeyCommand(invocation *settings.Invocation) *cobra.Command {
 
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
-
-var oneKey = settings.Arguments(1, 1, "one key")
 
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
@@ -77,7 +74,6 @@ func (a commands) setCommand() *cobra.Command {
 		Long:       setLong,
 		Example: "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n" +
 			"  dispatcherd limit set tenant:42 capacity=0",
-		Args: settings.Arguments(2, math.MaxInt, "a key and at least one column, for example 'tenant:*' capacity=2"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.set(ctx, c.Limits(), args[0], args[1:])
 	})
@@ -118,7 +114,7 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 func (a commands) removeCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
 		Use: "rm KEY", SuggestFor: []string{"remove", "delete"}, Short: "Remove a limit",
-		Example: "  dispatcherd limit rm 'tenant:*'", Args: oneKey,
+		Example: "  dispatcherd limit rm 'tenant:*'",
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.Limits().Remove(ctx, args[0]); err != nil {
 			return err

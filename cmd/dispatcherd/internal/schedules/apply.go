@@ -28,7 +28,6 @@ func (a commands) applyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply FILE | -", SuggestFor: []string{"import", "load"}, Short: "Make the schedules equal to those of a file", Long: applyLong,
 		Example: "  dispatcherd schedule apply schedules.toml --dry-run\n  dispatcherd schedule apply schedules.toml --prune --yes",
-		Args:    settings.Arguments(1, 1, "one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := a.readFile(args[0])
 			if err != nil {

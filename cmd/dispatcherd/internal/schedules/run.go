@@ -20,7 +20,7 @@ func (a commands) runCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "run NAME", SuggestFor: []string{"trigger", "run-now"}, Short: "Run a schedule now, under its overlap policy",
-		Example: "  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01", Args: oneName,
+		Example: "  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01",
 	}
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
 	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
@@ -60,7 +60,7 @@ func (a commands) backfillCommand() *cobra.Command {
 	var from, to, overlap string
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "backfill NAME", Short: "Run past occasions that have no tick", Args: oneName,
+		Use: "backfill NAME", Short: "Run past occasions that have no tick",
 		Example: "  dispatcherd schedule backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z",
 	}
 	cmd.Flags().StringVar(&from, "from", "", "first instant (RFC 3339)")

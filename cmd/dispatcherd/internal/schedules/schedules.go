@@ -3,7 +3,6 @@ package schedules
 
 import (
 	"context"
-	"math"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +24,6 @@ func Command(invocation *settings.Invocation) *cobra.Command {
 // commands holds the invocation that the commands use.
 type commands struct{ *settings.Invocation }
 
-var oneName = settings.Arguments(1, 1, "the name of one schedule")
-
 const setLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the default. The default
 kind is cron.`
 
@@ -35,7 +32,6 @@ func (a commands) setCommand() *cobra.Command {
 		Use: "set NAME COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a schedule", Long: setLong,
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
-		Args: settings.Arguments(2, math.MaxInt, "a name and at least one column, for example nightly spec='30 2 * * *'"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.set(ctx, c.Schedules(), args[0], args[1:])
 	})
@@ -75,7 +71,6 @@ func (a commands) changeCommand(
 	change func(client.Schedules, context.Context, string) error,
 	cmd *cobra.Command,
 ) *cobra.Command {
-	cmd.Args = oneName
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := change(c.Schedules(), ctx, args[0]); err != nil {
 			return err

@@ -68,7 +68,6 @@ func (a commands) showCommand() *cobra.Command {
 		SuggestFor: []string{"get", "describe", "ticks"},
 		Short:      "Print a schedule, its last ticks, and the reason of the last skip",
 		Example:    "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json",
-		Args:       oneName,
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.show(ctx, c.Schedules(), args[0])
 	})
@@ -154,7 +153,6 @@ func (a commands) nextCommand() *cobra.Command {
 		SuggestFor: []string{"upcoming"},
 		Short:      "Print the next occasions in UTC and local time, with changes of the wall clock",
 		Example:    "  dispatcherd schedule next nightly -n 5",
-		Args:       oneName,
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
 	settings.Between(cmd.Flags(), "1", "1000", "count")

@@ -41,7 +41,7 @@ func List[T any](
 	a *Invocation, cmd *cobra.Command, path string, parameters any, page *rest.Query, header string, row func(*T) []any, none string,
 ) *cobra.Command {
 	name := path[strings.LastIndex(path, "/")+1:]
-	cmd.Use, cmd.Args = cmp.Or(cmd.Use, "list"), NoArguments
+	cmd.Use = cmp.Or(cmd.Use, "list")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := ask.Page[contract.Page[T]](cmd.Context(), &a.API, path, parameters)
 		if err != nil {

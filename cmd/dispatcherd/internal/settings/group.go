@@ -2,11 +2,13 @@ package settings
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -83,14 +85,21 @@ func pathOf(cmd *cobra.Command) string {
 	return path
 }
 
-// Arguments is for commands with a number of arguments. needs says which ones, for example "one key".
-func Arguments(least, most int, needs string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return fmt.Errorf("%q needs %s", cmd.CommandPath(), needs)
+// checkArguments checks the number of arguments against the usage line, such as "request TYPE [PAYLOAD | -]" or "wait ID…".
+func checkArguments(cmd *cobra.Command, args []string) error {
+	least, most := 0, 0
+	for _, word := range strings.Fields(strings.ReplaceAll(cmd.Use, " | -", ""))[1:] {
+		if most++; word[0] != '[' {
+			least++
 		}
-		return nil
+		if strings.HasSuffix(strings.TrimSuffix(word, "]"), "…") {
+			most = math.MaxInt32
+		}
 	}
+	if len(args) < least || len(args) > most {
+		return fmt.Errorf("%q got %s; its usage is: %s", cmd.CommandPath(), console.Counted(int64(len(args)), "argument"), cmd.UseLine())
+	}
+	return nil
 }
 
 // Assignments calls assign for arguments COLUMN=VALUE. Its error is one of usage.
@@ -108,14 +117,6 @@ func Assignments(args []string, assign func(column, value string) error) error {
 		if err := assign(column, value); err != nil {
 			return exit.Errorf(exit.Usage, "%w", err)
 		}
-	}
-	return nil
-}
-
-// NoArguments is for commands that accept flags only.
-func NoArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%q takes no arguments, but got %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }

@@ -38,8 +38,12 @@ func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
 	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }
 
-// Describe adds the environment variable of each setting to the help of a command.
+// Describe adds the environment variable of each setting to the help of a command. A command without a rule for its arguments takes
+// those of its usage line.
 func Describe(cmd *cobra.Command) {
+	if cmd.Args == nil {
+		cmd.Args = checkArguments
+	}
 	one := func(f *pflag.Flag) {
 		if isSetting(f) {
 			f.Usage += " [" + variables(f)[0] + "]"

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -19,7 +18,7 @@ import (
 
 func (a commands) workerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "worker", Short: "One worker process of a replay", Hidden: true, Args: settings.NoArguments,
+		Use: "worker", Short: "One worker process of a replay", Hidden: true,
 		Long: `One worker process of a replay. It reads its plan from the standard input and ends
 when that is closed; trace replay starts it.`,
 		Example: "  dispatcherd trace worker < plan.jsonl",
