@@ -17,7 +17,7 @@ import (
 // DefaultEntries is the default capacity of a log.
 const DefaultEntries = 1 << 16
 
-// chunk is how many entries are allocated, or read under the lock, at once.
+// chunk is how many entries are read under the lock at once.
 const chunk = 1 << 10
 
 // Entry is one decision and when it was made.
@@ -29,32 +29,26 @@ type Entry struct {
 
 // Log is a ring buffer of entries. Its methods may be called from any goroutine.
 type Log struct {
-	mu       sync.Mutex
-	blocks   [][]Entry // of chunk entries each, allocated when first used
-	capacity uint64
-	written  uint64 // entries appended so far
+	mu      sync.Mutex
+	entries []Entry
+	written uint64 // entries appended so far
 }
 
 // New returns an empty log of at least one entry.
-func New(entries int) *Log {
-	entries = max(entries, 1)
-	return &Log{blocks: make([][]Entry, (entries+chunk-1)/chunk), capacity: uint64(entries)}
-}
+func New(entries int) *Log { return &Log{entries: make([]Entry, max(entries, 1))} }
 
 // Append copies decisions into the log.
 func (l *Log) Append(at time.Time, decisions []actor.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range decisions {
-		n := l.written % l.capacity
-		block := &l.blocks[n/chunk]
-		if *block == nil {
-			*block = make([]Entry, min(chunk, l.capacity-n/chunk*chunk))
-		}
-		(*block)[n%chunk] = Entry{decisions[i], at}
+		*l.at(l.written) = Entry{decisions[i], at}
 		l.written++
 	}
 }
+
+// at returns the place of the entry with a number. The caller holds mu.
+func (l *Log) at(number uint64) *Entry { return &l.entries[number%uint64(len(l.entries))] }
 
 // Stats are counters of a log.
 type Stats struct {
@@ -67,7 +61,7 @@ type Stats struct {
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := min(l.written, l.capacity)
+	held := min(l.written, uint64(len(l.entries)))
 	return Stats{Entries: int(held), Written: l.written, Overwritten: l.written - held}
 }
 
@@ -92,12 +86,11 @@ func (l *Log) Each(f func(*Entry) bool) {
 func (l *Log) read(to []Entry, at, end uint64) ([]Entry, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.written > l.capacity {
-		at = max(at, l.written-l.capacity)
+	if capacity := uint64(len(l.entries)); l.written > capacity {
+		at = max(at, l.written-capacity)
 	}
 	for end = min(end, at+chunk); at < end; at++ {
-		n := at % l.capacity
-		to = append(to, l.blocks[n/chunk][n%chunk])
+		to = append(to, *l.at(at))
 	}
 	return to, at
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 )
 
@@ -29,23 +28,28 @@ var (
 // CheckPayload reports whether raw is one JSON value that Postgres can store as
 // jsonb and that can be sent to a worker afterwards. jsonb writes all digits of
 // a number. So 1e1024 is JSON, but a row that contains it could never be sent, and
-// many numbers such as 1e1000 may make a text of more than MaxText bytes. If Postgres refuses a
+// many numbers such as 1e1000 may make a text of more than MaxText bytes. CheckPayload takes for each number its length and the
+// amount of its exponent, which is never less than what jsonb writes. If Postgres refuses a
 // value that CheckPayload accepts, the value takes more than 1,000,000 bytes in the table.
 func CheckPayload(raw []byte) error {
-	return check(raw, sendable)
+	s := Scanner{text: raw, rules: sendable}
+	err := s.check()
+	spaces := bytes.Count(raw, []byte{','}) + bytes.Count(raw, []byte{':'}) // jsonb writes one after each
+	if err == nil && len(raw)+spaces+s.grown > MaxText {
+		err = fmt.Errorf("its text has more than %d bytes when all digits of its numbers are written out: write them as strings", MaxText)
+	}
+	return err
 }
 
 // CheckValue reports whether raw is one JSON value that Postgres can store in a
 // column of type json, jsonb or text.
 func CheckValue(raw []byte) error {
-	return check(raw, storable)
+	s := Scanner{text: raw, rules: storable}
+	return s.check()
 }
 
-func check(raw []byte, rules rules) error {
-	s := Scanner{text: raw, rules: rules}
-	if rules == sendable {
-		s.grown = bytes.Count(raw, []byte{','}) + bytes.Count(raw, []byte{':'}) // jsonb writes a space after each
-	}
+// check reads the whole text as one value.
+func (s *Scanner) check() error {
 	s.Skip()
 	s.End()
 	switch {
@@ -71,57 +75,4 @@ func CheckStored(raw []byte) error {
 		return CheckValue(raw)
 	}
 	return nil
-}
-
-// checkNumber checks the length of a number. exponentDigits is the number of
-// digits of its exponent.
-func (s *Scanner) checkNumber(number []byte, exponentDigits int) {
-	switch {
-	case s.rules == sendable:
-		if exponentDigits == 0 && len(number) <= MaxNumber {
-			return
-		}
-		written := writtenOut(number)
-		s.grown += written - len(number)
-		if written > MaxNumber {
-			s.reject(longNumber)
-		} else if s.fault.What == "" && len(s.text)+s.grown > MaxText {
-			s.reject(
-				fmt.Sprintf(
-					"numbers with which its text has more than %d bytes when all digits are written out (from byte %d on): write them as strings",
-					MaxText,
-					s.at-len(number),
-				),
-			)
-		}
-	case len(number) > MaxNumber || exponentDigits > 4:
-		s.reject(longNumber)
-	}
-}
-
-// writtenOut returns the number of characters that jsonb needs for a number.
-// jsonb writes no exponent, and keeps all given digits after the point.
-func writtenOut(number []byte) int {
-	at := bytes.IndexAny(number, "eE")
-	if at < 0 && len(number) <= MaxNumber {
-		return len(number)
-	}
-	exponent := 0
-	if at >= 0 {
-		exponent, _ = strconv.Atoi(string(number[at+1:])) // out of range: the largest or smallest int
-		exponent = min(max(exponent, -1_000_000), 1_000_000)
-		number = number[:at]
-	}
-	unsigned := bytes.TrimPrefix(number, []byte{'-'})
-	whole, fraction, _ := bytes.Cut(unsigned, []byte{'.'})
-	digits := slices.Concat(whole, fraction)
-	zeros := len(digits) - len(bytes.TrimLeft(digits, "0"))
-	size := 1
-	if zeros < len(digits) { // the number is not 0
-		size = max(1, len(whole)-zeros+exponent) + len(number) - len(unsigned)
-	}
-	if decimals := len(fraction) - exponent; decimals > 0 {
-		size += 1 + decimals
-	}
-	return size
 }

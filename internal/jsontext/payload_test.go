@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// CheckPayload of a payload agrees with CheckStored of the text that Postgres
-// stores for it. The test covers numbers of every form, on both sides of the limit,
+// CheckPayload accepts no payload whose text, as Postgres stores it, could not be sent. The test covers numbers of every form, on both sides of the limit,
 // at every position.
 func TestPayloadIsAcceptedIfItCanBeSentOnceItIsStored(t *testing.T) {
 	ctx := context.Background()
@@ -33,9 +32,9 @@ func TestPayloadIsAcceptedIfItCanBeSentOnceItIsStored(t *testing.T) {
 		var stored []byte
 		require.NoError(rt, conn.QueryRow(ctx, `SELECT $1::text::jsonb::text`, string(payload)).Scan(&stored))
 		sent := jsontext.CheckStored(stored)
-		require.Equal(rt, sent == nil, jsontext.CheckPayload(payload) == nil, "%s\nstored as %s\n%v, %v", payload, stored,
-			sent, jsontext.CheckPayload(payload))
-		if sent == nil {
+		invalid := jsontext.CheckPayload(payload)
+		require.True(rt, sent == nil || invalid != nil, "%s\nstored as %s\n%v", payload, stored, sent)
+		if invalid == nil {
 			passed++
 		} else {
 			rejected++
@@ -104,15 +103,16 @@ func TestNumbersMayNotMakeThePayloadTooLong(t *testing.T) {
 	numbers := func(number string, n int) []byte { return []byte("[" + strings.Repeat(number+",", n-1) + number + "]") }
 	require.NoError(t, jsontext.CheckPayload(numbers("1.7976931348623157e308", 20_000)))
 	require.NoError(t, jsontext.CheckPayload(numbers("1e1000", 8300)))
+	require.ErrorContains(t, jsontext.CheckPayload([]byte("0e1024")), "1,024 characters")
+	require.NoError(t, jsontext.CheckPayload([]byte("5e-324")))
 	err := jsontext.CheckPayload(numbers("1e1000", 58_000))
 	require.ErrorContains(t, err,
-		"its text has more than 8388608 bytes when all digits are written out (from byte 55749 on): write them as strings")
+		"its text has more than 8388608 bytes when all digits of its numbers are written out: write them as strings")
 	require.NoError(t, jsontext.CheckValue(numbers("1e1000", 58_000)), "text is stored as it is")
 }
 
-// The size that CheckPayload computes is that of the text of jsonb, except white space, escapes
-// and repeated names, which jsonb removes. The domain of the table and CheckPayload have the same
-// limits, except the size in the table, which none of these payloads reaches.
+// The size that CheckPayload computes is at least that of the text of jsonb. The domain of the table accepts what CheckPayload does,
+// except the size in the table, which none of these payloads reaches.
 func FuzzTextOfPayload(f *testing.F) {
 	conn, err := pgx.Connect(context.Background(), pgtest.New(f))
 	require.NoError(f, err)
@@ -134,10 +134,7 @@ func FuzzTextOfPayload(f *testing.F) {
 			t.Skip()
 		}
 		payload := fmt.Appendf(nil, `{%s:[%s]}`, name, strings.Repeat(number+",", int(n)-1)+number)
-		if invalid := jsontext.CheckPayload(payload); invalid != nil {
-			_, err = conn.Exec(t.Context(), `SELECT $1::text::dispatcherd.payload`, string(payload))
-			atLimit := jsontext.WrittenOut(payload)+int(n) <= jsontext.MaxText+len(name)
-			require.True(t, err != nil || atLimit || !strings.Contains(invalid.Error(), "its text has"), "the table accepts %q times %d", number, n)
+		if jsontext.CheckPayload(payload) != nil {
 			return
 		}
 		var size int
@@ -145,7 +142,6 @@ func FuzzTextOfPayload(f *testing.F) {
 		written := jsontext.WrittenOut(payload) + int(n)
 		require.NoError(t, err, "%q times %d", number, n)
 		require.LessOrEqual(t, size, written, "%q times %d", number, n)
-		require.GreaterOrEqual(t, size, written-int(n)-len(name), "%q times %d", number, n) // "-0" is stored as 0
 	})
 }
 

@@ -1,6 +1,9 @@
 package jsontext
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Fault is what is wrong with a value. The zero value means that nothing is
 // wrong.
@@ -18,7 +21,7 @@ func (f Fault) TooDeep() bool { return f.What == tooDeep }
 type Scanner struct {
 	text  []byte
 	at    int
-	grown int // by how many bytes jsonb lengthens the text: numbers before at, and spaces; counted if rules is sendable
+	grown int // by how many bytes jsonb lengthens the numbers before at, at most
 	fault Fault
 	rules rules
 }
@@ -232,18 +235,22 @@ func (s *Scanner) number() {
 			return
 		}
 	}
-	exponent := 0
+	exponent := int64(0)
 	if s.at < len(s.text) && s.text[s.at]|0x20 == 'e' {
 		s.at++
 		if s.at < len(s.text) && (s.text[s.at] == '+' || s.text[s.at] == '-') {
 			s.at++
 		}
-		if exponent = s.digits(); exponent == 0 {
+		from := s.at
+		if s.digits() == 0 {
 			return
 		}
+		exponent, _ = strconv.ParseInt(string(s.text[from:s.at]), 10, 32) // out of range: the largest
 	}
-	if s.rules != anyJSON {
-		s.checkNumber(s.text[start:s.at], exponent)
+	length, power := s.at-start, int(exponent)
+	s.grown += power
+	if s.rules != anyJSON && (length > MaxNumber || power > 9999) || s.rules == sendable && length+power > MaxNumber {
+		s.reject(longNumber)
 	}
 }
 
