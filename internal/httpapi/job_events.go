@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,13 +65,13 @@ func (j *jobWatch) wake() {
 	}
 }
 
-// take returns waiting reports, up to ondemand.ViewBytes. missed is the number of reports
-// that were dropped before the first one. more says that further reports wait.
-func (j *jobWatch) take() (missed int, reports []ondemand.Report, more bool) {
+// take returns the reports of attempts that a row of the table knows, up to ondemand.ViewBytes. missed is the number of reports
+// that were dropped before the first one. more says that take returns reports, and that further ones wait.
+func (j *jobWatch) take(known dispatcherd.Attempt) (missed int, reports []ondemand.Report, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n, size := 0, 0
-	for n < len(j.reports) && size < ondemand.ViewBytes {
+	for n < len(j.reports) && j.reports[n].Attempt <= known && size < ondemand.ViewBytes {
 		size += len(j.reports[n].JSON)
 		n++
 	}
@@ -78,7 +79,7 @@ func (j *jobWatch) take() (missed int, reports []ondemand.Report, more bool) {
 	reports = slices.Clone(j.reports[:n])
 	j.reports = slices.Delete(j.reports, 0, n)
 	missed, j.missed = j.missed, 0
-	return missed, reports, len(j.reports) > 0
+	return missed, reports, n > 0 && len(j.reports) > 0
 }
 
 // close drops the waiting reports.
@@ -116,71 +117,91 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 	if err != nil {
 		return err
 	}
-	out := h.newSSE(w)
-	statuses := statusLine{out: out, sent: r.Header.Get("Last-Event-ID")}
+	statuses := statusLine{out: h.newSSE(w), sent: r.Header.Get("Last-Event-ID")}
 	beat := time.NewTicker(h.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
-		if err := h.sendReports(&statuses, &job, watch); err != nil {
+		// The reports are taken after the row was read, so an ended row has no further ones. Those of an attempt that the row did
+		// not know yet wait for its next read.
+		missed, reports, more := watch.take(job.Attempt)
+		h.sendReports(&statuses, &job, missed, reports)
+		if !more {
+			statuses.send(&job)
+		}
+		if !more && job.Status.Final() {
+			statuses.out.end("", job.ID, finalAnswer(&job))
+			return statuses.out.flush()
+		}
+		if err := statuses.out.flush(); err != nil {
 			return err
 		}
-		if statuses.send(&job); job.Status.Final() {
-			out.end("", job.ID, finalAnswer(&job))
-			return out.flush()
-		}
-		if err := out.flush(); err != nil {
-			return err
-		}
-		select {
-		case <-watch.changed:
-		case <-beat.C:
-			out.heartbeat()
-		case <-r.Context().Done():
-			return rest.CallerGone.Of("")
+		if !more {
+			select {
+			case <-watch.changed:
+			case <-beat.C:
+				statuses.out.heartbeat()
+			case <-r.Context().Done():
+				return rest.CallerGone.Of("")
+			}
 		}
 		switch fresh, err := h.permittedRow(r, id); {
 		case err == nil:
 			job = fresh
 		case errors.Is(err, ErrNotFound), problemOf(err).Status == http.StatusForbidden: // the row was deleted, or its type has changed
-			out.event("", "error", problemOf(err).Text())
-			return out.flush()
+			statuses.out.event("", "error", problemOf(err).Text())
+			return statuses.out.flush()
 		} // after another error the row is read again at the next change or heartbeat
 	}
 }
 
-// sendReports sends the waiting reports in portions. It queues the last portion and does
-// not flush it. job must have been read before the call.
-func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, watch *jobWatch) error {
-	out := statuses.out
-	for {
-		missed, reports, more := watch.take()
-		if missed > 0 {
-			if job.Status == dispatcherd.Running {
-				statuses.send(job)
-			}
-			h.obs.Refused(BoundEvents)
-			out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
-		}
-		for _, p := range reports {
-			if !statuses.running(job, p.Attempt) {
-				continue
-			}
-			name := "progress"
-			switch {
-			case p.Partial:
-				name = "partial"
-			case p.Log:
-				name = "log"
-			}
-			out.event("", name, p.JSON)
-		}
-		if !more {
-			return nil
-		}
-		if err := out.flush(); err != nil {
-			return err
-		}
+// sendReports queues reports, after the status of the attempt if it runs.
+func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, missed int, reports []ondemand.Report) {
+	if job.Status == dispatcherd.Running {
+		statuses.send(job)
 	}
+	if missed > 0 {
+		h.obs.Refused(BoundEvents)
+		statuses.out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+	}
+	for _, p := range reports {
+		name := "progress"
+		switch {
+		case p.Attempt < statuses.attempt:
+			continue
+		case p.Partial:
+			name = "partial"
+		case p.Log:
+			name = "log"
+		}
+		statuses.out.event("", name, p.JSON)
+	}
+}
+
+// StatusEvent is the data of a "status" event.
+type StatusEvent struct {
+	ID       dispatcherd.JobID   `json:"id"`
+	Status   dispatcherd.Status  `json:"status"`
+	Attempt  dispatcherd.Attempt `json:"attempt"`
+	RunAt    time.Time           `json:"run_at"`
+	Failures int                 `json:"failures"`
+}
+
+// statusLine sends the status events of a row to a caller, each once. A status between two reads of the row is not sent.
+type statusLine struct {
+	out     *sse
+	sent    string              // id of the last status event, possibly of an earlier stream
+	attempt dispatcherd.Attempt // of the last status event of this stream
+}
+
+// send queues the status of a row that was just read, unless it was sent before.
+func (s *statusLine) send(job *contract.Job) {
+	id := fmt.Sprintf("%d-%s", job.Attempt, job.Status)
+	data, err := json.Marshal(StatusEvent{job.ID, job.Status, job.Attempt, job.RunAt, job.Failures})
+	if id == s.sent || err != nil { // a date that JSON cannot represent, which no row of the table has
+		return
+	}
+	s.out.event(id, "status", data)
+	s.sent, s.attempt = id, job.Attempt
 }
 
 // finalAnswer returns how a row has ended.

@@ -78,8 +78,8 @@ func (r *rowReports) stream(t *testing.T, lastEventID string) []string {
 	return short
 }
 
-// A row is polled, and reports of a worker arrive at once. A follower still
-// learns that an attempt runs before its reports, and gets no status twice.
+// A row is polled, and reports of a worker arrive at once. A follower gets the status of an attempt that runs before its reports, that
+// of an ended attempt after them, and no status twice.
 func TestStatusPrecedesReportsOfAnAttempt(t *testing.T) {
 	const pending, running, done, failed = dispatcherd.Pending, dispatcherd.Running, dispatcherd.Done, dispatcherd.Failed
 	type attempts = []dispatcherd.Attempt
@@ -98,11 +98,11 @@ func TestStatusPrecedesReportsOfAnAttempt(t *testing.T) {
 		},
 		"attempt has ended when the row is read": {
 			"", []read{{0, pending, nil}, {1, failed, attempts{1}}},
-			[]string{"0-pending/0", "1-running/0", "report 1", "1-failed/1", "error"},
+			[]string{"0-pending/0", "report 1", "1-failed/1", "error"},
 		},
 		"attempt has ended and the next one reports": {
 			"", []read{{0, pending, nil}, {1, pending, attempts{1, 2}}, {2, running, attempts{2}}, {2, done, nil}},
-			[]string{"0-pending/0", "1-running/0", "report 1", "1-pending/1", "2-running/1", "report 2", "report 2", "2-done/1", "result"},
+			[]string{"0-pending/0", "report 1", "2-running/1", "report 2", "report 2", "2-done/1", "result"},
 		},
 		"status was sent before the connection was lost": {
 			"1-running", []read{{1, running, attempts{1}}, {1, done, attempts{1}}},
@@ -155,9 +155,7 @@ func TestFollowerOfADeletedRowIsAnswered(t *testing.T) {
 func TestGapFollowsTheStatus(t *testing.T) {
 	out := &sse{}
 	h, _, _ := testHandler(t, nil)
-	watch := &jobWatch{changed: make(chan struct{}, 1), requests: h.requests, missed: 3}
-	line := statusLine{out: out}
-	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
+	h.sendReports(&statusLine{out: out}, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, 3, nil)
 	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":3\}\n\n$`, string(out.buf))
 }
 

@@ -71,20 +71,20 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 		other.Reported(ondemand.Report{JSON: big})
 	}
 	require.LessOrEqual(t, held(), int64(budget+2*len(big)))
-	missed, reports, more := watch.take()
+	missed, reports, more := watch.take(1)
 	require.Positive(t, missed)
 	got := len(reports)
 	for more {
 		require.LessOrEqual(t, len(reports), ondemand.ViewBytes/len(big)+1)
 		var later int
-		later, reports, more = watch.take()
+		later, reports, more = watch.take(1)
 		require.Zero(t, later, "the gap precedes the reports")
 		got += len(reports)
 	}
 	require.Positive(t, got)
 	require.Equal(t, 1000, got+missed)
 	watch.Reported(ondemand.Report{JSON: big})
-	missed, reports, more = watch.take()
+	missed, reports, more = watch.take(1)
 	require.Len(t, reports, 1)
 	require.Zero(t, missed)
 	require.False(t, more)
@@ -102,8 +102,8 @@ func TestWatchDropsTheOldestReports(t *testing.T) {
 		watch.Reported(ondemand.Report{Attempt: 1, JSON: fmt.Append(nil, n)})
 	}
 	out := &sse{}
-	line := statusLine{out: out}
-	require.NoError(t, h.sendReports(&line, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, watch))
+	missed, reports, _ := watch.take(1)
+	h.sendReports(&statusLine{out: out}, &contract.Job{ID: 7, Attempt: 1, Status: dispatcherd.Running}, missed, reports)
 	require.Regexp(t, `(?s)^id: 1-running\n.*event: gap\ndata: \{"missed":2\}\n\n`+
 		`event: progress\ndata: 2\n\nevent: progress\ndata: 3\n\nevent: progress\ndata: 4\n\n$`, string(out.buf))
 }
