@@ -8,9 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -77,11 +74,13 @@ func (a *app) migrateDownCommand() *cobra.Command {
 		Use: "down", Short: "Remove the schema with all jobs",
 		Long: `Removes the schema dispatcherd, also that of another build: all jobs, schedules and limits, and
 everything that depends on it, such as views of other schemas. The roles remain.
-Without --yes it prints only what would be lost.`,
+Without --yes it asks; without a terminal it needs --yes.`,
 		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return a.sayWhatIsLost(cmd.Context())
+				if err := a.Agree("remove the schema dispatcherd with all jobs, schedules and limits", "--yes"); err != nil {
+					return err
+				}
 			}
 			dsn, err := a.DatabaseURL()
 			if err != nil {
@@ -101,39 +100,6 @@ Without --yes it prints only what would be lost.`,
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	settings.OnlyOnCommandLine(cmd.Flags())
 	return cmd
-}
-
-// sayWhatIsLost is the output of `migrate down` without --yes.
-func (a *app) sayWhatIsLost(ctx context.Context) error {
-	pool, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	counts, err := claim.Jobs{DB: pool}.Counts(ctx)
-	if err != nil {
-		return fmt.Errorf("counting the jobs: %w", err)
-	}
-	return exit.Errorf(
-		exit.Negative, "nothing was changed. This would remove the schema dispatcherd with %s. Add --yes to do it",
-		countedJobs(counts),
-	)
-}
-
-// countedJobs returns the number of jobs, in all and by status.
-func countedJobs(counts map[dispatcherd.Status]int64) string {
-	var total int64
-	var parts []string
-	for _, status := range dispatcherd.Statuses {
-		if n := counts[status]; n > 0 {
-			total += n
-			parts = append(parts, fmt.Sprintf("%d %s", n, status))
-		}
-	}
-	if total == 0 {
-		return "no jobs in it"
-	}
-	return fmt.Sprintf("%s in it (%s)", console.Counted(total, "job"), strings.Join(parts, ", "))
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {

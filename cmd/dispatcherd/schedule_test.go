@@ -127,7 +127,7 @@ starts_at = 2026-01-02T04:04:05+01:00
 	// Postgres rejects the second schedule. The first one is created, and not again.
 	file(
 		"refused.toml",
-		"[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\npayload = \""+strings.Repeat("x", 9<<20)+"\"\n",
+		"[a]\ntype = \"a\"\nspec = \"@daily\"\n[b]\ntype = \"b\"\nspec = \"@daily\"\npayload = \""+strings.Repeat("x", 2<<20)+"\"\n",
 	)
 	apply := func(line string) string { return "schedule apply " + filepath.Join(folder, line) }
 	got := transcript(

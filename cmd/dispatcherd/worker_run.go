@@ -189,7 +189,7 @@ func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
 	return func(ctx context.Context, job *worker.Job) (any, error) {
 		result, err := run(ctx, job)
 		if err != nil {
-			a.Say("%s job %d attempt %d (%s) did not succeed: %s", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), job.ID,
+			a.Say("%s job %d attempt %d (%s) did not succeed: %s", console.Stamp(time.Now()), job.ID,
 				job.Attempt, job.Type, outcomeOf(ctx, err))
 		}
 		return result, err

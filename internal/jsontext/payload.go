@@ -36,7 +36,8 @@ func CheckPayload(raw []byte) error {
 	err := s.check()
 	spaces := bytes.Count(raw, []byte{','}) + bytes.Count(raw, []byte{':'}) // jsonb writes one after each
 	if err == nil && len(raw)+spaces+s.grown > MaxText {
-		err = fmt.Errorf("its text has more than %d bytes when all digits of its numbers are written out: write them as strings", MaxText)
+		err = fmt.Errorf("its text has more than %d bytes with all digits of its numbers: write them as strings, or store large data elsewhere",
+			MaxText)
 	}
 	return err
 }

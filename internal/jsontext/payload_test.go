@@ -107,7 +107,7 @@ func TestNumbersMayNotMakeThePayloadTooLong(t *testing.T) {
 	require.NoError(t, jsontext.CheckPayload([]byte("5e-324")))
 	err := jsontext.CheckPayload(numbers("1e1000", 58_000))
 	require.ErrorContains(t, err,
-		"its text has more than 8388608 bytes when all digits of its numbers are written out: write them as strings")
+		"its text has more than 8388608 bytes with all digits of its numbers: write them as strings")
 	require.NoError(t, jsontext.CheckValue(numbers("1e1000", 58_000)), "text is stored as it is")
 }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,10 +129,34 @@ func (add Add) Some(fact string, value any) {
 	}
 }
 
-// Millis adds a number of milliseconds, unless it is nil.
-func (add Add) Millis(fact string, ms *int) {
-	if ms != nil {
-		add(fact, "%v", time.Duration(*ms)*time.Millisecond)
+// Fields adds a fact for each field of a struct, named like its member in JSON. It leaves out the fields that JSON leaves out, and
+// those that are structs or lists.
+func (add Add) Fields(object any) {
+	for field, v := range reflect.ValueOf(object).Fields() {
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fact, inMillis := strings.CutSuffix(name, "_ms")
+		fact = strings.ReplaceAll(fact, "_", " ")
+		if v = reflect.Indirect(v); !v.IsValid() || name == "-" || option != "" && v.IsZero() {
+			continue
+		}
+		switch x := v.Interface().(type) {
+		case time.Time:
+			add(fact, "%s", Stamp(x))
+		case json.RawMessage:
+			add(fact, "%s", x)
+		case encoding.TextMarshaler:
+			text, _ := x.MarshalText() // of a duration, which cannot fail
+			add(fact, "%s", text)
+		default:
+			switch {
+			case field.Anonymous:
+				add.Fields(x)
+			case inMillis:
+				add(fact, "%v", time.Duration(v.Int())*time.Millisecond)
+			case v.Kind() != reflect.Struct && v.Kind() != reflect.Slice:
+				add(fact, "%v", x)
+			}
+		}
 	}
 }
 
@@ -182,8 +207,8 @@ func writeTable(w io.Writer, header string, rows [][]any) error {
 	return tw.Flush()
 }
 
-// Stamp formats a time for a table, in UTC.
-func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+// Stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Counted returns a number with its noun: "1 job", "2 jobs".
 func Counted(n int64, noun string) string {

@@ -23,7 +23,7 @@ func (a commands) openCommand() *cobra.Command {
 	var callback string
 	var parent int64
 	cmd := &cobra.Command{
-		Use: "open", SuggestFor: []string{"create", "new"}, Short: "Open a batch and print its id", Long: openLong,
+		Use: "open", Short: "Open a batch and print its id", Long: openLong,
 		Example: `  dispatcherd batch open
   dispatcherd batch open --name nightly --callback '{"type": "report"}' --run-when ended`,
 	}
@@ -53,7 +53,7 @@ func (a commands) openCommand() *cobra.Command {
 
 func (a commands) sealCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
-		Use: "seal", SuggestFor: []string{"close"}, Short: "Say that the batch has all of its members", Example: "  dispatcherd batch seal 17",
+		Use: "seal", Short: "Say that the batch has all of its members", Example: "  dispatcherd batch seal 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		s, err := t.Seal(ctx, id)
 		if err != nil {
@@ -66,7 +66,7 @@ func (a commands) sealCommand() *cobra.Command {
 
 func (a commands) showBatchCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
-		Use: "show", SuggestFor: []string{"get", "status"}, Short: "Print all facts about a batch", Example: "  dispatcherd batch show 17",
+		Use: "show", Short: "Print all facts about a batch", Example: "  dispatcherd batch show 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Get(ctx, id)
 		if err != nil {

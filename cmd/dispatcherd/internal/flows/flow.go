@@ -23,11 +23,10 @@ A node also has the fields of "job insert" except parent and unique_key. One inv
 
 func (a commands) insertCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:        "insert FILE | -",
-		SuggestFor: []string{"add", "create", "submit", "run"},
-		Short:      "Insert the flow of a JSON document",
-		Long:       insertLong,
-		Example:    "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
+		Use:     "insert FILE | -",
+		Short:   "Insert the flow of a JSON document",
+		Long:    insertLong,
+		Example: "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
 	}
 	cmd = a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		document, err := a.ReadFile(args[0], maxDocument)
@@ -52,9 +51,8 @@ const maxDocument = 64 << 20
 
 func (a commands) repairCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
-		Use:        "repair",
-		SuggestFor: []string{"fix", "recount"},
-		Short:      "Count the jobs that have not ended again, after rows were deleted by hand",
+		Use:   "repair",
+		Short: "Count the jobs that have not ended again, after rows were deleted by hand",
 		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers " +
 			"do this twice a day.",
 		Example: "  dispatcherd flow repair 17",
@@ -74,9 +72,8 @@ func (a commands) repairCommand() *cobra.Command {
 
 func (a commands) showFlowCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
-		Use:        "show",
-		SuggestFor: []string{"get", "status", "graph"},
-		Short:      "Draw the graph of a flow with states and durations",
+		Use:   "show",
+		Short: "Draw the graph of a flow with states and durations",
 		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is
 a list of nodes with their dependencies. TIME is that of the last attempt, or since when a node could run.`,
 		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",

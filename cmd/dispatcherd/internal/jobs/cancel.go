@@ -12,7 +12,7 @@ func (a commands) cancelCommand() *cobra.Command {
 	return a.changeCommand(change{
 		op: contract.CancelJobs, did: "cancelled", statuses: "waiting, pending or running", method: http.MethodDelete,
 	}, &cobra.Command{
-		SuggestFor: []string{"delete", "kill", "stop", "abort"}, Short: "Cancel waiting, pending or running jobs",
+		Short: "Cancel waiting, pending or running jobs",
 		Long: `Cancels jobs. A waiting or pending job is cancelled at once. A running job keeps its status until its
 worker has stopped it. A negative id is an on-demand request ("job requests"). IDs or a filter select the jobs;
 "job list" with the same filter shows them. With a filter, the command counts them and asks; without a

@@ -26,10 +26,9 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 	var per string
 	var durable bool
 	cmd := &cobra.Command{
-		Use:        "fanout TYPE FILE",
-		SuggestFor: []string{"distribute", "scatter"},
-		Short:      "Distribute items over all workers of a type",
-		Long:       fanOutLong,
+		Use:   "fanout TYPE FILE",
+		Short: "Distribute items over all workers of a type",
+		Long:  fanOutLong,
 		Example: `  dispatcherd fanout thumbnails items.json
   seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
 		RunE: func(cmd *cobra.Command, args []string) error {

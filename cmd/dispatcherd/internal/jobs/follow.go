@@ -8,7 +8,7 @@ import (
 
 func (a commands) followCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "follow ID", SuggestFor: []string{"watch", "tail", "logs", "events", "attach"}, Short: "Print the events of a job until it ends",
+		Use: "follow ID", Short: "Print the events of a job until it ends",
 		Long: `Reports the status of a job, its progress and partial output until it ends, and prints its result.
 Output and exit code are those of "request". Progress is only known while the job runs on the dispatcher that answers.
 An interrupt does not cancel the job.`,

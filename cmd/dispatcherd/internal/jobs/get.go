@@ -20,7 +20,7 @@ import (
 
 func (a commands) getCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", SuggestFor: []string{"show", "status", "describe"}, Short: "Print all facts about a job",
+		Use: "get ID", Short: "Print all facts about a job",
 		Example:           "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
 		ValidArgsFunction: a.completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,32 +57,14 @@ func about(id dispatcherd.JobID, err error) error {
 	return err
 }
 
-// addJob adds the facts about a job, the failed attempts last. It omits facts without a value.
+// addJob adds the facts about a job, the log and the failed attempts last.
 func addJob(add console.Add, job *contract.Job) {
-	add("id", "%d", job.ID)
-	add("type", "%s", job.Type)
-	add("status", "%s", job.Status)
-	add("priority", "%d", job.Priority)
-	add("created at", "%s", stamp(job.CreatedAt))
-	add.Some("first run at", stampOrNone(job.FirstRunAt))
-	add("run at", "%s", stamp(job.RunAt))
-	add.Some("started at", stampOrNone(job.StartedAt))
-	add.Some("finished at", stampOrNone(job.FinishedAt))
-	add("attempt", "%d", job.Attempt)
-	add("failures", "%d of at most %d", job.Failures, job.MaxAttempts)
-	add("crashes", "%d", job.Crashes)
-	add.Millis("timeout", job.TimeoutMS)
-	add.Millis("expected", job.ExpectedMS)
-	add.Some("keys", job.Keys)
-	add.Some("fence", job.Fence)
-	add.Some("dispatcher", job.Dispatcher)
+	columns := *job
+	columns.Log, columns.Errors = nil, nil
+	add.Fields(columns)
 	if job.Placement != nil {
 		addPlacement(add, job.Placement)
 	}
-	add.Some(when(job.Status == dispatcherd.Running, "being ")+"cancelled by", job.Cancelled)
-	add.Some("payload", string(job.Payload))
-	add.Some("progress", string(job.Progress))
-	add.Some("result", string(job.Result))
 	lines := func(fact, before, text string) {
 		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 			add(fact, "%s%s", before, line)
@@ -94,7 +76,7 @@ func addJob(add console.Add, job *contract.Job) {
 		lines("log", "", log)
 	}
 	for _, end := range badEnds(job) {
-		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", stamp(end.At), end.where()), end.text())
+		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", console.Stamp(end.At), end.where()), end.text())
 	}
 }
 

@@ -34,10 +34,9 @@ func (a commands) insertCommand() *cobra.Command {
 	var skipBad bool
 	job := pflag.NewFlagSet("", pflag.ContinueOnError) // flags that describe a single job
 	cmd := &cobra.Command{
-		Use:        "insert [FILE | -]",
-		SuggestFor: []string{"add", "create", "enqueue", "submit"},
-		Short:      "Insert one job, or a stream of JSON lines",
-		Long:       jobInsertLong,
+		Use:   "insert [FILE | -]",
+		Short: "Insert one job, or a stream of JSON lines",
+		Long:  jobInsertLong,
 		Example: `  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
   dispatcherd job insert jobs.jsonl
   zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,

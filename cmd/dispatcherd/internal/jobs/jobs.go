@@ -48,15 +48,12 @@ func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 // when returns a text if a condition holds, else "".
 var when = console.When
 
-// stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-// stampOrNone is stamp for an optional time.
+// stampOrNone is console.Stamp for an optional time.
 func stampOrNone(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return stamp(*t)
+	return console.Stamp(*t)
 }
 
 // badEnd is one entry of a job's errors.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -18,7 +19,7 @@ func (a commands) listCommand() *cobra.Command {
 	var f jobFilter
 	var q httpapi.JobQuery
 	cmd := &cobra.Command{
-		Use: "list", SuggestFor: []string{"jobs", "ls", "search", "find"}, Short: "List jobs, the newest first",
+		Use: "list", Short: "List jobs, the newest first",
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --older-than 24h --limit 50
   dispatcherd job list -o jsonl`,
@@ -65,7 +66,7 @@ func keysAndFence(job *contract.Job) []any {
 // listRow is a job's line in the table.
 func listRow(job *contract.Job) []any {
 	return []any{
-		job.ID, job.Type, job.Status, job.Priority, stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
+		job.ID, job.Type, job.Status, job.Priority, console.Stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
 		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(job.LastError(), 60),
 	}
 }

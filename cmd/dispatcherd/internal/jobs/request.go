@@ -30,10 +30,9 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
 	var priority int8
 	var file string
 	cmd := &cobra.Command{
-		Use:        "request TYPE [PAYLOAD | -]",
-		SuggestFor: []string{"do", "call", "run", "ask"},
-		Short:      "Run a job now and wait for its result",
-		Long:       requestLong,
+		Use:   "request TYPE [PAYLOAD | -]",
+		Short: "Run a job now and wait for its result",
+		Long:  requestLong,
 		Example: `  dispatcherd request pdf '{"page": 1}'
   dispatcherd request pdf --payload-file page.json --timeout 2m --wait-for-worker 10s
   echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,

@@ -12,7 +12,7 @@ func (a commands) retryCommand() *cobra.Command {
 	return a.changeCommand(change{
 		op: contract.RetryJobs, did: "retried", statuses: "failed or cancelled", method: http.MethodPost, path: "/retry",
 	}, &cobra.Command{
-		SuggestFor: []string{"rerun", "restart", "requeue", "redo"}, Short: "Make failed or cancelled jobs pending again",
+		Short: "Make failed or cancelled jobs pending again",
 		Long: `Makes failed or cancelled jobs pending again, due now and without failures. IDs or a filter select
 the jobs, as for "job cancel".`,
 		Example: `  dispatcherd job retry 17 18

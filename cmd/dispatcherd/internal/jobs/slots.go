@@ -14,7 +14,7 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q httpapi.TypeFilter
 	list := settings.List(a.Invocation, &cobra.Command{
-		SuggestFor: []string{"slots"}, Short: "List slots and their states, by id",
+		Short:   "List slots and their states, by id",
 		Example: "  dispatcherd slot list --type pdf\n  dispatcherd slot list --limit 50 -o json",
 	}, "/v1/slots", &q, &q.Query, "slot, worker, number, state, job, types", slotRow, "There are no such slots: no worker has offered one.")
 	a.typeFlag(list, &q.Type, "only slots that support this type")

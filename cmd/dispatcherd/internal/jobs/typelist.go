@@ -16,10 +16,9 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q rest.Query
 	cmd := settings.List(a.Invocation, &cobra.Command{
-		Use:        "types",
-		SuggestFor: []string{"queues", "depth", "top", "stats"},
-		Short:      "List types, their slots and their waiting jobs",
-		Example:    "  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl",
+		Use:     "types",
+		Short:   "List types, their slots and their waiting jobs",
+		Example: "  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl",
 	}, "/v1/types", &q, &q, "type, slots, free, other slots, pending, known, requests, oldest", typeRow,
 		"No type is known: no worker has offered one.")
 	a.APIFlags(cmd.Flags())

@@ -18,7 +18,7 @@ import (
 func (a commands) waitCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "wait ID…", SuggestFor: []string{"await", "join"}, Short: "Wait until jobs have ended",
+		Use: "wait ID…", Short: "Wait until jobs have ended",
 		Long:    `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are done, else 1.`,
 		Example: "  dispatcherd job wait 17 18 --timeout 5m",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -10,10 +10,9 @@ import (
 func (a commands) requestsCommand() *cobra.Command {
 	var q httpapi.TypeFilter
 	cmd := settings.List(a.Invocation, &cobra.Command{
-		Use:        "requests",
-		SuggestFor: []string{"waiting", "on-demand"},
-		Short:      "List waiting on-demand requests, the oldest first",
-		Example:    "  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50",
+		Use:     "requests",
+		Short:   "List waiting on-demand requests, the oldest first",
+		Example: "  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50",
 	}, "/v1/requests", &q, &q.Query, "id, type, priority, waits", func(r *httpapi.WaitingRequest) []any {
 		return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
 	}, "No request waits in the memory of this dispatcher.")

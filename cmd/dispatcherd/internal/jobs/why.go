@@ -21,7 +21,7 @@ import (
 
 func (a commands) whyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "why ID", SuggestFor: []string{"explain", "reason"}, Short: "Explain why a job waits, and how it was placed",
+		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
 		Long: `Explains why a job waits: reasons, score, rank, slots, and the jobs before it. For a job that has started or ended it
 prints the placement from the decision log. Requests have negative ids ("job requests", "slot list").`,
 		Example:           "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
@@ -143,7 +143,7 @@ func dependenciesText(d *contract.Dependencies) string {
 // moment formats a time, and how far it is in the future.
 func moment(t time.Time) string {
 	d := time.Until(t).Round(time.Millisecond)
-	return stamp(t) + when(d > 0, ", in %v", d)
+	return console.Stamp(t) + when(d > 0, ", in %v", d)
 }
 
 // before returns the time some seconds ago.
@@ -207,7 +207,7 @@ func addWhy(add console.Add, why *httpapi.Why) {
 func printDecisions(add console.Add, why *httpapi.Why) {
 	if p := why.Placement; p != nil {
 		known := p.SlotTypes > 0 // otherwise the row says where the job ran
-		add("placed", "%s on slot %d of %s%s", stamp(p.At), p.Slot, p.Worker,
+		add("placed", "%s on slot %d of %s%s", console.Stamp(p.At), p.Slot, p.Worker,
 			when(known, ", which supports %s", console.Counted(int64(p.SlotTypes), "type")))
 		add("", "score %s%s", scoreText(&p.Score), when(known, ", capacity %d", p.Capacity))
 		if known {
@@ -217,7 +217,7 @@ func printDecisions(add console.Add, why *httpapi.Why) {
 			when(len(p.WaitedFor) > 0, "; its type waited for: %s", strings.Join(p.WaitedFor, ", ")))
 	}
 	if e := why.End; e != nil {
-		add("ended", "%s %s after %v, attempt %d", stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
+		add("ended", "%s %s after %v, attempt %d", console.Stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
 	}
 	text := decisionLogTexts[why.DecisionLog]
 	if why.DecisionLog == httpapi.DecisionLogMissing && why.Dispatcher != 0 {
@@ -272,7 +272,7 @@ func slotsText(why *httpapi.Why) string {
 func slotText(s *httpapi.Slot, mine int64) string {
 	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), s.State) +
 		when(s.Job != 0, " with job %d (%s)", s.Job, s.JobType) +
-		when(s.Busy > 0, " since %s (%v)", stamp(before(s.Busy)), spanOf(s.Busy)) +
+		when(s.Busy > 0, " since %s (%v)", console.Stamp(before(s.Busy)), spanOf(s.Busy)) +
 		when(s.Left > 0, ", timeout in %v", spanOf(s.Left)) +
 		when(s.Stopping != "", ", stopping: %s", s.Stopping) + when(s.Draining, ", draining") + when(s.Slot == mine, ": this job's")
 }

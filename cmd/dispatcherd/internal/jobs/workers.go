@@ -16,7 +16,7 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q rest.Query
 	cmd := settings.List(a.Invocation, &cobra.Command{
-		SuggestFor: []string{"workers", "ps"}, Short: "List the connected workers and their slots",
+		Short:   "List the connected workers and their slots",
 		Example: "  dispatcherd worker list\n  dispatcherd worker list -o jsonl",
 	}, "/v1/workers", &q, &q, "session, worker, uid, pid, slots, free, types", workerRow, "No worker is connected.")
 	a.APIFlags(cmd.Flags())

@@ -17,10 +17,9 @@ import (
 func (a commands) listKeysCommand() *cobra.Command {
 	var q client.Names
 	cmd := &cobra.Command{
-		Use:        "list",
-		SuggestFor: []string{"keys"},
-		Short:      "List keys that jobs hold or wait for",
-		Example:    "  dispatcherd key list\n  dispatcherd key list --limit 50",
+		Use:     "list",
+		Short:   "List keys that jobs hold or wait for",
+		Example: "  dispatcherd key list\n  dispatcherd key list --limit 50",
 	}
 	settings.PageFlags(cmd, &q.Query, "keys")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
@@ -57,7 +56,7 @@ func limitName(k *contract.KeySummary) string {
 
 func (a commands) showCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
-		Use: "show KEY", SuggestFor: []string{"get", "describe"}, Short: "Print the limit of a key, who holds it, and what runs next",
+		Use: "show KEY", Short: "Print the limit of a key, who holds it, and what runs next",
 		Example: "  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json",
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		k, err := c.Keys().Show(ctx, args[0])

@@ -34,7 +34,7 @@ type commands struct{ *settings.Invocation }
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
 	return settings.List(a.Invocation, &cobra.Command{
-		SuggestFor: []string{"limits"}, Short: "List limits by key", Example: "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
+		Short: "List limits by key", Example: "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
 	}, "/v1/limits", &q, &q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
 		return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
 	}, "There is no such limit: each key admits one job at a time.")
@@ -68,10 +68,9 @@ An empty VALUE means the default, none unlimited. capacity=0 pauses.`
 
 func (a commands) setCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
-		Use:        "set KEY COLUMN=VALUE…",
-		SuggestFor: []string{"add", "create", "edit"},
-		Short:      "Create or change a limit",
-		Long:       setLong,
+		Use:   "set KEY COLUMN=VALUE…",
+		Short: "Create or change a limit",
+		Long:  setLong,
 		Example: "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n" +
 			"  dispatcherd limit set tenant:42 capacity=0",
 	}, func(ctx context.Context, c *client.Client, args []string) error {
@@ -113,7 +112,7 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 
 func (a commands) removeCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
-		Use: "rm KEY", SuggestFor: []string{"remove", "delete"}, Short: "Remove a limit",
+		Use: "rm KEY", Short: "Remove a limit",
 		Example: "  dispatcherd limit rm 'tenant:*'",
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.Limits().Remove(ctx, args[0]); err != nil {

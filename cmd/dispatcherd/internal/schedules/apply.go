@@ -26,7 +26,7 @@ type applyFlags struct{ prune, dryRun, yes bool }
 func (a commands) applyCommand() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
-		Use: "apply FILE | -", SuggestFor: []string{"import", "load"}, Short: "Make the schedules equal to those of a file", Long: applyLong,
+		Use: "apply FILE | -", Short: "Make the schedules equal to those of a file", Long: applyLong,
 		Example: "  dispatcherd schedule apply schedules.toml --dry-run\n  dispatcherd schedule apply schedules.toml --prune --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := a.readFile(args[0])

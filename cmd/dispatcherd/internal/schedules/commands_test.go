@@ -253,34 +253,44 @@ func TestShowPrintsEachTick(t *testing.T) {
 	s.ticks[11].Outcome, s.ticks[11].Reason = "skipped", "runs have not ended"
 	s.ticks[12].Outcome, s.ticks[12].Reason = "skipped", "older"
 	out, _, _ := run(t, s, "", "show", "a")
-	require.Equal(t, `name       a
-kind       cron: @daily Europe/Berlin
-state      error: no such zone
-job        type pdf, priority 0, at most 5 failures
-timeout    1.5s
-payload    {}
-overlap    skip
-catch up   1 of the last 1h0m0s
-jitter     1m0s
-starts at  2026-01-02T03:04:05Z
-ends at    2026-01-02T03:04:05Z
-tick 1     job 7 done after 1.5s
-tick 2     job 7 running
-tick 3     job 7 removed
-tick 4     1 occasion missed
-tick 5     queued
-tick b     2 occasions missed
-tick c     2 occasions missed
-tick d     2 occasions missed
-tick e     2 occasions missed
-tick f     2 occasions missed
-last skip  h: runs have not ended
+	require.Equal(t, `id             0
+name           a
+kind           cron
+spec           @daily
+time zone      Europe/Berlin
+jitter         1m0s
+starts at      2026-01-02T03:04:05.000Z
+ends at        2026-01-02T03:04:05.000Z
+catch up       1h0m0s
+catch up most  1
+paused         false
+error          no such zone
+version        1
+since          0001-01-01T00:00:00.000Z
+type           pdf
+payload        {}
+priority       0
+max attempts   5
+timeout        1.5s
+overlap        skip
+created at     0001-01-01T00:00:00.000Z
+state          error: no such zone
+tick 1         job 7 done after 1.5s
+tick 2         job 7 running
+tick 3         job 7 removed
+tick 4         1 occasion missed
+tick 5         queued
+tick b         2 occasions missed
+tick c         2 occasions missed
+tick d         2 occasions missed
+tick e         2 occasions missed
+tick f         2 occasions missed
+last skip      h: runs have not ended
 `, out)
 	out, _, _ = run(t, s, "", "show", "d")
-	require.Contains(t, out, "job        type pdf, priority 0, one attempt\n")
 	s.ticks = s.ticks[12:]
 	out, _, _ = run(t, s, "", "show", "b")
-	require.Contains(t, out, "tick i     skipped: older\n")
+	require.Contains(t, out, "tick i         skipped: older\n")
 	require.NotContains(t, out, "jitter")
 	require.NotContains(t, out, "timeout")
 	_, errs, code := run(t, s, "", "show", "none")
@@ -328,20 +338,23 @@ func TestRunPassesKeyAndForce(t *testing.T) {
 func TestBackfillPassesItsBounds(t *testing.T) {
 	s := everyKind()
 	s.counts = map[string]int{"run": 1, "queued": 2}
-	args := []string{"backfill", "a", "--from", "2026-01-02T03:04:05Z", "--to", "2026-02-02T03:04:05+01:00"}
+	args := []string{"backfill", "a", "--from", "2026-01-02T03:04:05.000Z", "--to", "2026-02-02T03:04:05+01:00"}
 	out, _, _ := run(t, s, "", args...)
 	require.Equal(t, "2 queued, 1 run\n", out)
 	_, _, code := run(t, s, "", append(args, "--overlap", "skip")...)
 	require.Equal(t, exit.OK, code)
 	require.Equal(
 		t,
-		[]string{"backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z queue_all", "backfill a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z skip"},
+		[]string{
+			"backfill a 2026-01-02T03:04:05.000Z 2026-02-02T02:04:05.000Z queue_all",
+			"backfill a 2026-01-02T03:04:05.000Z 2026-02-02T02:04:05.000Z skip",
+		},
 		s.calls,
 	)
 	s.counts = map[string]int{"new": 3, "exists": 2}
 	out, _, _ = run(t, s, "", append(args, "--dry-run")...)
 	require.Equal(t, "2 with a tick, 3 new\n", out)
-	require.Equal(t, "count a 2026-01-02T03:04:05Z 2026-02-02T02:04:05Z", s.calls[2], "a dry run makes no tick")
+	require.Equal(t, "count a 2026-01-02T03:04:05.000Z 2026-02-02T02:04:05.000Z", s.calls[2], "a dry run makes no tick")
 	s.counts = nil
 	out, _, _ = run(t, s, "", args...)
 	require.Equal(t, "no occasion\n", out)
@@ -365,9 +378,9 @@ func TestNextPrintsJitterAndTheEnd(t *testing.T) {
 	v.EndsAt, v.Jitter, v.Paused = &end, contract.Duration(time.Hour), true
 	require.NoError(t, a.next(&v, after, 5))
 	row := strings.Fields(strings.Split(o.out.String(), "\n")[1])
-	require.Equal(t, "2026-01-03T00:00:00Z", row[0])
+	require.Equal(t, "2026-01-03T00:00:00.000Z", row[0])
 	require.Greater(t, row[5], row[0], "RUN AT contains the jitter")
-	require.Less(t, row[5], "2026-01-03T01:00:00Z")
+	require.Less(t, row[5], "2026-01-03T01:00:00.000Z")
 	require.Equal(t, "The schedule does not run now: paused.\n", o.err.String())
 	a, o = newCommands()
 	v.Paused = false

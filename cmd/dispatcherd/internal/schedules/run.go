@@ -19,7 +19,7 @@ func (a commands) runCommand() *cobra.Command {
 	var key string
 	var force bool
 	cmd := &cobra.Command{
-		Use: "run NAME", SuggestFor: []string{"trigger", "run-now"}, Short: "Run a schedule now, under its overlap policy",
+		Use: "run NAME", Short: "Run a schedule now, under its overlap policy",
 		Example: "  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01",
 	}
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")

@@ -29,7 +29,7 @@ kind is cron.`
 
 func (a commands) setCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
-		Use: "set NAME COLUMN=VALUE…", SuggestFor: []string{"add", "create", "edit"}, Short: "Create or change a schedule", Long: setLong,
+		Use: "set NAME COLUMN=VALUE…", Short: "Create or change a schedule", Long: setLong,
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
 	}, func(ctx context.Context, c *client.Client, args []string) error {
@@ -81,23 +81,21 @@ func (a commands) changeCommand(
 
 func (a commands) removeCommand() *cobra.Command {
 	return a.changeCommand("removed", client.Schedules.Remove, &cobra.Command{
-		Use:        "rm NAME",
-		SuggestFor: []string{"remove", "delete"},
-		Short:      "Remove a schedule; its runs end normally",
-		Example:    "  dispatcherd schedule rm nightly",
+		Use:     "rm NAME",
+		Short:   "Remove a schedule; its runs end normally",
+		Example: "  dispatcherd schedule rm nightly",
 	})
 }
 
 func (a commands) pauseCommand() *cobra.Command {
 	return a.changeCommand("paused", client.Schedules.Pause, &cobra.Command{
-		Use:        "pause NAME",
-		SuggestFor: []string{"disable"},
-		Short:      "Pause a schedule; no occasion is missed meanwhile",
-		Example:    "  dispatcherd schedule pause nightly",
+		Use:     "pause NAME",
+		Short:   "Pause a schedule; no occasion is missed meanwhile",
+		Example: "  dispatcherd schedule pause nightly",
 	})
 }
 
 func (a commands) resumeCommand() *cobra.Command {
 	return a.changeCommand("resumed", client.Schedules.Resume, &cobra.Command{
-		Use: "resume NAME", SuggestFor: []string{"enable"}, Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
+		Use: "resume NAME", Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
 }

@@ -23,13 +23,13 @@ func TestNextMarksChangesOfTheWallClock(t *testing.T) {
 		require.NoError(t, a.next(&v, after, n))
 		return out.String() + errs.String()
 	}
-	require.Equal(t, `UTC                   LOCAL                         RUN AT                NOTE
-2026-03-28T01:30:00Z  Sat 2026-03-28 02:30:00 CET   2026-03-28T01:30:00Z  -
-2026-03-29T01:00:00Z  Sun 2026-03-29 03:00:00 CEST  2026-03-29T01:00:00Z  moved to the end of a gap
+	require.Equal(t, `UTC                       LOCAL                         RUN AT                    NOTE
+2026-03-28T01:30:00.000Z  Sat 2026-03-28 02:30:00 CET   2026-03-28T01:30:00.000Z  -
+2026-03-29T01:00:00.000Z  Sun 2026-03-29 03:00:00 CEST  2026-03-29T01:00:00.000Z  moved to the end of a gap
 `, next("30 2 * * *", time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), 2))
-	require.Equal(t, `UTC                   LOCAL                         RUN AT                NOTE
-2026-10-25T00:00:00Z  Sun 2026-10-25 02:00:00 CEST  2026-10-25T00:00:00Z  first of a repeated time
-2026-10-25T01:00:00Z  Sun 2026-10-25 02:00:00 CET   2026-10-25T01:00:00Z  repeated time
+	require.Equal(t, `UTC                       LOCAL                         RUN AT                    NOTE
+2026-10-25T00:00:00.000Z  Sun 2026-10-25 02:00:00 CEST  2026-10-25T00:00:00.000Z  first of a repeated time
+2026-10-25T01:00:00.000Z  Sun 2026-10-25 02:00:00 CET   2026-10-25T01:00:00.000Z  repeated time
 `, next("0 * * * *", time.Date(2026, 10, 24, 23, 30, 0, 0, time.UTC), 2))
 	v.Paused = true
 	require.Contains(t, next("0 * * * *", time.Now(), 1), "The schedule does not run now: paused.")
@@ -47,10 +47,10 @@ func TestNextBeginsAfterTheHighWaterMark(t *testing.T) {
 		require.NoError(t, a.next(&v, now, 1))
 		return out.String() + errs.String()
 	}
-	require.Contains(t, next(), "\n2027-03-29T00:00:00Z ")
+	require.Contains(t, next(), "\n2027-03-29T00:00:00.000Z ")
 	require.Contains(t,
 		next(),
-		"The schedule does not run now: the database clock was set back, and all occasions up to 2027-03-28T00:00:00Z are "+
+		"The schedule does not run now: the database clock was set back, and all occasions up to 2027-03-28T00:00:00.000Z are "+
 			"handled; remove and create",
 	)
 	handled = now.Add(skew)

@@ -20,7 +20,7 @@ import (
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
 	return settings.List(a.Invocation, &cobra.Command{
-		SuggestFor: []string{"schedules", "crontab"}, Short: "List schedules by name",
+		Short:   "List schedules by name",
 		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl",
 	}, "/v1/schedules", &q, &q, "name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
 		return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
@@ -64,10 +64,9 @@ const (
 
 func (a commands) showCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
-		Use:        "show NAME",
-		SuggestFor: []string{"get", "describe", "ticks"},
-		Short:      "Print a schedule, its last ticks, and the reason of the last skip",
-		Example:    "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json",
+		Use:     "show NAME",
+		Short:   "Print a schedule, its last ticks, and the reason of the last skip",
+		Example: "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json",
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.show(ctx, c.Schedules(), args[0])
 	})
@@ -99,28 +98,9 @@ func (a commands) show(ctx context.Context, s client.Schedules, name string) err
 }
 
 func addSchedule(add console.Add, v *shown) {
-	failures := "at most " + console.Counted(int64(v.MaxAttempts), "failure")
-	if v.Kind == contract.StartupWorker {
-		failures = "one attempt"
-	}
-	add("name", "%s", v.Name)
-	add("kind", "%s: %s", v.Kind, plan(&v.Schedule))
+	add.Fields(v.Schedule)
 	add("state", "%s", state(&v.Schedule, time.Now()))
 	add.Some("waits", ahead(&v.Schedule, time.Now()))
-	add("job", "type %s, priority %d, %s", v.Type, v.Priority, failures)
-	add.Millis("timeout", v.TimeoutMS)
-	add.Millis("expected", v.ExpectedMS)
-	add.Some("keys", v.Keys)
-	add("payload", "%s", v.Payload)
-	add("overlap", "%s", v.Overlap)
-	add("catch up", "%d of the last %v", v.CatchUpMost, time.Duration(v.CatchUp))
-	add.Some("jitter", time.Duration(v.Jitter))
-	if v.StartsAt != nil {
-		add("starts at", "%s", console.Stamp(*v.StartsAt))
-	}
-	if v.EndsAt != nil {
-		add("ends at", "%s", console.Stamp(*v.EndsAt))
-	}
 	for i := range v.Ticks {
 		add("tick "+v.Ticks[i].Occasion, "%s", tickText(&v.Ticks[i]))
 	}
@@ -149,10 +129,9 @@ func tickText(t *contract.Tick) string {
 func (a commands) nextCommand() *cobra.Command {
 	n := 10
 	cmd := &cobra.Command{
-		Use:        "next NAME",
-		SuggestFor: []string{"upcoming"},
-		Short:      "Print the next occasions in UTC and local time, with changes of the wall clock",
-		Example:    "  dispatcherd schedule next nightly -n 5",
+		Use:     "next NAME",
+		Short:   "Print the next occasions in UTC and local time, with changes of the wall clock",
+		Example: "  dispatcherd schedule next nightly -n 5",
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
 	settings.Between(cmd.Flags(), "1", "1000", "count")

@@ -46,34 +46,62 @@ func UnknownCommand(group *cobra.Command, word string) error {
 	return exit.Errorf(exit.Usage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
 }
 
+// synonyms are the words by which other programs name a command: on each line the name of the command, and these words.
+const synonyms = `
+apply import load
+cancel delete kill stop abort
+fanout distribute scatter
+follow watch tail logs events attach
+get show status describe
+insert add create enqueue submit
+list ls search find ps crontab
+next upcoming
+open create new
+pause disable
+repair fix recount
+request do call run ask
+requests waiting on-demand
+resume enable
+retry rerun restart requeue redo
+rm remove delete
+run trigger run-now
+seal close
+set add create edit
+show get status describe graph ticks
+types queues depth top stats
+wait await join
+why explain reason`
+
 // nearCommands returns the paths of the commands that an unknown word may mean. These are the
-// commands with this name or synonym (SuggestFor), in the group or else anywhere, or else the
+// commands with this name or synonym, in the group or else anywhere, or else the
 // one in the group with the most similar name.
 func nearCommands(group *cobra.Command, word string) []string {
+	word = strings.ToLower(word)
+	named := []string{word, strings.TrimSuffix(word, "s")} // workers: worker
+	for line := range strings.Lines(synonyms) {
+		if words := strings.Fields(line); slices.Contains(words, word) {
+			named = append(named, words[0])
+		}
+	}
 	for _, top := range []*cobra.Command{group, group.Root()} {
-		if named := namedBelow(top, strings.ToLower(word)); len(named) > 0 {
-			return named
+		if paths := pathsBelow(top, named); len(paths) > 0 {
+			return paths
 		}
 	}
 	var names []string
 	for _, child := range group.Commands() {
 		names = append(names, child.Name())
 	}
-	for _, child := range group.Commands() {
-		if child.Name() == Nearest(word, names) {
-			return []string{pathOf(child)}
-		}
-	}
-	return nil
+	return pathsBelow(group, []string{Nearest(word, names)})
 }
 
-// namedBelow returns the paths of the commands below a group with a name or synonym.
-func namedBelow(group *cobra.Command, word string) (paths []string) {
+// pathsBelow returns the paths of the commands below a group with one of the names.
+func pathsBelow(group *cobra.Command, names []string) (paths []string) {
 	for _, child := range group.Commands() {
-		if child.Name() == word || slices.Contains(child.SuggestFor, word) {
+		if slices.Contains(names, child.Name()) {
 			paths = append(paths, pathOf(child))
 		} else {
-			paths = append(paths, namedBelow(child, word)...)
+			paths = append(paths, pathsBelow(child, names)...)
 		}
 	}
 	return paths
