@@ -98,7 +98,7 @@ func nearCommands(group *cobra.Command, word string) []string {
 // pathsBelow returns the paths of the commands below a group with one of the names.
 func pathsBelow(group *cobra.Command, names []string) (paths []string) {
 	for _, child := range group.Commands() {
-		if slices.Contains(names, child.Name()) {
+		if slices.Contains(names, child.Name()) && !child.Hidden {
 			paths = append(paths, pathOf(child))
 		} else {
 			paths = append(paths, pathsBelow(child, names)...)
