@@ -55,11 +55,10 @@ type Status string
 
 // The six statuses; the last three are final. A further final status needs:
 //
-//   - a migration with its partitions and new versions of the SQL functions
-//     maintain_partitions and, if such a job can be retried, retry_jobs
+//   - a migration with its partitions and, if such a job can be retried, a new version of the SQL function retry_jobs
 //   - an Outcome in internal/contract/finish.go, and a part of endedSQL in
 //     claim/statements.go; the same for the fake table: end in claim/claimfake/finish.go
-//   - a retention: KeepPartitions in claim/maintain.go
+//   - a retention: KeepPartitions in claim/retention.go
 //   - an answer to callers that wait for a row: answerOf in
 //     internal/daemon/backend/rows.go, and finalAnswer in internal/httpapi/job_events.go
 //   - Statuses below, and the enum of parameters in internal/httpapi/list.go

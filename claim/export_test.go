@@ -104,6 +104,13 @@ func (s *Store) ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, fro
 	return s.releasePart(ctx, conn, OpHeartbeat, lost, from, time.Now().Add(-time.Second))
 }
 
+// KeepOne keeps the partitions of one status, and those of more days ahead.
+func (s *Store) KeepOne(t testing.TB, status string, ahead int, keep time.Duration) (k Kept) {
+	t.Helper()
+	require.NoError(t, s.keepPartitions(t.Context(), status, ahead, keep, &k))
+	return k
+}
+
 // SetCountSteps bounds the work of one portion of CountPending.
 func (s *Store) SetCountSteps(n int64) { s.countSteps = n }
 

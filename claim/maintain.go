@@ -4,70 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
 )
-
-// Retention says how long rows of ended jobs are kept.
-type Retention struct {
-	Done, Failed, Cancelled time.Duration
-}
-
-// DaysAhead is how many daily partitions are created before they are needed.
-const DaysAhead = 3
-
-// Kept is what a call of KeepPartitions did.
-type Kept struct {
-	Made, Dropped int
-	Blocked       int  // partitions that it could not create, empty or drop, for example because they are in use
-	Busy          bool // another call maintained a status at the same time, so this call did not
-}
-
-// KeepPartitions creates the daily partitions of the coming days and drops the
-// partitions whose retention has ended. Call it at start and every hour. Several
-// daemons may call it. The next call tries again what is blocked.
-func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (all Kept, err error) {
-	for _, r := range []struct {
-		status dispatcherd.Status
-		keep   time.Duration
-	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
-		for more := true; more; {
-			var k Kept
-			var refused []int64
-			err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-				err := conn.QueryRow(ctx, `SELECT made, dropped, blocked, busy, more, refused
-					FROM dispatcherd.maintain_partitions($1::text::dispatcherd.status, $2, $3)`,
-					string(r.status), DaysAhead, r.keep).
-					Scan(&k.Made, &k.Dropped, &k.Blocked, &k.Busy, &more, &refused)
-				return k.Made + k.Dropped, err
-			})
-			if err != nil {
-				return all, err
-			}
-			for _, id := range refused {
-				s.setAside(OpSweep, dispatcherd.JobID(id), undeletable)
-			}
-			all.Made, all.Dropped, all.Busy = all.Made+k.Made, all.Dropped+k.Dropped, all.Busy || k.Busy
-			if !more {
-				all.Blocked += k.Blocked // counted once, because each call meets the same blocked partitions
-			}
-		}
-	}
-	return all, nil
-}
-
-// undeletable is the reason why a row of an ended job remains.
-const undeletable = "Postgres refuses to delete the row, although its retention has ended"
-
-// MakePartitions only creates the daily partitions of the coming days, and returns
-// their number. Call it before any job ends. A row that ends on a day without a
-// partition goes to the default partition, and no partition can then be created for
-// that day.
-func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
-	all, err := s.KeepPartitions(ctx, Retention{Done: always, Failed: always, Cancelled: always})
-	return all.Made, err
-}
 
 // RequestKeys returns the number of rows of request_keys, as Postgres estimates it.
 func (s *Store) RequestKeys(ctx context.Context) (n int64, err error) {
@@ -100,9 +39,6 @@ func (s *Store) Joins(ctx context.Context) (j Joins, err error) {
 	})
 	return j, err
 }
-
-// always is a retention that no row has reached.
-const always = 200 * 365 * 24 * time.Hour
 
 // countPendingSQL counts the pending rows of the types after $1 in the order of their
 // names, at most $2 rows of each type. It skips from type to type in the indexes of lanes,

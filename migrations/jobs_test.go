@@ -192,86 +192,6 @@ func TestInsertsOfJobsWithKeysNotifyTheController(t *testing.T) {
 	require.Equal(t, []string{"jobs 106 0 1000000 pdf"}, received(insert(`('pdf', NULL, 'epoch'::timestamptz + interval '1 s')`)))
 }
 
-func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
-	conn := connect(t, pgtest.New(t))
-	old := `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`
-	exec(
-		t,
-		conn,
-		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done
-			FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
-	)
-	exec(
-		t,
-		conn,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at)
-			VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`,
-	)
-	require.Equal(
-		t,
-		1,
-		one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`),
-		"without a daily partition the row goes to the default partition",
-	)
-
-	reader := connect(t, conn.Config().ConnString())
-	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)
-	var made, dropped, blocked int
-	keep := `SELECT made, dropped, blocked FROM dispatcherd.maintain_partitions('done', 5, '1 year')`
-	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
-	require.Equal(t, []int{2, 0, 1}, []int{made, dropped, blocked}, "a partition that is being read is kept, and no session waits for it")
-	require.Equal(t, 1, one[int](t, conn, old))
-
-	exec(t, reader, `COMMIT`)
-	require.NoError(t, conn.QueryRow(t.Context(), keep).Scan(&made, &dropped, &blocked))
-	require.Equal(t, []int{0, 1, 0}, []int{made, dropped, blocked})
-	require.Equal(t, 0, one[int](t, conn, old))
-	require.Equal(t, 1, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs`), "young rows stay")
-}
-
-// The drop of a daily partition locks its parent tables until the transaction ends,
-// and jobs that end wait for these locks. So no slow statement may follow the drop.
-func TestNoSlowWorkFollowsTheDropOfAPartition(t *testing.T) {
-	conn := connect(t, pgtest.New(t))
-	exec(
-		t,
-		conn,
-		`CREATE TABLE dispatcherd.jobs_done_20200101 PARTITION OF dispatcherd.jobs_done
-			FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`,
-	)
-	exec(
-		t,
-		conn,
-		`CREATE TABLE dispatcherd.jobs_done_20200102 PARTITION OF dispatcherd.jobs_done
-			FOR VALUES FROM ('2020-01-02 00:00Z') TO ('2020-01-03 00:00Z')`,
-	)
-	exec(
-		t,
-		conn,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`,
-	)
-	exec(t, conn, `CREATE FUNCTION unlocked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass
-			AND mode = 'AccessExclusiveLock') THEN
-			RAISE EXCEPTION 'rows are deleted while the partitions are locked';
-		END IF;
-		RETURN OLD;
-	END $$`)
-	exec(t, conn, `CREATE TRIGGER unlocked BEFORE DELETE ON dispatcherd.jobs_done_rest FOR EACH STATEMENT EXECUTE FUNCTION unlocked()`)
-	keep := `SELECT dropped FROM dispatcherd.maintain_partitions('done', 1, '1 year')`
-	rest := `SELECT count(*) FROM dispatcherd.jobs_done_rest`
-	require.Equal(t, 1, one[int](t, conn, keep), "one partition per call")
-	require.Equal(t, 2, one[int](t, conn, rest), "10,000 rows per call")
-	reader := connect(t, conn.Config().ConnString())
-	exec(t, reader, `BEGIN; SELECT FROM dispatcherd.jobs_done_rest LIMIT 1 FOR UPDATE`)
-	require.Zero(t, one[int](t, conn, keep), "the default partition is locked together with a partition that is dropped")
-	require.Equal(t, 1, one[int](t, conn, rest), "a row that another session has locked does not block the others")
-	exec(t, reader, `COMMIT`)
-	require.Equal(t, 1, one[int](t, conn, keep))
-	require.Zero(t, one[int](t, conn, rest))
-	require.Zero(t, one[int](t, conn, keep))
-}
-
 // Logical replication often publishes all tables of a database. Postgres then
 // forbids the deletion of rows from tables without a replica identity.
 func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
@@ -288,10 +208,8 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		conn,
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`,
 	)
-	for _, status := range []string{"done", "failed", "cancelled"} {
-		require.Equal(t, 1, one[int](t, conn, `SELECT made FROM dispatcherd.maintain_partitions($1::text::dispatcherd.status, 4, '1 year')`,
-			status))
-	}
+	exec(t, conn, `SELECT dispatcherd.create_partition(s, current_date + 4) FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
+	exec(t, conn, `DELETE FROM dispatcherd.jobs_done_rest`)
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	exec(
 		t,
@@ -305,20 +223,4 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		"from old and new daily partitions, and from the default one",
 	)
 	require.Positive(t, one[int](t, conn, `SELECT dispatcherd.end_idle(array_agg(id::bigint), 'cancelled', session_user, NULL) FROM dispatcherd.jobs`))
-}
-
-// A day without its own partition fills the default partition with many rows.
-func TestDefaultPartitionIsEmptiedInPortions(t *testing.T) {
-	conn := connect(t, pgtest.New(t))
-	exec(
-		t,
-		conn,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-01 12:00Z' FROM generate_series(1, 10001)`,
-	)
-	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`)
-	keep := `SELECT more FROM dispatcherd.maintain_partitions('done', 1, '1 year')`
-	require.True(t, one[bool](t, conn, keep))
-	require.Equal(t, 2, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`))
-	require.False(t, one[bool](t, conn, keep))
-	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs_done_rest`))
 }

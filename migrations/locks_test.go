@@ -77,27 +77,13 @@ func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	exec(t, other, `SELECT pg_advisory_lock(7233172), pg_advisory_lock(7233173, hashtext('jobs_done'))`)
-	require.Equal(t, 2, one[int](t, conn, `SELECT made FROM dispatcherd.maintain_partitions('done', 5, '1 year')`))
+	exec(t, conn, `SELECT dispatcherd.create_partition('done', current_date + 5)`)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	_, err = migrations.Down(ctx, dsn)
 	require.NoError(t, err)
 	_, err = migrations.Up(ctx, dsn)
 	require.NoError(t, err)
-}
-
-// Several daemons maintain the partitions. A call during another one reports that it did nothing.
-func TestConcurrentRetentionIsReportedAsBusy(t *testing.T) {
-	dsn := pgtest.New(t)
-	conn, other := connect(t, dsn), connect(t, dsn)
-	exec(t, other, `BEGIN; SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`)
-	keep := `SELECT 10 * made + busy::int + 2 * blocked FROM dispatcherd.maintain_partitions('done', 5, '1 year')`
-	require.Equal(t, 1, one[int](t, conn, keep))
-	exec(t, other, `COMMIT`)
-	require.Equal(t, 20, one[int](t, conn, keep))
-	exec(t, conn, `TRUNCATE dispatcherd.maintenance`)
-	require.Zero(t, one[int](t, conn, keep), "a missing row does not stop retention")
-	require.Equal(t, "done", one[string](t, conn, `SELECT status::text FROM dispatcherd.maintenance`))
 }
 
 // Only a role that may set created_at may also set run_at to a time before the insertion. An INSERT of
@@ -190,28 +176,4 @@ func TestJobsOfASlowStatementCountFromTheirInsertion(t *testing.T) {
 			`SELECT string_agg(floor(extract(epoch FROM run_at - created_at))::text, ' ' ORDER BY id) FROM dispatcherd.jobs_live`,
 		),
 	)
-}
-
-// CREATE INDEX locks a table so. A row that a trigger protects is no such lock.
-func TestLockedTableIsNotReportedAsRefusedRows(t *testing.T) {
-	conn := connect(t, pgtest.New(t))
-	other := connect(t, conn.Config().ConnString())
-	exec(
-		t,
-		conn,
-		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`,
-	)
-	const keep = `SELECT concat_ws(' ', made, blocked, cardinality(refused)) FROM dispatcherd.maintain_partitions('cancelled', $1, '1 year')`
-	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} {
-		exec(t, other, `BEGIN; LOCK TABLE dispatcherd.jobs_cancelled_rest IN `+mode+` MODE`)
-		require.Equal(t, "0 1 0", one[string](t, conn, keep, 3), mode)
-		exec(t, other, `ROLLBACK`)
-	}
-	exec(t, conn, `CREATE FUNCTION protect() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF OLD.id IN (7, 8, 60) THEN RAISE EXCEPTION 'protected'; END IF;
-		RETURN OLD;
-	END $$`)
-	exec(t, conn, `CREATE TRIGGER protect BEFORE DELETE ON dispatcherd.jobs_cancelled_rest FOR EACH ROW EXECUTE FUNCTION protect()`)
-	require.Equal(t, "1 0 3", one[string](t, conn, keep, 4))
-	require.Equal(t, "7 8 60", one[string](t, conn, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM dispatcherd.jobs`))
 }

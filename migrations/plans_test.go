@@ -22,7 +22,6 @@ func TestFunctionsUseIndexesWithPlansOfEmptyTables(t *testing.T) {
 			VALUES ('pdf', now() - interval '1 day')`},
 		{"end_idle", `SELECT dispatcherd.end_idle(ARRAY[7], 'cancelled', session_user, NULL)`},
 		{"retry_jobs", `SELECT dispatcherd.retry_jobs('{8}')`},
-		{"maintain_partitions", `SELECT dispatcherd.maintain_partitions('cancelled', 3, '1 year')`},
 	}
 	const scanned = `SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE relname ~ '^jobs_(live|cancelled)'`
 	read := func(sql string) int64 { // how many rows a call reads without an index

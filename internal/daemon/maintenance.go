@@ -82,11 +82,10 @@ func (m *maintenance) sweep(ctx context.Context, now background.Now) (wait time.
 	return time.Hour, nil
 }
 
-// Times between two calls that maintain the daily partitions: usually, to which a random time is added, and while another daemon does it.
+// Time between two calls that maintain the daily partitions, to which a random time is added.
 const (
 	partitionInterval = time.Hour
 	partitionJitter   = partitionInterval / 10
-	partitionRetry    = 30 * time.Second
 )
 
 // createPartitions creates the daily partitions of today before the first job ends. The
@@ -104,8 +103,7 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 }
 
 // keepPartitions creates and drops daily partitions of finished jobs. The time until the next call differs between daemons.
-// Locks of other sessions may block a part of the work. It warns if they block two calls in succession. If another daemon
-// is at work, it tries again soon.
+// Locks of other sessions may block a part of the work. It warns if they block two calls in succession.
 func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (next time.Duration, err error) {
 	kept, err := m.store.KeepPartitions(ctx, retention(m.keep))
 	if err != nil {
@@ -113,9 +111,6 @@ func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (nex
 	}
 	if kept.Made+kept.Dropped+kept.Blocked > 0 {
 		m.log.Info("daily partitions", zap.Int("created", kept.Made), zap.Int("dropped", kept.Dropped), zap.Int("blocked", kept.Blocked))
-	}
-	if kept.Busy {
-		return partitionRetry, nil
 	}
 	if kept.Blocked > 0 && m.blocked {
 		m.log.Warn("daily partitions remain blocked: an open transaction has a lock on ended jobs",

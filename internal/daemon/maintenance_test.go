@@ -60,10 +60,10 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 	db := database(t)
 	d, _ := running(t, db)
-	statement(t, db, `ALTER FUNCTION dispatcherd.maintain_partitions RENAME TO maintain_partitions_gone`)
+	statement(t, db, `ALTER TABLE dispatcherd.jobs_failed_rest RENAME TO gone`)
 	_, err := d.upkeep().keepPartitions(t.Context(), background.Now{})
 	require.Error(t, err)
-	statement(t, db, `ALTER FUNCTION dispatcherd.maintain_partitions_gone RENAME TO maintain_partitions`)
+	statement(t, db, `ALTER TABLE dispatcherd.gone RENAME TO jobs_failed_rest`)
 	next, err := d.upkeep().keepPartitions(t.Context(), background.Now{})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, next, partitionInterval)
@@ -107,34 +107,6 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 	require.False(t, m.blocked)
 	require.Equal(t, 1, warnings())
 	require.InDelta(t, float64(time.Now().Unix()), retained(), 60)
-}
-
-// Another daemon does the same work at the same time. That is not a lock of an open transaction.
-func TestBusyRetentionIsRepeatedSoon(t *testing.T) {
-	db := database(t)
-	other, err := db.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = other.Rollback(context.Background()) })
-	_, err = other.Exec(t.Context(), `SELECT dispatcherd.maintain_partitions('done', 1, '1 year')`)
-	require.NoError(t, err)
-	store, err := claim.Open(t.Context(), claim.Config{DSN: db.Config().ConnString()})
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
-	core, lines := observer.New(zap.WarnLevel)
-	m := &maintenance{store: store, log: zap.New(core), retained: gauge(prometheus.NewRegistry(), "retained", "")}
-	for _, before := range []bool{false, true} {
-		m.blocked = before
-		next, err := m.keepPartitions(t.Context(), background.Now{})
-		require.NoError(t, err)
-		require.Equal(t, partitionRetry, next)
-		require.Equal(t, before, m.blocked)
-	}
-	require.Zero(t, lines.Len())
-	require.NoError(t, other.Rollback(t.Context()))
-	next, err := m.keepPartitions(t.Context(), background.Now{})
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, next, partitionInterval)
-	require.False(t, m.blocked)
 }
 
 // gaugeOf returns the value of a metric without labels.

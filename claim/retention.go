@@ -1,0 +1,154 @@
+package claim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/jackc/pgx/v5"
+)
+
+// Retention says how long rows of ended jobs are kept.
+type Retention struct {
+	Done, Failed, Cancelled time.Duration
+}
+
+// DaysAhead is how many daily partitions are created before they are needed.
+const DaysAhead = 3
+
+// Kept is what a call of KeepPartitions did.
+type Kept struct {
+	Made, Dropped int
+	// Blocked are the partitions that it could not create, empty or drop, because other sessions use them, or because rows of their day
+	// are in the rest already.
+	Blocked int
+}
+
+// KeepPartitions creates the daily partitions of the coming days and drops the
+// partitions whose retention has ended. Call it at start and every hour. Several
+// daemons may call it at the same time. The next call tries again what is blocked.
+func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (k Kept, err error) {
+	for _, r := range []struct {
+		status dispatcherd.Status
+		keep   time.Duration
+	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
+		if err := s.keepPartitions(ctx, string(r.status), DaysAhead, r.keep, &k); err != nil {
+			return k, err
+		}
+	}
+	return k, nil
+}
+
+// always is a retention that no row has reached.
+const always = 200 * 365 * 24 * time.Hour
+
+// MakePartitions only creates the daily partitions of the coming days, and returns
+// their number. Call it before any job ends. A row that ends on a day without a
+// partition goes to the default partition, and no partition can then be created for
+// that day.
+func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
+	k, err := s.KeepPartitions(ctx, Retention{Done: always, Failed: always, Cancelled: always})
+	return k.Made, err
+}
+
+// partitionsSQL returns the present, and the days of the partitions of status $1, in UTC.
+const partitionsSQL = `
+SELECT now() AT TIME ZONE 'UTC', ARRAY (
+	SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+	WHERE i.inhparent = ('dispatcherd.jobs_' || $1::text)::regclass AND c.relname ~ '_[0-9]{8}$' ORDER BY 1)`
+
+const day = 24 * time.Hour
+
+// keepPartitions does KeepPartitions for one status. Each partition has a transaction of its own, so what it locks is locked for
+// milliseconds.
+func (s *Store) keepPartitions(ctx context.Context, status string, ahead int, keep time.Duration, k *Kept) error {
+	if err := s.emptyRest(ctx, status, keep, k); err != nil {
+		return err
+	}
+	var now time.Time
+	var days []time.Time
+	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, partitionsSQL, status).Scan(&now, &days)
+	})
+	for i := 0; i <= ahead && err == nil; i++ {
+		if at := now.Truncate(day).Add(time.Duration(i) * day); !slices.ContainsFunc(days, at.Equal) {
+			err = s.change(ctx, k, &k.Made, `SELECT dispatcherd.create_partition($1::text::dispatcherd.status, $2)`, status, at)
+		}
+	}
+	for i := 0; i < len(days) && err == nil && days[i].Add(day).Before(now.Add(-keep)); i++ {
+		err = s.change(ctx, k, &k.Dropped, `SELECT dispatcherd.drop_partition($1::text::dispatcherd.status, $2)`, status, days[i])
+	}
+	return err
+}
+
+// SQLSTATEs of partitions.
+const (
+	restHasRows      = "23514" // of the day of the partition
+	duplicateTable   = "42P07"
+	duplicateCatalog = "23505"
+)
+
+// change sends a statement that changes partitions, and adds the number of its rows to n.
+func (s *Store) change(ctx context.Context, k *Kept, n *int, sql string, args ...any) error {
+	return s.briefly(ctx, k, sql, args, func(rows pgx.Rows) error {
+		rows.Close()
+		*n += int(rows.CommandTag().RowsAffected())
+		return nil
+	})
+}
+
+// briefly sends a statement about partitions that waits for locks for 250 ms only. It counts in k what is blocked. If another dispatcher
+// has created the partition, that is no error.
+func (s *Store) briefly(ctx context.Context, k *Kept, sql string, args []any, read func(pgx.Rows) error) error {
+	return s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		var batch pgx.Batch // one transaction
+		batch.Queue(`SET LOCAL lock_timeout = '250ms'`)
+		batch.Queue(sql, args...).Query(read)
+		err := conn.SendBatch(ctx, &batch).Close()
+		switch AnswerCode(err) {
+		case lockNotGranted, restHasRows:
+			k.Blocked++
+			return 0, nil
+		case duplicateTable, duplicateCatalog:
+			return 0, nil
+		}
+		return 1, err
+	})
+}
+
+// restMost bounds the rows of one read of the rest, and restPortion those that one statement deletes.
+const (
+	restMost    = 10_000
+	restPortion = 1000
+)
+
+// emptyRest deletes the rows of the rest that ended more than keep ago. The rest is the partition for which there is no day.
+func (s *Store) emptyRest(ctx context.Context, status string, keep time.Duration, k *Kept) error {
+	rest := `dispatcherd.jobs_` + status + `_rest`
+	const old = ` WHERE coalesce(finished_at, '-infinity') < now() - $1::interval `
+	for more := true; more; {
+		var ids []dispatcherd.JobID
+		err := s.briefly(ctx, k, `SELECT id FROM `+rest+old+`ORDER BY coalesce(finished_at, '-infinity') LIMIT $2`, []any{keep, restMost},
+			func(rows pgx.Rows) (err error) {
+				ids, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
+				return err
+			})
+		deleted, blocked := 0, k.Blocked
+		for some := range slices.Chunk(ids, restPortion) {
+			if err != nil {
+				break
+			}
+			err = apart(s, OpSweep, some, time.Now().Add(RepeatTime), func(id dispatcherd.JobID) dispatcherd.JobID { return id },
+				func(part []dispatcherd.JobID) error {
+					return s.change(ctx, k, &deleted, `DELETE FROM `+rest+` WHERE ctid = ANY (ARRAY (
+						SELECT ctid FROM `+rest+old+`AND id = ANY ($2::bigint[]) FOR UPDATE SKIP LOCKED))`, keep, bigints(part))
+				})
+		}
+		if err != nil {
+			return err
+		}
+		more = len(ids) == restMost && deleted > 0 && k.Blocked == blocked
+	}
+	return nil
+}
