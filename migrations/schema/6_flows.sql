@@ -162,8 +162,8 @@ BEGIN
 END $$;
 
 -- Inserts jobs that are JSON objects. Job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. With checked, the caller
--- has checked the parent, and check_parent does not. An earlier run_at becomes the present. open_batch, insert_member, insert_children,
--- insert_flow and insert_nodes call it.
+-- has checked the parent, and check_parent does not. An earlier run_at becomes the present. open_batch, insert_member, insert_flow and
+-- insert_nodes call it, and dispatchers for children (claim/spawn.go).
 CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
     checked boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -295,60 +295,6 @@ BEGIN
     IF id IS NULL THEN
         RAISE serialization_failure USING MESSAGE = 'the unique key changed its job all the time; try again';
     END IF;
-END $$;
-
--- Inserts children of an attempt that runs, and returns their ids. It locks the job, so the end of the attempt waits for this transaction.
--- Detached children have no parent: they continue after its end. Dispatchers call it for workers.
-CREATE FUNCTION dispatcherd.insert_children(parent bigint, attempt int, jobs jsonb, detached boolean DEFAULT false) RETURNS bigint[]
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-#variable_conflict use_variable
-DECLARE
-    n       int := CASE WHEN jsonb_typeof(jobs) = 'array' THEN jsonb_array_length(jobs) ELSE 0 END;
-    ids     bigint[];
-    problem text;
-BEGIN
-    IF n NOT BETWEEN 1 AND 1000 THEN
-        RAISE check_violation USING CONSTRAINT = 'children_are_1_to_1000', MESSAGE = 'the children must be an array of 1 to 1000 jobs';
-    END IF;
-    SELECT format('child %s: %s', place, p) INTO problem
-        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS c (job, place), dispatcherd.job_problem(job, '{unique_key}') p
-        WHERE p IS NOT NULL ORDER BY place LIMIT 1;
-    IF FOUND THEN
-        RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = problem;
-    END IF;
-    PERFORM FROM dispatcherd.jobs_live j WHERE j.id = parent AND j.attempt = insert_children.attempt AND j.status = 'running'
-        FOR NO KEY UPDATE;
-    IF NOT FOUND OR EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = parent) THEN
-        RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'parent_is_running',
-            MESSAGE = format('attempt %s of job %s does not run, or is being cancelled', attempt, parent);
-    END IF;
-    IF NOT detached THEN
-        IF EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = parent AND b.kind <> 'children') THEN
-            RAISE object_not_in_prerequisite_state
-                USING CONSTRAINT = 'callback_has_no_children',
-                MESSAGE = format('job %s is the callback of a batch or flow: its children must be detached', parent);
-        END IF;
-        UPDATE dispatcherd.jobs_live j SET watched = true WHERE j.id = parent AND j.watched IS NULL;
-        -- a row that is cancelled is that of a run before a retry
-        INSERT INTO dispatcherd.batches AS b (id, kind) VALUES (parent, 'children')
-            ON CONFLICT (id) DO UPDATE SET sealed_at = NULL, ended_at = NULL, open = NULL, cancelled_by = NULL
-                WHERE b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL;
-        IF EXISTS (SELECT FROM dispatcherd.operations c WHERE c.kind = 'cancel' AND c.target = parent) THEN
-            -- the row was locked by a cancellation
-            RAISE object_not_in_prerequisite_state
-                USING CONSTRAINT = 'parent_is_running', MESSAGE = format('job %s is being cancelled', parent);
-        END IF;
-        IF n + (SELECT count(*) FROM (SELECT FROM dispatcherd.jobs_live j
-            WHERE j.parent = insert_children.parent LIMIT 10000) c) > 10000 THEN
-            RAISE program_limit_exceeded USING CONSTRAINT = 'children_are_at_most_10000',
-                MESSAGE = format('job %s has more than 10000 open children', parent);
-        END IF;
-    END IF;
-    ids := ARRAY (SELECT nextval('dispatcherd.job_ids') FROM generate_series(1, n));
-    PERFORM dispatcherd.insert_jobs(jobs, ids, array_fill('pending'::dispatcherd.status, ARRAY[n]), NULL, CASE WHEN NOT detached
-        THEN parent END, NOT detached);
-    RETURN ids;
 END $$;
 
 -- Inserts a flow and returns its id and those of its nodes. It locks no row of other jobs: dispatchers link the jobs outside the flow on

@@ -60,6 +60,7 @@ BEGIN
                     dispatcherd.request_keys, dispatcherd.ticks, dispatcherd.key_starts, dispatcherd.durations TO dispatcherd_dispatcher;
                 GRANT SELECT, UPDATE, DELETE ON -- retention
                     dispatcherd.jobs_done_rest, dispatcherd.jobs_failed_rest, dispatcherd.jobs_cancelled_rest TO dispatcherd_dispatcher;
+                GRANT INSERT, UPDATE ON dispatcherd.batches TO dispatcherd_dispatcher; -- children
                 GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
                 GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
                 GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;

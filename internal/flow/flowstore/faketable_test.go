@@ -133,8 +133,8 @@ func (m *model) end() {
 
 // spawn inserts children of a job that runs.
 func (m *model) spawn(parent contract.Won) {
-	ids := get[[]int64](m.world, `SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}, {"type": "x"}]')`,
-		int64(parent.ID), int(parent.Attempt))
+	ids, refused := m.children(int64(parent.ID), int32(parent.Attempt), 2, false)
+	require.Nil(m.t, refused)
 	m.do(
 		m.client.Spawn(&contract.SpawnRequest{Parent: parent.ID, Attempt: parent.Attempt},
 			func() []claimfake.Row { return []claimfake.Row{m.row(ids[0]), m.row(ids[1])} }),

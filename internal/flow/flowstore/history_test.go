@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -247,7 +248,7 @@ func (h *history) spawnSome() (op operation) {
 	for _, id := range h.free(h.pick(1, func(j *jobRow) bool { return j.Status == "running" })) {
 		op = operation{
 			name:    "spawn",
-			sql:     `SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}, {"type": "x"}]')`,
+			sql:     "insert children",
 			args:    []any{id, h.now.Jobs[id].Attempt},
 			refusal: []string{"parent_is_running", "callback_has_no_children"},
 		}
@@ -284,7 +285,14 @@ func (h *history) do(op operation) {
 	_, err = tx.Exec(ctx, `SET LOCAL lock_timeout = '10ms'`)
 	require.NoError(h.t, err)
 	h.say("session %d: %s %v", i, op.name, op.args)
-	_, err = tx.Exec(ctx, op.sql, op.args...)
+	if op.name == "spawn" {
+		_, err = claim.InsertChildren(ctx, tx, spawn(op.args[0].(int64), int32(op.args[1].(int)), 2, false))
+		if refused, ok := errors.AsType[*claim.SpawnError](err); ok {
+			err = &pgconn.PgError{ConstraintName: refused.Rule, Message: refused.Reason}
+		}
+	} else {
+		_, err = tx.Exec(ctx, op.sql, op.args...)
+	}
 	var e *pgconn.PgError
 	switch {
 	case errors.As(err, &e):

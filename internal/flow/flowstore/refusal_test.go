@@ -50,11 +50,11 @@ func TestCallbackHasNoChildren(t *testing.T) {
 	for _, callback := range []int64{batch, flow} {
 		before := w.batch(callback)
 		won := w.claim(callback)
-		const spawn = `SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}]', $3)`
-		e := w.refused(spawn, callback, int32(won[0].Attempt), false)
-		require.Equal(t, "callback_has_no_children", e.ConstraintName)
-		require.Equal(t, fmt.Sprintf("job %d is the callback of a batch or flow: its children must be detached", callback), e.Message)
-		child := get[[]int64](w, spawn, callback, int32(won[0].Attempt), true)[0]
+		_, refused := w.children(callback, int32(won[0].Attempt), 1, false)
+		require.Equal(t, "callback_has_no_children", refused.Rule)
+		require.Equal(t, fmt.Sprintf("job %d is the callback of a batch or flow: its children must be detached", callback), refused.Reason)
+		detached, _ := w.children(callback, int32(won[0].Attempt), 1, true)
+		child := detached[0]
 		w.finish(won, contract.Succeeded, "")
 		w.countEnds()
 		require.Equal(t, "pending", w.status(child))

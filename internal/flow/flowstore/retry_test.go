@@ -1,10 +1,13 @@
 package flowstore
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -27,7 +30,33 @@ func (w *world) retryTree(id int64) int {
 // spawn inserts a child of a job that runs.
 func (w *world) spawn(parent contract.Won) int64 {
 	w.t.Helper()
-	return get[[]int64](w, `SELECT dispatcherd.insert_children($1, $2, '[{"type": "x"}]')`, int64(parent.ID), int32(parent.Attempt))[0]
+	ids, refused := w.children(int64(parent.ID), int32(parent.Attempt), 1, false)
+	require.Nil(w.t, refused)
+	return ids[0]
+}
+
+// children inserts n children of a job. refused is not nil if a rule forbids it.
+func (w *world) children(parent int64, attempt int32, n int, detached bool) (ids []int64, refused *claim.SpawnError) {
+	w.t.Helper()
+	err := pgx.BeginFunc(w.t.Context(), w.db, func(tx pgx.Tx) error {
+		list, err := claim.InsertChildren(w.t.Context(), tx, spawn(parent, attempt, n, detached))
+		for _, id := range list {
+			ids = append(ids, int64(id))
+		}
+		return err
+	})
+	if refused, ok := errors.AsType[*claim.SpawnError](err); ok {
+		return nil, refused
+	}
+	require.NoError(w.t, err)
+	return ids, nil
+}
+
+func spawn(parent int64, attempt int32, n int, detached bool) *contract.SpawnRequest {
+	return &contract.SpawnRequest{
+		Parent: dispatcherd.JobID(parent), Attempt: dispatcherd.Attempt(attempt), Detached: detached,
+		Jobs: []byte("[" + strings.TrimSuffix(strings.Repeat(`{"type": "x"},`, n), ",") + "]"),
+	}
 }
 
 // rule returns the name of the rule by which a statement is refused, after its code.
