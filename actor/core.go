@@ -105,6 +105,7 @@ type Stats struct {
 	SetAside                                 uint64 // rows set aside because Postgres refused to claim them
 	Passed                                   uint64 // placements that an older job would have preceded without expected durations
 	Moved                                    uint64 // rows released because an operator had changed their type or priority
+	LogCuts                                  uint64 // log messages for which the share of a user was too small
 }
 
 // New returns a Core without slots and jobs. It panics on a configuration that
@@ -224,6 +225,8 @@ type rowData struct {
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	deadline    timing.Instant // of a durable request: no attempt starts later; 0 = none
 	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
+	log         string         // the end of the log of the attempt
+	logUser     string         // whose share of MaxLogs it takes
 }
 
 // requestData is the part of a job that only on-demand requests have.

@@ -31,7 +31,7 @@ func (c *Core) recordEnd(j *job, f contract.Finish) {
 	}
 	known.End(&j.run, j.class)
 	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.delivery.Fence, len(j.delivery.Payload)+len(f.Result)
-	f.Placement = c.placement(j, f.Outcome)
+	f.Placement, f.Log = c.placement(j, f.Outcome), j.row.log
 	j.delivery.Payload = nil
 	c.ends.add(f)
 }
@@ -327,9 +327,7 @@ func (c *Core) handleReported(ev event.Reported) {
 		switch {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
 		case r.Log != "":
-			if s := c.sessions[ev.Session]; s != nil && j.mode == dispatcherd.Queued {
-				c.emit(&effect.Log{Job: r.Job, Attempt: r.Attempt, User: s.user, Text: r.Log})
-			}
+			c.keepLog(j, c.sessions[ev.Session], r)
 		case r.Partial:
 			c.emit(c.memory.Partial.Add(effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
 		default:

@@ -85,7 +85,7 @@ func sameCount(what string, held map[string]int, q *quota.Quota) error {
 
 func (c *Core) checkJobs() error {
 	perKind := make([]int32, len(c.types))
-	waiters, reserved := map[string]int{}, 0
+	waiters, logs, reserved := map[string]int{}, map[string]int{}, 0
 	for i := range c.claims.inFlight {
 		for _, j := range c.claims.inFlight[i].jobs {
 			if !j.claimInFlight() || c.jobs.Get(j.id) != j {
@@ -118,6 +118,7 @@ func (c *Core) checkJobs() error {
 		if j.state == jobstate.Waiting {
 			waiters[j.request.user]++
 		}
+		logs[j.row.logUser] += len(j.row.log)
 		if j.state.ReservesSlot() {
 			reserved++
 		}
@@ -134,7 +135,8 @@ func (c *Core) checkJobs() error {
 			types[k.user]++
 		}
 	}
-	if err := cmp.Or(sameCount("waiting requests", waiters, c.quotas.Requests), sameCount("types", types, c.quotas.Types)); err != nil {
+	if err := cmp.Or(sameCount("waiting requests", waiters, c.quotas.Requests), sameCount("types", types, c.quotas.Types),
+		sameCount("bytes of logs", logs, c.quotas.Logs)); err != nil {
 		return err
 	}
 	for t, n := range perKind {

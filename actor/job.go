@@ -37,6 +37,7 @@ func (c *Core) keep(j *job) {
 // forget removes a job from the jobs in hand. The caller must not use j afterwards.
 func (c *Core) forget(j *job) {
 	c.disarm(j)
+	c.dropLog(j)
 	c.jobs.Remove(j.id)
 	c.orders.remove(j)
 	c.types[j.typ].inHand--

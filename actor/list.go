@@ -325,6 +325,7 @@ type Gauges struct {
 	ClaimsUnderWay int
 	Loading        int           // claimed rows whose payload is not read yet
 	Aside          int           // rows that Postgres refused to claim, and that are remembered
+	LogBytes       int           // of the logs of attempts whose end is not recorded
 	CircuitOpen    bool          // Postgres does not answer some kind of statement
 	Largest        LargestShares // of the bounds that users share
 }
@@ -346,6 +347,7 @@ func (c *Core) Gauges() Gauges {
 		ClaimsUnderWay: len(c.claims.inFlight),
 		Loading:        len(c.claims.loading),
 		Aside:          c.countAside(),
+		LogBytes:       c.quotas.Logs.Held(),
 		CircuitOpen:    c.failing(),
 		Types:          c.quotas.Types.Held(),
 		Largest:        c.quotas.largest(),

@@ -11,11 +11,12 @@ type userQuotas struct {
 	SlotTypes *quota.Quota // types, added up over the registered slots
 	Types     *quota.Quota // known types, each for the user that made it known
 	Requests  *quota.Quota // waiting on-demand requests
+	Logs      *quota.Quota // bytes of logs
 }
 
 // newUserQuotas returns the quotas of the limits.
 func newUserQuotas(l config.Limits) userQuotas {
-	return userQuotas{quota.New(l.Slots), quota.New(l.SlotTypes), quota.New(l.Types), quota.New(l.Requests)}
+	return userQuotas{quota.New(l.Slots), quota.New(l.SlotTypes), quota.New(l.Types), quota.New(l.Requests), quota.New(MaxLogs)}
 }
 
 // LargestShares contains, for each bound, what the user with the largest share holds.

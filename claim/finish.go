@@ -72,7 +72,7 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 	var locked []contract.Deferred
 	free, me := items, s.me.Load()
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again, logs: req.Logs})
+		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again})
 		if !isCode(err, lockNotGranted) {
 			return len(items) - len(stale), err
 		}
@@ -87,7 +87,7 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 			return slices.ContainsFunc(locked, func(d contract.Deferred) bool { return d.ID == f.ID })
 		})
 		if len(free) > 0 {
-			stale, err = end(ctx, conn, ending{items: free, me: me, again: req.Again, logs: req.Logs, patient: true})
+			stale, err = end(ctx, conn, ending{items: free, me: me, again: req.Again, patient: true})
 		}
 		return len(free) - len(stale), err
 	})
@@ -126,7 +126,6 @@ type ending struct {
 	items   []contract.Finish
 	me      int32 // this dispatcher
 	again   bool  // as in contract.FinishRequest
-	logs    map[dispatcherd.JobID][]byte
 	patient bool // wait for locks as long as patienceSQL says, instead of finishPatience
 }
 
@@ -206,7 +205,7 @@ func (e *ending) groupOf(f *contract.Finish) int {
 	switch {
 	case !f.Outcome.Final():
 		return 2
-	case f.Outcome != contract.Succeeded || f.Error != "" || len(e.logs[f.ID]) > 0:
+	case f.Outcome != contract.Succeeded || f.Error != "" || f.Log != "":
 		return 1
 	}
 	return 0
@@ -247,10 +246,6 @@ func (e *ending) pending(items []contract.Finish) [][]byte {
 
 // common returns the parameters that endedSQL and pendingSQL have in common.
 func (e *ending) common(items []contract.Finish) [][]byte {
-	logs := items
-	if len(e.logs) == 0 {
-		logs = nil
-	}
 	return [][]byte{
 		int8s(items, finishID),
 		int4s(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
@@ -258,7 +253,7 @@ func (e *ending) common(items []contract.Finish) [][]byte {
 		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
 		int4(e.me),
 		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, f.Placement)) }),
-		texts(logs, e.log),
+		texts(items, logOf),
 	}
 }
 
@@ -286,14 +281,13 @@ func appendPlacement(b []byte, p *contract.Placement) []byte {
 	return append(b, '}')
 }
 
-// log returns a log as a JSON string, or nothing if there is none. Like a placement it is
+// logOf returns a log as a JSON string, or nothing if there is none. Like a placement it is
 // ASCII, and it contains no NUL, so Postgres never refuses it.
-func (e *ending) log(f *contract.Finish) string {
-	text := e.logs[f.ID]
-	if len(text) == 0 {
+func logOf(f *contract.Finish) string {
+	if f.Log == "" {
 		return ""
 	}
-	return string(append(appendASCII([]byte{'"'}, strings.ReplaceAll(string(text), "\x00", "\uFFFD")), '"'))
+	return string(append(appendASCII([]byte{'"'}, strings.ReplaceAll(f.Log, "\x00", "\uFFFD")), '"'))
 }
 
 // appendASCII appends the content of a JSON string.

@@ -196,18 +196,21 @@ func TestLogIsStoredWithTheEnd(t *testing.T) {
 	db, s := joinedAlone(t)
 	fill(t, db, 7, 1, 1)
 	require.Len(t, s.Claim(t.Context(), claimOf(1, 2, 3, 4, 5, 6, 7)).Won, 7)
-	text := []byte("warn: ü \"\\ \x1b[31m \x00 \xff \U0001F5A8\n")
+	text := "warn: ü \"\\ \x1b[31m \x00 \xff \U0001F5A8\n"
 	var items []contract.Finish
 	for i, o := range []contract.Outcome{
 		contract.Succeeded, contract.FailedFinal, contract.Cancelled, contract.Quarantined, contract.Retry, contract.Released,
 	} {
 		items = append(items, contract.Finish{ID: dispatcherd.JobID(i + 1), Attempt: 1, Outcome: o})
 	}
+	for i := range items {
+		items[i].Log = text
+	}
 	items[0].Result = []byte(`{"a": 1}`)
 	items = append(items, contract.Finish{ID: 7, Attempt: 1, Outcome: contract.FailedFinal})
 	res := s.Finish(
 		t.Context(),
-		contract.FinishRequest{Items: items, Logs: map[dispatcherd.JobID][]byte{1: text, 2: text, 3: text, 4: text, 5: text, 6: text}},
+		contract.FinishRequest{Items: items},
 	)
 	require.Equal(t, contract.FinishResult{}, res)
 	log := func(id dispatcherd.JobID) (text string) {

@@ -227,8 +227,7 @@ const newError = `jsonb_build_object('attempt', j.attempt, 'started_at', j.start
 const placedError = `jsonb_strip_nulls(` + newError + ` || jsonb_build_object('placement', nullif(i.placement, '')::jsonb))`
 
 // endedSQL permanently ends jobs that did not succeed or that have a log: $1 ids, $2 attempts, $3 outcomes, $4 errors, $5 this
-// dispatcher, $6 placements, $7 logs (an empty
-// array if no job has one) and $8 results, of which an empty one means that the job has none.
+// dispatcher, $6 placements, $7 logs and $8 results. An empty text means that the job has none.
 // The statement also removes requests to cancel the jobs: a
 // remaining request would cancel a job after its retry. An array names the jobs, because
 // a join would read the complete rows of gone.

@@ -189,7 +189,6 @@ type Log struct {
 
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	User    string // of the worker
 	Text    string // level and message, with a final line break
 }
 

@@ -44,6 +44,7 @@ type Finish struct {
 	Delay   time.Duration // Retry and Isolated only, ≥ 0
 	Fence   int64         // of a job with keys, for the controller; the store does not use it
 	Size    int           // bytes of the payload, if known, and of the result; the store does not use it
+	Log     string        // the end of the log of the attempt, at most 4 KiB; "" = none
 
 	Placement *Placement // nil if the attempt did not start, or succeeded after a short wait
 }
@@ -79,7 +80,6 @@ type ScoreTerms struct {
 type FinishRequest struct {
 	Items []Finish // ascending by ID, no duplicates
 	Again bool
-	Logs  map[dispatcherd.JobID][]byte // the ends of the logs of these attempts; the shell sets it
 }
 
 // Deferred is an end that Postgres did not record, because another transaction has

@@ -152,7 +152,7 @@ func (d *Daemon) constructAPI() {
 	a := &d.api
 	a.denials = newLimitedLog(d.log, 1, "a caller uses a type that its user may not use")
 	a.requests = backend.NewRequests(d.loop)
-	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.workers.logs, d.wake)
+	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
 	a.backend = backend.New(backend.Config{
 		Loop:           d.loop,

@@ -45,7 +45,7 @@ type Daemon struct {
 	store      *claim.Store
 	loop       *actor.Actor
 	statements *statements
-	workers    *workers    // also the logs of their jobs
+	workers    *workers
 	heartbeats *heartbeats // also the lease
 	listener   *listenerState
 	api        apiServer
@@ -210,7 +210,7 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 	upkeep := d.upkeep()
 	upkeep.createPartitions(ctx)
 	d.statements = &statements{
-		store: d.store, loop: d.loop, lease: lease, refusedRows: refused, logs: d.workers.logs,
+		store: d.store, loop: d.loop, lease: lease, refusedRows: refused,
 		finished: func(request *contract.FinishRequest, result *contract.FinishResult) {
 			d.api.rows.Finished(request, result)
 			planner.Ended()

@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -78,7 +77,6 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		return
 	}
 	load := d.loop.Load()
-	logBytes, logCuts := d.workers.logs.Sizes()
 	emit.counter("dispatcherd_loop_busy_seconds_total",
 		"Time that the loop spent in steps; its increase per second is the load of the loop.", load.Busy.Seconds())
 	emit.counter("dispatcherd_loop_steps_total", "Events that the loop processed.", float64(load.Steps))
@@ -95,7 +93,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"crashed": stats.Crashed, "stale": stats.Stale,
 		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left,
 		"detached": stats.Detached, "set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
-		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": logCuts, "preempted": stats.Preempted,
+		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": stats.LogCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
 	} {
 		emit.counter("dispatcherd_jobs_total", "Events of jobs and requests.", float64(n), "event", event)
@@ -118,7 +116,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions,
 		"types": gauges.Types, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held, "spawns": gauges.Spawns,
-		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": logBytes, "payloads_loading": gauges.Loading,
+		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": gauges.LogBytes, "payloads_loading": gauges.Loading,
 		"set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types),
 		"circuit_open": boolToInt(gauges.CircuitOpen),
 	} {
@@ -248,7 +246,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 		"unrecorded": core.Unfinished, "set_aside": contract.MaxAside, "spawns": core.OpenSpawns,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
-		"memory_bytes": d.cfg.Memory, "job_log_bytes": logtail.MaxTotal,
+		"memory_bytes": d.cfg.Memory, "job_log_bytes": actor.MaxLogs,
 	} {
 		emit.gauge("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", float64(n), "limit", limit)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
 
@@ -34,7 +33,6 @@ type statements struct {
 	lease   *lease
 	// refusedRows reports the rows that Postgres cannot process.
 	refusedRows *refusedRows
-	logs        *logtail.Tails
 
 	giveUp  context.CancelFunc // cancels loads and a backfill scan in flight, because a stop does not wait for it
 	running sync.WaitGroup
@@ -131,9 +129,7 @@ func (s *statements) adopt(ctx context.Context, r *contract.AdoptRequest) {
 }
 
 func (s *statements) finish(ctx context.Context, r *contract.FinishRequest) {
-	r.Logs = s.logs.Of(r.Items)
 	result := s.store.Finish(ctx, *r)
-	s.logs.Recorded(r, &result)
 	s.refusedRows.ended(result.Deferred)
 	s.finished(r, &result) // afterwards the loop may reuse the request
 	s.loop.Result(event.Finished{Request: r, Result: result})

@@ -18,7 +18,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -38,7 +37,6 @@ type workers struct {
 	pending map[dispatcherd.SessionID]*pendingResume
 
 	keepLogs bool
-	logs     *logtail.Tails // of jobs; empty without keepLogs
 	startups startups
 
 	connects, disconnects, denials *limitedLog
@@ -52,7 +50,7 @@ func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *worker
 	return &workers{
 		loop: loop, log: log, grace: grace, run: rand.Text()[:16] + "-",
 		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
-		denials: newLimitedLog(log, 1, "a worker offers a type that its user may not serve"), logs: logtail.New(),
+		denials: newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
 		session: map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
 }

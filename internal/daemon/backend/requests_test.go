@@ -82,7 +82,7 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 // The row of a durable request stays when the dispatcher stops. The row also stays if
 // its insertion is in flight, or if its caller disconnects. The caller learns the id.
 func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
-	rows := NewRows(nil, time.Second, nil, nil, func(contract.Topics) {})
+	rows := NewRows(nil, time.Second, nil, func(contract.Topics) {})
 	before, late := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}, ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	rows.watch(1, before, true, false)
 	rows.Release()

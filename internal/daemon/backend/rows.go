@@ -15,7 +15,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/logtail"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -37,7 +36,6 @@ type Rows struct {
 	over    bool // Release was called
 	starts  starts
 
-	logs     *logtail.Tails
 	progress map[dispatcherd.JobID]claim.Progress // the latest progress of each job that runs here, before it is written to the row
 }
 
@@ -51,15 +49,14 @@ type watchedRow struct {
 }
 
 // NewRows returns Rows that read the watched rows from db at an interval. worker returns
-// the name of a session's worker. logs keeps the logs of the jobs. wake wakes the services of Rows.
+// the name of a session's worker. wake wakes the services of Rows.
 func NewRows(
 	db claim.DB,
 	every time.Duration,
 	worker func(dispatcherd.SessionID) string,
-	logs *logtail.Tails,
 	wake func(contract.Topics),
 ) *Rows {
-	return &Rows{db: db, every: every, worker: worker, logs: logs, wake: wake, watched: map[dispatcherd.JobID]*watchedRow{},
+	return &Rows{db: db, every: every, worker: worker, wake: wake, watched: map[dispatcherd.JobID]*watchedRow{},
 		progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
@@ -160,7 +157,6 @@ func (r *Rows) Partial(e *effect.Partial) {
 
 // Log implements shell.Rows. Callers of durable requests get no log, because only the row has it.
 func (r *Rows) Log(e *effect.Log) {
-	r.logs.Add(e.Job, e.Attempt, e.User, e.Text)
 	if r.count.Load() == 0 {
 		return
 	}

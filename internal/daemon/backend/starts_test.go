@@ -24,7 +24,7 @@ func (*startedAt) Answered(ondemand.Answer)                         {}
 
 func TestAStartBeforeTheIDIsKnownIsReported(t *testing.T) {
 	names := map[dispatcherd.SessionID]string{3: "w3", 4: "w4"}
-	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return names[s] }, nil, func(contract.Topics) {})
+	r := NewRows(nil, time.Second, func(s dispatcherd.SessionID) string { return names[s] }, func(contract.Topics) {})
 	send := func(job dispatcherd.JobID, attempt dispatcherd.Attempt, session dispatcherd.SessionID) {
 		r.Sent(&effect.Send{Job: job, Attempt: attempt, Slot: 20 + dispatcherd.SlotID(session), Session: session})
 	}
