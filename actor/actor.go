@@ -22,18 +22,14 @@ type Performer interface {
 // Their contents may therefore have changed since the step received them.
 type Observer func(c *Core, now timing.Instant, ev event.Event, fx []effect.Effect)
 
-// Actor multiplexes typed event channels onto one goroutine, which owns the Core
-// (article 1, "Actor Model"). Any goroutine may call the methods of an Actor. After
-// Stop the methods do nothing.
+// Actor multiplexes events onto one goroutine, which owns the Core (article 1, "Actor
+// Model"). Any goroutine may call the methods of an Actor. After Stop the methods do
+// nothing.
 //
-// Frequent events have typed channels. Rare events share one channel, because each
-// case of the select adds about 60 ns to every event.
-//
-// Some channels carry the events of one session or of one caller. These channels
-// have no buffer, so a send returns when the loop has taken the event. The loop
-// therefore sees the events of one goroutine in the order of the sends, also across
-// several channels. Otherwise the end of a session could overtake the last results
-// of its worker, and finished jobs would run again.
+// The channel of events has no buffer, so a send returns when the loop has taken the
+// event. The loop therefore sees the events of one goroutine in the order of the sends.
+// Otherwise the end of a session could overtake the last results of its worker, and
+// finished jobs would run again.
 type Actor struct {
 	core      *Core
 	performer Performer
@@ -44,15 +40,11 @@ type Actor struct {
 	fx        []effect.Effect // reused in every step
 	load      Load
 
-	releases      chan event.Released
-	requests      chan event.Requested
-	notifications chan struct{} // capacity 1: several notifications are merged
-	// Events of operators, listener, workers and callers: slots that come and go, drain, interrupt, cancels,
-	// announced rows, reports, disconnects.
-	orders    chan event.Event
-	results   chan event.Event // results of statements
-	questions chan func(*Core)
-	done      chan struct{}
+	notifications chan struct{}    // capacity 1: several notifications are merged
+	orders        chan event.Event // all events but notifications and the results of statements
+	results       chan event.Event // results of statements
+	questions     chan func(*Core)
+	done          chan struct{}
 }
 
 // NewActor returns an Actor for a Core. The Actor receives no event before Start,
@@ -61,8 +53,6 @@ func NewActor(core *Core, observe Observer) *Actor {
 	return &Actor{
 		core: core, observe: observe,
 		started: time.Now(), timer: time.NewTimer(0),
-		releases:      make(chan event.Released),
-		requests:      make(chan event.Requested),
 		notifications: make(chan struct{}, 1),
 		orders:        make(chan event.Event),
 		results:       make(chan event.Event, 16),
@@ -83,10 +73,6 @@ func (a *Actor) loop() {
 	defer a.timer.Stop()
 	for {
 		select {
-		case ev := <-a.releases:
-			a.step(ev)
-		case ev := <-a.requests:
-			a.step(ev)
 		case <-a.notifications:
 			a.step(event.Notified{})
 		case ev := <-a.orders:
@@ -145,12 +131,9 @@ func send[E any](a *Actor, ch chan<- E, ev E) bool {
 	}
 }
 
-// Release reports that jobs of a worker have ended.
-func (a *Actor) Release(ev event.Released) { send(a, a.releases, ev) }
-
 // Request submits an on-demand request. If the loop has ended, Request returns
 // false, and no answer follows.
-func (a *Actor) Request(ev event.Requested) bool { return send(a, a.requests, ev) }
+func (a *Actor) Request(ev event.Requested) bool { return send[event.Event](a, a.orders, ev) }
 
 // Notify reports that rows may have become pending. Notify never waits: the Actor
 // merges a notification with an earlier one that the loop has not read yet.

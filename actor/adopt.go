@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -69,7 +68,7 @@ func (c *Core) considerOffer(o *offered) {
 	switch {
 	case j != nil:
 		c.reassign(o, j)
-	case o.Mode == dispatcherd.OnDemand, c.jobs.Get(o.Job) != nil, c.ends.late.Contains(o.Job, o.Attempt, c.now):
+	case o.Mode == dispatcherd.OnDemand, c.jobs[o.Job] != nil, c.ends.late.contains(o.Job, o.Attempt, c.now):
 		c.decided(o) // the attempt has ended, or the job in hand belongs to another worker
 	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From &&
 		!o.Outdated(other.To):
@@ -118,7 +117,7 @@ func (c *Core) renewLater(o *offered) {
 	if o.later == nil {
 		return
 	}
-	if j := c.jobs.Get(o.Job); j != nil && j.state.Executing() && j.attempt == o.later.Attempt {
+	if j := c.jobs[o.Job]; j != nil && j.state.executing() && j.attempt == o.later.Attempt {
 		c.renew(o.later)
 	}
 }
@@ -168,7 +167,7 @@ var renewalPause = timing.Backoff{Base: time.Second, Max: time.Minute}
 func (c *Core) renewAgain() {
 	a := &c.adopts
 	for _, o := range a.unrenewed {
-		if j := c.jobs.Get(o.Job); j != nil && j.state.Executing() && j.attempt == o.Attempt {
+		if j := c.jobs[o.Job]; j != nil && j.state.executing() && j.attempt == o.Attempt {
 			a.next = append(a.next, o)
 		} else {
 			delete(a.byJob, o.Job)
@@ -249,7 +248,7 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 // offer was in flight. The statement has adopted the job under the older offer.
 // renewGeneration records the newest offer.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
-	if j := c.jobs.Get(o.Job); j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.Executing() && j.fingerprint == o.From {
+	if j := c.jobs[o.Job]; j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.executing() && j.fingerprint == o.From {
 		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
@@ -261,7 +260,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	switch {
 	case o.renews != 0:
 		return
-	case c.jobs.Get(row.ID) != nil,
+	case c.jobs[row.ID] != nil,
 		o.session != nil && !contract.MayResume(o.Slot.Types, row.Type),
 		o.session == nil && c.cfg.Resume <= 0,
 		!c.mayHold(row.Type, o.user):
@@ -281,7 +280,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	c.score(&j.terms, j.mode, j.priority, j.class, c.ageMS(j)-row.Ran.Milliseconds(), j.typ)
+	c.score(&j.terms, j.mode, j.Lane, c.ageMS(j)-row.Ran.Milliseconds())
 	j.placedAt = c.now
 }
 
@@ -295,15 +294,15 @@ func (c *Core) mayHold(name, user string) bool {
 // timeout.
 func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j := c.newJob()
-	j.id, j.priority, j.class, j.mode = row.ID, row.Priority, row.Class, dispatcherd.Queued
+	j.id, j.Priority, j.Class, j.mode = row.ID, row.Priority, row.Class, dispatcherd.Queued
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
 	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
 	j.row.maxAttempts, j.row.failures, j.delivery = row.MaxAttempts, row.Failures, row.Delivery
-	j.typ = c.hold(row.Type, o.user)
+	j.Type = c.hold(row.Type, o.user)
 	c.keep(j)
-	c.types[j.typ].durations.Start(&j.run, j.class, j.sentAt)
-	c.move(j, jobstate.OnAdopt)
+	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)
+	c.move(j, onAdopt)
 	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {
 		c.arm(j, c.now.After(max(j.timeout-row.Ran, 0)))
 	}
@@ -366,9 +365,9 @@ func (c *Core) keepUpdates(until int) {
 // resumable returns the job of a resume offer if this dispatcher runs the job. Such
 // a job is detached, or this dispatcher has not noticed the end of its session.
 func (c *Core) resumable(o *event.ResumeOffer) *job {
-	j := c.jobs.Get(o.Job)
-	if j == nil || !j.state.Executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
-		j.stop == leaseLost || o.Outdated(j.generation) || !contract.MayResume(o.Slot.Types, c.index.Name(j.typ)) {
+	j := c.jobs[o.Job]
+	if j == nil || !j.state.executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
+		j.stop == leaseLost || o.Outdated(j.generation) || !contract.MayResume(o.Slot.Types, c.index.Name(j.Type)) {
 		return nil
 	}
 	return j
@@ -394,8 +393,8 @@ func (c *Core) resume(o *offered, j *job) {
 	s := o.session
 	ref := c.addTaken(s, o.Slot)
 	j.slot, j.generation = ref, o.To
-	c.slots.At(ref).job = j
+	c.slots[ref].job = j
 	c.runsOn(j)
 	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
-	c.move(j, jobstate.OnResume)
+	c.move(j, onResume)
 }

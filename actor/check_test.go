@@ -9,22 +9,21 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestCheckDetectsEveryInconsistency(t *testing.T) {
 	for name, damage := range map[string]func(c *Core){
-		"slot without session":   func(c *Core) { c.slots.At(0).session = nil },
-		"taken slot without job": func(c *Core) { c.slots.At(0).job = nil },
-		"free slot with job":     func(c *Core) { c.slots.At(2).job = c.jobs.Get(-2) },
-		"job on another slot":    func(c *Core) { c.jobs.Get(-1).slot = 1 },
-		"job of another type":    func(c *Core) { c.jobs.Get(-1).typ, _ = c.index.Lookup("excel") },
-		"two jobs on one slot":   func(c *Core) { c.jobs.Get(-3).slot = 0 },
-		"running without slot":   func(c *Core) { c.jobs.Get(-3).state = jobstate.Serving },
-		"waiting with a slot":    func(c *Core) { c.jobs.Get(-1).state = jobstate.Waiting },
-		"row among the requests": func(c *Core) { c.jobs.Get(-1).mode = dispatcherd.Queued },
+		"slot without session":   func(c *Core) { c.slots[0].session = nil },
+		"taken slot without job": func(c *Core) { c.slots[0].job = nil },
+		"free slot with job":     func(c *Core) { c.slots[2].job = c.jobs[-2] },
+		"job on another slot":    func(c *Core) { c.jobs[-1].slot = 1 },
+		"job of another type":    func(c *Core) { c.jobs[-1].Type, _ = c.index.Lookup("excel") },
+		"two jobs on one slot":   func(c *Core) { c.jobs[-3].slot = 0 },
+		"running without slot":   func(c *Core) { c.jobs[-3].state = stateServing },
+		"waiting with a slot":    func(c *Core) { c.jobs[-1].state = stateWaiting },
+		"row among the requests": func(c *Core) { c.jobs[-1].mode = dispatcherd.Queued },
 		"requests":               func(c *Core) { c.quotas.Requests.Add("", 1) },
 		"reserved slots":         func(c *Core) { c.reserved++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
@@ -34,11 +33,10 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"types of the slots":     func(c *Core) { c.quotas.SlotTypes.Add("", 1) },
 		"user of a slot":         func(c *Core) { c.sessions[1].user = "other" },
 		"user of a type":         func(c *Core) { c.types[0].user = "other" },
-		"user of a request":      func(c *Core) { c.jobs.Get(-3).request.user = "other" },
-		"position in a session":  func(c *Core) { c.slots.At(0).at = 1 },
+		"user of a request":      func(c *Core) { c.jobs[-3].request.user = "other" },
+		"position in a session":  func(c *Core) { c.slots[0].at = 1 },
 		"type is not dirty": func(c *Core) {
-			c.types[1].demand = make([]requestQueue, priorities)
-			c.types[1].demand[0].push(&job{id: -9})
+			c.types[1].demand = []requestQueue{{&job{id: -9}}}
 			c.types[1].requests.Put(0, true)
 			c.requesting.Set(1, true)
 		},

@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -81,20 +80,20 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 		r = &contract.ClaimRequest{}
 	}
 	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
-	r.Lane = contract.Lane{Type: c.index.Name(jobs[0].typ), Priority: jobs[0].priority}
+	r.Lane = contract.Lane{Type: c.index.Name(jobs[0].Type), Priority: jobs[0].Priority}
 	for _, j := range jobs {
-		c.move(j, jobstate.OnClaim)
-		if j.typ != jobs[0].typ || j.priority != jobs[0].priority {
+		c.move(j, onClaim)
+		if j.Type != jobs[0].Type || j.Priority != jobs[0].Priority {
 			r.Lane = contract.Lane{}
 		}
 		r.IDs = append(r.IDs, j.id)
-		cl.types = append(cl.types, j.typ)
+		cl.types = append(cl.types, j.Type)
 	}
 	slices.Sort(r.IDs)
 	r.Sessions = r.Sessions[:0]
 	for _, id := range r.IDs {
-		j := c.jobs.Get(id)
-		j.fingerprint = c.slots.At(j.slot).session.fingerprint
+		j := c.jobs[id]
+		j.fingerprint = c.slots[j.slot].session.fingerprint
 		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
 	slices.Sort(cl.types)
@@ -111,7 +110,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 // sent.
 func (c *Core) dropUnplaced() {
 	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
-		if j.state != jobstate.Unplaced {
+		if j.state != stateUnplaced {
 			return false
 		}
 		c.giveUp(j)
@@ -130,7 +129,7 @@ func (c *Core) giveUpUnsent() {
 // giveUp ends a reservation. The row is still pending.
 func (c *Core) giveUp(j *job) {
 	c.putBack(j)
-	c.move(j, jobstate.OnGiveUp)
+	c.move(j, onGiveUp)
 }
 
 func (c *Core) handleClaimed(ev event.Claimed) {
@@ -146,8 +145,8 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 			c.claimFailed()
 		}
 		c.setAside(ev.Result.Unclaimable)
-		for _, id := range ev.Request.IDs {
-			if j := c.jobs.Get(id); j.claimInFlight() {
+		for _, j := range f.jobs {
+			if j.claimInFlight() {
 				c.giveUp(j)
 			}
 		}
@@ -160,8 +159,8 @@ func (c *Core) handleClaimed(ev event.Claimed) {
 			c.won(&ev.Result.Won[i])
 		}
 		c.load(ev.Result.Loading)
-		for _, id := range ev.Request.IDs {
-			if j := c.jobs.Get(id); j.claimInFlight() && !j.row.loading {
+		for _, j := range f.jobs {
+			if j.claimInFlight() && !j.row.loading {
 				c.notWon(j)
 			}
 		}
@@ -196,10 +195,10 @@ func (c *Core) setAside(rows []contract.Unclaimable) {
 			c.stats.SetAside++
 			aside[rows[i].ID] = asideRow{c.now.After(contract.AsideTime), rows[i].Reason}
 		}
-		if j := c.jobs.Get(rows[i].ID); j.claimInFlight() {
-			c.types[j.typ].pausedUntil = c.now.After(refusedPause)
+		if j := c.jobs[rows[i].ID]; j.claimInFlight() {
+			c.types[j.Type].pausedUntil = c.now.After(refusedPause)
 			c.backlog.GivenBack()
-			c.move(j, jobstate.OnGiveUp)
+			c.move(j, onGiveUp)
 		}
 	}
 }
@@ -249,9 +248,9 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 	f.unknown = true
 	c.claimFailed()
 	c.claims.unresolved = append(c.claims.unresolved, r)
-	for _, id := range r.IDs {
-		if j := c.jobs.Get(id); j.claimInFlight() {
-			c.move(j, jobstate.OnUnknown)
+	for _, j := range f.jobs {
+		if j.claimInFlight() {
+			c.move(j, onUnknown)
 		}
 	}
 }
@@ -262,14 +261,14 @@ func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
 // slot. The jobs that rank before it get slots first.
 func (c *Core) won(w *contract.Won) {
 	c.stats.Won++
-	j := c.jobs.Get(w.ID)
+	j := c.jobs[w.ID]
 	if !j.claimInFlight() {
 		// This dispatcher did not ask for the row. The row must not stay running
 		// under this dispatcher.
 		c.ends.add(contract.Finish{ID: w.ID, Attempt: w.Attempt, Fence: w.Fence, Outcome: contract.Released})
 		return
 	}
-	c.types[j.typ].pausedUntil = 0
+	c.types[j.Type].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
 	j.timeout, j.delivery, j.row.unfit = c.limit(j, w.Timeout), w.Delivery, w.Unfit
@@ -280,10 +279,10 @@ func (c *Core) won(w *contract.Won) {
 		c.stats.Moved++
 	}
 	if c.isUnwanted(j) || j.row.returned || w.Unfit != "" {
-		c.move(j, jobstate.OnUnwanted)
+		c.move(j, onUnwanted)
 		return
 	}
-	c.move(j, jobstate.OnWin)
+	c.move(j, onWin)
 }
 
 // setDeadlines stores the deadlines of rows that a claim took. Postgres read its clock after
@@ -293,7 +292,7 @@ func (c *Core) setDeadlines(sentAt timing.Instant, rows []contract.Won) {
 		if rows[i].Left == 0 {
 			continue
 		}
-		if j := c.jobs.Get(rows[i].ID); j != nil {
+		if j := c.jobs[rows[i].ID]; j != nil {
 			j.row.deadline = max(1, sentAt.After(rows[i].Left))
 		}
 	}
@@ -306,22 +305,22 @@ func (c *Core) isUnwanted(j *job) bool { return c.draining || j.stop == cancelle
 // since it was fetched. Its score was computed for another lane, and its slot may not
 // support the type.
 func (c *Core) hasMoved(j *job, w *contract.Won) bool {
-	return w.Type != c.index.Name(j.typ) || w.Priority != j.priority
+	return w.Type != c.index.Name(j.Type) || w.Priority != j.Priority
 }
 
 // notWon ends the reservation of a row that the claim did not win. Usually another
 // dispatcher has the row. After an unknown outcome, the claim most likely never
 // arrived, and the row is still pending.
 func (c *Core) notWon(j *job) {
-	if j.state == jobstate.Unresolved {
+	if j.state == stateUnresolved {
 		c.giveUp(j)
 		return
 	}
 	c.stats.Lost++
-	if c.backlog.Lost(j.lane(), j.row.batch) {
+	if c.backlog.Lost(j.Lane, j.row.batch) {
 		c.stats.StaleBatches++
 	}
-	c.move(j, jobstate.OnGiveUp)
+	c.move(j, onGiveUp)
 }
 
 // A claim does not return large payloads: Postgres would need seconds for a thousand of
@@ -335,12 +334,12 @@ func (c *Core) load(rows []contract.Won) {
 	var wanted []contract.Won
 	for i := range rows {
 		w := &rows[i]
-		j := c.jobs.Get(w.ID)
+		j := c.jobs[w.ID]
 		if !j.claimInFlight() || c.isUnwanted(j) || c.hasMoved(j, w) {
 			c.won(w)
 			continue
 		}
-		c.types[j.typ].pausedUntil = 0
+		c.types[j.Type].pausedUntil = 0
 		j.attempt, j.row.loading = w.Attempt, true
 		c.claims.loading = append(c.claims.loading, j)
 		wanted = append(wanted, *w)
@@ -369,7 +368,7 @@ func (c *Core) handleLoaded(ev event.Loaded) {
 // loaded returns the job whose payload was loaded. It returns nil if the job does not
 // wait for it.
 func (c *Core) loaded(id dispatcherd.JobID) *job {
-	j := c.jobs.Get(id)
+	j := c.jobs[id]
 	if !j.claimInFlight() || !j.row.loading {
 		return nil
 	}

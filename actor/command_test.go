@@ -410,7 +410,7 @@ func (w *world) cmdShare(ws words, _ []string) {
 
 func (w *world) result(ws words, r event.Result) {
 	r.Job = w.jobs[ws.bare[0]]
-	j := w.at.core.jobs.Get(r.Job)
+	j := w.at.core.jobs[r.Job]
 	session := w.at.sessions[ws.args["worker"]]
 	if session == 0 && j != nil {
 		session = j.sentTo
@@ -448,7 +448,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 
 // cmdSpawn asks to insert children of a job, several times with count.
 func (w *world) cmdSpawn(ws words, _ []string) {
-	j := w.at.core.jobs.Get(w.jobs[ws.bare[0]])
+	j := w.at.core.jobs[w.jobs[ws.bare[0]]]
 	session, attempt := w.at.sessions[ws.args["worker"]], 1
 	if j != nil {
 		session, attempt = cmp.Or(session, j.sentTo), int(j.attempt)
@@ -469,7 +469,7 @@ func (w *world) cmdSpawn(ws words, _ []string) {
 func (w *world) cmdSlots(words, []string) {
 	c := w.at.core
 	for _, ref := range c.slotRefs() {
-		s := c.slots.At(ref)
+		s := c.slots[ref]
 		var types []string
 		for _, t := range c.index.TypesOf(ref) {
 			types = append(types, c.index.Name(t))
@@ -477,7 +477,7 @@ func (w *world) cmdSlots(words, []string) {
 		state := "free"
 		if s.job != nil {
 			state = "busy with " + w.name(s.job.id)
-			if s.job.state.ClaimPending() {
+			if s.job.state.claimPending() {
 				state = "reserved for " + w.name(s.job.id)
 			}
 		}

@@ -9,13 +9,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/held"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/heap"
-	"github.com/dispatcherd/dispatcherd/internal/idtable"
-	"github.com/dispatcherd/dispatcherd/internal/segarray"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -31,12 +27,13 @@ type Core struct {
 
 	index        *slotindex.Index
 	backlog      *backlog.Backlog
-	slots        segarray.Array[slotindex.Ref, slot]
+	slots        []*slot      // by slotindex.Ref
 	types        []*typeState // by slotindex.TypeID
 	sessions     map[dispatcherd.SessionID]*session
 	disconnected map[dispatcherd.SessionID]struct{} // sessions ended by this dispatcher; slots that arrive before Unregistered are ignored
-	jobs         idtable.Table[job]                 // reserved, running and finishing jobs, and waiting requests
-	spare        *job                               // free list, linked by next
+	jobs         map[dispatcherd.JobID]*job         // reserved, running and finishing jobs, and waiting requests
+	newest       dispatcherd.JobID                  // the largest id that was in hand so far
+	spare        []*job                             // free list
 	untold       []dispatcherd.SessionID            // sessions to be told that the dispatcher is about to stop
 	rejected     []dispatcherd.SessionID            // sessions rejected in this step; they are disconnected before any placement
 	orders       orderList                          // the jobs in hand, and what all of them are to execute
@@ -60,7 +57,6 @@ type Core struct {
 	forgot     timing.Instant              // when a type was last forgotten
 	reserved   int                         // number of reserved slots
 	quotas     userQuotas                  // of the bounds that users share
-	unwatched  []slotindex.TypeID          // types that may have requests whose alarms rewatch must set
 	alarms     heap.Heap[*job, byDeadline] // by deadline
 
 	claims claimQueue
@@ -127,6 +123,7 @@ func New(cfg config.Config) *Core {
 		index:        index,
 		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},
 		backlog:      backlog.New(cfg.Backlog(), index, rng),
+		jobs:         make(map[dispatcherd.JobID]*job),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),
 	}
@@ -148,7 +145,7 @@ func (c *Core) ageMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
 		return int64(c.now - j.request.arrival)
 	}
-	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.row.nonLocal)
+	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.NonLocal)
 }
 
 // penaltyMS is the penalty of the rows of a lane in milliseconds.
@@ -178,14 +175,13 @@ const notSent timing.Instant = -timing.Never
 // job is a job in hand. A row that waits in Postgres is not a job in hand: the
 // backlog only has its key in a lane.
 type job struct {
+	backlog.Lane // from which a queued job was taken
+
 	id          dispatcherd.JobID
-	typ         slotindex.TypeID
 	slot        slotindex.Ref
 	attempt     dispatcherd.Attempt
-	priority    dispatcherd.Priority
-	class       dispatcherd.DurationClass
 	mode        dispatcherd.Mode
-	state       jobstate.State
+	state       jobState
 	stop        stopReason
 	crashes     int32
 	timeout     time.Duration // timeout of the attempt of a queued job, or deadline of a request; 0 = none
@@ -210,9 +206,8 @@ type job struct {
 
 // rowData is the part of a job that only queued jobs have.
 type rowData struct {
-	key      contract.Key // its place in the lane
-	batch    uint32       // the fetched batch that it was taken from
-	nonLocal bool         // it was taken from a non-local lane
+	key   contract.Key // its place in the lane
+	batch uint32       // the fetched batch that it was taken from
 	// While the job was in hand, its row was read as pending with a key other than row.key, so the lane is read
 	// again when the job is forgotten.
 	rescan bool
@@ -231,25 +226,19 @@ type rowData struct {
 
 // requestData is the part of a job that only on-demand requests have.
 type requestData struct {
-	arrival      timing.Instant
+	requestPlace
+
 	user         string
 	pin          *session       // the only session that may run it; nil = any
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
 	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
-
-	next, prev *job // neighbours in its queue; next also links the free list
 }
 
 // requestQueue contains the waiting on-demand requests of one type, priority and duration class in
-// order of arrival. All requests of a queue age in the same way, so the order of
-// arrival is also the order of their scores.
-type requestQueue struct {
-	first, last *job
-	n           int
-	near        *job // a request where the search for a place may begin; nil = none
-	unwatched   *job // the first request whose alarm rewatch must set; nil = none
-}
+// order of arrival, then by descending id. All requests of a queue age in the same way, so this
+// is also the order of their scores. Limits.Requests bounds its length.
+type requestQueue []*job
 
 // slot contains the data of a slot that the index does not have.
 type slot struct {
@@ -423,8 +412,8 @@ type finishQueue struct {
 	inFlight    int
 	again       []*contract.FinishRequest
 	spare       []*contract.FinishRequest
-	held        held.Ends
-	late        held.Late
+	held        heldEnds
+	late        lateEnds
 	breaker     timing.Breaker
 }
 
@@ -458,16 +447,14 @@ type offered struct {
 // head is the best waiting job of a type at the instant of the step, for
 // comparisons.
 type head struct {
-	score    scoring.Milli
-	arrival  int64 // milliseconds on the Instant axis
-	number   int64 // the id without its sign
-	typ      slotindex.TypeID
-	priority dispatcherd.Priority
-	class    dispatcherd.DurationClass
-	mode     dispatcherd.Mode
-	nonLocal bool     // the row belongs to another dispatcher's share
-	pin      *session // of a pinned request
-	bound    bool     // the head is the upper bound of a lane whose next row is not known
+	backlog.Lane
+
+	score   scoring.Milli
+	arrival int64 // milliseconds on the Instant axis
+	number  int64 // the id without its sign
+	mode    dispatcherd.Mode
+	pin     *session // of a pinned request
+	bound   bool     // the head is the upper bound of a lane whose next row is not known
 }
 
 // headHeap is a binary heap of heads. The top is the head to be placed next.

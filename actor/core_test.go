@@ -20,6 +20,6 @@ func TestNewPanicsOnInvalidConfig(t *testing.T) {
 
 // wonAsPlaced is the row of a job whose claim is in flight, as it was placed.
 func (c *Core) wonAsPlaced(id dispatcherd.JobID) contract.Won {
-	j := c.jobs.Get(id)
-	return contract.Won{ID: id, Type: c.index.Name(j.typ), Priority: j.priority, Attempt: 1, MaxAttempts: 3}
+	j := c.jobs[id]
+	return contract.Won{ID: id, Type: c.index.Name(j.Type), Priority: j.Priority, Attempt: 1, MaxAttempts: 3}
 }

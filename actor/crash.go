@@ -5,7 +5,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -21,8 +20,8 @@ const maxIsolated = 10
 func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	faultless := end.disconnected || j.stop == leaseLost
 	switch {
-	case j.state.ClaimPending():
-		c.move(j, jobstate.OnSlotLost)
+	case j.state.claimPending():
+		c.move(j, onSlotLost)
 	case j.mode == dispatcherd.OnDemand:
 		c.requestWorkerLost(j, faultless || withdrawn)
 	case c.leaving && !faultless && j.stop != cancelled && !end.session.notResumable:
@@ -38,14 +37,14 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 // requestWorkerLost returns a request to its place in the queue. A request that has
 // crashed too many workers, or that is pinned, is answered instead.
 func (c *Core) requestWorkerLost(j *job, faultless bool) {
-	if faultless && j.state == jobstate.Serving && !c.draining && j.request.pin == nil {
+	if faultless && j.state == stateServing && !c.draining && j.request.pin == nil {
 		c.requeue(j)
 		return
 	}
 	j.crashes++
 	c.stats.Crashed++
 	switch {
-	case j.state == jobstate.Abandoned, j.request.pin != nil:
+	case j.state == stateAbandoned, j.request.pin != nil:
 		c.answer(j, effect.AnswerFailed, nil, "the worker died or disconnected while it ran the request")
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
 		c.stats.Quarantine++
@@ -93,7 +92,7 @@ func (c *Core) crashed(j *job, suspects int) {
 // it.
 func (c *Core) suspects(refs []slotindex.Ref) (n int) {
 	for _, ref := range refs {
-		if j := c.slots.At(ref).job; j != nil && j.state.Executing() && j.stop < leaseLost && c.isSuspect(j) {
+		if j := c.slots[ref].job; j != nil && j.state.executing() && j.stop < leaseLost && c.isSuspect(j) {
 			n++
 		}
 	}

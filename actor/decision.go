@@ -7,11 +7,10 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
-	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
 // Reason is a cause that keeps a job from starting. For a job that does not wait,
@@ -201,13 +200,13 @@ func (h *head) job() dispatcherd.JobID {
 // logPlacement writes the entry of a job that has just been assigned to a slot.
 func (c *Core) logPlacement(j *job) {
 	d := c.logDecision(DecisionPlaced)
-	age := c.ageMS(j) + c.penaltyMS(j.row.nonLocal)
-	d.Job, d.Slot, d.Type, d.Worker = j.id, c.index.SlotID(j.slot), c.index.Name(j.typ), c.slots.At(j.slot).session.worker
+	age := c.ageMS(j) + c.penaltyMS(j.NonLocal)
+	d.Job, d.Slot, d.Type, d.Worker = j.id, c.index.SlotID(j.slot), c.index.Name(j.Type), c.slots[j.slot].session.worker
 	d.Terms, d.Score = j.terms, j.terms.Total()
 	d.Waited = msDuration(max(0, age))
-	d.Attempt, d.Capacity, d.SlotTypes = j.attempt, int32(c.capacity(j.typ)), int32(len(c.index.TypesOf(j.slot)))
-	d.Mode, d.Priority = j.mode, j.priority
-	typ, arrived := &c.types[j.typ].reasons, c.now-timing.Instant(age)
+	d.Attempt, d.Capacity, d.SlotTypes = j.attempt, int32(c.capacity(j.Type)), int32(len(c.index.TypesOf(j.slot)))
+	d.Mode, d.Priority = j.mode, j.Priority
+	typ, arrived := &c.types[j.Type].reasons, c.now-timing.Instant(age)
 	d.Reasons = typ.since(arrived)
 	j.waitedFor = ""
 	if longest := typ.periods.longest(arrived, c.now, uint8(d.Reasons)); longest != unknownWait {
@@ -223,19 +222,19 @@ func (c *Core) logRunnerUp(n int, h *head) {
 	}
 	d := &c.decisions[len(c.decisions)-1]
 	if d.Kind == DecisionPlaced && d.RunnerUp.Type == "" {
-		d.RunnerUp = RunnerUp{Job: h.job(), Type: c.index.Name(h.typ), Score: h.score}
+		d.RunnerUp = RunnerUp{Job: h.job(), Type: c.index.Name(h.Type), Score: h.score}
 	}
 }
 
 // logEnd writes the entry of an attempt or waiting request that ends.
 func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind) {
 	d := c.logDecision(DecisionEnded)
-	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.row.nonLocal))
+	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.NonLocal))
 	if j.sentAt != notSent {
 		d.Started, d.Ran = true, msDuration(int64(c.now-j.sentAt))
 		waited -= d.Ran
 	}
-	d.Job, d.Type, d.Attempt, d.Mode, d.Priority = j.id, c.index.Name(j.typ), j.attempt, j.mode, j.priority
+	d.Job, d.Type, d.Attempt, d.Mode, d.Priority = j.id, c.index.Name(j.Type), j.attempt, j.mode, j.Priority
 	d.Waited, d.Outcome, d.Answer = max(0, waited), outcome, answer
 }
 
@@ -243,11 +242,11 @@ func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind
 // of the job is held.
 func reasonInHand(j *job, held bool) Reason {
 	switch {
-	case j.state.Executing():
+	case j.state.executing():
 		return ReasonRunning
-	case j.state == jobstate.Recording && held:
+	case j.state == stateRecording && held:
 		return ReasonUnrecordable
-	case j.state == jobstate.Recording:
+	case j.state == stateRecording:
 		return ReasonRecording
 	}
 	return ReasonClaimed
@@ -276,7 +275,7 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	early := queued && a.aged && a.age < 0
 	cached := false
 	if queued && a.known && !early {
-		cached = c.backlog.State(a.lane()).Contains(a.key)
+		cached = c.backlog.State(a.Lane).Contains(a.key)
 	}
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
@@ -290,12 +289,12 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonCapacityBusy, x.Capacity > 0 && x.Free == 0 && x.Slot == 0)
 	read := x.Capacity > 0 // no row of a type without slots is fetched, so no decision waits for a fetch
 	if queued && read && !early && !cached {
-		local := a.lane()
+		local := a.Lane
 		local.NonLocal = false
 		unread := c.backlog.State(local).Cursor.Less(a.key)
-		add(ReasonClaimRaceLost, !a.nonLocal && !unread)
-		add(ReasonUnread, !a.nonLocal && unread)
-		add(ReasonOtherShare, a.nonLocal)
+		add(ReasonClaimRaceLost, !a.NonLocal && !unread)
+		add(ReasonUnread, !a.NonLocal && unread)
+		add(ReasonOtherShare, a.NonLocal)
 	}
 	add(ReasonAwaitsFetch, unknown && read)
 	add(ReasonClaimsFull, full)
@@ -304,24 +303,17 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 }
 
 // score computes the terms of a job's score at this instant, and returns their sum.
-func (c *Core) score(
-	terms *scoring.Terms,
-	mode dispatcherd.Mode,
-	p dispatcherd.Priority,
-	class dispatcherd.DurationClass,
-	ageMS int64,
-	t slotindex.TypeID,
-) scoring.Milli {
-	terms.Brevity = c.brevity(t, class)
-	return c.cfg.Weights.Fill(terms, mode, p, ageMS, c.capacity(t)) + terms.Brevity
+func (c *Core) score(terms *scoring.Terms, mode dispatcherd.Mode, r backlog.Lane, ageMS int64) scoring.Milli {
+	terms.Brevity = c.brevity(r)
+	return c.cfg.Weights.Fill(terms, mode, r.Priority, ageMS, c.capacity(r.Type)) + terms.Brevity
 }
 
 // brevity returns the term for the expected duration of the jobs of a type and class. It is 0 for a forgotten type, which only slots
 // support that are drained.
-func (c *Core) brevity(t slotindex.TypeID, class dispatcherd.DurationClass) scoring.Milli {
-	d := c.types[t].durations
+func (c *Core) brevity(r backlog.Lane) scoring.Milli {
+	d := c.types[r.Type].durations
 	if d == nil {
 		return 0
 	}
-	return c.cfg.Weights.Brevity(c.durations.Expected(d, class, c.now))
+	return c.cfg.Weights.Brevity(c.durations.Expected(d, r.Class, c.now))
 }

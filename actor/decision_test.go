@@ -99,10 +99,10 @@ func TestRunOfAJobIsDescribed(t *testing.T) {
 	c.Step(10, event.Requested{Job: -1, Type: "pdf", Deadline: 10 * time.Second}, nil)
 	c.Step(1010, event.Tick{}, nil)
 	var info SlotInfo
-	c.describeRun(&info, c.jobs.Get(-1))
+	c.describeRun(&info, c.jobs[-1])
 	require.Equal(t, SlotInfo{Busy: time.Second, Left: 9 * time.Second}, info)
 	c.Step(1020, event.Abandoned{Job: -1}, nil)
-	c.describeRun(&info, c.jobs.Get(-1))
+	c.describeRun(&info, c.jobs[-1])
 	require.Equal(t, SlotInfo{Busy: 1010 * time.Millisecond, Left: cfg.CancelGrace, Stopping: "the caller hung up"}, info)
 	require.Equal(t, info.Stopping, c.Stopping(-1))
 	require.Empty(t, c.Stopping(-2))

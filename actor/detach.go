@@ -2,7 +2,6 @@ package actor
 
 import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -23,8 +22,8 @@ func (c *Core) detachAll(s *session, except *job) {
 		return
 	}
 	for _, ref := range c.slotsOf(s) {
-		j := c.slots.At(ref).job
-		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != jobstate.Running && j.state != jobstate.Stopping {
+		j := c.slots[ref].job
+		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != stateRunning && j.state != stateStopping {
 			continue
 		}
 		c.leaveSlot(j)
@@ -40,12 +39,12 @@ func (c *Core) detach(j *job) {
 		return
 	}
 	c.stats.Detached++
-	c.move(j, jobstate.OnDetach)
+	c.move(j, onDetach)
 }
 
 // notResumed ends a detached job whose worker did not resume the job in time.
 func (c *Core) notResumed(j *job) {
-	if j.state == jobstate.DetachedStopping {
+	if j.state == stateDetachedStopping {
 		c.end(
 			j,
 			c.outcome(j, &event.Result{Error: "the job was told to stop, its worker was disconnected, and the worker did not resume the job"}),
@@ -60,7 +59,7 @@ func (c *Core) notResumed(j *job) {
 // the job to the next dispatcher.
 func (c *Core) leave(j *job) {
 	c.stats.Left++
-	c.move(j, jobstate.OnLeave)
+	c.move(j, onLeave)
 }
 
 // disconnectRejected disconnects the sessions that were rejected in this step. It

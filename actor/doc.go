@@ -24,7 +24,7 @@
 //
 // A slot is free, reserved, or busy. A session may end while a claim for one of its slots
 // is in flight. If the claim then wins the row, the job has no slot, and the core
-// releases the row at once. See package jobstate for the states of a job in hand.
+// releases the row at once. See jobstate.go for the states of a job in hand.
 //
 // # A decision
 //

@@ -3,7 +3,6 @@ package actor
 import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -41,7 +40,7 @@ func (c *Core) announceStop() {
 
 // rejectWaiting answers a request that waits.
 func (c *Core) rejectWaiting(j *job) {
-	if j.state == jobstate.Waiting {
+	if j.state == stateWaiting {
 		c.answer(j, effect.AnswerStopping, nil, "the dispatcher is about to stop")
 	}
 }
@@ -55,10 +54,10 @@ func (c *Core) handleHandedOver() {
 // interrupted.
 func (c *Core) handOver(j *job) {
 	switch {
-	case !j.state.Executing():
+	case !j.state.executing():
 	case j.mode == dispatcherd.OnDemand:
 		c.interruptRequest(j)
-	case j.state.IsDetached():
+	case j.state.isDetached():
 		c.leave(j)
 	}
 }
@@ -68,7 +67,7 @@ func (c *Core) handleInterrupted() { c.orderAll((*Core).interrupt) }
 // interrupt ends a job that executes, because the dispatcher stops.
 func (c *Core) interrupt(j *job) {
 	switch {
-	case !j.state.Executing():
+	case !j.state.executing():
 	case j.mode == dispatcherd.OnDemand:
 		c.interruptRequest(j)
 	default:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -103,12 +102,12 @@ type explainer struct {
 // rankPosition is how far an explainer has counted the jobs that rank before a job.
 type rankPosition struct {
 	typ     slotindex.TypeID
-	lanes   bool              // the lanes of the type are counted
-	rows    int               // number of their rows that rank before the job
-	level   int               // of the queue that is counted next
-	request dispatcherd.JobID // the request of this queue that is examined next; 0 = the first one
-	classes int               // classes of the type whose free slots are counted
-	free    int               // number of these slots
+	lanes   bool         // the lanes of the type are counted
+	rows    int          // number of their rows that rank before the job
+	level   int          // of the queue that is counted next
+	last    requestPlace // of this queue: the last request that was counted
+	classes int          // classes of the type whose free slots are counted
+	free    int          // number of these slots
 }
 
 // asked is the job that is being explained.
@@ -155,19 +154,19 @@ func (c *Core) explainPart(e *explainer) (complete bool) {
 	e.work = c.cfg.Limits.StepWork
 	a, j := c.identify(e.q)
 	a.score = c.termsOf(&a).Total()
-	waits := j == nil || j.state == jobstate.Waiting
+	waits := j == nil || j.state == stateWaiting
 	switch {
 	case e.rankOnly:
 		if j == nil || !waits {
 			e.Explanation = Explanation{}
 			return true
 		}
-		e.at.typ = a.typ
+		e.at.typ = a.Type
 		if complete = c.countType(e, &a); complete {
 			e.Rank++
 		}
 		return complete
-	case a.known && !c.visitSlots(e, a.typ), waits && !c.countAhead(e, &a):
+	case a.known && !c.visitSlots(e, a.Type), waits && !c.countAhead(e, &a):
 		return false
 	}
 	c.explainJob(e, &a, j)
@@ -177,11 +176,11 @@ func (c *Core) explainPart(e *explainer) (complete bool) {
 // explainJob completes an explanation, after everything is counted.
 func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	x := &e.Explanation
-	age := int64(c.now) - a.arrival + c.penaltyMS(a.nonLocal)
-	x.Mode, x.Type, x.Priority, x.Age = a.mode, e.q.Type, a.priority, msDuration(max(0, age))
+	age := int64(c.now) - a.arrival + c.penaltyMS(a.NonLocal)
+	x.Mode, x.Type, x.Priority, x.Age = a.mode, e.q.Type, a.Priority, msDuration(max(0, age))
 	if a.known {
-		x.Type, x.Capacity = c.index.Name(a.typ), c.index.Capacity(a.typ)
-		if best, free := c.peek(a.typ, j); free {
+		x.Type, x.Capacity = c.index.Name(a.Type), c.index.Capacity(a.Type)
+		if best, free := c.peek(a.Type, j); free {
 			x.Slot, x.Free = c.index.SlotID(best), max(1, e.free)
 			if !slices.ContainsFunc(x.Slots, func(s SlotInfo) bool { return s.ID == x.Slot }) {
 				x.Slots = append(x.Slots[:min(len(x.Slots), explainedSlots-1)], c.slotInfo(best, nil))
@@ -191,9 +190,9 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	}
 	x.OtherSlots = c.otherCapacity[x.Type]
 	x.Terms = c.termsOf(a)
-	if j != nil && j.state != jobstate.Waiting {
+	if j != nil && j.state != stateWaiting {
 		x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Competing, x.AtLeast = 0, 0, 0, 0, 0, false
-		reason, held := c.ends.held.Reason(j.id)
+		reason, held := c.ends.held.reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
 		if j.slot != noSlot {
@@ -202,25 +201,25 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 		return
 	}
 	x.Window, x.Bounded = c.cfg.Weights.Window()
-	if a.known && c.backlog.Shared(a.typ) {
+	if a.known && c.backlog.Shared(a.Type) {
 		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
 	}
-	if a.known && c.types[a.typ].durations != nil {
-		d := c.types[a.typ].durations
-		ms := c.durations.Expected(d, a.class, c.now)
-		x.Class, x.Expected, x.Learned = a.class, msDuration(ms), d.Learned(a.class)
+	if a.known && c.types[a.Type].durations != nil {
+		d := c.types[a.Type].durations
+		ms := c.durations.Expected(d, a.Class, c.now)
+		x.Class, x.Expected, x.Learned = a.Class, msDuration(ms), d.Learned(a.Class)
 		x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
-		if c.backlog.Shared(a.typ) {
+		if c.backlog.Shared(a.Type) {
 			x.PassedBy += c.cfg.Penalty
 		}
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window
-	if j != nil && x.Free == 0 && c.types[a.typ].urgent && !c.draining {
+	if j != nil && x.Free == 0 && c.types[a.Type].urgent && !c.draining {
 		if lesser := c.preemptable(&a.head, true); lesser != nil {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
 	}
-	x.SetAside = c.asideReason(e.q.ID, a.typ, a.known && a.mode == dispatcherd.Queued)
+	x.SetAside = c.asideReason(e.q.ID, a.Type, a.known && a.mode == dispatcherd.Queued)
 	c.completeRank(e, a)
 	x.Reasons = c.reasons(x, a, e.q, e.unknown, c.claimFull(a, e.claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
@@ -230,34 +229,31 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 
 // identify finds the job in hand, or uses the columns of the row.
 func (c *Core) identify(q Inquiry) (asked, *job) {
-	j := c.jobs.Get(q.ID)
+	j := c.jobs[q.ID]
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
-	a.priority, a.class, a.mode, a.number = q.Priority, q.Class, dispatcherd.Queued, int64(q.ID)
+	a.Priority, a.Class, a.mode, a.number = q.Priority, q.Class, dispatcherd.Queued, int64(q.ID)
+	a.Type, a.known = c.index.Lookup(q.Type)
 	if j != nil {
-		a.typ, a.known, a.priority, a.class, a.mode = j.typ, true, j.priority, j.class, j.mode
-		a.key = j.row.key
-	} else {
-		a.typ, a.known = c.index.Lookup(q.Type)
+		a.Lane, a.known, a.mode, a.key = j.Lane, true, j.mode, j.row.key
 	}
 	if a.mode == dispatcherd.OnDemand {
 		a.number, a.arrival = -int64(q.ID), int64(j.request.arrival)
 	} else {
 		a.age, a.aged = c.ageOfRow(q, a.key)
 		a.arrival = int64(c.now) - a.age
-		a.nonLocal = a.known && c.backlog.LaneOf(a.lane(), q.ID).NonLocal
-		if j != nil {
-			a.nonLocal = j.row.nonLocal
+		if j == nil && a.known {
+			a.Lane = c.backlog.LaneOf(a.Lane, q.ID)
 		}
-		a.arrival += c.penaltyMS(a.nonLocal)
+		a.arrival += c.penaltyMS(a.NonLocal)
 	}
 	return a, j
 }
 
 // termsOf returns the score of a.
 func (c *Core) termsOf(a *asked) scoring.Terms {
-	terms := c.cfg.Weights.Score(a.mode, a.priority, int64(c.now)-a.arrival, c.capacityOf(a))
+	terms := c.cfg.Weights.Score(a.mode, a.Priority, int64(c.now)-a.arrival, c.capacityOf(a))
 	if a.known {
-		terms.Brevity = c.brevity(a.typ, a.class)
+		terms.Brevity = c.brevity(a.Lane)
 	}
 	return terms
 }
@@ -265,7 +261,7 @@ func (c *Core) termsOf(a *asked) scoring.Terms {
 // capacityOf returns the capacity in the cluster, for the score of a.
 func (c *Core) capacityOf(a *asked) int {
 	if a.known {
-		return c.capacity(a.typ)
+		return c.capacity(a.Type)
 	}
 	return 0
 }
@@ -326,13 +322,13 @@ func (c *Core) countType(e *explainer, a *asked) (complete bool) {
 		}
 		r.lanes = true
 	}
-	for ; r.level < backlog.Levels; r.level, r.request = r.level+1, 0 {
+	for ; r.level < backlog.Levels; r.level, r.last = r.level+1, (requestPlace{}) {
 		level, ok := c.types[r.typ].requests.Next(r.level)
 		if !ok {
 			return true
 		}
 		if level > r.level {
-			r.level, r.request = level, 0
+			r.level, r.last = level, requestPlace{}
 		}
 		if !c.countQueue(e, a) {
 			return false
@@ -374,7 +370,7 @@ func (c *Core) completeRank(e *explainer, a *asked) {
 func (e *explainer) count(a *asked, n, all int) {
 	e.RankAll += n
 	e.WaitingAll += all
-	if a.known && e.at.typ == a.typ {
+	if a.known && e.at.typ == a.Type {
 		e.Rank += n
 		e.Waiting += all
 	}
@@ -386,7 +382,7 @@ func (e *explainer) count(a *asked, n, all int) {
 // note keeps one of the first jobs of Competing. It reports whether the job is one.
 func (e *explainer) note(h *head) bool {
 	i, _ := slices.BinarySearchFunc(e.ahead, *h, compareHeads)
-	if i == explainedRivals || !e.rivals.Has(h.typ) {
+	if i == explainedRivals || !e.rivals.Has(h.Type) {
 		return false
 	}
 	e.ahead = slices.Insert(e.ahead[:min(len(e.ahead), explainedRivals-1)], i, *h)
@@ -395,10 +391,10 @@ func (e *explainer) note(h *head) bool {
 
 // rescore updates the scores of the jobs that were noted at an earlier instant.
 func (e *explainer) rescore(c *Core) {
-	e.ahead = slices.DeleteFunc(e.ahead, func(h head) bool { return !c.types[h.typ].known })
+	e.ahead = slices.DeleteFunc(e.ahead, func(h head) bool { return !c.types[h.Type].known })
 	for i := range e.ahead {
 		h := &e.ahead[i]
-		h.score = c.score(&scoring.Terms{}, h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ)
+		h.score = c.score(&scoring.Terms{}, h.mode, h.Lane, int64(c.now)-h.arrival)
 	}
 	slices.SortFunc(e.ahead, compareHeads)
 }
@@ -407,7 +403,7 @@ func (e *explainer) rescore(c *Core) {
 func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
 	l := c.backlog.State(r)
 	keys := l.Keys
-	own := a.known && a.mode == dispatcherd.Queued && r == a.lane()
+	own := a.known && a.mode == dispatcherd.Queued && r == a.Lane
 	n := sort.Search(len(keys), func(i int) bool {
 		if own {
 			return !keys[i].Less(a.key)
@@ -435,47 +431,39 @@ func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
 }
 
 // countQueue is like countLane, for a queue of requests. It reports whether it is complete.
-// If the request with which it was to continue has left the queue, it ends.
 func (c *Core) countQueue(e *explainer, a *asked) (complete bool) {
 	r, n := &e.at, 0
-	q := &c.types[r.typ].demand[r.level]
-	j := c.waitingFrom(q, r.request)
-	e.AtLeast = e.AtLeast || j == nil && r.request != 0
-	for ; j != nil; j = j.request.next {
+	q := c.types[r.typ].demand[r.level]
+	for _, j := range q[q.through(r.last):] {
 		h := c.headOf(j)
 		if !h.before(&a.head) {
 			break
 		}
 		if e.work <= 0 {
-			r.request = j.id
 			e.count(a, n, 0)
 			return false
 		}
 		e.work -= 2
 		e.note(&h)
+		r.last = j.request.requestPlace
 		n++
 	}
-	e.count(a, n, q.n)
+	e.count(a, n, len(q))
 	return true
-}
-
-// lane returns the lane of a queued job.
-func (a *asked) lane() backlog.Lane {
-	return backlog.Lane{Type: a.typ, Priority: a.priority, NonLocal: a.nonLocal, Class: a.class}
 }
 
 // rival describes a job that ranks before a, and computes when a overtakes it.
 func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
-		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.typ), Priority: h.priority,
+		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.Type), Priority: h.Priority,
 	}
-	c.score(&r.Terms, h.mode, h.priority, h.class, int64(c.now)-h.arrival, h.typ)
+	c.score(&r.Terms, h.mode, h.Lane, int64(c.now)-h.arrival)
 	if h.mode == dispatcherd.OnDemand {
 		r.ID = -r.ID
 	}
 	at, ok := c.cfg.Weights.Overtakes(
-		scoring.Job{Mode: a.mode, Priority: a.priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a), Brevity: c.termsOf(a).Brevity},
-		scoring.Job{Mode: h.mode, Priority: h.priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.typ), Brevity: c.brevity(h.typ, h.class)})
+		scoring.Job{Mode: a.mode, Priority: a.Priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a), Brevity: c.termsOf(a).Brevity},
+		scoring.Job{Mode: h.mode, Priority: h.Priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.Type), Brevity: c.brevity(h.Lane)})
 	if ok {
 		r.Passed, r.After = true, msDuration(max(0, at-int64(c.now)))
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -195,11 +194,11 @@ func (p *randomState) expected() (ranks, hidden map[dispatcherd.JobID]int) {
 	for _, q := range p.jobs {
 		h := head{number: int64(q.ID), mode: dispatcherd.Queued, arrival: int64(p.now) - (p.table.now/1000 - floorMS(q.RunAt))}
 		t, known := p.core.index.Lookup(q.Type)
-		if j := p.core.jobs.Get(q.ID); j != nil && j.state != jobstate.Waiting {
+		if j := p.core.jobs[q.ID]; j != nil && j.state != stateWaiting {
 			continue
 		}
 		if q.ID < 0 {
-			h.number, h.mode, h.arrival = -int64(q.ID), dispatcherd.OnDemand, int64(p.core.jobs.Get(q.ID).request.arrival)
+			h.number, h.mode, h.arrival = -int64(q.ID), dispatcherd.OnDemand, int64(p.core.jobs[q.ID].request.arrival)
 		} else if !known || q.RunAt > p.table.now {
 			continue
 		}
@@ -262,7 +261,7 @@ func (p *randomState) check(sum *tally) {
 	sent := p.sendsFullClaim()
 	for _, q := range p.jobs {
 		x := said[q.ID]
-		j := p.core.jobs.Get(q.ID)
+		j := p.core.jobs[q.ID]
 		placed := j != nil && j.slot != noSlot
 		switch {
 		case slices.Contains(x.Reasons, ReasonRunning):
@@ -342,7 +341,7 @@ func (p *randomState) checkRivals(x *Explanation, q Inquiry) {
 // age is a waiting job's age in milliseconds.
 func (p *randomState) age(id dispatcherd.JobID) int64 {
 	if id < 0 {
-		return int64(p.now - p.core.jobs.Get(id).request.arrival)
+		return int64(p.now - p.core.jobs[id].request.arrival)
 	}
 	i := slices.IndexFunc(p.jobs, func(q Inquiry) bool { return q.ID == id })
 	return p.table.now/1000 - floorMS(p.jobs[i].RunAt)

@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -17,7 +16,7 @@ import (
 
 // end ends the attempt of a running job.
 func (c *Core) end(j *job, f contract.Finish) {
-	c.move(j, jobstate.OnFinish)
+	c.move(j, onFinish)
 	c.recordEnd(j, f)
 }
 
@@ -25,11 +24,11 @@ func (c *Core) end(j *job, f contract.Finish) {
 // the end is recorded.
 func (c *Core) recordEnd(j *job, f contract.Finish) {
 	c.logEnd(j, f.Outcome, 0)
-	known := c.types[j.typ].durations
+	known := c.types[j.Type].durations
 	if f.Outcome == contract.Succeeded && j.sentAt != notSent {
-		c.durations.Learn(known, j.class, int64(c.now-j.sentAt))
+		c.durations.Learn(known, j.Class, int64(c.now-j.sentAt))
 	}
-	known.End(&j.run, j.class)
+	known.End(&j.run, j.Class)
 	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.delivery.Fence, len(j.delivery.Payload)+len(f.Result)
 	f.Placement, f.Log = c.placement(j, f.Outcome), j.row.log
 	j.delivery.Payload = nil
@@ -61,7 +60,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 	}
 	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	ran := msDuration(int64(c.now - j.sentAt))
-	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.row.nonLocal)) - ran
+	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.NonLocal)) - ran
 	if outcome == contract.Succeeded && (waited < longWait || !c.ends.mayPlace(c.now)) {
 		return nil
 	}
@@ -100,7 +99,7 @@ func (c *Core) flushEnds() {
 		return
 	}
 	if e.inFlight < c.cfg.Limits.Finishes {
-		if r := e.held.Take(c.now); r != nil {
+		if r := e.held.take(c.now); r != nil {
 			c.sendEnds(r)
 		}
 	}
@@ -173,7 +172,7 @@ func (c *Core) handleFinished(ev event.Finished) {
 	}
 	e.breaker.Succeed()
 	c.finished(ev.Request, &ev.Result)
-	if e.held.Answered(ev.Request) {
+	if e.held.answered(ev.Request) {
 		return
 	}
 	clear(ev.Request.Items)
@@ -189,16 +188,16 @@ func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
 		switch {
 		case len(deferred) > 0 && deferred[0].ID == f.ID:
 			c.stats.Deferred++
-			c.ends.held.Hold(f, deferred[0].Reason, r.Again, c.now, c.rng)
+			c.ends.held.hold(f, deferred[0].Reason, r.Again, c.now, c.rng)
 			deferred = deferred[1:]
 			continue
 		case len(stale) > 0 && stale[0] == f.ID:
 			stale, isStale = stale[1:], true
 		}
 		c.ends.unrecorded--
-		c.ends.held.Forget(f.ID)
+		c.ends.held.forget(f.ID)
 		if isStale && r.Again {
-			c.ends.late.Add(f, c.now)
+			c.ends.late.add(f, c.now)
 		}
 		c.recorded(f, isStale)
 	}
@@ -207,8 +206,8 @@ func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
 // recorded forgets a job whose end is in Postgres, or whose attempt was stale. If
 // the row is pending again without a delay, recorded returns it to its lane.
 func (c *Core) recorded(f *contract.Finish, stale bool) {
-	j := c.jobs.Get(f.ID)
-	if j == nil || j.state != jobstate.Recording || j.attempt != f.Attempt {
+	j := c.jobs[f.ID]
+	if j == nil || j.state != stateRecording || j.attempt != f.Attempt {
 		return
 	}
 	switch {
@@ -222,12 +221,12 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	case f.Outcome == contract.Released, f.Outcome == contract.Crashed:
 		c.putBack(j)
 	case f.Outcome == contract.Retry, f.Outcome == contract.Isolated:
-		c.backlog.Departed(j.lane(), j.row.key)
+		c.backlog.Departed(j.Lane, j.row.key)
 		c.backlog.Delayed(f.Delay)
 	default:
-		c.backlog.Departed(j.lane(), j.row.key)
+		c.backlog.Departed(j.Lane, j.row.key)
 	}
-	c.move(j, jobstate.OnRecorded)
+	c.move(j, onRecorded)
 }
 
 // maxRetryDelay bounds the delay that a worker can request.
@@ -244,7 +243,7 @@ func (c *Core) handleReleased(ev event.Released) {
 // has no effect, because the slot is no longer in the map of slots. The Core
 // compares attempt numbers instead.
 func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
-	j := c.jobs.Get(r.Job)
+	j := c.jobs[r.Job]
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
 		return
 	}
@@ -262,7 +261,7 @@ func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
 // overran reports whether the timeout of a running job has passed. The worker also
 // measures the time, so its report may arrive before the alarm.
 func (c *Core) overran(j *job) bool {
-	return j.state == jobstate.Running && j.alarm != 0 && c.now >= j.deadline
+	return j.state == stateRunning && j.alarm != 0 && c.now >= j.deadline
 }
 
 // failure returns the error of a failed attempt. After a timeout it states the limit,
@@ -282,7 +281,7 @@ func (j *job) failure(text string) string {
 // worker.
 func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobID, a dispatcherd.Attempt) bool {
 	switch {
-	case j == nil || j.attempt != a || !j.state.Executing():
+	case j == nil || j.attempt != a || !j.state.executing():
 		c.stats.Stale++
 		c.emit(c.memory.Stale.Add(effect.Stale{Session: from, Job: id, Attempt: a}))
 		return false
@@ -323,7 +322,7 @@ func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 func (c *Core) handleReported(ev event.Reported) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
-		j := c.jobs.Get(r.Job)
+		j := c.jobs[r.Job]
 		switch {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
 		case r.Log != "":

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -31,7 +30,7 @@ func (c *Core) checkSlots() error {
 		return fmt.Errorf("%d slots belong to sessions, %d are registered", len(known), c.index.Len())
 	}
 	for _, ref := range known {
-		s := c.slots.At(ref)
+		s := c.slots[ref]
 		id := c.index.SlotID(ref)
 		switch {
 		case c.sessions[s.session.id] == s.session && s.session.slots[s.at] != ref:
@@ -42,8 +41,8 @@ func (c *Core) checkSlots() error {
 			return fmt.Errorf("slot %d is free but holds job %d", id, s.job.id)
 		case s.job != nil && s.job.slot != ref:
 			return fmt.Errorf("slot %d holds job %d, which does not know it", id, s.job.id)
-		case s.job != nil && !c.index.Supports(ref, s.job.typ) && !contract.MayResume(nil, c.index.Name(s.job.typ)):
-			return fmt.Errorf("slot %d holds job %d of type %q, which it does not support", id, s.job.id, c.index.Name(s.job.typ))
+		case s.job != nil && !c.index.Supports(ref, s.job.Type) && !contract.MayResume(nil, c.index.Name(s.job.Type)):
+			return fmt.Errorf("slot %d holds job %d of type %q, which it does not support", id, s.job.id, c.index.Name(s.job.Type))
 		}
 		types[s.session.user] += len(c.index.TypesOf(ref))
 		if slots[s.session.user]++; s.retired {
@@ -55,8 +54,8 @@ func (c *Core) checkSlots() error {
 
 // slotRefs returns the slots of all sessions, ordered by SlotID.
 func (c *Core) slotRefs() (refs []slotindex.Ref) {
-	for ref := range slotindex.Ref(c.slots.Len()) {
-		if c.slots.At(ref).session != nil {
+	for ref := range slotindex.Ref(len(c.slots)) {
+		if c.slots[ref].session != nil {
 			refs = append(refs, ref)
 		}
 	}
@@ -65,8 +64,8 @@ func (c *Core) slotRefs() (refs []slotindex.Ref) {
 }
 
 // holdsSlot reports whether a slot is reserved for a job in a state, or executes it.
-func holdsSlot(s jobstate.State) bool {
-	return s.ReservesSlot() || s.Executing() && !s.IsDetached()
+func holdsSlot(s jobState) bool {
+	return s.reservesSlot() || s.executing() && !s.isDetached()
 }
 
 // sameCount compares a quota with what its users hold.
@@ -88,7 +87,7 @@ func (c *Core) checkJobs() error {
 	waiters, logs, reserved := map[string]int{}, map[string]int{}, 0
 	for i := range c.claims.inFlight {
 		for _, j := range c.claims.inFlight[i].jobs {
-			if !j.claimInFlight() || c.jobs.Get(j.id) != j {
+			if !j.claimInFlight() || c.jobs[j.id] != j {
 				return fmt.Errorf("a claim is in flight for job %d, which is %v", j.id, j.state)
 			}
 		}
@@ -99,32 +98,32 @@ func (c *Core) checkJobs() error {
 	n := 0
 	for j := range c.orders.all() {
 		n++
-		perKind[j.typ]++
+		perKind[j.Type]++
 		holds := j.slot != noSlot
 		switch {
-		case c.jobs.Get(j.id) != j:
+		case c.jobs[j.id] != j:
 			return fmt.Errorf("job %d is in the list of the jobs in hand, but not in the table", j.id)
-		case holds && c.slots.At(j.slot).job != j:
+		case holds && c.slots[j.slot].job != j:
 			return fmt.Errorf("job %d has a slot that holds another job", j.id)
 		case holds != holdsSlot(j.state):
 			return fmt.Errorf("job %d is %v, and has slot %d", j.id, j.state, j.slot)
-		case j.state.IsDetached() && j.alarm == 0:
+		case j.state.isDetached() && j.alarm == 0:
 			return fmt.Errorf("job %d is detached without a deadline", j.id)
-		case (j.mode == dispatcherd.OnDemand) != (j.state <= jobstate.Abandoned):
+		case (j.mode == dispatcherd.OnDemand) != (j.state <= stateAbandoned):
 			return fmt.Errorf("job %d has mode %v and is %v", j.id, j.mode, j.state)
-		case j.state == jobstate.Unplaced:
+		case j.state == stateUnplaced:
 			return fmt.Errorf("job %d is %v at the end of a step", j.id, j.state)
 		}
-		if j.state == jobstate.Waiting {
+		if j.state == stateWaiting {
 			waiters[j.request.user]++
 		}
 		logs[j.row.logUser] += len(j.row.log)
-		if j.state.ReservesSlot() {
+		if j.state.reservesSlot() {
 			reserved++
 		}
 	}
-	if n != c.jobs.Len() {
-		return fmt.Errorf("%d jobs are in the list of the jobs in hand, counted %d", n, c.jobs.Len())
+	if n != len(c.jobs) {
+		return fmt.Errorf("%d jobs are in the list of the jobs in hand, counted %d", n, len(c.jobs))
 	}
 	if reserved != c.reserved {
 		return fmt.Errorf("%d slots are reserved, counted %d", reserved, c.reserved)
@@ -163,7 +162,7 @@ func (c *Core) checkRequests() error {
 		}
 		for p := range k.demand {
 			next, ok := k.requests.Next(p)
-			if marked := ok && next == p; marked != (k.demand[p].first != nil) {
+			if marked := ok && next == p; marked != (len(k.demand[p]) > 0) {
 				return fmt.Errorf("request queue %d/%d is marked %t", t, p, marked)
 			}
 			if err := k.demand[p].checkOrder(); err != nil {
@@ -177,9 +176,9 @@ func (c *Core) checkRequests() error {
 	return nil
 }
 
-func (q *requestQueue) checkOrder() error {
-	for j := q.first; j != nil && j.request.next != nil; j = j.request.next {
-		if !j.cameBefore(j.request.next) || j.request.next.request.prev != j {
+func (q requestQueue) checkOrder() error {
+	for i, j := range q {
+		if q.through(j.request.requestPlace) != i+1 || i > 0 && j.request.arrival < q[i-1].request.arrival {
 			return fmt.Errorf("is out of order at %d", j.id)
 		}
 	}
@@ -212,11 +211,11 @@ func (c *Core) checkPinned() error {
 	pinned := make([]int32, len(c.types))
 	for id, s := range c.sessions { // order-free: any difference is an error
 		for _, q := range s.pinned.queues {
-			if q.first == nil {
+			if len(q.requests) == 0 {
 				return fmt.Errorf("session %d has an empty queue of pinned requests", id)
 			}
-			pinned[q.typ] += int32(q.n)
-			if err := q.checkOrder(); err != nil {
+			pinned[q.typ] += int32(len(q.requests))
+			if err := q.requests.checkOrder(); err != nil {
 				return fmt.Errorf("a queue of pinned requests of session %d %w", id, err)
 			}
 			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinned.dirty {
@@ -230,7 +229,7 @@ func (c *Core) checkPinned() error {
 	for _, s := range c.pins.check { // of sessions that have ended
 		for _, q := range s.pinned.queues {
 			if c.sessions[s.id] != s {
-				pinned[q.typ] += int32(q.n)
+				pinned[q.typ] += int32(len(q.requests))
 			}
 		}
 	}

@@ -6,8 +6,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
-	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -15,22 +13,23 @@ import (
 
 // newJob takes a job from the free list.
 func (c *Core) newJob() *job {
-	j := c.spare
-	if j == nil {
-		j = &job{}
-	} else {
-		c.spare = j.request.next
+	if len(c.spare) == 0 {
+		c.spare = append(c.spare, new(job))
 	}
-	*j = job{slot: noSlot, state: jobstate.NotInHand, sentAt: notSent}
+	last := len(c.spare) - 1
+	j := c.spare[last]
+	c.spare = c.spare[:last]
+	*j = job{slot: noSlot, state: stateNotInHand, sentAt: notSent}
 	return j
 }
 
 // keep adds a job to the jobs in hand. The type of the job stays known until
 // forget.
 func (c *Core) keep(j *job) {
-	c.jobs.Put(j.id, j)
+	c.jobs[j.id] = j
+	c.newest = max(c.newest, j.id)
 	c.orders.add(j)
-	c.types[j.typ].inHand++
+	c.types[j.Type].inHand++
 	c.backlog.JobTaken()
 }
 
@@ -38,13 +37,13 @@ func (c *Core) keep(j *job) {
 func (c *Core) forget(j *job) {
 	c.disarm(j)
 	c.dropLog(j)
-	c.jobs.Remove(j.id)
+	delete(c.jobs, j.id)
 	c.orders.remove(j)
-	c.types[j.typ].inHand--
-	c.types[j.typ].durations.End(&j.run, j.class)
-	lane, rescan := c.backlog.LaneOf(j.lane(), j.id), j.row.rescan
-	*j = job{request: requestData{next: c.spare}}
-	c.spare = j
+	c.types[j.Type].inHand--
+	c.types[j.Type].durations.End(&j.run, j.Class)
+	lane, rescan := c.backlog.LaneOf(j.Lane, j.id), j.row.rescan
+	*j = job{}
+	c.spare = append(c.spare, j)
 	if rescan {
 		c.backlog.Rescan(lane)
 	}
@@ -53,20 +52,20 @@ func (c *Core) forget(j *job) {
 
 // move makes a transition. If the transition is impossible, an invariant is
 // violated: the job keeps its state, and the dispatcher drains.
-func (c *Core) move(j *job, ev jobstate.Event) {
-	next, do := jobstate.Next(j.state, ev)
-	if next == 0 {
+func (c *Core) move(j *job, ev jobEvent) {
+	t := &transitions[j.state][ev]
+	if t.next == 0 {
 		c.violated(fmt.Errorf("impossible transition: %v of job %d, which is %v", ev, j.id, j.state))
 		return
 	}
-	if j.state.ReservesSlot() {
+	if j.state.reservesSlot() {
 		c.reserved--
 	}
-	if next.ReservesSlot() {
+	if t.next.reservesSlot() {
 		c.reserved++
 	}
-	j.state = next
-	for rest := do; rest != 0; rest &= rest - 1 {
+	j.state = t.next
+	for rest := t.do; rest != 0; rest &= rest - 1 {
 		c.act(j, rest&-rest)
 	}
 }
@@ -79,31 +78,31 @@ func (c *Core) violated(err error) {
 	c.emit(&effect.Violation{Err: err})
 }
 
-func (c *Core) act(j *job, do jobstate.Actions) {
+func (c *Core) act(j *job, do actions) {
 	switch do {
-	case jobstate.FreeSlot:
+	case doFreeSlot:
 		c.freeSlot(j)
-	case jobstate.Dequeue:
+	case doDequeue:
 		c.dequeue(j)
-	case jobstate.Disarm:
+	case doDisarm:
 		c.disarm(j)
-	case jobstate.KeepTimeout:
+	case doKeepTimeout:
 		j.keepTimeout()
-	case jobstate.RestoreTimeout:
+	case doRestoreTimeout:
 		c.restoreTimeout(j)
-	case jobstate.AssignLater:
+	case doAssignLater:
 		c.claims.unassigned = append(c.claims.unassigned, j)
-	case jobstate.SendJob:
+	case doSendJob:
 		c.send(j)
-	case jobstate.SendCancel:
+	case doSendCancel:
 		c.sendCancel(j)
-	case jobstate.ArmGrace:
+	case doArmGrace:
 		c.arm(j, c.now.After(c.cfg.CancelGrace))
-	case jobstate.ArmResume:
+	case doArmResume:
 		c.arm(j, c.now.After(c.cfg.Resume))
-	case jobstate.ReleaseRow:
+	case doReleaseRow:
 		c.releaseRow(j)
-	case jobstate.Forget:
+	case doForget:
 		c.forget(j)
 	}
 }
@@ -111,12 +110,12 @@ func (c *Core) act(j *job, do jobstate.Actions) {
 // send sends a job to its slot.
 func (c *Core) send(j *job) {
 	j.sentAt = c.now
-	c.types[j.typ].durations.Start(&j.run, j.class, j.sentAt)
-	s := c.slots.At(j.slot)
+	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)
+	s := c.slots[j.slot]
 	c.emit(c.memory.Send.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
-		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.typ), Delivery: j.delivery,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.row.nonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
+		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.Type), Delivery: j.delivery,
+		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.NonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
 	}))
 	c.runsOn(j)
 	if j.fingerprint != s.session.fingerprint {
@@ -129,7 +128,7 @@ func (c *Core) send(j *job) {
 
 // runsOn stores where a job runs, for its placement.
 func (c *Core) runsOn(j *job) {
-	s := c.slots.At(j.slot).session
+	s := c.slots[j.slot].session
 	j.sentTo, j.worker, j.slotID = s.id, s.worker, c.index.SlotID(j.slot)
 }
 
@@ -142,21 +141,16 @@ func (c *Core) sendCancel(j *job) {
 // flight does not start.
 func (c *Core) tellToStop(j *job, reason stopReason) {
 	j.stop = max(j.stop, reason)
-	c.move(j, jobstate.OnStop)
+	c.move(j, onStop)
 }
 
 // putBack returns a row that is pending again to its lane.
-func (c *Core) putBack(j *job) { c.backlog.PutBack(j.lane(), j.row.key) }
-
-// lane returns the lane from which a queued job was taken.
-func (j *job) lane() backlog.Lane {
-	return backlog.Lane{Type: j.typ, Priority: j.priority, NonLocal: j.row.nonLocal, Class: j.class}
-}
+func (c *Core) putBack(j *job) { c.backlog.PutBack(j.Lane, j.row.key) }
 
 // claimInFlight reports whether the claim of the job was sent and its outcome is not
 // yet known.
 func (j *job) claimInFlight() bool {
-	return j != nil && j.state >= jobstate.Claiming && j.state <= jobstate.Unresolved
+	return j != nil && j.state >= stateClaiming && j.state <= stateUnresolved
 }
 
 // isSuspect reports whether one more crash quarantines a job.
@@ -171,7 +165,7 @@ func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	if own > 0 {
 		return own
 	}
-	return c.types[j.typ].limit
+	return c.types[j.Type].limit
 }
 
 // keepTimeout stores the instant at which the timeout of a detached job ends.
@@ -226,7 +220,7 @@ func (c *Core) freeSlot(j *job) {
 		return
 	}
 	j.slot = noSlot
-	s := c.slots.At(ref)
+	s := c.slots[ref]
 	s.job = nil
 	if c.index.IsDraining(ref) {
 		next := s.next
@@ -243,7 +237,7 @@ func (c *Core) freeSlot(j *job) {
 // leaveSlot separates a running job from its slot and removes the slot.
 func (c *Core) leaveSlot(j *job) {
 	ref := j.slot
-	j.slot, c.slots.At(ref).job = noSlot, nil
+	j.slot, c.slots[ref].job = noSlot, nil
 	c.retire(ref)
 }
 
@@ -251,7 +245,7 @@ func (c *Core) leaveSlot(j *job) {
 type handView Core
 
 // Len returns the number of jobs.
-func (v *handView) Len() int { return v.jobs.Len() }
+func (v *handView) Len() int { return len(v.jobs) }
 
 // OfType returns the number of jobs of one type and of rows of any type that are set aside.
 func (v *handView) OfType(t slotindex.TypeID) int {
@@ -264,7 +258,10 @@ func (v *handView) OfType(t slotindex.TypeID) int {
 // is being recorded here. The lane of the row is then read again when the job is
 // forgotten.
 func (v *handView) InHand(k contract.Key) bool {
-	j := v.jobs.GetOld(k.ID)
+	var j *job
+	if k.ID <= v.newest { // mostly it is larger: the rows that are read are new
+		j = v.jobs[k.ID]
+	}
 	if j == nil {
 		_, aside := (*Core)(v).whyAside(k.ID)
 		return aside

@@ -10,29 +10,28 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 )
 
 // stateSetups are the commands that bring a job into each state. The job is the
 // row "letter" or the request "call".
-var stateSetups = map[jobstate.State]string{
-	jobstate.Waiting:    "request call type=pdf wait=yes",
-	jobstate.Serving:    "register worker=ann types=(pdf); request call type=pdf",
-	jobstate.Abandoned:  "register worker=ann types=(pdf); request call type=pdf; abandon call",
-	jobstate.Reserved:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
-	jobstate.Unplaced:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
-	jobstate.Claiming:   "register worker=ann types=(pdf); hold claim; insert letter; run",
-	jobstate.Slotless:   "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
-	jobstate.Preempted:  "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
-	jobstate.Unresolved: "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
-	jobstate.Unassigned: "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
-	jobstate.Running:    "register worker=ann types=(pdf); insert letter; run",
-	jobstate.Revoked:    "register worker=ann types=(pdf); insert letter; run; disown",
-	jobstate.Stopping:   "register worker=ann types=(pdf); insert letter; run; cancel letter",
-	jobstate.Detached:   "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
-	jobstate.DetachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann " +
+var stateSetups = map[jobState]string{
+	stateWaiting:    "request call type=pdf wait=yes",
+	stateServing:    "register worker=ann types=(pdf); request call type=pdf",
+	stateAbandoned:  "register worker=ann types=(pdf); request call type=pdf; abandon call",
+	stateReserved:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
+	stateUnplaced:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
+	stateClaiming:   "register worker=ann types=(pdf); hold claim; insert letter; run",
+	stateSlotless:   "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
+	statePreempted:  "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
+	stateUnresolved: "register worker=ann types=(pdf); hold claim; insert letter; run; answer claim unknown",
+	stateUnassigned: "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf; win",
+	stateRunning:    "register worker=ann types=(pdf); insert letter; run",
+	stateRevoked:    "register worker=ann types=(pdf); insert letter; run; disown",
+	stateStopping:   "register worker=ann types=(pdf); insert letter; run; cancel letter",
+	stateDetached:   "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann types=(pdf) slots=9",
+	stateDetachedStopping: "config slots=2; register worker=ann types=(pdf); insert letter; run; register worker=ann " +
 		"types=(pdf) slots=9; cancel letter",
-	jobstate.Recording: "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
+	stateRecording: "register worker=ann types=(pdf); insert letter; run; hold finish; done letter",
 }
 
 // expectedTransitions lists every possible cell: state, event, next state and
@@ -111,7 +110,7 @@ not in hand       adopt      running
 `
 
 // inState returns a core with a job in a state.
-func inState(t *testing.T, s jobstate.State) (*world, *job) {
+func inState(t *testing.T, s jobState) (*world, *job) {
 	w := newWorld(t)
 	c := w.at.core
 	for command := range strings.SplitSeq(stateSetups[s], "; ") {
@@ -120,7 +119,7 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 		case name == "insert":
 			w.command("insert", []string{rest + " type=pdf"})
 		case command == "preempt":
-			c.preempt(c.jobs.Get(w.jobs["letter"]))
+			c.preempt(c.jobs[w.jobs["letter"]])
 		case command == "win":
 			request := w.at.pending[0].(*effect.Claim).Request
 			answer := event.Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
@@ -130,26 +129,26 @@ func inState(t *testing.T, s jobstate.State) (*world, *job) {
 		}
 		c = w.at.core
 	}
-	if s == jobstate.NotInHand {
+	if s == stateNotInHand {
 		j := c.newJob()
-		j.typ = c.hold("pdf", "")
+		j.Type = c.hold("pdf", "")
 		return w, j
 	}
 	id, isRow := w.jobs["letter"]
 	if !isRow {
 		id = w.jobs["call"]
 	}
-	j := c.jobs.Get(id)
+	j := c.jobs[id]
 	require.NotNil(t, j)
 	require.Equal(t, s, j.state)
 	return w, j
 }
 
 // moved makes one transition and describes its result.
-func moved(t *testing.T, s jobstate.State, ev jobstate.Event) (line string, possible bool) {
+func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
 	w, j := inState(t, s)
 	c := w.at.core
-	if ev == jobstate.OnStart || ev == jobstate.OnAssign {
+	if ev == onStart || ev == onAssign {
 		ref := c.addTaken(&session{id: 99}, dispatcherd.Slot{ID: 77, Number: 7, Types: []string{"pdf"}})
 		c.assign(j, ref)
 	}
@@ -165,8 +164,8 @@ func moved(t *testing.T, s jobstate.State, ev jobstate.Event) (line string, poss
 	}()
 	c.move(j, ev)
 	next, names := j.state, []string{}
-	if c.jobs.Get(id) == nil && s != jobstate.NotInHand {
-		next = jobstate.NotInHand
+	if c.jobs[id] == nil && s != stateNotInHand {
+		next = stateNotInHand
 	}
 	for _, e := range c.fx {
 		names = append(names, nameOf(e))
@@ -183,8 +182,8 @@ func TestEveryCellOfTheStateMachine(t *testing.T) {
 		expected[strings.TrimRight(line, " ")] = true
 	}
 	cells := 0
-	for s := jobstate.NotInHand; s < jobstate.States; s++ {
-		for ev := range jobstate.Events {
+	for s := stateNotInHand; s < stateCount; s++ {
+		for ev := range eventCount {
 			line, possible := moved(t, s, ev)
 			line = strings.TrimRight(line, " ")
 			if !possible {
@@ -200,9 +199,9 @@ func TestEveryCellOfTheStateMachine(t *testing.T) {
 // In a daemon an impossible transition changes nothing. It is reported, and the
 // dispatcher can still drain, interrupt what runs, and end its sessions.
 func TestImpossibleTransitionIsReportedAndTheDispatcherDrains(t *testing.T) {
-	for s := jobstate.NotInHand; s < jobstate.States; s++ {
-		for ev := range jobstate.Events {
-			if next, _ := jobstate.Next(s, ev); next != 0 {
+	for s := stateNotInHand; s < stateCount; s++ {
+		for ev := range eventCount {
+			if next := transitions[s][ev].next; next != 0 {
 				continue
 			}
 			w, j := inState(t, s)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/durations"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -91,10 +90,10 @@ type foundSlot struct {
 func (c *Core) findSlots(q SlotQuery, ref slotindex.Ref) (list []foundSlot, next slotindex.Ref, complete bool) {
 	t, known := c.index.Lookup(q.Type)
 	for range c.cfg.Limits.StepWork {
-		if int(ref) >= c.slots.Len() {
+		if int(ref) >= len(c.slots) {
 			return list, ref, true
 		}
-		if c.slots.At(ref).session != nil && (q.Type == "" || known && c.index.Supports(ref, t)) && c.index.SlotID(ref) > q.After {
+		if c.slots[ref].session != nil && (q.Type == "" || known && c.index.Supports(ref, t)) && c.index.SlotID(ref) > q.After {
 			list = append(list, foundSlot{c.index.SlotID(ref), ref})
 		}
 		ref++
@@ -107,7 +106,7 @@ func (c *Core) findSlots(q SlotQuery, ref slotindex.Ref) (list []foundSlot, next
 func (c *Core) describeSlots(found []foundSlot) (list []SlotInfo, others []foundSlot) {
 	for work := 0; len(found) > 0 && work < c.cfg.Limits.StepWork; found = found[1:] {
 		ref := found[0].ref
-		if work++; c.slots.At(ref).session != nil && c.index.SlotID(ref) == found[0].id {
+		if work++; c.slots[ref].session != nil && c.index.SlotID(ref) == found[0].id {
 			list = append(list, c.slotInfo(ref, nil))
 			work += jobWork + len(c.index.TypesOf(ref))
 		}
@@ -117,7 +116,7 @@ func (c *Core) describeSlots(found []foundSlot) (list []SlotInfo, others []found
 
 // slotInfo describes a slot. types are the names of its types; nil = they are looked up.
 func (c *Core) slotInfo(ref slotindex.Ref, types []string) SlotInfo {
-	s := c.slots.At(ref)
+	s := c.slots[ref]
 	info := SlotInfo{
 		ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
 		Types: types, State: "free", Draining: c.index.IsDraining(ref),
@@ -130,8 +129,8 @@ func (c *Core) slotInfo(ref slotindex.Ref, types []string) SlotInfo {
 		}
 	}
 	if j := s.job; j != nil {
-		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.typ), j.attempt
-		if j.state.ClaimPending() {
+		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.Type), j.attempt
+		if j.state.claimPending() {
 			info.State = "reserved"
 		}
 		c.describeRun(&info, j)
@@ -152,7 +151,7 @@ func (c *Core) describeRun(info *SlotInfo, j *job) {
 
 // Stopping returns why a job in hand is being stopped, or "".
 func (c *Core) Stopping(id dispatcherd.JobID) string {
-	if j := c.jobs.Get(id); j != nil {
+	if j := c.jobs[id]; j != nil {
 		return j.stop.String()
 	}
 	return ""
@@ -234,8 +233,8 @@ func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 		}
 	}
 	for _, q := range c.types[t].demand {
-		if info.Requests += q.n; q.n > 0 {
-			oldest = max(oldest, int64(c.now-q.first.request.arrival))
+		if info.Requests += len(q); len(q) > 0 {
+			oldest = max(oldest, int64(c.now-q[0].request.arrival))
 		}
 	}
 	info.Requests += int(c.types[t].pinned)
@@ -255,12 +254,11 @@ type RequestInfo struct {
 type requestPosition struct {
 	typ   slotindex.TypeID
 	level int
-	next  dispatcherd.JobID // the next request of this queue; 0 = the first one
+	last  requestPlace // of the queue; the zero value is before the first one
 }
 
 // ListRequests lists the waiting on-demand requests in memory by descending ids: mostly the
-// oldest first. A request that arrives or starts meanwhile may be missing. If it is the first
-// one of a portion, so may be the rest of its queue.
+// oldest first. A request that arrives or starts meanwhile may be missing.
 func ListRequests(asker Asker) (list []RequestInfo) {
 	var at requestPosition
 	for complete := false; !complete; {
@@ -283,30 +281,18 @@ func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete b
 		}
 		work++
 		t := c.types[at.typ]
-		for ; at.level < len(t.demand); at.level, at.next = at.level+1, 0 {
-			for j := c.waitingFrom(&t.demand[at.level], at.next); j != nil; j = j.request.next {
+		for ; at.level < len(t.demand); at.level, at.last = at.level+1, (requestPlace{}) {
+			for _, j := range t.demand[at.level][t.demand[at.level].through(at.last):] {
 				if work >= c.cfg.Limits.StepWork {
-					at.next = j.id
 					return list, false
 				}
 				work += jobWork
-				list = append(list, RequestInfo{j.id, c.index.Name(at.typ), j.priority, msDuration(int64(c.now - j.request.arrival))})
+				at.last = j.request.requestPlace
+				list = append(list, RequestInfo{j.id, c.index.Name(at.typ), j.Priority, msDuration(int64(c.now - j.request.arrival))})
 			}
 		}
 	}
 	return list, true
-}
-
-// waitingFrom returns the request with an id, or nil if it has left its queue. For the id 0 it
-// returns the first request of the queue.
-func (c *Core) waitingFrom(q *requestQueue, id dispatcherd.JobID) *job {
-	if id == 0 {
-		return q.first
-	}
-	if j := c.jobs.Get(id); j != nil && j.state == jobstate.Waiting {
-		return j
-	}
-	return nil
 }
 
 // Gauges are current values. The counters since the start are in Stats.
@@ -340,10 +326,10 @@ func (c *Core) Gauges() Gauges {
 		Sessions:       len(c.sessions),
 		Requests:       c.quotas.Requests.Held(),
 		Cached:         c.backlog.Cached(),
-		InHand:         c.jobs.Len(),
+		InHand:         len(c.jobs),
 		Unrecorded:     c.ends.unrecorded,
 		Spawns:         c.spawns.size(),
-		Held:           c.ends.held.Len(),
+		Held:           len(c.ends.held.why),
 		ClaimsUnderWay: len(c.claims.inFlight),
 		Loading:        len(c.claims.loading),
 		Aside:          c.countAside(),
@@ -372,7 +358,7 @@ func (c *Core) Len() int { return c.index.Len() }
 func (c *Core) Idle() bool { return c.Unended() == 0 }
 
 // Unended returns the number of jobs in hand and of those that are about to be adopted.
-func (c *Core) Unended() int { return c.jobs.Len() + len(c.adopts.byJob) + len(c.adopts.dropped) }
+func (c *Core) Unended() int { return len(c.jobs) + len(c.adopts.byJob) + len(c.adopts.dropped) }
 
 // Adopting reports whether the outcome of some resume offer is unknown. The update
 // of a recorded fingerprint does not count, because the row belongs to this

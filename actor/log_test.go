@@ -28,8 +28,8 @@ func (l logging) say(j *job, message string) {
 	l.fx = nil
 }
 
-// naiveEnd removes lines from the front, and then characters of the last line, until at most so many bytes are left.
-func naiveEnd(text string, most int) string {
+// naiveLog removes lines from the front, and then characters of the last line, until at most so many bytes are left.
+func naiveLog(text string, most int) string {
 	for lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n"); len(text) > most && len(lines) > 1; lines = lines[1:] {
 		text = strings.TrimPrefix(text, lines[0])
 	}
@@ -48,7 +48,7 @@ func TestLogEqualsTheNaiveEndOfAllMessages(t *testing.T) {
 			word := []string{"a", "ü", "語", "\U0001F5A8"}[rng.IntN(4)]
 			line := strings.Repeat(word, rng.IntN([]int{10, 300, 3000}[rng.IntN(3)])) + "\n"
 			l.say(j, line)
-			want = naiveEnd(want+line, maxLog)
+			want = naiveLog(want+line, maxLog)
 		}
 		require.Zero(t, l.stats.LogCuts)
 		require.Equal(t, want, j.row.log, n)

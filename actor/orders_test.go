@@ -8,7 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -21,12 +20,12 @@ func newBusySender(t *testing.T, rows int) *sender {
 			s.won(claim)
 		}
 	}
-	require.Equal(t, rows, s.count(jobstate.Running))
+	require.Equal(t, rows, s.count(stateRunning))
 	s.core.cfg.Limits.StepWork = jobWork
 	return s
 }
 
-func (s *sender) count(state jobstate.State) (n int) {
+func (s *sender) count(state jobState) (n int) {
 	for j := range s.core.orders.all() {
 		if j.state == state {
 			n++
@@ -49,11 +48,11 @@ func TestInterruptedJobsAreReleasedInPortions(t *testing.T) {
 	s.step(event.Drained{})
 	s.finishOrders()
 	s.step(event.Interrupted{})
-	require.Equal(t, 15, s.count(jobstate.Running))
+	require.Equal(t, 15, s.count(stateRunning))
 	s.end(16)
 	require.EqualValues(t, 1, s.core.stats.Done, "a job that ends before its turn is done")
 	require.Equal(t, 14, s.finishOrders())
-	require.Zero(t, s.count(jobstate.Running))
+	require.Zero(t, s.count(stateRunning))
 }
 
 func TestEndOfASessionIsNoCrashAfterInterrupted(t *testing.T) {
@@ -65,22 +64,22 @@ func TestEndOfASessionIsNoCrashAfterInterrupted(t *testing.T) {
 		s.step(event.Tick{})
 	}
 	require.Zero(t, s.core.stats.Crashed)
-	require.Zero(t, s.count(jobstate.Running))
-	require.Equal(t, 16, s.count(jobstate.Recording))
+	require.Zero(t, s.count(stateRunning))
+	require.Equal(t, 16, s.count(stateRecording))
 }
 
 func TestJobThatStartsAfterDisownedIsNotRevoked(t *testing.T) {
 	s := newBusySender(t, 15)
 	s.step(event.Disowned{})
-	require.Equal(t, 14, s.count(jobstate.Running))
+	require.Equal(t, 14, s.count(stateRunning))
 	fetch := one[*effect.Fetch](t, s.step(event.Owned{})).Request
 	s.step(event.Fetched{Request: fetch, Result: contract.FetchResult{DBNow: 1_000_000}})
 	for _, claim := range s.insert(1) {
 		s.won(claim)
 	}
 	require.NotZero(t, s.finishOrders())
-	require.Equal(t, 15, s.count(jobstate.Revoked))
-	require.Equal(t, jobstate.Running, s.core.jobs.Get(16).state)
+	require.Equal(t, 15, s.count(stateRevoked))
+	require.Equal(t, stateRunning, s.core.jobs[16].state)
 }
 
 func TestUndecidedSessionsAreTurnedAwayInPortions(t *testing.T) {

@@ -70,7 +70,7 @@ func (c *overloadedLoop) Perform(fx []effect.Effect) {
 				c.longest = max(c.longest, time.Since(at))
 			}
 			time.AfterFunc(overloadService, func() {
-				c.actor.Release(event.Released{Session: 1, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+				c.actor.Order(event.Released{Session: 1, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 			})
 		case *effect.Answer:
 			c.answered(e)

@@ -25,55 +25,55 @@ import (
 // and request -1 have type pdf.
 var states = map[string]func(c *Core){
 	"fresh": func(*Core) {},
-	"free":  func(c *Core) { stateFree(c) },
+	"free":  func(c *Core) { withFreeSlots(c) },
 	"reserved": func(c *Core) {
-		stateReserved(c, stateFree(c))
+		withReserved(c, withFreeSlots(c))
 	},
 	"busy": func(c *Core) {
-		stateBusy(c, stateFree(c))
+		withBusySlot(c, withFreeSlots(c))
 	},
 	"ending": func(c *Core) {
-		stateBusy(c, stateFree(c))
+		withBusySlot(c, withFreeSlots(c))
 		c.Step(1002, event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
 	},
 	"draining": func(c *Core) {
-		stateBusy(c, stateFree(c))
+		withBusySlot(c, withFreeSlots(c))
 		c.Step(1002, event.Drained{}, nil)
 	},
 	"disowned": func(c *Core) {
-		stateBusy(c, stateFree(c))
+		withBusySlot(c, withFreeSlots(c))
 		c.Step(1002, event.Disowned{}, nil)
 	},
 	"outage": func(c *Core) {
-		r := stateReserved(c, stateFree(c))
+		r := withReserved(c, withFreeSlots(c))
 		c.Step(1002, event.Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Unknown}}, nil)
 	},
 	"not listening": func(c *Core) {
-		stateFree(c)
+		withFreeSlots(c)
 		c.Step(1002, event.Listening{}, nil)
 	},
 	"request waits": func(c *Core) {
 		c.Step(1000, event.Requested{Job: -1, Type: "pdf", Wait: true, Deadline: time.Second}, nil)
 	},
 	"request runs": func(c *Core) {
-		stateFree(c)
+		withFreeSlots(c)
 		c.Step(1001, event.Requested{Job: -1, Type: "pdf"}, nil)
 	},
 	"worker gone": func(c *Core) {
-		stateBusy(c, stateFree(c))
+		withBusySlot(c, withFreeSlots(c))
 		c.Step(1002, event.Unregistered{Session: 7}, nil)
 	},
 }
 
-// stateFree registers free slots and returns the fetch in flight.
-func stateFree(c *Core) *contract.FetchRequest {
+// withFreeSlots registers free slots and returns the fetch in flight.
+func withFreeSlots(c *Core) *contract.FetchRequest {
 	return fetchOf(c.Step(1000, event.Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
 		{ID: 1, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"excel", "pdf"}},
 	}}, nil))
 }
 
-// stateReserved answers the fetch with row 1, and returns the claim.
-func stateReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
+// withReserved answers the fetch with row 1, and returns the claim.
+func withReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
 	lane := 0
 	for f.Lanes[lane].Type != "pdf" {
 		lane++
@@ -84,8 +84,8 @@ func stateReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
 	return only[*effect.Claim](fx)[0].Request
 }
 
-func stateBusy(c *Core, f *contract.FetchRequest) {
-	r := stateReserved(c, f)
+func withBusySlot(c *Core, f *contract.FetchRequest) {
+	r := withReserved(c, f)
 	c.Step(1001, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
 }
 
@@ -154,7 +154,7 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 // sent.
 func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
 	c := New(config.Default())
-	r := stateReserved(c, stateFree(c))
+	r := withReserved(c, withFreeSlots(c))
 	c.Step(1002, event.CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
 	fx := c.Step(1003, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
 	require.Equal(t, contract.Cancelled, one[*effect.Finish](t, fx).Request.Items[0].Outcome)

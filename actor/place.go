@@ -5,7 +5,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -80,7 +79,7 @@ func (c *Core) round(open bool, end int64) int {
 				return -1 // the preempted job may rank before the remaining heads
 			}
 		case !free:
-			c.types[h.typ].urgent = c.types[h.typ].urgent && h.pin != nil
+			c.types[h.Type].urgent = c.types[h.Type].urgent && h.pin != nil
 			c.heads.pop()
 			c.work += jobWork // if many heads have no slot, the next step makes their types clean
 			continue
@@ -171,7 +170,7 @@ func (c *Core) claimRoom() int {
 // examines at most three heads per priority and duration class.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	for level, ok := c.types[t].requests.Next(0); ok; level, ok = c.types[t].requests.Next(level + 1) {
-		h := c.headOf(c.types[t].demand[level].first)
+		h := c.headOf(c.types[t].demand[level][0])
 		if !found || h.before(&best) {
 			best, found = h, true
 		}
@@ -201,9 +200,7 @@ func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
 	var terms scoring.Terms
 	age := c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
 	return head{
-		score:   c.score(&terms, dispatcherd.Queued, r.Priority, r.Class, age, r.Type),
-		arrival: int64(c.now) - age, number: int64(k.ID), typ: r.Type, priority: r.Priority, class: r.Class,
-		mode: dispatcherd.Queued, nonLocal: r.NonLocal,
+		Lane: r, score: c.score(&terms, dispatcherd.Queued, r, age), arrival: int64(c.now) - age, number: int64(k.ID), mode: dispatcherd.Queued,
 	}
 }
 
@@ -212,8 +209,8 @@ func (c *Core) headOf(j *job) head {
 	var terms scoring.Terms
 	age := c.ageMS(j)
 	h := head{
-		score: c.score(&terms, j.mode, j.priority, j.class, age, j.typ), arrival: int64(c.now) - age, number: int64(j.id),
-		typ: j.typ, priority: j.priority, class: j.class, mode: j.mode, nonLocal: j.row.nonLocal, pin: j.request.pin,
+		Lane: j.Lane, score: c.score(&terms, j.mode, j.Lane, age), arrival: int64(c.now) - age, number: int64(j.id), mode: j.mode,
+		pin: j.request.pin,
 	}
 	if j.mode == dispatcherd.OnDemand {
 		h.number = -h.number
@@ -224,25 +221,24 @@ func (c *Core) headOf(j *job) head {
 // placeCandidate handles the first candidate of a lane. It reserves the most
 // specialised free slot for the candidate and adds the candidate to the next claim.
 func (c *Core) placeCandidate(h head) {
-	lane := backlog.Lane{Type: h.typ, Priority: h.priority, NonLocal: h.nonLocal, Class: h.class}
-	key, batch := c.backlog.Pop(lane)
-	if c.jobs.Get(key.ID) != nil {
+	key, batch := c.backlog.Pop(h.Lane)
+	if c.jobs[key.ID] != nil {
 		// An older attempt of the row is still being recorded, so the fetch read the lane
 		// before that attempt ended. The lane is read again.
-		c.backlog.Rescan(lane)
+		c.backlog.Rescan(h.Lane)
 		return
 	}
 	if _, aside := c.whyAside(key.ID); aside {
 		return
 	}
 	j := c.newJob()
-	j.id, j.typ, j.priority, j.class, j.mode = key.ID, h.typ, h.priority, h.class, dispatcherd.Queued
-	j.row = rowData{key: key, batch: batch, nonLocal: h.nonLocal}
-	ref, ok := c.index.Take(j.typ)
+	j.id, j.Lane, j.mode = key.ID, h.Lane, dispatcherd.Queued
+	j.row = rowData{key: key, batch: batch}
+	ref, ok := c.index.Take(j.Type)
 	mustHave(ok)
 	c.assign(j, ref)
 	c.keep(j)
-	c.move(j, jobstate.OnReserve)
+	c.move(j, onReserve)
 	c.claims.next = append(c.claims.next, j)
 }
 
@@ -259,8 +255,8 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j := c.firstOf(h)
 	c.assign(j, ref)
 	j.attempt++
-	c.move(j, jobstate.OnStart)
-	s := c.slots.At(j.slot)
+	c.move(j, onStart)
+	s := c.slots[j.slot]
 	c.emit(c.memory.Started.Add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }
 
@@ -274,8 +270,8 @@ func mustHave(ok bool) {
 // assign assigns to a job a slot that was taken for it, and stores the reason.
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
-	c.slots.At(ref).job = j
-	c.score(&j.terms, j.mode, j.priority, j.class, c.ageMS(j), j.typ)
+	c.slots[ref].job = j
+	c.score(&j.terms, j.mode, j.Lane, c.ageMS(j))
 	j.placedAt = c.now
 	c.stats.Placed++
 	c.work += jobWork
@@ -364,7 +360,7 @@ func (c *Core) logWait(t slotindex.TypeID, reason int) {
 	d := c.logDecision(DecisionWaiting)
 	d.Type, d.Reasons = c.index.Name(t), 1<<reason
 	if h, ok := c.best(t, true); ok {
-		d.Job, d.Mode, d.Priority, d.Score = h.job(), h.mode, h.priority, h.score
+		d.Job, d.Mode, d.Priority, d.Score = h.job(), h.mode, h.Priority, h.score
 	}
 }
 
@@ -407,7 +403,7 @@ func (c *Core) keepPins(f func(head)) {
 			if _, free := c.freeSlotOf(s, q.typ); free {
 				s.pinned.dirty = true
 				if f != nil {
-					f(c.headOf(q.first))
+					f(c.headOf(q.requests[0]))
 				}
 			}
 		}
@@ -422,18 +418,18 @@ func (c *Core) keepPins(f func(head)) {
 // hasFree reports whether a slot is free for a head.
 func (c *Core) hasFree(h *head) bool {
 	if h.pin != nil {
-		_, free := c.freeSlotOf(h.pin, h.typ)
+		_, free := c.freeSlotOf(h.pin, h.Type)
 		return free
 	}
-	return c.index.HasFree(h.typ)
+	return c.index.HasFree(h.Type)
 }
 
 // take takes a free slot for a head.
 func (c *Core) take(h *head) (slotindex.Ref, bool) {
 	if h.pin == nil {
-		return c.index.Take(h.typ)
+		return c.index.Take(h.Type)
 	}
-	ref, free := c.freeSlotOf(h.pin, h.typ)
+	ref, free := c.freeSlotOf(h.pin, h.Type)
 	if free {
 		c.index.TakeSlot(ref)
 	}
@@ -453,7 +449,7 @@ func (c *Core) countPassed(placed, next *head) {
 	if c.durations == nil || next.arrival >= placed.arrival {
 		return
 	}
-	if placed.score-c.brevity(placed.typ, placed.class) < next.score-c.brevity(next.typ, next.class) {
+	if placed.score-c.brevity(placed.Lane) < next.score-c.brevity(next.Lane) {
 		c.stats.Passed++
 	}
 }
@@ -461,11 +457,11 @@ func (c *Core) countPassed(placed, next *head) {
 // nextHead returns the head that follows a placed one in its queues.
 func (c *Core) nextHead(h *head, open bool) (head, bool) {
 	if h.pin == nil {
-		return c.best(h.typ, open)
+		return c.best(h.Type, open)
 	}
 	for _, q := range h.pin.pinned.queues {
-		if q.typ == h.typ && q.level == backlog.LevelOf(h.priority, h.class) {
-			return c.headOf(q.first), true
+		if q.typ == h.Type && q.level == h.Level() {
+			return c.headOf(q.requests[0]), true
 		}
 	}
 	return head{}, false
@@ -474,7 +470,7 @@ func (c *Core) nextHead(h *head, open bool) (head, bool) {
 // firstOf returns the request that a head stands for.
 func (c *Core) firstOf(h *head) *job {
 	if h.pin != nil {
-		return c.pinQueueOf(h.pin, h.typ, backlog.LevelOf(h.priority, h.class)).first
+		return c.pinQueueOf(h.pin, h.Type, h.Level()).requests[0]
 	}
-	return c.types[h.typ].demand[backlog.LevelOf(h.priority, h.class)].first
+	return c.types[h.Type].demand[h.Level()][0]
 }

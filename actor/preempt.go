@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -60,14 +59,14 @@ func (c *Core) preemptable(h *head, sent bool) *job {
 // last one in jobs. If no such slot has fewer types than the slot of best, it
 // returns best.
 func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
-	least, fewest := c.index.Fewest(h.typ), 0
+	least, fewest := c.index.Fewest(h.Type), 0
 	if best != nil {
 		fewest = len(c.index.TypesOf(best.slot))
 	}
 	for i := len(jobs) - 1; i >= 0 && (best == nil || fewest > least); i-- {
 		c.work++
 		j := jobs[i]
-		if j.slot == noSlot || c.index.IsDraining(j.slot) || !c.index.Supports(j.slot, h.typ) {
+		if j.slot == noSlot || c.index.IsDraining(j.slot) || !c.index.Supports(j.slot, h.Type) {
 			continue
 		}
 		n := len(c.index.TypesOf(j.slot))
@@ -84,9 +83,9 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 // preempt takes the slot of a reserved job away from the job.
 func (c *Core) preempt(j *job) slotindex.Ref {
 	ref := j.slot
-	j.slot, c.slots.At(ref).job = noSlot, nil
-	c.move(j, jobstate.OnPreempt)
-	if j.state == jobstate.Unplaced {
+	j.slot, c.slots[ref].job = noSlot, nil
+	c.move(j, onPreempt)
+	if j.state == stateUnplaced {
 		c.claims.unplaced = true
 	}
 	c.stats.Preempted++
@@ -96,7 +95,7 @@ func (c *Core) preempt(j *job) slotindex.Ref {
 // preemptFor starts the first request of a queue on a slot that was reserved for
 // another job.
 func (c *Core) preemptFor(h *head) bool {
-	if h.mode != dispatcherd.OnDemand || h.pin != nil || !c.types[h.typ].urgent {
+	if h.mode != dispatcherd.OnDemand || h.pin != nil || !c.types[h.Type].urgent {
 		return false
 	}
 	j := c.preemptable(h, true)
@@ -126,10 +125,10 @@ func (c *Core) assignClaimed() (again bool) {
 		done++
 		if ref, ok := c.slotForClaimed(j); ok {
 			c.assign(j, ref)
-			c.move(j, jobstate.OnAssign)
+			c.move(j, onAssign)
 			continue
 		}
-		c.move(j, jobstate.OnUnwanted)
+		c.move(j, onUnwanted)
 	}
 	c.claims.unassigned = slices.Delete(c.claims.unassigned, 0, done)
 	return c.dropPreempted()
@@ -139,7 +138,7 @@ func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
 	if c.isUnwanted(j) {
 		return noSlot, false
 	}
-	if ref, ok := c.index.Take(j.typ); ok {
+	if ref, ok := c.index.Take(j.Type); ok {
 		return ref, true
 	}
 	h := c.headOf(j)

@@ -129,7 +129,7 @@ func (w *randomWalk) feed(ev event.Event) {
 func (w *randomWalk) report(fx []effect.Effect) {
 	a := w.audit
 	reservation := func(id dispatcherd.JobID) dispatcherd.SlotID {
-		if j := w.core.jobs.Get(id); j != nil && j.slot != noSlot && j.state.ClaimPending() {
+		if j := w.core.jobs[id]; j != nil && j.slot != noSlot && j.state.claimPending() {
 			return w.core.index.SlotID(j.slot)
 		}
 		return noSlotID

@@ -13,7 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -362,14 +361,14 @@ func (h *history) syncReference() {
 		h.reference.slots[e.Slot].busy = true
 	}
 	for j := range h.core.orders.all() {
-		if j.id < 0 && j.state == jobstate.Waiting {
+		if j.id < 0 && j.state == stateWaiting {
 			h.reference.waiting[j.id] = h.referenceOf(j)
 		} else {
 			delete(h.reference.waiting, j.id)
 		}
 	}
 	for id := range h.reference.waiting {
-		if id < 0 && h.core.jobs.Get(id) == nil {
+		if id < 0 && h.core.jobs[id] == nil {
 			delete(h.reference.waiting, id) // the request was answered because too many of its workers died
 		}
 	}
@@ -657,7 +656,7 @@ func (h *history) sessionFor(typ string) (first dispatcherd.SessionID) {
 
 // referenceOf returns what the reference knows of a request in hand.
 func (h *history) referenceOf(j *job) *referenceJob {
-	r := &referenceJob{id: j.id, typ: h.core.index.Name(j.typ), priority: j.priority, since: int64(j.request.arrival)}
+	r := &referenceJob{id: j.id, typ: h.core.index.Name(j.Type), priority: j.Priority, since: int64(j.request.arrival)}
 	if j.request.pin != nil {
 		r.pin = j.request.pin.id
 	}
@@ -703,7 +702,7 @@ func (h *history) randomDisconnect() event.Event {
 		if e.Session != s {
 			return false
 		}
-		if j := h.core.jobs.Get(e.Job); e.Job < 0 && j.request.pin == nil && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
+		if j := h.core.jobs[e.Job]; e.Job < 0 && j.request.pin == nil && int(j.crashes)+1 < h.core.cfg.Limits.Crashes {
 			h.reference.waiting[e.Job] = h.referenceOf(j)
 		}
 		return true

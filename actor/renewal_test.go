@@ -19,7 +19,7 @@ func TestUpdateOfALockedRowIsSentAgainAfterAPause(t *testing.T) {
 	for j := range s.core.orders.all() {
 		id = j.id
 	}
-	s.core.renew(&offered{ResumeOffer: event.ResumeOffer{Job: id, Attempt: s.core.jobs.Get(id).attempt}, renews: 3 << 16})
+	s.core.renew(&offered{ResumeOffer: event.ResumeOffer{Job: id, Attempt: s.core.jobs[id].attempt}, renews: 3 << 16})
 	sent := 0
 	adopt := func(fx []effect.Effect) (asked int) {
 		for {

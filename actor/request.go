@@ -3,12 +3,11 @@ package actor
 import (
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
-	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -22,9 +21,9 @@ func (c *Core) handleRequested(ev event.Requested) {
 		return
 	}
 	j := c.newJob()
-	j.id, j.mode, j.priority, j.class = ev.Job, dispatcherd.OnDemand, ev.Priority, ev.Class
+	j.id, j.mode, j.Priority, j.Class = ev.Job, dispatcherd.OnDemand, ev.Priority, ev.Class
 	j.delivery.Payload, j.timeout = ev.Payload, ev.Deadline
-	j.request.arrival, j.request.capacityWait = c.now, ev.CapacityWait
+	j.request.requestPlace, j.request.capacityWait = requestPlace{c.now, ev.Job}, ev.CapacityWait
 	if !ev.Wait {
 		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)
 	}
@@ -32,11 +31,10 @@ func (c *Core) handleRequested(ev event.Requested) {
 	if ev.Session != 0 {
 		j.request.pin, j.request.capacityWait = c.sessions[ev.Session], 0
 	}
-	j.typ = c.hold(ev.Type, ev.User)
+	j.Type = c.hold(ev.Type, ev.User)
 	c.keep(j)
-	c.move(j, jobstate.OnEnqueue)
-	c.queueOf(j).push(j)
-	c.enqueued(j)
+	c.move(j, onEnqueue)
+	c.enqueue(j)
 }
 
 // rejectRequest decides whether a request must be answered at once. In that case it
@@ -63,33 +61,37 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 	return "", 0
 }
 
-// enqueued counts a request that was added to its queue, and sets its deadline.
-func (c *Core) enqueued(j *job) {
+// enqueue adds a request to its queue, and sets its deadline.
+func (c *Core) enqueue(j *job) {
+	q := c.queueOf(j)
+	*q = slices.Insert(*q, q.through(j.request.requestPlace), j)
 	c.quotas.Requests.Add(j.request.user, 1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, 1)
 	} else {
-		c.types[j.typ].urgent = true
-		c.requestsChanged(j.typ, j.level())
+		c.types[j.Type].urgent = true
+		c.requestsChanged(j.Type, j.Level())
 	}
 	c.watch(j)
 }
 
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
-	c.queueOf(j).remove(j)
+	q := c.queueOf(j)
+	at := q.through(j.request.requestPlace)
+	*q = slices.Delete(*q, at-1, at)
 	c.quotas.Requests.Add(j.request.user, -1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, -1)
 		return
 	}
-	c.requestsChanged(j.typ, j.level())
+	c.requestsChanged(j.Type, j.Level())
 }
 
 // requestsChanged updates typeState.requests after a change of one request queue.
 func (c *Core) requestsChanged(t slotindex.TypeID, level int) {
 	k := c.types[t]
-	k.requests.Put(level, k.demand[level].first != nil)
+	k.requests.Put(level, len(k.demand[level]) > 0)
 	c.requesting.Set(t, !k.requests.Empty())
 	if c.waits(t) {
 		c.touch(t)
@@ -98,31 +100,30 @@ func (c *Core) requestsChanged(t slotindex.TypeID, level int) {
 
 // requeue returns a request that was running to its place in the queue.
 func (c *Core) requeue(j *job) {
-	c.move(j, jobstate.OnRequeue)
-	c.types[j.typ].durations.End(&j.run, j.class)
+	c.move(j, onRequeue)
+	c.types[j.Type].durations.End(&j.run, j.Class)
 	j.sentAt = notSent
-	c.work += c.queueOf(j).putBack(j)
-	c.enqueued(j)
+	c.enqueue(j)
 }
 
 // endRequest ends one execution of a request according to the result of its worker.
 func (c *Core) endRequest(j *job, r *event.Result) {
 	switch {
 	case r.OK:
-		c.durations.Learn(c.types[j.typ].durations, j.class, int64(c.now-j.sentAt))
+		c.durations.Learn(c.types[j.Type].durations, j.Class, int64(c.now-j.sentAt))
 		c.answer(j, effect.AnswerDone, r.Value, "")
 	case r.Returned && j.request.pin != nil && !c.draining:
 		c.answer(j, effect.AnswerFailed, nil, "the worker returned the request, which is not retried")
-	case r.Returned && j.state == jobstate.Serving && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
+	case r.Returned && j.state == stateServing && !c.draining && int(j.request.returns) < c.cfg.Limits.Crashes:
 		j.request.returns++
 		c.requeue(j)
 	case r.Returned && c.draining:
 		c.answer(j, effect.AnswerStopping, nil, "the worker returned the request and the dispatcher is about to stop")
 	case r.Returned:
 		c.answer(j, effect.AnswerFailed, nil, "workers returned the request again and again")
-	case c.pastDeadline(j) && j.state == jobstate.Serving: // the worker also measures the time, and its report arrived before the alarm
+	case c.pastDeadline(j) && j.state == stateServing: // the worker also measures the time, and its report arrived before the alarm
 		c.answerLate(j)
-		c.move(j, jobstate.OnAnswer)
+		c.move(j, onAnswer)
 	default:
 		c.answer(j, effect.AnswerFailed, nil, r.Error)
 	}
@@ -131,16 +132,16 @@ func (c *Core) endRequest(j *job, r *event.Result) {
 // answer ends a request. The caller of an abandoned request gets no answer, because
 // the caller was answered before or has disconnected.
 func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason string) {
-	if j.state == jobstate.Abandoned && c.pastDeadline(j) {
+	if j.state == stateAbandoned && c.pastDeadline(j) {
 		c.logEnd(j, 0, effect.AnswerLate)
 	} else {
 		c.logEnd(j, 0, kind)
 	}
-	if j.state != jobstate.Abandoned {
+	if j.state != stateAbandoned {
 		c.stats.Answered++
 		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
 	}
-	c.move(j, jobstate.OnAnswer)
+	c.move(j, onAnswer)
 }
 
 func (c *Core) reply(a effect.Answer) { c.emit(c.memory.Answer.Add(a)) }
@@ -153,7 +154,7 @@ func (c *Core) watch(j *job) {
 		at = j.request.arrival.After(j.timeout)
 	}
 	switch r := &j.request; {
-	case c.index.Capacity(j.typ) > 0:
+	case c.index.Capacity(j.Type) > 0:
 		r.noCapacityAt = 0
 	case r.noCapacityAt == 0 && r.capacityWait > 0:
 		r.noCapacityAt = c.now.After(r.capacityWait)
@@ -168,31 +169,12 @@ func (c *Core) watch(j *job) {
 	c.arm(j, at)
 }
 
-// watchAll makes rewatch call watch for each waiting request of a type. It is necessary
-// when the type lost its last slot or got its first one.
+// watchAll calls watch for each waiting request of a type that has lost its last slot or got its first one.
 func (c *Core) watchAll(t slotindex.TypeID) {
-	k := c.types[t]
-	for p := range k.demand {
-		k.demand[p].unwatched = k.demand[p].first
-	}
-	if !k.requests.Empty() {
-		c.unwatched = append(c.unwatched, t)
-	}
-}
-
-// rewatch sets the alarms that watchAll has requested, until the budget is used up.
-func (c *Core) rewatch() {
-	until := c.budget()
-	for ; len(c.unwatched) > 0; c.unwatched = c.unwatched[1:] {
-		for p := range c.types[c.unwatched[0]].demand {
-			q := &c.types[c.unwatched[0]].demand[p]
-			for ; q.unwatched != nil; q.unwatched = q.unwatched.request.next {
-				if c.worked() >= until {
-					return
-				}
-				c.work += jobWork
-				c.watch(q.unwatched)
-			}
+	for _, q := range c.types[t].demand {
+		for _, j := range q {
+			c.work++
+			c.watch(j)
 		}
 	}
 }
@@ -205,16 +187,14 @@ func (c *Core) pastDeadline(j *job) bool {
 // expireRequest ends a request whose alarm has fired.
 func (c *Core) expireRequest(j *job) {
 	switch {
-	case j.state != jobstate.Waiting:
+	case j.state != stateWaiting:
 		c.tellToStop(j, timedOut)
 		c.answerLate(j)
-	case j.request.noCapacityAt != 0 && !c.pastDeadline(j) && c.index.Capacity(j.typ) > 0:
-		c.watch(j) // before rewatch reached it
 	case j.request.noCapacityAt != 0 && !c.pastDeadline(j):
 		c.answerUnsupported(j)
 	default:
 		c.answerLate(j)
-		c.move(j, jobstate.OnAnswer)
+		c.move(j, onAnswer)
 	}
 }
 
@@ -223,15 +203,15 @@ func (c *Core) expireRequest(j *job) {
 // answers separately.
 func (c *Core) answerLate(j *job) {
 	c.stats.Late++
-	if j.state != jobstate.Abandoned { // an abandoned execution ends later
+	if j.state != stateAbandoned { // an abandoned execution ends later
 		c.logEnd(j, 0, effect.AnswerLate)
 	}
 	reason := "the deadline passed; the request had not started"
 	if j.sentTo != 0 { // it stays set while the request waits again
 		reason = "the deadline passed; the request had started"
 	}
-	if j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0 {
-		reason += "; no slot supports type \"" + c.index.Name(j.typ) + "\""
+	if j.state == stateWaiting && c.index.Capacity(j.Type) == 0 {
+		reason += "; no slot supports type \"" + c.index.Name(j.Type) + "\""
 	}
 	c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: reason})
 }
@@ -242,15 +222,15 @@ func (c *Core) answerUnsupported(j *job) {
 	c.stats.Unsupported++ // the request does not count as Answered as well, because each request is counted once
 	c.reply(effect.Answer{
 		Job: j.id, Kind: effect.AnswerUnsupported,
-		Reason: "no slot supports type \"" + c.index.Name(j.typ) + "\", and none came in time",
+		Reason: "no slot supports type \"" + c.index.Name(j.Type) + "\", and none came in time",
 	})
-	c.move(j, jobstate.OnAnswer)
+	c.move(j, onAnswer)
 }
 
 // WaitsForCapacity reports whether a request waits and no slot supports its type.
 func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
-	j := c.jobs.Get(id)
-	return j != nil && j.state == jobstate.Waiting && c.index.Capacity(j.typ) == 0
+	j := c.jobs[id]
+	return j != nil && j.state == stateWaiting && c.index.Capacity(j.Type) == 0
 }
 
 // Offered reports whether a slot supports a type. The slot may belong to this
@@ -267,84 +247,28 @@ func (c *Core) ClusterCapacity(name string) int {
 	return n
 }
 
-// cameBefore orders requests by arrival. Ids decrease from request to request. But
+// requestPlace is the place of a request in its queue. Ids decrease from request to request. But
 // the id of a request is drawn before the loop receives the request. So of two
 // requests at about the same time, the one with the larger id may arrive later.
-func (j *job) cameBefore(o *job) bool {
-	return j.request.arrival < o.request.arrival || j.request.arrival == o.request.arrival && j.id > o.id
+type requestPlace struct {
+	arrival timing.Instant
+	id      dispatcherd.JobID
 }
 
-// push adds a new request at the end. Requests of the same instant are ordered by
-// cameBefore.
-func (q *requestQueue) push(j *job) {
-	var next *job
-	for at := q.last; at != nil && j.cameBefore(at); at = at.request.prev {
-		next = at
-	}
-	q.insert(j, next)
-}
-
-// putBack returns a request to its place and returns how many requests it visited.
-// The requests of a lost worker come mostly in order of arrival, so the search
-// begins where the last request was put back.
-func (q *requestQueue) putBack(j *job) (visited int) {
-	at := q.first
-	if q.near != nil && q.near.cameBefore(j) {
-		at = q.near
-	}
-	for at != nil && at.cameBefore(j) {
-		at = at.request.next
-		visited++
-	}
-	q.insert(j, at)
-	q.near = j
-	return visited
-}
-
-// insert inserts a request before another one, or at the end for nil.
-func (q *requestQueue) insert(j, next *job) {
-	q.n++
-	j.request.prev, j.request.next = q.last, next
-	if next != nil {
-		j.request.prev, next.request.prev = next.request.prev, j
-	} else {
-		q.last = j
-	}
-	if j.request.prev != nil {
-		j.request.prev.request.next = j
-	} else {
-		q.first = j
-	}
-}
-
-func (q *requestQueue) remove(j *job) {
-	q.n--
-	if q.near == j {
-		q.near = j.request.prev
-	}
-	if q.unwatched == j {
-		q.unwatched = j.request.next
-	}
-	if j.request.prev == nil {
-		q.first = j.request.next
-	} else {
-		j.request.prev.request.next = j.request.next
-	}
-	if j.request.next == nil {
-		q.last = j.request.prev
-	} else {
-		j.request.next.request.prev = j.request.prev
-	}
-	j.request.next, j.request.prev = nil, nil
+// through returns how many requests come before a place or have it.
+func (q requestQueue) through(p requestPlace) int {
+	return sort.Search(len(q), func(i int) bool {
+		r := &q[i].request
+		return r.arrival > p.arrival || r.arrival == p.arrival && r.id < p.id
+	})
 }
 
 // pinQueue contains the waiting requests of one type, priority and duration class that are pinned to a
 // session.
 type pinQueue struct {
-	requestQueue
-
-	typ   slotindex.TypeID
-	level int
+	requests requestQueue
+	typ      slotindex.TypeID
+	level    int
 }
 
 // pinnedRequests are the waiting requests that are pinned to a session.
@@ -378,19 +302,16 @@ func (c *Core) rejectPinned(ev *event.Requested) string {
 
 const priorities = int(dispatcherd.MaxPriority) + 1
 
-// level returns the position of the queue of a request.
-func (j *job) level() int { return backlog.LevelOf(j.priority, j.class) }
-
 // queueOf returns the queue of a waiting request, and makes it if necessary.
 func (c *Core) queueOf(j *job) *requestQueue {
 	if s := j.request.pin; s != nil {
-		return &c.pinQueueOf(s, j.typ, j.level()).requestQueue
+		return &c.pinQueueOf(s, j.Type, j.Level()).requests
 	}
-	k := c.types[j.typ]
-	for len(k.demand) <= j.level() {
+	k := c.types[j.Type]
+	for len(k.demand) <= j.Level() {
 		k.demand = append(k.demand, make([]requestQueue, priorities)...)
 	}
-	return &k.demand[j.level()]
+	return &k.demand[j.Level()]
 }
 
 func (c *Core) pinQueueOf(s *session, t slotindex.TypeID, level int) *pinQueue {
@@ -407,8 +328,8 @@ func (c *Core) pinQueueOf(s *session, t slotindex.TypeID, level int) *pinQueue {
 // pinsChanged follows a change of a queue of pinned requests by n.
 func (c *Core) pinsChanged(j *job, n int) {
 	s := j.request.pin
-	c.types[j.typ].pinned += int32(n)
-	s.pinned.queues = slices.DeleteFunc(s.pinned.queues, func(q *pinQueue) bool { return q.n == 0 })
+	c.types[j.Type].pinned += int32(n)
+	s.pinned.queues = slices.DeleteFunc(s.pinned.queues, func(q *pinQueue) bool { return len(q.requests) == 0 })
 	c.touchPins(s)
 }
 
@@ -423,12 +344,12 @@ func (c *Core) failPinned() {
 				at++
 				continue
 			}
-			for q.first != nil {
+			for len(q.requests) > 0 {
 				if c.worked() >= until {
 					return
 				}
 				c.work += jobWork
-				c.answer(q.first, effect.AnswerFailed, nil, "the worker disconnected or removed its slots before the request started")
+				c.answer(q.requests[0], effect.AnswerFailed, nil, "the worker disconnected or removed its slots before the request started")
 			}
 		}
 		s.pinned.check = false

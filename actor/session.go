@@ -49,12 +49,12 @@ func (c *Core) endSession(s *session, disconnected bool) {
 	s.slots, s.removed = nil, 0
 	end := &sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
 	for _, ref := range refs {
-		j, withdrawn := c.slots.At(ref).job, c.index.IsDraining(ref)
+		j, withdrawn := c.slots[ref].job, c.index.IsDraining(ref)
 		c.retire(ref)
 		switch {
 		case j == nil:
-		case j.state.ClaimPending(): // at once, because the claim may be answered before sweep handles the job
-			j.slot, c.slots.At(ref).job = noSlot, nil
+		case j.state.claimPending(): // at once, because the claim may be answered before sweep handles the job
+			j.slot, c.slots[ref].job = noSlot, nil
 			c.workerLost(j, end, withdrawn)
 		default:
 			c.lost = append(c.lost, lostJob{ref, end, withdrawn})
@@ -76,7 +76,7 @@ func (c *Core) register(s *session, slots []dispatcherd.Slot) {
 	withdrawn := c.withdrawnSlots(s)
 	for _, d := range slots {
 		if ref, busy := withdrawn[d.Number]; busy {
-			c.slots.At(ref).next = &d
+			c.slots[ref].next = &d
 			continue
 		}
 		c.addSlot(s, d)
@@ -124,8 +124,8 @@ func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
 	}
 	found := map[int32]slotindex.Ref{}
 	for _, ref := range c.slotsOf(s) {
-		if c.slots.At(ref).job != nil && c.index.IsDraining(ref) {
-			found[c.slots.At(ref).number] = ref
+		if c.slots[ref].job != nil && c.index.IsDraining(ref) {
+			found[c.slots[ref].number] = ref
 		}
 	}
 	s.withdrawn = len(found) > 0
@@ -160,19 +160,19 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 func (c *Core) touchWaiting(ref slotindex.Ref) {
 	c.index.EachSupported(ref, c.requesting, c.isDirty, c.touch)
 	c.index.EachSupported(ref, c.backlog.WaitingTypes(), c.isDirty, c.touch)
-	c.touchPins(c.slots.At(ref).session)
+	c.touchPins(c.slots[ref].session)
 }
 
 // addTaken registers a slot that is not free.
 func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	ref := c.index.AddTaken(d.ID, d.Types)
-	for int(ref) >= c.slots.Len() {
-		c.slots.Add()
+	for int(ref) >= len(c.slots) {
+		c.slots = append(c.slots, new(slot))
 	}
 	if 2*s.removed > len(s.slots) {
 		c.compactSlots(s)
 	}
-	*c.slots.At(ref) = slot{session: s, number: d.Number, at: s.addSlot(ref)}
+	*c.slots[ref] = slot{session: s, number: d.Number, at: s.addSlot(ref)}
 	c.quotas.Slots.Add(s.user, 1)
 	c.quotas.SlotTypes.Add(s.user, len(d.Types))
 	for i, t := range c.index.TypesOf(ref) {
@@ -201,12 +201,12 @@ func (c *Core) handleWithdrew(ev event.Withdrew) {
 		numbers[n] = struct{}{}
 	}
 	for _, ref := range c.slotsOf(s) {
-		if _, named := numbers[c.slots.At(ref).number]; !named && len(numbers) > 0 {
+		if _, named := numbers[c.slots[ref].number]; !named && len(numbers) > 0 {
 			continue
 		}
-		c.slots.At(ref).next = nil
+		c.slots[ref].next = nil
 		c.retire(ref)
-		s.withdrawn = s.withdrawn || c.slots.At(ref).job != nil
+		s.withdrawn = s.withdrawn || c.slots[ref].job != nil
 	}
 }
 
@@ -219,12 +219,12 @@ func (c *Core) handleWithdrew(ev event.Withdrew) {
 // retire takes a slot out of service. The slot is removed later, when it has no job.
 func (c *Core) retire(ref slotindex.Ref) {
 	c.index.Retire(ref)
-	if s := c.slots.At(ref); !s.retired {
+	if s := c.slots[ref]; !s.retired {
 		s.retired = true
 		c.quotas.Slots.Add(s.session.user, -1)
 		c.retired = append(c.retired, ref)
 	}
-	c.checkPins(c.slots.At(ref).session)
+	c.checkPins(c.slots[ref].session)
 }
 
 // sweep handles jobs whose session has ended, and then removes retired slots. It
@@ -237,10 +237,10 @@ func (c *Core) sweep() {
 		l := c.lost[0]
 		c.lost = c.lost[1:]
 		c.work += jobWork
-		if j := c.slots.At(l.slot).job; j != nil {
+		if j := c.slots[l.slot].job; j != nil {
 			c.execute(j)
 		}
-		if s := c.slots.At(l.slot); s.job != nil { // otherwise the job has ended or was resumed on another connection
+		if s := c.slots[l.slot]; s.job != nil { // otherwise the job has ended or was resumed on another connection
 			j := s.job
 			j.slot, s.job = noSlot, nil
 			c.workerLost(j, l.end, l.withdrawn)
@@ -253,9 +253,10 @@ func (c *Core) sweep() {
 		last := len(c.retired) - 1
 		ref := c.retired[last]
 		c.retired = c.retired[:last]
-		c.slots.At(ref).retired = false
-		c.quotas.Slots.Add(c.slots.At(ref).session.user, 1)
-		if c.slots.At(ref).job == nil {
+		s := c.slots[ref]
+		s.retired = false
+		c.quotas.Slots.Add(s.session.user, 1)
+		if s.job == nil {
 			c.removeSlot(ref)
 			continue
 		}
@@ -270,19 +271,18 @@ func (c *Core) sweep() {
 // hasWorkLeft reports whether a part of the work waits for the next step.
 func (c *Core) hasWorkLeft() bool {
 	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.next != nil || len(c.untold) > 0 || len(c.adopts.dropped) > 0 ||
-		len(c.unwatched) > 0 ||
 		len(c.pins.check) > 0 ||
 		c.restated < c.restateTo
 }
 
 // removeSlot forgets a slot that holds no job.
 func (c *Core) removeSlot(ref slotindex.Ref) {
-	c.slots.At(ref).session.forgetSlot(ref, c.slots.At(ref).at)
-	user := c.slots.At(ref).session.user
-	c.quotas.Slots.Add(user, -1)
-	c.quotas.SlotTypes.Add(user, -len(c.index.TypesOf(ref)))
+	s := c.slots[ref]
+	s.session.forgetSlot(ref, s.at)
+	c.quotas.Slots.Add(s.session.user, -1)
+	c.quotas.SlotTypes.Add(s.session.user, -len(c.index.TypesOf(ref)))
 	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
-	*c.slots.At(ref) = slot{}
+	*s = slot{}
 	c.index.Remove(ref)
 	for _, t := range c.removed {
 		c.capacityLost(t)
@@ -327,7 +327,7 @@ func (c *Core) compactSlots(s *session) {
 	s.removed = 0
 	s.slots = slices.DeleteFunc(s.slots, func(ref slotindex.Ref) bool { return ref == noSlot })
 	for i, ref := range s.slots {
-		c.slots.At(ref).at = int32(i)
+		c.slots[ref].at = int32(i)
 	}
 }
 

@@ -79,7 +79,7 @@ func (h *history) decideOnly(events ...event.Event) {
 		got[e.Slot] = runs
 	}
 	for j := range h.core.orders.all() {
-		if j.state.ClaimPending() && j.slot != noSlot {
+		if j.state.claimPending() && j.slot != noSlot {
 			got[h.core.index.SlotID(j.slot)] = j.id
 		}
 	}

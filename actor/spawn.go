@@ -22,12 +22,12 @@ func (c *Core) handleSpawn(ev event.Event) {
 // checks again whether the attempt runs, because the attempt may end meanwhile.
 func (c *Core) handleSpawnRequested(ev event.SpawnRequested) {
 	r := ev.Request
-	j := c.jobs.Get(r.Parent)
+	j := c.jobs[r.Parent]
 	switch {
 	case r.Parent.OnDemand():
 		c.refuseSpawn(r, dispatcherd.RuleParentIsARow,
 			fmt.Sprintf("job %d is a request in memory: only rows have children, such as durable requests", r.Parent))
-	case j == nil || j.attempt != r.Attempt || !j.state.Executing() || j.sentTo != r.Session:
+	case j == nil || j.attempt != r.Attempt || !j.state.executing() || j.sentTo != r.Session:
 		c.refuseSpawn(r, dispatcherd.RuleParentIsRunning, fmt.Sprintf("attempt %d of job %d does not run in this session", r.Attempt, r.Parent))
 	case c.spawns.of(r.Session) >= dispatcherd.MaxOpenSpawns:
 		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,

@@ -33,7 +33,6 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	if decide {
 		c.place()
 	}
-	c.rewatch()
 	c.failPinned()
 	c.flush()
 	fx, c.fx = c.fx, nil
@@ -129,7 +128,7 @@ func (c *Core) NextWake() timing.Instant {
 	if c.hasWorkLeft() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
-	return min(c.firstAlarm(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.Wake(c.now),
+	return min(c.firstAlarm(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.adopts.renewal.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
@@ -186,12 +185,12 @@ func (c *Core) handleFetched(ev event.Fetched) {
 
 func (c *Core) handleAdmitted(ev event.Admitted) {
 	for i := range ev.Rows {
-		if r := &ev.Rows[i]; c.jobs.Get(r.Key.ID) == nil {
+		if r := &ev.Rows[i]; c.jobs[r.Key.ID] == nil {
 			c.backlog.RowAdmitted(r)
 		}
 	}
 }
 
 func (c *Core) handleAnnounced(ev event.Announced) {
-	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs.Get(ev.Row.Key.ID) == nil)
+	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs[ev.Row.Key.ID] == nil)
 }

@@ -6,26 +6,25 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/actor/jobstate"
 )
 
 func (c *Core) handleCancelRequested(ev event.CancelRequested) {
 	for _, id := range ev.Jobs {
-		if j := c.jobs.Get(id); j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
+		if j := c.jobs[id]; j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
 			c.tellToStop(j, cancelled)
 		}
 	}
 }
 
 func (c *Core) handleAbandoned(ev event.Abandoned) {
-	j := c.jobs.Get(ev.Job)
+	j := c.jobs[ev.Job]
 	if j == nil || j.mode != dispatcherd.OnDemand {
 		return
 	}
 	switch j.state {
-	case jobstate.Waiting:
-		c.move(j, jobstate.OnAnswer)
-	case jobstate.Serving:
+	case stateWaiting:
+		c.move(j, onAnswer)
+	case stateServing:
 		c.tellToStop(j, hungUp)
 	}
 }
@@ -40,9 +39,9 @@ func (c *Core) handleDisowned() {
 // revoke tells the worker of a queued job to stop it, because the lease may have
 // ended.
 func (c *Core) revoke(j *job) {
-	if j.mode == dispatcherd.Queued && j.state.Executing() && j.stop < leaseLost {
+	if j.mode == dispatcherd.Queued && j.state.executing() && j.stop < leaseLost {
 		j.stop = leaseLost
-		c.move(j, jobstate.OnRevoke)
+		c.move(j, onRevoke)
 	}
 }
 
@@ -63,14 +62,14 @@ func (c *Core) expire() {
 // overdue handles a job whose deadline has passed.
 func (c *Core) overdue(j *job) {
 	switch j.state {
-	case jobstate.Waiting, jobstate.Serving:
+	case stateWaiting, stateServing:
 		c.expireRequest(j)
-	case jobstate.Running, jobstate.Revoked:
+	case stateRunning, stateRevoked:
 		c.stats.TimedOut++
 		c.tellToStop(j, timedOut) // a failure that the worker reports afterwards does not count as permanent
-	case jobstate.Stopping, jobstate.Abandoned:
+	case stateStopping, stateAbandoned:
 		c.hangUp(j)
-	case jobstate.Detached, jobstate.DetachedStopping:
+	case stateDetached, stateDetachedStopping:
 		c.notResumed(j)
 	}
 }
@@ -89,7 +88,7 @@ func (c *Core) hangUp(j *job) {
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
 	c.detachAll(s, j)
-	if j.state == jobstate.Stopping && j.stop != leaseLost {
+	if j.state == stateStopping && j.stop != leaseLost {
 		reason := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
 		c.end(j, c.outcome(j, &event.Result{Error: reason}))
 	}

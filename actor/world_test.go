@@ -289,10 +289,10 @@ func (w *world) printFetch(req *contract.FetchRequest, res contract.FetchResult)
 
 func (w *world) printClaim(statement string, req *contract.ClaimRequest, res contract.ClaimResult) {
 	for _, id := range req.IDs {
-		j := w.at.core.jobs.Get(id)
+		j := w.at.core.jobs[id]
 		on := "no slot"
 		if j.slot != noSlot {
-			s := w.at.core.slots.At(j.slot)
+			s := w.at.core.slots[j.slot]
 			on = fmt.Sprintf("%s/%d", s.session.worker, s.number)
 		}
 		result := res.Verdict.String()

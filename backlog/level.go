@@ -9,10 +9,8 @@ import (
 // Levels is the number of pairs of a priority and a duration class.
 const Levels = priorities * dispatcherd.DurationClasses
 
-// LevelOf numbers a priority and a duration class, from 0 to Levels - 1.
-func LevelOf(p dispatcherd.Priority, c dispatcherd.DurationClass) int {
-	return int(c)*priorities + int(p)
-}
+// Level numbers the priority and the duration class of a lane, from 0 to Levels - 1.
+func (l Lane) Level() int { return int(l.Class)*priorities + int(l.Priority) }
 
 // LevelSet is a set of levels.
 type LevelSet [2]uint64

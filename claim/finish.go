@@ -126,7 +126,7 @@ type ending struct {
 	items   []contract.Finish
 	me      int32 // this dispatcher
 	again   bool  // as in contract.FinishRequest
-	patient bool // wait for locks as long as patienceSQL says, instead of finishPatience
+	patient bool  // wait for locks as long as patienceSQL says, instead of finishPatience
 }
 
 // end executes a transaction and returns the stale items.

@@ -49,7 +49,7 @@ func order(x *Index) []TypeID {
 	rng := rand.New(rand.NewPCG(3, 4))
 	list := make([]TypeID, 1<<16)
 	for i := range list {
-		list[i] = TypeID(rng.IntN(x.types.Len()))
+		list[i] = TypeID(rng.IntN(len(x.types)))
 	}
 	return list
 }

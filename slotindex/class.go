@@ -9,8 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/heap"
 )
 
-type classID int32
-
 // class contains the slots that support exactly the same types. It exists as long as
 // one of them is registered, including draining slots.
 type class struct {
@@ -30,7 +28,7 @@ const noHead = dispatcherd.SlotID(math.MaxInt64)
 
 // classFor returns the class of a set of types. If the class does not exist,
 // classFor creates it for its first slot.
-func (x *Index) classFor(types []string, first dispatcherd.SlotID) classID {
+func (x *Index) classFor(types []string, first dispatcherd.SlotID) *class {
 	x.key = x.key[:0]
 	for i, name := range types {
 		if i > 0 && types[i-1] >= name {
@@ -49,40 +47,36 @@ func (x *Index) classFor(types []string, first dispatcherd.SlotID) classID {
 }
 
 // newClass creates the class whose types are in x.key.
-func (x *Index) newClass(first dispatcherd.SlotID) classID {
-	id := x.classes.Add()
+func (x *Index) newClass(first dispatcherd.SlotID) *class {
 	size := len(x.key) / 4
-	c := class{head: noHead, least: first, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
+	c := &class{head: noHead, least: first, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
 	for i := range c.types {
 		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
 	}
-	c.set = x.setOf(c.types)
-	*x.classes.At(id) = c
-	x.byTypes[string(x.key)] = id
+	c.set = setOf(c.types)
+	x.byTypes[string(x.key)] = c
 	for i, t := range c.types {
-		x.join(t, membership{head: first, class: id, size: int32(size), nth: int32(i)})
+		x.join(t, membership{head: first, class: c, size: int32(size), nth: int32(i)})
 	}
-	return id
+	return c
 }
 
 // dropClass forgets a class without slots.
-func (x *Index) dropClass(id classID) {
-	c := x.classes.At(id)
+func (x *Index) dropClass(c *class) {
 	x.key = x.key[:0]
 	for i, t := range c.types {
 		x.key = binary.LittleEndian.AppendUint32(x.key, uint32(t))
 		x.leave(t, c.at[i])
 	}
 	delete(x.byTypes, string(x.key))
-	x.classes.Remove(id)
 }
 
 // countCapacity adds n to the capacity of every type of a class.
-func (x *Index) countCapacity(id classID, n int32) {
-	for _, t := range x.classes.At(id).types {
-		x.types.At(t).capacity += n
+func (x *Index) countCapacity(c *class, n int32) {
+	for _, t := range c.types {
+		x.types[t].capacity += n
 	}
-	x.work += len(x.classes.At(id).types)
+	x.work += len(c.types)
 }
 
 // add adds a slot that is not free.
@@ -95,16 +89,16 @@ func (c *class) add(s *slot) {
 
 // leaveClass removes a slot that is not free from the members of its class.
 func (x *Index) leaveClass(s *slot) {
-	c := x.classes.At(s.class)
+	c := s.class
 	last := len(c.members) - 1
 	moved := c.members[last]
-	c.members[s.at], x.slots.At(moved).at = moved, s.at
+	c.members[s.at], x.slots[moved].at = moved, s.at
 	c.members = c.members[:last]
 }
 
 // setFree adds a member to the free slots of its class.
 func (x *Index) setFree(s *slot) {
-	c := x.classes.At(s.class)
+	c := s.class
 	c.free.Put(s)
 	x.free++
 	if s.id < c.head {
@@ -115,7 +109,7 @@ func (x *Index) setFree(s *slot) {
 
 // clearFree removes a slot from the free slots of its class.
 func (x *Index) clearFree(s *slot) {
-	c := x.classes.At(s.class)
+	c := s.class
 	c.free.Remove(s)
 	x.free--
 	if c.head = noHead; len(c.free) > 0 {

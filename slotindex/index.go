@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/segarray"
 )
 
 // Ref is the handle of a registered slot: a small number ≥ 0 that can index an
@@ -14,23 +13,23 @@ type Ref int32
 // Index is the inverted index from types to slots. Create it with New; it has
 // a single owner.
 type Index struct {
-	slots   segarray.Array[Ref, slot]
-	types   segarray.Array[TypeID, typeEntry]
-	byName  map[string]TypeID
-	classes segarray.Array[classID, class]
-	byTypes map[string]classID // the key contains the TypeIDs, see classFor
-	key     []byte             // buffer for a key of byTypes
-	dense   []uint64           // buffer for a TypeSet: a bit for each element of types, all 0
-	live    int                // registered slots
-	free    int                // slots that Take may return
-	work    int                // steps made so far; see Work
+	slots       []*slot // by Ref
+	unusedSlots []Ref
+	types       []*typeEntry // by TypeID
+	unusedTypes []TypeID
+	byName      map[string]TypeID
+	byTypes     map[string]*class // the key contains the TypeIDs, see classFor
+	key         []byte            // buffer for a key of byTypes
+	live        int               // registered slots
+	free        int               // slots that Take may return
+	work        int               // steps made so far; see Work
 }
 
 // slot is one registered slot. A draining slot is no member of its class.
 type slot struct {
 	id    dispatcherd.SlotID
 	ref   Ref
-	class classID
+	class *class
 	at    int32 // position in class.members
 	place int32 // in class.free
 	state state
@@ -57,7 +56,7 @@ const (
 
 // New returns an empty index.
 func New() *Index {
-	return &Index{byName: map[string]TypeID{}, byTypes: map[string]classID{}}
+	return &Index{byName: map[string]TypeID{}, byTypes: map[string]*class{}}
 }
 
 // AddTaken registers a slot that is not free. types must be sorted, unique and not empty.
@@ -65,9 +64,9 @@ func New() *Index {
 // AddTaken does not keep the slice.
 func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types, id)
-	r := x.slots.Add()
-	*x.slots.At(r) = slot{id: id, ref: r, class: c, state: taken}
-	x.classes.At(c).add(x.slots.At(r))
+	r := place(&x.slots, &x.unusedSlots)
+	*x.slots[r] = slot{id: id, ref: r, class: c, state: taken}
+	c.add(x.slots[r])
 	x.live++
 	x.countCapacity(c, +1)
 	return r
@@ -80,18 +79,18 @@ func (x *Index) Work() int { return x.work }
 
 // Capacity returns the number of registered slots that support t, free or
 // taken, without draining ones: the capacity in the rarity bonus.
-func (x *Index) Capacity(t TypeID) int { return int(x.types.At(t).capacity) }
+func (x *Index) Capacity(t TypeID) int { return int(x.types[t].capacity) }
 
 // HasFree reports whether Take would find a slot.
-func (x *Index) HasFree(t TypeID) bool { return x.bestClass(t) >= 0 }
+func (x *Index) HasFree(t TypeID) bool { return x.bestClass(t) != nil }
 
 // Peek returns the slot that Take would return, without taking it.
 func (x *Index) Peek(t TypeID) (Ref, bool) {
 	c := x.bestClass(t)
-	if c < 0 {
+	if c == nil {
 		return 0, false
 	}
-	return x.classes.At(c).free[0].ref, true
+	return c.free[0].ref, true
 }
 
 // Take chooses among the free slots that support t. It takes the slot with the
@@ -99,10 +98,10 @@ func (x *Index) Peek(t TypeID) (Ref, bool) {
 // if no slot that supports t is free.
 func (x *Index) Take(t TypeID) (Ref, bool) {
 	c := x.bestClass(t)
-	if c < 0 {
+	if c == nil {
 		return 0, false
 	}
-	s := x.classes.At(c).free[0]
+	s := c.free[0]
 	s.state = taken
 	x.clearFree(s)
 	return s.ref, true
@@ -120,7 +119,7 @@ func (x *Index) TakeSlot(r Ref) {
 
 // Release makes a taken slot free. A draining or retired slot stays as it is.
 func (x *Index) Release(r Ref) {
-	s := x.slots.At(r)
+	s := x.slots[r]
 	switch s.state {
 	case draining, retired:
 	case taken:
@@ -162,17 +161,29 @@ func (x *Index) Drain(r Ref) {
 // will be reused.
 func (x *Index) Remove(r Ref) {
 	x.Drain(r)
-	c := x.slots.At(r).class
-	x.slots.Remove(r)
+	c := x.slots[r].class
+	*x.slots[r] = slot{}
+	x.unusedSlots = append(x.unusedSlots, r)
 	x.live--
-	if x.classes.At(c).slots--; x.classes.At(c).slots == 0 {
+	if c.slots--; c.slots == 0 {
 		x.dropClass(c)
 	}
 }
 
+// place returns the number of an element that is not in use: the one that was removed last, or a new one.
+func place[ID ~int32, E any](elements *[]*E, unused *[]ID) ID {
+	if last := len(*unused) - 1; last >= 0 {
+		id := (*unused)[last]
+		*unused = (*unused)[:last]
+		return id
+	}
+	*elements = append(*elements, new(E))
+	return ID(len(*elements) - 1)
+}
+
 // at returns the registered slot of a Ref.
 func (x *Index) at(r Ref) *slot {
-	s := x.slots.At(r)
+	s := x.slots[r]
 	if s.state == gone {
 		panic(fmt.Sprintf("slotindex: ref %d names no registered slot", r))
 	}

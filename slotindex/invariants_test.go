@@ -13,11 +13,10 @@ import (
 // slots and returns an error for the first difference.
 func (x *Index) Check() error {
 	live, freeSlots := 0, 0
-	perType := make([]int, x.types.Len())
-	members := make([]int, x.classes.Len())
-	registered := make([]int, x.classes.Len())
-	for r := range Ref(x.slots.Len()) {
-		s := x.slots.At(r)
+	perType := make([]int, len(x.types))
+	members, registered := map[*class]int{}, map[*class]int{}
+	for r := range Ref(len(x.slots)) {
+		s := x.slots[r]
 		if s.state == gone {
 			continue
 		}
@@ -30,45 +29,41 @@ func (x *Index) Check() error {
 			continue
 		}
 		members[s.class]++
-		if of := x.classes.At(s.class).members; int(s.at) >= len(of) || of[s.at] != r || s.ref != r {
-			return fmt.Errorf("slot %d (ref %d, says %d) is not at %d of class %d: %v", s.id, r, s.ref, s.at, s.class, of)
+		if of := s.class.members; int(s.at) >= len(of) || of[s.at] != r || s.ref != r {
+			return fmt.Errorf("slot %d (ref %d, says %d) is not at %d of its class: %v", s.id, r, s.ref, s.at, of)
 		}
-		for _, t := range x.classes.At(s.class).types {
+		for _, t := range s.class.types {
 			perType[t]++
 		}
 	}
 	if live != x.live || freeSlots != x.free {
 		return fmt.Errorf("%d slots, %d free, but %d and %d were counted", live, freeSlots, x.live, x.free)
 	}
-	for id := range classID(x.classes.Len()) {
-		if err := x.checkClass(id, registered[id], members[id]); err != nil {
-			return fmt.Errorf("class %d: %w", id, err)
+	for _, c := range x.byTypes {
+		if err := x.checkClass(c, registered[c], members[c]); err != nil {
+			return fmt.Errorf("class of the types %v: %w", c.types, err)
 		}
 	}
-	for t := range TypeID(x.types.Len()) {
+	for t := range TypeID(len(x.types)) {
 		if err := x.checkType(t, perType[t]); err != nil {
-			return fmt.Errorf("type %d %q: %w", t, x.types.At(t).name, err)
+			return fmt.Errorf("type %d %q: %w", t, x.types[t].name, err)
 		}
 	}
 	return nil
 }
 
-func (x *Index) checkClass(id classID, registered, members int) error {
-	c := x.classes.At(id)
-	if int(c.slots) != registered || (registered == 0) != (len(c.types) == 0) {
+func (x *Index) checkClass(c *class, registered, members int) error {
+	if int(c.slots) != registered || registered == 0 || len(c.types) == 0 {
 		return fmt.Errorf("%d slots registered, %d counted, %d types", registered, c.slots, len(c.types))
-	}
-	if registered == 0 {
-		return nil
 	}
 	if sum := setSize(c.set); sum != len(c.types) || len(c.raised) > len(c.types) {
 		return fmt.Errorf("%d types in the set, %d in the list, %d raised", sum, len(c.types), len(c.raised))
 	}
 	head, freeFound := noHead, 0
 	for _, r := range c.members {
-		s := x.slots.At(r)
-		if s.class != id || s.id < c.least || (s.state == free) != (s.place > 0) {
-			return fmt.Errorf("slot %d (ref %d) of class %d, %v, has place %d; least is %d", s.id, r, s.class, s.state, s.place, c.least)
+		s := x.slots[r]
+		if s.class != c || s.id < c.least || (s.state == free) != (s.place > 0) {
+			return fmt.Errorf("slot %d (ref %d) of class %v, %v, has place %d; least is %d", s.id, r, c.types, s.state, s.place, c.least)
 		}
 		if s.state == free {
 			freeFound++
@@ -87,7 +82,7 @@ func (x *Index) checkClass(id classID, registered, members int) error {
 }
 
 func (x *Index) checkType(t TypeID, capacity int) error {
-	ty := x.types.At(t)
+	ty := x.types[t]
 	used := ty.holders > 0 || len(ty.classes) > 0
 	if known, ok := x.byName[ty.name]; used != (ty.name != "") || used && (!ok || known != t) {
 		return fmt.Errorf("%d holders, %d classes, known as %d (%v)", ty.holders, len(ty.classes), known, ok)
@@ -97,12 +92,12 @@ func (x *Index) checkType(t TypeID, capacity int) error {
 	}
 	for i := range ty.classes {
 		m := &ty.classes[i]
-		c := x.classes.At(m.class)
+		c := m.class
 		if c.types[m.nth] != t || int(c.at[m.nth]) != i || int(m.size) != len(c.types) || !c.set.Has(t) {
-			return fmt.Errorf("class %d of size %d at %d: type %d, says it is at %d", m.class, m.size, i, c.types[m.nth], c.at[m.nth])
+			return fmt.Errorf("class of size %d at %d: type %d, says it is at %d", m.size, i, c.types[m.nth], c.at[m.nth])
 		}
 		if m.head > c.head || (m.head != c.floor) != slices.Contains(c.raised, m.nth) {
-			return fmt.Errorf("class %d at %d: head %d; class says head %d, floor %d, raised %d", m.class, i, m.head, c.head, c.floor, c.raised)
+			return fmt.Errorf("class at %d: head %d; class says head %d, floor %d, raised %d", i, m.head, c.head, c.floor, c.raised)
 		}
 	}
 	return checkBest(ty.classes)
@@ -122,7 +117,7 @@ func checkBest(tree []membership) error {
 			}
 			known = known || candidate == best
 			if tree[candidate].before(&tree[best]) {
-				return fmt.Errorf("class %d should be before class %d", tree[candidate].class, tree[best].class)
+				return fmt.Errorf("position %d should be before position %d", candidate, best)
 			}
 		}
 		if !known {
@@ -150,11 +145,11 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 // Slots returns all registered slots by SlotID, including draining ones.
 func (x *Index) Slots() []Ref {
 	refs := make([]Ref, 0, x.live)
-	for r := range Ref(x.slots.Len()) {
-		if x.slots.At(r).state != gone {
+	for r := range Ref(len(x.slots)) {
+		if x.slots[r].state != gone {
 			refs = append(refs, r)
 		}
 	}
-	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(x.slots.At(a).id, x.slots.At(b).id) })
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(x.slots[a].id, x.slots[b].id) })
 	return refs
 }

@@ -13,10 +13,10 @@ func (x *Index) SlotID(r Ref) dispatcherd.SlotID { return x.at(r).id }
 
 // TypesOf returns the types of a registered slot, sorted by name. The slice is
 // shared and must not be changed; it is valid until the slot is removed.
-func (x *Index) TypesOf(r Ref) []TypeID { return x.classes.At(x.at(r).class).types }
+func (x *Index) TypesOf(r Ref) []TypeID { return x.at(r).class.types }
 
 // Supports reports whether a registered slot can run jobs of a type.
-func (x *Index) Supports(r Ref, t TypeID) bool { return x.classes.At(x.at(r).class).set.Has(t) }
+func (x *Index) Supports(r Ref, t TypeID) bool { return x.at(r).class.set.Has(t) }
 
 // IsFree reports whether Take may return the slot.
 func (x *Index) IsFree(r Ref) bool { return x.at(r).state == free }
@@ -31,7 +31,7 @@ func (x *Index) IsDraining(r Ref) bool {
 // whether the slot is free, taken or draining. It returns 0 if there is none. It is
 // fast if no slot that supports t is free.
 func (x *Index) Fewest(t TypeID) int {
-	classes := x.types.At(t).classes
+	classes := x.types[t].classes
 	if len(classes) == 0 {
 		return 0
 	}
@@ -49,7 +49,7 @@ func (x *Index) Fewest(t TypeID) int {
 // contain t. FreeAt, TypesAt and SlotsAt describe the slots with one of these sets, by
 // its position. So a caller can divide a visit of all slots that support t. The
 // positions may change when slots are added or removed.
-func (x *Index) Classes(t TypeID) int { return len(x.types.At(t).classes) }
+func (x *Index) Classes(t TypeID) int { return len(x.types[t].classes) }
 
 // FreeAt returns the number of free slots.
 func (x *Index) FreeAt(t TypeID, i int) int { return len(x.classAt(t, i).free) }
@@ -60,12 +60,12 @@ func (x *Index) TypesAt(t TypeID, i int) TypeSet { return x.classAt(t, i).set }
 // SlotsAt returns the slots that are not draining, in no order. The slice is shared and must not be changed.
 func (x *Index) SlotsAt(t TypeID, i int) []Ref { return x.classAt(t, i).members }
 
-func (x *Index) classAt(t TypeID, i int) *class { return x.classes.At(x.types.At(t).classes[i].class) }
+func (x *Index) classAt(t TypeID, i int) *class { return x.types[t].classes[i].class }
 
 // FreeFor returns the number of free slots that support t, or a part of it if it has visited
 // a number of classes before. HasFree is faster if only the existence of a free slot matters.
 func (x *Index) FreeFor(t TypeID, classes int) (n int) {
-	tree := x.types.At(t).classes
+	tree := x.types[t].classes
 	for next := []int{0}; len(next) > 0 && classes > 0; {
 		at := next[len(next)-1]
 		next = next[:len(next)-1]

@@ -253,7 +253,7 @@ func (h *history) compareType(name string) {
 	if !known {
 		return
 	}
-	require.Less(h.t, int(t), h.x.types.Len())
+	require.Less(h.t, int(t), len(h.x.types))
 	require.Equal(h.t, name, h.x.Name(t))
 	require.Equal(h.t, h.naive.count(name, inService), h.x.Capacity(t))
 	free := h.naive.count(name, isFree)

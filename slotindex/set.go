@@ -59,7 +59,7 @@ func (m TypeMap) Has(t TypeID) bool {
 // not in the other. It visits the words of the set of the slot, not each type. f may
 // change the maps.
 func (x *Index) EachSupported(r Ref, in, except TypeMap, f func(TypeID)) {
-	set := x.classes.At(x.at(r).class).set
+	set := x.at(r).class.set
 	x.work += len(set)
 	for _, w := range set {
 		if int(w.index) >= len(in) {
@@ -75,29 +75,13 @@ func (x *Index) EachSupported(r Ref, in, except TypeMap, f func(TypeID)) {
 	}
 }
 
-// setOf returns the set of some types in use.
-func (x *Index) setOf(types []TypeID) TypeSet {
-	for _, t := range types {
-		x.dense[t/wordBits] |= 1 << (t % wordBits)
-	}
-	return x.takeDense()
-}
-
-// takeDense returns the types in the scratch bitmap, which it clears.
-func (x *Index) takeDense() TypeSet {
-	n := 0
-	for _, b := range x.dense {
-		if b != 0 {
-			n++
+// setOf returns the set of some types.
+func setOf(types []TypeID) (set TypeSet) {
+	for _, t := range slices.Sorted(slices.Values(types)) {
+		if last := len(set) - 1; last < 0 || set[last].index != int32(t/wordBits) {
+			set = append(set, word{index: int32(t / wordBits)})
 		}
+		set[len(set)-1].bits |= 1 << (t % wordBits)
 	}
-	set := make(TypeSet, 0, n)
-	for i, b := range x.dense {
-		if b != 0 {
-			set = append(set, word{bits: b, index: int32(i)})
-			x.dense[i] = 0
-		}
-	}
-	x.work += len(x.dense)
 	return set
 }

@@ -16,7 +16,7 @@ import "github.com/dispatcherd/dispatcherd"
 // depend on the number of its types.
 type membership struct {
 	head  dispatcherd.SlotID // ≤ head of the class. If it is not the floor of the class, the class lists nth in raised
-	class classID
+	class *class
 	size  int32 // types in the set of the class
 	nth   int32 // position of this type among the types of the class
 	best  int32 // position of the best membership of the subtree
@@ -34,16 +34,16 @@ func (m *membership) before(o *membership) bool {
 	return m.head < o.head
 }
 
-// bestClass returns the class whose head Take returns, or -1.
-func (x *Index) bestClass(t TypeID) classID {
-	tree := x.types.At(t).classes
+// bestClass returns the class whose head Take returns, or nil.
+func (x *Index) bestClass(t TypeID) *class {
+	tree := x.types[t].classes
 	for len(tree) > 0 {
 		at := int(tree[0].best)
 		m := &tree[at]
 		if m.head == noHead {
-			return -1
+			return nil
 		}
-		c := x.classes.At(m.class)
+		c := m.class
 		if m.head == c.head {
 			return m.class
 		}
@@ -53,7 +53,7 @@ func (x *Index) bestClass(t TypeID) classID {
 		m.head = c.head
 		x.repair(tree, at)
 	}
-	return -1
+	return nil
 }
 
 // reset makes the heads in the trees lower bounds again after the head of the class has
@@ -72,7 +72,7 @@ func (x *Index) reset(c *class) {
 		}
 	}
 	for _, nth := range c.raised {
-		tree, at := x.types.At(c.types[nth]).classes, int(c.at[nth])
+		tree, at := x.types[c.types[nth]].classes, int(c.at[nth])
 		tree[at].head = c.floor
 		x.repair(tree, at)
 	}
@@ -81,9 +81,9 @@ func (x *Index) reset(c *class) {
 
 // join adds a class to the tree of one of its types.
 func (x *Index) join(t TypeID, m membership) {
-	ty := x.types.At(t)
+	ty := x.types[t]
 	at := len(ty.classes)
-	x.classes.At(m.class).at[m.nth] = int32(at)
+	m.class.at[m.nth] = int32(at)
 	ty.classes = append(roomy(ty.classes, int(t)), m)
 	x.repair(ty.classes, at)
 }
@@ -104,7 +104,7 @@ func roomy(tree []membership, t int) []membership {
 // leave removes a class from the tree of one of its types. The last membership takes
 // its place.
 func (x *Index) leave(t TypeID, at int32) {
-	ty := x.types.At(t)
+	ty := x.types[t]
 	last := len(ty.classes) - 1
 	moved := ty.classes[last]
 	ty.classes = ty.classes[:last]
@@ -112,7 +112,7 @@ func (x *Index) leave(t TypeID, at int32) {
 		x.repair(ty.classes, (last-1)/2)
 	}
 	if int(at) < last {
-		x.classes.At(moved.class).at[moved.nth] = at
+		moved.class.at[moved.nth] = at
 		ty.classes[at] = moved
 		x.repair(ty.classes, int(at))
 	}

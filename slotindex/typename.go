@@ -19,16 +19,16 @@ type typeEntry struct {
 // by TypeID must hold the type.
 func (x *Index) Hold(name string) TypeID {
 	t := x.intern(name)
-	x.types.At(t).holders++
+	x.types[t].holders++
 	return t
 }
 
 // Keep adds one holder to a type in use, like Hold.
-func (x *Index) Keep(t TypeID) { x.types.At(t).holders++ }
+func (x *Index) Keep(t TypeID) { x.types[t].holders++ }
 
 // Drop removes one holder. A type without holders and slots is forgotten.
 func (x *Index) Drop(t TypeID) {
-	ty := x.types.At(t)
+	ty := x.types[t]
 	if ty.holders == 0 {
 		panic(fmt.Sprintf("slotindex: drop of type %q (%d), which is not held", ty.name, t))
 	}
@@ -43,7 +43,7 @@ func (x *Index) Lookup(name string) (TypeID, bool) {
 }
 
 // Name returns the name of a type in use.
-func (x *Index) Name(t TypeID) string { return x.types.At(t).name }
+func (x *Index) Name(t TypeID) string { return x.types[t].name }
 
 func (x *Index) intern(name string) TypeID {
 	if t, ok := x.byName[name]; ok {
@@ -52,20 +52,18 @@ func (x *Index) intern(name string) TypeID {
 	if name == "" {
 		panic("slotindex: a type needs a name")
 	}
-	t := x.types.Add()
-	if int(t/wordBits) == len(x.dense) {
-		x.dense = append(x.dense, 0)
-	}
-	x.types.At(t).name = name
+	t := place(&x.types, &x.unusedTypes)
+	x.types[t].name = name
 	x.byName[name] = t
 	return t
 }
 
 func (x *Index) forgetUnused(t TypeID) {
-	ty := x.types.At(t)
+	ty := x.types[t]
 	if ty.holders > 0 || len(ty.classes) > 0 {
 		return
 	}
 	delete(x.byName, ty.name)
-	x.types.Remove(t)
+	*ty = typeEntry{}
+	x.unusedTypes = append(x.unusedTypes, t)
 }

@@ -83,8 +83,8 @@ func TestWorkOfTakingASlotDoesNotDependOnTheNumberOfEquallySpecialisedClasses(t 
 func TestTreesOfEqualLengthDoNotGrowForTheSameSlot(t *testing.T) {
 	x, _ := distinct(400, 1000)
 	full := 0
-	for i := range TypeID(x.types.Len()) {
-		if classes := x.types.At(i).classes; len(classes) == cap(classes) {
+	for i := range TypeID(len(x.types)) {
+		if classes := x.types[i].classes; len(classes) == cap(classes) {
 			full++
 		}
 	}

@@ -114,7 +114,7 @@ func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 
 // Frames converts the frames of a worker to events, in order.
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
-	shell.Deliver(w.loop, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number, w.keepLogs)
+	shell.Deliver(w.loop.Order, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number, w.keepLogs)
 	for _, f := range frames {
 		if f, ok := f.(*workerproto.Log); ok { // the message is not logged, because it may contain the payload
 			w.log.Debug("log frame of a worker", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
@@ -220,5 +220,5 @@ func (w *workers) Send(e *effect.Send) {
 	ev := event.Released{Session: e.Session, Results: []event.Result{{
 		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-payload",
 	}}}
-	go w.loop.Release(ev) // the caller is the loop, which must not block on its own channel
+	go w.loop.Order(ev) // the caller is the loop, which must not block on its own channel
 }

@@ -10,21 +10,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Loop takes the events of a session. A method returns when the Core has the event.
-// It may also return earlier if no later event of the session can overtake the
-// event.
-type Loop interface {
-	// Release ends attempts.
-	Release(event.Released)
-	// Order takes every other event: slots that come and go, progress and partial output, spawns.
-	Order(event.Event)
-}
-
-// Deliver passes the frames of a worker to the loop as events, in order. Results that
+// Deliver passes the frames of a worker to the loop as events, in order. order returns when
+// the Core has the event. It may also return earlier if no later event of the session can
+// overtake the event. Results that
 // arrive together become one event, up to ReportPortion. The same applies to reports.
 // number assigns ids to new slots. logs says whether to pass on log frames. Other frames are ignored.
 func Deliver(
-	loop Loop,
+	order func(event.Event),
 	id dispatcherd.SessionID,
 	worker string,
 	frames []workerproto.WorkerFrame,
@@ -35,11 +27,11 @@ func Deliver(
 	var reports []event.Report
 	flush := func() {
 		if len(reports) > 0 {
-			loop.Order(event.Reported{Session: id, Reports: reports})
+			order(event.Reported{Session: id, Reports: reports})
 			reports = nil
 		}
 		if len(results) > 0 {
-			loop.Release(event.Released{Session: id, Results: results})
+			order(event.Released{Session: id, Results: results})
 			results = nil
 		}
 	}
@@ -64,15 +56,15 @@ func Deliver(
 		flush()
 		switch f := f.(type) {
 		case *workerproto.SlotAdd:
-			Register(loop.Order, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
+			Register(order, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
 		case *workerproto.SlotRemove:
-			loop.Order(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+			order(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
 		case *workerproto.Spawn:
-			loop.Order(event.SpawnRequested{Request: &contract.SpawnRequest{
+			order(event.SpawnRequested{Request: &contract.SpawnRequest{
 				Session: id, Parent: f.Job, Attempt: f.Attempt, Number: f.Request, Jobs: f.Jobs, Detached: f.Detached,
 			}})
 		case *workerproto.Drain:
-			loop.Order(event.Withdrew{Session: id})
+			order(event.Withdrew{Session: id})
 		}
 	}
 	flush()

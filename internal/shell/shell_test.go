@@ -214,13 +214,12 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 // loop notes the events of a session.
 type loop struct{ got []event.Event }
 
-func (l *loop) Release(ev event.Released) { l.got = append(l.got, ev) }
-func (l *loop) Order(ev event.Event)      { l.got = append(l.got, ev) }
+func (l *loop) order(ev event.Event) { l.got = append(l.got, ev) }
 
 func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 	l := &loop{}
 	first, second := workerproto.Execution{Job: 1, Attempt: 1}, workerproto.Execution{Job: 2, Attempt: 3}
-	Deliver(l, 7, "w", []workerproto.WorkerFrame{
+	Deliver(l.order, 7, "w", []workerproto.WorkerFrame{
 		&workerproto.Progress{Execution: first, Done: 1, Total: 2}, &workerproto.Partial{Execution: second, Data: []byte("1")},
 		&workerproto.Done{Execution: first}, &workerproto.Fail{Execution: second, Error: "e", Permanent: true},
 		&workerproto.Log{Execution: second},
@@ -247,7 +246,7 @@ func TestLogFramesArePassedOnBeforeTheResult(t *testing.T) {
 	l := &loop{}
 	job := workerproto.Execution{Job: 2, Attempt: 3}
 	Deliver(
-		l, 7, "w",
+		l.order, 7, "w",
 		[]workerproto.WorkerFrame{
 			&workerproto.Log{Execution: job, Level: workerproto.LevelWarn, Message: "a: b"},
 			&workerproto.Done{Execution: job},
@@ -263,7 +262,7 @@ func TestLogFramesArePassedOnBeforeTheResult(t *testing.T) {
 func TestResultsAndReportsArriveInPortions(t *testing.T) {
 	for _, f := range []workerproto.WorkerFrame{&workerproto.Done{}, &workerproto.Partial{}} {
 		l := &loop{}
-		Deliver(l, 7, "w", slices.Repeat([]workerproto.WorkerFrame{f}, 2*ReportPortion+1), nil, false)
+		Deliver(l.order, 7, "w", slices.Repeat([]workerproto.WorkerFrame{f}, 2*ReportPortion+1), nil, false)
 		var sizes []int
 		for _, ev := range l.got {
 			switch ev := ev.(type) {

@@ -175,7 +175,7 @@ func (w *world) readAtHost(c *conn) {
 	}
 	var frames []workerproto.WorkerFrame
 	deliver := func() {
-		shell.Deliver(loopPort{h}, c.session(), workerName, frames, h.number, false)
+		shell.Deliver(h.order, c.session(), workerName, frames, h.number, false)
 		frames = frames[:0]
 	}
 	arrived := w.arrived(&c.up)
@@ -247,7 +247,7 @@ const workerName = "worker"
 
 // register passes the slots of a hello to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
-	shell.Register(loopPort{h}.Order, event.Registered{
+	shell.Register(h.order, event.Registered{
 		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
 		Slots: h.number(h.world.slotsOf(slots)),
 	}, h.portion())

@@ -102,19 +102,13 @@ func (rowPort) Progress(*effect.Progress) {}
 // Partial implements shell.Rows.
 func (rowPort) Partial(*effect.Partial) {}
 
-// loopPort takes the events of sessions. It implements shell.Loop.
-type loopPort struct{ *host }
-
-// Order implements shell.Loop.
-func (h loopPort) Order(ev event.Event) {
+// order takes the events of a session.
+func (h *host) order(ev event.Event) {
 	if ev, ok := ev.(event.Registered); ok && h.world.conns[ev.Session-1].hangUpFor != 0 {
 		h.world.stats.LateSlots += len(ev.Slots)
 	}
 	h.step(ev)
 }
-
-// Release implements shell.Loop.
-func (h loopPort) Release(ev event.Released) { h.step(ev) }
 
 func (h *host) sendFrame(session dispatcherd.SessionID, f frame) {
 	if session == 0 {

@@ -55,7 +55,7 @@ func (w *slowSlots) Perform(fx []effect.Effect) {
 		case *effect.Send:
 			result := event.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 			time.AfterFunc(w.service, func() {
-				w.loop.Release(event.Released{Session: 1, Results: []event.Result{result}})
+				w.loop.Order(event.Released{Session: 1, Results: []event.Result{result}})
 			})
 		case *effect.Answer:
 			w.requests.Answer(e)

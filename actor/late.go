@@ -1,4 +1,4 @@
-package held
+package actor
 
 import (
 	"time"
@@ -15,17 +15,17 @@ const (
 	maxLate  = 10_000
 )
 
-// Late are ends of this dispatcher that Postgres may still execute: the outcome of the first
+// lateEnds are ends of this dispatcher that Postgres may still execute: the outcome of the first
 // finish was unknown, and the second one found the row with another dispatcher. If this
 // dispatcher adopted the same attempt, the first finish would end it although it runs. The
 // zero value is empty and ready.
-type Late struct {
+type lateEnds struct {
 	recent, former map[dispatcherd.JobID]dispatcherd.Attempt // of the last lateTime and of the one before
 	since          timing.Instant                            // begin of recent
 }
 
-// Add keeps an end for one to two minutes. If there are too many in a minute, it does not keep it.
-func (l *Late) Add(f *contract.Finish, now timing.Instant) {
+// add keeps an end for one to two minutes. If there are too many in a minute, it does not keep it.
+func (l *lateEnds) add(f *contract.Finish, now timing.Instant) {
 	if l.recent == nil || now >= l.since.After(lateTime) {
 		l.former = nil
 		if now < l.since.After(2*lateTime) {
@@ -38,7 +38,7 @@ func (l *Late) Add(f *contract.Finish, now timing.Instant) {
 	}
 }
 
-// Contains reports whether the end of an attempt may still be executed.
-func (l *Late) Contains(id dispatcherd.JobID, a dispatcherd.Attempt, now timing.Instant) bool {
+// contains reports whether the end of an attempt may still be executed.
+func (l *lateEnds) contains(id dispatcherd.JobID, a dispatcherd.Attempt, now timing.Instant) bool {
 	return a > 0 && now < l.since.After(2*lateTime) && (l.recent[id] == a || l.former[id] == a)
 }

@@ -1,4 +1,4 @@
-package held
+package actor
 
 import (
 	"cmp"
@@ -24,9 +24,9 @@ type naiveEnd struct {
 	sent   bool
 }
 
-type naive []*naiveEnd
+type naiveHeld []*naiveEnd
 
-func (n *naive) find(id dispatcherd.JobID) *naiveEnd {
+func (n *naiveHeld) find(id dispatcherd.JobID) *naiveEnd {
 	for _, e := range *n {
 		if e.id == id {
 			return e
@@ -35,7 +35,7 @@ func (n *naive) find(id dispatcherd.JobID) *naiveEnd {
 	return nil
 }
 
-func (n *naive) hold(id dispatcherd.JobID, reason string, again bool, now timing.Instant, rng *rand.Rand) {
+func (n *naiveHeld) hold(id dispatcherd.JobID, reason string, again bool, now timing.Instant, rng *rand.Rand) {
 	e := n.find(id)
 	if e == nil {
 		e = &naiveEnd{id: id}
@@ -51,7 +51,7 @@ func (n *naive) hold(id dispatcherd.JobID, reason string, again bool, now timing
 
 // take returns the first 16 ends that are due, sorted by id, and whether one of them
 // was sent in a statement with an unknown outcome.
-func (n *naive) take(now timing.Instant) (ids []dispatcherd.JobID, again bool) {
+func (n *naiveHeld) take(now timing.Instant) (ids []dispatcherd.JobID, again bool) {
 	var due []*naiveEnd
 	for _, e := range *n {
 		if !e.sent && e.due <= now {
@@ -68,7 +68,7 @@ func (n *naive) take(now timing.Instant) (ids []dispatcherd.JobID, again bool) {
 }
 
 // wake returns the first due of the ends that wait, or Never if it has passed.
-func (n *naive) wake(now timing.Instant) timing.Instant {
+func (n *naiveHeld) wake(now timing.Instant) timing.Instant {
 	first := timing.Never
 	for _, e := range *n {
 		if !e.sent {
@@ -84,13 +84,13 @@ func (n *naive) wake(now timing.Instant) timing.Instant {
 func TestEndsEqualAList(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ours, theirs := rand.New(rand.NewPCG(3, 4)), rand.New(rand.NewPCG(3, 4))
-	var ends Ends
-	var want naive
+	var ends heldEnds
+	var want naiveHeld
 	var sent *contract.FinishRequest
 	now, next := timing.Instant(0), dispatcherd.JobID(0)
 	hold := func(id dispatcherd.JobID, reason string) {
 		again := random.IntN(8) == 0
-		ends.Hold(&contract.Finish{ID: id}, reason, again, now, ours)
+		ends.hold(&contract.Finish{ID: id}, reason, again, now, ours)
 		want.hold(id, reason, again, now, theirs)
 	}
 	for step := range 6_000 {
@@ -102,13 +102,13 @@ func TestEndsEqualAList(t *testing.T) {
 		case sent == nil:
 			sent = requireSameFinish(t, &ends, &want, now)
 		case random.IntN(3) == 0: // the answer: some ends are recorded, others are held again
-			require.True(t, ends.Answered(sent))
+			require.True(t, ends.answered(sent))
 			for _, f := range sent.Items {
 				if random.IntN(4) > 0 {
 					hold(f.ID, strconv.Itoa(step))
 					continue
 				}
-				ends.Forget(f.ID)
+				ends.forget(f.ID)
 				want = slices.DeleteFunc(want, func(e *naiveEnd) bool { return e.id == f.ID })
 			}
 			sent = nil
@@ -118,9 +118,9 @@ func TestEndsEqualAList(t *testing.T) {
 }
 
 // requireSameFinish takes a finish from both implementations and compares them.
-func requireSameFinish(t *testing.T, ends *Ends, want *naive, now timing.Instant) *contract.FinishRequest {
+func requireSameFinish(t *testing.T, ends *heldEnds, want *naiveHeld, now timing.Instant) *contract.FinishRequest {
 	t.Helper()
-	r := ends.Take(now)
+	r := ends.take(now)
 	ids, again := want.take(now)
 	if r == nil {
 		require.Empty(t, ids)
@@ -135,11 +135,11 @@ func requireSameFinish(t *testing.T, ends *Ends, want *naive, now timing.Instant
 	return r
 }
 
-func requireSame(t *testing.T, ends *Ends, want naive, now timing.Instant, sent bool) {
+func requireSame(t *testing.T, ends *heldEnds, want naiveHeld, now timing.Instant, sent bool) {
 	t.Helper()
-	require.Equal(t, len(want), ends.Len())
+	require.Equal(t, len(want), len(ends.why))
 	for _, e := range want {
-		reason, held := ends.Reason(e.id)
+		reason, held := ends.reason(e.id)
 		require.True(t, held)
 		require.Equal(t, e.reason, reason)
 	}
@@ -147,27 +147,27 @@ func requireSame(t *testing.T, ends *Ends, want naive, now timing.Instant, sent 
 	if sent {
 		wake = timing.Never
 	}
-	require.Equal(t, wake, ends.Wake(now))
+	require.Equal(t, wake, ends.wake(now))
 }
 
-// A finish contains at most batch of the held ends, and only one such finish is in
+// A finish contains at most heldBatch of the held ends, and only one such finish is in
 // flight, so that a connection remains for other ends.
 func TestHeldEndsAreSentInSmallBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	var h Ends
+	var h heldEnds
 	for id := range 40 {
-		h.Hold(&contract.Finish{ID: dispatcherd.JobID(id + 1)}, "refused", false, 0, rng)
+		h.hold(&contract.Finish{ID: dispatcherd.JobID(id + 1)}, "refused", false, 0, rng)
 	}
-	require.Nil(t, h.Take(499))
-	for _, n := range []int{batch, batch, 40 - 2*batch} {
-		r := h.Take(1000)
+	require.Nil(t, h.take(499))
+	for _, n := range []int{heldBatch, heldBatch, 40 - 2*heldBatch} {
+		r := h.take(1000)
 		require.Len(t, r.Items, n)
-		require.Nil(t, h.Take(1000), "one finish at a time")
-		require.False(t, h.Answered(&contract.FinishRequest{}))
-		require.Nil(t, h.Take(1000), "another finish was answered")
-		require.True(t, h.Answered(r))
+		require.Nil(t, h.take(1000), "one finish at a time")
+		require.False(t, h.answered(&contract.FinishRequest{}))
+		require.Nil(t, h.take(1000), "another finish was answered")
+		require.True(t, h.answered(r))
 	}
-	require.Nil(t, h.Take(1000))
-	_, held := h.Reason(41)
+	require.Nil(t, h.take(1000))
+	_, held := h.reason(41)
 	require.False(t, held)
 }

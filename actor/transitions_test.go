@@ -1,4 +1,4 @@
-package jobstate
+package actor
 
 import (
 	"testing"
@@ -7,19 +7,19 @@ import (
 )
 
 func TestStatesAndEventsHaveNames(t *testing.T) {
-	for s := NotInHand; s < States; s++ {
+	for s := stateNotInHand; s < stateCount; s++ {
 		require.NotEmpty(t, s.String())
 	}
-	for ev := range Events {
+	for ev := range eventCount {
 		require.NotEmpty(t, ev.String())
 	}
 }
 
 func TestEveryStateCanBeLeft(t *testing.T) {
-	for s := NotInHand; s < States; s++ {
+	for s := stateNotInHand; s < stateCount; s++ {
 		left := false
-		for ev := range Events {
-			next, _ := Next(s, ev)
+		for ev := range eventCount {
+			next := transitions[s][ev].next
 			left = left || next != 0 && next != s
 		}
 		require.True(t, left, "%v", s)
@@ -27,7 +27,7 @@ func TestEveryStateCanBeLeft(t *testing.T) {
 }
 
 func TestNoWorkerExecutesAJobWhoseClaimIsPending(t *testing.T) {
-	for s := NotInHand; s < States; s++ {
-		require.False(t, s.ClaimPending() && s.Executing(), "%v", s)
+	for s := stateNotInHand; s < stateCount; s++ {
+		require.False(t, s.claimPending() && s.executing(), "%v", s)
 	}
 }
