@@ -162,7 +162,6 @@ const (
 	OpVacuum    Operation = "vacuum"
 	OpCount     Operation = "count"
 	OpSubscribe Operation = "subscribe"
-	OpListen    Operation = "listen"
 	OpPlan      Operation = "plan"
 	OpAdmit     Operation = "admit"
 	OpCountEnds Operation = "count_ends"

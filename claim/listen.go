@@ -2,11 +2,10 @@ package claim
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,8 +20,7 @@ import (
 const Channel = "dispatcherd"
 
 // topics are the words for topics. After jobs the payload may describe the only row that became pending, see parseNotification, and after
-// admitted the rows that have got their permits. Other sessions may send any payload, so unknown words are ignored. One of these is self,
-// after which a new connection tests whether notifications arrive.
+// admitted the rows that have got their permits. Other sessions may send any payload, so unknown words are ignored.
 var topics = map[string]contract.Topics{
 	"jobs": contract.JobsArrived, "admitted": contract.RowsAdmitted, "operations": contract.OperationsAsked, "edits": contract.EditsMade,
 	"keys": contract.KeysChanged, "ends": contract.EndsRecorded,
@@ -30,9 +28,7 @@ var topics = map[string]contract.Topics{
 
 const (
 	pingEvery   = 10 * time.Second
-	testPatient = 2 * time.Second
 	listenPause = 250 * time.Millisecond // longest pause between two attempts to listen
-	silentPause = 5 * time.Second        // pause after errNoNotifications: a pooler rarely changes its mode
 	// listenPatience bounds LISTEN. If no other session of the database listens, LISTEN
 	// reads the whole notification queue, which may contain 8 GB.
 	listenPatience = 10 * time.Minute
@@ -41,11 +37,6 @@ const (
 	// all of this again.
 	checkPatience = time.Minute
 )
-
-// errNoNotifications is the error if LISTEN succeeds but no notification arrives. A
-// connection pooler in transaction mode has this effect.
-var errNoNotifications = errors.New("LISTEN was accepted, but a NOTIFY from another connection did not arrive within 2s: " +
-	"is a pooler in transaction mode (PgBouncer) in between? Give the daemon a direct connection; until then it polls")
 
 // errQueueFull is the error while this dispatcher sends no notifications because of
 // dispatcherd.may_notify.
@@ -93,11 +84,7 @@ func (l *Listener) loop(ctx context.Context) {
 			return
 		}
 		l.store.config.Observer.Listening(false, err)
-		wait := listenPause/2 + mathrand.N(listenPause/2)
-		if errors.Is(err, errNoNotifications) {
-			wait = silentPause
-		}
-		if pause(ctx, wait) != nil {
+		if pause(ctx, listenPause/2+rand.N(listenPause/2)) != nil {
 			return
 		}
 	}
@@ -121,7 +108,7 @@ func (l *Listener) session(ctx context.Context) error {
 		if up, err = l.check(ctx, conn, up); err != nil {
 			return err
 		}
-		if _, err := l.await(ctx, conn, pingEvery, ""); err != nil {
+		if err := l.await(ctx, conn); err != nil {
 			return err
 		}
 	}
@@ -168,54 +155,31 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, up bool) (bool, er
 	case !may:
 		l.store.config.Observer.Listening(false, fmt.Errorf("%w: %.0f %% of it is used", errQueueFull, 100*usage))
 	case !up:
-		if err := l.verify(ctx, conn); err != nil {
-			return false, err
-		}
 		l.store.config.Observer.Listening(true, nil)
 		l.publish(contract.Notification{}) // notifications may have been missed
 	}
 	return may, nil
 }
 
-// verify verifies that notifications of other connections arrive while this one is idle.
-func (l *Listener) verify(ctx context.Context, conn *pgx.Conn) error {
-	self := "self " + rand.Text()
-	err := l.store.lease.do(ctx, OpListen, func(ctx context.Context, other *pgx.Conn) (int, error) {
-		_, err := other.Exec(ctx, "SELECT pg_notify('dispatcherd', $1)", self)
-		return 0, err
-	})
-	if err != nil {
-		return fmt.Errorf("test of LISTEN: %w", err)
-	}
-	arrived, err := l.await(ctx, conn, testPatient, self)
-	if err == nil && !arrived {
-		err = errNoNotifications
-	}
-	return err
-}
-
 // queueSQL reads the state of the notification queue.
 const queueSQL = `SELECT dispatcherd.may_notify(), pg_notification_queue_usage()`
 
-// await reads notifications for the given time. If expected is not empty, await
-// returns as soon as a notification with this payload arrives.
-func (l *Listener) await(ctx context.Context, conn *pgx.Conn, long time.Duration, expected string) (arrived bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, long)
+// await reads notifications until the next check.
+func (l *Listener) await(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, pingEvery)
 	defer cancel()
 	for batched := false; ; {
 		note, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			if ctx.Err() != nil && !conn.IsClosed() {
-				return false, nil // no notification within the time, which is not an error
-			}
-			return false, err
+		switch {
+		case err != nil && ctx.Err() != nil && !conn.IsClosed():
+			return nil // the time is over, which is not an error
+		case err != nil:
+			return err
 		}
 		// The notifications of one transaction arrive together.
 		more := conn.PgConn().Frontend().ReadBufferLen() > 0
 		l.received(note.Payload, !batched && !more)
-		if batched = more; note.Payload == expected {
-			return true, nil
-		}
+		batched = more
 	}
 }
 

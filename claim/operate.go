@@ -107,7 +107,7 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 		return "", err
 	case cancelled == 1:
 		return dispatcherd.Cancelled, nil
-	case len(running) == 1:
+	case running == 1:
 		return dispatcherd.Running, nil
 	}
 	return "", j.refuse(ctx, id, "only waiting, pending and running jobs can be cancelled")
@@ -174,8 +174,9 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 	case b.Matching != count:
 		return b, &contract.CountError{Have: b.Matching, Want: count}
 	case op == contract.CancelJobs:
-		b.Changed, b.Running, err = j.cancelMany(ctx, found.ids, len(f.Statuses) == 0 || slices.Contains(f.Statuses, dispatcherd.Running))
-		b.Changed += len(b.Running)
+		var running int
+		b.Changed, running, err = j.cancelMany(ctx, found.ids, len(f.Statuses) == 0 || slices.Contains(f.Statuses, dispatcherd.Running))
+		b.Changed += running
 	default:
 		_, err = Apart(found.ids, time.Now().Add(RepeatTime), func(ids []dispatcherd.JobID) error {
 			n, err := j.RetryMany(ctx, ids)
@@ -193,7 +194,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 // It locks rows in the order of their ids, like claims. An error about a row is returned at the end, after the other jobs.
 func (j Jobs) cancelMany(
 	ctx context.Context, ids []dispatcherd.JobID, ask bool,
-) (cancelled int, running []dispatcherd.JobID, refused error) {
+) (cancelled, running int, refused error) {
 	ids = slices.Sorted(slices.Values(ids))
 	for range 3 { // a row may be claimed or released between the two statements
 		if len(ids) == 0 {
@@ -217,7 +218,7 @@ func (j Jobs) cancelMany(
 		if err != nil {
 			return cancelled, running, err
 		}
-		running = append(running, asked...)
+		running += len(asked)
 		ids = without(ids, asked)
 	}
 	return cancelled, running, refused

@@ -34,8 +34,6 @@ type Bulk struct {
 	Matching int    `json:"matching"`              // jobs that the filter selects
 	Changed  int    `json:"changed"`               // 0 in a dry run
 	Next     Cursor `json:"next_cursor,omitempty"` // there are more jobs: the cursor for the next call
-
-	Running []dispatcherd.JobID `json:"-"` // whose workers were asked to stop
 }
 
 // Operation is a change of all jobs that a filter selects.

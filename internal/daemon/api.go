@@ -166,7 +166,7 @@ func (d *Daemon) constructAPI() {
 		Aside:          d.store.WhyAside,
 		Unread:         d.store.WhyUnread,
 		Book:           d.askBook,
-		Subscribed:     d.listener.up.Load,
+		Subscribed:     d.notified.Load,
 		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,
 		UploadWait:     d.cfg.API.BodyTimeout,

@@ -15,6 +15,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,7 +48,7 @@ type Daemon struct {
 	statements *statements
 	workers    *workers
 	heartbeats *heartbeats // also the lease
-	listener   *listenerState
+	notified   atomic.Bool // notifications arrive
 	api        apiServer
 	services   *background.Runner
 	admission  *admission.Controller
@@ -71,7 +72,7 @@ type ending struct {
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	cfg.shareDirectory()
 	d := &Daemon{
-		cfg: cfg, log: log, metrics: newMetrics(log), listener: newListenerState(),
+		cfg: cfg, log: log, metrics: newMetrics(log),
 		ending: ending{failed: make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{})},
 	}
 	var worker net.Listener
@@ -101,7 +102,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 			log:        log,
 			metrics:    d.metrics,
 			refused:    refused,
-			listener:   d.listener,
+			listening:  d.listening,
 			statements: statementLog{log: log, dsn: cfg.DSN},
 		},
 	})
@@ -165,7 +166,8 @@ func socketFailure(err error) error {
 	return exit.Errorf(exit.Usage, "%w", err)
 }
 
-// construct constructs all components, and creates the daily partitions of today. No component runs before start. undo is to be called after the services have ended.
+// construct constructs all components, and creates the daily partitions of today. No component runs before start. undo is to be called
+// after the services have ended.
 func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())

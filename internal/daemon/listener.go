@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -29,10 +28,14 @@ func (d *Daemon) receive(ctx context.Context) {
 			default:
 				d.announce(n.Rows)
 			}
-		case up := <-d.listener.changed:
-			d.loop.Order(event.Listening{On: up})
 		}
 	}
+}
+
+// listening notes whether notifications arrive.
+func (d *Daemon) listening(up bool) {
+	d.notified.Store(up)
+	d.loop.Order(event.Listening{On: up})
 }
 
 // askedRest is the time between two reads of the requests to cancel. Without it, a
@@ -51,25 +54,4 @@ func cancels(read func(context.Context) ([]dispatcherd.JobID, error), order func
 		}
 		return time.Hour, err
 	}}
-}
-
-// listenerState passes the state of the LISTEN connection from the goroutine of the
-// connection to listen.
-type listenerState struct {
-	up      atomic.Bool
-	changed chan bool // capacity 1: the latest state
-}
-
-func newListenerState() *listenerState { return &listenerState{changed: make(chan bool, 1)} }
-
-func (h *listenerState) set(up bool) {
-	h.up.Store(up)
-	select {
-	case <-h.changed: // an older state that was not read
-	default:
-	}
-	select {
-	case h.changed <- up:
-	default:
-	}
 }

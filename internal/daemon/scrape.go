@@ -87,7 +87,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		age.Seconds())
 	emit.gauge("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", float64(gauges.Reserved))
 	emit.gauge("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
-		float64(boolToInt(d.listener.up.Load())))
+		float64(boolToInt(d.notified.Load())))
 	for event, n := range map[string]uint64{
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
 		"crashed": stats.Crashed, "stale": stats.Stale,

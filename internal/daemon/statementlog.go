@@ -155,7 +155,7 @@ func (t *statementLog) answersAgain(op claim.Operation) {
 type storeObserver struct {
 	log        *zap.Logger
 	metrics    *metrics
-	listener   *listenerState
+	listening  func(up bool)
 	refused    *refusedRows
 	statements statementLog
 	down       bool // a lost connection was logged; used by the goroutine of the listener only
@@ -182,7 +182,7 @@ func (o *storeObserver) Listening(up bool, why error) {
 		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
 	}
 	o.down = !up
-	o.listener.set(up)
+	o.listening(up)
 }
 
 // Queue implements claim.Observer.

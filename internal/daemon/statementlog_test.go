@@ -138,14 +138,15 @@ func TestAMissingRightIsLoggedWithTheGrantThatAddsIt(t *testing.T) {
 // The listener reports each failed attempt, at most five seconds apart.
 func TestALostListenConnectionIsLoggedOnce(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
-	o := &storeObserver{log: zap.New(core), listener: newListenerState()}
+	arrive := true
+	o := &storeObserver{log: zap.New(core), listening: func(up bool) { arrive = up }}
 	for range 2 {
 		for range 3 {
 			o.Listening(false, errors.New("connection refused"))
-			require.False(t, o.listener.up.Load())
+			require.False(t, arrive)
 		}
 		o.Listening(true, nil)
-		require.True(t, o.listener.up.Load())
+		require.True(t, arrive)
 		require.Equal(t, []string{"no notifications, only polling finds new jobs", "notifications arrive"}, messages(lines.TakeAll()))
 	}
 }

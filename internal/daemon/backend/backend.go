@@ -255,8 +255,7 @@ func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, 
 	return about(ctx, b.jobs().Get, id)
 }
 
-// Cancel implements httpapi.Backend. A job that runs here is cancelled without a
-// notification.
+// Cancel implements httpapi.Backend. The dispatcher that runs a job finds the request in the table.
 func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (dispatcherd.Status, error) {
 	if id.OnDemand() {
 		if !b.Requests.Cancel(id, by) {
@@ -265,9 +264,7 @@ func (b *Backend) Cancel(ctx context.Context, id dispatcherd.JobID, by string) (
 		return dispatcherd.Cancelled, nil
 	}
 	status, err := about(ctx, claim.Jobs{DB: b.Pool, By: by}.Cancel, id)
-	if err == nil && status == dispatcherd.Running {
-		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
-	}
+	b.Rows.wake(contract.OperationsAsked) // also without notifications
 	return status, err
 }
 
@@ -285,17 +282,15 @@ func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.JobPage
 	return about(ctx, b.jobs().List, f)
 }
 
-// Change implements httpapi.Backend. Jobs that run here are cancelled without a notification.
+// Change implements httpapi.Backend.
 func (b *Backend) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error) {
 	bulk, err := within(ctx, func(ctx context.Context) (contract.Bulk, error) {
 		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, f, count)
 	})
-	switch {
-	case len(bulk.Running) > 0:
-		b.Loop.Order(event.CancelRequested{Jobs: bulk.Running})
-	case op == contract.RetryJobs && bulk.Changed > 0:
+	if op == contract.RetryJobs {
 		b.Loop.Notify()
 	}
+	b.Rows.wake(contract.OperationsAsked)
 	return bulk, err
 }
 
