@@ -450,11 +450,11 @@ type head struct {
 	backlog.Lane
 
 	score   scoring.Milli
-	arrival int64 // milliseconds on the Instant axis
-	number  int64 // the id without its sign
-	mode    dispatcherd.Mode
+	arrival int64    // milliseconds on the Instant axis
+	number  int64    // the id without its sign
 	pin     *session // of a pinned request
-	bound   bool     // the head is the upper bound of a lane whose next row is not known
+	mode    dispatcherd.Mode
+	bound   bool // the head is the upper bound of a lane whose next row is not known
 }
 
 // headHeap is a binary heap of heads. The top is the head to be placed next.

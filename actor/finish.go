@@ -214,7 +214,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	case stale:
 		c.stats.Stale++
 		if j.sentTo != 0 {
-			c.emit(c.memory.Stale.Add(effect.Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt}))
+			c.emit(&effect.Stale{Session: j.sentTo, Job: j.id, Attempt: j.attempt})
 		}
 	case j.row.returned:
 		c.backlog.GivenBack()
@@ -283,7 +283,7 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 	switch {
 	case j == nil || j.attempt != a || !j.state.executing():
 		c.stats.Stale++
-		c.emit(c.memory.Stale.Add(effect.Stale{Session: from, Job: id, Attempt: a}))
+		c.emit(&effect.Stale{Session: from, Job: id, Attempt: a})
 		return false
 	case j.sentTo != from:
 		c.emit(&effect.NotHeld{Session: from, Job: id, Attempt: a})
@@ -328,9 +328,9 @@ func (c *Core) handleReported(ev event.Reported) {
 		case r.Log != "":
 			c.keepLog(j, c.sessions[ev.Session], r)
 		case r.Partial:
-			c.emit(c.memory.Partial.Add(effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
+			c.emit(&effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON})
 		default:
-			c.emit(c.memory.Progress.Add(effect.Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON}))
+			c.emit(&effect.Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON})
 		}
 	}
 }

@@ -3,15 +3,12 @@ package effect
 // Memory is the memory of the frequent effects of one step. The Core reuses it in
 // the next step, so that frequent effects need no allocation. The zero value is ready.
 type Memory struct {
-	Send     Buffer[Send]
-	Started  Buffer[Started]
-	Answer   Buffer[Answer]
-	Stale    Buffer[Stale]
-	Progress Buffer[Progress]
-	Partial  Buffer[Partial]
-	Fetch    Buffer[Fetch]
-	Claim    Buffer[Claim]
-	Finish   Buffer[Finish]
+	Send    Buffer[Send]
+	Started Buffer[Started]
+	Answer  Buffer[Answer]
+	Fetch   Buffer[Fetch]
+	Claim   Buffer[Claim]
+	Finish  Buffer[Finish]
 }
 
 // Reset makes all effects invalid.
@@ -19,9 +16,6 @@ func (m *Memory) Reset() {
 	m.Send.reset()
 	m.Started.reset()
 	m.Answer.reset()
-	m.Stale.reset()
-	m.Progress.reset()
-	m.Partial.reset()
 	m.Fetch.reset()
 	m.Claim.reset()
 	m.Finish.reset()

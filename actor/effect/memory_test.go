@@ -13,11 +13,11 @@ import (
 // Each pointer keeps its effect while the buffer grows.
 func TestPointersStayValidWhileABufferGrows(t *testing.T) {
 	var m Memory
-	var stale []*Stale
+	var started []*Started
 	for id := range dispatcherd.JobID(1000) {
-		stale = append(stale, m.Stale.Add(Stale{Job: id}))
+		started = append(started, m.Started.Add(Started{Job: id}))
 	}
-	for id, e := range stale {
+	for id, e := range started {
 		require.EqualValues(t, id, e.Job)
 	}
 }
