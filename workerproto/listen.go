@@ -4,6 +4,7 @@ package workerproto
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 )
 
@@ -33,8 +33,8 @@ type Access struct {
 
 // Listen creates a socket at path. It creates a missing directory with mode 0750, or
 // 0751 if this or a Shared socket has a group of its own, because members of that group must
-// reach the socket. The umask does not apply. It binds the socket, sets group and mode, and
-// then listens. Before the last step no process can connect.
+// reach the socket. The umask does not apply. The socket belongs to the dispatcher's user alone
+// until group and mode are set.
 //
 // The listener holds a lock on path+".lock" until Close, so two dispatchers never use
 // one path. Listen removes an existing socket only if no process listens on it, as
@@ -59,7 +59,7 @@ func (a Access) Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &listener{UnixListener: l, path: path, lock: lock}, nil
+	return &listener{UnixListener: l, lock: lock}, nil
 }
 
 // Unreachable returns why members of the socket's group cannot reach a socket at path: the
@@ -96,16 +96,23 @@ func (a Access) listenLocked(path string) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	fd, err := a.bind(path)
+	l, err := listenAlone(path)
 	if err != nil {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
-	file := os.NewFile(uintptr(fd), path)
-	l, err := net.FileListener(file) // duplicates the descriptor
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("socket %q: %w", path, err)
+	if err := a.apply(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %q: %w", path, err), l.Close())
 	}
 	return l.(*net.UnixListener), nil
+}
+
+// listenAlone creates a socket that only this user and root can open: Linux creates it with the mode of its descriptor.
+// Other systems apply the umask.
+func listenAlone(path string) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
+		return conn.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}}
+	return config.Listen(context.Background(), "unix", path)
 }
 
 // gid returns the number of the socket's group.
@@ -133,41 +140,6 @@ func (a Access) apply(path string) error {
 	}
 	return os.Chmod(path, cmp.Or(a.Mode.Perm(), DefaultMode))
 }
-
-// bind makes a listening socket. See Listen for the order of the steps.
-func (a Access) bind(path string) (int, error) {
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
-	}
-	err = os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
-	bound := err == nil
-	if err == nil {
-		err = a.apply(path)
-	}
-	if err == nil {
-		err = os.NewSyscallError("listen", syscall.Listen(fd, backlog))
-	}
-	if err == nil {
-		err = os.NewSyscallError("setnonblock", syscall.SetNonblock(fd, true))
-	}
-	if err == nil {
-		return fd, nil
-	}
-	if bound {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return -1, errors.Join(err, os.NewSyscallError("close", syscall.Close(fd)))
-}
-
-// backlog is the number of connections that may wait to be accepted; the kernel may
-// allow fewer.
-const backlog = 4096
 
 // removeStale removes a socket that no process listens on. The lock must be held.
 func removeStale(path string) error {
@@ -226,24 +198,16 @@ func Lock(socket string) (*os.File, error) {
 	}
 }
 
-// listener removes its socket and releases its lock when it is closed.
+// listener releases its lock when it is closed.
 type listener struct {
 	*net.UnixListener
-	path string
-	lock *os.File
-	once sync.Once
+	lock *os.File // nil after TakeLock
 }
 
 // Close stops listening and removes the socket. A second Close returns the error of
 // net.UnixListener.
 func (l *listener) Close() error {
-	var unlinked error
-	l.once.Do(func() {
-		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			unlinked = err
-		}
-	})
-	err := errors.Join(unlinked, l.UnixListener.Close())
+	err := l.UnixListener.Close()
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())
 	}
