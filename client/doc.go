@@ -1,7 +1,7 @@
 // Package client is for programs that produce jobs for dispatcherd.
 //
-// A batch producer inserts rows with [Insert], [InsertTx], [InsertSQLTx] and
-// [InsertMany], if needed inside its own transaction. Inserts need Postgres, but no
+// A batch producer inserts rows with [Insert] and [InsertMany], if needed inside its own
+// transaction. Inserts need Postgres, but no
 // dispatcher. An interactive program sends requests to a dispatcher with a [Client].
 // [Client.Do] waits for the result. [Client.Stream] also delivers the events.
 // [Client.Cancel] cancels a job. If the context of a call is cancelled, its request is

@@ -155,7 +155,7 @@ func ExampleInsert() {
 }
 
 // The job exists if and only if the transaction of the order commits.
-func ExampleInsertTx() {
+func ExampleInsert_transaction() {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, "postgres:///shop")
 	if err != nil {
@@ -166,7 +166,7 @@ func ExampleInsertTx() {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (item) VALUES ('book')`); err != nil {
 			return err
 		}
-		_, err := client.InsertTx(ctx, tx, client.Job{Type: "invoice", Payload: map[string]string{"item": "book"}})
+		_, err := client.Insert(ctx, tx, client.Job{Type: "invoice", Payload: map[string]string{"item": "book"}})
 		return err
 	})
 	log.Print(err)
@@ -174,7 +174,7 @@ func ExampleInsertTx() {
 
 // The same with database/sql and the driver "pgx", which the import
 // _ "github.com/jackc/pgx/v5/stdlib" registers. Any other Postgres driver works too.
-func ExampleInsertSQLTx() {
+func ExampleSQLTx() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres:///shop")
 	if err != nil {
@@ -185,7 +185,7 @@ func ExampleInsertSQLTx() {
 		log.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }() // after a Commit it does nothing
-	if _, err = client.InsertSQLTx(ctx, tx, client.Job{Type: "invoice"}); err == nil {
+	if _, err = client.Insert(ctx, client.SQLTx(tx), client.Job{Type: "invoice"}); err == nil {
 		err = tx.Commit()
 	}
 	log.Print(err)

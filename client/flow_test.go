@@ -199,7 +199,7 @@ func TestUniqueKeyExistsOnce(t *testing.T) {
 	defer db.Close()
 	stx, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
-	again, err = InsertSQLTx(ctx, stx, job)
+	again, err = Insert(ctx, SQLTx(stx), job)
 	require.NoError(t, err)
 	require.NoError(t, stx.Rollback())
 	require.Equal(t, id, again)

@@ -77,7 +77,8 @@ func (s sqlTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return s.tx.QueryRowContext(ctx, sql, args...)
 }
 
-// Insert adds one job and returns its id. It returns an error for a payload that no worker
+// Insert adds one job and returns its id. In a transaction, the job exists if and only if the caller commits. Use [SQLTx] for
+// database/sql. It returns an error for a payload that no worker
 // can receive (nested too deep, a number of more than 1,024 characters) and for a value
 // outside the range of its column. If another job has its unique key, Insert adds none and returns the id of that job;
 // [InsertUnique] says which is the case.
@@ -117,17 +118,6 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 		return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
 	}
 	return dispatcherd.JobID(number), true, nil
-}
-
-// InsertTx adds one job in the caller's transaction. The job exists if and only if the caller
-// commits.
-func InsertTx(ctx context.Context, tx pgx.Tx, j Job) (dispatcherd.JobID, error) {
-	return Insert(ctx, tx, j)
-}
-
-// InsertSQLTx is like InsertTx, but for database/sql with any Postgres driver.
-func InsertSQLTx(ctx context.Context, tx *sql.Tx, j Job) (dispatcherd.JobID, error) {
-	return Insert(ctx, SQLTx(tx), j)
 }
 
 // Copier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
