@@ -50,7 +50,8 @@ func TestOldPartitionsAreDroppedAndTheRestIsEmptied(t *testing.T) {
 	db, dsn, keep := keeper(t)
 	addDay(t, db, "2020-01-01")
 	addDay(t, db, "2020-01-02")
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at)
+		SELECT 'pdf', 'done', '2020-01-05 12:00Z' FROM generate_series(1, 10002)`)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'done')`) // without an end
 	exec(t, db, `CREATE FUNCTION unlocked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'dispatcherd.jobs_done'::regclass
@@ -93,7 +94,8 @@ func TestLockedTableIsNotReportedAsRefusedRows(t *testing.T) {
 	seen := new(failures)
 	s := open(t, claim.Config{DSN: dsn, Observer: seen})
 	keep := func(ahead int) claim.Kept { return s.KeepOne(t, "cancelled", ahead, year) }
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at)
+		SELECT 'pdf', 'cancelled', '2020-01-01 12:00Z' FROM generate_series(1, 60)`)
 	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} {
 		exec(t, other, `BEGIN; LOCK TABLE dispatcherd.jobs_cancelled_rest IN `+mode+` MODE`)
 		require.Equal(t, claim.Kept{Blocked: 1}, keep(3), mode)

@@ -222,5 +222,6 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		one[int](t, conn, `SELECT dispatcherd.retry_jobs(ARRAY (SELECT id::bigint FROM dispatcherd.jobs))`),
 		"from old and new daily partitions, and from the default one",
 	)
-	require.Positive(t, one[int](t, conn, `SELECT dispatcherd.end_idle(array_agg(id::bigint), 'cancelled', session_user, NULL) FROM dispatcherd.jobs`))
+	require.Positive(t, one[int](t, conn,
+		`SELECT dispatcherd.end_idle(array_agg(id::bigint), 'cancelled', session_user, NULL) FROM dispatcherd.jobs`))
 }

@@ -50,7 +50,8 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 	exec(t, conn, `SELECT dispatcherd.create_partition('done', current_date + 4), dispatcherd.drop_partition('done', '2020-01-01')`)
 	exec(t, conn, `DELETE FROM dispatcherd.jobs_done_rest`)
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
-	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.end_idle(ARRAY[min(id)::bigint], 'cancelled', session_user, NULL) FROM dispatcherd.jobs_live`))
+	require.Equal(t, 1, one[int](t, conn,
+		`SELECT dispatcherd.end_idle(ARRAY[min(id)::bigint], 'cancelled', session_user, NULL) FROM dispatcherd.jobs_live`))
 	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
 	require.Equal(t, "2", one[string](t, conn, `SELECT count(*)::text FROM dispatcherd.jobs_live`))
 }

@@ -55,7 +55,9 @@ SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reas
 WHERE ` + claim.OpenOperation + ` ORDER BY o.id LIMIT $1`
 
 func (s Service) step(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
-	rows, _ := s.DB.Query(ctx, nextSQL, readMost) // the next line returns its error
+	reading, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
+	rows, _ := s.DB.Query(reading, nextSQL, readMost) // the next line returns its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Operation])
 	if err != nil {
 		return 0, err
@@ -104,7 +106,8 @@ func (p *pass) do(ctx context.Context, list []Operation) error {
 		return nil
 	}
 	changed, err := p.transact(ctx, list)
-	lock := slices.Contains([]string{lockNotAvailable, queryCancelled}, claim.AnswerCode(err))
+	lock := slices.Contains([]string{lockNotAvailable, queryCancelled}, claim.AnswerCode(err)) ||
+		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	_, refused := errors.AsType[*joins.RefusedError](err)
 	switch refused = refused || claim.AboutRow(err); {
 	case err == nil:
@@ -128,7 +131,7 @@ func (p *pass) do(ctx context.Context, list []Operation) error {
 	return err
 }
 
-// SQLSTATEs of a statement that has waited for a lock.
+// SQLSTATEs of a statement that has waited for a lock, or took too long for another reason.
 const (
 	lockNotAvailable = "55P03"
 	queryCancelled   = "57014"
