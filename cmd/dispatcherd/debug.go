@@ -69,7 +69,7 @@ func (a *app) saveBundle(ctx context.Context, file string) (int, error) {
 		return 0, err
 	}
 	if err := os.WriteFile(file, archive, 0o600); err != nil {
-		return 0, exit.Errorf(exit.Usage, "--file %s cannot be written: %w", file, errors.Unwrap(err)) // it names the file, too
+		return 0, exit.Usagef("--file %s cannot be written: %w", file, errors.Unwrap(err)) // it names the file, too
 	}
 	return len(archive), nil
 }

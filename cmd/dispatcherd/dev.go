@@ -31,7 +31,7 @@ with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case ephemeral && dir != "":
-				return exit.Errorf(exit.Usage, "--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
+				return exit.Usagef("--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
 					a.Origin("data-dir"))
 			case !ephemeral && dir == "":
 				var err error

@@ -49,7 +49,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 			cfg.Settings, cfg.Version = a.SettingsText(cmd), a.Version
 			cfg.Supervisor, cfg.Reload = daemon.SupervisorOf(a.Env), hangups
 			if cfg.Inherited, err = daemon.InheritedSockets(a.Env); err != nil {
-				return exit.Errorf(exit.Usage, "%w", err)
+				return exit.Usagef("%w", err)
 			}
 			if migrate {
 				if err := migrateFirst(cmd.Context(), cfg.DSN); err != nil {
@@ -75,7 +75,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 func migrateFirst(ctx context.Context, dsn string) error {
 	_, err := migrations.Up(ctx, dsn)
 	if exit.Denied(err) { // the daemon's role lacks the right
-		return exit.Errorf(exit.Usage, "%w: %s", err, exit.WhatToGrant(dsn, "dispatcherd migrate"))
+		return exit.Usagef("%w: %s", err, exit.WhatToGrant(dsn, "dispatcherd migrate"))
 	}
 	return err
 }

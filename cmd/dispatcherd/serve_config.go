@@ -21,7 +21,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
 	for _, list := range []*daemon.AllowList{&cfg.Allow, &cfg.AllowAPI} {
 		if err := list.Check(); err != nil {
-			return cfg, exit.Errorf(exit.Usage, "%w", err)
+			return cfg, exit.Usagef("%w", err)
 		}
 	}
 	cfg.Core.Seed = daemon.NewSeed()
@@ -31,19 +31,17 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	cfg.Workers.MaxFrame = max(cfg.Workers.MaxFrame, cfg.API.MaxPayload+frameSlack)
 	cfg.Keep.Cancelled = cfg.Keep.Done
 	if err := cfg.Core.Validate(); err != nil {
-		return cfg, exit.Errorf(exit.Usage, "%w", err)
+		return cfg, exit.Usagef("%w", err)
 	}
 	if err := cfg.API.Check(); err != nil {
-		return cfg, exit.Errorf(exit.Usage, "%w", err)
+		return cfg, exit.Usagef("%w", err)
 	}
 	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" {
-		return cfg, exit.Errorf(exit.Usage,
-			"--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens",
+		return cfg, exit.Usagef("--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens",
 			cfg.API.Listen)
 	}
 	if samePath(cfg.WorkerSocket, cfg.APISocket) {
-		return cfg, exit.Errorf(exit.Usage,
-			"--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own",
+		return cfg, exit.Usagef("--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own",
 			cfg.WorkerSocket)
 	}
 	return cfg, nil

@@ -46,7 +46,7 @@ func (f *serveFlags) logger(a *app) (*zap.Logger, error) {
 		}
 		enc = zapcore.NewConsoleEncoder(cfg)
 	default:
-		return nil, exit.Errorf(exit.Usage, "--log-format is %q, give json, console or auto", f.format)
+		return nil, exit.Usagef("--log-format is %q, give json, console or auto", f.format)
 	}
 	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.Err)), f.level)), nil
 }

@@ -48,7 +48,7 @@ func (a *app) workerRunCommand() *cobra.Command {
   dispatcherd worker run --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
-				return exit.Errorf(exit.Usage, "give the program after --, as in: worker run --types pdf -- ./convert")
+				return exit.Usagef("give the program after --, as in: worker run --types pdf -- ./convert")
 			}
 			return nil
 		},
@@ -61,7 +61,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
-				return exit.Errorf(exit.Usage, "cannot run %s: %w; every job would fail", args[0], err)
+				return exit.Usagef("cannot run %s: %w; every job would fail", args[0], err)
 			}
 			said := "" // why there is no connection
 			find := func() string { return socket }
@@ -83,7 +83,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 					}
 				},
 			})
-			a.Say("offering %s to the dispatcher on %s", console.Counted(int64(slots), "slot"), socket)
+			a.Say("offering %s to the dispatcher on %s", console.Counted(slots, "slot"), socket)
 			handler := a.sayingWhatFailed((&worker.Program{Path: program, Args: args[1:], Env: env}).Handle)
 			for _, t := range types {
 				w.Handle(t, handler)
@@ -131,10 +131,10 @@ func whatKeepsOut(err error, socket string) string {
 // checkEnvironment checks --env and --worker-socket.
 func checkEnvironment(env []string, socket string) error {
 	if strings.Contains(strings.Join(env, ","), "=") {
-		return exit.Errorf(exit.Usage, "--env takes names of variables without values: set the variable for the worker and give its name")
+		return exit.Usagef("--env takes names of variables without values: set the variable for the worker and give its name")
 	}
 	if err := workerproto.CheckSocketPath(socket); err != nil {
-		return exit.Errorf(exit.Usage, "--worker-socket: %w", err)
+		return exit.Usagef("--worker-socket: %w", err)
 	}
 	return nil
 }
@@ -142,20 +142,20 @@ func checkEnvironment(env []string, socket string) error {
 // checkTypes removes the blanks of "a, b", and refuses types that the dispatcher would refuse.
 func checkTypes(types []string, program string) error {
 	if len(types) == 0 {
-		return exit.Errorf(exit.Usage, "--types is missing: name the types of jobs that %s can do", program)
+		return exit.Usagef("--types is missing: name the types of jobs that %s can do", program)
 	}
 	for i, t := range types {
 		t = strings.TrimSpace(t)
 		types[i] = t
 		if t == "" {
-			return exit.Errorf(exit.Usage, "--types names an empty type in %q: remove the extra comma", strings.Join(types, ","))
+			return exit.Usagef("--types names an empty type in %q: remove the extra comma", strings.Join(types, ","))
 		}
 		if err := dispatcherd.CheckType(t); err != nil {
-			return exit.Errorf(exit.Usage, "--types names %q: %w", t, err)
+			return exit.Usagef("--types names %q: %w", t, err)
 		}
 	}
 	if len(types) > dispatcherd.MaxSlotTypes {
-		return exit.Errorf(exit.Usage, "--types names %d types; a slot takes at most %d", len(types), dispatcherd.MaxSlotTypes)
+		return exit.Usagef("--types names %d types; a slot takes at most %d", len(types), dispatcherd.MaxSlotTypes)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func checkTypes(types []string, program string) error {
 // sayWhatIsIdle reports slots that the dispatcher does not accept.
 func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
-		a.Say("%s accepts %s of one worker, not %d: the other slots stay idle", hello.Dispatcher, console.Counted(int64(most), "slot"), slots)
+		a.Say("%s accepts %s of one worker, not %d: the other slots stay idle", hello.Dispatcher, console.Counted(most, "slot"), slots)
 	}
 }
 

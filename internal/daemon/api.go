@@ -122,7 +122,7 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 	tcp := apiListener{tokens: d.cfg.API.TokenFile != ""}
 	if tcp.tokens {
 		if err := d.loadTokens(); err != nil {
-			return exit.Errorf(exit.Usage, "%w", err)
+			return exit.Usagef("%w", err)
 		}
 	}
 	if tcp.Listener = d.inherited(d.cfg.API.Listen); tcp.Listener == nil {
@@ -144,7 +144,7 @@ func cannotListen(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return exit.Errorf(exit.Conflict, "--api-listen %s: another program listens there: stop it or choose another port (%w)", address, err)
 	}
-	return exit.Errorf(exit.Usage, "--api-listen %s: %w", address, err)
+	return exit.Usagef("--api-listen %s: %w", address, err)
 }
 
 // constructAPI constructs the handler and its backend.

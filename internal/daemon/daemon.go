@@ -163,7 +163,7 @@ func socketFailure(err error) error {
 	if errors.Is(err, workerproto.ErrInUse) {
 		return exit.Errorf(exit.Conflict, "%w", err)
 	}
-	return exit.Errorf(exit.Usage, "%w", err)
+	return exit.Usagef("%w", err)
 }
 
 // construct constructs all components, and creates the daily partitions of today. No component runs before start. undo is to be called

@@ -89,10 +89,8 @@ func (d *Daemon) inherited(address string) net.Listener {
 // forever.
 func (d *Daemon) checkInherited() error {
 	for address := range d.cfg.Inherited {
-		return exit.Errorf(
-			exit.Usage,
-			"the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
-				"make ListenStream= and the settings agree",
+		return exit.Usagef("the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
+			"make ListenStream= and the settings agree",
 			address,
 			d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.API.Listen,
 		)

@@ -62,6 +62,9 @@ func Errorf(code int, format string, args ...any) error {
 	return &Error{Code: code, err: fmt.Errorf(format, args...)}
 }
 
+// Usagef makes an error with the exit code Usage.
+func Usagef(format string, args ...any) error { return Errorf(Usage, format, args...) }
+
 // CodeOf returns the code for an error that ended a command with context ctx.
 func CodeOf(ctx context.Context, err error) int {
 	var coded *Error

@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"os"
@@ -153,11 +155,11 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 		Type:         q.Type,
 		Payload:      q.Payload,
 		Priority:     q.Priority,
-		Timeout:      (*time.Duration)(q.Timeout),
+		Timeout:      given(q.Timeout, 1),
 		CapacityWait: time.Duration(q.WaitForWorker),
 		Durable:      q.Durable,
 		CoalesceKey:  q.CoalesceKey,
-		Expected:     expected(q.ExpectedMS),
+		Expected:     given(q.ExpectedMS, time.Millisecond),
 	}
 	if q.Keys != nil {
 		if o.Keys = *q.Keys; o.Keys == "" {
@@ -173,12 +175,12 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
 	return o, err
 }
 
-// expected returns an expected duration, if there is one. Check refuses what lies outside the bounds.
-func expected(ms *int64) *time.Duration {
-	if ms == nil {
-		return nil
+// given returns a number of units as a duration, 0 if it is absent. An explicit 0 becomes negative, so that Check refuses it.
+func given[N int64 | Span](n *N, unit time.Duration) time.Duration {
+	if n == nil {
+		return 0
 	}
-	return new(time.Duration(min(max(*ms, -1), dispatcherd.MaxExpected.Milliseconds()+1)) * time.Millisecond)
+	return cmp.Or(time.Duration(min(max(int64(*n), -1), math.MaxInt64/int64(unit)))*unit, -unit)
 }
 
 // fanOutBody is the body of POST /v1/fanouts.
@@ -202,7 +204,7 @@ func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err
 		return f, false, err
 	}
 	f.Type, f.Priority, f.PerSlot = q.Type, q.Priority, q.Per == "slot"
-	f.Timeout, f.Expected = (*time.Duration)(q.Timeout), expected(q.ExpectedMS)
+	f.Timeout, f.Expected = given(q.Timeout, 1), given(q.ExpectedMS, time.Millisecond)
 	switch {
 	case q.Per != "" && q.Per != "worker" && q.Per != "slot":
 		return f, false, rest.InvalidRequest.Of(`per must be "worker" or "slot"`)

@@ -67,8 +67,8 @@ func TestDurableFanOutIsABatchForAllSlots(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Code, w.Body)
 	require.JSONEq(t, `{"batch":17,"chunks":4}`, w.Body.String())
 	require.Equal(t, []json.RawMessage{[]byte("[1,2]"), []byte("[3]"), []byte("[4]"), []byte("[5]")}, f.batch)
-	require.Equal(t, 2*time.Second, *f.distribution.Timeout)
-	require.Equal(t, 1500*time.Millisecond, *f.distribution.Expected)
+	require.Equal(t, 2*time.Second, f.distribution.Timeout)
+	require.Equal(t, 1500*time.Millisecond, f.distribution.Expected)
 }
 
 func TestFanOutIsChecked(t *testing.T) {
@@ -79,7 +79,7 @@ func TestFanOutIsChecked(t *testing.T) {
 	}{
 		`{"type":"none","items":[1]}`:                              {http.StatusServiceUnavailable, "no worker of this dispatcher"},
 		`{"type":"none","items":[1],"durable":true}`:               {http.StatusServiceUnavailable, "no slot of any dispatcher"},
-		`{"type":"pdf","items":[1],"expected_ms":0}`:               {http.StatusBadRequest, "expected_ms is 0"},
+		`{"type":"pdf","items":[1],"expected_ms":0}`:               {http.StatusBadRequest, "expected_ms must"},
 		`{"type":"pdf"}`:                                           {http.StatusBadRequest, "give items"},
 		`{"type":"pdf","items":[]}`:                                {http.StatusBadRequest, "nothing to distribute"},
 		`{"type":"pdf","items":[1],"per":"host"}`:                  {http.StatusBadRequest, "per must be"},

@@ -160,17 +160,10 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 }
 
 func optionsOf(f *workerproto.Request) ondemand.Options {
-	o := ondemand.Options{
+	return ondemand.Options{
 		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
-		Key: f.Key, Keys: f.Keys, Events: f.Events,
+		Key: f.Key, Keys: f.Keys, Events: f.Events, Timeout: f.Timeout, Expected: f.Expected,
 	}
-	if f.Timeout != 0 {
-		o.Timeout = new(f.Timeout)
-	}
-	if f.Expected != 0 {
-		o.Expected = new(f.Expected)
-	}
-	return o
 }
 
 // cancel cancels an open request. It answers a direct request, unless the dispatcher has

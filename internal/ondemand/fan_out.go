@@ -93,22 +93,6 @@ func (s *Service) CheckFanOut(f *FanOut) error {
 	return nil
 }
 
-// chunkCaller is the caller of one chunk. It passes the answer on with the number of the chunk.
-type chunkCaller struct {
-	AnswerOnly
-
-	number  int
-	answers chan<- chunkAnswer // has room for all answers
-}
-
-type chunkAnswer struct {
-	number int
-	answer Answer
-}
-
-// Answered implements Caller.
-func (c *chunkCaller) Answered(a Answer) { c.answers <- chunkAnswer{c.number, a} }
-
 // FanOut distributes a checked fan-out and waits for all answers. It does not retry. If ctx
 // ends first, it cancels all requests and returns the problem CallerGone. If no worker
 // offers the type, it returns the problem NoSlot.
@@ -119,26 +103,24 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
 	request := s.request(&f.Options)
-	answers := make(chan chunkAnswer, len(chunks))
-	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]*chunkCaller, len(chunks))
+	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]AnswerTo, len(chunks))
 	for i := range chunks {
 		c := &chunks[i]
 		c.Offering = places[i%len(places)]
 		request.Payload, request.Session = c.Payload, c.Session
-		callers[i] = &chunkCaller{number: i, answers: answers}
+		callers[i].C = make(chan Answer, 1)
 		var err error
 		if ids[i], err = s.backend.Submit(ctx, request, callers[i]); err != nil {
-			answers <- chunkAnswer{i, Answer{Kind: Failed, Reason: Explain(err).Detail}}
+			callers[i].C <- Answer{Kind: Failed, Reason: Explain(err).Detail}
 		}
 	}
-	for range chunks {
+	for i := range chunks {
 		select {
-		case a := <-answers:
-			chunks[a.number].Answer, ids[a.number] = a.answer, 0
+		case chunks[i].Answer = <-callers[i].C:
 		case <-ctx.Done():
-			for i, id := range ids {
-				if id != 0 {
-					s.backend.Abandon(id, callers[i])
+			for k := i; k < len(chunks); k++ { // one that was answered meanwhile is not found
+				if ids[k] != 0 {
+					s.backend.Abandon(ids[k], callers[k])
 				}
 			}
 			return nil, rest.CallerGone.Of("")

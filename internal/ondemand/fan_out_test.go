@@ -90,7 +90,7 @@ func TestRoomTaskOf9ItemsOn3WorkersIs3ItemsEach(t *testing.T) {
 	w := &workers{
 		offerings: []Offering{{Session: 1, Worker: "a", Slots: 2}, {Session: 5, Worker: "b", Slots: 1}, {Session: 7, Worker: "c", Slots: 1}},
 	}
-	chunks, err := distribute(t, w, &FanOut{Items: items(9), Options: Options{Priority: 3, Expected: new(time.Hour)}})
+	chunks, err := distribute(t, w, &FanOut{Items: items(9), Options: Options{Priority: 3, Expected: time.Hour}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"[1,2,3]", "[4,5,6]", "[7,8,9]"}, payloads(chunks))
 	for i, session := range []dispatcherd.SessionID{1, 5, 7} {

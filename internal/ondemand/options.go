@@ -15,16 +15,16 @@ type Options struct {
 	Type         string
 	Payload      []byte // JSON without line breaks that can be sent to a worker, or nil
 	Priority     dispatcherd.Priority
-	Timeout      *time.Duration // how long the caller waits; nil = the default
-	CapacityWait time.Duration  // how long the caller waits while no slot supports the type
-	Durable      bool           // write a row to Postgres first
-	Keys         string         // for Durable: keys whose permits the job needs; "" = none
-	Expected     *time.Duration // how long an attempt probably takes; nil = unknown
-	CoalesceKey  string         // callers with the same key and request share one execution
-	Key          string         // idempotency key: the same key and request get the same answer
-	User         string         // whose share of the bounds it takes; each user has its own idempotency keys
-	Events       bool           // the caller follows the events
-	Later        bool           // the caller fetches the answer later
+	Timeout      time.Duration // how long the caller waits; 0 = the default
+	CapacityWait time.Duration // how long the caller waits while no slot supports the type
+	Durable      bool          // write a row to Postgres first
+	Keys         string        // for Durable: keys whose permits the job needs; "" = none
+	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
+	CoalesceKey  string        // callers with the same key and request share one execution
+	Key          string        // idempotency key: the same key and request get the same answer
+	User         string        // whose share of the bounds it takes; each user has its own idempotency keys
+	Events       bool          // the caller follows the events
+	Later        bool          // the caller fetches the answer later
 }
 
 // MaxKey bounds coalesce keys and idempotency keys, in bytes.
@@ -48,12 +48,11 @@ func (s *Service) Check(o *Options) error {
 	switch {
 	case !o.Priority.Valid():
 		reason = fmt.Sprintf("priority %d is outside %d..%d", o.Priority, dispatcherd.MinPriority, dispatcherd.MaxPriority)
-	case o.Timeout != nil && (*o.Timeout < time.Millisecond || *o.Timeout > s.limits.MaxTimeout):
+	case o.Timeout != 0 && (o.Timeout < time.Millisecond || o.Timeout > s.limits.MaxTimeout):
 		reason = fmt.Sprintf("timeout must lie between 1ms and %v", s.limits.MaxTimeout)
-	case o.Expected != nil && (*o.Expected < time.Millisecond || *o.Expected > dispatcherd.MaxExpected):
+	case o.Expected != 0 && (o.Expected < time.Millisecond || o.Expected > dispatcherd.MaxExpected):
 		reason = fmt.Sprintf(
-			"expected_ms is %d, must be a whole number from 1 to %d, or left out",
-			o.Expected.Milliseconds(),
+			"expected_ms must be a whole number from 1 to %d, or left out",
 			dispatcherd.MaxExpected.Milliseconds(),
 		)
 	case o.CapacityWait < 0 || o.CapacityWait > s.limits.MaxTimeout:
@@ -74,15 +73,8 @@ func (s *Service) Check(o *Options) error {
 
 // request returns the request that is submitted for checked options.
 func (s *Service) request(o *Options) Request {
-	r := Request{
-		Type: o.Type, User: o.User, Priority: o.Priority, Payload: o.Payload, Deadline: s.limits.DefaultTimeout, Durable: o.Durable, Keys: o.Keys,
-		WaitCapacity: o.CapacityWait > 0, CapacityWait: o.CapacityWait,
+	return Request{
+		Type: o.Type, User: o.User, Priority: o.Priority, Payload: o.Payload, Deadline: cmp.Or(o.Timeout, s.limits.DefaultTimeout),
+		Durable: o.Durable, Keys: o.Keys, WaitCapacity: o.CapacityWait > 0, CapacityWait: o.CapacityWait, Expected: o.Expected,
 	}
-	if o.Timeout != nil {
-		r.Deadline = *o.Timeout
-	}
-	if o.Expected != nil {
-		r.Expected = *o.Expected
-	}
-	return r
 }

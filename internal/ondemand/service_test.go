@@ -208,8 +208,7 @@ func TestLateJoinsAndCloseAreConcurrent(t *testing.T) {
 
 func TestRequestWithoutATimeoutGetsTheDefault(t *testing.T) {
 	s, b := newService(t)
-	short := time.Second
-	for timeout, want := range map[*time.Duration]time.Duration{nil: time.Minute, &short: short} {
+	for timeout, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second} {
 		f := begin(t, s, Options{Type: "pdf", Timeout: timeout})
 		require.Equal(t, want, b.deadline)
 		b.caller.Answered(Answer{Kind: Done})
@@ -219,9 +218,9 @@ func TestRequestWithoutATimeoutGetsTheDefault(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	s, _ := newService(t)
-	long, negative := 2*time.Hour, -time.Second
+	const long, negative = 2 * time.Hour, -time.Second
 	for _, o := range []Options{
-		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: &long}, {Type: "pdf", CapacityWait: negative},
+		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: long}, {Type: "pdf", CapacityWait: negative},
 		{Type: "pdf", Key: string(make([]byte, MaxKey+1))}, {Type: "pdf", CoalesceKey: string(make([]byte, MaxKey+1))},
 	} {
 		var p *rest.Problem

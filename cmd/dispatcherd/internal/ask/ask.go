@@ -48,7 +48,7 @@ func (d *Dispatcher) With(do func(c *client.Client) error) error {
 	}
 	c, err := client.New(options)
 	if err != nil {
-		return exit.Errorf(exit.Usage, "%s: %w", flag, err)
+		return exit.Usagef("%s: %w", flag, err)
 	}
 	defer c.Close()
 	return d.Explain(do(c))
@@ -113,13 +113,13 @@ func (d *Dispatcher) Explain(err error) error {
 	case err == nil, coded, errors.Is(err, context.Canceled):
 		return err
 	case refused && p.Name() == rest.InvalidJob.Name:
-		return exit.Errorf(exit.Usage, "%s", p.Detail)
+		return exit.Usagef("%s", p.Detail)
 	case refused && slices.Contains(plain, p.Name()):
 		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
 	case refused:
 		return exit.Errorf(codeOf(p.Status), "%w", p)
 	case isFile:
-		return exit.Errorf(exit.Usage, "reading the input: %w", file)
+		return exit.Usagef("reading the input: %w", file)
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, fs.ErrPermission):
@@ -151,7 +151,7 @@ func CheckJSON(what string, text []byte) error {
 	}
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return exit.Errorf(exit.Usage, "%s is not JSON: line %d, column %d: %s", what, line, column, syntax.Error())
+	return exit.Usagef("%s is not JSON: line %d, column %d: %s", what, line, column, syntax.Error())
 }
 
 // codeOf returns the exit code for the HTTP status of a problem.

@@ -211,7 +211,7 @@ func writeTable(w io.Writer, header string, rows [][]any) error {
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Counted returns a number with its noun: "1 job", "2 jobs".
-func Counted(n int64, noun string) string {
+func Counted[N int | int64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}

@@ -40,7 +40,7 @@ func (a commands) openCommand() *cobra.Command {
 			}
 		}
 		if cmd.Flags().Changed("name") && b.Name == "" {
-			return exit.Errorf(exit.Usage, `--name is "": it must have 1 to 128 bytes, or be left out`)
+			return exit.Usagef(`--name is "": it must have 1 to 128 bytes, or be left out`)
 		}
 		b.Parent = dispatcherd.JobID(parent)
 		id, err := c.Flows().Open(ctx, b)

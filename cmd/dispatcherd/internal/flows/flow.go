@@ -66,7 +66,7 @@ func (a commands) repairCommand() *cobra.Command {
 			return err
 		}
 		return a.PrintLine("repaired", map[string]any{"changed": n},
-			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(int64(n), "counter")))
+			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(n, "counter")))
 	})
 }
 

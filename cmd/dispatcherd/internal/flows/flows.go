@@ -44,7 +44,7 @@ func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		id, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || id < 1 {
-			return exit.Errorf(exit.Usage, "%q is not the id of a %s: ids are numbers from 1", args[0], a.kind)
+			return exit.Usagef("%q is not the id of a %s: ids are numbers from 1", args[0], a.kind)
 		}
 		return do(ctx, c.Flows(), dispatcherd.JobID(id))
 	})
@@ -111,8 +111,8 @@ func (a commands) cancelCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("cancelled", c, fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, console.Counted(int64(c.Cancelled), "job"))+
-			console.When(c.Running > 0, ", the workers of %s are asked to stop", console.Counted(int64(c.Running), "running job")))
+		return a.PrintLine("cancelled", c, fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, console.Counted(c.Cancelled, "job"))+
+			console.When(c.Running > 0, ", the workers of %s are asked to stop", console.Counted(c.Running, "running job")))
 	})
 }
 

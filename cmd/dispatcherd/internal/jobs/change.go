@@ -43,19 +43,19 @@ func (a commands) changeCommand(c change, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch byFilter := f.given(cmd.Flags()); {
 		case byFilter && len(args) > 0:
-			return exit.Errorf(exit.Usage, "give either ids or a filter")
+			return exit.Usagef("give either ids or a filter")
 		case byFilter:
 			filter, err := f.filter(time.Now())
 			if err == nil {
 				err = c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer.Time, Older: filter.Older.Time})
 			}
 			if err != nil {
-				return exit.Errorf(exit.Usage, "%w", err)
+				return exit.Usagef("%w", err)
 			}
 			return a.changeAll(cmd.Context(), c, httpapi.JobChange{JobFilter: filter}, agreed)
 		}
 		if len(args) == 0 {
-			return exit.Errorf(exit.Usage, "%q needs the id of a job, or a filter such as --type", cmd.CommandPath())
+			return exit.Usagef("%q needs the id of a job, or a filter such as --type", cmd.CommandPath())
 		}
 		return a.eachJob(cmd.Context(), args, c)
 	}

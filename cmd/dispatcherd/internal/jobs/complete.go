@@ -42,7 +42,7 @@ func (a commands) typeFlag(cmd *cobra.Command, typ *string, usage string) {
 // completeTypes offers the types of a dispatcher.
 func (a commands) completeTypes() completion {
 	return complete(a, "/v1/types", rest.Query{Limit: completionPage}, func(t *httpapi.Type) (value, about string) {
-		return t.Type, console.Counted(int64(t.Capacity), "slot")
+		return t.Type, console.Counted(t.Capacity, "slot")
 	})
 }
 

@@ -33,7 +33,7 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
   seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if per != "worker" && per != "slot" {
-				return exit.Errorf(exit.Usage, "--per %q is neither worker nor slot", per)
+				return exit.Usagef("--per %q is neither worker nor slot", per)
 			}
 			text, err := a.readPayload(args[1])
 			if err != nil {
@@ -41,7 +41,7 @@ func FanOutCommand(invocation *settings.Invocation) *cobra.Command {
 			}
 			var items []json.RawMessage
 			if err := json.Unmarshal(text, &items); err != nil {
-				return exit.Errorf(exit.Usage, "%s contains no JSON array", args[1])
+				return exit.Usagef("%s contains no JSON array", args[1])
 			}
 			d := client.Distribution{
 				Type:     args[0],

@@ -47,7 +47,7 @@ func (f *jobFilter) filter(now time.Time) (httpapi.JobFilter, error) {
 	c := httpapi.JobFilter{Type: f.kind}
 	if s := dispatcherd.Status(f.status); s != "" {
 		if !slices.Contains(dispatcherd.Statuses, s) {
-			return c, exit.Errorf(exit.Usage, "--status %q is none of waiting, pending, running, done, failed, cancelled", f.status)
+			return c, exit.Usagef("--status %q is none of waiting, pending, running, done, failed, cancelled", f.status)
 		}
 		c.Status = []dispatcherd.Status{s}
 	}

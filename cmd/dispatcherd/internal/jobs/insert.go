@@ -46,7 +46,7 @@ func (a commands) insertCommand() *cobra.Command {
 			}
 			job.VisitAll(func(flag *pflag.Flag) {
 				if flag.Changed && err == nil {
-					err = exit.Errorf(exit.Usage, "--%s describes a single job, but %s is a stream of jobs: give one of the two", flag.Name, args[0])
+					err = exit.Usagef("--%s describes a single job, but %s is a stream of jobs: give one of the two", flag.Name, args[0])
 				}
 			})
 			if err != nil {
@@ -103,10 +103,10 @@ func (a commands) insertOne(ctx context.Context, flags *pflag.FlagSet) error {
 func (a commands) jobFromFlags(flags *pflag.FlagSet) (job map[string]any, err error) {
 	changed := func(name string) bool { return flags.Lookup(name).Changed }
 	if !changed("type") {
-		return nil, exit.Errorf(exit.Usage, "no job is described: give --type, or a file of JSON lines, or - for standard input")
+		return nil, exit.Usagef("no job is described: give --type, or a file of JSON lines, or - for standard input")
 	}
 	if changed("payload") && changed("payload-file") {
-		return nil, exit.Errorf(exit.Usage, "--payload and --payload-file both give the payload: give one of the two")
+		return nil, exit.Usagef("--payload and --payload-file both give the payload: give one of the two")
 	}
 	job = map[string]any{}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -153,7 +153,7 @@ func (a commands) readPayload(name string) (json.RawMessage, error) {
 func checkedJSON(text []byte) (json.RawMessage, error) {
 	err := ask.CheckJSON("the payload", text)
 	if err != nil {
-		err = exit.Errorf(exit.Usage, "%w; a plain text needs quotation marks inside: '\"text\"'", err)
+		err = exit.Usagef("%w; a plain text needs quotation marks inside: '\"text\"'", err)
 	}
 	return text, err
 }
@@ -165,8 +165,7 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return now, exit.Errorf(exit.Usage,
-			"--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; without it, the job is due at once", s)
+		return now, exit.Usagef("--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; without it, the job is due at once", s)
 	}
 	return now.Add(d), nil
 }
@@ -189,10 +188,10 @@ func (a commands) insertStream(ctx context.Context, name string, skipBad bool) e
 	for i := range uploaded.Problems {
 		a.Say("%sline %d: %s", prefix, uploaded.Problems[i].Line, uploaded.Problems[i].Detail)
 	}
-	bad := console.Counted(int64(uploaded.Bad), "bad line")
+	bad := console.Counted(uploaded.Bad, "bad line")
 	switch {
 	case err != nil && uploaded.Bad > 0:
-		return exit.Errorf(exit.Usage, "%s; nothing was inserted (--skip-bad skips bad lines)", bad)
+		return exit.Usagef("%s; nothing was inserted (--skip-bad skips bad lines)", bad)
 	case err != nil:
 		return err
 	case uploaded.Bad > 0 && !a.Format.JSON:

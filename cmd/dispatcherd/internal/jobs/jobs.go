@@ -38,7 +38,7 @@ func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 			if requests {
 				rule += ", those of on-demand requests from -1 down"
 			}
-			return nil, exit.Errorf(exit.Usage, "%q is not the id of a job: %s", arg, rule)
+			return nil, exit.Usagef("%q is not the id of a job: %s", arg, rule)
 		}
 		ids[i] = dispatcherd.JobID(n)
 	}

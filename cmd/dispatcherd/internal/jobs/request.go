@@ -38,7 +38,7 @@ func RequestCommand(invocation *settings.Invocation) *cobra.Command {
   echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 && cmd.Flags().Changed("payload-file") {
-				return exit.Errorf(exit.Usage, "PAYLOAD and --payload-file both give the payload: give one of the two")
+				return exit.Usagef("PAYLOAD and --payload-file both give the payload: give one of the two")
 			}
 			r.Type, r.Priority = args[0], dispatcherd.Priority(priority)
 			var payload json.RawMessage

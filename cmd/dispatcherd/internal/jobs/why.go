@@ -208,7 +208,7 @@ func printDecisions(add console.Add, why *httpapi.Why) {
 	if p := why.Placement; p != nil {
 		known := p.SlotTypes > 0 // otherwise the row says where the job ran
 		add("placed", "%s on slot %d of %s%s", console.Stamp(p.At), p.Slot, p.Worker,
-			when(known, ", which supports %s", console.Counted(int64(p.SlotTypes), "type")))
+			when(known, ", which supports %s", console.Counted(p.SlotTypes, "type")))
 		add("", "score %s%s", scoreText(&p.Score), when(known, ", capacity %d", p.Capacity))
 		if known {
 			add("", "runner-up: %s", runnerUpText(p.RunnerUp))

@@ -70,7 +70,7 @@ func (a commands) showCommand() *cobra.Command {
 func addKey(add console.Add, k *contract.KeyState) {
 	add("key", "%s", k.Key)
 	add("limit", "%s: %s", limitName(&k.KeySummary), limitText(&k.Limit))
-	add("held", "%s, by %s", heldText(&k.KeySummary), console.Counted(int64(k.Holders), "job"))
+	add("held", "%s, by %s", heldText(&k.KeySummary), console.Counted(k.Holders, "job"))
 	if k.Started != nil {
 		add("started", "%d of %d in the window", *k.Started, k.Limit.Rate)
 	}
@@ -79,7 +79,7 @@ func addKey(add console.Add, k *contract.KeyState) {
 	}
 	more := k.Holders - len(k.Jobs)
 	add.Some("", console.When(more > 0, "and %d more", more))
-	waiting := console.Counted(int64(k.Waiting), "job")
+	waiting := console.Counted(k.Waiting, "job")
 	switch {
 	case k.Waiting >= contract.WaitingLimit:
 		waiting += " or more"

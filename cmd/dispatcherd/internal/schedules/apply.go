@@ -99,7 +99,7 @@ func (a commands) apply(ctx context.Context, s client.Schedules, list []wanted, 
 	case f.dryRun:
 		return nil
 	case removed > 0 && !f.yes:
-		if err := a.Agree("remove "+console.Counted(int64(removed), "schedule"), "--yes"); err != nil {
+		if err := a.Agree("remove "+console.Counted(removed, "schedule"), "--yes"); err != nil {
 			return err
 		}
 	}

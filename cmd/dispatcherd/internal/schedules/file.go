@@ -32,7 +32,7 @@ func (a commands) readFile(name string) ([]wanted, error) {
 	}
 	list, err := parse(text)
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "file %s: %w", name, err)
+		return nil, exit.Usagef("file %s: %w", name, err)
 	}
 	return list, nil
 }

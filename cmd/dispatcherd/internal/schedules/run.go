@@ -93,7 +93,7 @@ func (a commands) backfillCommand() *cobra.Command {
 func instant(flag, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return at, exit.Errorf(exit.Usage, "--%s %q: must be a time, for example 2026-03-01T00:00:00Z", flag, text)
+		return at, exit.Usagef("--%s %q: must be a time, for example 2026-03-01T00:00:00Z", flag, text)
 	}
 	return at, nil
 }

@@ -113,7 +113,7 @@ func addSchedule(add console.Add, v *shown) {
 func tickText(t *contract.Tick) string {
 	switch {
 	case t.Outcome == contract.TickMissed:
-		return console.Counted(int64(t.Missed), "occasion") + " missed"
+		return console.Counted(t.Missed, "occasion") + " missed"
 	case t.Job == nil && t.Reason != "":
 		return t.Outcome + ": " + t.Reason
 	case t.Job == nil:

@@ -39,9 +39,9 @@ func readConfig(path string, asked bool) (configFile, error) {
 	case errors.Is(err, fs.ErrNotExist) && !asked:
 		return file, nil
 	case err != nil:
-		return file, exit.Errorf(exit.Usage, "reading the configuration file: %w", err)
+		return file, exit.Usagef("reading the configuration file: %w", err)
 	case len(text) > maxConfigSize:
-		return file, exit.Errorf(exit.Usage, "the configuration file %s has %d bytes; at most %d are read", path, len(text), maxConfigSize)
+		return file, exit.Usagef("the configuration file %s has %d bytes; at most %d are read", path, len(text), maxConfigSize)
 	}
 	return file, file.parse(text)
 }
@@ -55,7 +55,7 @@ func (c configFile) parse(text []byte) error {
 		err = fmt.Errorf("line %d, column %d: %w", line, column, err)
 	}
 	if err != nil {
-		return exit.Errorf(exit.Usage, "the configuration file %s is not TOML: %w", c.path, err)
+		return exit.Usagef("the configuration file %s is not TOML: %w", c.path, err)
 	}
 	return c.flatten("", tree)
 }
@@ -73,13 +73,13 @@ func (c configFile) flatten(prefix string, table map[string]any) error {
 		}
 		value, err := flagForm(table[key])
 		if err != nil {
-			return exit.Errorf(exit.Usage, "file %s: %s: %w", c.path, name, err)
+			return exit.Usagef("file %s: %s: %w", c.path, name, err)
 		}
 		if isTable && value == "" {
 			continue
 		}
 		if _, twice := c.values[name]; twice {
-			return exit.Errorf(exit.Usage, "file %s: %s is given twice, with different spellings", c.path, name)
+			return exit.Usagef("file %s: %s is given twice, with different spellings", c.path, name)
 		}
 		c.values[name] = value
 	}
@@ -132,9 +132,9 @@ func (c configFile) checkKeys(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if _, ok := slices.BinarySearch(known, name); !ok {
 			if near := Nearest(name, known); near != "" {
-				return exit.Errorf(exit.Usage, "file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
+				return exit.Usagef("file %s: there is no setting %q; the nearest one is %q", c.path, name, near)
 			}
-			return exit.Errorf(exit.Usage, "file %s: there is no setting %q; 'dispatcherd serve --help' lists those of the daemon", c.path, name)
+			return exit.Usagef("file %s: there is no setting %q; 'dispatcherd serve --help' lists those of the daemon", c.path, name)
 		}
 	}
 	return nil

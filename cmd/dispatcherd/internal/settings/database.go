@@ -47,7 +47,7 @@ func (a *Invocation) DatabaseURL() (string, error) {
 	if a.HasDatabase() {
 		return "", nil
 	}
-	return "", exit.Errorf(exit.Usage, "no database is named: give --database-url, or set DATABASE_URL or PGHOST; "+
+	return "", exit.Usagef("no database is named: give --database-url, or set DATABASE_URL or PGHOST; " +
 		"'dispatcherd dev' runs one of its own")
 }
 
@@ -60,7 +60,7 @@ func (a *Invocation) HasDatabase() bool {
 }
 
 func (a *Invocation) badDatabase(err error) error {
-	return exit.Errorf(exit.Usage, "database-url (%s): %w", a.origins["database-url"], err)
+	return exit.Usagef("database-url (%s): %w", a.origins["database-url"], err)
 }
 
 // Connect opens a small pool on the database and checks that it answers.

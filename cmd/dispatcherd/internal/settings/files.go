@@ -29,11 +29,11 @@ func (a *Invocation) OpenFile(name string) (io.ReadCloser, error) {
 		return nil, exit.Errorf(exit.NotFound, "there is no file %s", name)
 	}
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "opening the input: %w", err)
+		return nil, exit.Usagef("opening the input: %w", err)
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		_ = f.Close() // nothing was read
-		return nil, exit.Errorf(exit.Usage, "%s is a folder: name a file in it, or give - for standard input", name)
+		return nil, exit.Usagef("%s is a folder: name a file in it, or give - for standard input", name)
 	}
 	return f, nil
 }
@@ -48,9 +48,9 @@ func (a *Invocation) ReadFile(name string, most int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	switch {
 	case err != nil:
-		return nil, exit.Errorf(exit.Usage, "reading %s: %w", name, err)
+		return nil, exit.Usagef("reading %s: %w", name, err)
 	case len(text) > most:
-		return nil, exit.Errorf(exit.Usage, "%s has more than %d bytes", name, most)
+		return nil, exit.Usagef("%s has more than %d bytes", name, most)
 	}
 	return text, nil
 }

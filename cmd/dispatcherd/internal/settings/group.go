@@ -43,7 +43,7 @@ func UnknownCommand(group *cobra.Command, word string) error {
 	if near := nearCommands(group, word); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
 	}
-	return exit.Errorf(exit.Usage, "unknown command %q for %q%s", word, group.CommandPath(), hint)
+	return exit.Usagef("unknown command %q for %q%s", word, group.CommandPath(), hint)
 }
 
 // synonyms are the words by which other programs name a command: on each line the name of the command, and these words.
@@ -125,7 +125,7 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(args) < least || len(args) > most {
-		return fmt.Errorf("%q got %s; its usage is: %s", cmd.CommandPath(), console.Counted(int64(len(args)), "argument"), cmd.UseLine())
+		return fmt.Errorf("%q got %s; its usage is: %s", cmd.CommandPath(), console.Counted(len(args), "argument"), cmd.UseLine())
 	}
 	return nil
 }
@@ -136,14 +136,14 @@ func Assignments(args []string, assign func(column, value string) error) error {
 	for _, text := range args {
 		column, value, found := strings.Cut(text, "=")
 		if !found {
-			return exit.Errorf(exit.Usage, "%q is not COLUMN=VALUE", text)
+			return exit.Usagef("%q is not COLUMN=VALUE", text)
 		}
 		if given[column] {
-			return exit.Errorf(exit.Usage, "column %q is given twice: name it once", column)
+			return exit.Usagef("column %q is given twice: name it once", column)
 		}
 		given[column] = true
 		if err := assign(column, value); err != nil {
-			return exit.Errorf(exit.Usage, "%w", err)
+			return exit.Usagef("%w", err)
 		}
 	}
 	return nil

@@ -96,7 +96,7 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 // other commands.
 func (a *Invocation) checkToken(flags *pflag.FlagSet) error {
 	if url := flags.Lookup("api"); url != nil && url.Value.String() == "" && a.Origin("api-token") == "flag --api-token" {
-		return exit.Errorf(exit.Usage, "--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
+		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (a *Invocation) resolve(f *pflag.Flag, file configFile) error {
 // changed, so that cobra's checks of required flags pass.
 func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 	if err := f.Value.Set(value); err != nil {
-		return exit.Errorf(exit.Usage, "%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
+		return exit.Usagef("%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
 	}
 	f.Changed = true
 	a.origins[f.Name] = origin

@@ -67,12 +67,11 @@ func (a *Invocation) settingsOf(show *cobra.Command, path []string) ([]shownSett
 	}
 	target, rest, err := show.Root().Find(path)
 	if err != nil || len(rest) > 0 {
-		return nil, exit.Errorf(exit.Usage,
-			"there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands",
+		return nil, exit.Usagef("there is no command %q whose settings could be shown: 'dispatcherd --help' lists the commands",
 			strings.Join(path, " "))
 	}
 	if len(a.ignored) > 0 {
-		return nil, exit.Errorf(exit.Usage, "%s", a.ignored[0])
+		return nil, exit.Usagef("%s", a.ignored[0])
 	}
 	_ = target.InheritedFlags() // merges the root's flags into target.Flags()
 	if err := a.Resolve(target); err != nil {

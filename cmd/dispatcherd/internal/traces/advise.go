@@ -29,7 +29,7 @@ and with such that are right within a factor of four.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, flag := range []string{"since", "until", "limit", "slots-of"} {
 				if len(args) == 1 && cmd.Flags().Changed(flag) {
-					return exit.Errorf(exit.Usage, "--%s chooses jobs of Postgres or their slots, and DIR gives a trace: leave out one of the two", flag)
+					return exit.Usagef("--%s chooses jobs of Postgres or their slots, and DIR gives a trace: leave out one of the two", flag)
 				}
 			}
 			windows := trace.AdvisedWindows
@@ -95,7 +95,7 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 func withWindow(w scoring.Weights, window time.Duration) (scoring.Weights, error) {
 	w.DurationWindow = window
 	if err := w.Validate(); err != nil {
-		return w, exit.Errorf(exit.Usage, "%w", err)
+		return w, exit.Usagef("%w", err)
 	}
 	return w, nil
 }

@@ -85,7 +85,7 @@ func writeTrace(t *trace.Trace, dir string) error {
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO) {
 		return err
 	}
-	return exit.Errorf(exit.Usage, "%w; choose another folder than %s", err, dir)
+	return exit.Usagef("%w; choose another folder than %s", err, dir)
 }
 
 // mayWriteTrace returns an error if dir cannot be a folder, or contains a trace that must not
@@ -100,7 +100,7 @@ func mayWriteTrace(dir string, force bool) error {
 			err = fmt.Errorf("%s is a file", place)
 		}
 		if err != nil {
-			return exit.Errorf(exit.Usage, "the trace cannot be written to %s: %w; choose another folder", dir, err)
+			return exit.Usagef("the trace cannot be written to %s: %w; choose another folder", dir, err)
 		}
 		break
 	}
@@ -121,7 +121,7 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 	if err := writeTrace(t, dir); err != nil {
 		return err
 	}
-	a.Say("%s for %s written to %s", console.Counted(int64(len(t.Jobs)), "job"), console.Counted(int64(len(t.Slots)), "slot"), dir)
+	a.Say("%s for %s written to %s", console.Counted(len(t.Jobs), "job"), console.Counted(len(t.Slots), "slot"), dir)
 	if omitted != "" {
 		a.Say("%s", omitted)
 	}
@@ -131,7 +131,7 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 // past reads the jobs that ended in a period as a trace. omitted says which jobs have no slot.
 func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omitted string, err error) {
 	if f.since <= f.until {
-		return nil, "", exit.Errorf(exit.Usage, "--since is %v, must be longer ago than --until (%v)", f.since, f.until)
+		return nil, "", exit.Usagef("--since is %v, must be longer ago than --until (%v)", f.since, f.until)
 	}
 	t = &trace.Trace{}
 	if t.Slots, t.Events, err = f.slotsFor(ctx); err != nil {
@@ -195,7 +195,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 	if f.slots != "" {
 		other, err := trace.Load(f.slots)
 		if err != nil {
-			return nil, nil, exit.Errorf(exit.Usage, "--slots-of: %w", err)
+			return nil, nil, exit.Usagef("--slots-of: %w", err)
 		}
 		return other.Slots, other.Events, nil
 	}

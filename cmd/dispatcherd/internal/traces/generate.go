@@ -24,7 +24,7 @@ Equal flags give equal files.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
-				return exit.Errorf(exit.Usage, "%w", err)
+				return exit.Usagef("%w", err)
 			}
 			if err := mayWriteTrace(args[0], force); err != nil {
 				return err

@@ -35,7 +35,7 @@ misplaced or sent to a slot that does not support its type.`,
 		Args:    oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("speed") {
-				return exit.Errorf(exit.Usage, "--speed is missing: give the number of seconds of the trace that pass in one second")
+				return exit.Usagef("--speed is missing: give the number of seconds of the trace that pass in one second")
 			}
 			t, err := loadTrace(args[0])
 			if err != nil {
@@ -68,7 +68,7 @@ func (a commands) demoCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
-				return exit.Errorf(exit.Usage, "%w", err)
+				return exit.Usagef("%w", err)
 			}
 			if len(args) > 0 {
 				if t, err = loadTrace(args[0]); err != nil {
@@ -97,7 +97,7 @@ func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, 
 	}
 	compressed, err := trace.Compress(w.weights, speed)
 	if err != nil {
-		return exit.Errorf(exit.Usage, "%w", err)
+		return exit.Usagef("%w", err)
 	}
 	host, err := startPrivateHost(ctx, compressed, a.warnings())
 	if err != nil {

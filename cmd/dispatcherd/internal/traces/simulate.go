@@ -99,7 +99,7 @@ func loadTrace(dir string) (*trace.Trace, error) {
 		return nil, exit.Errorf(exit.NotFound, "%w: a trace is a folder with jobs.csv and slots.csv (docs/how-to/traces.md)", err)
 	}
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
 	return t, nil
 }
@@ -124,7 +124,7 @@ func (a commands) simulateTrace(dir string, f simulateFlags) error {
 		policies = append(policies, w)
 	}
 	if len(policies) > 1 && (f.schedule.path != "" || f.compare != "") {
-		return exit.Errorf(exit.Usage, "a schedule file and --compare take one --weights, got %d", len(policies))
+		return exit.Usagef("a schedule file and --compare take one --weights, got %d", len(policies))
 	}
 	t, err := loadTrace(dir)
 	if err != nil {
@@ -186,7 +186,7 @@ func (a commands) compareSchedule(path string, got []trace.Placement) error {
 	}
 	want, err := trace.LoadSchedule(path)
 	if err != nil {
-		return exit.Errorf(exit.Usage, "%w", err)
+		return exit.Usagef("%w", err)
 	}
 	if slices.Equal(want, got) {
 		a.Say("%d of %d lines as in %s", len(got), len(want), path)

@@ -34,12 +34,12 @@ func parseWeights(text string) (namedWeights, error) {
 				pair, set = value, limit.Parse
 			}
 			if err := set(pair); err != nil {
-				return namedWeights{}, exit.Errorf(exit.Usage, "--weights %s: %w", text, err)
+				return namedWeights{}, exit.Usagef("--weights %s: %w", text, err)
 			}
 		}
 	}
 	if err := w.Validate(); err != nil {
-		return namedWeights{}, exit.Errorf(exit.Usage, "--weights %s: %w", text, err)
+		return namedWeights{}, exit.Usagef("--weights %s: %w", text, err)
 	}
 	return namedWeights{text, w}, nil
 }

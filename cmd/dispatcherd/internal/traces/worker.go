@@ -48,7 +48,7 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := json.NewDecoder(in)
 	var plan workerPlan
 	if err := lines.Decode(&plan); err != nil {
-		return exit.Errorf(exit.Usage, "reading the worker's plan: %w", err)
+		return exit.Usagef("reading the worker's plan: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
