@@ -290,7 +290,7 @@ func TestEachConstraintOnProducersIsDescribedByARule(t *testing.T) {
 	for payload, reason := range map[string]string{ // only the limit that was exceeded
 		numbers("1e131071", 8201): "the payload cannot be sent to a worker: it contains a number of more than " +
 			"1,024 characters, written out: ERROR:",
-		numbers("1e1000", 58_000): "write them as strings: ERROR:",
+		numbers("1e1000", 58_000): "write them as strings, or store large data elsewhere: ERROR:",
 		`"` + strings.Repeat("x", 1_000_001) + `"`: "the payload has more than 1,000,000 bytes as Postgres stores it: store large " +
 			"data outside the job and refer to it: ERROR:",
 	} {

@@ -129,12 +129,12 @@ func TestJobWithKeysRunsOnlyWithItsPermits(t *testing.T) {
 	contractSuite(t, func(t *testing.T, w world) {
 		s, me, c := elected(t, w)
 		id, free := w.insert(t, claimfake.Row{Type: "pdf", Keys: "k"}, -time.Hour), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
-		require.True(t, beat(t, s, nil).Waiting&contract.KeysWait != 0)
+		require.NotZero(t, beat(t, s, nil).Waiting&contract.KeysWait)
 		require.Equal(t, []dispatcherd.JobID{free}, fetched(t, s))
 		require.Empty(t, s.Claim(t.Context(), claimOf(id)).Won)
 
 		require.Equal(t, []int64{int64(id)}, admit(t, w, c, 7, id))
-		require.False(t, beat(t, s, nil).Waiting&contract.KeysWait != 0)
+		require.Zero(t, beat(t, s, nil).Waiting&contract.KeysWait)
 		require.Equal(t, []dispatcherd.JobID{id, free}, fetched(t, s))
 		require.Empty(t, admit(t, w, c, 9, id), "it has its permits")
 		request := claimOf(id)
@@ -201,7 +201,7 @@ func TestPendingAgainGivesPermitsBack(t *testing.T) {
 		for _, id := range ids {
 			require.EqualValues(t, -10, w.get(t, id).Fence)
 		}
-		require.False(t, beat(t, s, nil).Waiting&contract.KeysWait != 0, "they do not wait before the controller has read them")
+		require.Zero(t, beat(t, s, nil).Waiting&contract.KeysWait, "they do not wait before the controller has read them")
 		require.Empty(t, fetched(t, s))
 		require.Empty(t, s.Claim(t.Context(), claimOf(ids...)).Won)
 		all := held(t, c)
@@ -215,7 +215,7 @@ func TestPendingAgainGivesPermitsBack(t *testing.T) {
 		found, err := c.Withdraw(t.Context(), []int64{int64(ids[1]), int64(ids[2]), int64(ids[3])}, []int64{-10, -99, 10}, nil)
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{int64(ids[1]): true}, found, "the other fences are not current")
-		require.True(t, beat(t, s, nil).Waiting&contract.KeysWait != 0)
+		require.NotZero(t, beat(t, s, nil).Waiting&contract.KeysWait)
 		require.Zero(t, w.get(t, ids[1]).Fence)
 		require.Equal(t, []int64{int64(ids[2])}, admit(t, w, c, 20, ids[2]), "a returned row may be admitted directly")
 		require.EqualValues(t, 20, take(t, s, ids[2]).Fence)
@@ -324,9 +324,9 @@ func TestAnotherDispatcherBecomesTheController(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = c.Begin(t.Context())
 		require.ErrorIs(t, err, limitstore.ErrNotController)
-		require.False(t, beat(t, other, nil).Waiting&contract.KeysWait != 0)
+		require.Zero(t, beat(t, other, nil).Waiting&contract.KeysWait)
 		w.limit(t, "k", 2)
-		require.True(t, beat(t, other, nil).Waiting&contract.KeysWait != 0, "limits were edited")
+		require.NotZero(t, beat(t, other, nil).Waiting&contract.KeysWait, "limits were edited")
 	})
 }
 
@@ -375,7 +375,7 @@ func TestControllerReadsWaitingJobsLimitsAndTypes(t *testing.T) {
 		_, edited, err = c.Arrived(t.Context(), 0, 10)
 		require.NoError(t, err)
 		require.True(t, edited)
-		require.True(t, beat(t, s, map[string]int{"pdf": 3, "excel": 0}).Waiting&contract.KeysWait != 0)
+		require.NotZero(t, beat(t, s, map[string]int{"pdf": 3, "excel": 0}).Waiting&contract.KeysWait)
 		found, err := c.Limits(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []permits.Limit{{Key: "a*", Capacity: 4}}, found)

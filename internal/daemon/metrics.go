@@ -52,7 +52,7 @@ func newMetrics(log *zap.Logger) *metrics {
 		refusedRows: counters(
 			r,
 			"dispatcherd_rows_refused_total",
-			"Jobs that Postgres refused to claim, to release, to cancel or to change, whose payload it could not read, or whose end "+
+			"Jobs that Postgres refused to claim, to release or to change, whose payload it could not read, or whose end "+
 				"it did not record.",
 			"operation",
 		),
