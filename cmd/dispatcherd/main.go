@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // time zones for a host that has none
 
+	"github.com/spf13/cobra"
+
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 func main() {
@@ -32,4 +38,50 @@ func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) i
 		Env:     os.LookupEnv, Environ: os.Environ, UID: os.Geteuid(), Version: readVersion().String(),
 	}}
 	return a.run(ctx, args)
+}
+
+// app is one invocation of the program, with state that only the root command needs.
+type app struct {
+	settings.Invocation
+	running bool  // a RunE was reached: the command line is valid
+	noHelp  error // help was requested for an unknown command
+}
+
+// run executes one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(jobs.RequestIDsLast(args))
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = a.noHelp
+	}
+	if err == nil {
+		return exit.OK
+	}
+	code := a.exitCode(ctx, err)
+	a.report(cmd, code, err)
+	return code
+}
+
+// report prints what went wrong and what to do.
+func (a *app) report(cmd *cobra.Command, code int, err error) {
+	text := exit.Explain(err)
+	if _, said := errors.AsType[*exit.Error](err); exit.Denied(err) && !said {
+		text = err.Error() + ": " + exit.WhatToGrant(a.Database.DSN, cmd.CommandPath())
+	}
+	a.Say("dispatcherd: %s", text)
+	if code == exit.Usage && !exit.Denied(err) {
+		fmt.Fprintf(a.Err, "See '%s --help'.\n", cmd.CommandPath())
+	}
+}
+
+// exitCode returns the exit code for an error that ended a command.
+func (a *app) exitCode(ctx context.Context, err error) int {
+	if _, coded := errors.AsType[*exit.Error](err); !coded && !a.running {
+		return exit.Usage // an error of cobra: unknown command, flag or argument
+	}
+	return exit.CodeOf(ctx, err)
 }

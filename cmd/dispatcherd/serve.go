@@ -2,16 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
@@ -78,4 +85,89 @@ func migrateFirst(ctx context.Context, dsn string) error {
 		return exit.Usagef("%w: %s", err, exit.WhatToGrant(dsn, "dispatcherd migrate"))
 	}
 	return err
+}
+
+const (
+	// pingsPerTimeout is how many pings a silent worker gets before it counts as dead,
+	// so that one lost ping does not end a session.
+	pingsPerTimeout = 3
+	// frameSlack is the room in a frame of a worker beside the largest payload.
+	frameSlack = 32 << 10
+)
+
+// config checks settings that depend on one another, and completes them.
+func (f *serveFlags) config() (daemon.Config, error) {
+	cfg := f.cfg
+	for _, list := range []*daemon.AllowList{&cfg.Allow, &cfg.AllowAPI} {
+		if err := list.Check(); err != nil {
+			return cfg, exit.Usagef("%w", err)
+		}
+	}
+	cfg.Core.Seed = daemon.NewSeed()
+	cfg.Core.Resume = cfg.Workers.Resume
+	cfg.Heartbeat = shell.Interval(cfg.Lease)
+	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
+	cfg.Workers.MaxFrame = max(cfg.Workers.MaxFrame, cfg.API.MaxPayload+frameSlack)
+	cfg.Keep.Cancelled = cfg.Keep.Done
+	if err := cfg.Core.Validate(); err != nil {
+		return cfg, exit.Usagef("%w", err)
+	}
+	if err := cfg.API.Check(); err != nil {
+		return cfg, exit.Usagef("%w", err)
+	}
+	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" {
+		return cfg, exit.Usagef("--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens",
+			cfg.API.Listen)
+	}
+	if samePath(cfg.WorkerSocket, cfg.APISocket) {
+		return cfg, exit.Usagef("--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own",
+			cfg.WorkerSocket)
+	}
+	return cfg, nil
+}
+
+// samePath reports whether two names denote one path. It compares only the names.
+func samePath(one, other string) bool {
+	a, errA := filepath.Abs(one)
+	b, errB := filepath.Abs(other)
+	return errA == nil && errB == nil && a == b
+}
+
+// levelValue is one of the log levels that the help names.
+func levelValue(level *zapcore.Level) settings.Value {
+	parse := func(s string) error {
+		if s = strings.ToLower(s); !slices.Contains([]string{"debug", "info", "warn", "error"}, s) {
+			return errors.New("give debug, info, warn or error")
+		}
+		return level.Set(s)
+	}
+	return settings.Value{Kind: "level", Parse: parse, Format: level.String}
+}
+
+// logger makes the daemon's log on the error output.
+func (f *serveFlags) logger(a *app) (*zap.Logger, error) {
+	format := f.format
+	if format == "auto" {
+		format = "json"
+		if a.IsTerminal(a.Err) {
+			format = "console"
+		}
+	}
+	var enc zapcore.Encoder
+	switch format {
+	case "json":
+		cfg := zap.NewProductionEncoderConfig()
+		cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+		enc = zapcore.NewJSONEncoder(cfg)
+	case "console":
+		cfg := zap.NewDevelopmentEncoderConfig()
+		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		if no, _ := a.Env("NO_COLOR"); no == "" && a.IsTerminal(a.Err) {
+			cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
+		}
+		enc = zapcore.NewConsoleEncoder(cfg)
+	default:
+		return nil, exit.Usagef("--log-format is %q, give json, console or auto", f.format)
+	}
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.Err)), f.level)), nil
 }

@@ -17,18 +17,12 @@ type timeoutFlags map[string]time.Duration
 // maxTimeouts bounds how many types may have a limit.
 const maxTimeouts = 10_000
 
-// Set adds entries such as pdf=30s. Commas separate entries. If the text contains a line
-// break, only line breaks separate entries, because the name of a type may contain any
-// other character.
+// Set adds entries such as pdf=30s.
 func (f *timeoutFlags) Set(text string) error {
 	if *f == nil {
 		*f = timeoutFlags{}
 	}
-	separator := ","
-	if strings.Contains(text, "\n") {
-		text, separator = strings.TrimSuffix(text, "\n"), "\n"
-	}
-	for entry := range strings.SplitSeq(text, separator) {
+	for _, entry := range settings.Entries(text) {
 		at := strings.LastIndexByte(entry, '=')
 		if at < 1 {
 			return fmt.Errorf("%q is not TYPE=DURATION, such as pdf=30s", entry)

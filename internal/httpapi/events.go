@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -33,18 +35,13 @@ func (h *Handler) newSSE(w http.ResponseWriter) *sse {
 // event queues one event; id may be empty.
 func (s *sse) event(id, name string, data []byte) {
 	if id != "" {
-		s.buf = append(append(append(s.buf, "id: "...), id...), '\n')
+		s.buf = fmt.Appendf(s.buf, "id: %s\n", id)
 	}
-	s.buf = append(append(append(s.buf, "event: "...), name...), '\n')
-	s.buf = append(s.buf, "data: "...)
-	for _, b := range data { // a line break in JSON is white space
-		if b == '\n' || b == '\r' {
-			b = ' '
-		}
-		s.buf = append(s.buf, b)
-	}
-	s.buf = append(s.buf, '\n', '\n')
+	s.buf = fmt.Appendf(s.buf, "event: %s\ndata: %s\n\n", name, spaces.Replace(string(data)))
 }
+
+// spaces replaces line breaks, which are white space in JSON.
+var spaces = strings.NewReplacer("\n", " ", "\r", " ")
 
 // heartbeat queues a comment, which shows that the stream is alive.
 func (s *sse) heartbeat() { s.buf = append(s.buf, ":\n\n"...) }
@@ -119,7 +116,7 @@ func firstEvent(lastID string) int {
 func (h *Handler) sendEvents(out *sse, v *ondemand.View) {
 	if v.Missed > 0 {
 		h.obs.Refused(BoundEvents)
-		out.event("", "gap", []byte(`{"missed":`+strconv.Itoa(v.Missed)+`}`))
+		out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, v.Missed))
 	}
 	first := v.Next - len(v.Events)
 	for i := range v.Events {

@@ -31,34 +31,26 @@ type Observer interface {
 type Bound = ondemand.Bound
 
 // The bounds of this package. Package ondemand has further ones.
-const (
-	BoundConnections    Bound = "connections"     // a connection was closed to make room
-	BoundConnectionRate Bound = "connection-rate" // a user connected too fast
-	BoundPayload        Bound = "payload"         // a body was too large
-	BoundOpenRequests   Bound = "open-requests"   // too many open requests of one connection with frames
-	BoundSlowReader     Bound = "slow-reader"     // a caller did not read its frames
-	BoundEvents         Bound = "events"          // a slow reader of a stream missed events
-	BoundToken          Bound = "token"           // a token was missing or wrong
-	BoundUser           Bound = "user"            // the user of a caller may not use the type
-	BoundUploads        Bound = "uploads"         // too many streams of jobs were being inserted
-	BoundBodyTime       Bound = "body-timeout"    // a body did not arrive in time
+var (
+	BoundConnections    = bound("connections")     // a connection was closed to make room
+	BoundConnectionRate = bound("connection-rate") // a user connected too fast
+	BoundPayload        = bound("payload")         // a body was too large
+	BoundOpenRequests   = bound("open-requests")   // too many open requests of one connection with frames
+	BoundSlowReader     = bound("slow-reader")     // a caller did not read its frames
+	BoundEvents         = bound("events")          // a slow reader of a stream missed events
+	BoundToken          = bound("token")           // a token was missing or wrong
+	BoundUser           = bound("user")            // the user of a caller may not use the type
+	BoundUploads        = bound("uploads")         // too many streams of jobs were being inserted
+	BoundBodyTime       = bound("body-timeout")    // a body did not arrive in time
 )
 
 // Bounds lists all bounds.
-var Bounds = []Bound{
-	ondemand.BoundBodies,
-	ondemand.BoundRequests,
-	ondemand.BoundKeys,
-	BoundConnections,
-	BoundConnectionRate,
-	BoundPayload,
-	BoundOpenRequests,
-	BoundSlowReader,
-	BoundEvents,
-	BoundToken,
-	BoundUser,
-	BoundUploads,
-	BoundBodyTime,
+var Bounds = []Bound{ondemand.BoundBodies, ondemand.BoundRequests, ondemand.BoundKeys}
+
+// bound returns a bound, which [Bounds] then lists.
+func bound(name Bound) Bound {
+	Bounds = append(Bounds, name)
+	return name
 }
 
 // Handler serves the API. Create it with New, and Close it.

@@ -1,10 +1,9 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -191,16 +190,7 @@ func (h *Handler) Reject(conn net.Conn, reason string) {
 			return
 		}
 		p := rest.QueueFull.Of(reason).Retryable()
-		body := p.Text()
-		response := http.Response{
-			StatusCode:    p.Status,
-			ProtoMajor:    1,
-			ProtoMinor:    1,
-			Close:         true,
-			ContentLength: int64(len(body)),
-			Body:          io.NopCloser(bytes.NewReader(body)),
-			Header:        http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}},
-		}
-		_ = response.Write(conn)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d Too Many Requests\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"+
+			"Connection: close\r\nContent-Length: %d\r\n\r\n%s", p.Status, len(p.Text()), p.Text())
 	}()
 }

@@ -61,10 +61,7 @@ func callerName(r *http.Request) string {
 	if name, ok := r.Context().Value(scopeKey{}).(string); ok {
 		return "api: token=" + name
 	}
-	if p := workerproto.PeerOf(ConnOf(r)); p.UID >= 0 {
-		return fmt.Sprintf("api: uid=%d", p.UID)
-	}
-	return "api"
+	return strings.TrimSuffix("api: "+strings.ReplaceAll(userOf(r), " ", "="), ": ") // uid=1001
 }
 
 // Guarded admits requests with one of the tokens that current returns. It calls current

@@ -3,7 +3,6 @@ package ondemand
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +90,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 	if err := s.makeRoomForKeyLocked(key); err != nil {
 		return nil, false, err
 	}
-	r.id, r.later, r.body = newID(), o.Later, body.move()
+	r.id, r.later, r.body = rand.Text(), o.Later, body.move()
 	s.followers++
 	s.byID[r.id] = r
 	s.running.Add(r.user, 1)
@@ -111,10 +110,4 @@ func (s *Service) name(r *Shared, key string) {
 			s.keys.Add(userOf(key), 1)
 		}
 	}
-}
-
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as documented
-	return hex.EncodeToString(b[:])
 }

@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"crypto/rand"
 	"slices"
 	"time"
 
@@ -54,7 +55,7 @@ func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	}
 	reason := lateReason(r.started, r.row)
 	n := &Shared{
-		s: s, id: newID(), mark: r.mark, typ: r.typ, user: r.user, row: r.row, changed: make(chan struct{}),
+		s: s, id: rand.Text(), mark: r.mark, typ: r.typ, user: r.user, row: r.row, changed: make(chan struct{}),
 		job: r.job, ready: true, started: r.started, answer: &Answer{Kind: Late, Reason: reason}, endedAt: time.Now(),
 	}
 	n.grow(int64(len(reason)))

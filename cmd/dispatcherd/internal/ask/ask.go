@@ -11,9 +11,7 @@ import (
 	"io/fs"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -138,20 +136,13 @@ func (d *Dispatcher) Explain(err error) error {
 	)
 }
 
-// CheckJSON returns an error that says where a text is not JSON. what names the text.
+// CheckJSON returns an error that says in which line a text is not JSON. what names the text.
 func CheckJSON(what string, text []byte) error {
-	var syntax *json.SyntaxError
-	var value json.RawMessage
-	if err := json.Unmarshal(text, &value); !errors.As(err, &syntax) {
-		return err
+	syntax, bad := errors.AsType[*json.SyntaxError](json.Unmarshal(text, new(json.RawMessage)))
+	if !bad {
+		return nil
 	}
-	before := text[:syntax.Offset]
-	if !strings.HasPrefix(syntax.Error(), "unexpected end") {
-		before = before[:len(before)-1] // Offset counts the wrong character
-	}
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return exit.Usagef("%s is not JSON: line %d, column %d: %s", what, line, column, syntax.Error())
+	return exit.Usagef("%s is not JSON: line %d: %w", what, bytes.Count(text[:syntax.Offset], []byte("\n"))+1, syntax)
 }
 
 // codeOf returns the exit code for the HTTP status of a problem.

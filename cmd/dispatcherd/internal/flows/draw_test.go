@@ -174,7 +174,7 @@ func TestFlowIsShownWithStatesAndDurations(t *testing.T) {
 flow       10 nightly
 state      sealed
 members    4 open, 1 done, 1 failed, 0 cancelled
-opened at  2026-01-02T03:04:05Z
+opened at  2026-01-02T03:04:05.000Z
 callback   job 10 report, waiting, runs when all have ended
 NODE         ID  TYPE  STATUS   TIME   NOTE
 ● load       1   t     done     1.5s   -

@@ -52,10 +52,8 @@ func (a commands) onID(cmd *cobra.Command, do func(ctx context.Context, t client
 
 func (a commands) listCommand() *cobra.Command {
 	f := client.BatchFilter{Kind: a.kind}
-	cmd := &cobra.Command{
-		Use: "list", Short: "List, the newest first",
-		Example: fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind),
-	}
+	cmd := settings.New("list", "List, the newest first",
+		fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind))
 	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
 	settings.PageFlags(cmd, &f.Query, "rows")
 	_ = cmd.RegisterFlagCompletionFunc(
@@ -100,10 +98,8 @@ func span(d time.Duration) string {
 }
 
 func (a commands) cancelCommand() *cobra.Command {
-	return a.onID(&cobra.Command{
-		Use: "cancel", Short: "Cancel its jobs, their children and the callback",
-		Example: fmt.Sprintf("  dispatcherd %s cancel 17", a.kind),
-	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+	return a.onID(settings.New("cancel", "Cancel its jobs, their children and the callback",
+		fmt.Sprintf("  dispatcherd %s cancel 17", a.kind)), func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		if err := a.checkKind(ctx, t, id, "cancel"); err != nil {
 			return err
 		}
@@ -117,10 +113,8 @@ func (a commands) cancelCommand() *cobra.Command {
 }
 
 func (a commands) retryCommand() *cobra.Command {
-	return a.onID(&cobra.Command{
-		Use: "retry", Short: "Run failed and cancelled jobs again, and the callback after them",
-		Example: fmt.Sprintf("  dispatcherd %s retry 17", a.kind),
-	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+	return a.onID(settings.New("retry", "Run failed and cancelled jobs again, and the callback after them",
+		fmt.Sprintf("  dispatcherd %s retry 17", a.kind)), func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		if err := a.checkKind(ctx, t, id, "retry"); err != nil {
 			return err
 		}

@@ -18,12 +18,12 @@ func TestRunAtAcceptsATimeOrADuration(t *testing.T) {
 
 func TestPayloadThatIsNotJSONNamesThePosition(t *testing.T) {
 	for text, position := range map[string]string{
-		"":                  "line 1, column 1: unexpected end",
-		"hello":             "line 1, column 1: invalid character 'h' looking for beginning of value",
-		"{\n  \"é\": 1,\n}": "line 3, column 1: invalid character '}' looking for beginning of object key string",
-		"{\"é\": 1 2}":      "line 1, column 9: invalid character '2' after object key:value pair",
-		"[1,\n2":            "line 2, column 2: unexpected end",
-		"1 2":               "line 1, column 3: invalid character '2' after top-level value",
+		"":                  "line 1: unexpected end",
+		"hello":             "line 1: invalid character 'h' looking for beginning of value",
+		"{\n  \"é\": 1,\n}": "line 3: invalid character '}' looking for beginning of object key string",
+		"{\"é\": 1 2}":      "line 1: invalid character '2' after object key:value pair",
+		"[1,\n2":            "line 2: unexpected end",
+		"1 2":               "line 1: invalid character '2' after top-level value",
 	} {
 		_, err := checkedJSON([]byte(text))
 		require.ErrorContains(t, err, "the payload is not JSON: "+position, text)

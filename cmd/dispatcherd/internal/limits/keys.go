@@ -16,11 +16,8 @@ import (
 
 func (a commands) listKeysCommand() *cobra.Command {
 	var q client.Names
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List keys that jobs hold or wait for",
-		Example: "  dispatcherd key list\n  dispatcherd key list --limit 50",
-	}
+	cmd := settings.New("list", "List keys that jobs hold or wait for",
+		"  dispatcherd key list\n  dispatcherd key list --limit 50")
 	settings.PageFlags(cmd, &q.Query, "keys")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		page, err := c.Keys().List(ctx, q)
@@ -55,10 +52,8 @@ func limitName(k *contract.KeySummary) string {
 }
 
 func (a commands) showCommand() *cobra.Command {
-	return a.OnAPI(&cobra.Command{
-		Use: "show KEY", Short: "Print the limit of a key, who holds it, and what runs next",
-		Example: "  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json",
-	}, func(ctx context.Context, c *client.Client, args []string) error {
+	return a.OnAPI(settings.New("show KEY", "Print the limit of a key, who holds it, and what runs next",
+		"  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json"), func(ctx context.Context, c *client.Client, args []string) error {
 		k, err := c.Keys().Show(ctx, args[0])
 		if err != nil {
 			return err

@@ -33,9 +33,8 @@ type commands struct{ *settings.Invocation }
 
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
-	return settings.List(a.Invocation, &cobra.Command{
-		Short: "List limits by key", Example: "  dispatcherd limit list\n  dispatcherd limit list -o jsonl",
-	}, "/v1/limits", &q, &q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
+	return settings.List(a.Invocation, settings.New("list", "List limits by key",
+		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "/v1/limits", &q, &q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
 		return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
 	}, "There is no such limit: each key admits one job at a time.")
 }
@@ -111,10 +110,7 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 }
 
 func (a commands) removeCommand() *cobra.Command {
-	return a.OnAPI(&cobra.Command{
-		Use: "rm KEY", Short: "Remove a limit",
-		Example: "  dispatcherd limit rm 'tenant:*'",
-	}, func(ctx context.Context, c *client.Client, args []string) error {
+	return a.OnAPI(settings.New("rm KEY", "Remove a limit", "  dispatcherd limit rm 'tenant:*'"), func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.Limits().Remove(ctx, args[0]); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -18,10 +19,8 @@ import (
 func (a commands) runCommand() *cobra.Command {
 	var key string
 	var force bool
-	cmd := &cobra.Command{
-		Use: "run NAME", Short: "Run a schedule now, under its overlap policy",
-		Example: "  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01",
-	}
+	cmd := settings.New("run NAME", "Run a schedule now, under its overlap policy",
+		"  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01")
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
 	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
@@ -59,10 +58,8 @@ func madeText(made *contract.MadeTick, key string) string {
 func (a commands) backfillCommand() *cobra.Command {
 	var from, to, overlap string
 	var dryRun bool
-	cmd := &cobra.Command{
-		Use: "backfill NAME", Short: "Run past occasions that have no tick",
-		Example: "  dispatcherd schedule backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z",
-	}
+	cmd := settings.New("backfill NAME", "Run past occasions that have no tick",
+		"  dispatcherd schedule backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z")
 	cmd.Flags().StringVar(&from, "from", "", "first instant (RFC 3339)")
 	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")

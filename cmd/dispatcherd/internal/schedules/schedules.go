@@ -80,22 +80,16 @@ func (a commands) changeCommand(
 }
 
 func (a commands) removeCommand() *cobra.Command {
-	return a.changeCommand("removed", client.Schedules.Remove, &cobra.Command{
-		Use:     "rm NAME",
-		Short:   "Remove a schedule; its runs end normally",
-		Example: "  dispatcherd schedule rm nightly",
-	})
+	return a.changeCommand("removed", client.Schedules.Remove, settings.New("rm NAME", "Remove a schedule; its runs end normally",
+		"  dispatcherd schedule rm nightly"))
 }
 
 func (a commands) pauseCommand() *cobra.Command {
-	return a.changeCommand("paused", client.Schedules.Pause, &cobra.Command{
-		Use:     "pause NAME",
-		Short:   "Pause a schedule; no occasion is missed meanwhile",
-		Example: "  dispatcherd schedule pause nightly",
-	})
+	return a.changeCommand("paused", client.Schedules.Pause, settings.New("pause NAME", "Pause a schedule; no occasion is missed meanwhile",
+		"  dispatcherd schedule pause nightly"))
 }
 
 func (a commands) resumeCommand() *cobra.Command {
-	return a.changeCommand("resumed", client.Schedules.Resume, &cobra.Command{
-		Use: "resume NAME", Short: "Resume a paused schedule", Example: "  dispatcherd schedule resume nightly"})
+	return a.changeCommand("resumed", client.Schedules.Resume, settings.New("resume NAME", "Resume a paused schedule",
+		"  dispatcherd schedule resume nightly"))
 }

@@ -19,10 +19,8 @@ import (
 
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
-	return settings.List(a.Invocation, &cobra.Command{
-		Short:   "List schedules by name",
-		Example: "  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl",
-	}, "/v1/schedules", &q, &q, "name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
+	return settings.List(a.Invocation, settings.New("list", "List schedules by name",
+		"  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl"), "/v1/schedules", &q, &q, "name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
 		return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
 	}, "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
 }
@@ -63,11 +61,8 @@ const (
 )
 
 func (a commands) showCommand() *cobra.Command {
-	return a.OnAPI(&cobra.Command{
-		Use:     "show NAME",
-		Short:   "Print a schedule, its last ticks, and the reason of the last skip",
-		Example: "  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json",
-	}, func(ctx context.Context, c *client.Client, args []string) error {
+	return a.OnAPI(settings.New("show NAME", "Print a schedule, its last ticks, and the reason of the last skip",
+		"  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json"), func(ctx context.Context, c *client.Client, args []string) error {
 		return a.show(ctx, c.Schedules(), args[0])
 	})
 }
@@ -128,11 +123,8 @@ func tickText(t *contract.Tick) string {
 
 func (a commands) nextCommand() *cobra.Command {
 	n := 10
-	cmd := &cobra.Command{
-		Use:     "next NAME",
-		Short:   "Print the next occasions in UTC and local time, with changes of the wall clock",
-		Example: "  dispatcherd schedule next nightly -n 5",
-	}
+	cmd := settings.New("next NAME", "Print the next occasions in UTC and local time, with changes of the wall clock",
+		"  dispatcherd schedule next nightly -n 5")
 	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
 	settings.Between(cmd.Flags(), "1", "1000", "count")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {

@@ -12,6 +12,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
+// New returns a command: its usage line, what it does, and examples.
+func New(use, short, example string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: example}
+}
+
 // Group returns a command that contains others. Without arguments it shows its help, with the
 // first example of each child. The argument help shows it, too, or that of the command after it.
 // With an unknown word it fails.

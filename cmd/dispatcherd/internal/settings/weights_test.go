@@ -25,7 +25,6 @@ func TestBadWeightNamesKeyValueRuleAndExample(t *testing.T) {
 	for text, says := range map[string][]string{
 		"":                            {`"" is no weight`, "such as priority=1024", "on-demand-ageing"},
 		"aging=2":                     {`"aging=2" is no weight`, "such as priority=1024", "priority, ageing, rarity"},
-		"on_demand=2":                 {`"on_demand=2" is no weight`},
 		"ageing":                      {`"ageing" is no weight`},
 		"ageing=1.5":                  {`weight "ageing" is "1.5": give a whole number, such as ageing=16`},
 		"ageing=0":                    {`weight "ageing" is 0`, "from 1 to 1000000", "an example is priority=1024,ageing=16"},
