@@ -252,7 +252,7 @@ func mayBeNull(v [][]byte, sizes ...int) bool {
 // to v[n+5] and increase n+6. The payload is the last column.
 func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 	n := len(wonSizes)
-	if len(v) != n+6 || !mayBeNull(v[n:], 4, 0, 4, 8, 1, 0) {
+	if len(v) != n+6 || !mayBeNull(v[n:], 4, 0, 4, 8, 8, 0) {
 		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+6)
 	}
 	for i, size := range wonSizes {
@@ -267,7 +267,9 @@ func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
 		Failures:    int32(readInt2(v[3])),
 		Crashes:     int32(readInt2(v[4])),
 		Type:        req.Lane.Type, Priority: req.Lane.Priority,
-		Counted: v[n+4] != nil,
+	}
+	if v[n+4] != nil {
+		w.Target = dispatcherd.JobID(readInt8(v[n+4]))
 	}
 	if v[n] != nil {
 		w.Timeout = time.Duration(readInt4(v[n])) * time.Millisecond

@@ -18,10 +18,11 @@ var insertedColumns = regexp.MustCompile(
 
 // otherValues are the values of columns whose names they do not contain.
 var otherValues = map[string][]string{
-	"status":       {"'cancelled'", "'waiting'"},
+	"status":       {"'cancelled'", "again"},
 	"finished_at":  {"now()"},
 	"cancelled_by": {"by"},
 	"run_at":       {"due"},
+	"parent":       {"member"},
 }
 
 // values splits a list of expressions at the commas outside of parentheses.
@@ -57,10 +58,8 @@ func TestFunctionsThatMoveRowsKnowAllColumns(t *testing.T) {
 	db := connect(t, pgtest.New(t))
 	all := sorted(claim.KeptColumns + "," + claim.EndColumns)
 	for function, unset := range map[string]string{
-		"end_idle":        "dispatcher, placement, started_at",
-		"retry_jobs":      "cancelled_by, crashes, dispatcher, failures, fence, finished_at, log, placement, run_at, started_at, status",
-		"release_waiting": "cancelled_by, crashes, dispatcher, failures, fence, finished_at, log, placement, started_at, status, unique_key",
-		"wait_again":      "cancelled_by, crashes, dispatcher, failures, fence, finished_at, log, placement, run_at, started_at, unique_key",
+		"end_idle":  "dispatcher, placement, started_at",
+		"run_again": "cancelled_by, crashes, dispatcher, failures, fence, finished_at, log, placement, run_at, started_at",
 	} {
 		source := one[string](t, db, `SELECT prosrc FROM pg_proc WHERE oid = 'dispatcherd.`+function+`'::regproc`)
 		lists := insertedColumns.FindStringSubmatch(source)

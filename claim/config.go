@@ -164,7 +164,7 @@ const (
 	OpSubscribe Operation = "subscribe"
 	OpPlan      Operation = "plan"
 	OpAdmit     Operation = "admit"
-	OpCountEnds Operation = "count_ends"
+	OpStep      Operation = "step"
 	OpSpawn     Operation = "spawn"
 )
 

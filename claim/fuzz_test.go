@@ -56,9 +56,9 @@ func FuzzRows(f *testing.F) {
 			require.Equal(t, readInt8(ids), w.Fence)
 		}
 		w, err = wonOf([][]byte{id, int4(1), two, two, two, nil, due, nil, nil, ids, payload}, req)
-		require.False(t, err == nil && ids != nil && len(ids) != 1)
+		require.False(t, err == nil && ids != nil && len(ids) != 8)
 		if err == nil && ids != nil {
-			require.True(t, w.Counted)
+			require.EqualValues(t, readInt8(ids), w.Target)
 		}
 		require.Error(t, readLane(&res, [][]byte{lane}, 2))
 	})

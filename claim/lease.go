@@ -79,7 +79,7 @@ SELECT EXISTS (SELECT FROM renewed),
 	ARRAY[
 		EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NULL)
 			OR EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited'),
-		pg_relation_size('dispatcherd.ends') > 0 OR EXISTS (SELECT FROM dispatcherd.edges WHERE NOT linked),
+		EXISTS (SELECT FROM dispatcherd.ends ORDER BY target, id LIMIT 1),
 		EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited'),
 		EXISTS (SELECT FROM dispatcherd.operations o WHERE ` + OpenOperation + `)]`
 

@@ -16,24 +16,26 @@ func (s *Store) RequestKeys(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Joins are numbers of batches and of end records.
+// Joins are numbers of batches and of messages to them.
 type Joins struct {
 	Unsealed int           // batches that are not sealed, counted up to 10,000
 	Oldest   time.Duration // since the opening of the oldest one
-	Ends     int           // end records that are not counted, counted up to 10,000
+	Ends     int           // messages to batches and flows, counted up to 10,000
+	Aside    int           // batches and flows that are set aside, counted up to 10,000
 }
 
 // joinsSQL counts at most $1 rows of each table. Running jobs with children are not sealed, either.
 const joinsSQL = `
 SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(u.opened_at)) * 1000000, 0)::bigint,
-	(SELECT count(*) FROM (SELECT FROM dispatcherd.ends LIMIT $1) e)
+	(SELECT count(*) FROM (SELECT FROM dispatcherd.ends LIMIT $1) e),
+	(SELECT count(*) FROM (SELECT FROM dispatcherd.batches WHERE aside_at IS NOT NULL LIMIT $1) a)
 FROM (SELECT b.opened_at FROM dispatcherd.batches b WHERE b.sealed_at IS NULL AND b.kind = 'batch' ORDER BY b.opened_at LIMIT $1) u`
 
-// Joins counts open batches and end records.
+// Joins counts batches and messages to them.
 func (s *Store) Joins(ctx context.Context) (j Joins, err error) {
 	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var micros int64
-		err := conn.QueryRow(ctx, joinsSQL, 10_000).Scan(&j.Unsealed, &micros, &j.Ends)
+		err := conn.QueryRow(ctx, joinsSQL, 10_000).Scan(&j.Unsealed, &micros, &j.Ends, &j.Aside)
 		j.Oldest = time.Duration(micros) * time.Microsecond
 		return 0, err
 	})

@@ -62,7 +62,7 @@ const (
 )
 
 // Columns of a job. Each list exists once, but the SQL functions that move rows
-// (migrations/schema/7_settlement.sql) have lists of their own, which a test
+// (migrations/schema/7_flow_operations.sql) have lists of their own, which a test
 // compares with these. A new column of a job belongs to keptColumns or endColumns. If
 // a claim needs the column, it also belongs to wonColumns. If operators see it, it
 // also belongs to jobColumns (read.go) and to contract.Job.
@@ -75,13 +75,11 @@ const (
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
 	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence,
-		CASE WHEN ` + counted + ` THEN true END, ` + smallPayload
+		CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
 		fence = -abs(fence), admitted_to = NULL`
-	// counted is true for a row whose end others wait for. The statement that ends it records that; see package joins.
-	counted = `(parent IS NOT NULL OR watched)`
 	// ready is true for row j without keys and with permits. With unnamed or named it is the predicate of one of the indexes of lanes.
 	ready   = `(j.keys IS NULL OR j.fence > 0)`
 	unnamed = `j.expected_ms IS NULL`
@@ -200,7 +198,13 @@ WITH gone AS (
 		AND j.dispatcher = $2::int AND j.status = 'running'
 	RETURNING ` + keptColumns + `, failures, crashes, errors, j.id - r.base + 1 AS place
 ), recorded AS (
-	INSERT INTO dispatcherd.ends SELECT id, parent, 'done', watched FROM gone WHERE ` + counted + `
+	INSERT INTO dispatcherd.ends (target, done, jobs, statuses, sizes)
+	SELECT parent, count(*) FILTER (WHERE watched IS NULL), array_agg(id::bigint ORDER BY id) FILTER (WHERE watched IS NOT NULL),
+		array_agg('done'::dispatcherd.status) FILTER (WHERE watched IS NOT NULL),
+		array_agg(coalesce(($4::int[])[place + 1] - ($4::int[])[place], 0) ORDER BY id) FILTER (WHERE watched IS NOT NULL)
+	FROM gone WHERE parent IS NOT NULL GROUP BY parent
+	UNION ALL
+	SELECT id, 0, ARRAY[id::bigint], '{done}', ARRAY[coalesce(($4::int[])[place + 1] - ($4::int[])[place], 0)] FROM gone WHERE watched
 )
 INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
 SELECT ` + keptColumns + `, failures, crashes, errors, 'done', $2, now(), NULL, NULL,
@@ -240,10 +244,14 @@ WITH item AS MATERIALIZED (
 	WHERE ` + isItem + ` AND j.dispatcher = $5::int AND j.status = 'running'
 	RETURNING j.*, i.outcome, nullif(i.result, '')::json AS new_result, nullif(i.placement, '')::json AS placed,
 		nullif(i.log, '')::json AS new_log, ` + appendPlacedError + ` AS all_errors
+), final AS (
+	SELECT id, parent, watched, (CASE outcome WHEN 'quarantined' THEN 'failed' ELSE outcome END)::dispatcherd.status AS status,
+		coalesce(octet_length(new_result::text), 0) AS size FROM gone
 ), recorded AS (
-	INSERT INTO dispatcherd.ends
-	SELECT id, parent, (CASE outcome WHEN 'quarantined' THEN 'failed' ELSE outcome END)::dispatcherd.status, watched FROM gone
-	WHERE ` + counted + `
+	INSERT INTO dispatcherd.ends (target, jobs, statuses, sizes)
+	SELECT parent, array_agg(id::bigint ORDER BY id), array_agg(status ORDER BY id), array_agg(size ORDER BY id) FROM final
+	WHERE parent IS NOT NULL GROUP BY parent
+	UNION ALL SELECT id, ARRAY[id::bigint], ARRAY[status], ARRAY[size] FROM final WHERE watched
 ), done AS (
 	INSERT INTO dispatcherd.jobs_done (` + keptColumns + `, ` + endColumns + `, result)
 	SELECT ` + keptColumns + `, failures, crashes, all_errors, 'done', dispatcher, now(), NULL, new_log, placed, new_result

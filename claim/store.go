@@ -30,7 +30,7 @@ type Store struct {
 	sweep     *connection // slow statements that must not delay a heartbeat
 	planning  *connection // statements of the controller; established when there are schedules to plan
 	admission *connection // its statements about jobs with keys
-	settling  *connection // counts of ends; see package flows
+	flows     *connection // steps of batches and flows
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // every claim names it; raised by Resolve
@@ -70,7 +70,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		sweep:      one("sweep", nil),
 		planning:   one("schedules", nil),
 		admission:  one("limits", nil),
-		settling:   one("flows", nil),
+		flows:      one("flows", nil),
 		records:    NewRecords(),
 		deferred:   newDeferred(),
 		refusals:   refusals{list: map[refusal]leftOut{}},
@@ -85,6 +85,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	for _, l := range s.finish {
 		l.setup = fmt.Sprintf("SET lock_timeout = %d", finishPatience.Milliseconds())
 	}
+	// A step that a crash of Postgres loses is done again, because its messages are there again.
+	s.flows.setup = "SET synchronous_commit = off; SET statement_timeout = '1s'"
 	s.backfill.timeout = backfillTimeout
 	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())
 	s.sweep.timeout = sweepTimeout
@@ -107,7 +109,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 func (s *Store) Close() {
 	for _, l := range slices.Concat(
 		s.claim, s.load, s.finish, s.spawn,
-		connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.settling},
+		connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.flows},
 	) {
 		l.close()
 	}
@@ -134,9 +136,14 @@ func (s *Store) Admission(ctx context.Context, f func(context.Context, *pgx.Conn
 	return s.admission.do(ctx, OpAdmit, f)
 }
 
-// CountEnds runs f with the connection for the counts of ends. f returns of how many ends it was.
-func (s *Store) CountEnds(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return s.settling.do(ctx, OpCountEnds, f)
+// Flows runs f with the connection for the steps of batches and flows. f returns of how many it was.
+func (s *Store) Flows(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.flows.do(ctx, OpStep, f)
+}
+
+// Upkeep runs f with the connection for what may take long. f returns of how many rows it was.
+func (s *Store) Upkeep(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return s.sweep.do(ctx, OpVacuum, f)
 }
 
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in

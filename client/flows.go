@@ -78,8 +78,7 @@ func (f Flows) Retry(ctx context.Context, id dispatcherd.JobID) (RetriedTree, er
 	return Call[RetriedTree](ctx, f.c, http.MethodPost, batchPath(id, "/retry"), nil)
 }
 
-// Repair counts the jobs of a batch or flow that have not ended again. It returns how many counters were wrong.
-func (f Flows) Repair(ctx context.Context, id dispatcherd.JobID) (int, error) {
-	c, err := Call[RetriedTree](ctx, f.c, http.MethodPost, batchPath(id, "/repair"), nil)
-	return c.Changed, err
+// Repair has the jobs of a batch or flow that have not ended counted again. A batch or flow that was set aside is tried again.
+func (f Flows) Repair(ctx context.Context, id dispatcherd.JobID) (BatchState, error) {
+	return Call[BatchState](ctx, f.c, http.MethodPost, batchPath(id, "/repair"), nil)
 }

@@ -77,8 +77,8 @@ func TestFilesAndMigratedDatabaseAgree(t *testing.T) {
 // A function whose text is patched is the fault that the test above must find.
 func TestPatchedFunctionIsFound(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
-	exec(t, conn, `DO $$ BEGIN EXECUTE replace(pg_get_functiondef('dispatcherd.settle'::regproc), '200 ms', '300 ms'); END $$`)
-	require.Equal(t, []string{"settle"}, strangers(t, conn, schemaText(t)))
+	exec(t, conn, `DO $$ BEGIN EXECUTE replace(pg_get_functiondef('dispatcherd.end_idle'::regproc), '; ', ' ; '); END $$`)
+	require.Equal(t, []string{"end_idle"}, strangers(t, conn, schemaText(t)))
 }
 
 func TestSchemaIsReadable(t *testing.T) {

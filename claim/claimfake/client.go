@@ -4,8 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
 // contendedClaims is how many claims skip locked rows after one that lost rows.
@@ -124,8 +126,15 @@ func (c *Client) Run(f func(t *Table, now int64) error) *Statement {
 	})
 }
 
-// CountEnds returns the statement of flowstore.Settler.CountEnds.
-func (c *Client) CountEnds() *Statement { return c.statement((*Statement).beginSettlement) }
+// StepFlow returns the statements of flowstore.Store.Step.
+func (c *Client) StepFlow(target dispatcherd.JobID, l flow.Limits) *Statement {
+	s := c.statement((*Statement).beginStep)
+	s.step = flowStep{target: target, limits: l}
+	return s
+}
+
+// Due returns the statement of flowstore.Store.Due.
+func (c *Client) Due() *Statement { return c.statement((*Statement).due) }
 
 // Spawn returns the statement of claim.Store.Spawn. It calls children before its commit.
 func (c *Client) Spawn(r *contract.SpawnRequest, children func() []Row) *Statement {

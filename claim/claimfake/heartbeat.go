@@ -126,7 +126,7 @@ func (s *Statement) takeRole(now int64) {
 	t := s.table
 	c := &t.controller
 	s.Heartbeat.Clock = time.UnixMicro(now)
-	if t.uncounted() && t.Skip&CheckEnds == 0 {
+	if len(t.flows.ends) > 0 && t.Skip&CheckEnds == 0 {
 		s.Heartbeat.Waiting |= contract.EndsWait
 	}
 	if len(t.edited) > 0 || slices.ContainsFunc(t.keyed, (*Row).waits) {

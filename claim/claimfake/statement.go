@@ -38,7 +38,8 @@ type Statement struct {
 	Heartbeat contract.HeartbeatResult
 	Joined    int32 // id of the new run
 	Released  int   // rows that it made pending
-	Counted   Counted
+	Stepped   Stepped
+	Due       []dispatcherd.JobID
 	Spawned   contract.SpawnResult
 	Err       error // of Client.Run
 
@@ -59,7 +60,7 @@ type Statement struct {
 	hold       int64
 	begin      dispatcher // of a Join
 	spawn      spawn
-	readEnds   []endRecord // of a settlement without CheckCounted: the ends that it read
+	step       flowStep // its target is locked
 	subscribed bool
 	resolves   bool // it reads what an earlier claim took
 
@@ -72,7 +73,6 @@ type Statement struct {
 	picked    []int // positions of items that passed the first check
 	applied   []bool
 	locked    []*Row
-	batches   []*batch    // that it has locked
 	unheld    []unheldRow // of a heartbeat
 	shares    bool
 	exclusive bool
@@ -172,16 +172,18 @@ func (s *Statement) lock(r *Row) bool {
 
 // unlock releases all locks.
 func (s *Statement) unlock() {
-	if len(s.locked)+len(s.batches) == 0 && !s.shares && !s.exclusive {
+	locks := s.table.flows.locks
+	target := locks[s.step.target] == s
+	if len(s.locked) == 0 && !target && !s.shares && !s.exclusive {
 		return
 	}
 	for _, r := range s.locked {
 		r.lock = nil
 	}
-	for _, b := range s.batches {
-		b.lock = nil
+	if target {
+		delete(locks, s.step.target)
 	}
-	s.locked, s.batches = s.locked[:0], s.batches[:0]
+	s.locked = s.locked[:0]
 	d := s.table.dispatcher(s.me)
 	if s.shares {
 		d.shares--
@@ -242,7 +244,7 @@ func (s *Statement) setGate(int64) State {
 // won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
 	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Delivery: contract.Delivery{Fence: max(r.Fence, 0)}, Counted: r.counted()}
+		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Delivery: contract.Delivery{Fence: max(r.Fence, 0)}, Target: r.targetOf()}
 }
 
 // read adds the payload to what is said about a row, or the reason why there is none.

@@ -7,7 +7,7 @@
 //     so that other statements come between them, as under READ COMMITTED.
 //   - Client is one dispatcher's view of a Table. It creates statements.
 //   - Controller sends the statements of limitstore.Controller. There are no rates.
-//   - Join is a row that waits for others. A settlement counts the ends as the SQL functions do. Nothing
+//   - Join is a row that waits for others. The steps of flowstore.Store are decided by package flow. Nothing
 //     is retried, repaired or expired, and results are not passed on.
 //   - Store is a Client with a lock and a clock, for tests that use a claim.Store.
 //
@@ -91,9 +91,9 @@ const (
 	CheckPermit                        // of a claim: a row with keys has a positive fence
 	CheckNumber                        // of statements of a Controller: the number of the last Begin
 	CheckRecord                        // the end of a job that fails is recorded for the jobs that wait for it
-	CheckCounted                       // a settlement counts no end that another one has counted
+	CheckCounted                       // a step deletes the messages that it counts
 	CheckRecorded                      // a seal counts the ends that are recorded and not counted
-	CheckLinked                        // a dependency on a job outside of the flow is not counted while the end of the job is recorded
+	CheckLinked                        // a dependency on a job outside of the flow is counted once: while its end is under way it is not linked
 	CheckRunWhen                       // a waiting job whose run_when does not apply is cancelled
 	CheckChildren                      // the end of a job cancels its children
 	CheckParent                        // of an insertion of children: their parent runs
@@ -202,7 +202,7 @@ type Table struct {
 	lastJob     dispatcherd.JobID
 	commits     uint64 // number of the last commit
 	keyed       []*Row // pending and running rows with keys, by id
-	joins       joins
+	flows       flows
 	limits      []permits.Limit
 	edited      map[string]bool // limits that were edited since a Controller read them
 	controller  struct {
@@ -217,7 +217,7 @@ func NewTable(o Observer) *Table {
 		o = silent{}
 	}
 	return &Table{observer: o, rows: map[dispatcherd.JobID]*Row{}, lanes: map[contract.Lane]*lane{}, none: dispatcher{lost: true},
-		joins: joins{batches: map[dispatcherd.JobID]*batch{}, edges: map[dispatcherd.JobID][]*node{}}}
+		flows: newFlows()}
 }
 
 func (t *Table) dispatcher(id int32) *dispatcher {
@@ -247,7 +247,7 @@ func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 		r.Payload = []byte("{}")
 	}
 	t.rows[r.ID] = &r
-	if b := t.joins.batches[r.Parent]; b != nil {
+	if b := t.flows.targets[r.Parent]; b != nil {
 		b.members = append(b.members, r.ID)
 	}
 	t.commits++

@@ -49,7 +49,8 @@ type Won struct {
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
 	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
 	Left        time.Duration // of a durable request: time until its deadline, by the database clock; negative = passed; 0 = no deadline
-	Counted     bool          // other jobs wait for its end, so the end is recorded for them
+	// Target is the batch, flow or parent that counts its end, or the job itself. Negative: other jobs wait for the end of the job, too.
+	Target dispatcherd.JobID
 }
 
 // DeadlinePassed is the error of a durable request that was claimed after its deadline.

@@ -54,6 +54,7 @@ type Batch struct {
 	Failed         int                `json:"failed"`                 // members
 	Cancelled      int                `json:"cancelled"`              // members
 	CancelledBy    string             `json:"cancelled_by,omitempty"` // who cancelled it
+	Aside          string             `json:"aside,omitempty"`        // why dispatchers do nothing for it until a repair
 }
 
 // BatchFilter selects a page of batches, the newest first.
@@ -126,10 +127,11 @@ type RetriedTree struct {
 
 // Dependencies says what a waiting job waits for.
 type Dependencies struct {
-	Batch bool              `json:"batch"`          // the job is the callback of a batch or flow; otherwise a node
-	Flow  dispatcherd.JobID `json:"flow,omitempty"` // of the node
-	Left  *int              `json:"left,omitempty"` // members or dependencies that have not ended; absent for an open batch
-	First []Dependency      `json:"first"`          // of them, at most 10
+	Batch bool              `json:"batch"`           // the job is the callback of a batch or flow; otherwise a node
+	Flow  dispatcherd.JobID `json:"flow,omitempty"`  // of the node
+	Left  *int              `json:"left,omitempty"`  // members or dependencies that have not ended; absent for an open batch
+	Aside string            `json:"aside,omitempty"` // why dispatchers do nothing for the batch or flow until a repair
+	First []Dependency      `json:"first"`           // of them, at most 10
 }
 
 // Dependency is a job that has not ended.

@@ -11,6 +11,7 @@ const (
 	PermitsUsed                       // jobs with keys were claimed here, or have ended here, and this dispatcher leads
 	PermitsEnded                      // jobs with keys have ended here, and another dispatcher leads
 	RunEnded                          // a job has ended here
+	EndsRecorded                      // a job for whose end others wait has ended here
 )
 
 // Topics of what happens in Postgres.
@@ -19,8 +20,7 @@ const (
 	RowsAdmitted                              // another dispatcher has admitted jobs with keys
 	KeysChanged                               // jobs with keys were inserted or have ended, or limits were edited
 	KeysWait                                  // a heartbeat has found jobs that wait for permits, or edited limits
-	EndsRecorded                              // ends of jobs are to be counted
-	EndsWait                                  // a heartbeat has found that ends may have to be counted
+	EndsWait                                  // batches and flows have messages
 	OperationsAsked                           // operators want jobs to be cancelled or retried
 	OperationsWait                            // a heartbeat has found such operations
 	EditsMade                                 // schedules were edited

@@ -17,6 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/flow/steps"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
@@ -148,7 +149,7 @@ func cannotListen(address string, err error) error {
 }
 
 // constructAPI constructs the handler and its backend.
-func (d *Daemon) constructAPI() {
+func (d *Daemon) constructAPI(flows *steps.Service) {
 	a := &d.api
 	a.denials = newLimitedLog(d.log, 1, "a caller uses a type that its user may not use")
 	a.requests = backend.NewRequests(d.loop)
@@ -166,6 +167,7 @@ func (d *Daemon) constructAPI() {
 		Aside:          d.store.WhyAside,
 		Unread:         d.store.WhyUnread,
 		Book:           d.askBook,
+		Settle:         flows.Settle,
 		Subscribed:     d.notified.Load,
 		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,

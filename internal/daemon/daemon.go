@@ -28,7 +28,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
-	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
+	"github.com/dispatcherd/dispatcherd/internal/flow/steps"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
@@ -183,7 +183,12 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 		renew:   table.RenewWorkers,
 		log:     d.log,
 	}
-	d.constructAPI()
+	keep := retention(d.cfg.Keep)
+	flows := &steps.Service{
+		Table: flowstore.Store{Do: d.store.Flows, Sweep: d.store.Upkeep}, Keep: max(keep.Done, keep.Failed, keep.Cancelled),
+		Log: d.log, Wake: d.wake, Clock: time.Now,
+	}
+	d.constructAPI(flows)
 	planner := controller.New(controller.Config{
 		Table: func(term int64) controller.Table {
 			return schedulestore.Controller{Do: d.store.Plan, Dispatcher: d.store.Dispatcher(), Term: term}
@@ -201,10 +206,6 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 		return planner.Types()
 	}
 	d.constructAdmission()
-	keep := retention(d.cfg.Keep)
-	flows := settlement.New(settlement.Config{
-		Table: flowstore.Settler{Do: d.store.CountEnds}, Keep: max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log, Wake: d.wake,
-	})
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1),
@@ -226,8 +227,8 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 		mayInsert: d.permitSpawn, watched: flows.Watched, tookOver: d.heartbeats.tookOver,
 	}
 	memory, undo := steerMemory(d.cfg.Memory, d.log)
-	list := slices.Concat(planner.Services(), d.admission.Services(), upkeep.services(), d.list())
-	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), append(list, flows.Service(), memory)...)
+	list := slices.Concat(planner.Services(), d.admission.Services(), flows.Services(), upkeep.services(), d.list())
+	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), append(list, memory)...)
 	d.heartbeats.services = d.services
 	d.registerScraped()
 	return undo

@@ -122,21 +122,22 @@ func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (nex
 	return partitionInterval + rand.N(partitionJitter), nil
 }
 
-// joinMetrics are the numbers of batches and of end records.
-type joinMetrics struct{ unsealed, oldest, ends prometheus.Gauge }
+// joinMetrics are the numbers of batches and of messages to them.
+type joinMetrics struct{ unsealed, oldest, ends, aside prometheus.Gauge }
 
 func newJoinMetrics(r prometheus.Registerer) joinMetrics {
 	return joinMetrics{
 		unsealed: gauge(r, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000."),
 		oldest:   gauge(r, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none."),
-		ends:     gauge(r, "dispatcherd_end_records", "Ends of members and dependencies that are not counted yet, counted exactly up to 10,000."),
+		ends:     gauge(r, "dispatcherd_end_records", "Messages to batches and flows about ends, counted exactly up to 10,000."),
+		aside:    gauge(r, "dispatcherd_flows_aside", "Batches and flows that are set aside because their steps fail, counted exactly up to 10,000."),
 	}
 }
 
 // countInterval is the time between two calls of countRows.
 const countInterval = time.Minute
 
-// countRows reads the numbers of request keys, of batches and of end records.
+// countRows reads the numbers of request keys, of batches and of messages to them.
 func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next time.Duration, err error) {
 	keys, err1 := m.store.RequestKeys(ctx)
 	joins, err2 := m.store.Joins(ctx)
@@ -147,5 +148,6 @@ func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next tim
 	m.joins.unsealed.Set(float64(joins.Unsealed))
 	m.joins.oldest.Set(joins.Oldest.Seconds())
 	m.joins.ends.Set(float64(joins.Ends))
+	m.joins.aside.Set(float64(joins.Aside))
 	return countInterval, nil
 }

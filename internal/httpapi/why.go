@@ -67,6 +67,7 @@ const (
 	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so dispatchers skip it
 	ReasonDependencies    = "Dependencies"    // it waits for other jobs; Why.WaitsFor names them
 	ReasonUnsealed        = "Unsealed"        // it is the callback of a batch that is not sealed
+	ReasonAside           = "FlowSetAside"    // its batch or flow is set aside; Why.WaitsFor says why
 )
 
 // Reasons of a job with keys that waits for its permits. The controller knows them; another dispatcher says KeyElsewhere.

@@ -183,5 +183,5 @@ func execute(ctx context.Context, tx pgx.Tx, first *Operation, targets []dispatc
 		tree, err := trees.Retry(ctx, first.Target)
 		return tree.Changed, err
 	}
-	return trees.Repair(ctx, first.Target)
+	return 0, trees.Repair(ctx, first.Target)
 }

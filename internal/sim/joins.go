@@ -14,6 +14,7 @@ type joined struct {
 	rate     int64 // inserts of producers for each batch or flow; 0 = there are none
 	spawning int64 // executions of 10,000 that insert children
 	outside  int64 // dependencies of 10,000 on jobs outside of the flow
+	items    int   // limit of a step
 }
 
 // maxJoined bounds the members, nodes and children that have not ended, because checks look at all of them.
@@ -33,6 +34,7 @@ func (w *world) pickJoins() {
 	c.rate = []int64{5, 20, 100}[d.below(3)]
 	c.spawning = []int64{0, 200, 1500}[d.below(3)]
 	c.outside = []int64{0, 1000, 5000}[d.below(3)]
+	c.items = []int{1, 3, 1000}[d.below(3)]
 	w.judge.joins.init()
 	w.plan(task{at: second / 10, kind: producerJoin})
 }

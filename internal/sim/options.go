@@ -65,9 +65,9 @@ const (
 	WithoutNumber            // statements of earlier books admit jobs
 	WithoutHeld              // a new book does not know which jobs have permits
 	WithoutRecord            // the end of a job that fails is not recorded for the jobs that wait for it
-	WithoutCounted           // a settlement counts the ends that it has read, although another one has counted them
+	WithoutCounted           // a step of a batch or flow leaves the messages that it counts
 	WithoutRecorded          // a seal does not count ends that are recorded and not counted
-	WithoutLinked            // a dependency outside of the flow is counted while its end is recorded
+	WithoutLinked            // a dependency outside of the flow is counted again
 	WithoutRunWhen           // a waiting job runs whatever its run_when says
 	WithoutChildren          // the end of a job does not cancel its children
 	WithoutParent            // children are inserted although their parent does not run
@@ -190,7 +190,7 @@ type Stats struct {
 	Keyed, Admitted, Terms                     int // jobs with keys that were claimed; admissions; terms of controllers
 	// Waiting rows that were released or cancelled; children; members that a cancelled batch refused.
 	Fired, Children, Refused int
-	EndsCounted              int // ends that settlements counted
+	EndsCounted              int // messages that steps of batches and flows handled
 	// Executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had
 	// returned.
 	Expired, LateAdoptions int

@@ -4,45 +4,62 @@ import (
 	"context"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
-	"github.com/dispatcherd/dispatcherd/internal/flow/settlement"
+	"github.com/dispatcherd/dispatcherd/internal/flow/steps"
 )
 
-// settler runs the settlement of one incarnation of a host. It is the settlement.Table. A nil settler does nothing.
+// settler does the steps of batches and flows for one incarnation of a host. It is the steps.Table. A nil settler does nothing.
 type settler struct {
-	*settlement.Settlement
+	steps.Service
 	routine
+
+	items int // limit of a step
 }
 
-// settler starts the settlement of a host.
+// settler starts the service of a host.
 func (c *joined) settler(h *host) *settler {
 	if c.rate == 0 {
 		return nil
 	}
-	s := &settler{}
-	s.Settlement = settlement.New(settlement.Config{Table: s, Wake: s.wake})
-	s.begin(h, opSettle, hostSettles, s.Service())
+	s := &settler{items: c.items}
+	s.Service = steps.Service{Table: s, Log: zap.NewNop(), Wake: s.wake, Clock: h.local}
+	s.begin(h, opSettle, hostSettles, s.Services()[0])
 	return s
 }
 
-// CountEnds implements settlement.Table.
-func (s *settler) CountEnds(ctx context.Context) (flowstore.Counted, error) {
-	if err := s.do(ctx, func(*statement) {}); err != nil {
-		return flowstore.Counted{}, err
+// Step implements steps.Table.
+func (s *settler) Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (r flowstore.Result, err error) {
+	l.Items = min(l.Items, s.items)
+	if err := s.do(ctx, func(st *statement) { st.target, st.limits = target, l }); err != nil {
+		return r, err
 	}
-	counted := s.answer.tx.Counted
-	return flowstore.Counted{Ends: counted.Ends, Blocked: counted.Blocked}, nil
+	done := s.answer.tx.Stepped
+	return flowstore.Result{Left: done.Left, Busy: done.Busy, Told: done.Told}, nil
 }
 
-// Repair implements settlement.Table. No row is changed by hand.
-func (s *settler) Repair(context.Context, dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
-	return 0, 0, nil
+// Due implements steps.Table.
+func (s *settler) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
+	if err := s.do(ctx, func(*statement) {}); err != nil || after > 0 {
+		return nil, err
+	}
+	return s.answer.tx.Due, nil
 }
 
-// Expire implements settlement.Table. Ended batches are kept.
+// SetAside implements steps.Table. No step fails because of its target.
+func (s *settler) SetAside(context.Context, dispatcherd.JobID, error) error { return nil }
+
+// Repair implements steps.Table. No row is changed by hand.
+func (s *settler) Repair(context.Context, dispatcherd.JobID) (next dispatcherd.JobID, err error) {
+	return 0, nil
+}
+
+// Expire implements steps.Table. Ended batches are kept.
 func (s *settler) Expire(context.Context, time.Duration) (more bool, err error) { return false, nil }
 
 func (s *settler) heartbeat(r *contract.HeartbeatResult) {

@@ -3,8 +3,10 @@ package sim
 import (
 	"slices"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
 // op is the operation of a statement, named as in package claim.
@@ -86,6 +88,8 @@ type statement struct {
 	adopt      *contract.AdoptRequest
 	spawn      *contract.SpawnRequest
 	keys       func(*claimfake.Table, int64) error
+	target     dispatcherd.JobID // of a step; 0 = it looks for targets
+	limits     flow.Limits
 	heartbeat  contract.HeartbeatRequest
 	subscribed bool
 
@@ -159,7 +163,10 @@ func (h *host) begin(s *statement) *claimfake.Statement {
 	case opKeys:
 		return c.Run(s.keys)
 	case opSettle:
-		return c.CountEnds()
+		if s.target == 0 {
+			return c.Due()
+		}
+		return c.StepFlow(s.target, s.limits)
 	case opSpawn:
 		parent := s.spawn.Parent
 		return c.Spawn(s.spawn, func() []claimfake.Row { return h.world.children(parent) })
@@ -302,7 +309,7 @@ func (w *world) committed(s *statement) {
 	case opHeartbeat:
 		w.stats.TakenOver += s.tx.Released
 	case opSettle:
-		w.stats.EndsCounted += s.tx.Counted.Ends
+		w.stats.EndsCounted += s.tx.Stepped.Messages
 	case opJoin:
 		w.runs = append(w.runs, s.host)
 		w.judge.leased(s.tx.Joined, w.now+w.scale.lease)

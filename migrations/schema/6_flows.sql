@@ -18,7 +18,11 @@ CREATE TABLE dispatcherd.batches (
     failed       int         NOT NULL DEFAULT 0,
     cancelled    int         NOT NULL DEFAULT 0,
     reason       text,
-    cancelled_by text
+    cancelled_by text,
+    walk         text        CONSTRAINT walk_is_retry_or_repair CHECK (walk IN ('retry', 'repair')),
+    walked       bigint      NOT NULL DEFAULT 0,
+    aside        text,
+    aside_at     timestamptz
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -27,8 +31,13 @@ CREATE TABLE dispatcherd.batches (
 );
 CREATE INDEX batches_ended ON dispatcherd.batches (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX batches_unsealed ON dispatcherd.batches (opened_at) WHERE sealed_at IS NULL; -- for the metric of batches never sealed
+CREATE INDEX batches_aside ON dispatcherd.batches (aside_at) WHERE aside_at IS NOT NULL;
 COMMENT ON TABLE dispatcherd.batches IS
-    'Batches, flows, and jobs with children. A transaction that changes a row, or a node of the flow, first locks the row.';
+    'Batches, flows, and jobs with children. A transaction that changes a row, its nodes, edges or bad members, first locks the row.';
+COMMENT ON COLUMN dispatcherd.batches.walk IS
+    'What goes through the nodes or members in portions: a retry or a repair. Meanwhile ends wait.';
+COMMENT ON COLUMN dispatcherd.batches.walked IS 'The place of a node, or the member, up to which it has come.';
+COMMENT ON COLUMN dispatcherd.batches.aside IS 'Why dispatchers have set it aside: an error that its smallest step meets.';
 COMMENT ON COLUMN dispatcherd.batches.callback IS 'Whether a job with the same id waits for the end of the members.';
 COMMENT ON COLUMN dispatcherd.batches.sealed_at IS 'When it was sealed. Later no member is inserted.';
 COMMENT ON COLUMN dispatcherd.batches.ended_at IS 'When all members had ended, and the callback was released to run or was cancelled.';
@@ -46,11 +55,13 @@ CREATE TABLE dispatcherd.nodes (
     run_when      text        NOT NULL DEFAULT 'done',
     takes_results boolean     NOT NULL DEFAULT false,
     open          int         NOT NULL DEFAULT 0,
-    done          int         NOT NULL DEFAULT 0,
-    failed        int         NOT NULL DEFAULT 0,
-    cancelled     int         NOT NULL DEFAULT 0,
+    bad           int         NOT NULL DEFAULT 0,
+    inputs        bigint      NOT NULL DEFAULT 0,
     reason        text,
-    ready_at      timestamptz
+    ready_at      timestamptz,
+    status        dispatcherd.status,
+    finished_at   timestamptz,
+    size          int
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -61,20 +72,36 @@ CREATE UNIQUE INDEX nodes_place ON dispatcherd.nodes (flow, place);
 COMMENT ON TABLE dispatcherd.nodes IS 'The jobs of flows. The row of the flow in batches is the lock of its nodes.';
 COMMENT ON COLUMN dispatcherd.nodes.place IS 'Its place in the document of the flow, from 1.';
 COMMENT ON COLUMN dispatcherd.nodes.open IS 'Dependencies that have not ended.';
+COMMENT ON COLUMN dispatcherd.nodes.bad IS 'Dependencies that failed or were cancelled.';
+COMMENT ON COLUMN dispatcherd.nodes.inputs IS 'Bytes of the results of the dependencies that have ended.';
+COMMENT ON COLUMN dispatcherd.nodes.status IS
+    'The final status as the flow has counted it; NULL = it has not ended. finished_at finds its row.';
 COMMENT ON COLUMN dispatcherd.nodes.reason IS 'The first dependency that failed or was cancelled.';
 COMMENT ON COLUMN dispatcherd.nodes.ready_at IS 'When all dependencies had ended, and the job was released to run or was cancelled.';
 
--- One row for each job (before) on which nodes of a flow (after) depend. Once linked is true, the end of the job is counted in these nodes.
--- Jobs of the same flow are linked from the beginning. Another job is linked later, when its row is marked as watched or its end is known.
--- Dispatchers do that (link_dependencies), because users must not lock rows of other jobs.
+-- One row for each job (before) on which nodes of a flow (after) depend. For a job outside the flow, linked says that its end will be
+-- reported: its row is marked as watched, or its end is known. Dispatchers link jobs, because users must not lock rows of other jobs. Such
+-- a row also records the end as the flow has counted it. For a node of the flow linked is NULL.
 CREATE TABLE dispatcherd.edges (
-    before bigint   NOT NULL,
-    flow   bigint   NOT NULL,
-    after  bigint[] NOT NULL,
-    linked boolean  NOT NULL,
+    before      bigint   NOT NULL,
+    flow        bigint   NOT NULL,
+    after       bigint[] NOT NULL,
+    linked      boolean,
+    status      dispatcherd.status,
+    finished_at timestamptz,
+    size        int,
     PRIMARY KEY (before, flow)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX edges_unlinked ON dispatcherd.edges (flow, before) WHERE NOT linked;
+
+-- Members of batches and children that failed or were cancelled, as their target has counted them. A retry finds their rows by it.
+CREATE TABLE dispatcherd.bad_members (
+    batch       bigint             NOT NULL,
+    job_id      bigint             NOT NULL,
+    status      dispatcherd.status NOT NULL,
+    finished_at timestamptz        NOT NULL,
+    PRIMARY KEY (batch, job_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE TABLE dispatcherd.uniques (
     key    text        PRIMARY KEY,
@@ -84,15 +111,20 @@ CREATE TABLE dispatcherd.uniques (
 CREATE INDEX uniques_until ON dispatcherd.uniques (until);
 COMMENT ON TABLE dispatcherd.uniques IS 'Unique keys that stay taken until an instant, also after their jobs have ended.';
 
--- One row for each end of a job that has a parent or is watched. The statement that ends the job inserts the row, and settle
--- (7_settlement.sql) counts and deletes it. A row with the status waiting is no end: it asks settle to check the batch `parent` again. The
--- id is the last column, because the statements that insert rows name no columns.
+-- Messages to targets: batches, flows, jobs with children, and jobs on which nodes of flows depend. The statement that ends jobs, or makes
+-- them run again, inserts them in the same transaction; a step of a dispatcher counts and deletes them (internal/flow). A message without
+-- jobs asks for a step.
 CREATE TABLE dispatcherd.ends (
-    job_id  bigint             NOT NULL,
-    parent  bigint,
-    status  dispatcherd.status NOT NULL,
-    watched boolean,
-    id      bigint             GENERATED ALWAYS AS IDENTITY PRIMARY KEY
+    target   bigint               NOT NULL,
+    id       bigint               GENERATED ALWAYS AS IDENTITY,
+    done     int                  NOT NULL DEFAULT 0,     -- members that are done and need no record
+    jobs     bigint[],                                    -- at most 1,000
+    statuses dispatcherd.status[],                        -- pending = it runs again
+    sizes    int[],                                       -- bytes of the results
+    part     bigint               NOT NULL DEFAULT 0,     -- of the first job: how many dependants, or up to which flow, have been told
+    walk     text,                                        -- retry or repair
+    at       timestamptz          NOT NULL DEFAULT now(), -- finished_at of the jobs
+    PRIMARY KEY (target, id)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000,
@@ -221,7 +253,8 @@ BEGIN
     RETURN id;
 END $$;
 
--- Seals a batch: it gets no further members, and its callback runs when all have ended. fired: the batch has ended. Producers call it.
+-- Seals a batch: it gets no further members, and its callback runs when all have ended. fired: no member is open, so it
+-- follows at once. Producers call it.
 CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -241,9 +274,13 @@ BEGIN
     ELSIF what.cancelled_by IS NOT NULL THEN
         RAISE object_not_in_prerequisite_state USING CONSTRAINT = 'batch_is_open', MESSAGE = format('batch %s is cancelled', batch);
     END IF;
-    PERFORM dispatcherd.seal(ARRAY[batch]);
-    PERFORM dispatcherd.notify_ends();
-    SELECT b.open, b.done, b.failed, b.cancelled, b.ended_at IS NOT NULL INTO open, done, failed, cancelled, fired
+    UPDATE dispatcherd.batches b SET sealed_at = clock_timestamp(), open = dispatcherd.open_members(batch)
+        WHERE b.id = batch AND b.sealed_at IS NULL;
+    IF FOUND THEN
+        INSERT INTO dispatcherd.ends (target) VALUES (batch);
+        PERFORM dispatcherd.notify_ends();
+    END IF;
+    SELECT b.open, b.done, b.failed, b.cancelled, b.open = 0 INTO open, done, failed, cancelled, fired
         FROM dispatcherd.batches b WHERE b.id = batch;
 END $$;
 
@@ -330,8 +367,8 @@ BEGIN
         PERFORM dispatcherd.reject_dependency(nodes -> (bad.place - 1), places, bad.place);
     END IF;
     INSERT INTO dispatcherd.edges (before, flow, after, linked)
-    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), (SELECT m.id FROM dispatcherd.nodes m WHERE m.id = x.id
-        AND m.flow = batch) IS NOT NULL
+    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), CASE WHEN (SELECT m.id FROM dispatcherd.nodes m WHERE m.id = x.id
+        AND m.flow = batch) IS NULL THEN false END
     FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = batch GROUP BY x.id;
     SELECT d.name, e.before INTO bad FROM dispatcherd.edges e JOIN dispatcherd.nodes d ON d.id = e.after[1]
         WHERE e.flow = batch AND NOT e.linked AND (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = e.before LIMIT 1) IS NULL
@@ -359,7 +396,8 @@ BEGIN
         END;
     END IF;
     UPDATE dispatcherd.batches SET sealed_at = clock_timestamp(), open = cardinality(ids) WHERE id = batch;
-    PERFORM dispatcherd.notify_ends() WHERE EXISTS (SELECT FROM dispatcherd.edges e WHERE e.flow = batch AND NOT e.linked);
+    INSERT INTO dispatcherd.ends (target) SELECT batch WHERE EXISTS (SELECT FROM dispatcherd.edges e WHERE e.flow = batch AND NOT e.linked);
+    PERFORM dispatcherd.notify_ends() WHERE FOUND;
     RETURN jsonb_build_object('id', batch, 'nodes', (SELECT jsonb_object_agg(d.name, d.id) FROM dispatcherd.nodes d
         WHERE d.flow = batch));
 END $$;
@@ -480,7 +518,7 @@ DECLARE
     watched  boolean[];
 BEGIN
     SELECT array_agg(CASE WHEN d.open = 0 THEN 'pending' ELSE 'waiting' END::dispatcherd.status ORDER BY d.place),
-        array_agg((SELECT true FROM dispatcherd.edges g WHERE g.before = d.id AND g.flow = batch) ORDER BY d.place)
+        array_agg(false ORDER BY d.place)
         INTO statuses, watched FROM dispatcherd.nodes d WHERE d.flow = batch;
     BEGIN
         PERFORM dispatcherd.insert_jobs(nodes, ids, statuses, watched, batch);

@@ -60,8 +60,10 @@ BEGIN
                     dispatcherd.request_keys, dispatcherd.ticks, dispatcherd.key_starts, dispatcherd.durations TO dispatcherd_dispatcher;
                 GRANT SELECT, UPDATE, DELETE ON -- retention
                     dispatcherd.jobs_done_rest, dispatcherd.jobs_failed_rest, dispatcherd.jobs_cancelled_rest TO dispatcherd_dispatcher;
-                GRANT INSERT, UPDATE ON dispatcherd.batches TO dispatcherd_dispatcher; -- children
-                GRANT SELECT, INSERT ON dispatcherd.ends TO dispatcherd_dispatcher;
+                GRANT INSERT ON dispatcherd.batches TO dispatcherd_dispatcher; -- children
+                GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.ends, dispatcherd.bad_members TO dispatcherd_dispatcher;
+                GRANT UPDATE, DELETE ON dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques
+                    TO dispatcherd_dispatcher;
                 GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
                 GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
                 GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;

@@ -46,8 +46,9 @@ type Config struct {
 	Unread func(contract.Lane) string
 	// Book calls f with the book of the permits, and reports whether this dispatcher is the controller.
 	Book       func(ctx context.Context, f func(*permits.Book)) bool
-	Subscribed func() bool     // reports whether notifications arrive
-	Stopping   <-chan struct{} // closed when the daemon begins to stop
+	Settle     func(context.Context, dispatcherd.JobID) // see flowstore.API
+	Subscribed func() bool                              // reports whether notifications arrive
+	Stopping   <-chan struct{}                          // closed when the daemon begins to stop
 
 	ReconnectGrace time.Duration // how long a request waits without capacity
 	UploadWait     time.Duration // how long an upload waits for a connection

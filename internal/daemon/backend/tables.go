@@ -23,7 +23,7 @@ func (b *Backend) Routes() []rest.Route {
 	routes := slices.Concat(
 		schedulestore.Schedules{DB: b.Pool}.Calls(),
 		limitstore.API{DB: b.Pool, Book: b.Book}.Calls(),
-		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify}.Calls(),
+		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify, Settle: b.Settle}.Calls(),
 	)
 	for i := range routes {
 		handle := routes[i].Handle
@@ -77,7 +77,11 @@ func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit
 func (b *Backend) whyWaiting(ctx context.Context, job *contract.Job) (httpapi.Why, error) {
 	why := whyBecause(job, httpapi.ReasonDependencies)
 	waits, err := about(ctx, joins.Joins{DB: b.Pool}.Waits, job.ID)
-	if why.WaitsFor = waits; waits != nil && waits.Batch && waits.Left == nil {
+	switch why.WaitsFor = waits; {
+	case waits == nil:
+	case waits.Aside != "":
+		why.Reasons[0] = httpapi.ReasonAside
+	case waits.Batch && waits.Left == nil:
 		why.Reasons[0] = httpapi.ReasonUnsealed
 	}
 	return why, err

@@ -1,6 +1,7 @@
 package flowstore
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,7 +16,8 @@ import (
 // API provides the HTTP calls of batches and flows.
 type API struct {
 	DB     joins.DB
-	Notify func() // is called when jobs may run that did not exist, or had ended
+	Notify func()                                   // is called when jobs may run that did not exist, or had ended
+	Settle func(context.Context, dispatcherd.JobID) // does what messages to a batch or flow ask for; see steps.Service
 }
 
 // Calls returns the calls. Most need the right to use the types of the callback and of the nodes. A cancellation and a retry
@@ -32,7 +34,7 @@ func (a API) Calls() []rest.Route {
 			Fails(rest.Conflict),
 		rest.On("seal-batch", "POST "+one+"/seal", "Say that a batch has all of its members", a.seal).Fails(rest.Conflict),
 		rest.On("retry-batch", "POST "+one+"/retry", "Run failed and cancelled members or nodes again", a.retry).Fails(rest.Conflict),
-		rest.On("repair-batch", "POST "+one+"/repair", "Count the jobs that have not ended again", a.repair),
+		rest.On("repair-batch", "POST "+one+"/repair", "Have the jobs that have not ended counted again", a.repair),
 		rest.On("insert-flow", "POST /v1/flows", "Insert a flow, as a whole or not at all", a.insert).
 			Takes(NewFlow{}).Answered(http.StatusCreated, "It was inserted.").Fails(rest.Conflict),
 		rest.On("get-flow", "GET /v1/flows/{id}", "Read a flow with its nodes", a.flow),
@@ -147,6 +149,9 @@ func (a API) cancel(r *rest.Request, q *ID) (c contract.CancelledTree, err error
 	if err = a.whole(r, q); err == nil {
 		c, err = a.joins(r).Cancel(r.Context(), q.ID)
 	}
+	if err == nil {
+		a.Settle(r.Context(), q.ID)
+	}
 	if c.Running > 0 {
 		r.SetStatus(http.StatusAccepted)
 	}
@@ -162,24 +167,21 @@ func (a API) seal(r *rest.Request, q *ID) (s contract.Sealed, err error) {
 
 func (a API) retry(r *rest.Request, q *ID) (t contract.RetriedTree, err error) {
 	if err = a.whole(r, q); err == nil {
+		a.Settle(r.Context(), q.ID) // so the retry knows what has ended
 		t, err = a.joins(r).Retry(r.Context(), q.ID)
 	}
 	if err == nil {
+		a.Settle(r.Context(), q.ID)
 		a.Notify()
 	}
 	return t, err
 }
 
-// Changed answers a repair.
-type Changed struct {
-	Changed int `json:"changed"` // counters that were wrong
-}
-
-func (a API) repair(r *rest.Request, q *ID) (c Changed, err error) {
-	if _, err = a.get(r, q); err == nil {
-		c.Changed, err = a.joins(r).Repair(r.Context(), q.ID)
+func (a API) repair(r *rest.Request, q *ID) (b contract.Batch, err error) {
+	if b, err = a.get(r, q); err == nil {
+		err = a.joins(r).Repair(r.Context(), q.ID)
 	}
-	return c, err
+	return b, err
 }
 
 func (a API) flow(r *rest.Request, q *ID) (f contract.Flow, err error) {

@@ -2,7 +2,6 @@ package flowstore
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,8 +27,8 @@ func TestCancellationReachesChildrenThatWereLocked(t *testing.T) {
 	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE`, member)
 	require.NoError(t, err)
 	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
-	require.True(t, w.asked(member))
 	w.countEnds()
+	require.True(t, w.asked(member))
 	require.Equal(t, "pending", w.status(child), "it is locked")
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.countEnds()
@@ -64,7 +63,7 @@ func TestCancellationReachesAJobThatIsReleasedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	job := w.after(w.insert())
 	tx := w.begin()
-	_, err := tx.Exec(t.Context(), `SELECT dispatcherd.release_waiting(ARRAY[$1::bigint], ARRAY[NULL::jsonb])`, job)
+	_, err := tx.Exec(t.Context(), releaseSQL, []int64{job}, 0, nil)
 	require.NoError(t, err)
 	cancelled := make(chan int, 1)
 	go func() {
@@ -80,8 +79,8 @@ func TestCancellationReachesAJobThatIsReleasedMeanwhile(t *testing.T) {
 	require.Equal(t, "cancelled", w.status(job))
 }
 
-// The nodes of a cancelled flow were locked. When their dependencies have ended, they are cancelled, and say why.
-func TestNodeOfACancelledFlowSaysSo(t *testing.T) {
+// The nodes of a cancelled flow were locked. They are cancelled later, and name the canceller of the flow.
+func TestLockedNodeOfACancelledFlowIsCancelledLater(t *testing.T) {
 	w := newWorld(t)
 	flow, n := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}]}`)
 	won := w.claim(n["a"])
@@ -93,44 +92,19 @@ func TestNodeOfACancelledFlowSaysSo(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	w.countEnds()
 	require.Equal(t, "cancelled", w.status(n["b"]))
-	require.Contains(t, w.reason(n["b"]), "the flow was cancelled")
-}
-
-// A dependency failed and runs again before its first end is counted. Its counter is 2: the end that is recorded, and the next one. A
-// repair between them changes nothing, and repairs a counter that is wrong.
-func TestRepairCountsARecordedEndAndTheNextRun(t *testing.T) {
-	w := newWorld(t)
-	job, v := w.insert(), w.insert()
-	x := w.after(job, v)
-	w.countEnds()
-	w.end(contract.FailedFinal, job)
-	require.Equal(t, 1, w.retry(job))
-	require.Equal(t, 3, w.left(x), "two ends of the job, and one of the other")
-	require.Zero(t, w.repair())
-	require.Zero(t, get[int](w, `SELECT dispatcherd.repair_flows()`))
-	w.exec(`UPDATE dispatcherd.nodes SET open = 7 WHERE id = $1`, x)
-	require.Equal(t, 1, w.repair())
-	require.Equal(t, 3, w.left(x))
-	w.countEnds()
-	require.Equal(t, 2, w.left(x))
-	w.endsRelease(x, job, v)
+	require.True(t, get[bool](w, `SELECT j.cancelled_by = b.cancelled_by FROM dispatcherd.jobs j, dispatcherd.batches b
+		WHERE j.id = $1 AND b.id = $2`, n["b"], flow))
 }
 
 // A child is claimed while its parent is cancelled: its claim is under way when the pending children are
-// cancelled, and commits before the running ones are checked. It is asked to cancel, too. The trigger tries the
-// lock again and again, because the statement is to wait for it as long as it takes.
+// cancelled, and commits later. It is asked to cancel, too.
 func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	parent := w.insert()
 	won := w.claim(parent)
 	runs, claimed := w.spawn(won[0]), w.spawn(won[0])
 	w.claim(runs)
-	w.exec(`CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		PERFORM pg_advisory_xact_lock(8); LOOP EXIT WHEN pg_try_advisory_xact_lock_shared(7); END LOOP; RETURN NULL; END $$`)
-	w.exec(
-		`CREATE TRIGGER pause AFTER INSERT ON dispatcherd.operations FOR EACH ROW WHEN (NEW.who = 'me') EXECUTE FUNCTION public.pause()`,
-	)
-	claim, pause := w.begin(), w.begin()
+	claim := w.begin()
 	_, err := claim.Exec(
 		t.Context(),
 		`UPDATE dispatcherd.jobs_live SET status = 'running', attempt = 1, dispatcher = $1, token = 5, started_at = now() WHERE id = $2`,
@@ -138,22 +112,10 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 		claimed,
 	)
 	require.NoError(t, err)
-	_, err = pause.Exec(t.Context(), `SELECT pg_advisory_xact_lock(7)`)
-	require.NoError(t, err)
-	w.exec(`INSERT INTO dispatcherd.operations (kind, target, who) VALUES ('cancel', $1, 'another')`, parent)
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.cancel_tree($1, 'me')`, parent)
-		done <- err
-	}()
-	require.Eventually(t, func() bool {
-		return get[bool](w, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-			WHERE a.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 8)`)
-	}, time.Minute, 5*time.Millisecond)
-	require.NoError(t, claim.Commit(t.Context()))
-	require.NoError(t, pause.Commit(t.Context()))
-	require.NoError(t, <-done)
+	w.exec(`SELECT dispatcherd.cancel_tree($1, 'me')`, parent)
+	w.countEnds()
 	require.True(t, w.asked(runs))
+	require.NoError(t, claim.Commit(t.Context()))
 	w.countEnds()
 	require.True(t, w.asked(claimed))
 }

@@ -46,13 +46,14 @@ func TestRecordedEndCountsOnceForANewFlow(t *testing.T) {
 		"a callback": func() int64 {
 			id := w.open("ended")
 			w.seal(id)
+			w.countEnds()
 			return id
 		},
 	} {
 		for _, outcome := range []contract.Outcome{contract.Succeeded, contract.FailedFinal} {
 			watched, v := job(), w.insert()
 			w.end(outcome, watched)
-			require.Equal(t, 1, get[int](w, `SELECT count(*) FROM dispatcherd.ends WHERE job_id = $1`, watched))
+			require.Equal(t, 1, get[int](w, `SELECT count(*) FROM dispatcherd.ends WHERE target = $1 AND jobs[1] = $1`, watched))
 			x := w.after(watched, v)
 			w.countEnds()
 			w.countEnds()
@@ -61,7 +62,7 @@ func TestRecordedEndCountsOnceForANewFlow(t *testing.T) {
 			w.end(contract.Succeeded, v)
 			w.countEnds()
 			require.Equal(t, "pending", w.status(x), name)
-			require.Equal(t, "0 2", get[string](w, `SELECT concat_ws(' ', open, done + failed + cancelled) FROM dispatcherd.nodes WHERE id = $1`, x))
+			require.Zero(t, w.left(x))
 		}
 	}
 }
@@ -80,12 +81,11 @@ func TestRecordedEndOfAFormerRunDoesNotCountForANewFlow(t *testing.T) {
 	w.countEnds()
 	require.Equal(t, "waiting", w.status(x), "the job is pending")
 	require.Equal(t, 1, w.left(x))
-	require.Equal(t, 2, w.left(first))
 	w.end(contract.Succeeded, job)
 	w.countEnds()
 	require.Equal(t, "pending", w.status(x))
-	require.Equal(t, "0 1 0", get[string](w, `SELECT concat_ws(' ', open, done, failed) FROM dispatcherd.nodes WHERE id = $1`, x))
-	require.Equal(t, "1 1 0", get[string](w, `SELECT concat_ws(' ', open, done, failed) FROM dispatcherd.nodes WHERE id = $1`, first))
+	require.Equal(t, "0 0", get[string](w, `SELECT concat_ws(' ', open, bad) FROM dispatcherd.nodes WHERE id = $1`, x))
+	require.Equal(t, "1 0", get[string](w, `SELECT concat_ws(' ', open, bad) FROM dispatcherd.nodes WHERE id = $1`, first))
 }
 
 // One dependency of a flow is locked, so it is linked later than the other, whose end is counted by then. Meanwhile, another flow
@@ -123,6 +123,7 @@ func TestRetriedDependencyIsAwaited(t *testing.T) {
 	require.Equal(t, 1, w.left(x))
 	won := w.claim(v)
 	require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, job))
+	w.countEnds()
 	require.Equal(t, 2, w.left(x))
 	w.end(contract.Succeeded, job)
 	w.countEnds()
@@ -130,43 +131,20 @@ func TestRetriedDependencyIsAwaited(t *testing.T) {
 	w.finish(won, contract.Succeeded, "")
 	w.countEnds()
 	require.Equal(t, "pending", w.status(x))
-	require.Equal(t, "2 0", get[string](w, `SELECT concat_ws(' ', done, failed) FROM dispatcherd.nodes WHERE id = $1`, x))
+	require.Equal(t, "0 0", get[string](w, `SELECT concat_ws(' ', open, bad) FROM dispatcherd.nodes WHERE id = $1`, x))
 }
 
-// The retry comes before the end is counted, or while the transaction that counts its end is open. It waits for this transaction. Otherwise
-// the transaction would count an end of a job that is pending again.
-func TestRetryOfADependencyWaitsForTheCountOfItsEnd(t *testing.T) {
+// The retry comes before the end is counted. The messages about both are counted in their order.
+func TestRetryOfADependencyFollowsItsEnd(t *testing.T) {
 	w := newWorld(t)
-	for _, counting := range []bool{false, true} {
-		job, v := w.insert(), w.insert()
-		w.end(contract.FailedFinal, job)
-		x := w.after(job, v)
-		retried := make(chan error, 1)
-		retry := func() {
-			_, err := w.db.Exec(t.Context(), `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, job)
-			retried <- err
-		}
-		if counting {
-			settlement := w.begin()
-			_, err := settlement.Exec(t.Context(), `SELECT dispatcherd.settle(5000)`)
-			require.NoError(t, err)
-			tx := w.begin()
-			_, err = tx.Exec(t.Context(), `SET LOCAL lock_timeout = '50ms'`)
-			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), `SELECT dispatcherd.retry_jobs(ARRAY[$1::bigint])`, job)
-			require.ErrorContains(t, err, "55P03", "the retry waits")
-			require.NoError(t, tx.Rollback(t.Context()))
-			go retry()
-			w.awaitLock()
-			require.NoError(t, settlement.Commit(t.Context()))
-		} else {
-			retry()
-		}
-		require.NoError(t, <-retried)
-		w.countEnds()
-		require.Equal(t, 2, w.left(x))
-		w.endsRelease(x, job, v)
-	}
+	job, v := w.insert(), w.insert()
+	x := w.after(job, v)
+	w.countEnds()
+	w.end(contract.FailedFinal, job)
+	require.Equal(t, 1, w.retry(job))
+	w.countEnds()
+	require.Equal(t, 2, w.left(x))
+	w.endsRelease(x, job, v)
 }
 
 // A flow depends on a member of a batch that has ended, and on the callback of the batch. Both run again after
@@ -184,7 +162,7 @@ func TestFlowWaitsForTheRetriedMembersAndCallbackOfABatch(t *testing.T) {
 	x := w.after(member, batch, v)
 	w.countEnds()
 	require.Equal(t, 1, w.left(x))
-	require.Equal(t, 2, get[int](w, `SELECT dispatcherd.retry_tree($1)`, batch))
+	require.Equal(t, 2, w.retryTree(batch))
 	require.Equal(t, 3, w.left(x))
 	w.end(contract.Succeeded, v)
 	w.end(contract.Succeeded, member)
@@ -194,5 +172,5 @@ func TestFlowWaitsForTheRetriedMembersAndCallbackOfABatch(t *testing.T) {
 	w.end(contract.Succeeded, batch)
 	w.countEnds()
 	require.Equal(t, "pending", w.status(x))
-	require.Equal(t, "3 0", get[string](w, `SELECT concat_ws(' ', done, failed) FROM dispatcherd.nodes WHERE id = $1`, x))
+	require.Equal(t, "0 0", get[string](w, `SELECT concat_ws(' ', open, bad) FROM dispatcherd.nodes WHERE id = $1`, x))
 }

@@ -1,11 +1,10 @@
 // Package flowstore sends the statements of daemons about batches, flows, and jobs with children.
 // [API] has the HTTP calls of batches and flows, whose statements are in package joins.
 //
-// The table is the interface of users: they call the functions of migrations/schema/6_flows.sql and 7_settlement.sql.
+// The table is the interface of users: they call the functions of migrations/schema/6_flows.sql.
 //
-// The statement that ends a job with a parent or dependants also records the end in the table ends. A
-// settlement deletes these records, counts them in batches and nodes, and releases or cancels the jobs that
-// have waited for them. It is a transaction of its own, so no finish waits for the row of a batch. Any
-// dispatcher may send it at any time. A row of batches is the lock of all that is counted there. A settlement
-// skips batches that others have locked, and leaves their ends for later.
+// The statement that ends a job with a parent or dependants also writes messages to the table ends. [Store.Step] does a step of one target:
+// it locks the row of batches, reads a bounded flow.View, calls flow.Step, and writes the flow.Change, all as JSON documents in two round
+// trips. It waits for no lock: the rows that it may move are locked with SKIP LOCKED while they are read, so the decision knows which of them
+// another transaction has locked.
 package flowstore

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
 // model is a world and a claimfake.Table in which the same happens.
@@ -120,7 +121,7 @@ func (m *model) end() {
 				&contract.ClaimRequest{IDs: []dispatcherd.JobID{won[0].ID}, Sessions: make([]contract.Fingerprint, 1), Token: [16]byte{m.token, 1}},
 			),
 		)
-		require.Equal(m.t, won[0].Counted, claimed.Claimed.Won[0].Counted)
+		require.Equal(m.t, won[0].Target, claimed.Claimed.Won[0].Target)
 		if m.random.IntN(4) == 0 &&
 			!get[bool](m.world, `SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1 AND kind <> 'children')`, id) {
 			m.spawn(won[0])
@@ -143,9 +144,11 @@ func (m *model) spawn(parent contract.Won) {
 
 // countBoth counts all ends, and compares all jobs.
 func (m *model) countBoth() {
-	for range 2 { // the second time links what depended on recorded ends
-		m.countEnds()
-		m.do(m.client.CountEnds())
+	m.countEnds()
+	for due := m.do(m.client.Due()).Due; len(due) > 0; due = m.do(m.client.Due()).Due {
+		for _, id := range due {
+			m.do(m.client.StepFlow(id, flow.Limits{Items: 1 + m.random.IntN(5), Bytes: 1000}))
+		}
 	}
 	for _, id := range m.ids {
 		require.Equal(m.t, m.status(id), string(m.table.Row(dispatcherd.JobID(id)).Status), "job %d", id)

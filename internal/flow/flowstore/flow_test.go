@@ -177,7 +177,7 @@ func TestInsertOfAFlowLocksNoOtherJob(t *testing.T) {
 	w.end(contract.Succeeded, id)
 	require.NoError(t, tx.Commit(t.Context()))
 	w.countEnds()
-	require.Equal(t, "pending", get[string](w, `SELECT status::text FROM dispatcherd.jobs j JOIN dispatcherd.nodes n ON n.id = j.id`))
+	require.Equal(t, "pending", get[string](w, `SELECT j.status::text FROM dispatcherd.jobs j JOIN dispatcherd.nodes n ON n.id = j.id`))
 }
 
 // Attack 13: the first job of a chain of 10,000 fails. The others are cancelled, step by step.
@@ -260,7 +260,7 @@ func TestDependantOfALargeResultFails(t *testing.T) {
 	w := newWorld(t)
 	for result, why := range map[string]string{
 		`repeat('r', 2000000)`: "cannot be passed on: they have 2000002 bytes, at most 1000000",
-		`E'\\u0000'`:           "cannot be passed on: unsupported Unicode escape sequence",
+		`E'\\u0000'`:           "cannot be released: unsupported Unicode escape sequence",
 	} {
 		_, n := w.flow(
 			`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"], "takes_results": true},
@@ -269,6 +269,8 @@ func TestDependantOfALargeResultFails(t *testing.T) {
 		)
 		w.end(contract.Succeeded, n["a"])
 		w.exec(`UPDATE dispatcherd.jobs SET result = ('"' || `+result+` || '"')::json WHERE id = $1`, n["a"])
+		w.exec(`UPDATE dispatcherd.ends SET sizes = ARRAY[octet_length((SELECT result::text FROM dispatcherd.jobs WHERE id = $1))]
+			WHERE jobs[1] = $1`, n["a"])
 		w.countEnds()
 		require.Equal(t, "failed", w.status(n["b"]))
 		require.Contains(t, w.reason(n["b"]), why)

@@ -2,62 +2,228 @@ package flowstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
-// Connection runs f with a connection to Postgres. f returns of how many ends it was.
+// Connection runs f with a connection to Postgres. f returns of how many rows it was.
 type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
 
-// Settler sends the statements of a daemon.
-type Settler struct {
-	Do Connection
+// Store does steps of batches and flows in Postgres.
+type Store struct {
+	Do    Connection // of steps; a statement may take 1 s
+	Sweep Connection // of expiry
 }
 
-// Counted is the result of a settlement.
-type Counted struct {
-	Ends    int  // that were counted
-	More    bool // there is more to do at once
-	Blocked bool // ends were left out, because another transaction has locked their batch
+// roundsTime bounds the rounds of a step. A chain of nodes that are cancelled needs one round for each of them.
+const roundsTime = 25 * time.Millisecond
+
+// Result is what a step has left.
+type Result struct {
+	Left    bool // there is more to do
+	Busy    bool // after another transaction
+	Told    bool // other targets may have messages
+	Wrong   int  // counters that a repair has found
+	Retried int  // jobs that run again
 }
 
-// portion is about how many ends one round of a settlement counts.
-const portion = 5000
-
-// CountEnds counts ends, and releases the jobs that have waited for them. It ends after about 200 ms.
-func (s Settler) CountEnds(ctx context.Context) (r Counted, err error) {
+// Step does a step of a target: rounds of reading, deciding and writing in one transaction.
+func (s Store) Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (r Result, err error) {
 	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		err := conn.QueryRow(ctx, `SELECT settled, more, blocked FROM dispatcherd.settle($1)`, portion).Scan(&r.Ends, &r.More, &r.Blocked)
-		return r.Ends, err
+		t := step{conn: conn, target: target, limits: l}
+		for again := true; again; again = t.refused(err) {
+			err = t.do(ctx)
+		}
+		r = t.Result
+		return 1, err
 	})
 	return r, err
 }
 
-// firstOpenSQL returns the first open batch or flow with an id above $1.
-const firstOpenSQL = `SELECT id FROM dispatcherd.batches WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND id > $1 ORDER BY id LIMIT 1`
+// step is a step of a target.
+type step struct {
+	Result
 
-// Repair compares the counters of the first open batch or flow with an id above previous with the rows. It returns its id, also if the
-// comparison fails, for example because it takes too long, and how many counters were wrong. Without one next is 0.
-func (s Settler) Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
-	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `SELECT coalesce(next, 0), wrong FROM dispatcherd.repair_next($1)`, int64(previous)).Scan(&next, &wrong)
-	})
-	if err != nil {
-		_ = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) { // otherwise next stays 0
-			return 0, conn.QueryRow(ctx, firstOpenSQL, int64(previous)).Scan(&next)
-		})
-	}
-	return next, wrong, err
+	conn   *pgx.Conn
+	target dispatcherd.JobID
+	limits flow.Limits
+	change flow.Change // of the last round
+	refuse flow.Stop   // of a row that Postgres cannot release
 }
+
+func (s *step) do(ctx context.Context) error {
+	s.Result = Result{}
+	var locked, alone bool
+	var batch pgx.Batch
+	batch.Queue("BEGIN")
+	batch.Queue(lockSQL, s.target).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, &s.Busy, &alone) })
+	defer func() {
+		if s.conn.PgConn().TxStatus() != 'I' {
+			_, _ = s.conn.Exec(ctx, "ROLLBACK")
+		}
+	}()
+	for begun, last := time.Now(), false; ; {
+		var view struct {
+			flow.View
+
+			Unlinked []dispatcherd.JobID
+		}
+		if !last {
+			batch.Queue(viewSQL, s.target, s.limits.Items).QueryRow(func(row pgx.Row) error { return row.Scan(&view) })
+		}
+		err := s.conn.SendBatch(ctx, &batch).Close()
+		if s.Left = s.Left || s.Busy; err != nil || !locked || last {
+			return err
+		}
+		if err := s.readMore(ctx, &view.View, view.Unlinked); err != nil {
+			return err
+		}
+		view.Alone = alone || view.Batch.Kind == "children"
+		s.change = flow.Step(&view.View, s.limits)
+		refused := slices.Contains(s.change.Release, s.refuse.ID)
+		if refused { // Items is 1
+			s.change.Release, s.change.Stop = nil, append(s.change.Stop, s.refuse)
+		}
+		batch = pgx.Batch{}
+		s.queue(&batch, &s.change)
+		if last = !s.Left || s.Busy || refused || time.Since(begun) > roundsTime; last {
+			batch.Queue("COMMIT")
+		}
+	}
+}
+
+// readMore reads what few steps need.
+func (s *step) readMore(ctx context.Context, v *flow.View, unlinked []dispatcherd.JobID) error {
+	if len(unlinked) > 0 {
+		var found []byte
+		if err := s.conn.QueryRow(ctx, lockOutsideSQL, unlinked).Scan(&found); err != nil {
+			return err
+		}
+		if err := s.conn.QueryRow(ctx, outsideSQL, unlinked, found).Scan(&v.Outside); err != nil {
+			return err
+		}
+	}
+	if b := &v.Batch; b.Walk != "" {
+		var walk flow.View
+		err := s.conn.QueryRow(ctx, walkSQL, b.ID, s.limits.Items, b.Walked, b.Walk == flow.Retry).Scan(&walk)
+		v.Walk, v.MoreWalk = walk.Walk, walk.MoreWalk
+		return err
+	}
+	if !slices.ContainsFunc(v.Messages, func(m flow.Message) bool { return m.Walk == flow.Retry }) {
+		return nil
+	}
+	err := s.conn.QueryRow(ctx, badSQL, v.Batch.ID).Scan(&v.CallbackBad)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// refused reports whether Postgres has refused a row that was released, for example because its payload is too large with the results that
+// it gets. Then the step is to be repeated: with one item, and after that it ends this row.
+func (s *step) refused(err error) bool {
+	var pg *pgconn.PgError
+	n := len(s.change.Release)
+	if !errors.As(err, &pg) || n == 0 || s.refuse.ID != 0 || !slices.Contains([]string{"22", "23", "54", "XX"}, pg.Code[:2]) {
+		return false
+	}
+	if n == 1 {
+		s.refuse = flow.Stop{ID: s.change.Release[0], Status: dispatcherd.Failed, Reason: "the job cannot be released: " + pg.Message}
+	}
+	s.limits.Items = 1
+	return true
+}
+
+// dueSQL returns up to 1,000 targets above $1 that have messages.
+const dueSQL = `
+WITH RECURSIVE due (target) AS (
+	(SELECT target FROM dispatcherd.ends WHERE target > $1 ORDER BY target LIMIT 1)
+	UNION ALL
+	SELECT (SELECT e.target FROM dispatcherd.ends e WHERE e.target > d.target ORDER BY e.target LIMIT 1) FROM due d WHERE d.target IS NOT NULL
+)
+SELECT target FROM due WHERE target IS NOT NULL LIMIT 1000`
+
+// Due returns the first targets above an id that have messages.
+func (s Store) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
+	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, dueSQL, after)
+		targets, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
+		return len(targets), err
+	})
+	return targets, err
+}
+
+// asideSQL sets target $1 aside because of $2. It waits for no lock.
+const asideSQL = `
+UPDATE dispatcherd.batches SET aside = $2, aside_at = clock_timestamp()
+WHERE id = ANY (ARRAY (SELECT id FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED))`
+
+// SetAside says that steps of a target fail. Its messages stay until a repair.
+func (s Store) SetAside(ctx context.Context, target dispatcherd.JobID, why error) error {
+	text := strings.ToValidUTF8(fmt.Sprintf("%.500v", why), "")
+	return s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		_, err := conn.Exec(ctx, asideSQL, target, text)
+		return 1, err
+	})
+}
+
+// repairSQL asks for a repair of the first 100 open targets above $1, and returns the last of them; 0 = there is none.
+const repairSQL = `
+WITH first AS (
+	SELECT id FROM dispatcherd.batches WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND id > $1 ORDER BY id LIMIT 100
+), asked AS (
+	INSERT INTO dispatcherd.ends (target, walk) SELECT id, 'repair' FROM first
+), again AS (
+	UPDATE dispatcherd.batches SET aside = NULL, aside_at = NULL WHERE aside_at IS NOT NULL AND id IN (SELECT id FROM first)
+)
+SELECT coalesce((SELECT max(id) FROM first), 0)`
+
+// Repair asks for a repair of the first open targets with an id above previous, and returns the last of them; 0 = there is none.
+func (s Store) Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, err error) {
+	err = s.Sweep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, repairSQL, previous).Scan(&next)
+	})
+	return next, err
+}
+
+// expireSQL deletes batches and flows that ended more than $1 ago, and expired unique keys, in portions: up to 100 of them, and flows until
+// they have 10,000 nodes. It returns whether there is more to delete.
+const expireSQL = `
+WITH oldest AS MATERIALIZED (
+	SELECT id, ended_at, CASE kind WHEN 'flow' THEN done + failed + cancelled ELSE 0 END AS nodes FROM dispatcherd.batches
+	WHERE ended_at < now() - $1::interval AND open <= 0 ORDER BY ended_at LIMIT 100 FOR UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+	SELECT id FROM (SELECT id, sum(nodes) OVER (ORDER BY ended_at, id) - nodes AS earlier FROM oldest) o WHERE earlier < 10000
+), node AS (
+	DELETE FROM dispatcherd.nodes WHERE flow = ANY (ARRAY (SELECT id FROM old)) RETURNING flow, depends_on
+), edge AS (
+	DELETE FROM dispatcherd.edges g USING (SELECT DISTINCT n.flow, a.id FROM node n CROSS JOIN unnest(n.depends_on) AS a (id)) e
+	WHERE g.before BETWEEN e.id AND e.id AND g.flow = e.flow
+), bad AS (
+	DELETE FROM dispatcherd.bad_members WHERE batch = ANY (ARRAY (SELECT id FROM old))
+), batch AS (
+	DELETE FROM dispatcherd.batches WHERE id = ANY (ARRAY (SELECT id FROM old))
+), unique_key AS (
+	DELETE FROM dispatcherd.uniques WHERE key = ANY (ARRAY (
+		SELECT key FROM dispatcherd.uniques WHERE until < now() ORDER BY until LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING key
+)
+SELECT (SELECT count(*) FROM oldest) = 100 OR (SELECT count(*) FROM oldest) > (SELECT count(*) FROM old)
+	OR (SELECT count(*) FROM unique_key) = 10000`
 
 // Expire deletes a portion of the batches and flows that have ended more than keep ago, and of the unique keys whose time
 // is over. more says that there are more of them.
-func (s Settler) Expire(ctx context.Context, keep time.Duration) (more bool, err error) {
-	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `SELECT dispatcherd.expire_flows($1)`, keep).Scan(&more)
+func (s Store) Expire(ctx context.Context, keep time.Duration) (more bool, err error) {
+	err = s.Sweep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, expireSQL, keep).Scan(&more)
 	})
 	return more, err
 }

@@ -43,10 +43,12 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.store.Close)
 	_, err = w.store.Join(t.Context())
 	require.NoError(t, err)
-	w.Settler = Settler{Do: w.store.CountEnds}
+	w.Settler = Settler{storeOf(w.store)}
 	t.Cleanup(w.noCounterIsNegative)
 	return w
 }
+
+func storeOf(s *claim.Store) Store { return Store{Do: s.Flows, Sweep: s.Upkeep} }
 
 // noCounterIsNegative looks at the counters of all batches and nodes.
 func (w *world) noCounterIsNegative() {
@@ -54,8 +56,8 @@ func (w *world) noCounterIsNegative() {
 	err := w.db.QueryRow(context.Background(), `SELECT array_agg(w) FROM (
 		SELECT 'batch ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) AS w FROM dispatcherd.batches
 		WHERE least(open, done, failed, cancelled) < 0
-		UNION ALL SELECT 'node ' || id || ': ' || concat_ws(' ', open, done, failed, cancelled) FROM dispatcherd.nodes
-			WHERE least(open, done, failed, cancelled) < 0) w`).Scan(&wrong)
+		UNION ALL SELECT 'node ' || id || ': ' || concat_ws(' ', open, bad, inputs) FROM dispatcherd.nodes
+			WHERE least(open, bad, inputs) < 0) w`).Scan(&wrong)
 	require.NoError(w.t, err)
 	require.Empty(w.t, wrong, "counters open, done, failed, cancelled")
 }
@@ -167,25 +169,22 @@ func (w *world) endsRelease(node, first, second int64) {
 // countEnds counts all ends.
 func (w *world) countEnds() {
 	w.t.Helper()
-	for more := true; more; {
-		r, err := w.CountEnds(w.t.Context())
-		require.NoError(w.t, err)
-		more = r.More
-	}
+	_, err := w.CountEnds(w.t.Context())
+	require.NoError(w.t, err)
 }
 
 // repair compares all counters with the rows, and returns how many were wrong.
 func (w *world) repair() (total int) {
 	w.t.Helper()
 	for id := dispatcherd.JobID(0); ; {
-		next, wrong, err := w.Repair(w.t.Context(), id)
+		next, wrong, err := w.RepairNext(w.t.Context(), id)
 		require.NoError(w.t, err)
+		total += wrong
 		if next == 0 {
 			return total
 		}
 		require.Greater(w.t, next, id)
 		id = next
-		total += wrong
 	}
 }
 

@@ -48,6 +48,7 @@ func TestBatchesAreListedByKindAndState(t *testing.T) {
 	s, err := j.Seal(ctx, ended)
 	require.NoError(t, err)
 	require.Equal(t, contract.Sealed{Fired: true}, s, "a batch without members")
+	exec(`UPDATE dispatcherd.batches SET ended_at = now() WHERE id = $1`, int64(ended)) // as a dispatcher does
 	cancelled, err := j.Open(ctx, contract.NewBatch{})
 	require.NoError(t, err)
 	_, err = Joins{DB: j.DB, By: "anna"}.Cancel(ctx, cancelled)
@@ -285,31 +286,24 @@ func TestTimeToKeepAUniqueKeyIsAtLeastOneMicrosecond(t *testing.T) {
 	}
 }
 
-// Seal, Cancel, Retry and Repair count rows after they have waited for locks.
+// Seal counts rows after it has waited for a lock.
 func TestOtherIsolationLevelsAreRefusedWithWhatToDo(t *testing.T) {
 	j, _ := newJoins(t)
 	ctx := t.Context()
 	batch, err := j.Open(ctx, contract.NewBatch{})
 	require.NoError(t, err)
-	for name, do := range map[string]func(Joins) error{
-		"seal_batch":   func(j Joins) error { _, err := j.Seal(ctx, batch); return err },
-		"cancel_tree":  func(j Joins) error { _, err := j.Cancel(ctx, batch); return err },
-		"retry_tree":   func(j Joins) error { _, err := j.Retry(ctx, batch); return err },
-		"repair_flows": func(j Joins) error { _, err := j.Repair(ctx, batch); return err },
-	} {
-		for level, refused := range map[pgx.TxIsoLevel]bool{pgx.ReadCommitted: false, pgx.RepeatableRead: true, pgx.Serializable: true} {
-			tx, err := j.DB.(*pgx.Conn).BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+	for level, refused := range map[pgx.TxIsoLevel]bool{pgx.ReadCommitted: false, pgx.RepeatableRead: true, pgx.Serializable: true} {
+		tx, err := j.DB.(*pgx.Conn).BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+		require.NoError(t, err)
+		_, err = Joins{DB: tx}.Seal(ctx, batch)
+		require.NoError(t, tx.Rollback(ctx))
+		if !refused {
 			require.NoError(t, err)
-			err = do(Joins{DB: tx})
-			require.NoError(t, tx.Rollback(ctx))
-			if !refused {
-				require.NoError(t, err, name)
-				continue
-			}
-			require.ErrorIs(t, err, ErrConflict, name)
-			require.ErrorContains(t, err, name+" needs the isolation level read committed")
-			require.ErrorContains(t, err, "pgx.TxOptions{IsoLevel: pgx.ReadCommitted}")
+			continue
 		}
+		require.ErrorIs(t, err, ErrConflict)
+		require.ErrorContains(t, err, "seal_batch needs the isolation level read committed")
+		require.ErrorContains(t, err, "pgx.TxOptions{IsoLevel: pgx.ReadCommitted}")
 	}
 }
 
@@ -369,13 +363,10 @@ func TestFailedMembersRunAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, c.Running)
 	require.Positive(t, c.Cancelled)
-	exec(`SELECT dispatcherd.settle(1000)`)
 	r, err := j.Retry(ctx, batch)
 	require.NoError(t, err)
-	require.Equal(t, contract.RetriedTree{Changed: 2}, r, "the member and the callback")
-	n, err := j.Repair(ctx, batch)
-	require.NoError(t, err)
-	require.Zero(t, n)
+	require.Equal(t, contract.RetriedTree{Changed: 1}, r, "the callback; dispatchers have counted no member")
+	require.NoError(t, j.Repair(ctx, batch))
 	_, err = j.Retry(ctx, 1_000_000)
 	require.ErrorIs(t, err, ErrNotFound)
 }
@@ -402,17 +393,16 @@ func TestOperationsAreRefusedForOtherJobsAndStates(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, contract.CancelledTree{Cancelled: 1}, c, "its callback was pending")
 
+	exec(`UPDATE dispatcherd.batches SET ended_at = now() WHERE id = ANY ($1)`, []int64{int64(cancelled), int64(ended)})
 	seal := func(id dispatcherd.JobID) error { _, err := j.Seal(ctx, id); return err }
 	cancel := func(id dispatcherd.JobID) error { _, err := j.Cancel(ctx, id); return err }
 	retry := func(id dispatcherd.JobID) error { _, err := j.Retry(ctx, id); return err }
-	repair := func(id dispatcherd.JobID) error { _, err := j.Repair(ctx, id); return err }
 	for _, c := range []struct {
 		err, kind error
 		says      string
 	}{
 		{cancel(plain), ErrNotFound, "no batch or flow has the id 1"},
 		{retry(plain), ErrNotFound, "no batch or flow has the id 1"},
-		{repair(plain), ErrNotFound, "no batch or flow 1"},
 		{seal(plain), ErrNotFound, "no batch 1"},
 		{seal(flow.ID), ErrConflict, fmt.Sprintf("%d is a flow, which is inserted with all of its nodes: only batches are sealed", flow.ID)},
 		{seal(cancelled), ErrConflict, fmt.Sprintf("batch %d is cancelled", cancelled)},
@@ -447,9 +437,9 @@ func TestRetryCountsMembersWhoseUniqueKeysAreTaken(t *testing.T) {
 	_, err = j.Seal(ctx, batch)
 	require.NoError(t, err)
 	fail()
-	exec(`INSERT INTO dispatcherd.ends SELECT id, parent, status FROM dispatcherd.jobs WHERE parent = $1`, int64(batch))
-	exec(`UPDATE dispatcherd.batches SET open = 3 WHERE id = $1`, int64(batch))
-	exec(`SELECT dispatcherd.settle(1000)`)
+	exec(`INSERT INTO dispatcherd.bad_members SELECT parent, id, status, finished_at FROM dispatcherd.jobs WHERE parent = $1`, int64(batch))
+	exec(`UPDATE dispatcherd.batches SET failed = 3, open = 0, ended_at = now() WHERE id = $1`, int64(batch))
+	exec(`UPDATE dispatcherd.jobs SET status = 'cancelled', finished_at = now() WHERE id = $1`, int64(batch))
 	exec(`INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('x', 'a')`)
 	r, err := j.Retry(ctx, batch)
 	require.NoError(t, err)

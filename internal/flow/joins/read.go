@@ -18,7 +18,7 @@ const (
 		WHEN b.sealed_at IS NULL THEN 'open' ELSE 'sealed' END`
 	batchColumns = `b.id, b.kind, b.name, ` + state + ` AS state, b.callback, CASE WHEN b.callback THEN b.run_when END AS run_when,
 	b.opened_at, b.sealed_at, b.ended_at, b.open, coalesce(b.done, 0) AS done, coalesce(b.failed, 0) AS failed,
-	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by`
+	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by, b.aside`
 
 	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]')::text FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
 	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3)
@@ -40,13 +40,13 @@ const (
 	SELECT j.type FROM dispatcherd.jobs j WHERE j.id = i.id LIMIT 1) j`
 
 	waitsSQL = `SELECT row_to_json(l)::text FROM (
-	SELECT false AS batch, n.flow, n.open AS left, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
+	SELECT false AS batch, n.flow, n.open AS left, (SELECT aside FROM dispatcherd.batches WHERE id = n.flow) AS aside, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
 		SELECT j.id, m.name, j.type, j.status FROM unnest(n.depends_on) d (id) JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
 		LEFT JOIN dispatcherd.nodes m ON m.id = d.id AND m.flow = n.flow WHERE j.status IN ('waiting', 'pending', 'running')
 		ORDER BY j.id LIMIT 10) f) AS first
 	FROM dispatcherd.nodes n WHERE n.id = $1
 	UNION ALL
-	SELECT true, NULL, b.open, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
+	SELECT true, NULL, b.open, b.aside, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
 		SELECT j.id, m.name, j.type, j.status FROM dispatcherd.jobs j LEFT JOIN dispatcherd.nodes m ON m.id = j.id
 		WHERE j.parent = b.id AND j.status IN ('waiting', 'pending', 'running') LIMIT 10) f)
 	FROM dispatcherd.batches b WHERE b.id = $1 AND b.ended_at IS NULL ORDER BY batch DESC LIMIT 1) l`

@@ -14,9 +14,8 @@ const keysSQL = `
 SELECT count(*), count(m.holder), coalesce(min(m.holder), 0)::bigint,
 	count(m.unique_key) FILTER (WHERE m.holder IS NULL) - count(DISTINCT m.unique_key) FILTER (WHERE m.holder IS NULL)
 FROM (SELECT j.unique_key, (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key LIMIT 1) AS holder
-	FROM dispatcherd.batches b
-	JOIN dispatcherd.jobs j ON j.parent = b.id AND j.status IN ('failed', 'cancelled') AND j.finished_at >= b.opened_at
-	WHERE b.id = $1 AND b.kind = 'batch') m`
+	FROM dispatcherd.bad_members b JOIN dispatcherd.jobs j ON j.id = b.job_id AND j.status = b.status AND j.finished_at = b.finished_at
+	WHERE b.batch = $1) m`
 
 // Retry runs the failed and cancelled members or nodes again, and the callback after them. It is refused if nothing would run, because
 // other jobs have the unique keys of all these members.
@@ -38,6 +37,7 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 		r.Skipped = taken + repeated
 	}
 	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_tree($1)`, int64(id)).Scan(&r.Changed)
+	r.Changed -= min(r.Skipped, r.Changed)
 	return r, refused(err)
 }
 

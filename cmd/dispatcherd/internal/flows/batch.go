@@ -77,6 +77,7 @@ func addBatch(add console.Add, b *contract.Batch) {
 	add(b.Kind, "%d%s", b.ID, console.When(b.Name != "", " %s", b.Name))
 	add("state", "%s%s", b.State, console.When(b.CancelledBy != "", " by %s", b.CancelledBy))
 	add("members", "%s open, %d done, %d failed, %d cancelled", openText(b), b.Done, b.Failed, b.Cancelled)
+	add.Some("set aside", b.Aside)
 	add("opened at", "%s", console.Stamp(b.OpenedAt))
 	if b.SealedAt != nil && b.Kind != contract.FlowKind {
 		add("sealed at", "%s", console.Stamp(*b.SealedAt))

@@ -54,19 +54,14 @@ func (a commands) repairCommand() *cobra.Command {
 		Use:   "repair",
 		Short: "Count the jobs that have not ended again, after rows were deleted by hand",
 		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers " +
-			"do this twice a day.",
+			"do this twice a day. Tries a flow or batch again that dispatchers have set aside.",
 		Example: "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
-		b, err := t.Get(ctx, id)
+		b, err := t.Repair(ctx, id)
 		if err != nil {
 			return err
 		}
-		n, err := t.Repair(ctx, id)
-		if err != nil {
-			return err
-		}
-		return a.PrintLine("repaired", map[string]any{"changed": n},
-			fmt.Sprintf("%s %d: %s wrong", b.Kind, id, console.Counted(n, "counter")))
+		return a.PrintLine("repaired", b, fmt.Sprintf("%s %d: its jobs are counted again", b.Kind, id))
 	})
 }
 

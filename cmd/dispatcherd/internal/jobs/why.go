@@ -95,6 +95,7 @@ var reasonTexts = map[string]string{
 	httpapi.ReasonKeyElsewhere:    "another dispatcher is the controller, which admits jobs with keys",
 	httpapi.ReasonDependencies:    "it waits for other jobs",
 	httpapi.ReasonUnsealed:        "its batch is not sealed, so members may follow",
+	httpapi.ReasonAside:           "its batch or flow is set aside until a repair",
 	httpapi.ReasonHeld:            "the controller has not admitted it",
 	httpapi.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
@@ -110,6 +111,8 @@ func reasonText(why *httpapi.Why, reason string) string {
 		return lockText(why.Locked)
 	case reason == httpapi.ReasonUnsealed:
 		return fmt.Sprintf("%s: 'dispatcherd batch seal %d' or seal_batch(%d) in SQL", reasonTexts[reason], why.Job, why.Job)
+	case reason == httpapi.ReasonAside && why.WaitsFor != nil:
+		return reasonTexts[reason] + ": " + why.WaitsFor.Aside
 	case reason == httpapi.ReasonDependencies && why.WaitsFor != nil && why.WaitsFor.Left != nil:
 		return dependenciesText(why.WaitsFor)
 	case strings.HasPrefix(reason, "Key") && why.KeyWait != nil:

@@ -1,0 +1,220 @@
+// Package steps has the background services of batches and flows: one does their steps, in turns, and one deletes and repairs them.
+package steps
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
+)
+
+// Times of the service.
+const (
+	settleTime  = time.Second
+	settlePause = 2 * time.Millisecond // while another dispatcher does a step
+	repairEvery = 12 * time.Hour
+	repairPause = time.Second      // after each portion
+	expireEvery = 10 * time.Minute // also after a start
+)
+
+// Table does the steps of targets; see flowstore.Store.
+type Table interface {
+	Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (flowstore.Result, error)
+	Due(ctx context.Context, after dispatcherd.JobID) ([]dispatcherd.JobID, error)
+	SetAside(ctx context.Context, target dispatcherd.JobID, why error) error
+	Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, err error)
+	Expire(ctx context.Context, keep time.Duration) (more bool, err error)
+}
+
+// Service does steps for targets: first for those of jobs that have ended here, and for those that heartbeats and notifications find.
+type Service struct {
+	Table Table
+	Keep  time.Duration // how long ended batches and flows are kept
+	Log   *zap.Logger
+	Wake  func(contract.Topics) // of the service
+	Clock func() time.Time
+
+	mu    sync.Mutex
+	turns flow.Turns
+	own   map[dispatcherd.JobID][]dispatcherd.JobID // the targets of jobs that run here
+
+	look     bool              // for targets that have messages,
+	after    dispatcherd.JobID // behind this one
+	expireAt time.Time         // zero before the first step
+	repairAt time.Time
+	repaired dispatcherd.JobID // the last target of the repair that is under way
+}
+
+// mostOwn bounds the noted jobs. Heartbeats find the ends of others.
+const mostOwn = 100_000
+
+// Services returns the background services. They run on all dispatchers.
+func (s *Service) Services() []background.Service {
+	return []background.Service{
+		{Name: "flows", Topics: contract.EndsRecorded | contract.EndsWait, Step: s.step},
+		{Name: "flow upkeep", Step: s.upkeep},
+	}
+}
+
+// Claimed notes the rows that a claim took.
+func (s *Service) Claimed(rows []contract.Won) {
+	for i := range rows {
+		switch w := &rows[i]; {
+		case w.Target > 0:
+			s.note(w.ID, w.Target)
+		case w.Target == -w.ID:
+			s.note(w.ID, w.ID)
+		case w.Target < 0:
+			s.note(w.ID, -w.Target, w.ID)
+		}
+	}
+}
+
+// Watched notes a job that runs here and has inserted children.
+func (s *Service) Watched(job dispatcherd.JobID) { s.note(job, job) }
+
+func (s *Service) note(job dispatcherd.JobID, targets ...dispatcherd.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own == nil {
+		s.own = map[dispatcherd.JobID][]dispatcherd.JobID{}
+	}
+	if len(s.own) < mostOwn {
+		s.own[job] = append(s.own[job], targets...)
+	}
+}
+
+// Finished takes the result of a finish. Heartbeats find the ends of jobs for which others began to wait after the claim, and of adopted jobs.
+func (s *Service) Finished(request *contract.FinishRequest, result *contract.FinishResult) {
+	if result.Verdict != contract.OK {
+		return
+	}
+	found := false
+	s.mu.Lock()
+	for i := 0; i < len(request.Items) && len(s.own) > 0; i++ {
+		id := request.Items[i].ID
+		for _, target := range s.own[id] {
+			s.turns.Add(target, true)
+			found = true
+		}
+		delete(s.own, id)
+	}
+	s.mu.Unlock()
+	if found {
+		s.Wake(contract.EndsRecorded)
+	}
+}
+
+// step looks for targets if that is due, and does a step of the one that has the next turn.
+func (s *Service) step(ctx context.Context, present background.Now) (wait time.Duration, err error) {
+	s.look = s.look || present.Woken&contract.EndsWait != 0
+	var found []dispatcherd.JobID
+	if s.look {
+		if found, err = s.Table.Due(ctx, s.after); err != nil {
+			return 0, err
+		}
+		s.look, s.after = len(found) > 0, 0
+		if s.look {
+			s.after = found[len(found)-1]
+		}
+	}
+	s.mu.Lock()
+	for _, id := range found {
+		s.turns.Add(id, false)
+	}
+	id, limits, wait := s.turns.Next(s.Clock())
+	s.mu.Unlock()
+	switch {
+	case id != 0:
+		return 0, s.stepOf(ctx, id, limits)
+	case s.look:
+		return 0, nil
+	case wait == 0:
+		wait = time.Hour
+	}
+	return wait, nil
+}
+
+// stepOf does a step of a target.
+func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.Limits) error {
+	begun := s.Clock()
+	r, err := s.Table.Step(ctx, id, limits)
+	now := s.Clock()
+	s.mu.Lock()
+	aside, failed := false, aboutTarget(err)
+	if failed {
+		aside = s.turns.Failed(id, now)
+	} else {
+		s.turns.Done(id, r.Left || err != nil, r.Busy || err != nil, now.Sub(begun), now)
+	}
+	s.mu.Unlock()
+	s.look = s.look || r.Told
+	if r.Wrong > 0 {
+		s.Log.Warn("flows: counters of an open batch or flow were wrong and are corrected: rows were deleted or changed by hand",
+			zap.Int64("job", int64(id)), zap.Int("counters", r.Wrong))
+	}
+	if aside {
+		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails; repair it to try again",
+			zap.Int64("job", int64(id)), zap.Error(err))
+		return s.Table.SetAside(ctx, id, err)
+	}
+	if failed {
+		return nil
+	}
+	return err
+}
+
+// aboutTarget reports whether a step can fail because of what its target contains.
+func aboutTarget(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "57014" || slices.Contains([]string{"22", "23", "54", "P0", "XX"}, pg.Code[:2]))
+}
+
+// Settle does steps of a target until nothing is left, but for a second only: then the service goes on. So callers of the API see at once
+// what they have asked for.
+func (s *Service) Settle(ctx context.Context, id dispatcherd.JobID) {
+	defer s.Wake(contract.EndsWait)
+	for begun := time.Now(); time.Since(begun) < settleTime; {
+		r, err := s.Table.Step(ctx, id, flow.Full)
+		if err != nil || !r.Left {
+			return
+		}
+		if r.Busy {
+			select {
+			case <-ctx.Done():
+			case <-time.After(settlePause):
+			}
+		}
+	}
+}
+
+// upkeep deletes what has ended long ago, and has all open targets repaired.
+func (s *Service) upkeep(ctx context.Context, present background.Now) (wait time.Duration, err error) {
+	now := present.At
+	if s.repairAt.IsZero() {
+		s.repairAt, s.expireAt = now.Add(expireEvery), now.Add(expireEvery)
+	}
+	if !now.Before(s.expireAt) {
+		if more, err := s.Table.Expire(ctx, s.Keep); err != nil || more {
+			return 0, err
+		}
+		s.expireAt = now.Add(expireEvery)
+	}
+	if !now.Before(s.repairAt) {
+		if s.repaired, err = s.Table.Repair(ctx, s.repaired); err != nil || s.repaired != 0 {
+			return repairPause, err
+		}
+		s.repairAt = now.Add(repairEvery)
+	}
+	return min(s.expireAt.Sub(now), s.repairAt.Sub(now)), nil
+}

@@ -1,0 +1,164 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
+)
+
+// table answers statements and notes them.
+type table struct {
+	due      []dispatcherd.JobID
+	results  map[dispatcherd.JobID]flowstore.Result
+	errs     map[dispatcherd.JobID]error
+	stepped  []dispatcherd.JobID
+	aside    []dispatcherd.JobID
+	repaired []dispatcherd.JobID
+	old      int // portions that have expired
+}
+
+func (f *table) Step(_ context.Context, id dispatcherd.JobID, _ flow.Limits) (flowstore.Result, error) {
+	f.stepped = append(f.stepped, id)
+	return f.results[id], f.errs[id]
+}
+
+func (f *table) Due(_ context.Context, after dispatcherd.JobID) (due []dispatcherd.JobID, err error) {
+	for _, id := range f.due {
+		if id > after {
+			due = append(due, id)
+		}
+	}
+	return due, f.errs[0]
+}
+
+func (f *table) SetAside(_ context.Context, id dispatcherd.JobID, _ error) error {
+	f.aside = append(f.aside, id)
+	return nil
+}
+
+func (f *table) Repair(_ context.Context, previous dispatcherd.JobID) (dispatcherd.JobID, error) {
+	f.repaired = append(f.repaired, previous)
+	if previous == 2 {
+		return 0, nil
+	}
+	return previous + 1, nil
+}
+
+func (f *table) Expire(context.Context, time.Duration) (bool, error) {
+	f.old--
+	return f.old > 0, nil
+}
+
+func newService() (s *Service, f *table, clock *time.Time, woken *contract.Topics) {
+	f = &table{results: map[dispatcherd.JobID]flowstore.Result{}, errs: map[dispatcherd.JobID]error{}}
+	clock, woken = new(time.Unix(1000, 0)), new(contract.Topics)
+	return &Service{Table: f, Log: zap.NewNop(), Clock: func() time.Time { return *clock }, Wake: func(t contract.Topics) { *woken |= t }},
+		f, clock, woken
+}
+
+// settle does steps until there is none to do at once.
+func settle(t *testing.T, s *Service, clock *time.Time, topics contract.Topics) (wait time.Duration) {
+	t.Helper()
+	for range 1000 {
+		var err error
+		if wait, err = s.step(t.Context(), background.Now{At: *clock, Woken: topics}); err != nil || wait > 0 {
+			require.NoError(t, err)
+			return wait
+		}
+		topics = 0
+	}
+	require.Fail(t, "steps do not end")
+	return 0
+}
+
+func TestTargetsOfJobsThatEndHereComeFirst(t *testing.T) {
+	s, f, clock, woken := newService()
+	f.due = []dispatcherd.JobID{1, 2, 3}
+	s.Claimed([]contract.Won{{ID: 10, Target: 20}, {ID: 11}, {ID: 12, Target: -21}, {ID: 13, Target: -13}})
+	var r contract.FinishRequest
+	for id := dispatcherd.JobID(10); id <= 13; id++ {
+		r.Items = append(r.Items, contract.Finish{ID: id})
+	}
+	s.Finished(&r, &contract.FinishResult{Verdict: contract.Unknown})
+	require.Zero(t, *woken)
+	s.Finished(&r, &contract.FinishResult{Verdict: contract.OK})
+	require.Equal(t, contract.EndsRecorded, *woken)
+	require.Equal(t, time.Hour, settle(t, s, clock, contract.EndsWait))
+	require.Equal(t, []dispatcherd.JobID{20, 21, 12, 1, 13, 2, 3}, f.stepped)
+	s.Finished(&r, &contract.FinishResult{Verdict: contract.OK})
+	settle(t, s, clock, 0)
+	require.Len(t, f.stepped, 7, "each end is noted once, and no heartbeat has found others")
+}
+
+func TestStepThatTellsOthersLooksForThem(t *testing.T) {
+	s, f, clock, _ := newService()
+	f.results[1] = flowstore.Result{Told: true}
+	s.Watched(1)
+	s.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: 1}}}, &contract.FinishResult{Verdict: contract.OK})
+	f.due = []dispatcherd.JobID{5}
+	settle(t, s, clock, contract.EndsRecorded)
+	require.Equal(t, []dispatcherd.JobID{1, 5}, f.stepped)
+}
+
+func TestTargetWhoseStepsFailIsSetAsideAndDelaysNoOther(t *testing.T) {
+	s, f, clock, _ := newService()
+	f.due = []dispatcherd.JobID{1, 2}
+	f.errs[1] = &pgconn.PgError{Code: "XX001", Message: "a page is damaged"}
+	wait := settle(t, s, clock, contract.EndsWait)
+	require.Equal(t, []dispatcherd.JobID{1, 2}, f.stepped)
+	for n := 0; len(f.aside) == 0; n++ {
+		require.Less(t, n, 20)
+		*clock = clock.Add(wait)
+		wait = settle(t, s, clock, 0)
+	}
+	require.Equal(t, []dispatcherd.JobID{1}, f.aside)
+	require.Equal(t, time.Hour, wait)
+}
+
+func TestLostConnectionIsNoFailureOfATarget(t *testing.T) {
+	s, f, clock, _ := newService()
+	f.errs[1] = errors.New("the connection is lost")
+	f.due = []dispatcherd.JobID{1}
+	for range 100 {
+		_, err := s.step(t.Context(), background.Now{At: *clock, Woken: contract.EndsWait})
+		if *clock = clock.Add(time.Second); err != nil {
+			require.ErrorContains(t, err, "the connection is lost")
+		}
+	}
+	require.Empty(t, f.aside)
+	delete(f.errs, 1)
+	settle(t, s, clock, 0)
+	require.Equal(t, time.Hour, settle(t, s, clock, 0))
+}
+
+func TestUpkeepExpiresAndRepairsInPortions(t *testing.T) {
+	s, f, clock, _ := newService()
+	f.old = 3
+	upkeep := func() time.Duration {
+		wait, err := s.upkeep(t.Context(), background.Now{At: *clock})
+		require.NoError(t, err)
+		return wait
+	}
+	require.Equal(t, expireEvery, upkeep())
+	require.Equal(t, 3, f.old)
+	*clock = clock.Add(expireEvery)
+	for range 2 {
+		require.Zero(t, upkeep(), "there is more")
+	}
+	for range 2 {
+		require.Equal(t, repairPause, upkeep())
+	}
+	require.Equal(t, expireEvery, upkeep())
+	require.Equal(t, []dispatcherd.JobID{0, 1, 2}, f.repaired)
+}

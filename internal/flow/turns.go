@@ -1,0 +1,128 @@
+package flow
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Full are the limits of a step without a reason for lower ones.
+var Full = Limits{Items: 1000, Bytes: 4 << 20}
+
+const (
+	smallest   = 10                    // how often the limits are halved at most: then they are one row
+	longStep   = 50 * time.Millisecond // halves the limits of its target
+	shortStep  = 15 * time.Millisecond // doubles them
+	freshSteps = 3                     // before one of another target
+	firstPause = 2 * time.Millisecond  // of a target that must wait for another transaction; doubled each time
+	mostPause  = time.Second
+	mostTurns  = 100_000 // heartbeats find other targets
+)
+
+// Turns says which target gets the next step. It is the only memory of the service: a heartbeat fills it again.
+//
+// Fresh targets are those for which a job has ended here and that have had no step since. After three steps of fresh targets, one of the
+// others gets a step. So a target waits for the steps of the fresh targets before it, and for a third as many others.
+type Turns struct {
+	fresh, others, paused []dispatcherd.JobID
+	turns                 map[dispatcherd.JobID]*turn
+	since                 int // steps of fresh targets since one of the others
+}
+
+// turn is a target that waits for a step.
+type turn struct {
+	scale    int // how often its limits are halved
+	pause    time.Duration
+	until    time.Time // end of the pause
+	failures int       // with the lowest limits
+	again    bool      // it was added while it had a turn
+}
+
+// Add adds a target, unless it waits already.
+func (t *Turns) Add(id dispatcherd.JobID, fresh bool) {
+	if waits := t.turns[id]; waits != nil || len(t.turns) >= mostTurns {
+		if waits != nil {
+			waits.again = true
+		}
+		return
+	}
+	if t.turns == nil {
+		t.turns = map[dispatcherd.JobID]*turn{}
+	}
+	t.turns[id] = &turn{}
+	if fresh {
+		t.fresh = append(t.fresh, id)
+	} else {
+		t.others = append(t.others, id)
+	}
+}
+
+// Next returns the next target, with the limits of its step. If it is 0, wait is how long none has a turn; 0 = until one is added.
+func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.Duration) {
+	t.paused = slices.DeleteFunc(t.paused, func(id dispatcherd.JobID) bool {
+		left := t.turns[id].until.Sub(now)
+		if left <= 0 {
+			t.others = append(t.others, id)
+		} else if wait == 0 || left < wait {
+			wait = left
+		}
+		return left <= 0
+	})
+	from := &t.fresh
+	if len(t.fresh) == 0 || t.since >= freshSteps && len(t.others) > 0 {
+		from, t.since = &t.others, -1
+	}
+	if len(*from) == 0 {
+		return 0, l, wait
+	}
+	t.since++
+	id, *from = (*from)[0], (*from)[1:]
+	turn := t.turns[id]
+	turn.again = false
+	return id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
+}
+
+// Done takes the result of a step: whether another one has something to do, and whether that must wait for another transaction.
+func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, took time.Duration, now time.Time) {
+	turn := t.turns[id]
+	turn.failures = 0
+	switch {
+	case took > longStep:
+		turn.scale = min(turn.scale+1, smallest)
+	case took < shortStep:
+		turn.scale = max(turn.scale-1, 0)
+	}
+	switch {
+	case busy:
+		t.rest(id, now)
+	case left || turn.again:
+		turn.pause = 0
+		t.others = append(t.others, id)
+	default:
+		delete(t.turns, id)
+	}
+}
+
+// Failed takes the failure of a step. It reports whether the target must be set aside, because even the smallest step fails.
+func (t *Turns) Failed(id dispatcherd.JobID, now time.Time) (aside bool) {
+	turn := t.turns[id]
+	if turn.scale == smallest {
+		turn.failures++
+	}
+	turn.scale = min(turn.scale+2, smallest)
+	if turn.failures == 3 {
+		delete(t.turns, id)
+		return true
+	}
+	t.rest(id, now)
+	return false
+}
+
+// rest pauses a target. It delays no other one.
+func (t *Turns) rest(id dispatcherd.JobID, now time.Time) {
+	turn := t.turns[id]
+	turn.pause = min(max(2*turn.pause, firstPause), mostPause)
+	turn.until = now.Add(turn.pause)
+	t.paused = append(t.paused, id)
+}

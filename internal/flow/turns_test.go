@@ -1,0 +1,111 @@
+package flow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+var start = time.Unix(0, 0)
+
+// take returns the target that has a turn; 0 = none.
+func take(turns *Turns, now time.Time) dispatcherd.JobID {
+	id, _, _ := turns.Next(now)
+	return id
+}
+
+func TestOneOfFourStepsIsOfATargetThatIsNotFresh(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	turns.Add(1, false)
+	for id := dispatcherd.JobID(10); id < 20; id++ {
+		turns.Add(id, true)
+	}
+	var order []dispatcherd.JobID
+	for range 8 {
+		id := take(&turns, start)
+		order = append(order, id)
+		turns.Done(id, id == 1, false, time.Millisecond, start)
+	}
+	require.Equal(t, []dispatcherd.JobID{10, 11, 12, 1, 13, 14, 15, 1}, order)
+}
+
+func TestTargetThatMustWaitPausesAloneAndLonger(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	now := start
+	turns.Add(1, false)
+	for _, pause := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000} {
+		require.Equal(t, dispatcherd.JobID(1), take(&turns, now))
+		turns.Done(1, true, true, time.Millisecond, now)
+		turns.Add(2, true)
+		require.Equal(t, dispatcherd.JobID(2), take(&turns, now), "another one does not wait")
+		turns.Done(2, false, false, time.Millisecond, now)
+		id, _, wait := turns.Next(now)
+		require.Zero(t, id)
+		require.Equal(t, pause*time.Millisecond, wait)
+		now = now.Add(wait)
+	}
+}
+
+func TestMessageDuringAStepIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	turns.Add(1, true)
+	require.Equal(t, dispatcherd.JobID(1), take(&turns, start))
+	turns.Add(1, true)
+	turns.Done(1, false, false, time.Millisecond, start)
+	require.Equal(t, dispatcherd.JobID(1), take(&turns, start))
+	turns.Done(1, false, false, time.Millisecond, start)
+	require.Zero(t, take(&turns, start))
+	require.Empty(t, turns.turns)
+}
+
+func TestLongStepHalvesTheLimitsOfItsTarget(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	turns.Add(1, true)
+	items := func(took time.Duration) int {
+		_, l, _ := turns.Next(start)
+		turns.Done(1, true, false, took, start)
+		return l.Items
+	}
+	require.Equal(t, 1000, items(time.Second))
+	require.Equal(t, 500, items(time.Second))
+	require.Equal(t, 250, items(20*time.Millisecond))
+	require.Equal(t, 250, items(time.Millisecond))
+	require.Equal(t, 500, items(time.Millisecond))
+	require.Equal(t, 1000, items(time.Millisecond))
+}
+
+func TestTargetWhoseSmallestStepFailsThreeTimesIsSetAside(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	turns.Add(1, true)
+	now := start
+	for n := 1; ; n++ {
+		id, l, wait := turns.Next(now)
+		if now = now.Add(wait); id == 0 {
+			n--
+			continue
+		}
+		if turns.Failed(1, now) {
+			require.Equal(t, 8, n)
+			require.Equal(t, Limits{1, 4096}, l)
+			break
+		}
+	}
+	require.Zero(t, take(&turns, now.Add(time.Hour)))
+}
+
+func TestTurnsAreBounded(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	for id := dispatcherd.JobID(1); id <= mostTurns+10; id++ {
+		turns.Add(id, true)
+	}
+	require.Len(t, turns.fresh, mostTurns)
+}
