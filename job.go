@@ -55,7 +55,7 @@ type Status string
 
 // The six statuses; the last three are final. A further final status needs:
 //
-//   - a migration with its partitions and, if such a job can be retried, a new version of the SQL function retry_jobs
+//   - a migration with its partitions and, if such a job can be retried, claim/retry.go and the SQL function run_again
 //   - an Outcome in internal/contract/finish.go, and a part of endedSQL in
 //     claim/statements.go; the same for the fake table: end in claim/claimfake/finish.go
 //   - a retention: KeepPartitions in claim/retention.go

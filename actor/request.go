@@ -65,7 +65,6 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 func (c *Core) enqueue(j *job) {
 	q := c.queueOf(j)
 	*q = slices.Insert(*q, q.through(j.request.requestPlace), j)
-	j.request.waitsSince = c.now
 	c.quotas.Requests.Add(j.request.user, 1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, 1)
@@ -79,11 +78,8 @@ func (c *Core) enqueue(j *job) {
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
 	q := c.queueOf(j)
-	if at := q.through(j.request.requestPlace); at > 1 {
-		*q = slices.Delete(*q, at-1, at)
-	} else {
-		*q = (*q)[1:] // mostly; in constant time
-	}
+	at := q.through(j.request.requestPlace)
+	*q = slices.Delete(*q, at-1, at)
 	c.quotas.Requests.Add(j.request.user, -1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, -1)
@@ -150,14 +146,21 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 
 func (c *Core) reply(a effect.Answer) { c.emit(c.memory.Answer.Add(a)) }
 
-// watch sets the alarm of a request: its deadline or, while it waits, the earliest end of its capacity wait.
+// watch sets the alarm of a waiting request. The alarm is the deadline or the end
+// of the capacity wait, whichever is earlier.
 func (c *Core) watch(j *job) {
 	at := timing.Never
 	if j.timeout > 0 {
 		at = j.request.arrival.After(j.timeout)
 	}
-	if j.state == stateWaiting && j.request.capacityWait > 0 {
-		at = min(at, c.capacityWaitEnd(j))
+	switch r := &j.request; {
+	case c.index.Capacity(j.Type) > 0:
+		r.noCapacityAt = 0
+	case r.noCapacityAt == 0 && r.capacityWait > 0:
+		r.noCapacityAt = c.now.After(r.capacityWait)
+	}
+	if j.request.noCapacityAt != 0 {
+		at = min(at, j.request.noCapacityAt)
 	}
 	if at == timing.Never {
 		c.disarm(j)
@@ -166,13 +169,14 @@ func (c *Core) watch(j *job) {
 	c.arm(j, at)
 }
 
-// capacityWaitEnd returns the end of the capacity wait of a request if no slot supports its type from now on.
-func (c *Core) capacityWaitEnd(j *job) timing.Instant {
-	since := max(j.request.waitsSince, c.types[j.Type].lostAt)
-	if c.index.Capacity(j.Type) > 0 {
-		since = c.now
+// watchAll calls watch for each waiting request of a type that has lost its last slot or got its first one.
+func (c *Core) watchAll(t slotindex.TypeID) {
+	for _, q := range c.types[t].demand {
+		for _, j := range q {
+			c.work++
+			c.watch(j)
+		}
 	}
-	return since.After(j.request.capacityWait)
 }
 
 // pastDeadline reports whether a request's deadline has passed.
@@ -186,13 +190,11 @@ func (c *Core) expireRequest(j *job) {
 	case j.state != stateWaiting:
 		c.tellToStop(j, timedOut)
 		c.answerLate(j)
-	case c.pastDeadline(j):
-		c.answerLate(j)
-		c.move(j, onAnswer)
-	case c.now >= c.capacityWaitEnd(j):
+	case j.request.noCapacityAt != 0 && !c.pastDeadline(j):
 		c.answerUnsupported(j)
 	default:
-		c.watch(j) // some slot supports its type, or did meanwhile
+		c.answerLate(j)
+		c.move(j, onAnswer)
 	}
 }
 

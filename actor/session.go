@@ -179,6 +179,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 		c.know(t, d.Types[i], s.user)
 		if c.index.Capacity(t) == 1 {
 			c.backlog.CapacityAppeared(t)
+			c.watchAll(t)
 		}
 	}
 	if s.draining {
@@ -291,7 +292,7 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 // capacityLost updates the state of a type that has lost a slot.
 func (c *Core) capacityLost(t slotindex.TypeID) {
 	if c.index.Capacity(t) == 0 {
-		c.types[t].lostAt = c.now
+		c.watchAll(t)
 	}
 	c.letGo(t)
 }

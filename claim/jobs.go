@@ -40,7 +40,7 @@ type Jobs struct {
 
 // Prepare makes the connections of a pool exchange text as UTF-8, the encoding of Go
 // and JSON, and execute transactions at the isolation level read committed, which
-// seal_batch, cancel_tree, retry_tree and repair_flows need. By default Postgres uses the
+// seal_batch needs. By default Postgres uses the
 // encoding and the isolation level of the database or of the role.
 func Prepare(config *pgx.ConnConfig) {
 	encode(config)

@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,65 +22,6 @@ type StatusError struct {
 // Error names the job, its status and what allows or forbids the operation.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("job %d is %s: %s", e.ID, e.Status, e.Want)
-}
-
-// Retry makes a failed or cancelled job pending again. The job is due now and has
-// no failures and no crashes. It returns a *StatusError for any other status, if another job
-// has its unique key, and if it must wait for other jobs.
-func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
-	if n, err := j.RetryMany(ctx, []dispatcherd.JobID{id}); err != nil || n == 1 {
-		return err
-	}
-	err := j.refuse(ctx, id, "only failed and cancelled jobs can be retried")
-	if refused, ok := errors.AsType[*StatusError](err); ok && slices.Contains(contract.RetryJobs.Statuses(), refused.Status) {
-		refused.Want, err = j.whyNotRetried(ctx, id)
-		return cmp.Or(err, error(refused))
-	}
-	return err
-}
-
-// RetryMany retries jobs in one statement, and returns how many. It leaves out those that Retry refuses.
-func (j Jobs) RetryMany(ctx context.Context, ids []dispatcherd.JobID) (n int, err error) {
-	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_jobs($1::bigint[])`, bigints(ids)).Scan(&n)
-	return n, err
-}
-
-// whyNotRetriedSQL returns the unique key of job $1 and the job that has it; the kind and id of the batch or flow that must be
-// retried instead, because the job is its callback or waits for other nodes; and the schedule of which the job is a run, its overlap
-// policy, and another run that has not ended.
-const whyNotRetriedSQL = `
-SELECT coalesce(j.unique_key, ''), coalesce(l.id, 0)::bigint, coalesce(b.kind, ''), coalesce(b.id, 0),
-	coalesce(s.name, ''), coalesce(s.overlap, ''), coalesce(s.run, 0)
-FROM dispatcherd.jobs j
-LEFT JOIN dispatcherd.jobs_live l ON l.unique_key = j.unique_key
-LEFT JOIN dispatcherd.nodes n ON n.id = j.id AND n.depends_on <> '{}'
-LEFT JOIN dispatcherd.batches b ON b.id = coalesce(n.flow, j.id) AND (n.flow IS NOT NULL OR b.callback)
-	AND (j.attempt = 0 OR CASE WHEN n.flow IS NULL THEN b.ended_at ELSE n.ready_at END IS NULL)
-LEFT JOIN LATERAL (
-	SELECT p.name, p.overlap, r.job_id AS run FROM dispatcherd.ticks t JOIN dispatcherd.schedules p ON p.id = t.schedule_id
-	JOIN dispatcherd.schedule_runs r ON r.schedule_id = p.id JOIN dispatcherd.jobs_live o ON o.id = r.job_id
-	WHERE t.job_id = j.id AND p.overlap <> 'allow_all' LIMIT 1
-) s ON true
-WHERE j.id = $1 LIMIT 1`
-
-// whyNotRetried says why a failed or cancelled job is not retried.
-func (j Jobs) whyNotRetried(ctx context.Context, id dispatcherd.JobID) (string, error) {
-	var key, kind, schedule, overlap string
-	var holder, batch, run dispatcherd.JobID
-	err := j.DB.QueryRow(ctx, whyNotRetriedSQL, id).Scan(&key, &holder, &kind, &batch, &schedule, &overlap, &run)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return "", fmt.Errorf("job %d: %w", id, ErrNotFound)
-	case err != nil:
-		return "", err
-	case batch != 0:
-		return fmt.Sprintf("it must wait for other jobs: retry %s %d", kind, batch), nil
-	case holder != 0:
-		return fmt.Sprintf("job %d has its unique key %q", holder, key), nil
-	case run != 0:
-		return fmt.Sprintf("it is a run of schedule %q, and its run %d has not ended (overlap = %s)", schedule, run, overlap), nil
-	}
-	return "it changed while it was to be retried: try again", nil
 }
 
 // askSQL records requests for the dispatchers that run the jobs $1, and who asks ($2). It does not lock the
@@ -179,7 +119,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 		b.Changed += running
 	default:
 		_, err = Apart(found.ids, time.Now().Add(RepeatTime), func(ids []dispatcherd.JobID) error {
-			n, err := j.RetryMany(ctx, ids)
+			n, _, err := j.RetryMany(ctx, ids)
 			b.Changed += n
 			return err
 		}, func(dispatcherd.JobID, error) {})
@@ -224,8 +164,15 @@ func (j Jobs) cancelMany(
 	return cancelled, running, refused
 }
 
-// cancelTreesSQL cancels everything below the running jobs $1; $2 is who asks.
-const cancelTreesSQL = `SELECT FROM unnest($1::bigint[]) AS id, dispatcherd.cancel_tree(id, nullif($2::text, ''))`
+// cancelBelowSQL cancels everything below the running jobs $1; $2 is who asks. Dispatchers cancel the children.
+const cancelBelowSQL = `
+WITH below AS (
+	UPDATE dispatcherd.batches SET cancelled_by = coalesce(cancelled_by, nullif($2::text, ''), session_user)
+	WHERE id = ANY ($1::bigint[]) AND ended_at IS NULL RETURNING id
+), told AS (
+	INSERT INTO dispatcherd.ends (target) SELECT id FROM below
+)
+SELECT dispatcherd.notify_ends() FROM below LIMIT 1`
 
 // ask asks the dispatchers of running jobs to cancel them, and returns these jobs. It cancels
 // their children at once. Otherwise these would be cancelled one generation after the other,
@@ -242,7 +189,7 @@ func (j Jobs) ask(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatc
 		return struct{}{}, err
 	})
 	if err == nil && len(parents) > 0 {
-		_, err = j.DB.Exec(ctx, cancelTreesSQL, parents, j.By)
+		_, err = j.DB.Exec(ctx, cancelBelowSQL, parents, j.By)
 	}
 	return asked, err
 }

@@ -35,7 +35,7 @@ func TestOperationsOfOperatorsAreDone(t *testing.T) {
 			ask("cancel_tree", 12345)
 			eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.operations`) == 0 },
 				func() string { return "a refused operation to be deleted" })
-			require.Contains(t, h.log.text(), "no batch or flow has the id 12345")
+			require.Contains(t, h.log.text(), "job 12345: no such job")
 		})
 	}
 }

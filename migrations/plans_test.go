@@ -21,7 +21,7 @@ func TestFunctionsUseIndexesWithPlansOfEmptyTables(t *testing.T) {
 		{"raise_early_run_at", `SET LOCAL ROLE dispatcherd_producer; INSERT INTO dispatcherd.jobs (type, run_at)
 			VALUES ('pdf', now() - interval '1 day')`},
 		{"end_idle", `SELECT dispatcherd.end_idle(ARRAY[7], 'cancelled', session_user, NULL)`},
-		{"retry_jobs", `SELECT dispatcherd.retry_jobs('{8}')`},
+		{"run_again", `SELECT dispatcherd.run_again('{8}', '{pending}', NULL)`},
 	}
 	const scanned = `SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE relname ~ '^jobs_(live|cancelled)'`
 	read := func(sql string) int64 { // how many rows a call reads without an index

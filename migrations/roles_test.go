@@ -68,7 +68,7 @@ var rights = []struct{ who, statement string }{
 	{"   D", `DELETE FROM dispatcherd.jobs_live WHERE status = 'running'`},
 	{"   D", `DELETE FROM dispatcherd.jobs_cancelled`},
 	{"   D", `SELECT dispatcherd.end_idle(ARRAY[1], 'cancelled', session_user, NULL)`},
-	{"   D", `SELECT dispatcherd.retry_jobs('{1, 2}')`},
+	{"   D", `SELECT dispatcherd.run_again('{1, 2}', '{pending, pending}', NULL)`},
 	{"P OD", `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'k') ON CONFLICT DO NOTHING`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, watched) VALUES ('pdf', true)`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'waiting')`},
@@ -80,11 +80,6 @@ var rights = []struct{ who, statement string }{
 			PERFORM dispatcherd.seal_batch(b); END $$`},
 	{"P OD", `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf"}]}')`},
 	{"P OD", `SELECT * FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '1 hour')`},
-	{
-		"   D",
-		`DO $$ DECLARE b bigint := dispatcherd.open_batch(); BEGIN PERFORM dispatcherd.cancel_tree(b); PERFORM dispatcherd.retry_tree(b);
-			PERFORM dispatcherd.repair_flows(b); END $$`,
-	},
 	{" ROD", `SELECT FROM dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques`},
 	{"   D", `UPDATE dispatcherd.batches SET sealed_at = now()`},
 	{"   D", `DELETE FROM dispatcherd.nodes`},
@@ -255,7 +250,6 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{
-			"cancel_tree",
 			"check_parent",
 			"create_partition",
 			"drop_partition",
@@ -267,9 +261,6 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 			"raise_early_run_at",
 			"record_edits",
 			"record_limit_edits",
-			"repair_flows",
-			"retry_jobs",
-			"retry_tree",
 			"seal_batch",
 		},
 		names,
@@ -288,7 +279,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 		"dispatcherd_operator": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.may_notify()`,
 			`INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1)`},
 		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.end_idle('{1}', 'cancelled', session_user, NULL)`,
-			`SELECT dispatcherd.retry_jobs('{1}')`, `SELECT dispatcherd.create_partition('done', '2020-01-01')`},
+			`SELECT dispatcherd.run_again('{1}', '{pending}', NULL)`, `SELECT dispatcherd.create_partition('done', '2020-01-01')`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)

@@ -52,7 +52,8 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	require.Equal(t, 1, one[int](t, conn,
 		`SELECT dispatcherd.end_idle(ARRAY[min(id)::bigint], 'cancelled', session_user, NULL) FROM dispatcherd.jobs_live`))
-	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.retry_jobs(array_agg(id)) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
+	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.run_again(array_agg(id::bigint), '{pending}', NULL)
+		FROM dispatcherd.jobs WHERE status = 'cancelled'`))
 	require.Equal(t, "2", one[string](t, conn, `SELECT count(*)::text FROM dispatcherd.jobs_live`))
 }
 

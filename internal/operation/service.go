@@ -108,8 +108,8 @@ func (p *pass) do(ctx context.Context, list []Operation) error {
 	changed, err := p.transact(ctx, list)
 	lock := slices.Contains([]string{lockNotAvailable, queryCancelled}, claim.AnswerCode(err)) ||
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	_, refused := errors.AsType[*joins.RefusedError](err)
-	switch refused = refused || claim.AboutRow(err); {
+	refused := refuses(err)
+	switch {
 	case err == nil:
 		p.Done(list, changed, nil)
 		return nil
@@ -129,6 +129,13 @@ func (p *pass) do(ctx context.Context, list []Operation) error {
 	p.Done(list, 0, err)
 	_, err = p.DB.Exec(ctx, `DELETE FROM dispatcherd.operations WHERE id = $1`, list[0].ID)
 	return err
+}
+
+// refuses reports whether an error says why an operation is not done.
+func refuses(err error) bool {
+	_, ofTree := errors.AsType[*joins.RefusedError](err)
+	_, ofJob := errors.AsType[*claim.StatusError](err)
+	return ofTree || ofJob || errors.Is(err, claim.ErrNotFound) || claim.AboutRow(err)
 }
 
 // SQLSTATEs of a statement that has waited for a lock, or took too long for another reason.
@@ -171,16 +178,25 @@ func execute(ctx context.Context, tx pgx.Tx, first *Operation, targets []dispatc
 	jobs, trees := claim.Jobs{DB: tx, By: first.Who}, joins.Joins{DB: tx, By: first.Who}
 	switch first.Kind {
 	case "retry":
-		return jobs.RetryMany(ctx, targets)
+		changed, _, err = jobs.RetryMany(ctx, targets)
+		return changed, err
 	case "cancel":
 		slices.Sort(targets) // rows are locked in the order of their ids
 		cancelled, err := jobs.CancelIdle(ctx, targets)
 		return len(cancelled), err
 	case "cancel_tree":
 		tree, err := trees.Cancel(ctx, first.Target)
+		if errors.Is(err, joins.ErrNotFound) { // a job without children
+			_, err = jobs.Cancel(ctx, first.Target)
+			tree.Cancelled = 1
+		}
 		return tree.Cancelled + tree.Running, err
 	case "retry_tree":
 		tree, err := trees.Retry(ctx, first.Target)
+		if errors.Is(err, joins.ErrNotFound) {
+			err = jobs.Retry(ctx, first.Target)
+			tree.Changed = 1
+		}
 		return tree.Changed, err
 	}
 	return 0, trees.Repair(ctx, first.Target)

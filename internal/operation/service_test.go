@@ -103,7 +103,7 @@ func TestRequestToCancelARunningJobStaysUntilTheJobIsPending(t *testing.T) {
 	require.Zero(t, w.left())
 }
 
-// Postgres refuses to cancel job 42, and there is no batch 7. The operations are deleted and reported, and all others are done.
+// Postgres refuses to cancel job 42, and job 7 has ended. The operations are deleted and reported, and all others are done.
 func TestRefusedOperationIsDeletedAndReported(t *testing.T) {
 	w := newWorld(t, 100)
 	w.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused by the test'; END $$`)
@@ -115,7 +115,7 @@ func TestRefusedOperationIsDeletedAndReported(t *testing.T) {
 	require.Len(t, done, 102)
 	require.Contains(t, done[41], "cancel 42: ")
 	require.Contains(t, done[41], "refused by the test")
-	require.Equal(t, "cancel_tree 7: no batch or flow has the id 7", done[100])
+	require.Equal(t, "cancel_tree 7: job 7 is cancelled: only waiting, pending and running jobs can be cancelled", done[100])
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs_live WHERE id = 42`))
 	require.Equal(t, 98, w.number(`SELECT count(*) FROM dispatcherd.jobs_cancelled`))
 	require.Zero(t, w.left())
@@ -210,4 +210,20 @@ func TestOneTransactionDoesABoundedNumber(t *testing.T) {
 	require.GreaterOrEqual(t, len(all), 2500/together)
 	require.Equal(t, 2500, w.number(`SELECT count(*) FROM dispatcherd.jobs_cancelled`))
 	require.True(t, slices.Contains(all, fmt.Sprintf("cancel %d changed %[1]d", together)))
+}
+
+// A job without children is its own tree.
+func TestTreeOfAJobIsTheJob(t *testing.T) {
+	w := newWorld(t, 2)
+	w.exec(`UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 1 WHERE id = 2`)
+	w.ask("cancel_tree 1", "cancel_tree 2")
+	done, _ := w.step()
+	require.Equal(t, []string{"cancel_tree 1 changed 1", "cancel_tree 1 changed 1"}, done)
+	require.Equal(t, "cancelled running", w.statuses())
+	require.Equal(t, []string{"cancel 2"}, w.open())
+	w.ask("retry_tree 1", "retry_tree 2")
+	done, _ = w.step()
+	require.Equal(t, "retry_tree 1 changed 1", done[0])
+	require.Contains(t, done[1], "retry_tree 2: job 2 is running")
+	require.Equal(t, "pending running", w.statuses())
 }

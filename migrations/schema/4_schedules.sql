@@ -79,7 +79,7 @@ COMMENT ON COLUMN dispatcherd.ticks.renewed_at IS
     'Of a startup-worker schedule: when the worker was last seen connected. Retention counts from then.';
 
 -- The runs of schedules that may not have ended. Before the runs of a schedule are counted for a tick, those that have ended are deleted.
--- So no statement that ends jobs has to know of schedules. A retry inserts the run again (retry_jobs).
+-- So no statement that ends jobs has to know of schedules. A retry inserts the run again (claim/retry.go).
 CREATE TABLE dispatcherd.schedule_runs (
     schedule_id bigint NOT NULL,
     job_id      bigint NOT NULL,

@@ -254,13 +254,18 @@ BEGIN
 END $$;
 
 -- Seals a batch: it gets no further members, and its callback runs when all have ended. fired: no member is open, so it
--- follows at once. Producers call it.
+-- follows at once. It counts members after it has waited for a lock, so each of its statements needs a new snapshot. Producers call it.
 CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     what record;
 BEGIN
-    PERFORM dispatcherd.require_read_committed('seal_batch');
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE active_sql_transaction USING CONSTRAINT = 'isolation_is_read_committed',
+            MESSAGE = 'seal_batch needs the isolation level read committed; this transaction has '
+                || current_setting('transaction_isolation'),
+            HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.';
+    END IF;
     IF batch IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
     END IF;
@@ -544,17 +549,4 @@ CREATE FUNCTION dispatcherd.notify_ends() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify('dispatcherd', 'ends') WHERE dispatcherd.may_notify();
-END $$;
-
--- Raises an error if the isolation level of the transaction is not read committed. The callers count rows after they have waited for a
--- lock, so each of their statements needs a new snapshot. seal_batch, cancel_tree, retry_tree and repair_flows call it.
-CREATE FUNCTION dispatcherd.require_read_committed(operation text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE active_sql_transaction USING CONSTRAINT = 'isolation_is_read_committed',
-            MESSAGE = format('%s needs the isolation level read committed; this transaction has %s', operation,
-                current_setting('transaction_isolation')),
-            HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.';
-    END IF;
 END $$;

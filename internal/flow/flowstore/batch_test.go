@@ -183,13 +183,13 @@ func TestRetriedMemberCountsUntilTheBatchHasFired(t *testing.T) {
 		if counted {
 			w.countEnds()
 		}
-		require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs($1)`, members[:1]))
+		require.Equal(t, 1, w.retry(members[:1]...))
 		w.countEnds()
 		require.Equal(t, 2, *w.batch(id).Open)
 		require.Zero(t, w.batch(id).Failed)
 		w.end(contract.FailedFinal, members[0])
 	}
-	require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs($1)`, members[:1]))
+	require.Equal(t, 1, w.retry(members[:1]...))
 	w.end(contract.Succeeded, members...)
 	w.countEnds()
 	require.Equal(t, "pending", w.status(id), "nothing failed in the end")
@@ -201,7 +201,7 @@ func TestRetriedMemberCountsUntilTheBatchHasFired(t *testing.T) {
 	w.end(contract.FailedFinal, members...)
 	w.countEnds()
 	require.Equal(t, "pending", w.status(id))
-	require.Equal(t, 1, get[int](w, `SELECT dispatcherd.retry_jobs($1)`, members))
+	require.Equal(t, 1, w.retry(members...))
 	w.end(contract.Succeeded, members...)
 	w.countEnds()
 	require.Zero(t, w.batch(id).Failed)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -26,7 +28,7 @@ func TestCancellationReachesChildrenThatWereLocked(t *testing.T) {
 	tx := w.begin()
 	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE`, member)
 	require.NoError(t, err)
-	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
+	w.cancelTree(batch)
 	w.countEnds()
 	require.True(t, w.asked(member))
 	require.Equal(t, "pending", w.status(child), "it is locked")
@@ -48,7 +50,7 @@ func TestCancellationOfAParentReachesChildrenThatWereLocked(t *testing.T) {
 	tx := w.begin()
 	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE`, child)
 	require.NoError(t, err)
-	w.exec(`SELECT dispatcherd.cancel_tree($1)`, parent)
+	w.cancelTree(parent)
 	w.countEnds()
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.countEnds()
@@ -65,17 +67,14 @@ func TestCancellationReachesAJobThatIsReleasedMeanwhile(t *testing.T) {
 	tx := w.begin()
 	_, err := tx.Exec(t.Context(), releaseSQL, []int64{job}, 0, nil)
 	require.NoError(t, err)
-	cancelled := make(chan int, 1)
+	cancelled := make(chan dispatcherd.Status, 1)
 	go func() {
-		var n int
-		if w.db.QueryRow(t.Context(), `SELECT cancelled FROM dispatcherd.cancel_tree($1)`, job).Scan(&n) != nil {
-			n = -1
-		}
-		cancelled <- n
+		status, _ := claim.Jobs{DB: w.db}.Cancel(t.Context(), dispatcherd.JobID(job))
+		cancelled <- status
 	}()
 	w.awaitLock()
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, 1, <-cancelled)
+	require.Equal(t, dispatcherd.Cancelled, <-cancelled)
 	require.Equal(t, "cancelled", w.status(job))
 }
 
@@ -87,7 +86,7 @@ func TestLockedNodeOfACancelledFlowIsCancelledLater(t *testing.T) {
 	tx := w.begin()
 	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_waiting FOR UPDATE`)
 	require.NoError(t, err)
-	w.exec(`SELECT dispatcherd.cancel_tree($1)`, flow)
+	w.cancelTree(flow)
 	w.finish(won, contract.Succeeded, "")
 	require.NoError(t, tx.Commit(t.Context()))
 	w.countEnds()
@@ -112,7 +111,7 @@ func TestCancellationReachesAChildThatIsClaimedMeanwhile(t *testing.T) {
 		claimed,
 	)
 	require.NoError(t, err)
-	w.exec(`SELECT dispatcherd.cancel_tree($1, 'me')`, parent)
+	w.cancelTree(parent)
 	w.countEnds()
 	require.True(t, w.asked(runs))
 	require.NoError(t, claim.Commit(t.Context()))

@@ -113,7 +113,7 @@ func TestBatchThatIsNeverSealedEndsByACancellation(t *testing.T) {
 	require.Equal(t, 1, joins.Unsealed)
 	require.Zero(t, w.repair())
 
-	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
+	w.cancelTree(batch)
 	w.countEnds()
 	require.Equal(t, "cancelled", w.status(batch))
 	b := w.batch(batch)

@@ -97,7 +97,7 @@ func TestManyMembersAreCancelledInPortions(t *testing.T) {
 	batch := w.open("ended")
 	members := w.members(batch, size)
 	won := w.claim(members[size-1])
-	require.Equal(t, size, get[int](w, `SELECT cancelled FROM dispatcherd.cancel_tree($1)`, batch), "all but one, and the callback")
+	require.Equal(t, size, w.cancelTree(batch).Cancelled, "all but one, and the callback")
 	const number = `SELECT count(*) FROM dispatcherd.jobs_cancelled WHERE parent = $1`
 	require.Equal(t, "batch_is_open", w.refused(`SELECT dispatcherd.insert_member($1, '{"type": "x"}')`, batch).ConstraintName)
 	w.countEnds()
@@ -133,7 +133,7 @@ func TestLargeMembersAreCancelledInPortions(t *testing.T) {
 	const size = 30
 	batch := w.open("ended")
 	w.exec(`INSERT INTO dispatcherd.jobs (type, parent, payload) SELECT 'x', $1, `+large+` FROM generate_series(1, $2::int)`, batch, size)
-	w.exec(`SELECT dispatcherd.cancel_tree($1)`, batch)
+	w.cancelTree(batch)
 	_, err := w.Step(t.Context(), dispatcherd.JobID(batch), full)
 	require.NoError(t, err)
 	w.countEnds()

@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // chance does random operations on one database.
@@ -109,21 +111,22 @@ func (c *chance) operate() {
 	switch id := c.target(`kind <> 'children'`); c.IntN(6) {
 	case 0:
 		if id = c.target(`ended_at IS NULL`); id != 0 {
-			c.exec(`SELECT dispatcherd.cancel_tree($1)`, id)
+			c.cancelTree(id)
 		}
 	case 1:
 		if id = c.target(`kind <> 'children' AND NOT EXISTS (` + live + `)`); id != 0 {
-			c.exec(`SELECT dispatcherd.retry_tree($1)`, id)
+			_, err := c.askRetry(id)
+			require.NoError(c.t, err)
 		}
 	case 2:
-		c.exec(`SELECT dispatcherd.repair_flows($1)`, id)
+		require.NoError(c.t, joins.Joins{DB: c.db}.Repair(c.t.Context(), dispatcherd.JobID(id)))
 	case 3:
 		if id = c.target(`kind = 'batch' AND sealed_at IS NULL AND cancelled_by IS NULL`); id != 0 {
 			c.seal(id)
 		}
 	case 4:
-		c.exec(`SELECT dispatcherd.retry_jobs(ARRAY (SELECT id FROM dispatcherd.jobs j WHERE status IN ('failed', 'cancelled')
-			AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = j.parent AND b.cancelled_by IS NOT NULL) ORDER BY random() LIMIT 2))`)
+		c.retry(get[[]int64](c.world, `SELECT ARRAY (SELECT id::bigint FROM dispatcherd.jobs j WHERE status IN ('failed', 'cancelled')
+			AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = j.parent AND b.cancelled_by IS NOT NULL) ORDER BY random() LIMIT 2)`)...)
 	case 5:
 		for _, job := range c.some("pending") {
 			c.exec(`SELECT dispatcherd.end_idle(ARRAY[$1::bigint], 'cancelled', 'me', NULL)`, job)

@@ -13,24 +13,42 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // retry retries jobs, and returns how many it was.
 func (w *world) retry(ids ...int64) int {
 	w.t.Helper()
-	return get[int](w, `SELECT dispatcherd.retry_jobs($1)`, ids)
+	jobs := make([]dispatcherd.JobID, len(ids))
+	for i, id := range ids {
+		jobs[i] = dispatcherd.JobID(id)
+	}
+	n, _, err := claim.Jobs{DB: w.db}.RetryMany(w.t.Context(), jobs)
+	require.NoError(w.t, err)
+	return n
+}
+
+// cancelTree cancels a batch, a flow, or a job with children.
+func (w *world) cancelTree(id int64) contract.CancelledTree {
+	w.t.Helper()
+	c, err := joins.Joins{DB: w.db, By: "me"}.Cancel(w.t.Context(), dispatcherd.JobID(id))
+	require.NoError(w.t, err)
+	return c
+}
+
+// askRetry has dispatchers retry a batch or flow.
+func (w *world) askRetry(id int64) (contract.RetriedTree, error) {
+	return joins.Joins{DB: w.db}.Retry(w.t.Context(), dispatcherd.JobID(id))
 }
 
 // retryTree retries a batch or flow, and returns how many jobs it was.
 func (w *world) retryTree(id int64) int {
 	w.t.Helper()
-	n := get[int](w, `SELECT dispatcherd.retry_tree($1)`, id)
+	_, err := w.askRetry(id)
+	require.NoError(w.t, err)
 	c, err := w.CountEnds(w.t.Context())
 	require.NoError(w.t, err)
-	if get[bool](w, `SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1 AND kind <> 'children')`, id) {
-		n = c.Retried
-	}
-	return n
+	return c.Retried
 }
 
 // spawn inserts a child of a job that runs.
@@ -84,9 +102,11 @@ func TestRetryIsRefusedWhileTheCallbackIsLive(t *testing.T) {
 		w.countEnds()
 		refused := func(status string) {
 			require.Equal(t, status, w.status(id))
-			e := w.refused(`SELECT dispatcherd.retry_tree($1)`, id)
-			require.Equal(t, "callback_has_ended", e.ConstraintName)
-			require.Contains(t, e.Message, strconv.FormatInt(id, 10))
+			_, err := w.askRetry(id)
+			var e *joins.RefusedError
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, "callback_has_ended", e.Rule)
+			require.Contains(t, e.Error(), strconv.FormatInt(id, 10))
 			require.Equal(t, "failed", w.status(failed))
 		}
 		refused("pending")

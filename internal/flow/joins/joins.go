@@ -211,8 +211,12 @@ func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.Can
 	if err != nil {
 		return c, err
 	}
-	err = j.DB.QueryRow(ctx, `SELECT cancelled, running FROM dispatcherd.cancel_tree($1, nullif($2::text, ''))`, int64(id), j.By).
-		Scan(&c.Cancelled, &c.Running)
+	for range 3 { // another transaction may release or retry the callback between two snapshots of the statement
+		err = j.DB.QueryRow(ctx, cancelSQL, int64(id), j.By).Scan(&c.Cancelled, &c.Running, nil)
+		if err != nil || c != (contract.CancelledTree{}) || b.CallbackStatus == "" || b.CallbackStatus.Final() {
+			break
+		}
+	}
 	if err == nil && b.EndedAt != nil && c == (contract.CancelledTree{}) { // otherwise its callback was pending or running
 		err = &RefusedError{Rule: "batch_has_not_ended", message: fmt.Sprintf("%s %d has ended", b.Kind, id), kind: ErrConflict}
 	}
@@ -221,5 +225,37 @@ func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.Can
 
 // Repair has the jobs of a batch or flow that have not ended counted again, or of all of them for id 0. Daemons do this by themselves, too.
 func (j Joins) Repair(ctx context.Context, id dispatcherd.JobID) error {
-	return refused(j.DB.QueryRow(ctx, `SELECT dispatcherd.repair_flows(nullif($1::bigint, 0))`, int64(id)).Scan(nil))
+	return refused(j.DB.QueryRow(ctx, repairSQL, int64(id)).Scan(nil))
 }
+
+// cancelSQL cancels batch, flow or job $1, and everything below it; $2 is who cancels. The job itself is cancelled, or asked to end, at
+// once; dispatchers do the rest. It returns how many jobs it and its members are that have not started, and how many run.
+const cancelSQL = `
+WITH who AS (
+	SELECT coalesce(nullif($2::text, ''), session_user) AS name
+), below AS (
+	UPDATE dispatcherd.batches b SET cancelled_by = coalesce(b.cancelled_by, w.name) FROM who w
+	WHERE b.id = $1::bigint AND b.ended_at IS NULL RETURNING b.id
+), told AS (
+	INSERT INTO dispatcherd.ends (target) SELECT id FROM below
+), member AS (
+	SELECT count(*) FILTER (WHERE j.status <> 'running') AS idle, count(*) FILTER (WHERE j.status = 'running') AS running
+	FROM dispatcherd.jobs j WHERE j.parent = $1 AND j.status IN ('waiting', 'pending', 'running') AND EXISTS (SELECT FROM below)
+), asked AS (
+	INSERT INTO dispatcherd.operations (kind, target, who)
+	SELECT 'cancel', l.id, w.name FROM dispatcherd.jobs_live l, who w WHERE l.id = $1 AND l.status = 'running' RETURNING 1
+), idle AS MATERIALIZED (
+	SELECT dispatcherd.end_idle(ARRAY[$1], 'cancelled', w.name, NULL) AS n FROM who w WHERE NOT EXISTS (SELECT FROM asked)
+)
+SELECT m.idle + coalesce((SELECT n FROM idle), 0), m.running + (SELECT count(*) FROM asked), dispatcherd.notify_ends() FROM member m`
+
+// repairSQL asks dispatchers to count the open members and dependencies of batch or flow $1 again, or of all of them for 0, and to try
+// those again that they have set aside.
+const repairSQL = `
+WITH tried AS (
+	UPDATE dispatcherd.batches SET aside = NULL, aside_at = NULL WHERE aside_at IS NOT NULL AND ($1::bigint = 0 OR id = $1)
+), told AS (
+	INSERT INTO dispatcherd.ends (target, walk) SELECT id, 'repair' FROM dispatcherd.batches
+	WHERE ended_at IS NULL AND sealed_at IS NOT NULL AND ($1 = 0 OR id = $1) ORDER BY id
+)
+SELECT dispatcherd.notify_ends()`

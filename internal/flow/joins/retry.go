@@ -36,10 +36,46 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 		}
 		r.Skipped = taken + repeated
 	}
-	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.retry_tree($1)`, int64(id)).Scan(&r.Changed)
-	r.Changed -= min(r.Skipped, r.Changed)
-	return r, refused(err)
+	var idle bool
+	var bad, gone, callback int
+	var first int64
+	err = j.DB.QueryRow(ctx, retrySQL, int64(id)).Scan(&idle, &bad, &gone, &first, &callback, nil)
+	conflict := func(rule, why string, args ...any) error {
+		return &RefusedError{Rule: rule, kind: ErrConflict, message: fmt.Sprintf("%s %d: ", b.Kind, id) + fmt.Sprintf(why, args...)}
+	}
+	switch {
+	case err != nil:
+		return r, refused(err)
+	case b.Kind == contract.ChildrenKind:
+		return r, &RefusedError{Rule: "batch_exists", kind: ErrNotFound, message: fmt.Sprintf("%d is no batch or flow: retry the job", id)}
+	case !idle:
+		return r, conflict("callback_has_ended", "the callback is pending or running: retry after its end, or cancel it")
+	case gone > 0:
+		return r, conflict("rows_exist", "%d of its %d failed and cancelled jobs were deleted by retention, for example job %d: insert it again",
+			gone, bad, first)
+	}
+	r.Changed = max(bad+callback-r.Skipped, 0)
+	return r, nil
 }
+
+// retrySQL has dispatchers walk through batch or flow $1: they run its failed and cancelled jobs again, and its callback. It returns whether
+// the callback has ended; otherwise it does nothing. It also returns how many failed and cancelled jobs there are, how many of these have no
+// row any more, the first of them, and whether the callback has failed or was cancelled.
+const retrySQL = `
+WITH b AS MATERIALIZED (
+	SELECT b.id FROM dispatcherd.batches b
+	WHERE b.id = $1::bigint AND b.kind <> 'children' AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = b.id)
+), bad AS MATERIALIZED (
+	SELECT m.id, NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = m.id) AS gone FROM (
+		SELECT d.id FROM dispatcherd.nodes d WHERE d.flow = $1 AND d.status IN ('failed', 'cancelled')
+		UNION ALL SELECT x.job_id FROM dispatcherd.bad_members x WHERE x.batch = $1
+	) m (id)
+), told AS (
+	INSERT INTO dispatcherd.ends (target, walk) SELECT b.id, 'retry' FROM b WHERE NOT EXISTS (SELECT FROM bad WHERE gone)
+)
+SELECT EXISTS (SELECT FROM b), (SELECT count(*) FROM bad), (SELECT count(*) FROM bad WHERE gone),
+	coalesce((SELECT min(id) FROM bad WHERE gone), 0)::bigint,
+	(SELECT count(*) FROM dispatcherd.jobs j WHERE j.id = $1 AND j.status IN ('failed', 'cancelled')), dispatcherd.notify_ends()`
 
 // callbackRuns reports whether a retry that leaves failed members runs the callback, or is refused because the callback is live.
 func callbackRuns(b *contract.Batch) bool {

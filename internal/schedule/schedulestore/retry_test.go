@@ -56,7 +56,7 @@ func TestRetryBesideAnOpenRunIsRefusedUnlessAllowAll(t *testing.T) {
 		require.ErrorContains(t, err, `it is a run of schedule "`+policy+`", and its run `)
 		require.ErrorContains(t, err, ` has not ended (overlap = `+policy+`)`)
 		second := w.fail()[0]
-		require.Equal(t, 1, w.number(`SELECT dispatcherd.retry_jobs($1)`, []int64{first, second}), "one run of both")
+		require.Equal(t, 1, w.retryMany(first, second), "one run of both")
 		require.Equal(t, []int64{second}, w.fail())
 	}
 }
@@ -70,5 +70,16 @@ func TestRunsOfADeletedScheduleCanBeRetried(t *testing.T) {
 	require.Equal(t, outcomes("run"), w.make(w.controller, minute(&s, 2)))
 	second := w.fail()[0]
 	require.NoError(t, w.Remove(t.Context(), "s"))
-	require.Equal(t, 2, w.number(`SELECT dispatcherd.retry_jobs($1)`, []int64{first, second}))
+	require.Equal(t, 2, w.retryMany(first, second))
+}
+
+// retryMany retries jobs in one statement.
+func (w *world) retryMany(ids ...int64) int {
+	jobs := make([]dispatcherd.JobID, len(ids))
+	for i, id := range ids {
+		jobs[i] = dispatcherd.JobID(id)
+	}
+	n, _, err := claim.Jobs{DB: w.db}.RetryMany(w.t.Context(), jobs)
+	require.NoError(w.t, err)
+	return n
 }

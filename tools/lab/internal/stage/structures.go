@@ -169,7 +169,7 @@ func (b *builder) sealLate(ctx context.Context, batch int64) error {
 }
 
 func (b *builder) cancel(ctx context.Context, job int64) error {
-	_, err := b.conn.Exec(ctx, `SELECT dispatcherd.cancel_tree($1)`, job)
+	_, err := b.conn.Exec(ctx, `INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel_tree', $1)`, job)
 	return err
 }
 
