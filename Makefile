@@ -24,16 +24,16 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/heap ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/durations
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/heap ./internal/flow ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/durations
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that measure what it changes.
 AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAreLongAsTextIsShort
 # Packages with large random tests.
-RANDOM     := ./actor ./backlog ./workerproto ./internal/trace ./internal/limits/... ./internal/schedule/... ./internal/flow/flowstore
+RANDOM     := ./actor ./backlog ./workerproto ./internal/trace ./internal/limits/... ./internal/schedule/... ./internal/flow/...
 SLOWEST    := ./e2e ./claim ./internal/flow/flowstore ./internal/schedule/schedulestore
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/heap ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/durations
+PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/heap ./internal/flow ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/durations
 COVERAGE   := 95
 
 .PHONY: help
@@ -175,7 +175,7 @@ bench/profile: deps ## Say where the time of a job goes (with perf where it is i
 
 .PHONY: sim
 sim: ## Simulate dispatchers, workers and faults for SIM_EVENTS events (1e8), and run the other random tests in full size
-	SIM_EVENTS=$(or $(SIM_EVENTS),1e8) go test -count=1 -timeout 2h ./internal/sim/ $(RANDOM)
+	SIM_EVENTS=$(or $(SIM_EVENTS),1e8) HISTORIES=1000000 go test -count=1 -timeout 2h ./internal/sim/ $(RANDOM)
 
 .PHONY: chaos
 chaos: deps ## Break everything at once, check that no job is lost and that the check would notice (CHAOS=smoke|short|normal|long)

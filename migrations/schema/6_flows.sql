@@ -161,19 +161,12 @@ CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_waiting FOR EACH RO
     WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL) EXECUTE FUNCTION dispatcherd.check_parent();
 
 -- Returns why a job in JSON is invalid, as far as this can be said without the constraints of the table jobs; NULL = it is valid so far.
--- The list `further` names the members that are allowed besides those of a job. All functions that insert jobs from JSON call it.
+-- The list `further` names the members that are allowed besides those of a job. All statements that insert jobs from JSON call it.
 CREATE FUNCTION dispatcherd.job_problem(job jsonb, further text[]) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    unknown text;
-BEGIN
-    IF jsonb_typeof(job) IS DISTINCT FROM 'object' THEN
-        RETURN 'a job must be a JSON object';
-    END IF;
-    unknown := (SELECT min(k)
-        FROM jsonb_object_keys(job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys}'::text[]) k);
-    RETURN CASE
-        WHEN unknown IS NOT NULL THEN format('"%s" is unknown', unknown)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN jsonb_typeof(job) IS DISTINCT FROM 'object' THEN 'a job must be a JSON object'
+        WHEN u.name IS NOT NULL THEN format('"%s" is unknown', u.name)
         WHEN job ->> 'type' IS NULL THEN 'type is missing'
         WHEN jsonb_typeof(job -> 'type') <> 'string' THEN format('type is %s, must be a text', left((job -> 'type')::text, 64))
         WHEN jsonb_typeof(job -> 'keys') NOT IN ('string', 'null')
@@ -190,17 +183,17 @@ BEGIN
             THEN format('timeout_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'timeout_ms')::text, 64))
         WHEN (job -> 'expected_ms')::text !~ '^(-?[0-9]{1,10}|null)$' OR (job ->> 'expected_ms')::bigint > 2147483647
             THEN format('expected_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'expected_ms')::text, 64))
-    END;
-END $$;
+    END
+    FROM (SELECT min(k) AS name FROM jsonb_object_keys(CASE WHEN jsonb_typeof(job) = 'object'
+        THEN job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys}'::text[] ELSE '{}' END) k) u
+$$;
 
 -- Inserts jobs that are JSON objects. Job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. With checked, the caller
 -- has checked the parent, and check_parent does not. An earlier run_at becomes the present. open_batch, insert_member, insert_flow and
 -- insert_nodes call it, and dispatchers for children (claim/spawn.go).
 CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
     checked boolean DEFAULT false) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, expected_ms, keys,
         unique_key, parent, watched)
     SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), d.due, CASE WHEN checked
@@ -211,7 +204,7 @@ BEGIN
         timeout_ms int, expected_ms int, keys text, unique_key text))
         WITH ORDINALITY AS r (type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, place)
             CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
-END $$;
+$$;
 
 -- Opens a batch and returns its id. job is the callback, which runs after the members if run_when applies; it gets the id of the batch.
 -- With a parent, the callback is a member of that batch. Producers call it.
@@ -352,7 +345,8 @@ DECLARE
     ids    bigint[];
     bad    record;
 BEGIN
-    PERFORM dispatcherd.check_flow(flow);
+    SELECT p.* INTO bad FROM dispatcherd.flow_problem(flow) p;
+    PERFORM dispatcherd.reject_flow(bad.node, bad.rule, bad.why) WHERE bad.rule IS NOT NULL;
     ids := ARRAY (SELECT nextval('dispatcherd.job_ids') FROM generate_series(1, jsonb_array_length(nodes)));
     places := (SELECT jsonb_object_agg(n.node ->> 'name', n.place) FROM jsonb_array_elements(nodes) WITH ORDINALITY AS n (node, place));
     INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when)
@@ -362,36 +356,26 @@ BEGIN
         coalesce((n.node ->> 'takes_results')::boolean, false), cardinality(a.ids),
         CASE WHEN a.ids = '{}' THEN clock_timestamp() END
     FROM jsonb_array_elements(nodes) WITH ORDINALITY AS n (node, place) CROSS JOIN LATERAL (
-        SELECT ARRAY (SELECT DISTINCT CASE WHEN jsonb_typeof(e) = 'string' THEN coalesce(ids[(places ->> (e #>> '{}'))::int], 0)
-            ELSE e::bigint END
+        SELECT ARRAY (SELECT DISTINCT CASE WHEN jsonb_typeof(e) = 'string' THEN ids[(places ->> (e #>> '{}'))::int]
+            WHEN e::bigint BETWEEN ids[1] AND ids[cardinality(ids)] THEN 0 ELSE e::bigint END
             FROM jsonb_array_elements(n.node -> 'after') AS e) AS ids
     ) a;
-    SELECT d.name, d.place, x.id INTO bad FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id)
-        WHERE d.flow = batch AND (x.id = 0 OR x.id BETWEEN d.id AND ids[cardinality(ids)]) ORDER BY d.place, x.id LIMIT 1;
-    IF FOUND THEN
-        PERFORM dispatcherd.reject_dependency(nodes -> (bad.place - 1), places, bad.place);
-    END IF;
     INSERT INTO dispatcherd.edges (before, flow, after, linked)
-    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), CASE WHEN (SELECT m.id FROM dispatcherd.nodes m WHERE m.id = x.id
-        AND m.flow = batch) IS NULL THEN false END
+    SELECT x.id, batch, array_agg(d.id ORDER BY d.id), CASE WHEN x.id NOT BETWEEN ids[1] AND ids[cardinality(ids)] THEN false END
     FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = batch GROUP BY x.id;
-    SELECT d.name, e.before INTO bad FROM dispatcherd.edges e JOIN dispatcherd.nodes d ON d.id = e.after[1]
-        WHERE e.flow = batch AND NOT e.linked AND (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = e.before LIMIT 1) IS NULL
-            ORDER BY d.place LIMIT 1;
-    IF FOUND THEN
-        PERFORM dispatcherd.reject_flow(bad.name, 'node_depends_on_existing_jobs',
-            coalesce((SELECT format('%s is a %s without a callback, so it is no job', b.id, b.kind)
-            FROM dispatcherd.batches b WHERE b.id = bad.before AND NOT b.callback AND b.kind <> 'children'),
-                format('job %s does not exist', bad.before)));
-    END IF;
-    SELECT d.name INTO bad FROM dispatcherd.nodes d WHERE d.flow = batch AND d.takes_results
-        AND EXISTS (SELECT FROM unnest(d.depends_on) AS x (id) WHERE x.id <> ALL (ids))
-        AND NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'result', 'SELECT') ORDER BY d.place LIMIT 1;
-    IF FOUND THEN
-        PERFORM dispatcherd.reject_flow(bad.name, 'results_of_other_jobs_may_be_read',
-            'takes_results needs the right to read the results of jobs outside the flow: '
-            'leave it out, or insert the flow over the API or as an operator');
-    END IF;
+    SELECT d.name, e.before, e.missing INTO bad
+    FROM (SELECT g.before, g.after, (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = g.before LIMIT 1) IS NULL AS missing
+        FROM dispatcherd.edges g WHERE g.flow = batch AND NOT g.linked) e
+    CROSS JOIN unnest(e.after) AS a (id) JOIN dispatcherd.nodes d ON d.id = a.id
+    WHERE e.missing OR d.takes_results AND NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'result', 'SELECT')
+    ORDER BY d.place LIMIT 1;
+    PERFORM dispatcherd.reject_flow(bad.name, 'results_of_other_jobs_may_be_read',
+        'takes_results needs the right to read the results of jobs outside the flow: '
+        'leave it out, or insert the flow over the API or as an operator') WHERE NOT bad.missing;
+    PERFORM dispatcherd.reject_flow(bad.name, 'node_depends_on_existing_jobs',
+        coalesce((SELECT format('%s is a %s without a callback, so it is no job', b.id, b.kind)
+        FROM dispatcherd.batches b WHERE b.id = bad.before AND NOT b.callback AND b.kind <> 'children'),
+            format('job %s does not exist', bad.before))) WHERE bad.missing;
     PERFORM dispatcherd.insert_nodes(batch, nodes, ids);
     IF flow ? 'callback' THEN
         BEGIN
@@ -407,81 +391,72 @@ BEGIN
         WHERE d.flow = batch));
 END $$;
 
--- insert_flow calls it: checks the flow itself and each node alone.
-CREATE FUNCTION dispatcherd.check_flow(flow jsonb) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    bad record;
-BEGIN
-    IF jsonb_typeof(flow) IS DISTINCT FROM 'object' OR flow - '{name,callback,nodes}'::text[] <> '{}' THEN
-        PERFORM dispatcherd.reject_flow(NULL, 'flow_has_known_members',
-            'it must be a JSON object with the members nodes, name and callback only');
-    ELSIF jsonb_typeof(flow -> 'nodes') IS DISTINCT FROM 'array' OR jsonb_array_length(flow -> 'nodes') NOT BETWEEN 1 AND 10000 THEN
-        PERFORM dispatcherd.reject_flow(NULL, 'flow_has_1_to_10000_nodes', 'nodes must be an array of 1 to 10000 nodes'
-            || CASE WHEN jsonb_typeof(flow -> 'nodes') = 'array' THEN format(', and has %s', jsonb_array_length(flow -> 'nodes'))
-                ELSE '' END);
-    ELSIF jsonb_typeof(flow -> 'name') NOT IN ('string', 'null') OR octet_length(flow ->> 'name') NOT BETWEEN 1 AND 128 THEN
-        PERFORM dispatcherd.reject_flow(NULL, 'name_is_1_to_128_bytes',
-            format('name is %s, must be a text of 1 to 128 bytes', left((flow -> 'name')::text, 64)));
-    ELSIF dispatcherd.job_problem(flow -> 'callback', '{run_when}') IS NOT NULL AND flow ? 'callback' THEN
-        PERFORM dispatcherd.reject_flow(NULL, 'flow_has_known_members',
-            'the callback: ' || dispatcherd.job_problem(flow -> 'callback', '{run_when}'));
-    ELSIF jsonb_typeof(flow -> 'callback' -> 'payload') <> 'object' THEN
-        PERFORM dispatcherd.reject_flow(NULL, 'payload_is_an_object',
-            'the payload of the callback must be a JSON object, because it gets the member "batch"');
-    END IF;
-    SELECT coalesce(n.node ->> 'name', n.place::text) AS name, p.rule, p.why INTO bad
-        FROM jsonb_array_elements(flow -> 'nodes') WITH ORDINALITY AS n (node, place), dispatcherd.node_problem(n.node) p
-            WHERE p.rule IS NOT NULL ORDER BY n.place LIMIT 1;
-    IF FOUND THEN
-        PERFORM dispatcherd.reject_flow(bad.name, bad.rule, bad.why);
-    END IF;
-    SELECT n.node ->> 'name' AS name INTO bad FROM jsonb_array_elements(flow -> 'nodes') AS n (node)
-        GROUP BY 1 HAVING count(*) > 1 LIMIT 1;
-    IF FOUND THEN
-        PERFORM dispatcherd.reject_flow(bad.name, 'node_name_is_unique', 'another node has the same name');
-    END IF;
-END $$;
-
--- check_flow calls it: returns the rule that a node breaks, as far as the document shows it, and a sentence. NULL = none.
-CREATE FUNCTION dispatcherd.node_problem(node jsonb, OUT rule text, OUT why text)
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    dependencies int := CASE WHEN jsonb_typeof(node -> 'after') = 'array' THEN jsonb_array_length(node -> 'after') ELSE 0 END;
-BEGIN
-    why := dispatcherd.job_problem(node, '{name,after,run_when,takes_results}');
-    IF why IS NOT NULL THEN
-        rule := 'node_has_known_members';
-    ELSIF jsonb_typeof(node -> 'name') IS DISTINCT FROM 'string' OR octet_length(node ->> 'name') NOT BETWEEN 1 AND 128 THEN
-        rule := 'node_name_is_1_to_128_bytes';
-        why := CASE WHEN node ? 'name' THEN format('name is %s, must be a text of 1 to 128 bytes', left((node -> 'name')::text, 64))
-            ELSE 'name is missing' END;
-    ELSIF node ->> 'name' ~ '^[0-9]+$' THEN
-        rule := 'node_name_is_no_number';
-        why := 'name must not be a number, because numbers are ids of jobs';
-    ELSIF coalesce(node ->> 'run_when', 'done') NOT IN ('done', 'ended', 'failed') THEN
-        rule := 'run_when_is_done_ended_or_failed';
-        why := format('run_when is "%s", must be done, ended or failed', node ->> 'run_when');
-    ELSIF jsonb_typeof(node -> 'after') <> 'array'
-        OR jsonb_path_exists(node,
-        '$.after[*] ? (@.type() != "string" && @.type() != "number"
-            || @.type() == "number" && (@ < 1 || @ > 9223372036854775807 || @.floor() != @))') THEN
-        rule := 'node_depends_on_known_nodes';
-        why := 'after must be an array of names of nodes and ids of jobs';
-    ELSIF node ->> 'run_when' = 'failed' AND dependencies = 0 THEN
-        rule := 'failed_needs_dependencies';
-        why := 'run_when "failed" needs at least one dependency in after';
-    ELSIF jsonb_typeof(node -> 'takes_results') <> 'boolean' THEN
-        rule := 'node_has_known_members';
-        why := 'takes_results must be true or false';
-    ELSIF node -> 'takes_results' = 'true' AND dependencies > 100 THEN
-        rule := 'takes_at_most_100_results';
-        why := format('it takes the results of %s dependencies, at most 100 are possible', dependencies);
-    ELSIF node -> 'takes_results' = 'true' AND jsonb_typeof(node -> 'payload') <> 'object' THEN
-        rule := 'payload_is_an_object';
-        why := 'payload must be a JSON object, because it gets the member "inputs"';
-    END IF;
-END $$;
+-- Returns the first rule that the document of a flow breaks, as far as the document shows it, the node (NULL = the flow itself), and a
+-- sentence. The nodes are looked at only if their number and that of the dependencies are within bounds. insert_flow calls it.
+CREATE FUNCTION dispatcherd.flow_problem(flow jsonb, OUT node text, OUT rule text, OUT why text)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+WITH whole AS MATERIALIZED (
+    SELECT CASE
+        WHEN jsonb_typeof(flow) IS DISTINCT FROM 'object' OR flow - '{name,callback,nodes}'::text[] <> '{}' THEN ARRAY[
+            'flow_has_known_members', 'it must be a JSON object with the members nodes, name and callback only']
+        WHEN jsonb_typeof(flow -> 'nodes') IS DISTINCT FROM 'array' THEN ARRAY[
+            'flow_has_1_to_10000_nodes', 'nodes must be an array of 1 to 10000 nodes']
+        WHEN jsonb_array_length(flow -> 'nodes') NOT BETWEEN 1 AND 10000 THEN ARRAY[
+            'flow_has_1_to_10000_nodes',
+            format('nodes must be an array of 1 to 10000 nodes, and has %s', jsonb_array_length(flow -> 'nodes'))]
+        WHEN (SELECT sum(jsonb_array_length(n -> 'after')) FROM jsonb_array_elements(flow -> 'nodes') n
+            WHERE jsonb_typeof(n -> 'after') = 'array') > 100000 THEN ARRAY[
+            'flow_has_at_most_100000_edges', 'the nodes have more than 100000 dependencies together: insert a node between many and many']
+        WHEN jsonb_typeof(flow -> 'name') NOT IN ('string', 'null') OR octet_length(flow ->> 'name') NOT BETWEEN 1 AND 128 THEN ARRAY[
+            'name_is_1_to_128_bytes', format('name is %s, must be a text of 1 to 128 bytes', left((flow -> 'name')::text, 64))]
+        WHEN flow ? 'callback' AND dispatcherd.job_problem(flow -> 'callback', '{run_when}') IS NOT NULL THEN ARRAY[
+            'flow_has_known_members', 'the callback: ' || dispatcherd.job_problem(flow -> 'callback', '{run_when}')]
+        WHEN jsonb_typeof(flow -> 'callback' -> 'payload') <> 'object' THEN ARRAY[
+            'payload_is_an_object', 'the payload of the callback must be a JSON object, because it gets the member "batch"']
+    END AS problem
+), item AS MATERIALIZED (
+    SELECT n.node, n.place, n.node ->> 'name' AS name,
+        CASE WHEN jsonb_typeof(n.node -> 'after') = 'array' THEN n.node -> 'after' END AS after,
+        dispatcherd.job_problem(n.node, '{name,after,run_when,takes_results}') AS problem
+    FROM jsonb_array_elements(CASE WHEN (SELECT problem FROM whole) IS NULL THEN flow -> 'nodes' ELSE '[]' END)
+        WITH ORDINALITY AS n (node, place)
+), places AS MATERIALIZED (
+    SELECT jsonb_object_agg(coalesce(name, ''), place) AS of FROM item
+), checked AS (
+    SELECT 0 AS place, NULL AS name, problem FROM whole
+    UNION ALL
+    SELECT i.place, coalesce(i.name, i.place::text), CASE
+        WHEN i.problem IS NOT NULL THEN ARRAY['node_has_known_members', i.problem]
+        WHEN NOT node ? 'name' THEN ARRAY['node_name_is_1_to_128_bytes', 'name is missing']
+        WHEN jsonb_typeof(node -> 'name') <> 'string' OR octet_length(i.name) NOT BETWEEN 1 AND 128 THEN ARRAY[
+            'node_name_is_1_to_128_bytes', format('name is %s, must be a text of 1 to 128 bytes', left((node -> 'name')::text, 64))]
+        WHEN i.name ~ '^[0-9]+$' THEN ARRAY['node_name_is_no_number', 'name must not be a number, because numbers are ids of jobs']
+        WHEN (p.of ->> i.name)::int <> i.place THEN ARRAY['node_name_is_unique', 'another node has the same name']
+        WHEN coalesce(node ->> 'run_when', 'done') NOT IN ('done', 'ended', 'failed') THEN ARRAY[
+            'run_when_is_done_ended_or_failed', format('run_when is "%s", must be done, ended or failed', node ->> 'run_when')]
+        WHEN jsonb_typeof(node -> 'after') <> 'array' OR jsonb_path_exists(i.after, '$[*] ? (@.type() != "string" && @.type() != "number"
+            || @.type() == "number" && (@ < 1 || @ > 9223372036854775807 || @.floor() != @))') THEN ARRAY[
+            'node_depends_on_known_nodes', 'after must be an array of names of nodes and ids of jobs']
+        WHEN node ->> 'run_when' = 'failed' AND coalesce(jsonb_array_length(i.after), 0) = 0 THEN ARRAY[
+            'failed_needs_dependencies', 'run_when "failed" needs at least one dependency in after']
+        WHEN jsonb_typeof(node -> 'takes_results') <> 'boolean' THEN ARRAY['node_has_known_members', 'takes_results must be true or false']
+        WHEN node -> 'takes_results' = 'true' AND jsonb_array_length(i.after) > 100 THEN ARRAY['takes_at_most_100_results',
+            format('it takes the results of %s dependencies, at most 100 are possible', jsonb_array_length(i.after))]
+        WHEN node -> 'takes_results' = 'true' AND jsonb_typeof(node -> 'payload') <> 'object' THEN ARRAY[
+            'payload_is_an_object', 'payload must be a JSON object, because it gets the member "inputs"']
+        ELSE (SELECT CASE
+                WHEN p.of ->> (e #>> '{}') IS NULL THEN ARRAY[
+                    'node_depends_on_known_nodes', format('after names "%s", which is no node of the flow', e #>> '{}')]
+                WHEN e #>> '{}' = i.name THEN ARRAY['node_depends_on_earlier_nodes', 'it depends on itself']
+                ELSE ARRAY['node_depends_on_earlier_nodes', format(
+                    'after names "%s", which is a later node: dependencies must come first, so no cycle is possible', e #>> '{}')]
+            END FROM jsonb_array_elements(i.after) e
+            WHERE jsonb_typeof(e) = 'string' AND ((p.of ->> (e #>> '{}'))::int < i.place) IS NOT TRUE LIMIT 1)
+    END
+    FROM item i CROSS JOIN places p
+)
+SELECT name, problem[1], problem[2] FROM checked WHERE problem IS NOT NULL ORDER BY place LIMIT 1
+$$;
 
 -- check_flow, insert_flow and its other helpers call it: raises the error of a node, or of the flow itself if node is NULL.
 CREATE FUNCTION dispatcherd.reject_flow(node text, rule text, why text) RETURNS void
@@ -489,30 +464,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE check_violation USING CONSTRAINT = rule, SCHEMA = 'dispatcherd', TABLE = 'nodes', COLUMN = coalesce(node, ''),
         MESSAGE = CASE WHEN node IS NULL THEN 'flow: ' || why ELSE format('flow: node "%s": %s', node, why) END;
-END $$;
-
--- insert_flow calls it: raises the error of the first dependency of a node that is no earlier node. places has the places of nodes by name.
-CREATE FUNCTION dispatcherd.reject_dependency(node jsonb, places jsonb, place int) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    e  jsonb;
-    at int;
-BEGIN
-    FOR e IN SELECT jsonb_array_elements(node -> 'after') LOOP
-        at := places ->> (e #>> '{}');
-        IF jsonb_typeof(e) = 'number' THEN
-            CONTINUE;
-        ELSIF at IS NULL THEN
-            PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_known_nodes',
-                format('after names "%s", which is no node of the flow', e #>> '{}'));
-        ELSIF at = place THEN
-            PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_earlier_nodes', 'it depends on itself');
-        ELSIF at > place THEN
-            PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_earlier_nodes',
-                format('after names "%s", which is a later node: dependencies must come first, so no cycle is possible', e #>> '{}'));
-        END IF;
-    END LOOP;
-    PERFORM dispatcherd.reject_flow(node ->> 'name', 'node_depends_on_existing_jobs', 'after names the id of a job that does not exist');
 END $$;
 
 -- insert_flow calls it: inserts the jobs of nodes. If one is refused, it inserts them one by one, so that the error names the node.
@@ -544,9 +495,8 @@ BEGIN
     END;
 END $$;
 
--- Tells dispatchers to call settle. The functions of producers and operators call it.
+-- Tells dispatchers that batches or flows have messages. The functions of producers call it.
 CREATE FUNCTION dispatcherd.notify_ends() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pg_notify('dispatcherd', 'ends') WHERE dispatcherd.may_notify();
-END $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_notify('dispatcherd', 'ends') WHERE dispatcherd.may_notify()
+$$;

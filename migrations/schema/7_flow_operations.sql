@@ -70,11 +70,7 @@ $$;
 -- the ends is told, but not the target by, which has. A job whose parent takes no ends any more has no parent afterwards. Dispatchers
 -- call it.
 CREATE FUNCTION dispatcherd.run_again(ids bigint[], again dispatcherd.status[], by bigint) RETURNS int
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-#variable_conflict use_column
-DECLARE
-    n int;
-BEGIN
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     WITH gone AS (
         DELETE FROM dispatcherd.jobs j USING unnest(ids, run_again.again) AS i (id, again)
         WHERE j.id BETWEEN i.id AND i.id AND j.status IN ('failed', 'cancelled') RETURNING j.*, i.again,
@@ -88,12 +84,12 @@ BEGIN
         SELECT member, array_agg(id::bigint ORDER BY id), array_agg('pending'::dispatcherd.status), array_agg(0) FROM gone
             WHERE member IS NOT NULL AND member IS DISTINCT FROM run_again.by GROUP BY member
         UNION ALL SELECT id, ARRAY[id::bigint], '{pending}', '{0}' FROM gone WHERE told
+    ), moved AS (
+        INSERT INTO dispatcherd.jobs (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload,
+            keys, expected_ms, parent, unique_key, watched, errors)
+        SELECT id, again, coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
+            expected_ms, member, unique_key, CASE WHEN told THEN true ELSE watched END, errors FROM gone
+        RETURNING id
     )
-    INSERT INTO dispatcherd.jobs (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
-        expected_ms, parent, unique_key, watched, errors)
-    SELECT id, again, coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
-        expected_ms, member, unique_key, CASE WHEN told THEN true ELSE watched END, errors FROM gone;
-    GET DIAGNOSTICS n = ROW_COUNT;
-    PERFORM dispatcherd.notify_ends() WHERE n > 0;
-    RETURN n;
-END $$;
+    SELECT count(*)::int FROM moved
+$$;

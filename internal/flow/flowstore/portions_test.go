@@ -2,6 +2,7 @@ package flowstore
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,6 +68,39 @@ func TestNodesWithLargeInputsAreReleasedInPortions(t *testing.T) {
 	most, total := w.largest(flow)
 	require.LessOrEqual(t, most, 5)
 	require.Equal(t, size, total, "each once")
+}
+
+// dense returns a flow of two layers, in which each node of the second depends on all of the first.
+func dense(size int) string {
+	var first, second []string
+	for i := range size {
+		first = append(first, fmt.Sprintf(`"a%d"`, i))
+	}
+	after := strings.Join(first, ",")
+	for i := range size {
+		second = append(second, fmt.Sprintf(`{"name": "a%d", "type": "x"}`, i))
+	}
+	for i := range size {
+		second = append(second, fmt.Sprintf(`{"name": "b%d", "type": "dependant", "after": [%s]}`, i, after))
+	}
+	return `{"nodes": [` + strings.Join(second, ",") + `]}`
+}
+
+// A dense flow has almost 100,000 dependencies. Each step counts 1,000 of them at most in a round, and all nodes are released. A denser one
+// is refused.
+func TestFlowHasAtMostAHundredThousandDependencies(t *testing.T) {
+	w := newWorld(t)
+	e := w.refused(`SELECT dispatcherd.insert_flow($1)`, dense(330))
+	require.Equal(t, "flow_has_at_most_100000_edges", e.ConstraintName)
+	const size = 316
+	_, n := w.flow(dense(size))
+	var first []int64
+	for i := range size {
+		first = append(first, n["a"+strconv.Itoa(i)])
+	}
+	w.end(contract.Succeeded, first...)
+	w.countEnds()
+	require.Equal(t, size, get[int](w, `SELECT count(*) FROM dispatcherd.jobs_live WHERE type = 'dependant' AND status = 'pending'`))
 }
 
 // A job has 3,000 dependants. Each step releases at most 1,000 of them. All are released once, and the flow ends.

@@ -35,7 +35,7 @@ func main() {
 	flag.IntVar(&o.members, "members", 1_000_000, "batch: members")
 	flag.IntVar(&o.faults, "faults", 1_000_000, "faults: jobs")
 	flag.IntVar(&o.children, "children", 10_000, "cancel: children")
-	flag.IntVar(&o.layers, "layers", 100, "dag: layers of 100 nodes")
+	flag.IntVar(&o.layers, "layers", 1000, "dag: layers of 10 nodes")
 	flag.IntVar(&o.chain, "chain", 10_000, "chain: nodes")
 	flag.IntVar(&o.fanOuts, "fanouts", 20_000, "fanout: fan-outs")
 	flag.IntVar(&o.keys, "keys", 100_000, "unique: keys")
@@ -43,7 +43,7 @@ func main() {
 	flag.Parse()
 	parts := figure.Names(all)
 	if o.plain.Short {
-		o.members, o.faults, o.layers, o.chain, o.fanOuts, o.keys = 50_000, 15_000, 50, 1000, 2000, 10_000
+		o.members, o.faults, o.layers, o.chain, o.fanOuts, o.keys = 50_000, 15_000, 500, 1000, 2000, 10_000
 		o.hostile = 0.01
 		parts = figure.Names(all[1:])
 	}
@@ -67,7 +67,7 @@ func (o *options) parts() []figure.Part {
 			return Cancel(ctx, r, o.children)
 		}),
 		on("dag", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
-			return DAG(ctx, r, o.layers, 100)
+			return DAG(ctx, r, o.layers, 10)
 		}),
 		on("chain", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) { return Chain(ctx, r, o.chain) }),
 		on("fanout", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
