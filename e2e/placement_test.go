@@ -49,8 +49,7 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	require.Positive(t, p.Waited)
 	require.Less(t, p.Ran, p.Waited+60)
 	text := h.shown("job get %d", second)
-	require.Regexp(t, `worker +callee, slot \d+\n`, text)
-	require.Regexp(t, `waited +\S+, longest for: CapacityBusy\n`, text)
+	require.Regexp(t, `placement +worker callee, slot \d+, waited \S+, ran \S+, score .*, waited for CapacityBusy\n`, text)
 	require.Regexp(t, `started at +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\n`, text)
 	got := h.caller().ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", second), "")
 	var answer contract.Job

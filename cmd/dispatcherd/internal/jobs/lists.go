@@ -42,7 +42,7 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 
 func typeRow(t *httpapi.Type) []any {
 	return []any{
-		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, spanOf(max(t.Oldest, t.OldestKeyed)),
+		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, console.Seconds(max(t.Oldest, t.OldestKeyed)),
 	}
 }
 
@@ -61,7 +61,7 @@ func (a commands) requestsCommand() *cobra.Command {
 	var q httpapi.TypeFilter
 	cmd := settings.List(a.Invocation, settings.New("requests", "List waiting on-demand requests, the oldest first",
 		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "/v1/requests", &q, &q.Query, "id, type, priority, waits", func(r *httpapi.WaitingRequest) []any {
-		return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
+		return []any{r.ID, r.Type, r.Priority, console.Seconds(r.Age)}
 	}, "No request waits in the memory of this dispatcher.")
 	a.typeFlag(cmd, &q.Type, "only requests of this type")
 	return cmd
