@@ -44,7 +44,7 @@ type BatchOptions struct {
 // and all of them have ended, its callback runs, exactly once.
 //
 // A Batch is a durable barrier (article 4, "Barrier"): the members may run on all hosts. Any program may use a batch by
-// its id, each method inside a transaction if needed. Seal, Cancel and Retry need the isolation level read committed.
+// its id, each method inside a transaction if needed. Seal needs the isolation level read committed.
 type Batch struct{ ID dispatcherd.JobID }
 
 // OpenBatch opens a batch. The id of its callback is that of the batch.
@@ -101,16 +101,16 @@ func (b Batch) Seal(ctx context.Context, db Querier) (Sealed, error) {
 	return s, b.about("sealing", err)
 }
 
-// Cancel cancels the members, their children and the callback. It needs the role dispatcherd_operator.
-func (b Batch) Cancel(ctx context.Context, db Querier) (CancelledTree, error) {
-	c, err := joins.Joins{DB: db}.Cancel(ctx, b.ID)
-	return c, b.about("cancelling", err)
-}
+// Cancel has a dispatcher cancel the members, their children and the callback. It needs the role dispatcherd_operator.
+func (b Batch) Cancel(ctx context.Context, db Querier) error { return b.operate(ctx, db, "cancel_tree") }
 
-// Retry runs the failed and cancelled members again, and the callback after them. It needs the role dispatcherd_operator.
-func (b Batch) Retry(ctx context.Context, db Querier) (RetriedTree, error) {
-	r, err := joins.Joins{DB: db}.Retry(ctx, b.ID)
-	return r, b.about("retrying", err)
+// Retry has a dispatcher run the failed and cancelled members again, and the callback after them. It needs the role dispatcherd_operator.
+// The log of the dispatcher says if it is refused; [Flows.Retry] returns the reason.
+func (b Batch) Retry(ctx context.Context, db Querier) error { return b.operate(ctx, db, "retry_tree") }
+
+func (b Batch) operate(ctx context.Context, db Querier, kind string) error {
+	const sql = `INSERT INTO dispatcherd.operations (kind, target) VALUES ($1, $2) RETURNING true`
+	return b.about(kind, db.QueryRow(ctx, sql, kind, int64(b.ID)).Scan(nil))
 }
 
 // Status reads the state of the batch. It needs the role dispatcherd_operator.
