@@ -102,7 +102,9 @@ func (b Batch) Seal(ctx context.Context, db Querier) (Sealed, error) {
 }
 
 // Cancel has a dispatcher cancel the members, their children and the callback. It needs the role dispatcherd_operator.
-func (b Batch) Cancel(ctx context.Context, db Querier) error { return b.operate(ctx, db, "cancel_tree") }
+func (b Batch) Cancel(ctx context.Context, db Querier) error {
+	return b.operate(ctx, db, "cancel_tree")
+}
 
 // Retry has a dispatcher run the failed and cancelled members again, and the callback after them. It needs the role dispatcherd_operator.
 // The log of the dispatcher says if it is refused; [Flows.Retry] returns the reason.

@@ -112,7 +112,7 @@ func (m *memory) report(j *row, by dispatcherd.JobID) {
 // members counts the members of a target that have not ended, from rows and messages.
 func (m *memory) members(target dispatcherd.JobID) (n int) {
 	for _, j := range m.jobs {
-		if j.parent == target && !j.status.Final() {
+		if j.parent == target && !j.status.Final() && !j.dropped {
 			n++
 		}
 	}

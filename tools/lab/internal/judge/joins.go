@@ -132,6 +132,7 @@ func startOf(p *history.Part) int64 {
 func (r *Report) joinedLost(s *structure, j *history.Join, needs []*history.Part) {
 	w := s.waiting(j)
 	switch {
+	case j.Kind == "node" && j.Cancelled && j.Fired == 0: // it was cancelled as a member of its flow
 	case j.Fired == 0 && (j.Kind != "node" || len(needs) > 0):
 		r.find(&r.JoinedLost, "joined lost", j.ID, "the %s has not fired", j.Kind)
 	case w == nil && (j.Callback || j.Kind == "node"):
@@ -161,6 +162,9 @@ func (r *Report) joinedTwice(s *structure, j *history.Join, needs []*history.Par
 		case "cancelled":
 			stopped++
 		}
+	}
+	if j.Kind == "node" {
+		failed, stopped = failed+stopped, 0
 	}
 	if want, got := fmt.Sprint(done, failed, stopped), fmt.Sprint(j.Done, j.Failed, j.Stopped); want != got {
 		r.find(&r.JoinedTwice, "joined twice", j.ID,
