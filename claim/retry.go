@@ -45,7 +45,7 @@ func (j Jobs) RetryMany(ctx context.Context, ids []dispatcherd.JobID) (n int, le
 		if len(again) == 0 {
 			return nil
 		}
-		return tx.QueryRow(ctx, runAgainSQL, again).Scan(&n)
+		return tx.QueryRow(ctx, runAgainSQL, again).Scan(&n, nil)
 	})
 	return n, left, err
 }
@@ -129,7 +129,7 @@ LEFT JOIN LATERAL (
 	WHERE t.job_id = j.id AND p.overlap <> '` + contract.AllowAll + `' LIMIT 1
 ) s ON true
 WHERE j.id = ANY ($1::bigint[]) AND j.status IN ('failed', 'cancelled')`
-	// runAgainSQL makes the jobs pending. A run of a schedule counts as open again.
+	// runAgainSQL makes the jobs pending. A run of a schedule counts as open again. What waits for the jobs learns it.
 	runAgainSQL = `
 WITH again AS MATERIALIZED (
 	SELECT dispatcherd.run_again($1::bigint[], array_fill('pending'::dispatcherd.status, ARRAY[cardinality($1)]), NULL) AS n
@@ -137,5 +137,5 @@ WITH again AS MATERIALIZED (
 	INSERT INTO dispatcherd.schedule_runs SELECT t.schedule_id, t.job_id FROM dispatcherd.ticks t WHERE t.job_id = ANY ($1)
 	ON CONFLICT DO NOTHING
 )
-SELECT n FROM again`
+SELECT n, dispatcherd.notify_ends() FROM again`
 )
