@@ -250,11 +250,23 @@ func writeTable(w io.Writer, header string, rows [][]any) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = OneLine(fmt.Sprint(cell))
+			cells[i] = OneLine(cellText(cell))
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
+}
+
+// cellText formats a value of a table, "" for a nil pointer.
+func cellText(cell any) string {
+	v := reflect.Indirect(reflect.ValueOf(cell))
+	if !v.IsValid() {
+		return ""
+	}
+	if t, is := reflect.TypeAssert[time.Time](v); is {
+		return Stamp(t)
+	}
+	return fmt.Sprint(v)
 }
 
 // Stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.

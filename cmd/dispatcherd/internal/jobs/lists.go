@@ -90,7 +90,7 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 	list := settings.List(a.Invocation, settings.New("list", "List the dispatchers that share the database, the newest first",
 		"  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl"), "/v1/dispatchers", &q, &q, "id, name, state, started at, heartbeat at, lease, types, running", func(d *contract.Dispatcher) []any {
 		lease := time.Duration(d.LeaseMS) * time.Millisecond
-		return []any{d.ID, d.Name, d.State, console.Stamp(d.StartedAt), console.Stamp(d.HeartbeatAt), lease, d.Types, d.Running}
+		return []any{d.ID, d.Name, d.State, d.StartedAt, d.HeartbeatAt, lease, d.Types, d.Running}
 	}, "There is no dispatcher.")
 	return a.APIGroup("dispatcher", "List the dispatchers", list)
 }

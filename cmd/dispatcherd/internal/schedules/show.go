@@ -134,7 +134,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	}
 	rows := make([][]any, len(list))
 	for i, o := range list {
-		rows[i] = []any{console.Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), console.Stamp(o.RunAt), o.Note}
+		rows[i] = []any{o.At, o.Local.Format("Mon 2006-01-02 15:04:05 MST"), o.RunAt, o.Note}
 	}
 	if err := a.PrintRows("next", list, "utc, local, run at, note", rows); err != nil {
 		return err
