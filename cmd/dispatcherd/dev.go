@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -39,8 +40,11 @@ with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
 					return err
 				}
 			}
-			f.cfg.Settings, f.cfg.Version = a.SettingsText(cmd), a.Version
-			return a.dev(cmd.Context(), &f, devpg.Options{Dir: dir, Ephemeral: ephemeral})
+			cfg, log, err := f.start(a, cmd)
+			if err != nil {
+				return err
+			}
+			return a.dev(cmd.Context(), cfg, log, devpg.Options{Dir: dir, Ephemeral: ephemeral})
 		},
 	}
 	f.register(a, cmd.Flags())
@@ -78,16 +82,7 @@ func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\
 
 // dev runs the server and the daemon until the context, the server or the
 // daemon ends.
-func (a *app) dev(ctx context.Context, f *serveFlags, o devpg.Options) (err error) {
-	cfg, err := f.config()
-	if err != nil {
-		return err
-	}
-	log, err := f.logger(a)
-	if err != nil {
-		return err
-	}
-	a.LogIgnored(log)
+func (a *app) dev(ctx context.Context, cfg daemon.Config, log *zap.Logger, o devpg.Options) (err error) {
 	if err := daemon.OpenSockets(&cfg); err != nil {
 		return err
 	}

@@ -41,19 +41,13 @@ SIGHUP reloads only the file of --api-tokens.`,
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP) // first: an unhandled SIGHUP ends the process
 			defer signal.Stop(hangups)
-			cfg, err := f.config()
+			cfg, log, err := f.start(a, cmd)
 			if err != nil {
 				return err
 			}
 			if cfg.DSN, err = a.DatabaseURL(); err != nil {
 				return err
 			}
-			log, err := f.logger(a)
-			if err != nil {
-				return err
-			}
-			a.LogIgnored(log)
-			cfg.Settings, cfg.Version = a.SettingsText(cmd), a.Version
 			cfg.Supervisor, cfg.Reload = daemon.SupervisorOf(a.Env), hangups
 			if cfg.Inherited, err = daemon.InheritedSockets(a.Env); err != nil {
 				return exit.Usagef("%w", err)
@@ -76,6 +70,18 @@ SIGHUP reloads only the file of --api-tokens.`,
 		flags.BoolVar(&migrate, "migrate", false, "apply missing migrations first")
 	})
 	return cmd
+}
+
+// start checks the settings of a daemon, completes them, and makes its log.
+func (f *serveFlags) start(a *app, cmd *cobra.Command) (cfg daemon.Config, log *zap.Logger, err error) {
+	if cfg, err = f.config(); err != nil {
+		return cfg, nil, err
+	}
+	cfg.Settings, cfg.Version = a.SettingsText(cmd), a.Version
+	if log, err = f.logger(a); err == nil {
+		a.LogIgnored(log)
+	}
+	return cfg, log, err
 }
 
 // migrateFirst applies missing migrations.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,10 +47,9 @@ func (q *query) wrongIn(text string) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		switch {
-		case !slices.Contains(q.names, name) && q.names == nil:
-			return fmt.Sprintf("there is no query parameter %q; this call takes none", jsontext.Excerpt(name))
 		case !slices.Contains(q.names, name):
-			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), strings.Join(q.names, ", "))
+			known := cmp.Or(strings.Join(q.names, ", "), "none")
+			return fmt.Sprintf("there is no query parameter %q; this call takes %s", jsontext.Excerpt(name), known)
 		case len(given[name]) > 1:
 			return fmt.Sprintf("the query parameter %s is given more than once", name)
 		}

@@ -85,19 +85,12 @@ func (c *Console) PrintJSON(name string, value any) error {
 }
 
 func (c *Console) printLines(value any) error {
-	text, err := encoded(value)
-	if err != nil {
-		return err
-	}
-	if text[0] != '[' {
+	list := reflect.ValueOf(value)
+	if list.Kind() != reflect.Slice {
 		return c.PrintValue(value)
 	}
-	var elements []json.RawMessage
-	if err := json.Unmarshal(text, &elements); err != nil {
-		return fmt.Errorf("writing JSON: %w", err)
-	}
-	for _, e := range elements {
-		if err := c.PrintValue(e); err != nil {
+	for i := range list.Len() {
+		if err := c.PrintValue(list.Index(i).Interface()); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits"
@@ -52,14 +53,6 @@ func rate(v *contract.Limit) string {
 		return "none"
 	}
 	return fmt.Sprintf("%d per %v", v.Rate, time.Duration(v.Per))
-}
-
-func limitText(v *contract.Limit) string {
-	text := "capacity " + capacity(v) + ", rate " + rate(v) + ", scope " + v.Scope + ", on_retry " + v.OnRetry
-	if v.Capacity != nil && *v.Capacity == 0 {
-		text += " (paused)"
-	}
-	return text
 }
 
 const setLong = `Creates a limit, or changes columns of it (docs/how-to/limits.md).
@@ -106,7 +99,9 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 	case v.Version == before:
 		did = "unchanged"
 	}
-	return a.PrintLine("limit", v, "limit "+key+" "+did+": "+limitText(&v))
+	columns := v
+	columns.Version = 0
+	return a.PrintLine("limit", v, "limit "+key+" "+did+": "+console.Line(columns))
 }
 
 func (a commands) removeCommand() *cobra.Command {
