@@ -77,7 +77,9 @@ func (s *Statement) view() *flow.View {
 	v.Waiting = s.waiting(id, dispatcherd.Waiting)
 	v.Alone = true
 	if b.CancelledBy != "" || v.Asked != "" || !v.Alive {
-		s.viewCancel(v, b)
+		if v.Looks() {
+			s.viewCancel(v, b)
+		}
 		return v
 	}
 	for _, e := range b.outside {

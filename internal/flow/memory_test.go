@@ -144,7 +144,7 @@ func (m *memory) waiting(id dispatcherd.JobID) int {
 func (m *memory) viewCancel(v *View, l Limits) {
 	b, j := &v.Batch, m.jobs[v.Batch.ID]
 	v.Alone = b.Kind == kindChildren || b.CancelledBy != "" && !m.locked()
-	if b.Kind == "" || b.Ended || b.CancelledBy == "" && v.Asked == "" && (j == nil || v.Alive) {
+	if b.Kind == "" || b.Ended || !v.Looks() || b.CancelledBy == "" && v.Asked == "" && (j == nil || v.Alive) {
 		return
 	}
 	v.Members = m.members(b.ID)

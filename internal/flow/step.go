@@ -33,11 +33,12 @@ func Step(v *View, l Limits) Change {
 		if b.CancelledBy = v.Asked; b.CancelledBy == "" && s.over && !v.Alive {
 			b.CancelledBy = "parent"
 		}
+		s.Look = s.Look || b.CancelledBy != "" && !v.Looks()
 	}
 	if s.b.Kind != "" && s.b.Walk == "" && !s.b.Ended {
 		if s.b.CancelledBy == "" {
 			s.release()
-		} else {
+		} else if v.Looks() { // a cancellation that is not complete asks for another step
 			s.cancel()
 		}
 		s.end()

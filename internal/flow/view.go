@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -149,11 +150,19 @@ type View struct {
 	Walk         []Walked
 	MoreWalk     bool
 	Members      int      // that have not ended according to rows and messages; read for the repair of what is no flow, and for a seal
-	Cancel       []Member // pending, waiting and running members of a target that is cancelled, or may be
+	Cancel       []Member // if View.Looks: pending, waiting and running members of a target that is cancelled, or may be
 	MoreCancel   bool     // there are others
 	Alone        bool     // no transaction inserts members
 	Outside      []Outside
 	MoreOutside  bool
+}
+
+// Looks reports whether a message asks for a step, is about the job with the id of the target, or says that a member runs again.
+func (v *View) Looks() bool {
+	return slices.ContainsFunc(v.Messages, func(m Message) bool {
+		return len(m.Jobs)+m.Done == 0 ||
+			slices.ContainsFunc(m.Jobs, func(e Ended) bool { return e.ID == v.Batch.ID || e.Status == dispatcherd.Pending })
+	})
 }
 
 // Limits bound what a step reads and writes.

@@ -16,7 +16,8 @@ FROM (SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1) AS here,
 
 // viewSQL reads target $1 as the JSON document of a flow.View, within $2 items, and the jobs outside the flow that are not linked. It reads no
 // job that has ended, because a plan for all partitions costs much. The
-// messages are whole ones. A target is doomed if its members may have to be cancelled. Waiting and pending rows that the step may move are
+// messages are whole ones. A target is doomed if its members may have to be cancelled; they are
+// read if flow.View.Looks. Waiting and pending rows that the step may move are
 // locked, unless they are locked already.
 const viewSQL = `
 WITH b AS MATERIALIZED (
@@ -30,6 +31,9 @@ WITH b AS MATERIALIZED (
 	FROM (SELECT * FROM dispatcherd.ends WHERE target = $1 AND (SELECT walk FROM b) IS NULL ORDER BY id LIMIT $2 + 1) e
 ), taken AS MATERIALIZED (
 	SELECT * FROM message WHERE earlier < $2 ORDER BY id LIMIT $2
+), look AS MATERIALIZED (
+	SELECT (SELECT doomed FROM b) AND EXISTS (SELECT FROM taken WHERE jobs IS NULL AND done = 0
+		OR jobs[1] = $1 OR 'pending' = ANY (statuses)) AS cancels
 ), job AS MATERIALIZED (
 	SELECT j.id, CASE WHEN j.place = 1 THEN m.part ELSE 0 END AS part, row_number() OVER (ORDER BY m.id, j.place) AS place
 	FROM taken m CROSS JOIN unnest(m.jobs) WITH ORDINALITY AS j (id, place)
@@ -49,10 +53,10 @@ WITH b AS MATERIALIZED (
 	FROM (SELECT id, sum(hits) AS hits FROM (SELECT unnest(after) AS id, 1 AS hits FROM slice UNION ALL SELECT id, 0 FROM ready) h GROUP BY id) h
 	JOIN dispatcherd.nodes n ON n.id BETWEEN h.id AND h.id CROSS JOIN b
 ), member AS MATERIALIZED (
-	(SELECT id, status FROM dispatcherd.jobs_live j WHERE parent = $1 AND (SELECT doomed FROM b) AND (status = 'pending'
+	(SELECT id, status FROM dispatcherd.jobs_live j WHERE parent = $1 AND (SELECT cancels FROM look) AND (status = 'pending'
 		OR NOT EXISTS (SELECT FROM dispatcherd.operations o WHERE o.kind = 'cancel' AND o.target = j.id)) ORDER BY j.id + 0 LIMIT $2 + 1)
 	UNION ALL
-	(SELECT id, 'waiting' FROM dispatcherd.jobs_waiting WHERE parent = $1 AND (SELECT doomed FROM b) ORDER BY id + 0 LIMIT $2 + 1)
+	(SELECT id, 'waiting' FROM dispatcherd.jobs_waiting WHERE parent = $1 AND (SELECT cancels FROM look) ORDER BY id + 0 LIMIT $2 + 1)
 ), free AS MATERIALIZED (
 	SELECT id, pg_column_size(payload) AS size FROM dispatcherd.jobs_waiting
 	WHERE id = ANY (ARRAY (SELECT id FROM node WHERE due UNION ALL SELECT id FROM member WHERE status = 'waiting'
@@ -97,7 +101,7 @@ SELECT json_build_object(
 			'target', EXISTS (SELECT FROM dispatcherd.batches t WHERE t.id BETWEEN m.id AND m.id AND t.ended_at IS NULL)))
 		FROM (SELECT * FROM member LIMIT $2) m),
 	'morecancel', (SELECT count(*) FROM member) > $2,
-	'members', CASE WHEN doomed AND sealed_at IS NULL AND (SELECT count(*) FROM member) <= $2 OR walk = 'repair' AND kind <> 'flow'
+	'members', CASE WHEN (SELECT cancels FROM look) AND sealed_at IS NULL AND (SELECT count(*) FROM member) <= $2 OR walk = 'repair' AND kind <> 'flow'
 		THEN dispatcherd.open_members($1) END,
 	'unlinked', (SELECT json_agg(before ORDER BY before) FROM (` + unlinkedSQL + ` LIMIT 50) u),
 	'moreoutside', (SELECT count(*) FROM (` + unlinkedSQL + ` LIMIT 51) u) > 50)
