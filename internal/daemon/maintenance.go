@@ -130,7 +130,8 @@ func newJoinMetrics(r prometheus.Registerer) joinMetrics {
 		unsealed: gauge(r, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000."),
 		oldest:   gauge(r, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none."),
 		ends:     gauge(r, "dispatcherd_end_records", "Messages to batches and flows about ends, counted exactly up to 10,000."),
-		aside:    gauge(r, "dispatcherd_flows_aside", "Batches and flows that are set aside because their steps fail, counted exactly up to 10,000."),
+		aside: gauge(r, "dispatcherd_flows_aside",
+			"Batches and flows that are set aside because their steps fail, counted exactly up to 10,000."),
 	}
 }
 

@@ -195,7 +195,8 @@ func TestBatchesAreCancelledRetriedAndRepaired(t *testing.T) {
 	w.ask(fmt.Sprint("retry_tree ", batch), fmt.Sprint("repair ", batch))
 	w.exec(`INSERT INTO dispatcherd.operations (kind) VALUES ('repair')`)
 	done, _ = w.step()
-	require.Equal(t, []string{"retry_tree 1 changed 0", "repair 1 changed 0", "repair 1 changed 0"}, done, "dispatchers have cancelled nothing")
+	want := []string{"retry_tree 1 changed 0", "repair 1 changed 0", "repair 1 changed 0"}
+	require.Equal(t, want, done, "dispatchers have cancelled nothing")
 	require.Equal(t, "pending pending pending", w.statuses())
 }
 

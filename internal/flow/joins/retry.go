@@ -58,9 +58,9 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 	return r, nil
 }
 
-// retrySQL has dispatchers walk through batch or flow $1: they run its failed and cancelled jobs again, and its callback. It returns whether
-// the callback has ended; otherwise it does nothing. It also returns how many failed and cancelled jobs there are, how many of these have no
-// row any more, the first of them, and whether the callback has failed or was cancelled.
+// retrySQL has dispatchers walk through batch or flow $1: they run its failed and cancelled jobs again, and its callback. It returns
+// whether the callback has ended; otherwise it does nothing. It also returns how many failed and cancelled jobs there are, how many of
+// these have no row any more, the first of them, and whether the callback has failed or was cancelled.
 const retrySQL = `
 WITH b AS MATERIALIZED (
 	SELECT b.id FROM dispatcherd.batches b
