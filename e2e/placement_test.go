@@ -74,7 +74,7 @@ func TestRetriedJobKeepsItsFirstDueTimeAndItsAttempts(t *testing.T) {
 	require.Equal(t, "w1", ends[0].Placement.Worker)
 	text := h.shown("job get %d", id)
 	require.Regexp(t, `first run at +`+due.UTC().Format("2006-01-02T15:04:05.000Z"), text)
-	require.Regexp(t, `attempt 1 +\S+ on w1 slot \d+ after \S+: retry: first line\n +second line\n`, text)
+	require.Regexp(t, `attempt 1 +\S+ on worker w1, slot \d+, .*: retry: first line\n +second line\n`, text)
 	require.NoError(t, w.jobs.Retry(t.Context(), id))
 	require.Equal(t, due, *w.get(id).FirstRunAt)
 	w.await(id, dispatcherd.Failed)

@@ -125,11 +125,14 @@ func (a commands) showEvent(e client.Event) error {
 	return nil
 }
 
-// eventText describes an event in one line: its members by name.
+// eventText describes an event: its members by name, or a line of the log.
 func eventText(e client.Event) string {
 	var members map[string]any
 	if json.Unmarshal(e.Data, &members) != nil { // progress may be any JSON
 		return e.Name + ": " + string(e.Data)
+	}
+	if e.Name == "log" {
+		return fmt.Sprintf("%v: %v", members["level"], members["message"])
 	}
 	return e.Name + ": " + strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(members), "map["), "]")
 }
