@@ -200,7 +200,7 @@ type spawn struct {
 	children func() []Row
 }
 
-// beginSpawn follows the SQL function insert_children. It waits for the lock of the parent.
+// beginSpawn follows claim.InsertChildren. It waits for the lock of the parent.
 func (s *Statement) beginSpawn(int64) State {
 	t := s.table
 	r := t.rows[s.spawn.parent]
