@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
@@ -38,6 +39,7 @@ type Core struct {
 	orders       orderList                          // the jobs in hand, and what all of them are to execute
 	retired      []slotindex.Ref                    // slots to be removed or drained
 	lost         []lostJob                          // jobs whose session has ended; before they are handled, no slot is removed
+	removed      []slotindex.TypeID                 // scratch of removeSlot
 
 	work       int  // work of the current step outside the index
 	workBefore int  // work of the index before the current step
@@ -64,7 +66,7 @@ type Core struct {
 	pins   pins
 	reads  []*contract.FetchRequest // scratch of flushReads
 
-	durations *Durations // nil while expected durations do not count
+	durations *durations.Book // nil while expected durations do not count
 
 	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
 	shares        map[string]contract.Share // by type; read only
@@ -76,7 +78,7 @@ type Core struct {
 	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
 	fx       []effect.Effect
-	sends    effect.Sends
+	memory   effect.Memory
 }
 
 // Stats counts events since the start. The counters never decrease.
@@ -109,9 +111,9 @@ func New(cfg config.Config) *Core {
 		panic("actor: " + err.Error())
 	}
 	index, rng := slotindex.New(), rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1]))
-	var learned *Durations
+	var learned *durations.Book
 	if cfg.Weights.DurationWindow > 0 {
-		learned = newDurations(cfg.Limits.Types)
+		learned = durations.New(cfg.Limits.Types)
 	}
 	return &Core{
 		durations:    learned,
@@ -120,7 +122,7 @@ func New(cfg config.Config) *Core {
 		rng:          rng,
 		index:        index,
 		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},
-		backlog:      backlog.New(cfg.Config, index, rng),
+		backlog:      backlog.New(cfg.Backlog(), index, rng),
 		jobs:         make(map[dispatcherd.JobID]*job),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),
@@ -195,8 +197,8 @@ type job struct {
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
 	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
-	member      orderMember // of the jobs in hand
-	run         run         // of an attempt that has started
+	member      orderMember   // of the jobs in hand
+	run         durations.Run // of an attempt that has started
 
 	row     rowData     // zero for requests
 	request requestData // zero for queued jobs
@@ -230,7 +232,7 @@ type requestData struct {
 	pin          *session       // the only session that may run it; nil = any
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
-	waitsSince   timing.Instant // when it was queued, or queued again
+	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
 }
 
 // requestQueue contains the waiting on-demand requests of one type, priority and duration class in
@@ -283,11 +285,10 @@ type sessionEnd struct {
 type typeState struct {
 	demand     []requestQueue   // by level, as many as were needed
 	requests   backlog.LevelSet // the queues of demand that are not empty
-	durations  *typeDurations   // nil while expected durations do not count
+	durations  *durations.Type  // nil while expected durations do not count
 	urgent     bool             // a request was queued since the last pass; an urgent type is also dirty
 	limit      time.Duration    // timeout of attempts whose row has none
 	user       string           // the user that made it known
-	lostAt     timing.Instant   // when its last slot was removed
 	known      bool             // the Core holds the type in the index and in the backlog
 	reasons    typeWaits        // why its jobs waited
 	otherSlots int32            // slots of other dispatchers that support the type
@@ -403,10 +404,11 @@ type claimInFlight struct {
 
 // finishQueue collects ended attempts, so that one statement records many of them.
 type finishQueue struct {
-	placedSince timing.Instant    // begin of the second that placed counts
-	placed      int               // placements of successes in this second
-	queue       []contract.Finish // ends that no finish contains yet; Limits.Unfinished bounds them
-	unrecorded  int               // number of ends not recorded: in the queue, in flight, held, or to be sent again
+	placedSince timing.Instant // begin of the second that placed counts
+	placed      int            // placements of successes in this second
+	queue       []contract.Finish
+	first       int // the elements of queue before it are unused
+	unrecorded  int // number of ends not recorded: in the queue, in flight, held, or to be sent again
 	inFlight    int
 	again       []*contract.FinishRequest
 	spare       []*contract.FinishRequest

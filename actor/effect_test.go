@@ -406,6 +406,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 		},
 		g,
 	)
+	require.Equal(t, 3, c.Len())
 	free := twoSlotCore().Gauges()
 	require.Equal(t, 2, free.Free)
 }

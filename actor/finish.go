@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // end ends the attempt of a running job.
@@ -57,6 +58,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 	if j.sentAt == notSent {
 		return nil
 	}
+	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	ran := msDuration(int64(c.now - j.sentAt))
 	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.NonLocal)) - ran
 	if outcome == contract.Succeeded && (waited < longWait || !c.ends.mayPlace(c.now)) {
@@ -69,18 +71,26 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		Ran:       contract.Seconds(ran),
 		WaitedFor: j.waitedFor,
 		Score: contract.ScoreTerms{
-			Base:    j.terms.Base.Points(),
-			Age:     j.terms.Age.Points(),
-			Rarity:  j.terms.Rarity.Points(),
-			Brevity: j.terms.Brevity.Points(),
+			Base:    points(j.terms.Base),
+			Age:     points(j.terms.Age),
+			Rarity:  points(j.terms.Rarity),
+			Brevity: points(j.terms.Brevity),
 		},
 	}
 }
 
 func (e *finishQueue) add(f contract.Finish) {
+	if len(e.queue) == cap(e.queue) && 2*e.first > len(e.queue) {
+		n := copy(e.queue, e.waiting()) // instead of a larger array
+		clear(e.queue[n:])
+		e.queue, e.first = e.queue[:n], 0
+	}
 	e.queue = append(e.queue, f)
 	e.unrecorded++
 }
+
+// waiting returns the ends that no finish contains yet.
+func (e *finishQueue) waiting() []contract.Finish { return e.queue[e.first:] }
 
 // flushEnds sends the finishes that may be sent.
 func (c *Core) flushEnds() {
@@ -93,8 +103,8 @@ func (c *Core) flushEnds() {
 			c.sendEnds(r)
 		}
 	}
-	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
-		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch/extraBatch {
+	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.waiting()) > 0 {
+		if e.inFlight > 0 && len(e.again) == 0 && len(e.waiting()) < c.cfg.Limits.FinishBatch/extraBatch {
 			return
 		}
 		if len(e.again) > 0 {
@@ -109,7 +119,7 @@ func (c *Core) flushEnds() {
 
 func (c *Core) sendEnds(r *contract.FinishRequest) {
 	c.ends.inFlight++
-	c.emit(&effect.Finish{Request: r})
+	c.emit(c.memory.Finish.Add(effect.Finish{Request: r}))
 }
 
 // The bounds of the payloads and results of one finish in bytes. Postgres copies them
@@ -129,7 +139,7 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 		r = &contract.FinishRequest{}
 	}
 	r.Items, r.Again = r.Items[:0], false
-	q := e.queue
+	q := e.waiting()
 	next, kept, size := 0, 0, 0
 	for ; next < len(q) && len(r.Items) < limit; next++ {
 		f := &q[next]
@@ -143,7 +153,10 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 		}
 		r.Items = append(r.Items, *f)
 	}
-	e.queue = slices.Delete(q, kept, next)
+	// Move the ends that stay, not those behind them: the queue may be long.
+	copy(q[next-kept:next], q[:kept])
+	clear(q[:next-kept])
+	e.first += next - kept
 	slices.SortFunc(r.Items, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return r
 }

@@ -154,7 +154,7 @@ func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
 	}
 	slot, id := j.slot, j.id
 	c.fx = nil
-	c.sends.Reset()
+	c.memory.Reset()
 	defer func() {
 		if problem := recover(); problem != nil {
 			require.Contains(t, problem, "impossible transition")
@@ -220,7 +220,7 @@ func TestImpossibleTransitionIsReportedAndTheDispatcherDrains(t *testing.T) {
 			for _, id := range sessions {
 				c.Step(c.now, event.Unregistered{Session: id}, nil)
 			}
-			require.Zero(t, c.index.Len())
+			require.Zero(t, c.Len())
 			require.EqualValues(t, 1, c.Stats().Violations)
 		}
 	}

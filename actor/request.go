@@ -65,7 +65,6 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 func (c *Core) enqueue(j *job) {
 	q := c.queueOf(j)
 	*q = slices.Insert(*q, q.through(j.request.requestPlace), j)
-	j.request.waitsSince = c.now
 	c.quotas.Requests.Add(j.request.user, 1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, 1)
@@ -79,11 +78,8 @@ func (c *Core) enqueue(j *job) {
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
 	q := c.queueOf(j)
-	if at := q.through(j.request.requestPlace); at > 1 {
-		*q = slices.Delete(*q, at-1, at)
-	} else {
-		*q = (*q)[1:] // mostly; in constant time
-	}
+	at := q.through(j.request.requestPlace)
+	*q = slices.Delete(*q, at-1, at)
 	c.quotas.Requests.Add(j.request.user, -1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, -1)
@@ -148,17 +144,23 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 	c.move(j, onAnswer)
 }
 
-func (c *Core) reply(a effect.Answer) { c.emit(&a) }
+func (c *Core) reply(a effect.Answer) { c.emit(c.memory.Answer.Add(a)) }
 
-// watch sets the alarm of a request: its deadline or, while it waits and no slot supports its type, the end of
-// its capacity wait.
+// watch sets the alarm of a waiting request. The alarm is the deadline or the end
+// of the capacity wait, whichever is earlier.
 func (c *Core) watch(j *job) {
 	at := timing.Never
 	if j.timeout > 0 {
 		at = j.request.arrival.After(j.timeout)
 	}
-	if j.state == stateWaiting && j.request.capacityWait > 0 && c.index.Capacity(j.Type) == 0 {
-		at = min(at, max(j.request.waitsSince, c.types[j.Type].lostAt).After(j.request.capacityWait))
+	switch r := &j.request; {
+	case c.index.Capacity(j.Type) > 0:
+		r.noCapacityAt = 0
+	case r.noCapacityAt == 0 && r.capacityWait > 0:
+		r.noCapacityAt = c.now.After(r.capacityWait)
+	}
+	if j.request.noCapacityAt != 0 {
+		at = min(at, j.request.noCapacityAt)
 	}
 	if at == timing.Never {
 		c.disarm(j)
@@ -188,11 +190,11 @@ func (c *Core) expireRequest(j *job) {
 	case j.state != stateWaiting:
 		c.tellToStop(j, timedOut)
 		c.answerLate(j)
-	case c.pastDeadline(j):
+	case j.request.noCapacityAt != 0 && !c.pastDeadline(j):
+		c.answerUnsupported(j)
+	default:
 		c.answerLate(j)
 		c.move(j, onAnswer)
-	default:
-		c.answerUnsupported(j)
 	}
 }
 

@@ -271,7 +271,7 @@ func TestJobsAreInsertedFollowedExplainedAndCancelledOverHTTP(t *testing.T) {
 	shown := h.onAPI("", "job", "why", "2")
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "CapacityBusy: every slot that supports the type is taken")
-	require.Contains(t, shown.out, "state busy, job 1, job type pdf")
+	require.Contains(t, shown.out, "busy with job 1 (pdf)")
 	for id, says := range map[string]string{
 		"77":  "job 77: no such job: it was never inserted, or it was removed",
 		"-77": "request -77 is not in memory: it was answered",

@@ -39,7 +39,11 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	lines := strings.Repeat(fmt.Sprintf(`{"type": "pdf", "parent": %d}`+"\n", batch), 3)
 	got = h.caller().ask("POST", "/v1/jobs", lines, "Content-Type", "application/x-ndjson")
 	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
-	require.Contains(t, w.why(h, batch), "Unsealed: its batch is not sealed, so members may follow: 'dispatcherd batch seal'")
+	require.Contains(
+		t,
+		w.why(h, batch),
+		fmt.Sprintf("Unsealed: its batch is not sealed, so members may follow: 'dispatcherd batch seal %d'", batch),
+	)
 
 	for _, err := range []error{
 		func() error { _, err := other.Seal(ctx, batch); return err }(),
@@ -65,7 +69,7 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	sealed, err := mine.Seal(ctx, batch)
 	require.NoError(t, err)
 	require.Equal(t, client.Sealed{Open: 4}, sealed)
-	require.Regexp(t, `waits for +batch true, left 4, first id `, w.why(h, batch))
+	require.Contains(t, w.why(h, batch), "Dependencies: 4 of its members have not ended: job ")
 	got = h.caller().ask("POST", "/v1/jobs", fmt.Sprintf(`{"type": "pdf", "parent": %d}`, batch))
 	require.Equal(t, http.StatusConflict, got.StatusCode)
 	require.Contains(t, got.body, fmt.Sprintf("batch %d is sealed", batch))
@@ -80,7 +84,7 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	require.Contains(
 		t,
 		w.why(h, inserted.Nodes["second"]),
-		fmt.Sprintf("left 1, first id %d, name first, type pdf, status pending", inserted.Nodes["first"]),
+		fmt.Sprintf("Dependencies: 1 of its dependencies have not ended: job %d first pending", inserted.Nodes["first"]),
 	)
 	state, err := mine.Flow(ctx, inserted.ID)
 	require.NoError(t, err)

@@ -49,7 +49,8 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	require.Positive(t, p.Waited)
 	require.Less(t, p.Ran, p.Waited+60)
 	text := h.shown("job get %d", second)
-	require.Regexp(t, `placement +worker callee, slot \d+, waited \S+, ran \S+, score .*, waited for CapacityBusy\n`, text)
+	require.Regexp(t, `worker +callee, slot \d+\n`, text)
+	require.Regexp(t, `waited +\S+, longest for: CapacityBusy\n`, text)
 	require.Regexp(t, `started at +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\n`, text)
 	got := h.caller().ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", second), "")
 	var answer contract.Job
@@ -74,7 +75,7 @@ func TestRetriedJobKeepsItsFirstDueTimeAndItsAttempts(t *testing.T) {
 	require.Equal(t, "w1", ends[0].Placement.Worker)
 	text := h.shown("job get %d", id)
 	require.Regexp(t, `first run at +`+due.UTC().Format("2006-01-02T15:04:05.000Z"), text)
-	require.Regexp(t, `attempt 1 +\S+ on worker w1, slot \d+, .*: retry: first line\n +second line\n`, text)
+	require.Regexp(t, `attempt 1 +\S+ on w1 slot \d+ after \S+: retry: first line\n +second line\n`, text)
 	require.NoError(t, w.jobs.Retry(t.Context(), id))
 	require.Equal(t, due, *w.get(id).FirstRunAt)
 	w.await(id, dispatcherd.Failed)

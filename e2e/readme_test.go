@@ -77,7 +77,7 @@ func TestReadmeRunsAFirstPythonJobInFourCommands(t *testing.T) {
 		require.True(t, shown.Scan(), "instead of %q", want)
 		require.Equal(t, want, strings.ReplaceAll(shown.Text(), `": "`, `":"`))
 	}
-	for i, want := range []string{`(?s)status +done.*"TEXT": ?"HELLO"`, `placement +at .*, slot \d+, worker `} {
+	for i, want := range []string{`(?s)status +done.*"TEXT": ?"HELLO"`, `placed .* on slot \d+ of`} {
 		var text []byte
 		eventually(t, func() bool {
 			text, _ = shell(commands[last+i]).CombinedOutput() // fails before the end

@@ -25,7 +25,7 @@ func TestRequestCommandPrintsResultPartialOutputAndProgress(t *testing.T) {
 	require.Equal(t, outcome{
 		out: "{\"line\":1}\n{\"do\":\"talk\",\"n\":1.50}\n",
 		err: fmt.Sprintf(
-			"queued: rank:1 waiting:1\nstarted: slot:%d worker:callee\nprogress: done:1 message:half total:2\nprogress: done:2 message:all total:2\n",
+			"queued: 1 of 1 waiting jobs of the type\nstarted on slot %d of callee\nprogress: 1 of 2, half\nprogress: 2 of 2, all\n",
 			slot,
 		),
 	}, got)

@@ -80,7 +80,7 @@ func TestScheduleWithoutAWorkerHasOneWaitingJob(t *testing.T) {
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
 	id := dispatcherd.JobID(w.number(`SELECT id FROM dispatcherd.jobs`))
 	text := w.why(h, id)
-	require.Contains(t, text, "TypeUnknown: no worker of this dispatcher offers the type\n")
+	require.Contains(t, text, "TypeUnknown: no slot of any dispatcher supports the type\n")
 	require.NotContains(t, text, "NoCapacity")
 	require.NotContains(t, text, "next step starts")
 	r := helloRaw(t, h.cfg.WorkerSocket, "none")

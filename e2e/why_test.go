@@ -43,7 +43,7 @@ func TestWhyExplainsThePlacementOfAJobThatHasEnded(t *testing.T) {
 	shown := h.onAPI("", "job", "why", fmt.Sprint(jobs[0]))
 	require.Equal(t, exit.OK, shown.code, shown.err)
 	require.Contains(t, shown.out, "worker-of-renown")
-	require.Contains(t, shown.out, fmt.Sprintf("runner up job %d, type x, score ", jobs[1]))
+	require.Contains(t, shown.out, fmt.Sprintf("runner-up: job %d x, score ", jobs[1]))
 }
 
 // Requests in memory are explained like rows until they end.
@@ -77,8 +77,8 @@ func TestWhyExplainsARequestInMemory(t *testing.T) {
 	for _, line := range []string{"job why -2", "job why -o table -- -2"} {
 		shown := h.onAPI("", strings.Fields(line)...)
 		require.Equal(t, exit.OK, shown.code, shown.err)
-		require.Regexp(t, `job +-2\ntype +pdf\n(?s:.*)status +pending\n`, shown.out)
-		require.Contains(t, shown.out, "state busy, job -1, job type pdf")
+		require.Contains(t, shown.out, "-2 pdf, priority 0, pending")
+		require.Contains(t, shown.out, "busy with job -1 (pdf)")
 	}
 	require.Equal(t, exit.NotFound, h.onAPI("", "job", "why", "-3").code)
 	for _, no := range []string{"0", "x", "-x"} {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -61,16 +60,12 @@ func up(ctx context.Context, dsn string, upgrades fs.FS) (applied []int64, err e
 		if _, _, err := p.GetVersions(ctx); err != nil { // creates the table of versions, without the lock
 			return fmt.Errorf("migrate up: %w", err)
 		}
-		err := retryLocked(ctx, func(ctx context.Context) error {
-			results, err := p.Up(ctx)
-			if partial, ok := errors.AsType[*goose.PartialError](err); ok {
-				results = partial.Applied
-			}
-			for _, r := range results {
+		results, err := retryLocked(ctx, p.Up)
+		for _, r := range results {
+			if r.Error == nil {
 				applied = append(applied, r.Source.Version)
 			}
-			return err
-		})
+		}
 		if err != nil {
 			return fmt.Errorf("migrate up: %w", err)
 		}
@@ -89,10 +84,11 @@ func Down(ctx context.Context, dsn string) (removed bool, err error) {
 		if err := db.QueryRowContext(ctx, "SELECT to_regnamespace('dispatcherd') IS NOT NULL").Scan(&removed); err != nil || !removed {
 			return err
 		}
-		return retryLocked(ctx, func(ctx context.Context) error {
+		_, err := retryLocked(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) {
 			_, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS dispatcherd CASCADE")
-			return err
+			return nil, err
 		})
+		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("migrate down: %w", err)

@@ -25,9 +25,8 @@ const (
 // After a syntax error the codec returns zero values. After an invalid value it
 // continues to decode, so that the error can name the job.
 type codec struct {
-	task    task
-	out     []byte // the encoded frame
-	session string // encoding: of frames about a job that name none
+	task task
+	out  []byte // the encoded frame
 
 	jsontext.Scanner
 	names names

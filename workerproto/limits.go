@@ -71,9 +71,7 @@ func (l Limits) parameters() Parameters {
 
 // callerParameters returns the limits for the welcome of a caller.
 func (l Limits) callerParameters() Parameters {
-	p := l.parameters()
-	p.MaxRequests = l.MaxRequests
-	return p
+	return Parameters{MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout, MaxRequests: l.MaxRequests}
 }
 
 // MinFrame is the smallest limit for frames. Every frame without raw JSON and without

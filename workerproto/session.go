@@ -33,16 +33,22 @@ func (s *Session) Worker() string { return s.worker }
 // so the caller must fail it.
 func (s *Session) Fits(f *Job) bool { return f.size() <= s.limits.MaxFrame }
 
-// Send queues a frame and never blocks. The frame must not be changed afterwards. A frame
-// about a job that names no session is sent with the nonce of this session.
+// Send queues a frame and never blocks. The frame must not be changed afterwards. If a
+// frame about a job names no session, Send sets the nonce of this session.
 //
 // Send returns false if the frame will not be delivered. There are four reasons: the
 // session has ended; the call ends it with SlowReader because too many frames are
 // queued; a job does not fit into a frame; the frame contains the nonce of another
 // session. If Send returns true, the worker may still not read the frame.
 func (s *Session) Send(f DispatcherFrame) bool {
-	if n, ok := f.(named); ok && n.execution().Session != "" && n.execution().Session != s.nonce {
-		return false
+	if n, ok := f.(named); ok {
+		e := n.execution()
+		if e.Session == "" {
+			e.Session = s.nonce
+		}
+		if e.Session != s.nonce {
+			return false
+		}
 	}
 	if j, ok := f.(*Job); ok && !s.Fits(j) {
 		return false
@@ -73,11 +79,10 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 func (s *Session) handshake(line []byte) error {
 	f, fault := s.decoder.Decode(line)
 	if fault == nil {
-		fault = s.state.accept(f)
+		fault = s.state.apply(f)
 	}
 	if fault != nil {
-		fault.Fatal = true // before the welcome every error is fatal
-		return fault
+		return s.state.verdict(fault)
 	}
 	hello := f.(*Hello)
 	s.worker, s.hello = hello.Worker, hello
@@ -106,7 +111,7 @@ func (s *Session) open(hello *Hello) error {
 func (s *Session) take(line []byte) *Error {
 	f, fault := s.decoder.Decode(line)
 	if fault != nil {
-		return s.reject(fault, failureFor(f, fault))
+		return s.reject(s.state.verdict(fault), failureFor(f, fault))
 	}
 	if fault := s.state.accept(f); fault != nil {
 		return s.reject(fault, nil)

@@ -138,69 +138,34 @@ func (add Add) Some(fact string, value any) {
 }
 
 // Fields adds a fact for each field of a struct, named like its member in JSON. It leaves out the fields that JSON leaves out, and
-// empty lists. Each element of a list is a fact of its own.
+// those that are structs or lists.
 func (add Add) Fields(object any) {
 	for field, v := range reflect.ValueOf(object).Fields() {
 		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch v = reflect.Indirect(v); {
-		case name == "-" || option != "" && (!v.IsValid() || v.IsZero()):
-		case !v.IsValid():
-			add(strings.ReplaceAll(name, "_", " "), "none")
-		case field.Anonymous:
-			add.Fields(v.Interface())
-		default:
-			add.value(name, v)
+		fact, inMillis := strings.CutSuffix(name, "_ms")
+		fact = strings.ReplaceAll(fact, "_", " ")
+		if v = reflect.Indirect(v); !v.IsValid() || name == "-" || option != "" && v.IsZero() {
+			continue
 		}
-	}
-}
-
-// value adds a fact for a member of JSON. The end of its name may say the unit of a duration.
-func (add Add) value(name string, v reflect.Value) {
-	if seconds, is := strings.CutSuffix(name, "_seconds"); is {
-		add.value(seconds, reflect.ValueOf(Seconds(v.Float())))
-		return
-	}
-	if millis, is := strings.CutSuffix(name, "_ms"); is {
-		add.value(millis, reflect.ValueOf(time.Duration(v.Int())*time.Millisecond))
-		return
-	}
-	fact := strings.ReplaceAll(name, "_", " ")
-	switch x := v.Interface().(type) {
-	case time.Time:
-		add(fact, "%s", Stamp(x))
-	case json.RawMessage:
-		add(fact, "%s", x)
-	case encoding.TextMarshaler:
-		text, _ := x.MarshalText() // of a duration, which cannot fail
-		add(fact, "%s", text)
-	case []string:
-		add.Some(fact, strings.Join(x, ", "))
-	default:
-		switch v.Kind() {
-		case reflect.Struct:
-			add(fact, "%s", Line(x))
-		case reflect.Slice:
-			for i := range v.Len() {
-				add.value(name, v.Index(i))
+		switch x := v.Interface().(type) {
+		case time.Time:
+			add(fact, "%s", Stamp(x))
+		case json.RawMessage:
+			add(fact, "%s", x)
+		case encoding.TextMarshaler:
+			text, _ := x.MarshalText() // of a duration, which cannot fail
+			add(fact, "%s", text)
+		default:
+			switch {
+			case field.Anonymous:
+				add.Fields(x)
+			case inMillis:
+				add(fact, "%v", time.Duration(v.Int())*time.Millisecond)
+			case v.Kind() != reflect.Struct && v.Kind() != reflect.Slice:
+				add(fact, "%v", x)
 			}
-		default:
-			add(fact, "%v", x)
 		}
 	}
-}
-
-// Line returns the facts of a struct in one line.
-func Line(object any) string {
-	var facts []string
-	Add(func(fact, format string, args ...any) {
-		facts = append(facts, fact+" "+fmt.Sprintf(format, args...))
-	}).Fields(object)
-	return strings.Join(facts, ", ")
-}
-
-// Seconds converts seconds for display.
-func Seconds(s float64) time.Duration {
-	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
 }
 
 // PrintFacts writes a result in the format of --output: value as JSON under name, or the facts that
@@ -243,23 +208,11 @@ func writeTable(w io.Writer, header string, rows [][]any) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = OneLine(cellText(cell))
+			cells[i] = OneLine(fmt.Sprint(cell))
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
-}
-
-// cellText formats a value of a table, "" for a nil pointer.
-func cellText(cell any) string {
-	v := reflect.Indirect(reflect.ValueOf(cell))
-	if !v.IsValid() {
-		return ""
-	}
-	if t, is := reflect.TypeAssert[time.Time](v); is {
-		return Stamp(t)
-	}
-	return fmt.Sprint(v)
 }
 
 // Stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.

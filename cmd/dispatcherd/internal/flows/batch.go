@@ -73,4 +73,25 @@ func (a commands) showBatchCommand() *cobra.Command {
 }
 
 // addBatch adds the facts about a batch or flow.
-func addBatch(add console.Add, b *contract.Batch) { add.Fields(*b) }
+func addBatch(add console.Add, b *contract.Batch) {
+	add(b.Kind, "%d%s", b.ID, console.When(b.Name != "", " %s", b.Name))
+	add("state", "%s%s", b.State, console.When(b.CancelledBy != "", " by %s", b.CancelledBy))
+	add("members", "%s open, %d done, %d failed, %d cancelled", openText(b), b.Done, b.Failed, b.Cancelled)
+	add.Some("set aside", b.Aside)
+	add("opened at", "%s", console.Stamp(b.OpenedAt))
+	if b.SealedAt != nil && b.Kind != contract.FlowKind {
+		add("sealed at", "%s", console.Stamp(*b.SealedAt))
+	}
+	if b.EndedAt != nil {
+		add("ended at", "%s (%s)", console.Stamp(*b.EndedAt), lasted(b))
+	}
+	switch {
+	case !b.Callback:
+	case b.CallbackType == "":
+		add("callback", "its row was deleted")
+	default:
+		add("callback", "job %d %s, %s, runs when %s", b.ID, b.CallbackType, b.CallbackStatus, map[string]string{
+			contract.RunWhenDone: "all are done", contract.RunWhenEnded: "all have ended", contract.RunWhenFailed: "one has failed or was cancelled",
+		}[b.RunWhen])
+	}
+}

@@ -171,20 +171,11 @@ func TestFlowIsShownWithStatesAndDurations(t *testing.T) {
 	a := commands{&settings.Invocation{Console: console.Console{Out: &out, Err: &errs}}, contract.FlowKind}
 	require.NoError(t, a.show(&f, at.Add(2*time.Minute)))
 	require.Equal(t, strings.TrimPrefix(`
-id               10
-kind             flow
-name             nightly
-state            sealed
-callback         true
-run when         ended
-callback type    report
-callback status  waiting
-opened at        2026-01-02T03:04:05.000Z
-sealed at        2026-01-02T03:04:05.000Z
-open             4
-done             1
-failed           1
-cancelled        0
+flow       10 nightly
+state      sealed
+members    4 open, 1 done, 1 failed, 0 cancelled
+opened at  2026-01-02T03:04:05.000Z
+callback   job 10 report, waiting, runs when all have ended
 NODE         ID  TYPE  STATUS   TIME   NOTE
 ● load       1   t     done     1.5s   -
 ├─╮

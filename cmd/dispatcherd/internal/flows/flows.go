@@ -68,9 +68,17 @@ func (a commands) listCommand() *cobra.Command {
 		const header = "id, name, state, open, done, failed, cancelled, opened at, lasted"
 		name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
 		return settings.PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []any {
-			return []any{b.ID, b.Name, b.State, b.Open, b.Done, b.Failed, b.Cancelled, b.OpenedAt, lasted(b)}
+			return []any{b.ID, b.Name, b.State, openText(b), b.Done, b.Failed, b.Cancelled, console.Stamp(b.OpenedAt), lasted(b)}
 		}, "No "+a.kind+" matches.")
 	})
+}
+
+// openText is the number of members that have not ended, which is known after the seal.
+func openText(b *contract.Batch) string {
+	if b.Open == nil {
+		return "?"
+	}
+	return strconv.Itoa(*b.Open)
 }
 
 // lasted is the time from the opening to the end, "" before.
@@ -114,8 +122,8 @@ func (a commands) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s to run again", a.kind, id, console.Counted(r.Changed, "job"))+
-			console.When(r.Skipped > 0, ", %s not, because other jobs have the unique keys", console.Counted(r.Skipped, "job")))
+		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s again", a.kind, id, verb(r.Changed, "runs", "run"))+
+			console.When(r.Skipped > 0, ", %s not, because other jobs have their unique keys", verb(r.Skipped, "does", "do")))
 	})
 }
 
@@ -136,4 +144,12 @@ func (a commands) checkKind(ctx context.Context, t client.Flows, id dispatcherd.
 		)
 	}
 	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, b.Kind, a.kind, b.Kind, command, id)
+}
+
+// verb counts jobs that do something.
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return "1 job " + one
+	}
+	return fmt.Sprintf("%d jobs %s", n, many)
 }

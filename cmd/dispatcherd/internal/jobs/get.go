@@ -62,6 +62,9 @@ func addJob(add console.Add, job *contract.Job) {
 	columns := *job
 	columns.Log, columns.Errors = nil, nil
 	add.Fields(columns)
+	if job.Placement != nil {
+		addPlacement(add, job.Placement)
+	}
 	lines := func(fact, before, text string) {
 		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 			add(fact, "%s%s", before, line)
@@ -73,12 +76,25 @@ func addJob(add console.Add, job *contract.Job) {
 		lines("log", "", log)
 	}
 	for _, end := range badEnds(job) {
-		where := ""
-		if end.Placement != nil {
-			where = " on " + console.Line(*end.Placement) + ":"
-		}
-		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", console.Stamp(end.At), where), end.text())
+		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", console.Stamp(end.At), end.where()), end.text())
 	}
+}
+
+// addPlacement adds where and why there the last attempt ran.
+func addPlacement(add console.Add, p *contract.Placement) {
+	add("worker", "%s, slot %d", p.Worker, p.Slot)
+	add("waited", "%v%s", spanOf(p.Waited), when(p.WaitedFor != "", ", longest for: %s", p.WaitedFor))
+	add("ran", "%v", spanOf(p.Ran))
+	s := p.Score
+	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity(s.Brevity))
+}
+
+// where says where the attempt ran, if it is known.
+func (e *badEnd) where() string {
+	if e.Placement == nil {
+		return ""
+	}
+	return fmt.Sprintf(" on %s slot %d after %v:", e.Placement.Worker, e.Placement.Slot, spanOf(e.Placement.Ran))
 }
 
 // text returns how the attempt ended, without repeating the outcome.

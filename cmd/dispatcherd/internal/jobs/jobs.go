@@ -48,6 +48,14 @@ func jobIDs(args []string, requests bool) ([]dispatcherd.JobID, error) {
 // when returns a text if a condition holds, else "".
 var when = console.When
 
+// stampOrNone is console.Stamp for an optional time.
+func stampOrNone(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return console.Stamp(*t)
+}
+
 // badEnd is one entry of a job's errors.
 type badEnd struct {
 	Attempt   int                 `json:"attempt"`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -42,18 +43,34 @@ func (a commands) list(ctx context.Context, q httpapi.JobQuery) error {
 	if err != nil {
 		return err
 	}
+	header, row := "id, type, status, priority, run at, finished at, attempt, failures, last error", listRow
+	if slices.ContainsFunc(page.Items, func(job contract.Job) bool { return job.Keys != nil }) {
+		header += ", keys, fence"
+		row = func(job *contract.Job) []any { return append(listRow(job), keysAndFence(job)...) }
+	}
 	if page.Next != "" && len(page.Items) < q.Limit {
 		a.Say("The search ended after %d rows.", page.Read)
 	}
-	const header = "id, type, status, priority, run at, finished at, attempt, failures, last error, keys, fence"
-	return settings.PrintPage(a.Invocation, "jobs", page.Page, header, listRow, "No job matches.")
+	return settings.PrintPage(a.Invocation, "jobs", page.Page, header, row, "No job matches.")
+}
+
+// keysAndFence are two columns that a list has if one of its jobs has keys.
+func keysAndFence(job *contract.Job) []any {
+	cells := []any{"", ""}
+	if job.Keys != nil {
+		cells[0] = *job.Keys
+	}
+	if job.Fence != nil {
+		cells[1] = *job.Fence
+	}
+	return cells
 }
 
 // listRow is a job's line in the table.
 func listRow(job *contract.Job) []any {
 	return []any{
-		job.ID, job.Type, job.Status, job.Priority, job.RunAt, job.FinishedAt, job.Attempt,
-		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(job.LastError(), 60), job.Keys, job.Fence,
+		job.ID, job.Type, job.Status, job.Priority, console.Stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
+		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(job.LastError(), 60),
 	}
 }
 

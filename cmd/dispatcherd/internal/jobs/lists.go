@@ -42,7 +42,7 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 
 func typeRow(t *httpapi.Type) []any {
 	return []any{
-		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, console.Seconds(max(t.Oldest, t.OldestKeyed)),
+		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, spanOf(max(t.Oldest, t.OldestKeyed)),
 	}
 }
 
@@ -61,7 +61,7 @@ func (a commands) requestsCommand() *cobra.Command {
 	var q httpapi.TypeFilter
 	cmd := settings.List(a.Invocation, settings.New("requests", "List waiting on-demand requests, the oldest first",
 		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "/v1/requests", &q, &q.Query, "id, type, priority, waits", func(r *httpapi.WaitingRequest) []any {
-		return []any{r.ID, r.Type, r.Priority, console.Seconds(r.Age)}
+		return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
 	}, "No request waits in the memory of this dispatcher.")
 	a.typeFlag(cmd, &q.Type, "only requests of this type")
 	return cmd
@@ -90,7 +90,7 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 	list := settings.List(a.Invocation, settings.New("list", "List the dispatchers that share the database, the newest first",
 		"  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl"), "/v1/dispatchers", &q, &q, "id, name, state, started at, heartbeat at, lease, types, running", func(d *contract.Dispatcher) []any {
 		lease := time.Duration(d.LeaseMS) * time.Millisecond
-		return []any{d.ID, d.Name, d.State, d.StartedAt, d.HeartbeatAt, lease, d.Types, d.Running}
+		return []any{d.ID, d.Name, d.State, console.Stamp(d.StartedAt), console.Stamp(d.HeartbeatAt), lease, d.Types, d.Running}
 	}, "There is no dispatcher.")
 	return a.APIGroup("dispatcher", "List the dispatchers", list)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -125,16 +124,39 @@ func (a commands) showEvent(e client.Event) error {
 	return nil
 }
 
-// eventText describes an event: its members by name, or a line of the log.
+// eventText describes an event in one line.
 func eventText(e client.Event) string {
-	var members map[string]any
-	if json.Unmarshal(e.Data, &members) != nil { // progress may be any JSON
+	var d struct {
+		Rank    int     `json:"rank"`
+		Waiting int     `json:"waiting"`
+		Slot    int64   `json:"slot"`
+		Worker  string  `json:"worker"`
+		Done    float64 `json:"done"`
+		Total   float64 `json:"total"`
+		Message string  `json:"message"`
+		Level   string  `json:"level"`
+		Missed  int     `json:"missed"`
+		Status  string  `json:"status"`
+		Attempt int     `json:"attempt"`
+	}
+	if json.Unmarshal(e.Data, &d) != nil { // progress may be any JSON
 		return e.Name + ": " + string(e.Data)
 	}
-	if e.Name == "log" {
-		return fmt.Sprintf("%v: %v", members["level"], members["message"])
+	switch e.Name {
+	case "queued":
+		return fmt.Sprintf("queued: %d of %d waiting jobs of the type", d.Rank, d.Waiting)
+	case "started":
+		return fmt.Sprintf("started on slot %d of %s", d.Slot, d.Worker)
+	case "gap":
+		return fmt.Sprintf("%d events were missed", d.Missed)
+	case "status":
+		return fmt.Sprintf("%s, attempt %d", d.Status, d.Attempt)
+	case "progress":
+		return fmt.Sprintf("progress: %g", d.Done) + when(d.Total > 0, " of %g", d.Total) + when(d.Message != "", ", %s", d.Message)
+	case "log":
+		return d.Level + ": " + d.Message
 	}
-	return e.Name + ": " + strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(members), "map["), "]")
+	return e.Name + ": " + string(e.Data)
 }
 
 // explainEnd adds the exit code to the error that ended a request. A job that ran and did not

@@ -3,6 +3,8 @@ package limits
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,11 +63,53 @@ func (a commands) showCommand() *cobra.Command {
 }
 
 func addKey(add console.Add, k *contract.KeyState) {
-	add.Fields(*k)
+	add("key", "%s", k.Key)
+	add("limit", "%s: %s", limitName(&k.KeySummary), limitText(&k.Limit))
+	add("held", "%s, by %s", heldText(&k.KeySummary), console.Counted(k.Holders, "job"))
+	if k.Started != nil {
+		add("started", "%d of %d in the window", *k.Started, k.Limit.Rate)
+	}
+	for i := range k.Jobs {
+		add("", "%s", holderText(&k.Jobs[i]))
+	}
+	more := k.Holders - len(k.Jobs)
+	add.Some("", console.When(more > 0, "and %d more", more))
+	waiting := console.Counted(k.Waiting, "job")
+	switch {
+	case k.Waiting >= contract.WaitingLimit:
+		waiting += " or more"
+	case k.Incomplete:
+		waiting = "at least " + waiting
+	}
+	if k.Oldest != nil {
+		waiting += fmt.Sprintf(", the oldest since %s (%v)", console.Stamp(*k.Oldest), time.Since(*k.Oldest).Round(time.Millisecond))
+	}
+	add("waiting", "%s", waiting)
+	if n := k.Next; n != nil {
+		add("next", "job %d %s, priority %d, keys %s, due %s", n.ID, n.Type, n.Priority, n.Keys, console.Stamp(n.RunAt))
+	}
 	switch {
 	case k.Controller == nil:
 		add("controller", "none: no job gets a permit before a dispatcher runs")
+		return
 	case !k.Decided:
 		add("next", "unknown: only the controller knows it; ask its API with --api-socket or --api")
 	}
+	add("controller", "%d %s", k.Controller.Dispatcher, k.Controller.Name)
+}
+
+// holderText describes a job that has a permit.
+func holderText(h *contract.KeyHolder) string {
+	cost := "all"
+	if h.Cost > 0 {
+		cost = strconv.FormatInt(h.Cost, 10)
+	}
+	text := fmt.Sprintf("job %d %s, cost %s, fence %d", h.ID, h.Type, cost, h.Fence)
+	if h.Dispatcher != nil {
+		text += fmt.Sprintf(", dispatcher %d", *h.Dispatcher)
+	}
+	if h.StartedAt == nil {
+		return text + ", waits for a slot"
+	}
+	return text + fmt.Sprintf(", since %s (%v)", console.Stamp(*h.StartedAt), time.Since(*h.StartedAt).Round(time.Millisecond))
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits"
@@ -53,6 +52,14 @@ func rate(v *contract.Limit) string {
 		return "none"
 	}
 	return fmt.Sprintf("%d per %v", v.Rate, time.Duration(v.Per))
+}
+
+func limitText(v *contract.Limit) string {
+	text := "capacity " + capacity(v) + ", rate " + rate(v) + ", scope " + v.Scope + ", on_retry " + v.OnRetry
+	if v.Capacity != nil && *v.Capacity == 0 {
+		text += " (paused)"
+	}
+	return text
 }
 
 const setLong = `Creates a limit, or changes columns of it (docs/how-to/limits.md).
@@ -99,9 +106,7 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 	case v.Version == before:
 		did = "unchanged"
 	}
-	columns := v
-	columns.Version = 0
-	return a.PrintLine("limit", v, "limit "+key+" "+did+": "+console.Line(columns))
+	return a.PrintLine("limit", v, "limit "+key+" "+did+": "+limitText(&v))
 }
 
 func (a commands) removeCommand() *cobra.Command {

@@ -241,7 +241,7 @@ func TestShowPrintsEachTick(t *testing.T) {
 	end := at.Add(1500 * time.Millisecond)
 	job := dispatcherd.JobID(7)
 	s.ticks = []contract.Tick{
-		{Occasion: "1", Outcome: "run", Job: &job, Status: "done", FinishedAt: &end},
+		{Occasion: "1", Outcome: "run", Job: &job, Status: "done", StartedAt: &at, FinishedAt: &end},
 		{Occasion: "2", Outcome: "run", Job: &job, Status: "running", StartedAt: &at},
 		{Occasion: "3", Outcome: "run", Job: &job},
 		{Occasion: "4", Outcome: "missed", Missed: 1},
@@ -274,23 +274,23 @@ max attempts   5
 timeout        1.5s
 overlap        skip
 created at     0001-01-01T00:00:00.000Z
-ticks          occasion 1, outcome run, made at 0001-01-01T00:00:00.000Z, job 7, status done, finished at 2026-01-02T03:04:06.500Z
-ticks          occasion 2, outcome run, made at 0001-01-01T00:00:00.000Z, job 7, status running, started at 2026-01-02T03:04:05.000Z
-ticks          occasion 3, outcome run, made at 0001-01-01T00:00:00.000Z, job 7
-ticks          occasion 4, outcome missed, made at 0001-01-01T00:00:00.000Z, missed 1
-ticks          occasion 5, outcome queued, made at 0001-01-01T00:00:00.000Z
-ticks          occasion b, outcome missed, made at 0001-01-01T00:00:00.000Z, missed 2
-ticks          occasion c, outcome missed, made at 0001-01-01T00:00:00.000Z, missed 2
-ticks          occasion d, outcome missed, made at 0001-01-01T00:00:00.000Z, missed 2
-ticks          occasion e, outcome missed, made at 0001-01-01T00:00:00.000Z, missed 2
-ticks          occasion f, outcome missed, made at 0001-01-01T00:00:00.000Z, missed 2
-last skip      occasion h, outcome skipped, made at 0001-01-01T00:00:00.000Z, missed 2, reason runs have not ended
 state          error: no such zone
+tick 1         job 7 done after 1.5s
+tick 2         job 7 running
+tick 3         job 7 removed
+tick 4         1 occasion missed
+tick 5         queued
+tick b         2 occasions missed
+tick c         2 occasions missed
+tick d         2 occasions missed
+tick e         2 occasions missed
+tick f         2 occasions missed
+last skip      h: runs have not ended
 `, out)
 	out, _, _ = run(t, s, "", "show", "d")
 	s.ticks = s.ticks[12:]
 	out, _, _ = run(t, s, "", "show", "b")
-	require.Contains(t, out, "ticks          occasion i, outcome skipped, made at 0001-01-01T00:00:00.000Z, missed 2, reason older\n")
+	require.Contains(t, out, "tick i         skipped: older\n")
 	require.NotContains(t, out, "jitter")
 	require.NotContains(t, out, "timeout")
 	_, errs, code := run(t, s, "", "show", "none")

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -92,9 +93,32 @@ func (a commands) show(ctx context.Context, s client.Schedules, name string) err
 }
 
 func addSchedule(add console.Add, v *shown) {
-	add.Fields(*v)
+	add.Fields(v.Schedule)
 	add("state", "%s", state(&v.Schedule, time.Now()))
 	add.Some("waits", ahead(&v.Schedule, time.Now()))
+	for i := range v.Ticks {
+		add("tick "+v.Ticks[i].Occasion, "%s", tickText(&v.Ticks[i]))
+	}
+	if v.LastSkip != nil {
+		add("last skip", "%s: %s", v.LastSkip.Occasion, v.LastSkip.Reason)
+	}
+}
+
+// tickText says what became of an occasion.
+func tickText(t *contract.Tick) string {
+	switch {
+	case t.Outcome == contract.TickMissed:
+		return console.Counted(t.Missed, "occasion") + " missed"
+	case t.Job == nil && t.Reason != "":
+		return t.Outcome + ": " + t.Reason
+	case t.Job == nil:
+		return t.Outcome
+	}
+	text := fmt.Sprintf("job %d %s", *t.Job, cmp.Or(t.Status, "removed"))
+	if t.StartedAt != nil && t.FinishedAt != nil {
+		text += fmt.Sprintf(" after %v", t.FinishedAt.Sub(*t.StartedAt).Round(time.Millisecond))
+	}
+	return text
 }
 
 func (a commands) nextCommand() *cobra.Command {
@@ -134,7 +158,7 @@ func (a commands) next(v *contract.Schedule, after time.Time, n int) error {
 	}
 	rows := make([][]any, len(list))
 	for i, o := range list {
-		rows[i] = []any{o.At, o.Local.Format("Mon 2006-01-02 15:04:05 MST"), o.RunAt, o.Note}
+		rows[i] = []any{console.Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), console.Stamp(o.RunAt), o.Note}
 	}
 	if err := a.PrintRows("next", list, "utc, local, run at, note", rows); err != nil {
 		return err
