@@ -137,7 +137,7 @@ func requireSameFinish(t *testing.T, ends *heldEnds, want *naiveHeld, now timing
 
 func requireSame(t *testing.T, ends *heldEnds, want naiveHeld, now timing.Instant, sent bool) {
 	t.Helper()
-	require.Equal(t, len(want), len(ends.why))
+	require.Len(t, ends.why, len(want))
 	for _, e := range want {
 		reason, held := ends.reason(e.id)
 		require.True(t, held)

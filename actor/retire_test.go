@@ -167,7 +167,7 @@ func TestTimeoutOfAJobWhoseSessionHasEndedIsHarmless(t *testing.T) {
 	s.step(event.Unregistered{Session: 1})
 	s.finishWork()
 	require.Zero(t, s.core.index.Len())
-	require.Equal(t, s.core.quotas.Requests.Held(), len(s.core.jobs))
+	require.Len(t, s.core.jobs, s.core.quotas.Requests.Held())
 }
 
 func TestPlacementContinuesInTheNextStepInTheSameOrder(t *testing.T) {

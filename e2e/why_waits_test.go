@@ -128,7 +128,8 @@ func TestWhyDuringBackoff(t *testing.T) {
 	id := w.insert("x", work{Do: "fail", Times: 9})
 	eventually(t, func() bool { return w.get(id).Failures == 1 }, func() string { return "a failure" })
 	due := w.get(id).RunAt.UTC().Format("2006-01-02T15:04:05.000Z")
-	require.Regexp(t, `Backoff: it failed; its next attempt is in the future(?s:.*)run_at +`+due+`, in \d+m.*\nfailures +1 of at most 5`, w.why(h, id))
+	require.Regexp(t, `Backoff: it failed; its next attempt is in the future(?s:.*)run_at +`+due+`, in \d+m.*\nfailures +1 of at most 5`,
+		w.why(h, id))
 	h.awaitSlots(1)
 }
 

@@ -219,8 +219,8 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	require.Equal(
 		t,
 		4,
-		one[int](t, conn, `SELECT dispatcherd.run_again(array_agg(id::bigint), array_fill('pending'::dispatcherd.status, ARRAY[count(*)::int]), NULL)
-			FROM dispatcherd.jobs`),
+		one[int](t, conn, `SELECT dispatcherd.run_again(array_agg(id::bigint),
+			array_fill('pending'::dispatcherd.status, ARRAY[count(*)::int]), NULL) FROM dispatcherd.jobs`),
 		"from old and new daily partitions, and from the default one",
 	)
 	require.Positive(t, one[int](t, conn,

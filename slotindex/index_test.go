@@ -106,7 +106,7 @@ func TestATypeIsForgottenWithItsLastSlotAndHolder(t *testing.T) {
 	x.Drop(a)
 	_, known = x.Lookup("a")
 	require.False(t, known)
-	require.Equal(t, 2, len(x.types))
+	require.Len(t, x.types, 2)
 }
 
 func TestARefIsReusedAfterRemove(t *testing.T) {
@@ -182,7 +182,7 @@ func TestAHundredThousandSlotsTenThousandTypesAndOneSlotOfAThousand(t *testing.T
 		x.Add(dispatcherd.SlotID(i), slices.Compact(set))
 	}
 	require.NoError(t, x.Check())
-	require.Equal(t, types, len(x.types))
+	require.Len(t, x.types, types)
 	for i := range types {
 		typ, known := x.Lookup(name(i))
 		require.True(t, known)

@@ -93,7 +93,7 @@ const (
 	CheckRecord                        // the end of a job that fails is recorded for the jobs that wait for it
 	CheckCounted                       // a step deletes the messages that it counts
 	CheckRecorded                      // a seal counts the ends that are recorded and not counted
-	CheckLinked                        // a dependency on a job outside of the flow is counted once: while its end is under way it is not linked
+	CheckLinked                        // a dependency outside of the flow is counted once: while its end is under way it is not linked
 	CheckRunWhen                       // a waiting job whose run_when does not apply is cancelled
 	CheckChildren                      // the end of a job cancels its children
 	CheckParent                        // of an insertion of children: their parent runs

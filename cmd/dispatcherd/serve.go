@@ -126,8 +126,8 @@ func (f *serveFlags) config() (daemon.Config, error) {
 			cfg.API.Listen)
 	}
 	if samePath(cfg.WorkerSocket, cfg.APISocket) {
-		return cfg, exit.Usagef("--worker-socket and --api-socket are both %s: workers and callers speak different protocols, give each a path of its own",
-			cfg.WorkerSocket)
+		return cfg, exit.Usagef("--worker-socket and --api-socket are both %s: workers and callers speak different protocols, "+
+			"give each a path of its own", cfg.WorkerSocket)
 	}
 	return cfg, nil
 }

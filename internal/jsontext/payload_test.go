@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// CheckPayload accepts no payload whose text, as Postgres stores it, could not be sent. The test covers numbers of every form, on both sides of the limit,
+// CheckPayload accepts no payload whose text, as Postgres stores it, could not be sent. The test covers numbers of every form, on both
+// sides of the limit,
 // at every position.
 func TestPayloadIsAcceptedIfItCanBeSentOnceItIsStored(t *testing.T) {
 	ctx := context.Background()

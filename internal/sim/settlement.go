@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -28,7 +26,7 @@ func (c *joined) settler(h *host) *settler {
 		return nil
 	}
 	s := &settler{items: c.items}
-	s.Service = steps.Service{Table: s, Log: zap.NewNop(), Wake: s.wake, Clock: h.local}
+	s.Service = steps.Service{Table: s, Wake: s.wake, Clock: h.local}
 	s.begin(h, opSettle, hostSettles, s.Services()[0])
 	return s
 }

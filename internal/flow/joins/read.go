@@ -40,7 +40,8 @@ const (
 	SELECT j.type FROM dispatcherd.jobs j WHERE j.id = i.id LIMIT 1) j`
 
 	waitsSQL = `SELECT row_to_json(l)::text FROM (
-	SELECT false AS batch, n.flow, n.open AS left, (SELECT aside FROM dispatcherd.batches WHERE id = n.flow) AS aside, (SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
+	SELECT false AS batch, n.flow, n.open AS left, (SELECT aside FROM dispatcherd.batches WHERE id = n.flow) AS aside,
+		(SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
 		SELECT j.id, m.name, j.type, j.status FROM unnest(n.depends_on) d (id) JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
 		LEFT JOIN dispatcherd.nodes m ON m.id = d.id AND m.flow = n.flow WHERE j.status IN ('waiting', 'pending', 'running')
 		ORDER BY j.id LIMIT 10) f) AS first

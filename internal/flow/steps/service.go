@@ -39,8 +39,8 @@ type Table interface {
 // Service does steps for targets: first for those of jobs that have ended here, and for those that heartbeats and notifications find.
 type Service struct {
 	Table Table
-	Keep  time.Duration // how long ended batches and flows are kept
-	Log   *zap.Logger
+	Keep  time.Duration         // how long ended batches and flows are kept
+	Log   *zap.Logger           // nil = none
 	Wake  func(contract.Topics) // of the service
 	Clock func() time.Time
 
@@ -60,6 +60,9 @@ const mostOwn = 100_000
 
 // Services returns the background services. They run on all dispatchers.
 func (s *Service) Services() []background.Service {
+	if s.Log == nil {
+		s.Log = zap.NewNop()
+	}
 	return []background.Service{
 		{Name: "flows", Topics: contract.EndsRecorded | contract.EndsWait, Step: s.step},
 		{Name: "flow upkeep", Step: s.upkeep},

@@ -52,7 +52,8 @@ func (a commands) openCommand() *cobra.Command {
 }
 
 func (a commands) sealCommand() *cobra.Command {
-	return a.onID(settings.New("seal", "Say that the batch has all of its members", "  dispatcherd batch seal 17"), func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+	cmd := settings.New("seal", "Say that the batch has all of its members", "  dispatcherd batch seal 17")
+	return a.onID(cmd, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		s, err := t.Seal(ctx, id)
 		if err != nil {
 			return err
@@ -63,7 +64,8 @@ func (a commands) sealCommand() *cobra.Command {
 }
 
 func (a commands) showBatchCommand() *cobra.Command {
-	return a.onID(settings.New("show", "Print all facts about a batch", "  dispatcherd batch show 17"), func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+	cmd := settings.New("show", "Print all facts about a batch", "  dispatcherd batch show 17")
+	return a.onID(cmd, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Get(ctx, id)
 		if err != nil {
 			return err

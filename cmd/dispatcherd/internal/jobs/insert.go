@@ -165,7 +165,8 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return now, exit.Usagef("--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; without it, the job is due at once", s)
+		return now, exit.Usagef("--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; without it, "+
+			"the job is due at once", s)
 	}
 	return now.Add(d), nil
 }

@@ -19,7 +19,8 @@ func SlotCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q httpapi.TypeFilter
 	list := settings.List(a.Invocation, settings.New("list", "List slots and their states, by id",
-		"  dispatcherd slot list --type pdf\n  dispatcherd slot list --limit 50 -o json"), "/v1/slots", &q, &q.Query, "slot, worker, number, state, job, types", slotRow, "There are no such slots: no worker has offered one.")
+		"  dispatcherd slot list --type pdf\n  dispatcherd slot list --limit 50 -o json"), "/v1/slots", &q, &q.Query,
+		"slot, worker, number, state, job, types", slotRow, "There are no such slots: no worker has offered one.")
 	a.typeFlag(list, &q.Type, "only slots that support this type")
 	return a.APIGroup("slot", "List the slots of a running dispatcher", list)
 }
@@ -34,7 +35,8 @@ func TypesCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q rest.Query
 	cmd := settings.List(a.Invocation, settings.New("types", "List types, their slots and their waiting jobs",
-		"  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl"), "/v1/types", &q, &q, "type, slots, free, other slots, pending, known, requests, oldest", typeRow,
+		"  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl"), "/v1/types", &q, &q,
+		"type, slots, free, other slots, pending, known, requests, oldest", typeRow,
 		"No type is known: no worker has offered one.")
 	a.APIFlags(cmd.Flags())
 	return cmd
@@ -60,9 +62,10 @@ func pendingText(rows *int) string {
 func (a commands) requestsCommand() *cobra.Command {
 	var q httpapi.TypeFilter
 	cmd := settings.List(a.Invocation, settings.New("requests", "List waiting on-demand requests, the oldest first",
-		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "/v1/requests", &q, &q.Query, "id, type, priority, waits", func(r *httpapi.WaitingRequest) []any {
-		return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
-	}, "No request waits in the memory of this dispatcher.")
+		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "/v1/requests", &q, &q.Query,
+		"id, type, priority, waits", func(r *httpapi.WaitingRequest) []any {
+			return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
+		}, "No request waits in the memory of this dispatcher.")
 	a.typeFlag(cmd, &q.Type, "only requests of this type")
 	return cmd
 }
@@ -72,7 +75,8 @@ func WorkerListCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q rest.Query
 	cmd := settings.List(a.Invocation, settings.New("list", "List the connected workers and their slots",
-		"  dispatcherd worker list\n  dispatcherd worker list -o jsonl"), "/v1/workers", &q, &q, "session, worker, uid, pid, slots, free, types", workerRow, "No worker is connected.")
+		"  dispatcherd worker list\n  dispatcherd worker list -o jsonl"), "/v1/workers", &q, &q,
+		"session, worker, uid, pid, slots, free, types", workerRow, "No worker is connected.")
 	a.APIFlags(cmd.Flags())
 	return cmd
 }
@@ -88,9 +92,10 @@ func DispatcherCommand(invocation *settings.Invocation) *cobra.Command {
 	a := commands{invocation}
 	var q rest.Query
 	list := settings.List(a.Invocation, settings.New("list", "List the dispatchers that share the database, the newest first",
-		"  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl"), "/v1/dispatchers", &q, &q, "id, name, state, started at, heartbeat at, lease, types, running", func(d *contract.Dispatcher) []any {
-		lease := time.Duration(d.LeaseMS) * time.Millisecond
-		return []any{d.ID, d.Name, d.State, console.Stamp(d.StartedAt), console.Stamp(d.HeartbeatAt), lease, d.Types, d.Running}
-	}, "There is no dispatcher.")
+		"  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl"), "/v1/dispatchers", &q, &q,
+		"id, name, state, started at, heartbeat at, lease, types, running", func(d *contract.Dispatcher) []any {
+			lease := time.Duration(d.LeaseMS) * time.Millisecond
+			return []any{d.ID, d.Name, d.State, console.Stamp(d.StartedAt), console.Stamp(d.HeartbeatAt), lease, d.Types, d.Running}
+		}, "There is no dispatcher.")
 	return a.APIGroup("dispatcher", "List the dispatchers", list)
 }

@@ -52,8 +52,9 @@ func limitName(k *contract.KeySummary) string {
 }
 
 func (a commands) showCommand() *cobra.Command {
-	return a.OnAPI(settings.New("show KEY", "Print the limit of a key, who holds it, and what runs next",
-		"  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json"), func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := settings.New("show KEY", "Print the limit of a key, who holds it, and what runs next",
+		"  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json")
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		k, err := c.Keys().Show(ctx, args[0])
 		if err != nil {
 			return err

@@ -34,9 +34,10 @@ type commands struct{ *settings.Invocation }
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
 	return settings.List(a.Invocation, settings.New("list", "List limits by key",
-		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "/v1/limits", &q, &q, "key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
-		return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
-	}, "There is no such limit: each key admits one job at a time.")
+		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "/v1/limits", &q, &q,
+		"key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
+			return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
+		}, "There is no such limit: each key admits one job at a time.")
 }
 
 // capacity is the text of a capacity, in the form that Assign takes.
@@ -110,7 +111,8 @@ func (a commands) set(ctx context.Context, s client.Limits, key string, assignme
 }
 
 func (a commands) removeCommand() *cobra.Command {
-	return a.OnAPI(settings.New("rm KEY", "Remove a limit", "  dispatcherd limit rm 'tenant:*'"), func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := settings.New("rm KEY", "Remove a limit", "  dispatcherd limit rm 'tenant:*'")
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.Limits().Remove(ctx, args[0]); err != nil {
 			return err
 		}

@@ -287,7 +287,6 @@ tick e         2 occasions missed
 tick f         2 occasions missed
 last skip      h: runs have not ended
 `, out)
-	out, _, _ = run(t, s, "", "show", "d")
 	s.ticks = s.ticks[12:]
 	out, _, _ = run(t, s, "", "show", "b")
 	require.Contains(t, out, "tick i         skipped: older\n")

@@ -20,9 +20,10 @@ import (
 func (a commands) listCommand() *cobra.Command {
 	var q client.Query
 	return settings.List(a.Invocation, settings.New("list", "List schedules by name",
-		"  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl"), "/v1/schedules", &q, &q, "name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
-		return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
-	}, "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
+		"  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl"), "/v1/schedules", &q, &q,
+		"name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
+			return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
+		}, "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
 }
 
 // plan says when a schedule runs.
@@ -61,8 +62,9 @@ const (
 )
 
 func (a commands) showCommand() *cobra.Command {
-	return a.OnAPI(settings.New("show NAME", "Print a schedule, its last ticks, and the reason of the last skip",
-		"  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json"), func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := settings.New("show NAME", "Print a schedule, its last ticks, and the reason of the last skip",
+		"  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json")
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.show(ctx, c.Schedules(), args[0])
 	})
 }
