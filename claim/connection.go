@@ -151,6 +151,19 @@ func (l *connection) connect(ctx context.Context) error {
 	return nil
 }
 
+// Connection runs f with a connection to Postgres. f returns of how many rows it was.
+type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
+
+// Collect reads rows with one statement.
+func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+	err = do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		rows, _ := conn.Query(ctx, sql, args...)
+		list, err = pgx.CollectRows(rows, row)
+		return len(list), err
+	})
+	return list, err
+}
+
 // pause waits for d.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

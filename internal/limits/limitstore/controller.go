@@ -8,18 +8,16 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Connection runs f with a connection to Postgres. f returns of how many rows it was.
-type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
-
 // Controller sends the statements of the controller about jobs with keys. Begin comes first. All other
 // statements that change something do nothing after a later Begin, of any dispatcher.
 type Controller struct {
-	Do         Connection
+	Do         claim.Connection
 	Dispatcher int32
 	Term       int64
 
@@ -62,13 +60,8 @@ const MaxLimits = 100_000
 // Edits deletes the records of edits and then reads the limits that they name, by key or prefix; nil = there is none any more. edited is
 // nil if the caller must read all limits: more than most were edited, or all of them.
 func (c *Controller) Edits(ctx context.Context, most int) (edited map[string]*permits.Limit, err error) {
-	var keys []*string
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `WITH `+role+` DELETE FROM dispatcherd.operations WHERE kind = 'limits_edited' AND EXISTS (SELECT FROM role)
-			RETURNING name`, c.Dispatcher, c.number)
-		keys, err = pgx.CollectRows(rows, pgx.RowTo[*string])
-		return len(keys), err
-	})
+	keys, err := claim.Collect(ctx, c.Do, pgx.RowTo[*string], `WITH `+role+`
+		DELETE FROM dispatcherd.operations WHERE kind = 'limits_edited' AND EXISTS (SELECT FROM role) RETURNING name`, c.Dispatcher, c.number)
 	if err != nil || slices.Contains(keys, nil) {
 		return nil, err
 	}
@@ -92,15 +85,10 @@ func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err erro
 }
 
 func (c *Controller) limits(ctx context.Context, which string, arg any) (list []permits.Limit, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce(`+micros("per")+`, 0),
-			(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits `+which, arg)
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l permits.Limit, err error) {
-			return l, row.Scan(&l.Key, &l.Capacity, &l.Rate, &l.Per, &l.Scope, &l.OnRetry)
-		})
-		return len(list), err
-	})
-	return list, err
+	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (l permits.Limit, err error) {
+		return l, row.Scan(&l.Key, &l.Capacity, &l.Rate, &l.Per, &l.Scope, &l.OnRetry)
+	}, `SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce(`+micros("per")+`, 0),
+		(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits `+which, arg)
 }
 
 // Held is a row with a fence.
@@ -113,24 +101,11 @@ type Held struct {
 
 // Held reads all rows with a fence.
 func (c *Controller) Held(ctx context.Context) (list []Held, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx,
-			`SELECT id::bigint, keys, type::text, priority::smallint, `+micros("run_at")+`, abs(fence), fence < 0, status = 'running',
-			coalesce(dispatcher, admitted_to, 0), coalesce(`+micros("clock_timestamp() - started_at")+`, 0)
-			FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence IS NOT NULL`,
-		)
-		var h Held
-		_, err := pgx.ForEachRow(
-			rows,
-			[]any{&h.ID, &h.Keys, &h.Type, &h.Priority, &h.RunAt, &h.Fence, &h.Returned, &h.Started, &h.Dispatcher, &h.Ago},
-			func() error {
-				list = append(list, h)
-				return nil
-			},
-		)
-		return len(list), err
-	})
-	return list, err
+	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (h Held, err error) {
+		return h, row.Scan(&h.ID, &h.Keys, &h.Type, &h.Priority, &h.RunAt, &h.Fence, &h.Returned, &h.Started, &h.Dispatcher, &h.Ago)
+	}, `SELECT id::bigint, keys, type::text, priority::smallint, `+micros("run_at")+`, abs(fence), fence < 0, status = 'running',
+		coalesce(dispatcher, admitted_to, 0), coalesce(`+micros("clock_timestamp() - started_at")+`, 0)
+		FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence IS NOT NULL`)
 }
 
 // micros is a time of the table in microseconds.

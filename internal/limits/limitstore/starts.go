@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/claim"
 )
 
 // Start is cost of a key with a rate.
@@ -60,27 +62,17 @@ func (c *Controller) Confirm(ctx context.Context, starts []Start) error {
 
 // Unstarted reads the keys with a rate to which cost is admitted that has not started, as far as the table says.
 func (c *Controller) Unstarted(ctx context.Context) (keys []string, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `SELECT key FROM dispatcherd.key_starts WHERE part = 'infinity' AND cost > 0`)
-		keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return len(keys), err
-	})
-	return keys, err
+	return claim.Collect(ctx, c.Do, pgx.RowTo[string], `SELECT key FROM dispatcherd.key_starts WHERE part = 'infinity' AND cost > 0`)
 }
 
 // Starts reads what was admitted to keys with a rate, and what has started. A key has up to 65 records for each dispatcher, so the keys of
 // one statement should be few. Only the controller changes the records.
 func (c *Controller) Starts(ctx context.Context, keys []string) (list []Start, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `SELECT key, dispatcher, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
+	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (s Start, err error) {
+		return s, row.Scan(&s.Key, &s.Dispatcher, &s.At, &s.Cost, &s.Ago)
+	}, `SELECT key, dispatcher, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
 				CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - last")+` ELSE 0 END FROM dispatcherd.key_starts
 			WHERE key = ANY ($2::text[]) AND expires > now() AND cost > 0 ORDER BY key, dispatcher, part`, int64(NotStarted), keys)
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Start, err error) {
-			return s, row.Scan(&s.Key, &s.Dispatcher, &s.At, &s.Cost, &s.Ago)
-		})
-		return len(list), err
-	})
-	return list, err
 }
 
 // expireMost bounds the records that one Expire deletes.

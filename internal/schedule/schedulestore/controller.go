@@ -15,14 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Connection runs f with a connection to Postgres. f returns of how many rows it was.
-type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
-
 // Controller sends the statements of the controller. Those that make ticks, start queued ones, delete
 // records of edits or write the column error do nothing unless the dispatcher is the controller in Term. Expire is
 // not fenced: what it deletes and cancels does not depend on who calls it.
 type Controller struct {
-	Do         Connection
+	Do         claim.Connection
 	Dispatcher int32
 	Term       int64
 }
@@ -63,12 +60,8 @@ const page = 5000
 // Load reads schedules in the order of their ids, from the first one above after. If it returns
 // no rows, there are no more.
 func (c Controller) Load(ctx context.Context, after int64) (rows []Row, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		found, _ := conn.Query(ctx, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id > $1 ORDER BY s.id LIMIT $2`, after, page)
-		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[Row])
-		return len(rows), err
-	})
-	return rows, err
+	return claim.Collect(ctx, c.Do, pgx.RowToStructByName[Row],
+		`SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id > $1 ORDER BY s.id LIMIT $2`, after, page)
 }
 
 // Start reads what startup schedules run once for.
@@ -83,12 +76,7 @@ func (c Controller) Start(ctx context.Context, appVersion string) (start schedul
 // WorkerTypes reads the types of the startup-worker schedules, also of paused ones. Every dispatcher
 // may call it.
 func (c Controller) WorkerTypes(ctx context.Context) (types []string, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker'`)
-		types, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return len(types), err
-	})
-	return types, err
+	return claim.Collect(ctx, c.Do, pgx.RowTo[string], `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker'`)
 }
 
 // Edit names an edited schedule.
@@ -223,19 +211,14 @@ FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
 
 // LastRuns reads the last runs of intervals, at most MaxTicks of them.
 func (c Controller) LastRuns(ctx context.Context, ids []int64) (runs []schedule.Run, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, runsSQL, ids)
-		runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r schedule.Run, err error) {
-			var ended *time.Time
-			err = row.Scan(&r.Schedule, &r.Exists, &r.Open, &ended)
-			if ended != nil {
-				r.EndedAt = *ended
-			}
-			return r, err
-		})
-		return len(runs), err
-	})
-	return runs, err
+	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (r schedule.Run, err error) {
+		var ended *time.Time
+		err = row.Scan(&r.Schedule, &r.Exists, &r.Open, &ended)
+		if ended != nil {
+			r.EndedAt = *ended
+		}
+		return r, err
+	}, runsSQL, ids)
 }
 
 // Started is a queued tick that has become a run.
@@ -322,8 +305,7 @@ func (c Controller) Report(ctx context.Context, problems []Problem) (locked []in
 	for i, p := range problems {
 		ids[i], versions[i], reasons[i] = p.Schedule, p.Version, p.Reason
 	}
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, `WITH `+role+`, wrong AS MATERIALIZED (
+	return claim.Collect(ctx, c.Do, pgx.RowTo[int64], `WITH `+role+`, wrong AS MATERIALIZED (
 				SELECT s.id, s.version, nullif(p.reason, '') AS reason FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS p (id, version, reason)
 				JOIN dispatcherd.schedules s ON s.id = p.id AND s.version = p.version
 				WHERE EXISTS (SELECT FROM role) AND s.error IS DISTINCT FROM nullif(p.reason, '')
@@ -333,9 +315,5 @@ func (c Controller) Report(ctx context.Context, problems []Problem) (locked []in
 			), written AS (
 				UPDATE dispatcherd.schedules s SET error = p.reason FROM problem p WHERE s.id = p.id
 			) SELECT w.id FROM wrong w WHERE w.id NOT IN (SELECT p.id FROM problem p)`,
-			c.Dispatcher, c.Term, ids, versions, reasons)
-		locked, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		return len(problems), err
-	})
-	return locked, err
+		c.Dispatcher, c.Term, ids, versions, reasons)
 }
