@@ -158,7 +158,7 @@ func (s *Statement) viewEdge(v *flow.View, job dispatcherd.JobID, part int64, mo
 func (s *Statement) viewReady(v *flow.View, b *target, hits map[dispatcherd.JobID]int) {
 	found := 0
 	for _, id := range b.members {
-		if n := s.table.flows.nodes[id]; !n.Ready && n.Node.Open == 0 && n.Status == dispatcherd.Pending {
+		if n := s.table.flows.nodes[id]; !n.Ready && n.Open == 0 && n.Status == dispatcherd.Pending {
 			if found++; found > s.step.limits.Items {
 				v.MoreNodes = true
 				return

@@ -237,9 +237,9 @@ func (m *memory) viewMessages(v *View, l Limits) {
 	slices.SortFunc(v.Edges, func(a, b Edge) int { return int(a.Before - b.Before) })
 	ready := l.Items
 	for _, n := range m.nodes[id] {
-		if look && !n.Ready && n.Node.Open == 0 && n.Status == dispatcherd.Pending {
+		if look && !n.Ready && n.Open == 0 && n.Status == dispatcherd.Pending {
 			if ready--; ready >= 0 {
-				nodes[n.Node.ID] = true
+				nodes[n.ID] = true
 			} else {
 				v.MoreNodes = true
 			}
@@ -297,12 +297,12 @@ func (m *memory) viewWalk(v *View, l Limits) {
 	if b.Kind == kindFlow {
 		for _, n := range m.nodes[b.ID] {
 			if n.place > b.Walked {
-				j := m.jobs[n.Node.ID]
-				exists := !j.dropped && j.EndedAt == n.EndedAt
+				j := m.jobs[n.ID]
+				exists := !j.dropped && j.EndedAt.Equal(n.EndedAt)
 				if b.Walk == Repair {
 					exists = !j.dropped || m.mentioned(b.ID, j.id)
 				}
-				add(Walked{Ended: Ended{n.Node.ID, n.Final}, Place: n.place, Exists: exists})
+				add(Walked{Ended: Ended{n.ID, n.Final}, Place: n.place, Exists: exists})
 			}
 		}
 		return
@@ -412,20 +412,21 @@ func (m *memory) write(id dispatcherd.JobID, c *Change) {
 		old.Node = n
 	}
 	for _, r := range c.Records {
-		if n := m.node[r.ID]; n != nil && n.flow == id {
+		switch n := m.node[r.ID]; {
+		case n != nil && n.flow == id:
 			n.Final = r.Final
-		} else if b.Kind == kindFlow {
+		case b.Kind == kindFlow:
 			for _, g := range m.edges[r.ID] {
 				if g.flow == id {
 					g.Final = r.Final
 				}
 			}
-		} else if r.bad() > 0 {
+		case r.bad() > 0:
 			if m.bad[id] == nil {
 				m.bad[id] = map[dispatcherd.JobID]Final{}
 			}
 			m.bad[id][r.ID] = r.Final
-		} else {
+		default:
 			delete(m.bad[id], r.ID)
 		}
 	}
@@ -456,10 +457,10 @@ func (m *memory) recorded(n *node) (c Node) {
 func (m *memory) recount(flow dispatcherd.JobID, places [2]int64) {
 	for _, n := range m.nodes[flow] {
 		if c := m.recorded(n); n.place >= places[0] && n.place <= places[1] && !n.Ready {
-			if c.Open != n.Node.Open || c.Bad != n.Bad {
+			if c.Open != n.Open || c.Bad != n.Bad {
 				m.wrong++
 			}
-			n.Node.Open, n.Bad, n.Inputs = c.Open, c.Bad, c.Inputs
+			n.Open, n.Bad, n.Inputs = c.Open, c.Bad, c.Inputs
 		}
 	}
 }

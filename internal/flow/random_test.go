@@ -96,10 +96,11 @@ func (h *history) insertFlow() {
 	h.note("flow %d", b.ID)
 	others := slices.Clone(h.order)
 	for place := range n {
-		d := &node{Node: Node{ID: h.next(), RunWhen: whens[h.r.IntN(3)], TakesResults: h.r.IntN(3) == 0}, flow: b.ID, place: int64(place + 1), Final: open}
+		d := &node{Node: Node{ID: h.next(), RunWhen: whens[h.r.IntN(3)], TakesResults: h.r.IntN(3) == 0}, flow: b.ID,
+			place: int64(place + 1), Final: open}
 		for _, before := range h.nodes[b.ID] {
 			if h.r.IntN(2) == 0 {
-				d.after = append(d.after, before.Node.ID)
+				d.after = append(d.after, before.ID)
 			}
 		}
 		if len(others) > 0 && h.r.IntN(3) == 0 {
@@ -110,18 +111,18 @@ func (h *history) insertFlow() {
 		if len(d.after) == 0 && d.RunWhen == "failed" {
 			d.RunWhen = "done"
 		}
-		d.Node.Open, d.Ready = len(d.after), len(d.after) == 0
+		d.Open, d.Ready = len(d.after), len(d.after) == 0
 		h.nodes[b.ID] = append(h.nodes[b.ID], d)
-		h.node[d.Node.ID] = d
+		h.node[d.ID] = d
 		status := dispatcherd.Waiting
 		if d.Ready {
 			status = dispatcherd.Pending
 		}
 		h.insert(d.Node.ID, b.ID, status).listed = true
 		for _, before := range d.after {
-			h.addEdge(b.ID, before, d.Node.ID)
+			h.addEdge(b.ID, before, d.ID)
 		}
-		h.note("node %d %s after %v", d.Node.ID, d.RunWhen, d.after)
+		h.note("node %d %s after %v", d.ID, d.RunWhen, d.after)
 	}
 	h.send(Message{Target: b.ID})
 }
@@ -333,7 +334,8 @@ func (h *history) drain() {
 
 func (h *history) run() {
 	operations := []func(){
-		h.openBatch, h.addMember, h.addMember, h.addMember, h.seal, h.insertFlow, h.claim, h.claim, h.claim, h.claim, h.finish, h.finish, h.finish,
+		h.openBatch, h.addMember, h.addMember, h.addMember, h.seal, h.insertFlow, h.claim, h.claim, h.claim, h.claim,
+		h.finish, h.finish, h.finish,
 		h.finish, h.spawn, h.cancelJob, h.cancelTree, h.retryJob, h.retryJob, h.retryTree, h.repair, h.retain, h.expire,
 		h.steps, h.steps, h.steps, h.steps, h.drain,
 	}
@@ -348,8 +350,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h.limits = []int{1, 2, 5, 1000}[h.r.IntN(4)]
 	h.locks = []int{0, 0, 3}[h.r.IntN(3)]
 	h.check = func(n *node) {
-		if c := h.recorded(n); c.Open != 0 || n.Node.Open != 0 || c.Bad != n.Bad {
-			h.fail(fmt.Sprintf("node %d is released with %+v, its records say %+v", n.Node.ID, n.Node, c))
+		if c := h.recorded(n); c.Open != 0 || n.Open != 0 || c.Bad != n.Bad {
+			h.fail(fmt.Sprintf("node %d is released with %+v, its records say %+v", n.ID, n.Node, c))
 		}
 	}
 	h.note("seed %d limits %d", seed, h.limits)

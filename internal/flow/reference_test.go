@@ -168,8 +168,8 @@ func (m *memory) problem() string {
 				return fmt.Sprintf("flow %d records %d as %s, it is %s", n.flow, before, record.Status, status)
 			}
 		}
-		if !n.Ready && (n.Node.Open != open || n.Bad != bad) {
-			return fmt.Sprintf("node %d counts %d open and %d bad dependencies, they are %d and %d", n.Node.ID, n.Node.Open, n.Bad, open, bad)
+		if !n.Ready && (n.Open != open || n.Bad != bad) {
+			return fmt.Sprintf("node %d counts %d open and %d bad dependencies, they are %d and %d", n.ID, n.Open, n.Bad, open, bad)
 		}
 	}
 	for id, b := range m.batches {
@@ -178,7 +178,8 @@ func (m *memory) problem() string {
 			if j.parent == id {
 				count[j.Status]++
 			}
-			if idle := j.status == dispatcherd.Pending || j.status == dispatcherd.Waiting; j.parent == id && b.CancelledBy != "" && !b.Ended && idle {
+			idle := j.status == dispatcherd.Pending || j.status == dispatcherd.Waiting
+			if j.parent == id && b.CancelledBy != "" && !b.Ended && idle {
 				return fmt.Sprintf("target %d is cancelled, and its member %d is %s", id, j.id, j.status)
 			}
 		}

@@ -80,7 +80,7 @@ func (s *step) stop(id dispatcherd.JobID, status dispatcherd.Status, reason stri
 // cancel ends the members that are pending or waiting, and asks those that run to end. When no others can come, it seals the target.
 func (s *step) cancel() {
 	left := s.MoreCancel
-	for _, m := range s.View.Cancel {
+	for _, m := range s.Cancel {
 		switch {
 		case m.Runs:
 			s.Ask = append(s.Ask, m.ID)

@@ -164,15 +164,15 @@ func (s *scenario) flow(id dispatcherd.JobID, words []string) {
 				n.after = append(n.after, number64(before))
 			}
 		}
-		n.Node.Open, n.Ready = len(n.after), len(n.after) == 0
-		s.nodes[id], s.node[n.Node.ID] = append(s.nodes[id], n), n
+		n.Open, n.Ready = len(n.after), len(n.after) == 0
+		s.nodes[id], s.node[n.ID] = append(s.nodes[id], n), n
 		status := dispatcherd.Waiting
 		if n.Ready {
 			status = dispatcherd.Pending
 		}
 		s.insert(n.Node.ID, id, status).listed = true
 		for _, before := range n.after {
-			(&history{memory: s.memory}).addEdge(id, before, n.Node.ID)
+			(&history{memory: s.memory}).addEdge(id, before, n.ID)
 		}
 		b.Open++
 	}
@@ -190,7 +190,7 @@ func (s *scenario) drain(l Limits) {
 
 // show prints what has changed.
 func (s *scenario) show() {
-	print := func(key, text string) {
+	note := func(key, text string) {
 		if s.shown[key] != text {
 			s.shown[key] = text
 			fmt.Fprintf(&s.out, "%s: %s\n", key, text)
@@ -203,26 +203,31 @@ func (s *scenario) show() {
 			text += ", asked to end"
 		}
 		if n := s.node[id]; n != nil && !n.Ready {
-			text += fmt.Sprintf(", %d open, %d bad", n.Node.Open, n.Bad)
+			text += fmt.Sprintf(", %d open, %d bad", n.Open, n.Bad)
 		}
-		print(fmt.Sprintf("job %d", id), text)
+		note(fmt.Sprintf("job %d", id), text)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.batches)) {
 		b := s.batches[id]
 		text := fmt.Sprintf("%d open, %d done, %d failed, %d cancelled", b.Open, b.Done, b.Failed, b.Cancelled)
+		var textSb213 strings.Builder
 		for _, state := range []struct {
 			is   bool
 			what string
-		}{{!b.Sealed, "unsealed"}, {b.Ended, "ended"}, {b.Walk != "", b.Walk + " under way"}, {b.CancelledBy != "", "cancelled by " + b.CancelledBy}} {
+		}{
+			{!b.Sealed, "unsealed"}, {b.Ended, "ended"}, {b.Walk != "", b.Walk + " under way"},
+			{b.CancelledBy != "", "cancelled by " + b.CancelledBy},
+		} {
 			if state.is {
-				text += ", " + state.what
+				textSb213.WriteString(", " + state.what)
 			}
 		}
-		print(fmt.Sprintf("%s %d", b.Kind, id), text)
+		text += textSb213.String()
+		note(fmt.Sprintf("%s %d", b.Kind, id), text)
 	}
 	left := []string{}
 	for _, id := range slices.Sorted(maps.Keys(s.ends)) {
 		left = append(left, fmt.Sprintf("%d for %d", len(s.ends[id]), id))
 	}
-	print("messages", strings.Join(left, ", "))
+	note("messages", strings.Join(left, ", "))
 }

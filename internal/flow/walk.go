@@ -25,7 +25,7 @@ func (s *step) beginWalk(what string) bool {
 func (s *step) walk() {
 	b, from := s.b, s.b.Walked
 	s.Repairs = b.Walk == Repair
-	for _, w := range s.View.Walk {
+	for _, w := range s.Walk {
 		b.Walked = w.Place
 		switch {
 		case b.Walk == Retry && w.bad() > 0 && w.Exists:

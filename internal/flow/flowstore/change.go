@@ -96,8 +96,8 @@ WITH counted AS (
 )
 SELECT count(*) FROM wrong`
 
-	// releaseSQL makes waiting jobs $1 pending. Callback $2 gets $3 in its payload. With inputsSQL, a node that takes results gets those of its
-	// dependencies, from the rows that the flow has recorded; without, no partition of ended jobs is opened. It notifies dispatchers as
+	// releaseSQL makes waiting jobs $1 pending. Callback $2 gets $3 in its payload. With inputsSQL, a node that takes results gets those of
+	// its dependencies, from the rows that the flow has recorded; without, no partition of ended jobs is opened. It notifies dispatchers as
 	// notify_dispatchers does, which is no trigger of jobs_live.
 	releaseSQL = releaseHead + ` END` + releaseTail
 
@@ -110,7 +110,8 @@ WITH gone AS (
 		payload, keys, expected_ms, parent, watched, errors)
 	SELECT w.id, due, coalesce(first_run_at, due), created_at, attempt, timeout_ms, priority, max_attempts, type,
 		CASE WHEN a.addition IS NULL THEN payload
-			ELSE (CASE WHEN payload ? 'inputs' THEN payload - '{missing,unsuccessful}'::text[] ELSE payload END || a.addition)::dispatcherd.payload END,
+			ELSE (CASE WHEN payload ? 'inputs' THEN payload - '{missing,unsuccessful}'::text[] ELSE payload END
+				|| a.addition)::dispatcherd.payload END,
 		keys, expected_ms, parent, watched, errors
 	FROM gone w CROSS JOIN LATERAL (SELECT CASE WHEN w.id = $2 THEN $3::jsonb `
 

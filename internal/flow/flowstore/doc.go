@@ -4,7 +4,7 @@
 // The table is the interface of users: they call the functions of migrations/schema/6_flows.sql.
 //
 // The statement that ends a job with a parent or dependants also writes messages to the table ends. [Store.Step] does a step of one target:
-// it locks the row of batches, reads a bounded flow.View, calls flow.Step, and writes the flow.Change, all as JSON documents in two round
-// trips. It waits for no lock: the rows that it may move are locked with SKIP LOCKED while they are read, so the decision knows which of them
-// another transaction has locked.
+// it locks the row of batches, reads a bounded flow.View, calls flow.Step, and writes the flow.Change, all as JSON documents in two
+// round trips. It waits for no lock: the rows that it may move are locked with SKIP LOCKED while they are read, so the decision knows
+// which of them another transaction has locked.
 package flowstore

@@ -108,9 +108,11 @@ func (s *step) readMore(ctx context.Context, v *flow.View, unlinked []dispatcher
 		if err := s.conn.QueryRow(ctx, lockOutsideSQL, unlinked).Scan(&found); err != nil {
 			return err
 		}
-		if err := s.conn.QueryRow(ctx, outsideSQL, unlinked, found).Scan(&v.Outside); err != nil {
+		var ended []flow.Outside
+		if err := s.conn.QueryRow(ctx, outsideSQL, unlinked, found).Scan(&ended); err != nil {
 			return err
 		}
+		v.Outside = append(v.Outside, ended...)
 	}
 	if b := &v.Batch; b.Walk != "" {
 		var walk flow.View

@@ -3,6 +3,7 @@ package flowstore
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +25,8 @@ type chance struct {
 
 // some returns random jobs with a status that no transaction has locked.
 func (c *chance) some(status string) (ids []int64) {
-	rows, err := c.db.Query(c.t.Context(), `SELECT id FROM dispatcherd.jobs_live WHERE status::text = $1 ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED`,
+	rows, err := c.db.Query(c.t.Context(), `SELECT id FROM dispatcherd.jobs_live WHERE status::text = $1
+		ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED`,
 		status, 1+c.IntN(4))
 	require.NoError(c.t, err)
 	ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -47,7 +49,7 @@ func (c *chance) insertFlow() {
 			}
 		}
 		if len(c.ids) > 0 && c.IntN(3) == 0 {
-			after = append(after, fmt.Sprint(c.ids[c.IntN(len(c.ids))]))
+			after = append(after, strconv.FormatInt(c.ids[c.IntN(len(c.ids))], 10))
 		}
 		nodes = append(nodes, fmt.Sprintf(`{"name": "n%d", "type": "x", "run_when": "%s", "after": [%s]}`, n,
 			[]string{"done", "ended"}[c.IntN(2)], strings.Join(after, ", ")))
@@ -153,7 +155,7 @@ func (c *chance) drain() {
 // Whatever happens, each job ends, each batch and flow ends, and its counters are those of its members.
 func TestAllTargetsEndWithRightCounters(t *testing.T) {
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			c := &chance{world: newWorld(t), Rand: rand.New(rand.NewPCG(seed, 1))}
 			for range 100 {
 				switch c.IntN(8) {
@@ -163,7 +165,7 @@ func TestAllTargetsEndWithRightCounters(t *testing.T) {
 					c.insertBatch()
 				case 2:
 					if ids := c.some("pending"); len(ids) > 0 {
-						c.world.claim(ids...)
+						c.claim(ids...)
 					}
 				case 3:
 					c.finish()

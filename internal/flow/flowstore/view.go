@@ -14,16 +14,16 @@ FROM (SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1) AS here,
 		FOR UPDATE SKIP LOCKED) <> '{}' AS alone
 ) b`
 
-// viewSQL reads target $1 as the JSON document of a flow.View, within $2 items, and the jobs outside the flow that are not linked. It reads no
-// job that has ended, because a plan for all partitions costs much. The
-// messages are whole ones. A target is doomed if its members may have to be cancelled; they are
-// read if flow.View.Looks. Waiting and pending rows that the step may move are
-// locked, unless they are locked already.
+// viewSQL reads target $1 as the JSON document of a flow.View, within $2 items, and ended jobs outside the flow that are not linked. It
+// reads no job that has ended, because a plan for all partitions costs much. A step links 50 jobs at most. The messages are whole ones. A
+// target is doomed if its members may have to be cancelled; they are read if flow.View.Looks. Waiting and pending rows that the step may
+// move are locked, unless they are locked already.
 const viewSQL = `
 WITH b AS MATERIALIZED (
 	SELECT b.*, o.alive, o.asked, b.id IS NOT NULL AND b.ended_at IS NULL AND b.walk IS NULL
 		AND (b.cancelled_by IS NOT NULL OR o.asked IS NOT NULL OR (b.callback OR b.kind = 'children') AND NOT o.alive) AS doomed
-	FROM (SELECT EXISTS (SELECT FROM dispatcherd.jobs_live WHERE id = $1) OR EXISTS (SELECT FROM dispatcherd.jobs_waiting WHERE id = $1) AS alive,
+	FROM (SELECT EXISTS (SELECT FROM dispatcherd.jobs_live WHERE id = $1)
+			OR EXISTS (SELECT FROM dispatcherd.jobs_waiting WHERE id = $1) AS alive,
 		(SELECT coalesce(who, 'parent') FROM dispatcherd.operations WHERE kind = 'cancel' AND target = $1 ORDER BY id LIMIT 1) AS asked) o
 	LEFT JOIN dispatcherd.batches b ON b.id = $1
 ), message AS MATERIALIZED (
@@ -50,7 +50,8 @@ WITH b AS MATERIALIZED (
 		AND open <= 0 AND ready_at IS NULL AND status IS NULL ORDER BY place LIMIT $2 + 1
 ), node AS MATERIALIZED (
 	SELECT n.*, n.ready_at IS NULL AND n.open <= h.hits AND NOT b.doomed AS due
-	FROM (SELECT id, sum(hits) AS hits FROM (SELECT unnest(after) AS id, 1 AS hits FROM slice UNION ALL SELECT id, 0 FROM ready) h GROUP BY id) h
+	FROM (SELECT id, sum(hits) AS hits FROM (
+		SELECT unnest(after) AS id, 1 AS hits FROM slice UNION ALL SELECT id, 0 FROM ready) h GROUP BY id) h
 	JOIN dispatcherd.nodes n ON n.id BETWEEN h.id AND h.id CROSS JOIN b
 ), member AS MATERIALIZED (
 	(SELECT id, status FROM dispatcherd.jobs_live j WHERE parent = $1 AND (SELECT cancels FROM look) AND (status = 'pending'
@@ -68,13 +69,24 @@ WITH b AS MATERIALIZED (
 	WHERE id = ANY (ARRAY (SELECT id FROM member WHERE status = 'pending')) AND status = 'pending' ORDER BY id FOR UPDATE SKIP LOCKED
 ), sizes AS MATERIALIZED (
 	SELECT jsonb_object_agg(id, size) AS of FROM (SELECT * FROM free UNION ALL SELECT * FROM pending) f
+), unlinked AS MATERIALIZED (
+	SELECT before AS id, EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id BETWEEN g.before AND g.before)
+		OR EXISTS (SELECT FROM dispatcherd.jobs_waiting j WHERE j.id BETWEEN g.before AND g.before) AS live
+	FROM dispatcherd.edges g WHERE flow = $1 AND NOT linked ORDER BY before LIMIT 51
+), linkable AS MATERIALIZED (
+	SELECT id FROM dispatcherd.jobs_live WHERE id = ANY (ARRAY (SELECT id FROM unlinked WHERE live LIMIT 50)) ORDER BY id
+	FOR NO KEY UPDATE SKIP LOCKED
+), waits AS MATERIALIZED (
+	SELECT id FROM dispatcherd.jobs_waiting WHERE id = ANY (ARRAY (SELECT id FROM unlinked WHERE live LIMIT 50)) ORDER BY id
+	FOR NO KEY UPDATE SKIP LOCKED
 ), flow AS MATERIALIZED (
 	SELECT flow FROM dispatcherd.edges WHERE before = $1 AND linked AND flow > (SELECT part FROM job WHERE id = $1 ORDER BY place LIMIT 1)
 	ORDER BY flow LIMIT $2 + 1
 )
 SELECT json_build_object(
-	'batch', (SELECT json_build_object('id', $1::bigint, 'kind', kind, 'runwhen', run_when, 'callback', callback, 'sealed', sealed_at IS NOT NULL,
-		'ended', ended_at IS NOT NULL, 'open', open, 'done', done, 'failed', failed, 'cancelled', cancelled, 'reason', reason,
+	'batch', (SELECT json_build_object('id', $1::bigint, 'kind', kind, 'runwhen', run_when, 'callback', callback,
+		'sealed', sealed_at IS NOT NULL, 'ended', ended_at IS NOT NULL,
+		'open', open, 'done', done, 'failed', failed, 'cancelled', cancelled, 'reason', reason,
 		'cancelledby', cancelled_by, 'walk', walk, 'walked', walked) FROM b),
 	'messages', (SELECT json_agg(json_build_object('target', target, 'id', id, 'done', done, 'part', part, 'walk', walk, 'jobs', (
 		SELECT json_agg(json_build_object('id', j.id, 'status', j.status, 'endedat', at, 'size', j.size))
@@ -101,10 +113,14 @@ SELECT json_build_object(
 			'target', EXISTS (SELECT FROM dispatcherd.batches t WHERE t.id BETWEEN m.id AND m.id AND t.ended_at IS NULL)))
 		FROM (SELECT * FROM member LIMIT $2) m),
 	'morecancel', (SELECT count(*) FROM member) > $2,
-	'members', CASE WHEN (SELECT cancels FROM look) AND sealed_at IS NULL AND (SELECT count(*) FROM member) <= $2 OR walk = 'repair' AND kind <> 'flow'
+	'members', CASE WHEN (SELECT cancels FROM look) AND sealed_at IS NULL AND (SELECT count(*) FROM member) <= $2
+		OR walk = 'repair' AND kind <> 'flow'
 		THEN dispatcherd.open_members($1) END,
-	'unlinked', (SELECT json_agg(before ORDER BY before) FROM (` + unlinkedSQL + ` LIMIT 50) u),
-	'moreoutside', (SELECT count(*) FROM (` + unlinkedSQL + ` LIMIT 51) u) > 50)
+	'outside', (SELECT json_agg(json_build_object('id', id, 'status', 'pending', 'busy',
+			id NOT IN (SELECT id FROM linkable UNION SELECT id FROM waits)
+			OR EXISTS (SELECT FROM dispatcherd.ends e WHERE e.target = u.id)) ORDER BY id) FROM (SELECT * FROM unlinked LIMIT 50) u WHERE live),
+	'unlinked', (SELECT json_agg(id ORDER BY id) FROM (SELECT * FROM unlinked LIMIT 50) u WHERE NOT live),
+	'moreoutside', (SELECT count(*) FROM unlinked) > 50)
 FROM b CROSS JOIN sizes s`
 
 // badSQL reads the job with the id of target $1 if it failed or was cancelled.
@@ -136,10 +152,6 @@ WITH node AS (
 )
 SELECT json_build_object('walk', (SELECT json_agg(w ORDER BY place) FROM (SELECT * FROM walked ORDER BY place LIMIT $2) w),
 	'morewalk', (SELECT max(total) FROM walked) > (SELECT least(count(*), $2) FROM walked))`
-
-// unlinkedSQL selects the jobs outside flow $1 whose ends are not reported yet. A step links 50 at most, because it looks for each in all
-// partitions.
-const unlinkedSQL = `SELECT before FROM dispatcherd.edges WHERE flow = $1 AND NOT linked ORDER BY before`
 
 // lockOutsideSQL locks those of jobs $1 that are not locked, wherever they are.
 const lockOutsideSQL = `

@@ -97,7 +97,8 @@ func (s *Service) note(job dispatcherd.JobID, targets ...dispatcherd.JobID) {
 	}
 }
 
-// Finished takes the result of a finish. Heartbeats find the ends of jobs for which others began to wait after the claim, and of adopted jobs.
+// Finished takes the result of a finish. Heartbeats find the ends of jobs for which others began to wait after the claim, and of adopted
+// jobs.
 func (s *Service) Finished(request *contract.FinishRequest, result *contract.FinishResult) {
 	if result.Verdict != contract.OK {
 		return

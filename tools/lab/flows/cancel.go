@@ -43,7 +43,8 @@ func Cancel(ctx context.Context, env *rig.Rig, n int) (figures, details figure.F
 	}
 	at := history.Now()
 	if err == nil {
-		err = st.Exec(ctx, `INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel_tree', id FROM dispatcherd.jobs_live WHERE type = 'parent'`)
+		err = st.Exec(ctx, `INSERT INTO dispatcherd.operations (kind, target)
+			SELECT 'cancel_tree', id FROM dispatcherd.jobs_live WHERE type = 'parent'`)
 	}
 	var s *history.Structures
 	if err == nil {
