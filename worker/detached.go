@@ -71,10 +71,9 @@ func (e *execution) resumeLocked(o *outgoing) {
 	e.conn = o.conn
 	e.slot.announced = true
 	if e.report != nil {
-		report := copyFor(e.report, o.conn.Session())
 		e.w.freeLocked(e)
-		e.w.keepReportLocked(e, report)
-		o.add(report)
+		e.w.keepReportLocked(e, e.report)
+		o.add(e.report)
 		e.w.countEndLocked()
 	}
 }

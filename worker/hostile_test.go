@@ -211,3 +211,22 @@ func TestPanicOfAnOptionIsReturnedByRun(t *testing.T) {
 		require.ErrorContains(t, New(o).Run(t.Context()), "worker: Options."+name+": panic: boom\ngoroutine ")
 	}
 }
+
+// copyFor returns a copy of a report for a session.
+func copyFor(report workerproto.WorkerFrame, session string) workerproto.WorkerFrame {
+	switch r := report.(type) {
+	case *workerproto.Done:
+		again := *r
+		again.Session = session
+		return &again
+	case *workerproto.Fail:
+		again := *r
+		again.Session = session
+		return &again
+	case *workerproto.Release:
+		again := *r
+		again.Session = session
+		return &again
+	}
+	return report
+}

@@ -22,8 +22,7 @@ func (w *Worker) keepReportLocked(e *execution, report workerproto.WorkerFrame) 
 	if w.resume <= 0 || e.job.Mode == dispatcherd.OnDemand || w.kept+n > w.opts.KeptReports {
 		return
 	}
-	// Conn.Queue sets the session of the report before the mutex is released. After that
-	// the report does not change.
+	// The report names no session, so it can be sent on another connection, too.
 	e.report, e.sentIn, e.slot.unacknowledged = report, w.period, e
 	w.kept += n
 }
@@ -81,24 +80,4 @@ func reportSize(report workerproto.WorkerFrame) int {
 		return len(r.Error)
 	}
 	return 0
-}
-
-// copyFor returns a copy of a report for another session. The original may still be
-// queued on a connection.
-func copyFor(report workerproto.WorkerFrame, session string) workerproto.WorkerFrame {
-	switch r := report.(type) {
-	case *workerproto.Done:
-		again := *r
-		again.Session = session
-		return &again
-	case *workerproto.Fail:
-		again := *r
-		again.Session = session
-		return &again
-	case *workerproto.Release:
-		again := *r
-		again.Session = session
-		return &again
-	}
-	return report
 }

@@ -42,6 +42,7 @@ func (c *client) start(ctx context.Context, conn net.Conn, hello frame) error {
 	limits := c.welcome.Limits
 	c.in.max, c.heartbeat, c.timeout = limits.MaxFrame, limits.Heartbeat, limits.Timeout
 	c.out = newOutbox(conn, clientOutbox, limits.Timeout, func(int, int) {})
+	c.out.session = c.Session()
 	go c.write()
 	return nil
 }

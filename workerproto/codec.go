@@ -25,8 +25,9 @@ const (
 // After a syntax error the codec returns zero values. After an invalid value it
 // continues to decode, so that the error can name the job.
 type codec struct {
-	task task
-	out  []byte // the encoded frame
+	task    task
+	out     []byte // the encoded frame
+	session string // encoding: of frames about a job that name none
 
 	jsontext.Scanner
 	names names

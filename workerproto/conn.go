@@ -58,25 +58,12 @@ func Connect(ctx context.Context, conn net.Conn, hello *Hello) (*Conn, error) {
 }
 
 // Send queues a frame and waits while the outbox is full. It returns false if the
-// connection is gone. The frame must not be changed afterwards. If a frame about a
-// job names no session, it gets the session of this connection. Any goroutine may
-// call Send.
-func (c *Conn) Send(f WorkerFrame) bool {
-	c.setSession(f)
-	return c.out.putWait(f)
-}
+// connection is gone. The frame must not be changed afterwards. A frame about a job that
+// names no session is sent with that of this connection. Any goroutine may call Send.
+func (c *Conn) Send(f WorkerFrame) bool { return c.out.putWait(f) }
 
 // Queue queues a frame without waking the writer, for a caller that will soon send more
 // frames. The next Send or Flush sends all queued frames together. Queue never waits.
 // It returns false if the frame was not queued, because the connection is gone or the
 // outbox is full.
-func (c *Conn) Queue(f WorkerFrame) bool {
-	c.setSession(f)
-	return c.out.put(f, false) == putOK
-}
-
-func (c *Conn) setSession(f WorkerFrame) {
-	if n, ok := f.(named); ok && n.execution().Session == "" {
-		n.execution().Session = c.welcome.Session
-	}
-}
+func (c *Conn) Queue(f WorkerFrame) bool { return c.out.put(f, false) == putOK }

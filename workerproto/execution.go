@@ -8,7 +8,7 @@ import "github.com/dispatcherd/dispatcherd"
 type Execution struct {
 	Job     dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	Session string // nonce of the session, 32 hexadecimal digits
+	Session string // nonce of the session, 32 hexadecimal digits; "" in a frame to be sent: that of its connection
 }
 
 // named is implemented by all frames about a job.
@@ -19,7 +19,11 @@ func (e *Execution) execution() *Execution { return e }
 func (e *Execution) members(c *codec) {
 	integer(c, "job", &e.Job, minInt64, maxInt64, required)
 	integer(c, "attempt", &e.Attempt, 0, maxInt32, required)
-	symbol(c, "session", &e.Session, maxNonce, required)
+	session := &e.Session
+	if c.task == encoding && *session == "" {
+		session = &c.session
+	}
+	symbol(c, "session", session, maxNonce, required)
 }
 
 // begin lists the members that every frame about a job begins with.

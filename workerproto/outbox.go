@@ -12,6 +12,7 @@ import (
 type outbox struct {
 	conn    net.Conn
 	timeout time.Duration // for one write
+	session string        // of frames about a job that name none
 	wrote   func(frames, bytes int)
 
 	mu       sync.Mutex
@@ -197,7 +198,9 @@ func (o *outbox) write() error {
 // and after the last frame.
 func (o *outbox) writeBatch(batch []frame) error {
 	c := encoders.Get().(*codec)
+	c.session = o.session
 	defer func() {
+		c.session = ""
 		if c.out = c.out[:0]; cap(c.out) <= 2*batchBuffer {
 			encoders.Put(c)
 		}

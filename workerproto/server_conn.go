@@ -27,6 +27,7 @@ func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
 	c.conn = conn
 	c.in = lines{conn: conn, max: limits.MaxFrame}
 	c.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
+	c.out.session = c.nonce
 	c.heartbeat, c.timeout = limits.HeartbeatInterval, limits.HeartbeatTimeout
 	return c
 }

@@ -33,22 +33,16 @@ func (s *Session) Worker() string { return s.worker }
 // so the caller must fail it.
 func (s *Session) Fits(f *Job) bool { return f.size() <= s.limits.MaxFrame }
 
-// Send queues a frame and never blocks. The frame must not be changed afterwards. If a
-// frame about a job names no session, Send sets the nonce of this session.
+// Send queues a frame and never blocks. The frame must not be changed afterwards. A frame
+// about a job that names no session is sent with the nonce of this session.
 //
 // Send returns false if the frame will not be delivered. There are four reasons: the
 // session has ended; the call ends it with SlowReader because too many frames are
 // queued; a job does not fit into a frame; the frame contains the nonce of another
 // session. If Send returns true, the worker may still not read the frame.
 func (s *Session) Send(f DispatcherFrame) bool {
-	if n, ok := f.(named); ok {
-		e := n.execution()
-		if e.Session == "" {
-			e.Session = s.nonce
-		}
-		if e.Session != s.nonce {
-			return false
-		}
+	if n, ok := f.(named); ok && n.execution().Session != "" && n.execution().Session != s.nonce {
+		return false
 	}
 	if j, ok := f.(*Job); ok && !s.Fits(j) {
 		return false
