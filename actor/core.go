@@ -232,7 +232,7 @@ type requestData struct {
 	pin          *session       // the only session that may run it; nil = any
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
-	noCapacityAt timing.Instant // end of the capacity wait; 0 = some slot supports the type
+	waitsSince   timing.Instant // when it was queued, or queued again
 }
 
 // requestQueue contains the waiting on-demand requests of one type, priority and duration class in
@@ -289,6 +289,7 @@ type typeState struct {
 	urgent     bool             // a request was queued since the last pass; an urgent type is also dirty
 	limit      time.Duration    // timeout of attempts whose row has none
 	user       string           // the user that made it known
+	lostAt     timing.Instant   // when its last slot was removed
 	known      bool             // the Core holds the type in the index and in the backlog
 	reasons    typeWaits        // why its jobs waited
 	otherSlots int32            // slots of other dispatchers that support the type

@@ -256,6 +256,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	c.assign(j, ref)
 	j.attempt++
 	c.move(j, onStart)
+	c.watch(j)
 	s := c.slots[j.slot]
 	c.emit(c.memory.Started.Add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
 }

@@ -65,6 +65,7 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 func (c *Core) enqueue(j *job) {
 	q := c.queueOf(j)
 	*q = slices.Insert(*q, q.through(j.request.requestPlace), j)
+	j.request.waitsSince = c.now
 	c.quotas.Requests.Add(j.request.user, 1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, 1)
@@ -78,8 +79,11 @@ func (c *Core) enqueue(j *job) {
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
 	q := c.queueOf(j)
-	at := q.through(j.request.requestPlace)
-	*q = slices.Delete(*q, at-1, at)
+	if at := q.through(j.request.requestPlace); at > 1 {
+		*q = slices.Delete(*q, at-1, at)
+	} else {
+		*q = (*q)[1:] // mostly; in constant time
+	}
 	c.quotas.Requests.Add(j.request.user, -1)
 	if j.request.pin != nil {
 		c.pinsChanged(j, -1)
@@ -146,21 +150,15 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 
 func (c *Core) reply(a effect.Answer) { c.emit(c.memory.Answer.Add(a)) }
 
-// watch sets the alarm of a waiting request. The alarm is the deadline or the end
-// of the capacity wait, whichever is earlier.
+// watch sets the alarm of a request: its deadline or, while it waits and no slot supports its type, the end of
+// its capacity wait.
 func (c *Core) watch(j *job) {
 	at := timing.Never
 	if j.timeout > 0 {
 		at = j.request.arrival.After(j.timeout)
 	}
-	switch r := &j.request; {
-	case c.index.Capacity(j.Type) > 0:
-		r.noCapacityAt = 0
-	case r.noCapacityAt == 0 && r.capacityWait > 0:
-		r.noCapacityAt = c.now.After(r.capacityWait)
-	}
-	if j.request.noCapacityAt != 0 {
-		at = min(at, j.request.noCapacityAt)
+	if j.state == stateWaiting && j.request.capacityWait > 0 && c.index.Capacity(j.Type) == 0 {
+		at = min(at, max(j.request.waitsSince, c.types[j.Type].lostAt).After(j.request.capacityWait))
 	}
 	if at == timing.Never {
 		c.disarm(j)
@@ -190,11 +188,11 @@ func (c *Core) expireRequest(j *job) {
 	case j.state != stateWaiting:
 		c.tellToStop(j, timedOut)
 		c.answerLate(j)
-	case j.request.noCapacityAt != 0 && !c.pastDeadline(j):
-		c.answerUnsupported(j)
-	default:
+	case c.pastDeadline(j):
 		c.answerLate(j)
 		c.move(j, onAnswer)
+	default:
+		c.answerUnsupported(j)
 	}
 }
 

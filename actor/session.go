@@ -292,6 +292,7 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 // capacityLost updates the state of a type that has lost a slot.
 func (c *Core) capacityLost(t slotindex.TypeID) {
 	if c.index.Capacity(t) == 0 {
+		c.types[t].lostAt = c.now
 		c.watchAll(t)
 	}
 	c.letGo(t)
