@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
-	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // end ends the attempt of a running job.
@@ -58,7 +57,6 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 	if j.sentAt == notSent {
 		return nil
 	}
-	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	ran := msDuration(int64(c.now - j.sentAt))
 	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.NonLocal)) - ran
 	if outcome == contract.Succeeded && (waited < longWait || !c.ends.mayPlace(c.now)) {
@@ -71,10 +69,10 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		Ran:       contract.Seconds(ran),
 		WaitedFor: j.waitedFor,
 		Score: contract.ScoreTerms{
-			Base:    points(j.terms.Base),
-			Age:     points(j.terms.Age),
-			Rarity:  points(j.terms.Rarity),
-			Brevity: points(j.terms.Brevity),
+			Base:    j.terms.Base.Points(),
+			Age:     j.terms.Age.Points(),
+			Rarity:  j.terms.Rarity.Points(),
+			Brevity: j.terms.Brevity.Points(),
 		},
 	}
 }

@@ -220,7 +220,7 @@ func TestImpossibleTransitionIsReportedAndTheDispatcherDrains(t *testing.T) {
 			for _, id := range sessions {
 				c.Step(c.now, event.Unregistered{Session: id}, nil)
 			}
-			require.Zero(t, c.Len())
+			require.Zero(t, c.index.Len())
 			require.EqualValues(t, 1, c.Stats().Violations)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // world is the environment of the cores of a scenario: one table, the
@@ -215,7 +216,7 @@ func (w *world) printEffect(e effect.Effect) {
 	case *effect.Send:
 		why := ""
 		if e.Mode == dispatcherd.OnDemand {
-			why = fmt.Sprintf(" (%v)", e.Terms)
+			why = fmt.Sprintf(" (%s)", termsText(e.Terms))
 		}
 		w.printf("send %s to %s/%d%s", w.name(e.Job), workers[e.Session], e.Number, why)
 	case *effect.Cancel:
@@ -306,7 +307,7 @@ func (w *world) printClaim(statement string, req *contract.ClaimRequest, res con
 				result = "won without payload"
 			}
 		}
-		w.printf("%s %s on %s: %s (%v)", statement, w.name(id), on, result, j.terms)
+		w.printf("%s %s on %s: %s (%s)", statement, w.name(id), on, result, termsText(j.terms))
 	}
 }
 
@@ -355,4 +356,16 @@ func (w *world) printFinish(req *contract.FinishRequest, res contract.FinishResu
 		}
 		w.printf("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, prefixed(" - ", f.Error))
 	}
+}
+
+// termsText returns a score and its terms in points, such as "5620 = base 5120 + age 0 + rarity 500 + on-demand 0". It omits a
+// brevity of 0.
+func termsText(t scoring.Terms) string {
+	points := func(m scoring.Milli) string { return strings.TrimSuffix(fmt.Sprintf("%.3f", m.Points()), ".000") }
+	text := fmt.Sprintf("%s = base %s + age %s + rarity %s + on-demand %s",
+		points(t.Total()), points(t.Base), points(t.Age), points(t.Rarity), points(t.OnDemand))
+	if t.Brevity != 0 {
+		text += " + brevity " + points(t.Brevity)
+	}
+	return text
 }

@@ -67,26 +67,15 @@ func TestACapacityBelowOneCountsAsOne(t *testing.T) {
 	}
 }
 
-func TestTheScoreNamesItsTerms(t *testing.T) {
+func TestScoreIsTheSumOfItsTerms(t *testing.T) {
 	w := Default()
-	require.Equal(t, "5620 = base 5120 + age 0 + rarity 500 + on-demand 0", w.Score(dispatcherd.Queued, 5, 0, 1).String())
-	require.Equal(t, "5620.016 = base 5120 + age 0.016 + rarity 500 + on-demand 0", w.Score(dispatcherd.Queued, 5, 1, 1).String())
-	require.Equal(t,
-		"5332 = base 1024 + age 16 + rarity 164 + on-demand 4128",
-		(&Weights{
-			Priority: 1024, Ageing: 16, Rarity: 164, OnDemand: 4096, OnDemandAgeing: 32, OnDemandCap: time.Hour,
-		}).Score(dispatcherd.OnDemand, 1, 1000, 1).
-			String(),
-	)
-}
-
-func TestMilliPrintsPoints(t *testing.T) {
-	for m, want := range map[Milli]string{
-		0: "0", 1: "0.001", 10: "0.010", 999: "0.999", 1000: "1", 62_500: "62.500",
-		-1: "-0.001", -1000: "-1", -1_500: "-1.500",
-	} {
-		require.Equal(t, want, m.String())
-	}
+	require.Equal(t, Terms{Base: 5_120_000, Rarity: 500_000}, w.Score(dispatcherd.Queued, 5, 0, 1))
+	require.Equal(t, Terms{Base: 5_120_000, Age: 16, Rarity: 500_000}, w.Score(dispatcherd.Queued, 5, 1, 1))
+	terms := (&Weights{
+		Priority: 1024, Ageing: 16, Rarity: 164, OnDemand: 4096, OnDemandAgeing: 32, OnDemandCap: time.Hour,
+	}).Score(dispatcherd.OnDemand, 1, 1000, 1)
+	require.Equal(t, Terms{Base: 1_024_000, Age: 16_000, Rarity: 164_000, OnDemand: 4_128_000}, terms)
+	require.EqualValues(t, 5_332_000, terms.Total())
 }
 
 // randomWeights returns valid weights of a size at which the scores of two jobs

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // Line is an entry as "debug bundle" exports it: one JSON object per line. Scores
@@ -51,9 +50,6 @@ type RunnerUp struct {
 	Score float64 `json:"score"`
 }
 
-// Points converts a score to points.
-func Points(m scoring.Milli) float64 { return float64(m) / 1000 }
-
 // Line returns the entry as it is exported.
 func (e *Entry) Line() Line {
 	l := Line{At: e.At.UTC(), Decision: e.Kind.String(), Job: int64(e.Job), Type: e.Type, Priority: int(e.Priority), Reasons: e.ReasonNames()}
@@ -67,15 +63,17 @@ func (e *Entry) Line() Line {
 	switch e.Kind {
 	case actor.DecisionPlaced:
 		t := e.Terms
-		l.Score = &Score{Points(t.Total()), Points(t.Base), Points(t.Age), Points(t.Rarity), Points(t.OnDemand), Points(t.Brevity)}
+		l.Score = &Score{
+			t.Total().Points(), t.Base.Points(), t.Age.Points(), t.Rarity.Points(), t.OnDemand.Points(), t.Brevity.Points(),
+		}
 		l.Attempt, l.Slot, l.Worker, l.Capacity, l.SlotTypes = int(e.Attempt), int64(e.Slot), e.Worker, e.Capacity, e.SlotTypes
 		l.Waited = seconds(e.Waited)
 		if r := e.RunnerUp; r.Type != "" {
-			l.RunnerUp = &RunnerUp{int64(r.Job), r.Type, Points(r.Score)}
+			l.RunnerUp = &RunnerUp{int64(r.Job), r.Type, r.Score.Points()}
 		}
 	case actor.DecisionWaiting:
 		if e.Type != "" {
-			l.Score = &Score{Total: Points(e.Score)}
+			l.Score = &Score{Total: e.Score.Points()}
 		}
 	case actor.DecisionEnded:
 		l.Attempt, l.Outcome, l.Waited, l.Ran = int(e.Attempt), e.OutcomeName(), seconds(e.Waited), seconds(e.Ran)

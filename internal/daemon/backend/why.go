@@ -230,16 +230,13 @@ func whyView(x *actor.Explanation) httpapi.Why {
 
 // scoreView converts a score to points; the Core counts thousandths.
 func scoreView(t scoring.Terms) httpapi.Score {
-	points := func(m scoring.Milli) float64 { return float64(m) / 1000 }
 	return httpapi.Score{
-		Total: points(
-			t.Total(),
-		),
-		Base:     points(t.Base),
-		Age:      points(t.Age),
-		Rarity:   points(t.Rarity),
-		OnDemand: points(t.OnDemand),
-		Brevity:  points(t.Brevity),
+		Total:    t.Total().Points(),
+		Base:     t.Base.Points(),
+		Age:      t.Age.Points(),
+		Rarity:   t.Rarity.Points(),
+		OnDemand: t.OnDemand.Points(),
+		Brevity:  t.Brevity.Points(),
 	}
 }
 
@@ -298,7 +295,7 @@ func placementView(e *decisionlog.Entry) *httpapi.Placement {
 		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: contract.Seconds(e.Waited), WaitedFor: e.ReasonNames(),
 	}
 	if r := e.RunnerUp; r.Type != "" {
-		p.RunnerUp = &httpapi.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: decisionlog.Points(r.Score)}
+		p.RunnerUp = &httpapi.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: r.Score.Points()}
 	}
 	return p
 }

@@ -292,7 +292,7 @@ func rowControls() []*Control {
 		},
 		{
 			Trial: named(operatorUpdates, "lane-out", "a dispatcher does not compare type and priority of a claimed row with those of its lane",
-				Cut{"actor/claim.go", "return w.Type != c.index.Name(j.typ) || w.Priority != j.priority", "return false", 1},
+				Cut{"actor/claim.go", "return w.Type != c.index.Name(j.Type) || w.Priority != j.Priority", "return false", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Affinity },
 		},
