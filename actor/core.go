@@ -122,7 +122,7 @@ func New(cfg config.Config) *Core {
 		rng:          rng,
 		index:        index,
 		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},
-		backlog:      backlog.New(cfg.Backlog(), index, rng),
+		backlog:      backlog.New(cfg.Config, index, rng),
 		jobs:         make(map[dispatcherd.JobID]*job),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),

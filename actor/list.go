@@ -350,6 +350,9 @@ func (c *Core) failing() bool {
 // since its end. Both are 0 before the end of the first scan.
 func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan() }
 
+// Len returns the number of registered slots.
+func (c *Core) Len() int { return c.index.Len() }
+
 // Idle reports whether no job is in hand, none is about to be adopted, and no
 // caller waits.
 func (c *Core) Idle() bool { return c.Unended() == 0 }

@@ -35,8 +35,8 @@ type longScans struct {
 func newLongScans(t *testing.T, seed uint64) *longScans {
 	cfg := config.Default()
 	cfg.Poll = msDuration(20)
-	cfg.Limits.LaneLength = 1 + int(seed%7)
-	cfg.Limits.LanesPerFetch = 11 + int(seed%3)*11
+	cfg.LaneLength = 1 + int(seed%7)
+	cfg.LanesPerFetch = 11 + int(seed%3)*11
 	cfg.Retry = timing.Backoff{Base: msDuration(1), Max: msDuration(40)}
 	return &longScans{t: t, rng: rand.New(rand.NewPCG(seed, 9)), core: New(cfg), table: newTable()}
 }

@@ -56,7 +56,7 @@ var walkTypes = []string{"csv", "excel", "index", "mail", "ocr", "pdf"}
 func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
 	cfg := config.Default()
 	cfg.Seed = [2]uint64{seed, 2}
-	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.Limits.LaneLength = 5, 2, 6
+	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.LaneLength = 5, 2, 6
 	cfg.RetryStatement = timing.Backoff{Base: msDuration(1), Max: msDuration(50)}
 	cfg.Retry = timing.Backoff{Base: msDuration(1), Max: msDuration(100)}
 	return &randomWalk{

@@ -243,13 +243,13 @@ func newHistory(t *testing.T, seed uint64) *history {
 	cfg.Seed = [2]uint64{seed, 1}
 	cfg.Poll = msDuration(200)
 	cfg.Patience = msDuration(1 << 40) // exactness is what is tested
-	cfg.Limits.LaneLength = 1 + rng.IntN(4)
+	cfg.LaneLength = 1 + rng.IntN(4)
 	cfg.Limits.ClaimBatch = 1 + rng.IntN(6)
-	cfg.Limits.LanesPerFetch = 11 + rng.IntN(40)
-	cfg.Limits.KnownRows = 1 + rng.IntN(20)
+	cfg.LanesPerFetch = 11 + rng.IntN(40)
+	cfg.KnownRows = 1 + rng.IntN(20)
 	wide := seed%3 == 0
 	if wide {
-		cfg.Limits.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000
+		cfg.LaneLength, cfg.Limits.ClaimBatch = 1000, 1000
 	}
 	cfg.RetryStatement = timing.Backoff{Base: msDuration(10), Max: msDuration(500)}
 	cfg.Retry = timing.Backoff{Base: msDuration(10), Max: msDuration(40)}

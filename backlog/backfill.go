@@ -139,7 +139,7 @@ func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.Fetch
 	if res.Verdict == contract.OK {
 		f.breaker.Succeed()
 	} else {
-		f.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
+		f.breaker.Fail(b.now, b.cfg.RetryStatement, b.rng)
 	}
 	mergeLanes(f.lanes, f.left, req, res, func(r laneRead, q *contract.LaneQuery, a answer) { b.mergeBackfill(r, q, a, jobs) })
 	f.lanes = f.lanes[:0]

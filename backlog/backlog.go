@@ -16,20 +16,30 @@ const priorities = int(dispatcherd.MaxPriority) + 1
 
 // Config holds the bounds and intervals of a Backlog.
 type Config struct {
-	Poll             time.Duration  // time between two polls, which are full scans
-	PollUnsubscribed time.Duration  // time between two reads after the cursors while NOTIFY does not work
-	Patience         time.Duration  // time that a decision waits for a fetch
-	Penalty          time.Duration  // age that non-local rows lose in the comparison of heads
-	Backoff          timing.Backoff // backoff of statements that failed
+	// Poll is the time between two polls, which are full scans. They do not depend on NOTIFY.
+	Poll time.Duration
+	// PollUnsubscribed is the time between two reads after the cursors while NOTIFY does not work.
+	PollUnsubscribed time.Duration
+	// Patience bounds how long a decision waits for a fetch that may return a better
+	// candidate than the known ones.
+	Patience time.Duration
+	// Penalty is the age that non-local rows lose in comparisons. Penalty is longer
+	// than Poll. So a non-local row is read again before it is preferred to a
+	// younger local row. By then the dispatcher that owns the row's share has
+	// usually claimed the row. The penalty is added to the overtaking window.
+	Penalty time.Duration
+	// Retries of statements that Postgres refused or did not answer; short, so that work continues soon after an
+	// outage.
+	RetryStatement timing.Backoff
 
 	LaneLength    int // candidates requested at a time, per lane
 	LanesPerFetch int
-	RowsPerFetch  int
+	RowsPerFetch  int // candidates requested at a time, over all lanes
 	// Rows of a fetch that lanes with candidates are asked for, so that it is short although many lanes are due;
 	// the last lane may exceed it.
-	KnownRows    int
-	LostPerBatch int // lost claims after which the rest of a fetched batch is discarded
-	Departures   int // maximum number of remembered rows that left their place while a scan was in flight
+	KnownRows   int
+	LostPerList int // lost claims after which the rest of a fetched batch is discarded (article 1: five)
+	Departures  int // maximum number of remembered rows that left their place while a scan was in flight
 }
 
 // Jobs describes the jobs in hand.

@@ -88,7 +88,7 @@ func (b *Backlog) GateAnswered(subscribed bool, v contract.Verdict) {
 	g := &b.gate
 	g.asked = false
 	if v != contract.OK {
-		g.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
+		g.breaker.Fail(b.now, b.cfg.RetryStatement, b.rng)
 		return
 	}
 	g.breaker.Succeed()

@@ -32,7 +32,7 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 		f.breaker.Succeed()
 		b.clock.set(res.DBNow, b.now)
 	} else {
-		f.breaker.Fail(b.now, b.cfg.Backoff, b.rng)
+		f.breaker.Fail(b.now, b.cfg.RetryStatement, b.rng)
 		b.round.start()
 	}
 	mergeLanes(f.lanes, f.left, req, res, func(r laneRead, q *contract.LaneQuery, a answer) { b.mergeLane(r, q, a, jobs) })

@@ -55,7 +55,7 @@ func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	if l.batch == batch {
 		l.lost++
 	}
-	if int(l.lost) < b.cfg.LostPerBatch {
+	if int(l.lost) < b.cfg.LostPerList {
 		return false
 	}
 	b.cached -= l.len()

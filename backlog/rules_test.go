@@ -361,7 +361,7 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 // is read again, because the answer would be merged into a batch that no longer
 // exists.
 func TestScanOfADiscardedBatchIsNotMerged(t *testing.T) {
-	w := small(t, 1, func(c *Config) { c.LostPerBatch = 1 })
+	w := small(t, 1, func(c *Config) { c.LostPerList = 1 })
 	for id := range dispatcherd.JobID(3) {
 		w.add("a", contract.Key{RunAt: int64(id), ID: id + 1})
 	}

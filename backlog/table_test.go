@@ -108,8 +108,8 @@ var typeNames = []string{"pdf", "excel", "scan"}
 func testConfig() Config {
 	return Config{
 		Poll: time.Second, PollUnsubscribed: 200 * time.Millisecond, Patience: 100 * time.Millisecond, Penalty: 2 * time.Second,
-		Backoff:    timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
-		LaneLength: 4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, KnownRows: 256, LostPerBatch: 5, Departures: 20_000,
+		RetryStatement: timing.Backoff{Base: 50 * time.Millisecond, Max: 5 * time.Second},
+		LaneLength:     4096, LanesPerFetch: 1024, RowsPerFetch: 65_536, KnownRows: 256, LostPerList: 5, Departures: 20_000,
 	}
 }
 
@@ -121,7 +121,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	cfg.LaneLength = 1 + rng.IntN(6)
 	cfg.LanesPerFetch, cfg.KnownRows = 11+rng.IntN(40), 1+rng.IntN(20)
 	cfg.RowsPerFetch = 20 + rng.IntN(200)
-	cfg.LostPerBatch = 1 + rng.IntN(3)
+	cfg.LostPerList = 1 + rng.IntN(3)
 	w := &world{
 		t: t, rng: rng, index: slotindex.New(), now: 1000, offset: 1_700_000_000_000_000,
 		rows: map[dispatcherd.JobID]*row{}, hands: hands{}, latency: 3, named: seed%4 > 1,

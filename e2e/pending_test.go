@@ -56,7 +56,7 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.CountPending = 20 * time.Millisecond
-	cfg.Core.Limits.LaneLength = 1
+	cfg.Core.LaneLength = 1
 	h := w.start(cfg)
 	r := helloRaw(t, cfg.WorkerSocket, "probe")
 	for range 7 {

@@ -13,25 +13,11 @@ import (
 
 // Config contains the settings. The zero value is not valid; see Default.
 type Config struct {
+	backlog.Config
+
 	Weights scoring.Weights
 	Limits  Limits
 	Retry   timing.Backoff // retries of failed attempts
-	// Retries of statements that Postgres refused or did not answer; short, so that work continues soon after an
-	// outage.
-	RetryStatement timing.Backoff
-	// Poll is the time between two full scans. Full scans do not depend on NOTIFY.
-	Poll time.Duration
-	// PollUnsubscribed is the time between two fetches of new rows while NOTIFY does
-	// not work.
-	PollUnsubscribed time.Duration
-	// Patience bounds how long a decision waits for a fetch that may return a
-	// better candidate than the known ones.
-	Patience time.Duration
-	// Penalty is the age that non-local rows lose in comparisons. Penalty is longer
-	// than Poll. So a non-local row is read again before it is preferred to a
-	// younger local row. By then the dispatcher that owns the row's share has
-	// usually claimed the row. The penalty is added to the overtaking window.
-	Penalty time.Duration
 	// CancelGrace is the time that a worker has to end a job after a cancel. After
 	// this time the session of the worker is ended.
 	CancelGrace time.Duration
@@ -58,24 +44,19 @@ type Config struct {
 
 // Limits are the bounds of everything that can grow.
 type Limits struct {
-	Slots         int // registered slots
-	SlotTypes     int // types, added up over the registered slots
-	Types         int // types known at the same time
-	Requests      int // waiting on-demand requests
-	ClaimBatch    int // rows of one claim
-	Claims        int // claims in flight, each on its own connection
-	FinishBatch   int // rows of one finish
-	Finishes      int // finish statements in flight, each on its own connection
-	Unfinished    int // ended attempts that are not recorded in Postgres; at this limit no queued job is placed
-	LaneLength    int // candidates requested at a time, per lane
-	LanesPerFetch int
-	RowsPerFetch  int // candidates requested at a time, over all lanes
-	KnownRows     int // candidates requested at a time, over all lanes with candidates
-	LostPerList   int // lost claims after which a fetched batch is discarded (article 1: five)
-	Crashes       int // crashes after which a job is quarantined
-	Spawns        int // statements in flight that insert children, each on its own connection
-	OpenSpawns    int // spawns without an answer
-	StepWork      int // work of one part of a step, in types of slots; the rest waits for the next step
+	Slots       int // registered slots
+	SlotTypes   int // types, added up over the registered slots
+	Types       int // types known at the same time
+	Requests    int // waiting on-demand requests
+	ClaimBatch  int // rows of one claim
+	Claims      int // claims in flight, each on its own connection
+	FinishBatch int // rows of one finish
+	Finishes    int // finish statements in flight, each on its own connection
+	Unfinished  int // ended attempts that are not recorded in Postgres; at this limit no queued job is placed
+	Crashes     int // crashes after which a job is quarantined
+	Spawns      int // statements in flight that insert children, each on its own connection
+	OpenSpawns  int // spawns without an answer
+	StepWork    int // work of one part of a step, in types of slots; the rest waits for the next step
 }
 
 // maxPenalty bounds the penalty, because the penalty lengthens the overtaking
@@ -87,35 +68,38 @@ const maxPenalty = time.Hour
 // Postgres, this reaches 1.5 times the rate of one claim and one finish.
 func Default() Config {
 	return Config{
+		Config: backlog.Config{
+			Poll:             time.Second,
+			PollUnsubscribed: 200 * time.Millisecond,
+			Patience:         100 * time.Millisecond,
+			Penalty:          scoring.Penalty,
+			RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
+			LaneLength:       4096,
+			LanesPerFetch:    1024,
+			RowsPerFetch:     65_536,
+			KnownRows:        256,
+			LostPerList:      5,
+			Departures:       20_000,
+		},
 		Weights: scoring.Default(),
 		Limits: Limits{
-			Slots:         200_000,
-			SlotTypes:     4_000_000,
-			Types:         10_000,
-			Requests:      10_000,
-			ClaimBatch:    1000,
-			Claims:        4,
-			FinishBatch:   1000,
-			Finishes:      2,
-			Unfinished:    20_000,
-			LaneLength:    4096,
-			LanesPerFetch: 1024,
-			RowsPerFetch:  65_536,
-			KnownRows:     256,
-			LostPerList:   5,
-			Crashes:       3,
-			Spawns:        2,
-			OpenSpawns:    256,
-			StepWork:      10_000,
+			Slots:       200_000,
+			SlotTypes:   4_000_000,
+			Types:       10_000,
+			Requests:    10_000,
+			ClaimBatch:  1000,
+			Claims:      4,
+			FinishBatch: 1000,
+			Finishes:    2,
+			Unfinished:  20_000,
+			Crashes:     3,
+			Spawns:      2,
+			OpenSpawns:  256,
+			StepWork:    10_000,
 		},
-		Retry:            timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
-		RetryStatement:   timing.Backoff{Base: 50 * time.Millisecond, Max: 250 * time.Millisecond},
-		Poll:             time.Second,
-		PollUnsubscribed: 200 * time.Millisecond,
-		Patience:         100 * time.Millisecond,
-		CancelGrace:      10 * time.Second,
-		ReconnectGrace:   5 * time.Second,
-		Penalty:          scoring.Penalty,
+		Retry:          timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
+		CancelGrace:    10 * time.Second,
+		ReconnectGrace: 5 * time.Second,
 	}
 }
 
@@ -124,7 +108,7 @@ func (c Config) Validate() error {
 	if err := c.Weights.Validate(); err != nil {
 		return err
 	}
-	for _, b := range c.Limits.named() {
+	for _, b := range c.bounds() {
 		if b.value < 1 {
 			return fmt.Errorf("limit %s is %d, must be at least 1", b.name, b.value)
 		}
@@ -149,34 +133,18 @@ func (c Config) Validate() error {
 	return c.RetryStatement.Validate("statement")
 }
 
-// Backlog returns the configuration of the backlog.
-func (c Config) Backlog() backlog.Config {
-	return backlog.Config{
-		Poll:             c.Poll,
-		PollUnsubscribed: c.PollUnsubscribed,
-		Patience:         c.Patience,
-		Penalty:          c.Penalty,
-		Backoff:          c.RetryStatement,
-		LaneLength:       c.Limits.LaneLength,
-		LanesPerFetch:    c.Limits.LanesPerFetch,
-		RowsPerFetch:     c.Limits.RowsPerFetch,
-		KnownRows:        c.Limits.KnownRows,
-		LostPerBatch:     c.Limits.LostPerList,
-		Departures:       c.Limits.Unfinished,
-	}
-}
-
 type bound struct {
 	name  string
 	value int
 }
 
-func (l Limits) named() []bound {
+func (c Config) bounds() []bound {
+	l := c.Limits
 	return []bound{
 		{"slots", l.Slots}, {"slot-types", l.SlotTypes}, {"types", l.Types}, {"requests", l.Requests},
 		{"claim-batch", l.ClaimBatch}, {"claims", l.Claims},
 		{"finish-batch", l.FinishBatch}, {"finishes", l.Finishes}, {"unfinished", l.Unfinished},
-		{"lane-length", l.LaneLength}, {"lanes-per-fetch", l.LanesPerFetch}, {"rows-per-fetch", l.RowsPerFetch}, {"known-rows", l.KnownRows},
-		{"lost-per-list", l.LostPerList}, {"crashes", l.Crashes}, {"spawns", l.Spawns}, {"open-spawns", l.OpenSpawns}, {"step-work", l.StepWork},
+		{"lane-length", c.LaneLength}, {"lanes-per-fetch", c.LanesPerFetch}, {"rows-per-fetch", c.RowsPerFetch}, {"known-rows", c.KnownRows},
+		{"lost-per-list", c.LostPerList}, {"crashes", l.Crashes}, {"spawns", l.Spawns}, {"open-spawns", l.OpenSpawns}, {"step-work", l.StepWork},
 	}
 }

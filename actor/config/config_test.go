@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -13,7 +14,7 @@ func TestDefaultConfigIsValidAndHasTheArticlesWeights(t *testing.T) {
 	cfg := Default()
 	require.NoError(t, cfg.Validate())
 	require.Equal(t, scoring.Default(), cfg.Weights)
-	require.Equal(t, 5, cfg.Limits.LostPerList, "article 1: five lost claims")
+	require.Equal(t, 5, cfg.LostPerList, "article 1: five lost claims")
 }
 
 func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
@@ -31,11 +32,11 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		"limit finish-batch is 0, must be at least 1":    func(c *Config) { c.Limits.FinishBatch = 0 },
 		"limit finishes is 0, must be at least 1":        func(c *Config) { c.Limits.Finishes = 0 },
 		"limit unfinished is 0, must be at least 1":      func(c *Config) { c.Limits.Unfinished = 0 },
-		"limit lane-length is 0, must be at least 1":     func(c *Config) { c.Limits.LaneLength = 0 },
-		"limit lanes-per-fetch is 0, must be at least 1": func(c *Config) { c.Limits.LanesPerFetch = 0 },
-		"limit rows-per-fetch is 0, must be at least 1":  func(c *Config) { c.Limits.RowsPerFetch = 0 },
-		"limit known-rows is 0, must be at least 1":      func(c *Config) { c.Limits.KnownRows = 0 },
-		"limit lost-per-list is 0, must be at least 1":   func(c *Config) { c.Limits.LostPerList = 0 },
+		"limit lane-length is 0, must be at least 1":     func(c *Config) { c.LaneLength = 0 },
+		"limit lanes-per-fetch is 0, must be at least 1": func(c *Config) { c.LanesPerFetch = 0 },
+		"limit rows-per-fetch is 0, must be at least 1":  func(c *Config) { c.RowsPerFetch = 0 },
+		"limit known-rows is 0, must be at least 1":      func(c *Config) { c.KnownRows = 0 },
+		"limit lost-per-list is 0, must be at least 1":   func(c *Config) { c.LostPerList = 0 },
 		"limit crashes is 0, must be at least 1":         func(c *Config) { c.Limits.Crashes = 0 },
 		"poll is 999µs, must be at least 1ms":            func(c *Config) { c.Poll = 999 * time.Microsecond },
 		"poll-unsubscribed is 0s, must be at least 1ms":  func(c *Config) { c.PollUnsubscribed = 0 },
@@ -58,7 +59,11 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 
 func TestEveryLimitHasAName(t *testing.T) {
 	names := map[string]bool{}
-	for i, b := range (Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}).named() {
+	cfg := Config{
+		Config: backlog.Config{LaneLength: 10, LanesPerFetch: 11, RowsPerFetch: 12, KnownRows: 13, LostPerList: 14},
+		Limits: Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 18},
+	}
+	for i, b := range cfg.bounds() {
 		require.Equal(t, i+1, b.value, "%s stands for another limit", b.name)
 		names[b.name] = true
 	}

@@ -233,7 +233,7 @@ func (w *world) config(h *host) config.Config {
 	cfg.PollUnsubscribed = (second / 10).duration()
 	cfg.Patience = (second / 20).duration()
 	cfg.Limits.Claims, cfg.Limits.Finishes = w.scale.claims, w.scale.finishes
-	cfg.Limits.LaneLength = 64
+	cfg.LaneLength = 64
 	cfg.Limits.Requests = 64
 	cfg.Limits.Unfinished = 500
 	cfg.Limits.ClaimBatch = 40

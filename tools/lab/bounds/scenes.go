@@ -216,7 +216,7 @@ func rows(d *driver) {
 	d.register(1, equal(session.MaxSlots, types[:200]))
 	for range 10_000 {
 		switch {
-		case d.rows >= 32*core.LanesPerFetch:
+		case d.rows >= 32*config.Default().LanesPerFetch:
 			return
 		case len(d.answers) > 0:
 			ev := d.answers[0]
