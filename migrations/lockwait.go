@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
 )
 
 // A migration that waits for the lock of a table blocks all later statements on this table. During a
@@ -35,29 +34,22 @@ func setUp(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// retryLocked repeats try until all locks are granted. It returns what all calls have applied.
-func retryLocked(
-	ctx context.Context,
-	try func(context.Context) ([]*goose.MigrationResult, error),
-) (applied []*goose.MigrationResult, err error) {
+// retryLocked repeats try until all locks are granted.
+func retryLocked(ctx context.Context, try func(context.Context) error) error {
 	for round := 1; ; round++ {
-		some, err := try(ctx)
-		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
-			some = partial.Applied
-		}
-		applied = append(applied, some...)
+		err := try(ctx)
 		switch c := code(err); {
 		case c != notGranted && c != deadlocked:
-			return applied, err
+			return err
 		case round == lockRounds:
-			return applied, fmt.Errorf(
+			return fmt.Errorf(
 				"%w: other sessions keep the tables locked; end those that pg_stat_activity shows with old transactions (a backup?), and try again",
 				err,
 			)
 		}
 		select {
 		case <-ctx.Done():
-			return applied, errors.Join(ctx.Err(), err)
+			return errors.Join(ctx.Err(), err)
 		case <-time.After(lockPause):
 		}
 	}

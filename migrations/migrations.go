@@ -12,6 +12,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -60,12 +61,16 @@ func up(ctx context.Context, dsn string, upgrades fs.FS) (applied []int64, err e
 		if _, _, err := p.GetVersions(ctx); err != nil { // creates the table of versions, without the lock
 			return fmt.Errorf("migrate up: %w", err)
 		}
-		results, err := retryLocked(ctx, p.Up)
-		for _, r := range results {
-			if r.Error == nil {
+		err := retryLocked(ctx, func(ctx context.Context) error {
+			results, err := p.Up(ctx)
+			if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+				results = partial.Applied
+			}
+			for _, r := range results {
 				applied = append(applied, r.Source.Version)
 			}
-		}
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("migrate up: %w", err)
 		}
@@ -84,11 +89,10 @@ func Down(ctx context.Context, dsn string) (removed bool, err error) {
 		if err := db.QueryRowContext(ctx, "SELECT to_regnamespace('dispatcherd') IS NOT NULL").Scan(&removed); err != nil || !removed {
 			return err
 		}
-		_, err := retryLocked(ctx, func(ctx context.Context) ([]*goose.MigrationResult, error) {
+		return retryLocked(ctx, func(ctx context.Context) error {
 			_, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS dispatcherd CASCADE")
-			return nil, err
+			return err
 		})
-		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("migrate down: %w", err)
