@@ -177,7 +177,7 @@ func TestFinishIsBoundedByTheBytesOfPayloadsAndResults(t *testing.T) {
 		e.add(contract.Finish{ID: 11 + id, Size: smallEnd})
 	}
 	var taken [][]dispatcherd.JobID
-	for len(e.waiting()) > 0 {
+	for len(e.queue) > 0 {
 		var ids []dispatcherd.JobID
 		for _, f := range e.take(7).Items {
 			ids = append(ids, f.ID)
@@ -218,5 +218,5 @@ func TestQueueOfEndsAllocatesNothingWhileItsLengthIsBounded(t *testing.T) {
 		}
 	}))
 	require.True(t, inOrder)
-	require.Len(t, e.waiting(), 5*batch)
+	require.Len(t, e.queue, 5*batch)
 }

@@ -405,11 +405,10 @@ type claimInFlight struct {
 
 // finishQueue collects ended attempts, so that one statement records many of them.
 type finishQueue struct {
-	placedSince timing.Instant // begin of the second that placed counts
-	placed      int            // placements of successes in this second
-	queue       []contract.Finish
-	first       int // the elements of queue before it are unused
-	unrecorded  int // number of ends not recorded: in the queue, in flight, held, or to be sent again
+	placedSince timing.Instant    // begin of the second that placed counts
+	placed      int               // placements of successes in this second
+	queue       []contract.Finish // ends that no finish contains yet; Limits.Unfinished bounds them
+	unrecorded  int               // number of ends not recorded: in the queue, in flight, held, or to be sent again
 	inFlight    int
 	again       []*contract.FinishRequest
 	spare       []*contract.FinishRequest

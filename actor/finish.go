@@ -78,17 +78,9 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 }
 
 func (e *finishQueue) add(f contract.Finish) {
-	if len(e.queue) == cap(e.queue) && 2*e.first > len(e.queue) {
-		n := copy(e.queue, e.waiting()) // instead of a larger array
-		clear(e.queue[n:])
-		e.queue, e.first = e.queue[:n], 0
-	}
 	e.queue = append(e.queue, f)
 	e.unrecorded++
 }
-
-// waiting returns the ends that no finish contains yet.
-func (e *finishQueue) waiting() []contract.Finish { return e.queue[e.first:] }
 
 // flushEnds sends the finishes that may be sent.
 func (c *Core) flushEnds() {
@@ -101,8 +93,8 @@ func (c *Core) flushEnds() {
 			c.sendEnds(r)
 		}
 	}
-	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.waiting()) > 0 {
-		if e.inFlight > 0 && len(e.again) == 0 && len(e.waiting()) < c.cfg.Limits.FinishBatch/extraBatch {
+	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
+		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch/extraBatch {
 			return
 		}
 		if len(e.again) > 0 {
@@ -137,7 +129,7 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 		r = &contract.FinishRequest{}
 	}
 	r.Items, r.Again = r.Items[:0], false
-	q := e.waiting()
+	q := e.queue
 	next, kept, size := 0, 0, 0
 	for ; next < len(q) && len(r.Items) < limit; next++ {
 		f := &q[next]
@@ -151,10 +143,7 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 		}
 		r.Items = append(r.Items, *f)
 	}
-	// Move the ends that stay, not those behind them: the queue may be long.
-	copy(q[next-kept:next], q[:kept])
-	clear(q[:next-kept])
-	e.first += next - kept
+	e.queue = slices.Delete(q, kept, next)
 	slices.SortFunc(r.Items, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return r
 }
