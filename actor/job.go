@@ -112,7 +112,7 @@ func (c *Core) send(j *job) {
 	j.sentAt = c.now
 	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)
 	s := c.slots[j.slot]
-	c.emit(c.memory.Send.Add(effect.Send{
+	c.emit(c.sends.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.Type), Delivery: j.delivery,
 		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.NonLocal))), Terms: j.terms, PlacedAt: j.placedAt,

@@ -154,7 +154,7 @@ func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
 	}
 	slot, id := j.slot, j.id
 	c.fx = nil
-	c.memory.Reset()
+	c.sends.Reset()
 	defer func() {
 		if problem := recover(); problem != nil {
 			require.Contains(t, problem, "impossible transition")

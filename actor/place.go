@@ -258,7 +258,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	c.move(j, onStart)
 	c.watch(j)
 	s := c.slots[j.slot]
-	c.emit(c.memory.Started.Add(effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker}))
+	c.emit(&effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker})
 }
 
 // mustHave panics if Take found no slot although one was free.

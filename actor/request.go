@@ -148,7 +148,7 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 	c.move(j, onAnswer)
 }
 
-func (c *Core) reply(a effect.Answer) { c.emit(c.memory.Answer.Add(a)) }
+func (c *Core) reply(a effect.Answer) { c.emit(&a) }
 
 // watch sets the alarm of a request: its deadline or, while it waits and no slot supports its type, the end of
 // its capacity wait.

@@ -281,10 +281,10 @@ func (c *Core) removeSlot(ref slotindex.Ref) {
 	s.session.forgetSlot(ref, s.at)
 	c.quotas.Slots.Add(s.session.user, -1)
 	c.quotas.SlotTypes.Add(s.session.user, -len(c.index.TypesOf(ref)))
-	c.removed = append(c.removed[:0], c.index.TypesOf(ref)...)
+	types := c.index.TypesOf(ref)
 	*s = slot{}
 	c.index.Remove(ref)
-	for _, t := range c.removed {
+	for _, t := range types {
 		c.capacityLost(t)
 	}
 }

@@ -16,7 +16,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
-	c.memory.Reset()
+	c.sends.Reset()
 	c.work, c.workBefore, c.sweepLeft, c.waitLogs = 0, c.index.Work(), c.cfg.Limits.StepWork, 0
 	c.sweep()
 	c.restate()
@@ -168,7 +168,7 @@ func (c *Core) restate() {
 func (c *Core) flushReads() {
 	c.reads = c.backlog.NextRead((*handView)(c), c.reads[:0])
 	for _, r := range c.reads {
-		c.emit(c.memory.Fetch.Add(effect.Fetch{Request: r}))
+		c.emit(&effect.Fetch{Request: r})
 	}
 }
 

@@ -12,7 +12,7 @@ func (x *Index) Free() int { return x.free }
 func (x *Index) SlotID(r Ref) dispatcherd.SlotID { return x.at(r).id }
 
 // TypesOf returns the types of a registered slot, sorted by name. The slice is
-// shared and must not be changed; it is valid until the slot is removed.
+// shared and must not be changed.
 func (x *Index) TypesOf(r Ref) []TypeID { return x.at(r).class.types }
 
 // Supports reports whether a registered slot can run jobs of a type.

@@ -14,8 +14,8 @@ import (
 // closed, and pointers to these types implement the interface. The performer
 // performs effects in order and must not wait.
 //
-// An effect is valid until the next Step, because the Core reuses the memory of
-// frequent effects. An effect may point to a request. The request belongs to the
+// An effect is valid until the next Step, because the Core reuses the memory of Send.
+// An effect may point to a request. The request belongs to the
 // performer until the event that answers it. Then the request belongs to the Core
 // again.
 type Effect interface{ isEffect() }
