@@ -56,19 +56,6 @@ func (b *Backlog) Head(l Lane) (key contract.Key, upperBound, ok bool) {
 	return g.heads[l.position()], upperBound, !upperBound || b.worthWaiting()
 }
 
-// copyHead copies the head of a waiting lane into the heads of its type. After every change
-// of a lane, update or Pop calls it.
-func (b *Backlog) copyHead(r Lane) {
-	g, l := &b.types[r.Type].classes[r.Class], b.lane(r)
-	if g.heads == nil {
-		g.heads = new(heads)
-	}
-	g.heads[r.position()], g.bounds = l.best(), g.bounds&^r.bit()
-	if l.len() == 0 {
-		g.bounds |= r.bit()
-	}
-}
-
 // worthWaiting reports whether a fetch may soon return a better candidate.
 func (b *Backlog) worthWaiting() bool {
 	return !b.fetch.breaker.Open(b.now) && !b.FetchLate()
@@ -98,12 +85,7 @@ func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	s := b.lane(l)
 	key, batch = s.pop(), s.batch
 	b.cached--
-	if s.len() == 0 && (l.NonLocal || !s.more) {
-		b.types[l.Type].classes[l.Class].waiting &^= l.bit()
-		b.updateType(l.Type, l.Class)
-	} else {
-		b.copyHead(l)
-	}
+	b.updateLane(l)
 	b.readSoon(l)
 	return key, batch
 }
@@ -117,6 +99,26 @@ func (l Lane) position() int {
 	return int(l.Priority)
 }
 
+// updateLane updates the waiting lanes and classes of a type, and the head of a lane, after a change of the lane.
+func (b *Backlog) updateLane(r Lane) {
+	g, l := &b.types[r.Type].classes[r.Class], b.lane(r)
+	before := g.waiting
+	g.waiting, g.bounds = g.waiting&^r.bit(), g.bounds&^r.bit()
+	if l.len() > 0 || l.more && !r.NonLocal {
+		if g.heads == nil {
+			g.heads = new(heads)
+		}
+		g.heads[r.position()] = l.best()
+		g.waiting |= r.bit()
+		if l.len() == 0 {
+			g.bounds |= r.bit()
+		}
+	}
+	if g.waiting != before {
+		b.updateType(r.Type, r.Class)
+	}
+}
+
 // updateType updates the waiting classes after a change of the waiting lanes of one class.
 func (b *Backlog) updateType(t slotindex.TypeID, c dispatcherd.DurationClass) {
 	k := b.types[t]
@@ -126,25 +128,12 @@ func (b *Backlog) updateType(t slotindex.TypeID, c dispatcherd.DurationClass) {
 	b.waiting.Set(t, k.waiting != 0)
 }
 
-// update updates the waiting lanes after a change of the local or the non-local lane.
+// update is updateLane for every change but that of Pop, which does not count for TakeChanged.
 func (b *Backlog) update(r Lane) {
-	t, k := r.Type, b.types[r.Type]
-	local, remote := r, r
-	local.NonLocal, remote.NonLocal = false, true
-	g := &k.classes[r.Class]
-	g.waiting &^= local.bit() | remote.bit()
-	if l := b.lane(local); l.len() > 0 || l.starved() {
-		g.waiting |= local.bit()
-		b.copyHead(local)
-	}
-	if g.nonLocal != nil && g.nonLocal[r.Priority].len() > 0 {
-		g.waiting |= remote.bit()
-		b.copyHead(remote)
-	}
-	b.updateType(t, r.Class)
-	if k.waiting != 0 && !k.changed {
+	b.updateLane(r)
+	if k := b.types[r.Type]; k.waiting != 0 && !k.changed {
 		k.changed = true
-		b.changed = append(b.changed, t)
+		b.changed = append(b.changed, r.Type)
 	}
 }
 
