@@ -71,7 +71,9 @@ func (l Limits) parameters() Parameters {
 
 // callerParameters returns the limits for the welcome of a caller.
 func (l Limits) callerParameters() Parameters {
-	return Parameters{MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout, MaxRequests: l.MaxRequests}
+	p := l.parameters()
+	p.MaxRequests = l.MaxRequests
+	return p
 }
 
 // MinFrame is the smallest limit for frames. Every frame without raw JSON and without

@@ -71,15 +71,14 @@ func serve(ctx context.Context, l net.Listener, limits Limits, obs Observer, p f
 	return err
 }
 
-// accept takes connections until the listener is closed. After a failed accept it
-// pauses for 5 ms. Each further failure doubles the pause, up to 1 s.
+// acceptPause is the pause after a failed accept.
+const acceptPause = 100 * time.Millisecond
+
+// accept takes connections until the listener is closed.
 func (srv *server) accept(ctx context.Context, l net.Listener) error {
-	const shortest, longest = 5 * time.Millisecond, time.Second
-	pause := shortest
 	for {
 		conn, err := l.Accept()
 		if err == nil {
-			pause = shortest
 			srv.admit(conn)
 			continue
 		}
@@ -87,13 +86,12 @@ func (srv *server) accept(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		srv.obs.AcceptFailed(err)
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(acceptPause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
 		timer.Stop()
-		pause = min(2*pause, longest)
 	}
 }
 

@@ -73,10 +73,11 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 func (s *Session) handshake(line []byte) error {
 	f, fault := s.decoder.Decode(line)
 	if fault == nil {
-		fault = s.state.apply(f)
+		fault = s.state.accept(f)
 	}
 	if fault != nil {
-		return s.state.verdict(fault)
+		fault.Fatal = true // before the welcome every error is fatal
+		return fault
 	}
 	hello := f.(*Hello)
 	s.worker, s.hello = hello.Worker, hello
@@ -105,7 +106,7 @@ func (s *Session) open(hello *Hello) error {
 func (s *Session) take(line []byte) *Error {
 	f, fault := s.decoder.Decode(line)
 	if fault != nil {
-		return s.reject(s.state.verdict(fault), failureFor(f, fault))
+		return s.reject(fault, failureFor(f, fault))
 	}
 	if fault := s.state.accept(f); fault != nil {
 		return s.reject(fault, nil)

@@ -11,14 +11,14 @@ import (
 // phase is the phase of a worker's session.
 //
 //	handshaking ──hello──► open ──drain──► draining
-//	    └─────────┴── fatal error ────────┴──► closed
+//
+// It ends with the first fatal error.
 type phase uint8
 
 const (
 	handshaking phase = iota // only a hello may come
 	open                     // welcomed
 	draining                 // the worker wants no more jobs
-	closed                   // a fatal error was sent; frames are ignored
 )
 
 // sessionState checks a worker's frames against the rules of the protocol: which
@@ -38,32 +38,10 @@ func newSessionState(nonce string, limits Limits, peer Peer) *sessionState {
 }
 
 // accept checks a decoded frame and applies it to the state. If it returns an error,
-// the error is the answer to the worker. The frame then has no effect on the state. A
-// fatal error closes the session.
+// the error is the answer to the worker. The frame then has no effect on the state.
 func (m *sessionState) accept(f WorkerFrame) *Error {
-	return m.verdict(m.apply(f))
-}
-
-// verdict closes the session on a fatal error. Before the welcome every error
-// is fatal.
-func (m *sessionState) verdict(err *Error) *Error {
-	if err == nil {
-		return nil
-	}
-	if m.phase == handshaking {
-		err.Fatal = true
-	}
-	if err.Fatal {
-		m.phase = closed
-	}
-	return err
-}
-
-func (m *sessionState) apply(f WorkerFrame) *Error {
 	hello, isHello := f.(*Hello)
 	switch {
-	case m.phase == closed:
-		return Complain(Internal, 0, "the session is closed")
 	case m.phase == handshaking && !isHello:
 		return Complain(NotHello, 0, "the first frame must be a hello")
 	case isHello && m.phase != handshaking:
