@@ -24,7 +24,7 @@ SHORT = $(if $(filter short,$(BENCH)),-short)
 
 # Packages without goroutines: the race detector would find nothing there and
 # slow their many random runs down tenfold.
-SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/heap ./internal/flow ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/... ./actor/durations
+SEQUENTIAL := . ./scoring/... ./slotindex/... ./backlog/... ./internal/schedule/cron/... ./internal/heap ./internal/flow ./internal/limits/permits ./internal/schedule ./internal/timing/... ./internal/trace/... ./internal/sim/... ./internal/lint/...
 # Packages tested with it and without: what is compiled differs.
 TWICE      := ./actor/... ./workerproto/...
 # Tests that the race detector would slow down too much, or that measure what it changes.
@@ -33,7 +33,7 @@ AS_BUILT   := TestDaemonKeepsWithinItsMemoryAtFullLoad|TestClaimOfManyRowsThatAr
 RANDOM     := ./actor ./backlog ./workerproto ./internal/trace ./internal/limits/... ./internal/schedule/... ./internal/flow/...
 SLOWEST    := ./e2e ./claim ./internal/flow/flowstore ./internal/schedule/schedulestore
 # Packages that do no I/O: what is not covered there has no excuse.
-PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/heap ./internal/flow ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor ./actor/durations
+PURE       := ./scoring ./slotindex ./internal/schedule/cron ./internal/heap ./internal/flow ./internal/limits/permits ./internal/schedule ./internal/timing ./backlog ./actor
 COVERAGE   := 95
 
 .PHONY: help

@@ -6,7 +6,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/config"
-	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
@@ -65,7 +64,7 @@ type Core struct {
 	pins   pins
 	reads  []*contract.FetchRequest // scratch of flushReads
 
-	durations *durations.Book // nil while expected durations do not count
+	durations *Durations // nil while expected durations do not count
 
 	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
 	shares        map[string]contract.Share // by type; read only
@@ -110,9 +109,9 @@ func New(cfg config.Config) *Core {
 		panic("actor: " + err.Error())
 	}
 	index, rng := slotindex.New(), rand.New(rand.NewPCG(cfg.Seed[0], cfg.Seed[1]))
-	var learned *durations.Book
+	var learned *Durations
 	if cfg.Weights.DurationWindow > 0 {
-		learned = durations.New(cfg.Limits.Types)
+		learned = newDurations(cfg.Limits.Types)
 	}
 	return &Core{
 		durations:    learned,
@@ -196,8 +195,8 @@ type job struct {
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
 	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
-	member      orderMember   // of the jobs in hand
-	run         durations.Run // of an attempt that has started
+	member      orderMember // of the jobs in hand
+	run         run         // of an attempt that has started
 
 	row     rowData     // zero for requests
 	request requestData // zero for queued jobs
@@ -284,7 +283,7 @@ type sessionEnd struct {
 type typeState struct {
 	demand     []requestQueue   // by level, as many as were needed
 	requests   backlog.LevelSet // the queues of demand that are not empty
-	durations  *durations.Type  // nil while expected durations do not count
+	durations  *typeDurations   // nil while expected durations do not count
 	urgent     bool             // a request was queued since the last pass; an urgent type is also dirty
 	limit      time.Duration    // timeout of attempts whose row has none
 	user       string           // the user that made it known

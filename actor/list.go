@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -376,9 +375,9 @@ func (c *Core) Adopting() bool {
 func (c *Core) Draining() bool { return c.draining }
 
 // Durations returns what is known of durations.
-func (c *Core) Durations() *durations.Book { return c.durations }
+func (c *Core) Durations() *Durations { return c.durations }
 
 // ExpectedDurations returns what was learned of types, at most of most of them.
-func (c *Core) ExpectedDurations(most int) []durations.Expectation {
+func (c *Core) ExpectedDurations(most int) []Expectation {
 	return c.durations.List(most, c.now)
 }

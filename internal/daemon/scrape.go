@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/durations"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -67,7 +66,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		gauges    actor.Gauges
 		took, age time.Duration
 		misjudged [5]uint64
-		expected  []durations.Expectation
+		expected  []actor.Expectation
 	)
 	if !d.loop.Ask(func(c *actor.Core) {
 		stats, gauges, misjudged = c.Stats(), c.Gauges(), c.Durations().Misjudged()

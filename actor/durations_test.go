@@ -1,4 +1,4 @@
-package durations
+package actor
 
 import (
 	"math/rand/v2"
@@ -15,21 +15,21 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// learner is a Book with a type, and a clock.
+// learner is a Durations with a type, and a clock.
 type learner struct {
-	*Book
-	typ *Type
+	*Durations
+	typ *typeDurations
 	now timing.Instant
 }
 
 func newLearner() *learner {
-	b := New(100)
-	return &learner{Book: b, typ: b.Of("pdf"), now: 1}
+	b := newDurations(100)
+	return &learner{Durations: b, typ: b.Of("pdf"), now: 1}
 }
 
 // start returns an attempt that runs since an earlier time.
-func (l *learner) start(c dispatcherd.DurationClass, ago time.Duration) *Run {
-	r := &Run{}
+func (l *learner) start(c dispatcherd.DurationClass, ago time.Duration) *run {
+	r := &run{}
 	l.typ.Start(r, c, l.now.After(-ago))
 	return r
 }
@@ -83,7 +83,7 @@ func TestErrorsOfExpectedDurationsAreCounted(t *testing.T) {
 // Jobs of a class that all still run count as soon as they are older than expected.
 func TestRunningJobsCountOnceTheyAreOlderThanExpected(t *testing.T) {
 	l := newLearner()
-	var running []*Run
+	var running []*run
 	for range 100 {
 		running = append(running, l.start(1, 0))
 	}
@@ -101,7 +101,7 @@ func TestRunningJobsCountOnceTheyAreOlderThanExpected(t *testing.T) {
 		l.typ.End(r, 1)
 		l.typ.End(r, 1) // it is not among them any more
 	}
-	require.Equal(t, heap.Heap[*Run, byStart]{adopted}, d.runs)
+	require.Equal(t, heap.Heap[*run, byStart]{adopted}, d.runs)
 	require.Greater(t, l.takes(1), int64(1<<13), "the adopted one is older than expected")
 	l.typ.End(adopted, 1)
 	require.EqualValues(t, 1<<13, l.takes(1))
@@ -111,7 +111,7 @@ func TestRunningJobsCountOnceTheyAreOlderThanExpected(t *testing.T) {
 func TestOldestRunningJobsCount(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	l := newLearner()
-	var running []*Run
+	var running []*run
 	for range 10_000 {
 		if n := len(running); n > 0 && rng.IntN(3) == 0 {
 			i := rng.IntN(n)
@@ -195,9 +195,9 @@ func TestOthersCountAsOneDispatcher(t *testing.T) {
 }
 
 func TestNoBookLearnsNothing(t *testing.T) {
-	var b *Book
+	var b *Durations
 	typ := b.Of("pdf")
-	r := &Run{}
+	r := &run{}
 	typ.Start(r, 1, 1)
 	b.Learn(typ, 1, 1)
 	typ.End(r, 1)

@@ -1,6 +1,4 @@
-// Package durations learns how long the jobs of each type and duration class take. It is pure. An estimate is one number
-// per type and class at any instant, so it does not change the order within a lane.
-package durations
+package actor
 
 import (
 	"cmp"
@@ -15,31 +13,32 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Book is what is known of all durations. A nil Book learns nothing.
-type Book struct {
-	types     map[string]*Type
+// Durations is what is known of how long the jobs of each type and duration class take. An estimate is one number per type and
+// class at any instant, so it does not change the order within a lane. Nil learns nothing.
+type Durations struct {
+	types     map[string]*typeDurations
 	most      int              // types
 	all       scoring.Estimate // of all types
 	misjudged [5]uint64
 }
 
-// Type is what is known of the durations of one type, by class. A nil Type learns nothing.
-type Type [dispatcherd.DurationClasses]class
+// typeDurations is what is known of the durations of one type, by class. Nil learns nothing.
+type typeDurations [dispatcherd.DurationClasses]classDurations
 
-// class is what is known of the durations of one type and class.
-type class struct {
+// classDurations is what is known of the durations of one type and class.
+type classDurations struct {
 	own    scoring.Estimate // of attempts that ended here
 	others scoring.Estimate // of those at other dispatchers
 	sent   bool             // Changed has returned own
 
-	runs heap.Heap[*Run, byStart] // the running attempts; the first one is the oldest
+	runs heap.Heap[*run, byStart] // the running attempts; the first one is the oldest
 
 	at       timing.Instant // instant of expected; -1 = it must be computed
 	expected int64          // milliseconds
 }
 
-// Run is a running attempt. The zero value is none.
-type Run struct {
+// run is a running attempt. The zero value is none.
+type run struct {
 	since timing.Instant
 	place int32 // in class.runs
 }
@@ -48,13 +47,13 @@ type Run struct {
 type byStart struct{}
 
 // Before compares the starts.
-func (byStart) Before(a, b *Run) bool { return a.since < b.since }
+func (byStart) Before(a, b *run) bool { return a.since < b.since }
 
 // Place is the position in class.runs.
-func (byStart) Place(r *Run) *int32 { return &r.place }
+func (byStart) Place(r *run) *int32 { return &r.place }
 
 // late appends the starts of running attempts that began before an instant, in order, at most lateRuns.
-func late(h heap.Heap[*Run, byStart], before timing.Instant, starts []timing.Instant) []timing.Instant {
+func late(h heap.Heap[*run, byStart], before timing.Instant, starts []timing.Instant) []timing.Instant {
 	var room [lateRuns + 2]int
 	next := append(room[:0], 0) // places whose parents were returned, the oldest last
 	for len(next) > 0 && len(starts) < lateRuns {
@@ -76,18 +75,20 @@ func late(h heap.Heap[*Run, byStart], before timing.Instant, starts []timing.Ins
 // change it, because it decays.
 const lateRuns = 64
 
-// New returns a Book that remembers at most so many types.
-func New(most int) *Book { return &Book{types: map[string]*Type{}, most: most} }
+// newDurations returns Durations that remembers at most so many types.
+func newDurations(most int) *Durations {
+	return &Durations{types: map[string]*typeDurations{}, most: most}
+}
 
 // Of returns what is known of a type. It is remembered while no slot supports the type. At the bound, what is learned is not
 // remembered.
-func (b *Book) Of(name string) *Type {
+func (b *Durations) Of(name string) *typeDurations {
 	if b == nil {
 		return nil
 	}
 	t := b.types[name]
 	if t == nil {
-		t = new(Type)
+		t = new(typeDurations)
 		for i := range t {
 			t[i].at, t[i].sent = -1, true
 		}
@@ -100,7 +101,7 @@ func (b *Book) Of(name string) *Type {
 
 // Expected returns how many milliseconds a job of a type and class takes. A running attempt that is
 // older counts as if it ended now.
-func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant) int64 {
+func (b *Durations) Expected(t *typeDurations, c dispatcherd.DurationClass, now timing.Instant) int64 {
 	d := &t[c]
 	if d.at == now {
 		return d.expected
@@ -115,11 +116,13 @@ func (b *Book) Expected(t *Type, c dispatcherd.DurationClass, now timing.Instant
 }
 
 // Learned reports whether some attempt of a class has succeeded. Otherwise Expected depends on the prior.
-func (t *Type) Learned(c dispatcherd.DurationClass) bool { return t[c].own.N+t[c].others.N > 0 }
+func (t *typeDurations) Learned(c dispatcherd.DurationClass) bool {
+	return t[c].own.N+t[c].others.N > 0
+}
 
 // prior returns the logarithm that is expected of a class of which nothing is known: the middle of the class. Of jobs without an
 // expected duration it is what is known of all jobs of the type, or else of all types.
-func (b *Book) prior(t *Type, c dispatcherd.DurationClass) int64 {
+func (b *Durations) prior(t *typeDurations, c dispatcherd.DurationClass) int64 {
 	if c != dispatcherd.NoDuration {
 		return scoring.Prior(c)
 	}
@@ -131,7 +134,7 @@ func (b *Book) prior(t *Type, c dispatcherd.DurationClass) int64 {
 }
 
 // Learn adds the duration of an attempt that succeeded, in milliseconds.
-func (b *Book) Learn(t *Type, c dispatcherd.DurationClass, ms int64) {
+func (b *Durations) Learn(t *typeDurations, c dispatcherd.DurationClass, ms int64) {
 	if b == nil {
 		return
 	}
@@ -146,7 +149,7 @@ func (b *Book) Learn(t *Type, c dispatcherd.DurationClass, ms int64) {
 
 // Misjudged counts the attempts with an expected duration that succeeded: those that took less than a sixteenth of the middle of
 // their class, less than a quarter, at most four times as long, at most sixteen times as long, and longer.
-func (b *Book) Misjudged() (n [5]uint64) {
+func (b *Durations) Misjudged() (n [5]uint64) {
 	if b != nil {
 		n = b.misjudged
 	}
@@ -165,7 +168,7 @@ func misjudged(ms int64, c dispatcherd.DurationClass) int {
 }
 
 // Start adds a running attempt, unless it is there.
-func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) {
+func (t *typeDurations) Start(r *run, c dispatcherd.DurationClass, since timing.Instant) {
 	if t == nil || r.place != 0 {
 		return
 	}
@@ -177,17 +180,17 @@ func (t *Type) Start(r *Run, c dispatcherd.DurationClass, since timing.Instant) 
 }
 
 // End removes a running attempt, if it is there.
-func (t *Type) End(r *Run, c dispatcherd.DurationClass) {
+func (t *typeDurations) End(r *run, c dispatcherd.DurationClass) {
 	if t == nil || r.place == 0 {
 		return
 	}
 	t[c].runs.Remove(r)
-	*r = Run{}
+	*r = run{}
 	t[c].at = -1
 }
 
 // Changed returns what was learned here since the last call, ordered by type and class.
-func (b *Book) Changed() (list []contract.Durations) {
+func (b *Durations) Changed() (list []contract.Durations) {
 	for _, name := range b.names() {
 		for i := range b.types[name] {
 			if d := &b.types[name][i]; !d.sent {
@@ -199,7 +202,7 @@ func (b *Book) Changed() (list []contract.Durations) {
 	return list
 }
 
-func (b *Book) names() []string {
+func (b *Durations) names() []string {
 	if b == nil {
 		return nil
 	}
@@ -208,7 +211,7 @@ func (b *Book) names() []string {
 
 // Read adds what the predecessor of this dispatcher has learned, unless this one has learned something of the same type and class, and
 // replaces what the others have learned. They count as much as one dispatcher, so that those that are gone do not outweigh this one.
-func (b *Book) Read(own, others []contract.Durations) {
+func (b *Durations) Read(own, others []contract.Durations) {
 	if b == nil {
 		return
 	}
@@ -238,7 +241,7 @@ type Expectation struct {
 }
 
 // List returns what was learned of types, at most of most of them, in the order of their names.
-func (b *Book) List(most int, now timing.Instant) (list []Expectation) {
+func (b *Durations) List(most int, now timing.Instant) (list []Expectation) {
 	names := b.names()
 	for _, name := range names[:min(most, len(names))] {
 		t := b.types[name]
