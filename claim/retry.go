@@ -31,6 +31,7 @@ func (j Jobs) RetryMany(ctx context.Context, ids []dispatcherd.JobID) (n int, le
 	err = pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) error {
 		var batch pgx.Batch
 		var ended []endedJob
+		batch.Queue(`SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`) // as Pin, in any session
 		batch.Queue(lockSchedulesSQL, bigints(ids))
 		batch.Queue(lockEndedSQL, bigints(ids))
 		batch.Queue(endedJobsSQL, bigints(ids)).Query(func(rows pgx.Rows) (err error) {
