@@ -11,9 +11,10 @@ import (
 var Full = Limits{Items: 1000, Bytes: 4 << 20}
 
 const (
-	smallest   = 10                    // how often the limits are halved at most: then they are one row
-	longStep   = 50 * time.Millisecond // halves the limits of its target
-	shortStep  = 15 * time.Millisecond // doubles them
+	smallest   = 10                    // how often failures halve the limits at most: then they are one row
+	slowest    = 3                     // how often long rounds do, because a part of the time of a round does not depend on its limits
+	longRound  = 50 * time.Millisecond // halves the limits of its target
+	shortRound = 25 * time.Millisecond // doubles them
 	freshSteps = 3                     // before one of another target
 	firstPause = 2 * time.Millisecond  // of a target that must wait for another transaction; doubled each time
 	mostPause  = time.Second
@@ -83,14 +84,15 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	return id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
 }
 
-// Done takes the result of a step: whether another one has something to do, and whether that must wait for another transaction.
-func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, took time.Duration, now time.Time) {
+// Done takes the result of a step: whether another one has something to do, whether that must wait for another transaction, and how long
+// one of its rounds took. The limits bound a round, and a step has as many as there is time for.
+func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, round time.Duration, now time.Time) {
 	turn := t.turns[id]
 	turn.failures = 0
 	switch {
-	case took > longStep:
-		turn.scale = min(turn.scale+1, smallest)
-	case took < shortStep:
+	case round > longRound:
+		turn.scale = max(turn.scale, min(turn.scale+1, slowest))
+	case round < shortRound:
 		turn.scale = max(turn.scale-1, 0)
 	}
 	switch {

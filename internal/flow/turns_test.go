@@ -64,7 +64,7 @@ func TestMessageDuringAStepIsNotForgotten(t *testing.T) {
 	require.Empty(t, turns.turns)
 }
 
-func TestLongStepHalvesTheLimitsOfItsTarget(t *testing.T) {
+func TestLongRoundHalvesTheLimitsOfItsTarget(t *testing.T) {
 	t.Parallel()
 	var turns Turns
 	turns.Add(1, true)
@@ -75,10 +75,20 @@ func TestLongStepHalvesTheLimitsOfItsTarget(t *testing.T) {
 	}
 	require.Equal(t, 1000, items(time.Second))
 	require.Equal(t, 500, items(time.Second))
+	require.Equal(t, 250, items(30*time.Millisecond))
 	require.Equal(t, 250, items(20*time.Millisecond))
-	require.Equal(t, 250, items(time.Millisecond))
 	require.Equal(t, 500, items(time.Millisecond))
 	require.Equal(t, 1000, items(time.Millisecond))
+	for _, limit := range []int{1000, 500, 250, 125, 125} {
+		require.Equal(t, limit, items(time.Second))
+	}
+	turns.Next(start)
+	require.False(t, turns.Failed(1, start))
+	later := start.Add(time.Second)
+	_, l, _ := turns.Next(later)
+	require.Equal(t, 31, l.Items, "failures halve them further")
+	turns.Done(1, true, false, time.Second, later)
+	require.Equal(t, 31, items(time.Second))
 }
 
 func TestTargetWhoseSmallestStepFailsThreeTimesIsSetAside(t *testing.T) {

@@ -34,6 +34,7 @@ type Result struct {
 	Told    bool // other targets may have messages
 	Wrong   int  // counters that a repair has found
 	Retried int  // jobs that run again
+	Rounds  int
 }
 
 // Step does a step of a target: rounds of reading, deciding and writing in one transaction.
@@ -84,6 +85,7 @@ func (s *step) do(ctx context.Context) error {
 		if s.Left = s.Left || s.Busy; err != nil || !locked || last {
 			return err
 		}
+		s.Rounds++
 		if err := s.readMore(ctx, &view.View, view.Unlinked); err != nil {
 			return err
 		}

@@ -159,7 +159,7 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 	if failed {
 		aside = s.turns.Failed(id, now)
 	} else {
-		s.turns.Done(id, r.Left || err != nil, r.Busy || err != nil, now.Sub(begun), now)
+		s.turns.Done(id, r.Left || err != nil, r.Busy || err != nil, now.Sub(begun)/time.Duration(max(r.Rounds, 1)), now)
 	}
 	s.mu.Unlock()
 	s.look = s.look || r.Told

@@ -26,10 +26,15 @@ type table struct {
 	aside    []dispatcherd.JobID
 	repaired []dispatcherd.JobID
 	old      int // portions that have expired
+	pass     func()
+	items    []int // limits of the steps
 }
 
-func (f *table) Step(_ context.Context, id dispatcherd.JobID, _ flow.Limits) (flowstore.Result, error) {
-	f.stepped = append(f.stepped, id)
+func (f *table) Step(_ context.Context, id dispatcherd.JobID, l flow.Limits) (flowstore.Result, error) {
+	f.stepped, f.items = append(f.stepped, id), append(f.items, l.Items)
+	if f.pass != nil {
+		f.pass()
+	}
 	return f.results[id], f.errs[id]
 }
 
@@ -65,6 +70,29 @@ func newService() (s *Service, f *table, clock *time.Time, woken *contract.Topic
 	clock, woken = new(time.Unix(1000, 0)), new(contract.Topics)
 	return &Service{Table: f, Log: zap.NewNop(), Clock: func() time.Time { return *clock }, Wake: func(t contract.Topics) { *woken |= t }},
 		f, clock, woken
+}
+
+// A step has rounds for 25 ms. So its time says nothing about the limits, which bound a round: after slow rounds the limits grow again while
+// rounds are short, although each step is as long as before.
+func TestLimitsFollowTheTimeOfARound(t *testing.T) {
+	s, f, clock, _ := newService()
+	took, rounds := 200*time.Millisecond, 1
+	f.pass = func() {
+		*clock = clock.Add(took)
+		f.results[1] = flowstore.Result{Left: true, Rounds: rounds}
+	}
+	s.turns.Add(1, true)
+	step := func() {
+		_, err := s.step(t.Context(), background.Now{At: *clock})
+		require.NoError(t, err)
+	}
+	step()
+	step()
+	took, rounds = 30*time.Millisecond, 4
+	step()
+	step()
+	step()
+	require.Equal(t, []int{1000, 500, 250, 500, 1000}, f.items)
 }
 
 // settle does steps until there is none to do at once.
