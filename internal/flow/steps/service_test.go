@@ -72,8 +72,8 @@ func newService() (s *Service, f *table, clock *time.Time, woken *contract.Topic
 		f, clock, woken
 }
 
-// A step has rounds for 25 ms. So its time says nothing about the limits, which bound a round: after slow rounds the limits grow again while
-// rounds are short, although each step is as long as before.
+// A step has rounds for 25 ms. So its time says nothing about the limits, which bound a round: after slow rounds the limits grow again
+// while rounds are short, although each step is as long as before.
 func TestLimitsFollowTheTimeOfARound(t *testing.T) {
 	s, f, clock, _ := newService()
 	took, rounds := 200*time.Millisecond, 1

@@ -536,28 +536,6 @@ func TestTakeoverForgetsNoStart(t *testing.T) {
 	}
 }
 
-// The book forgets keys whose jobs have ended, and reads their starts again when they are needed. Their records count them.
-func TestForgottenKeysKeepTheirRates(t *testing.T) {
-	run(t, func(w *world) {
-		w.MaxClasses = 50
-		w.elect()
-		w.setLimit(permits.Limit{Key: "day*", Capacity: permits.Unlimited, Rate: 1, Per: 24 * time.Hour.Microseconds()})
-		class := func(i int) permits.Class { return permits.Class{Keys: fmt.Sprint("day", i), Type: "x"} }
-		for i := range 10 {
-			id := w.insert(class(i), 1)[0]
-			w.pass(2)
-			w.end(id, w.begin(id), contract.Succeeded, 0)
-		}
-		w.pass(3)
-		require.False(t, w.Book().Knows("day0"))
-		again := w.insert(class(0), 1)[0]
-		w.pass(3)
-		require.True(t, w.Book().Knows("day0"))
-		require.Zero(t, w.rows[again].fence)
-		w.judgeRates()
-	})
-}
-
 // A rate is set, or removed, while jobs are admitted that have not started. Their starts count from then on, and the record of
 // what is admitted contains what was admitted with a rate.
 func TestRateEditedBeforeStartsKeepsTheRecord(t *testing.T) {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,4 +86,26 @@ func TestReturnedJobThatIsLockedIsNotForgotten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The book forgets keys whose jobs have ended, and reads their starts again when they are needed. Their records count them.
+func TestForgottenKeysKeepTheirRates(t *testing.T) {
+	run(t, func(w *world) {
+		w.MaxClasses = 50
+		w.elect()
+		w.setLimit(permits.Limit{Key: "day*", Capacity: permits.Unlimited, Rate: 1, Per: 24 * time.Hour.Microseconds()})
+		class := func(i int) permits.Class { return permits.Class{Keys: fmt.Sprint("day", i), Type: "x"} }
+		for i := range 10 {
+			id := w.insert(class(i), 1)[0]
+			w.pass(2)
+			w.end(id, w.begin(id), contract.Succeeded, 0)
+		}
+		w.pass(3)
+		require.False(t, w.Book().Knows("day0"))
+		again := w.insert(class(0), 1)[0]
+		w.pass(3)
+		require.True(t, w.Book().Knows("day0"))
+		require.Zero(t, w.rows[again].fence)
+		w.judgeRates()
+	})
 }
