@@ -69,7 +69,7 @@ var controls = []control{
 		seeds:     20,
 		violation: "joined early",
 	},
-	{options: Options{Break: WithoutLinked, Faults: Joins, Every: true, Steps: 20_000}, seeds: 40, violation: "joined early"},
+	{options: Options{Break: WithoutLinked, Faults: Joins | Slow, Every: true, Steps: 20_000}, seeds: 60, violation: "joined early"},
 	{options: Options{Break: WithoutRunWhen, Faults: Joins, Every: true, Steps: 20_000}, seeds: 10, violation: "wrong outcome"},
 	{options: Options{Break: WithoutChildren, Faults: Joins, Every: true, Steps: 20_000}, seeds: 20, violation: "orphan"},
 	{options: Options{Break: WithoutParent, Faults: Joins | Slow | Unknown, Every: true, Steps: 20_000}, seeds: 60, violation: "orphan"},

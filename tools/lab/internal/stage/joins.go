@@ -46,12 +46,13 @@ const partsSQL = `SELECT j.id, coalesce(j.parent, 0), j.type, j.status::text, co
 	FROM dispatcherd.jobs j LEFT JOIN (SELECT job, count(*) AS n FROM structures.released GROUP BY job) r ON r.job = j.id
 	WHERE j.type = ANY ($1)`
 
-// joinsSQL reads batches, flows, parents and nodes. A node counts cancelled dependencies as failed ones. A cancellation by a user is not the end of a parent.
+// joinsSQL reads batches, flows, parents and nodes. A node counts cancelled dependencies as failed ones. A cancellation by a user is not
+// the end of a parent.
 const joinsSQL = `SELECT id, kind, callback, run_when, '{}'::bigint[], cancelled_by IS NOT NULL
 	AND cancelled_by <> 'parent', ended_at, done, failed, cancelled
 	FROM dispatcherd.batches
 	UNION ALL SELECT n.id, 'node', false, n.run_when, n.depends_on, f.cancelled_by IS NOT NULL, n.ready_at,
-		cardinality(n.depends_on) - n.open - n.bad, n.bad, 0
+		cardinality(n.depends_on) - n.open - n.bad AS done, n.bad, 0
 	FROM dispatcherd.nodes n JOIN dispatcherd.batches f ON f.id = n.flow`
 
 // Structures reads the rows of structures, and of jobs of further types that belong to them.
