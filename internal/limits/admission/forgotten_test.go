@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -107,5 +108,26 @@ func TestForgottenKeysKeepTheirRates(t *testing.T) {
 		require.True(t, w.Book().Knows("day0"))
 		require.Zero(t, w.rows[again].fence)
 		w.judgeRates()
+	})
+}
+
+// A window that is shorter than the time between two records has passed, so the book has forgotten the key. Its next job comes before the
+// start is recorded: the start is recorded once.
+func TestStartIsRecordedOnceIfItsKeyComesBack(t *testing.T) {
+	run(t, func(w *world) {
+		w.setLimit(permits.Limit{Key: "k", Capacity: permits.Unlimited, Rate: 1, Per: (200 * time.Millisecond).Microseconds()})
+		for range 4 {
+			id := w.insert(k, 1)[0]
+			w.notify(contract.KeysChanged)
+			<-time.After(20 * time.Millisecond)
+			synctest.Wait()
+			w.end(id, w.begin(id), contract.Succeeded, 0)
+			<-time.After(250 * time.Millisecond)
+			synctest.Wait()
+			require.False(t, w.Book().Knows("k"))
+		}
+		w.pass(3)
+		started, admitted := w.sum("k")
+		require.Equal(t, [2]int64{4, 0}, [2]int64{started, admitted})
 	})
 }

@@ -108,7 +108,7 @@ func (c *Controller) readStarts(ctx context.Context, keys []string, classes []pe
 }
 
 // countStarts restores windows. What was admitted and is not known to have started, and does not wait for its
-// claim, counts as started now. The record of each start is either there, or in a part of the window.
+// claim, counts as started now. The record of each start is either there, or in a part of the window, or it is to be confirmed.
 func (c *Controller) countStarts(list []limitstore.Start) {
 	type part struct {
 		key string
@@ -121,6 +121,11 @@ func (c *Controller) countStarts(list []limitstore.Start) {
 				if !p.started {
 					unstarted[part{r.Key, at(r, p.at)}] += r.Cost
 				}
+			}
+		}
+		for _, s := range c.state.confirm {
+			if !s.Unrecorded {
+				unstarted[part{s.Key, s.Dispatcher}] += s.Cost
 			}
 		}
 	}
