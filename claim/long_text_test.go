@@ -19,9 +19,9 @@ func TestClaimOfManyRowsThatAreLongAsTextIsShort(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
 	exec(t, db, `SET ROLE dispatcherd_producer`)
-	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', $1::text::jsonb FROM generate_series(1, 300)`,
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) SELECT 'pdf', $1::text::jsonb FROM generate_series(1, 600)`,
 		numbers("1e131071", 10))
-	ids := make([]dispatcherd.JobID, 300)
+	ids := make([]dispatcherd.JobID, 600)
 	for i := range ids {
 		ids[i] = dispatcherd.JobID(i + 1)
 	}
