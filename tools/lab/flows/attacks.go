@@ -13,7 +13,7 @@ import (
 // attacks are loads that have delayed other tenants. Sizes are those of the full run.
 func attacks() []hostile.Attack { return append(flowAttacks(), batchAttacks()...) }
 
-// flowAttacks are loads of flows, after the load that delays nobody.
+// flowAttacks are loads of flows. The first one is no load, so its figures are those of an undisturbed tenant.
 func flowAttacks() []hostile.Attack {
 	var job int64
 	var jobs []int64
