@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -100,7 +100,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 			flags = ownFlags(child, in.command)
 		}
 		if flags.HasAvailableFlags() {
-			if settings.Groups(flags)[0].Title == "" {
+			if cli.Groups(flags)[0].Title == "" {
 				b.WriteString("\n")
 			}
 			describeFlags(b, flags)
@@ -135,7 +135,7 @@ func ownFlags(cmd *cobra.Command, other string) *pflag.FlagSet {
 // describeFlags writes a list for each group. It omits defaults that differ
 // between hosts.
 func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
-	for _, g := range settings.Groups(flags) {
+	for _, g := range cli.Groups(flags) {
 		if !g.Flags.HasAvailableFlags() || g.Title == "" && g.Flags.Lookup("help") != nil && countFlags(g.Flags) == 1 {
 			continue
 		}
@@ -178,7 +178,7 @@ func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
 		case !slices.Contains([]string{"", "[]", "0", "0s", "false"}, f.DefValue):
 			facts = append(facts, "`"+f.DefValue+"`")
 		}
-		if least, most := settings.BoundsOf(f); isNumber(f) && most != settings.LargestID && f.Value.Type() != "uint64" {
+		if least, most := cli.BoundsOf(f); isNumber(f) && most != cli.LargestID && f.Value.Type() != "uint64" {
 			facts = append(facts, least+"–"+most)
 		}
 		name := "`--" + f.Name + "`"

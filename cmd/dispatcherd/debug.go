@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
 func (a *app) debugCommand() *cobra.Command {
-	return settings.Group("debug", "Collect diagnostic data from a running dispatcher", a.debugBundleCommand())
+	return cli.Group("debug", "Collect diagnostic data from a running dispatcher", a.debugBundleCommand())
 }
 
 func (a *app) debugBundleCommand() *cobra.Command {
@@ -35,7 +35,7 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".tar.gz"
 			}
 			if !force {
-				if err := settings.MustBeNew("--file", file); err != nil {
+				if err := cli.MustBeNew("--file", file); err != nil {
 					return err
 				}
 			}
@@ -48,7 +48,7 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "path of the archive (default: dispatcherd-DATE-TIME.tar.gz in the current directory)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
-	settings.OnlyOnCommandLine(cmd.Flags())
+	cli.OnlyOnCommandLine(cmd.Flags())
 	a.APISocketFlag(cmd.Flags())
 	return cmd
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -23,7 +23,7 @@ func (a *app) devCommand() *cobra.Command {
 	var ephemeral bool
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own",
-		Annotations: map[string]string{settings.NoteLogs: "yes"},
+		Annotations: map[string]string{cli.NoteLogs: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
 with --ephemeral. The server ends with the dispatcher, also after kill -9.`,

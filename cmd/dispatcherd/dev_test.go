@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
@@ -43,7 +43,7 @@ func startDev(t *testing.T, more ...string) *dev {
 	d.stop = stop
 	out, in := io.Pipe()
 	a := bare(nothingSet)
-	a.Console = console.Console{In: strings.NewReader(""), Out: in, Err: &d.log}
+	a.Console = cli.Console{In: strings.NewReader(""), Out: in, Err: &d.log}
 	args := append(
 		[]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")},
 		more...)

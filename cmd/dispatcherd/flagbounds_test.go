@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -39,7 +39,7 @@ func tryFlag(t *testing.T, path, flag string) error {
 	cmd, _, err := a.root().Find(strings.Fields(path)[1:])
 	require.NoError(t, err)
 	if err := cmd.ParseFlags([]string{"--config", "", flag}); err != nil {
-		return settings.FlagError(cmd, err)
+		return cli.FlagError(cmd, err)
 	}
 	return a.Resolve(cmd)
 }
@@ -78,10 +78,10 @@ func size(t *testing.T, text string) float64 {
 
 func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 	numberFlags(func(path string, f *pflag.Flag) {
-		least, most := settings.BoundsOf(f)
+		least, most := cli.BoundsOf(f)
 		require.NotEqual(t, "Inf", most, "%s --%s has no bounds", path, f.Name)
 		require.Less(t, size(t, least), size(t, most), "%s --%s", path, f.Name)
-		if kind := f.Value.Type(); most == settings.LargestID || kind == "uint64" || kind == "int16" {
+		if kind := f.Value.Type(); most == cli.LargestID || kind == "uint64" || kind == "int16" {
 			return // a larger value does not exist
 		}
 		require.NoError(t, tryFlag(t, path, "--"+f.Name+"="+most), "%s --%s", path, f.Name)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -24,7 +24,7 @@ func (a *app) help(cmd *cobra.Command) error {
 		if words[0] == "help" {
 			return a.helpFor(cmd, words[1:])
 		}
-		return settings.UnknownCommand(cmd, words[0])
+		return cli.UnknownCommand(cmd, words[0])
 	}
 	writeHelp(cmd.OutOrStdout(), cmd)
 	return nil
@@ -34,7 +34,7 @@ func (a *app) help(cmd *cobra.Command) error {
 func (a *app) helpFor(group *cobra.Command, words []string) error {
 	cmd, rest, err := group.Find(words)
 	if len(rest) > 0 {
-		return settings.UnknownCommand(cmd, rest[0])
+		return cli.UnknownCommand(cmd, rest[0])
 	}
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 }
 
 func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
-	for _, g := range settings.Groups(flags) {
+	for _, g := range cli.Groups(flags) {
 		heading := title
 		if g.Title != "" {
 			heading = g.Title

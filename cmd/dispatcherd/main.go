@@ -12,9 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -33,8 +31,8 @@ func main() {
 // run is the whole program: it executes one command line and returns the exit code. Canceling
 // ctx stops it.
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	a := &app{Invocation: settings.Invocation{
-		Console: console.Console{In: in, Out: out, Err: err},
+	a := &app{Invocation: cli.Invocation{
+		Console: cli.Console{In: in, Out: out, Err: err},
 		Env:     os.LookupEnv, Environ: os.Environ, UID: os.Geteuid(), Version: readVersion().String(),
 	}}
 	return a.run(ctx, args)
@@ -42,7 +40,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) i
 
 // app is one invocation of the program, with state that only the root command needs.
 type app struct {
-	settings.Invocation
+	cli.Invocation
 	running bool  // a RunE was reached: the command line is valid
 	noHelp  error // help was requested for an unknown command
 }
@@ -50,7 +48,7 @@ type app struct {
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
-	root.SetArgs(jobs.RequestIDsLast(args))
+	root.SetArgs(cli.RequestIDsLast(args))
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	group := settings.Group("migrate", "Create, upgrade or remove the schema of the database",
+	group := cli.Group("migrate", "Create, upgrade or remove the schema of the database",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
 	for _, cmd := range group.Commands() {
 		a.DatabaseFlag(cmd.Flags())
@@ -98,7 +98,7 @@ Without --yes it asks; without a terminal it needs --yes.`,
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	settings.OnlyOnCommandLine(cmd.Flags())
+	cli.OnlyOnCommandLine(cmd.Flags())
 	return cmd
 }
 

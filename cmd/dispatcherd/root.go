@@ -3,12 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/flows"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/limits"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/schedules"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/traces"
 )
 
@@ -25,7 +20,7 @@ const rootExample = `  dispatcherd dev                                    # the 
 
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
-	root := settings.Group("dispatcherd", "Assign jobs to the slots of workers")
+	root := cli.Group("dispatcherd", "Assign jobs to the slots of workers")
 	root.Long, root.Example = rootLong+exitHelp(), rootExample
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -34,11 +29,11 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.noHelp = a.help(cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeUsage(cmd.OutOrStderr(), cmd); return nil })
-	root.SetFlagErrorFunc(settings.FlagError)
+	root.SetFlagErrorFunc(cli.FlagError)
 
 	a.RegisterFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", // fails for an unknown flag only
-		cobra.FixedCompletions(console.Formats, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions(cli.Formats, cobra.ShellCompDirectiveNoFileComp))
 
 	a.versionFlag(root)
 	for _, constructor := range commands {
@@ -62,7 +57,7 @@ func (a *app) finish(cmd *cobra.Command) {
 			return inner(cmd, args)
 		}
 	}
-	settings.Describe(cmd)
+	cli.Describe(cmd)
 	for _, child := range cmd.Commands() {
 		a.finish(child)
 	}
@@ -74,30 +69,25 @@ func (a *app) finish(cmd *cobra.Command) {
 //
 // A constructor must not set PersistentPreRun hooks: cobra would call them
 // instead of the root's hook, which resolves the settings. It marks flags that
-// belong to one invocation only, such as --yes, with settings.OnlyOnCommandLine.
+// belong to one invocation only, such as --yes, with cli.OnlyOnCommandLine.
 var commands = []func(*app) *cobra.Command{
 	(*app).devCommand,
 	(*app).serveCommand,
 	(*app).migrateCommand,
-	part(jobs.Command),
-	part(jobs.RequestCommand),
-	part(jobs.FanOutCommand),
-	part(jobs.TypesCommand),
-	part(jobs.SlotCommand),
-	part(jobs.DispatcherCommand),
-	part(schedules.Command),
-	part(limits.LimitCommand),
-	part(limits.KeyCommand),
-	part(flows.BatchCommand),
-	part(flows.FlowCommand),
+	(*app).JobCommand,
+	(*app).RequestCommand,
+	(*app).FanOutCommand,
+	(*app).TypesCommand,
+	(*app).SlotCommand,
+	(*app).DispatcherCommand,
+	(*app).ScheduleCommand,
+	(*app).LimitCommand,
+	(*app).KeyCommand,
+	(*app).BatchCommand,
+	(*app).FlowCommand,
 	(*app).workerCommand,
-	part(traces.Command),
+	func(a *app) *cobra.Command { return traces.Command(&a.Invocation) },
 	(*app).debugCommand,
-	part(settings.Command),
+	(*app).ConfigCommand,
 	(*app).versionCommand,
-}
-
-// part adapts a constructor that does not need the app.
-func part(constructor func(*settings.Invocation) *cobra.Command) func(*app) *cobra.Command {
-	return func(a *app) *cobra.Command { return constructor(&a.Invocation) }
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -38,7 +37,7 @@ func (i invocation) runs(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := bare(func(name string) (string, bool) { v, ok := i.env[name]; return v, ok })
-	a.Console = console.Console{In: strings.NewReader(i.stdin), Out: &out, Err: &errs}
+	a.Console = cli.Console{In: strings.NewReader(i.stdin), Out: &out, Err: &errs}
 	a.Environ = func() (all []string) {
 		for name, value := range i.env { // order-free: the program sorts the variables
 			all = append(all, name+"="+value)
@@ -60,7 +59,7 @@ func (i invocation) runs(t *testing.T) outcome {
 
 // bare is an invocation without input and output.
 func bare(env func(name string) (string, bool)) *app {
-	return &app{Invocation: settings.Invocation{Env: env}}
+	return &app{Invocation: cli.Invocation{Env: env}}
 }
 
 func nothingSet(string) (string, bool) { return "", false }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -28,7 +28,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "serve",
 		Short:       "Run the dispatcher on your Postgres",
-		Annotations: map[string]string{settings.NoteLogs: "yes"},
+		Annotations: map[string]string{cli.NoteLogs: "yes"},
 		Long: `Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
 --grace for running jobs. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher
 on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost: a dispatcher
@@ -65,7 +65,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 		},
 	}
 	f.register(a, cmd.Flags())
-	settings.Grouped(cmd.Flags(), "Postgres", func(flags *pflag.FlagSet) {
+	cli.Grouped(cmd.Flags(), "Postgres", func(flags *pflag.FlagSet) {
 		a.DatabaseFlag(flags)
 		flags.BoolVar(&migrate, "migrate", false, "apply missing migrations first")
 	})
@@ -140,14 +140,14 @@ func samePath(one, other string) bool {
 }
 
 // levelValue is one of the log levels that the help names.
-func levelValue(level *zapcore.Level) settings.Value {
+func levelValue(level *zapcore.Level) cli.Value {
 	parse := func(s string) error {
 		if s = strings.ToLower(s); !slices.Contains([]string{"debug", "info", "warn", "error"}, s) {
 			return errors.New("give debug, info, warn or error")
 		}
 		return level.Set(s)
 	}
-	return settings.Value{Kind: "level", Parse: parse, Format: level.String}
+	return cli.Value{Kind: "level", Parse: parse, Format: level.String}
 }
 
 // logger makes the daemon's log on the error output.

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/actor/config"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
@@ -30,18 +30,18 @@ type serveFlags struct {
 func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	f.cfg.Core, f.cfg.Workers, f.cfg.API = config.Default(), workerproto.Limits{}.WithDefaults(), daemon.DefaultAPIConfig()
-	settings.Grouped(flags, "Sockets", func(flags *pflag.FlagSet) { f.registerSockets(a, flags) })
-	settings.Grouped(flags, "Postgres", f.registerPostgres)
-	settings.Grouped(flags, "Policy", f.registerPolicy)
-	settings.Grouped(flags, "Limits", f.registerLimits)
-	settings.Grouped(flags, "Retention", f.registerRetention)
-	settings.Grouped(flags, "Observability", f.registerObservability)
+	cli.Grouped(flags, "Sockets", func(flags *pflag.FlagSet) { f.registerSockets(a, flags) })
+	cli.Grouped(flags, "Postgres", f.registerPostgres)
+	cli.Grouped(flags, "Policy", f.registerPolicy)
+	cli.Grouped(flags, "Limits", f.registerLimits)
+	cli.Grouped(flags, "Retention", f.registerRetention)
+	cli.Grouped(flags, "Observability", f.registerObservability)
 }
 
 func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 	f.cfg.WorkerSocket, f.cfg.APISocket = a.OwnSocket("worker.sock"), a.OwnSocket("api.sock")
-	flags.Var(settings.Socket(&f.cfg.WorkerSocket, &f.cfg.WorkerAccess), "worker-socket", "Unix socket for workers: PATH,mode=0660,group=NAME")
-	flags.Var(settings.Socket(&f.cfg.APISocket, &f.cfg.APIAccess), "api-socket", "Unix socket for callers, operators and metrics, likewise")
+	flags.Var(cli.Socket(&f.cfg.WorkerSocket, &f.cfg.WorkerAccess), "worker-socket", "Unix socket for workers: PATH,mode=0660,group=NAME")
+	flags.Var(cli.Socket(&f.cfg.APISocket, &f.cfg.APIAccess), "api-socket", "Unix socket for callers, operators and metrics, likewise")
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
 	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "",
 		"file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
@@ -50,7 +50,7 @@ func (f *serveFlags) registerSockets(a *app, flags *pflag.FlagSet) {
 	p := &f.cfg.Workers
 	flags.DurationVar(&p.HeartbeatTimeout, "heartbeat-timeout", p.HeartbeatTimeout,
 		"silence after which a worker counts as dead; a ping follows every third of it")
-	settings.Between(flags, "3ms", settings.LongestWait, "heartbeat-timeout")
+	cli.Between(flags, "3ms", cli.LongestWait, "heartbeat-timeout")
 }
 
 func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
@@ -64,8 +64,8 @@ func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
 	)
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false,
 		"do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
-	settings.Between(flags, "1ms", "24h", "poll")
-	settings.Between(flags, "100ms", settings.LongestWait, "lease")
+	cli.Between(flags, "1ms", "24h", "poll")
+	cli.Between(flags, "100ms", cli.LongestWait, "lease")
 }
 
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
@@ -75,7 +75,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	c := &f.cfg.Core
 	w := &c.Weights
 	flags.Var(
-		settings.Weights(w),
+		cli.Weights(w),
 		"weights",
 		"how much each part of the score counts (README.md, Properties); omitted parts keep their defaults",
 	)
@@ -85,7 +85,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		0,
 		"expected duration from which a job gains nothing; shorter ones go first; 0 = off (docs/how-to/durations.md)",
 	)
-	flags.Var(settings.Cap(&w.OnDemandCap), "on-demand-cap",
+	flags.Var(cli.Cap(&w.OnDemandCap), "on-demand-cap",
 		"age from which a request ages like a queued job; none = never, then requests can starve the queue")
 	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout",
 		"limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
@@ -98,14 +98,14 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		"time for which jobs of workers without a dispatcher continue; 0 = none")
 	flags.DurationVar(&c.ReconnectGrace, "reconnect-grace", c.ReconnectGrace,
 		"time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
-	settings.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
-	settings.Between(flags, "1ms", "24h", "retry-base", "retry-max")
-	settings.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // the column is a smallint
-	settings.Between(flags, "1ms", settings.Longest, "cancel-grace")
-	settings.Between(flags, "0s", settings.Longest, "grace")
-	settings.Between(flags, "0s", settings.LongestWait, "resume")
-	settings.Between(flags, "100ms", settings.LongestWait, "key-patience")
-	settings.Between(flags, "1ms", settings.LongestWait, "reconnect-grace")
+	cli.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
+	cli.Between(flags, "1ms", "24h", "retry-base", "retry-max")
+	cli.Between(flags, "1", strconv.Itoa(math.MaxInt16), "max-crashes") // the column is a smallint
+	cli.Between(flags, "1ms", cli.Longest, "cancel-grace")
+	cli.Between(flags, "0s", cli.Longest, "grace")
+	cli.Between(flags, "0s", cli.LongestWait, "resume")
+	cli.Between(flags, "100ms", cli.LongestWait, "key-patience")
+	cli.Between(flags, "1ms", cli.LongestWait, "reconnect-grace")
 }
 
 func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
@@ -114,16 +114,16 @@ func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
 		"bytes of the body of one request or job; frames of workers are longer by at least 32 KiB")
 	flags.IntVar(&f.cfg.Memory, "memory-bytes", daemon.DefaultMemory,
 		"soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence")
-	settings.Between(flags, "1", settings.MostHeld, "max-requests")
-	settings.Between(flags, "1", settings.MostInMessage, "max-payload")
-	settings.Between(flags, "0", settings.MostBytes, "memory-bytes")
+	cli.Between(flags, "1", cli.MostHeld, "max-requests")
+	cli.Between(flags, "1", cli.MostInMessage, "max-payload")
+	cli.Between(flags, "0", cli.MostBytes, "memory-bytes")
 }
 
 func (f *serveFlags) registerRetention(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cfg.Keep.Done, "keep-done", daemon.DefaultKeepDone, "how long done and cancelled jobs are kept")
 	flags.DurationVar(&f.cfg.Keep.Failed, "keep-failed", daemon.DefaultKeepFailed, "how long failed jobs are kept")
 	flags.BoolVar(&f.cfg.KeepLogs, "keep-logs", false, "keep the end of the log of each attempt in its row, and stream logs")
-	settings.Between(flags, "1h", settings.Longest, "keep-done", "keep-failed")
+	cli.Between(flags, "1h", cli.Longest, "keep-done", "keep-failed")
 }
 
 func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
@@ -137,12 +137,12 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	flags.Var(levelValue(&f.level), "log-level", "debug, info, warn or error")
 	flags.IntVar(&f.cfg.DecisionLog, "decision-log", decisionlog.DefaultEntries,
 		"decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
-	settings.Between(flags, "0", "10000000", "decision-log")
+	cli.Between(flags, "0", "10000000", "decision-log")
 }
 
 // versionValue is a version of the application.
-func versionValue(version *string) settings.Value {
-	return settings.Value{Kind: "string", Parse: func(text string) error {
+func versionValue(version *string) cli.Value {
+	return cli.Value{Kind: "string", Parse: func(text string) error {
 		*version = text
 		return schedule.CheckAppVersion(text)
 	}, Format: func() string { return *version }}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -18,7 +18,7 @@ import (
 func probeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "probe", RunE: func(*cobra.Command, []string) error { return nil }}
 	cmd.Flags().Bool("probe-force", false, "")
-	settings.OnlyOnCommandLine(cmd.Flags())
+	cli.OnlyOnCommandLine(cmd.Flags())
 	a.DatabaseFlag(cmd.Flags())
 	cmd.Flags().Int("probe-limit", 1, "")
 	cmd.Flags().Duration("probe-lease", time.Second, "")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 )
 
 // timeoutFlags are the limits of attempts by type, as flag values.
@@ -22,7 +22,7 @@ func (f *timeoutFlags) Set(text string) error {
 	if *f == nil {
 		*f = timeoutFlags{}
 	}
-	for _, entry := range settings.Entries(text) {
+	for _, entry := range cli.Entries(text) {
 		at := strings.LastIndexByte(entry, '=')
 		if at < 1 {
 			return fmt.Errorf("%q is not TYPE=DURATION, such as pdf=30s", entry)
@@ -31,8 +31,8 @@ func (f *timeoutFlags) Set(text string) error {
 			return fmt.Errorf("%q: %w", entry, err)
 		}
 		d, err := time.ParseDuration(entry[at+1:])
-		if err != nil || d < settings.ShortestTimeout || d > settings.LongestTimeout {
-			return fmt.Errorf("%q: give a duration between %v and %v, such as 30s", entry, settings.ShortestTimeout, settings.LongestTimeout)
+		if err != nil || d < cli.ShortestTimeout || d > cli.LongestTimeout {
+			return fmt.Errorf("%q: give a duration between %v and %v, such as 30s", entry, cli.ShortestTimeout, cli.LongestTimeout)
 		}
 		if (*f)[entry[:at]] = d; len(*f) > maxTimeouts {
 			return fmt.Errorf("more than %d types have limits", maxTimeouts)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 )
 
 // The linker sets version (Makefile). After a plain go build or go install, version is
@@ -71,7 +71,7 @@ func (a *app) versionCommand() *cobra.Command {
 // writeHelp).
 func (a *app) versionFlag(root *cobra.Command) {
 	show := root.Flags().BoolP("version", "v", false, "print the version, like the command version")
-	settings.OnlyOnCommandLine(root.Flags())
+	cli.OnlyOnCommandLine(root.Flags())
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *show {

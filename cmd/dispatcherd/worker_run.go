@@ -13,16 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/jobs"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return settings.Group("worker", "Run a worker, or list the connected ones", a.workerRunCommand(), jobs.WorkerListCommand(&a.Invocation))
+	return cli.Group("worker", "Run a worker, or list the connected ones", a.workerRunCommand(), a.WorkerListCommand())
 }
 
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output
@@ -83,7 +81,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 					}
 				},
 			})
-			a.Say("offering %s to the dispatcher on %s", console.Counted(slots, "slot"), socket)
+			a.Say("offering %s to the dispatcher on %s", cli.Counted(slots, "slot"), socket)
 			handler := a.sayingWhatFailed((&worker.Program{Path: program, Args: args[1:], Env: env}).Handle)
 			for _, t := range types {
 				w.Handle(t, handler)
@@ -97,11 +95,11 @@ func (a *app) workerRunCommand() *cobra.Command {
 	flags.StringSliceVar(&env, "env", nil, "withheld variables to pass to COMMAND, by name")
 	flags.IntVar(&slots, "slots", 1, "largest number of concurrent runs")
 	flags.StringVar(&name, "worker-name", "", "name of the worker (default: host and process id)")
-	settings.OnlyOnCommandLine(flags)
+	cli.OnlyOnCommandLine(flags)
 	a.WorkerSocketFlag(flags, &socket)
 	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "time for running programs to end when the worker stops")
-	settings.Between(flags, "1", "100000", "slots")
-	settings.Between(flags, "0s", settings.Longest, "worker-grace")
+	cli.Between(flags, "1", "100000", "slots")
+	cli.Between(flags, "0s", cli.Longest, "worker-grace")
 	return cmd
 }
 
@@ -163,7 +161,7 @@ func checkTypes(types []string, program string) error {
 // sayWhatIsIdle reports slots that the dispatcher does not accept.
 func (a *app) sayWhatIsIdle(hello workerproto.Welcome, slots int) {
 	if most := hello.Limits.MaxSlots; most > 0 && slots > most {
-		a.Say("%s accepts %s of one worker, not %d: the other slots stay idle", hello.Dispatcher, console.Counted(most, "slot"), slots)
+		a.Say("%s accepts %s of one worker, not %d: the other slots stay idle", hello.Dispatcher, cli.Counted(most, "slot"), slots)
 	}
 }
 
@@ -189,7 +187,7 @@ func (a *app) sayingWhatFailed(run worker.Handler) worker.Handler {
 	return func(ctx context.Context, job *worker.Job) (any, error) {
 		result, err := run(ctx, job)
 		if err != nil {
-			a.Say("%s job %d attempt %d (%s) did not succeed: %s", console.Stamp(time.Now()), job.ID,
+			a.Say("%s job %d attempt %d (%s) did not succeed: %s", cli.Stamp(time.Now()), job.ID,
 				job.Attempt, job.Type, outcomeOf(ctx, err))
 		}
 		return result, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -45,10 +45,10 @@ and with such that are right within a factor of four.`,
 	flags := cmd.Flags()
 	f.periodFlags(flags)
 	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
-	settings.OnlyOnCommandLine(flags)
+	cli.OnlyOnCommandLine(flags)
 	a.DatabaseFlag(flags)
 	a.APISocketFlag(flags)
-	settings.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
+	cli.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
 

@@ -18,9 +18,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/ask"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -36,7 +34,7 @@ type exportFlags struct {
 	since time.Duration
 	until time.Duration
 	limit int
-	at    *ask.Dispatcher
+	at    *cli.Dispatcher
 	slots string // folder of the trace whose slots to use
 	force bool
 }
@@ -67,15 +65,15 @@ func (f *exportFlags) periodFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
 	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more the command fails")
 	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
-	settings.OnlyOnCommandLine(flags)
-	settings.Between(flags, "1", strconv.Itoa(maxExported), "limit")
-	settings.Between(flags, "0s", settings.Longest, "since", "until")
+	cli.OnlyOnCommandLine(flags)
+	cli.Between(flags, "1", strconv.Itoa(maxExported), "limit")
+	cli.Between(flags, "0s", cli.Longest, "since", "until")
 }
 
 // forceFlag lets a command replace a trace.
 func forceFlag(flags *pflag.FlagSet, force *bool) {
 	flags.BoolVar(force, "force", false, "replace an existing trace")
-	settings.OnlyOnCommandLine(flags)
+	cli.OnlyOnCommandLine(flags)
 }
 
 // writeTrace stores a trace. It returns a usage error if another dir avoids the error. An
@@ -107,7 +105,7 @@ func mayWriteTrace(dir string, force bool) error {
 	if force {
 		return nil
 	}
-	return settings.MustBeNew(dir+" holds a trace", trace.Files(dir)...)
+	return cli.MustBeNew(dir+" holds a trace", trace.Files(dir)...)
 }
 
 func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) error {
@@ -121,7 +119,7 @@ func (a commands) exportTrace(ctx context.Context, f *exportFlags, dir string) e
 	if err := writeTrace(t, dir); err != nil {
 		return err
 	}
-	a.Say("%s for %s written to %s", console.Counted(len(t.Jobs), "job"), console.Counted(len(t.Slots), "slot"), dir)
+	a.Say("%s for %s written to %s", cli.Counted(len(t.Jobs), "job"), cli.Counted(len(t.Slots), "slot"), dir)
 	if omitted != "" {
 		a.Say("%s", omitted)
 	}
@@ -164,7 +162,7 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 	if len(left) > 0 {
 		omitted = fmt.Sprintf(
 			"%s omitted because no slot supports them: %s",
-			console.Counted(int64(len(past)-len(t.Jobs)), "job"),
+			cli.Counted(int64(len(past)-len(t.Jobs)), "job"),
 			strings.Join(left, ", "),
 		)
 	}
@@ -184,7 +182,7 @@ func (f *exportFlags) noJobs(ended int64, left []string) error {
 	return exit.Errorf(
 		exit.NotFound,
 		"%s ended in that time, but no slot of %s supports the types: %s; give another --api-socket, or --slots-of",
-		console.Counted(ended, "job"),
+		cli.Counted(ended, "job"),
 		whose,
 		strings.Join(left, ", "),
 	)
@@ -200,8 +198,8 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var slots []trace.Slot
-	for q := (rest.Query{Limit: settings.LargestPage}); ; {
-		page, err := ask.Page[contract.Page[httpapi.Slot]](ctx, f.at, "/v1/slots", q)
+	for q := (rest.Query{Limit: cli.LargestPage}); ; {
+		page, err := cli.Page[contract.Page[httpapi.Slot]](ctx, f.at, "/v1/slots", q)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
@@ -49,11 +49,11 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	flags.IntVar(&o.Agents, "agents", o.Agents, "slots")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes")
 	flags.IntVar(&o.Load, "load", o.Load, "percent of their online time that the agents are busy")
-	settings.OnlyOnCommandLine(flags)
-	settings.Between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
-	settings.Between(flags, "1", "5000000", "calls")
-	settings.Between(flags, "0", "5000000", "batch")
-	settings.Between(flags, "27", "100000", "agents")
-	settings.Between(flags, "1", "100000", "workers")
-	settings.Between(flags, "10", "95", "load")
+	cli.OnlyOnCommandLine(flags)
+	cli.Between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
+	cli.Between(flags, "1", "5000000", "calls")
+	cli.Between(flags, "0", "5000000", "batch")
+	cli.Between(flags, "27", "100000", "agents")
+	cli.Between(flags, "1", "100000", "workers")
+	cli.Between(flags, "10", "95", "load")
 }

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
@@ -46,8 +46,8 @@ misplaced or sent to a slot that does not support its type.`,
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
 	cmd.Flags().StringVar(&weights, "weights", "default", "article, default, or comma-separated changes key=value, as in trace simulate")
-	settings.OnlyOnCommandLine(cmd.Flags())
-	settings.Between(cmd.Flags(), "1", "1000000", "speed")
+	cli.OnlyOnCommandLine(cmd.Flags())
+	cli.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 
@@ -84,8 +84,8 @@ func (a commands) demoCommand() *cobra.Command {
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
 	generateFlags(cmd.Flags(), &o)
-	settings.OnlyOnCommandLine(cmd.Flags())
-	settings.Between(cmd.Flags(), "1", "1000000", "speed")
+	cli.OnlyOnCommandLine(cmd.Flags())
+	cli.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 

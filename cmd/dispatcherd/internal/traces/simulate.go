@@ -11,8 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/console"
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -29,7 +28,7 @@ type simulateFlags struct {
 // scheduleOutput is the --output of `trace simulate`: a format of every command, or a file for
 // the schedule.
 type scheduleOutput struct {
-	format *console.Format
+	format *cli.Format
 	path   string
 }
 
@@ -79,8 +78,8 @@ its jobs wait, side by side for several --weights.`,
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` to compare with; a difference exits with 1")
 	cmd.Flags().
 		VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
-	settings.OnlyOnCommandLine(cmd.Flags())
-	settings.Between(cmd.Flags(), "0s", scoring.MaxDurationWindow.String(), "duration-window")
+	cli.OnlyOnCommandLine(cmd.Flags())
+	cli.Between(cmd.Flags(), "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
 

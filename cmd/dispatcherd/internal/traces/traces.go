@@ -13,15 +13,15 @@ package traces
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 )
 
 // Command is the group of commands about traces.
-func Command(invocation *settings.Invocation) *cobra.Command {
+func Command(invocation *cli.Invocation) *cobra.Command {
 	a := commands{invocation}
-	return settings.Group("trace", "Simulate, generate and replay recorded workloads",
+	return cli.Group("trace", "Simulate, generate and replay recorded workloads",
 		a.simulateCommand(), a.adviseCommand(), a.replayCommand(), a.demoCommand(), a.generateCommand(), a.exportCommand(), a.workerCommand())
 }
 
 // commands holds the invocation that the commands use.
-type commands struct{ *settings.Invocation }
+type commands struct{ *cli.Invocation }

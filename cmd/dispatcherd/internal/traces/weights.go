@@ -3,7 +3,7 @@ package traces
 import (
 	"strings"
 
-	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/settings"
+	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -26,7 +26,7 @@ func parseWeights(text string) (namedWeights, error) {
 	case "article":
 		w.OnDemandCap = scoring.NoCap
 	default:
-		weights, limit := settings.Weights(&w), settings.Cap(&w.OnDemandCap)
+		weights, limit := cli.Weights(&w), cli.Cap(&w.OnDemandCap)
 		for pair := range strings.SplitSeq(text, ",") {
 			set := weights.Parse
 			value, isCap := strings.CutPrefix(pair, "on-demand-cap=")

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"cmp"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+)
+
+// Bounds that several flags share.
+const (
+	Longest       = "87600h" // ten years: sums of such durations do not overflow
+	LongestWait   = "1h"     // for one peer or one query; a longer wait would be a hang
+	MostHeld      = "1000000"
+	MostBytes     = "1099511627776" // 1 TiB
+	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
+	LargestID     = "9223372036854775807"
+)
+
+// LargestPage is the largest number of rows of one answer about rows of a table.
+const LargestPage = 1000
+
+// PageFlags adds the flags that select a page of a list.
+func PageFlags(cmd *cobra.Command, q *rest.Query, what string) {
+	cmd.Flags().IntVar(&q.Limit, "limit", 100, what+" per page")
+	Between(cmd.Flags(), "1", strconv.Itoa(LargestPage), "limit")
+	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
+}
+
+// List completes a command that reads a page of the list of a path, and prints it: row makes a line, and none says that there is
+// no line. parameters is a pointer to a struct for [rest.Encode], which contains page.
+func List[T any](
+	a *Invocation, cmd *cobra.Command, path string, parameters any, page *rest.Query, header string, row func(*T) []any, none string,
+) *cobra.Command {
+	name := path[strings.LastIndex(path, "/")+1:]
+	cmd.Use = cmp.Or(cmd.Use, "list")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := Page[contract.Page[T]](cmd.Context(), &a.API, path, parameters)
+		if err != nil {
+			return err
+		}
+		if page.Cursor != "" {
+			none = "" // the previous page had the last ones
+		}
+		return PrintPage(a, name, p, header, row, none)
+	}
+	PageFlags(cmd, page, name)
+	return cmd
+}
+
+// PrintPage prints a page of a list: value as JSON under name, or a line for each element. Then it says how to get the next
+// page, or that there is none of what the command lists.
+func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header string, row func(*T) []any, none string) error {
+	rows := make([][]any, len(page.Items))
+	for i := range page.Items {
+		rows[i] = row(&page.Items[i])
+	}
+	switch {
+	case page.Next != "":
+		a.Say("There are more: --cursor %s shows the next page.", page.Next)
+	case len(rows) == 0 && none != "":
+		a.Say("%s", none)
+	}
+	return a.PrintRows(name, page.Items, header, rows)
+}
+
+// Bounds of the limit of an attempt, which jobs store as a 32-bit number of milliseconds.
+const (
+	ShortestTimeout = time.Millisecond
+	LongestTimeout  = 24 * 24 * time.Hour
+)
+
+// Between sets the range of flags with numbers or durations, both ends included. It does not apply
+// to defaults: a default may be a value that means "none".
+func Between(flags *pflag.FlagSet, least, most string, names ...string) {
+	for _, name := range names {
+		f := flags.Lookup(name)
+		f.Value = bounded{f.Value, least, most}
+		if f.DefValue == "0s" {
+			f.DefValue = "0" // pflag omits the default 0s only for its own type of durations
+		}
+	}
+}
+
+// bounded is the value of a flag with a range.
+type bounded struct {
+	pflag.Value
+
+	least, most string
+}
+
+// boundError is the error for a value outside the range.
+type boundError struct{ text string }
+
+// Error says which values are allowed.
+func (e *boundError) Error() string { return e.text }
+
+// Set implements pflag.Value.
+func (b bounded) Set(text string) error {
+	if err := b.Value.Set(text); err != nil {
+		return err
+	}
+	value := magnitude(b.String())
+	switch {
+	case math.IsNaN(value) || math.IsInf(value, 0):
+		return &boundError{"give a number"}
+	case value < magnitude(b.least):
+		return &boundError{"must be at least " + b.least}
+	case value > magnitude(b.most):
+		return &boundError{"must be at most " + b.most}
+	}
+	return nil
+}
+
+// BoundsOf returns the range of a flag with numbers or durations. A test checks that every
+// such flag has a range.
+func BoundsOf(f *pflag.Flag) (least, most string) {
+	if b, ok := f.Value.(bounded); ok {
+		return b.least, b.most
+	}
+	return "0", "Inf"
+}
+
+// magnitude converts the text of a number or a duration to a number, so that texts of one
+// kind can be compared. A duration becomes its number of seconds. Values above 2⁵³ are
+// rounded, so that a value slightly above the largest id may pass.
+func magnitude(text string) float64 {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d.Seconds()
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+// Console contains the streams of one invocation. Commands use no other streams, so tests run
+// the whole program in process.
+type Console struct {
+	In       io.Reader
+	Out, Err io.Writer // data; messages
+	Format   Format    // of the data: --output
+}
+
+// Say writes a message, separate from the data.
+func (c *Console) Say(format string, args ...any) {
+	fmt.Fprintln(c.Err, Printable(fmt.Sprintf(format, args...)))
+}
+
+// schemaVersion is part of every JSON output. It grows when a field changes its meaning or is
+// removed, not when a field is added.
+const schemaVersion = 1
+
+// Format is the --output setting; the zero value is a table.
+type Format struct {
+	JSON  bool // json or jsonl
+	Lines bool // jsonl: one value per line instead of one document
+}
+
+// Formats lists what Set accepts.
+var Formats = []string{"table", "json", "jsonl"}
+
+// Set accepts a name in Formats.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(Formats, s) {
+		return errors.New("it must be table, json or jsonl")
+	}
+	*f = Format{JSON: s != "table", Lines: s == "jsonl"}
+	return nil
+}
+
+// String returns the name that Set accepts.
+func (f *Format) String() string {
+	switch {
+	case f.Lines:
+		return "jsonl"
+	case f.JSON:
+		return "json"
+	}
+	return "table"
+}
+
+// Type names the kind of value in help texts.
+func (f *Format) Type() string { return "format" }
+
+// PrintJSON writes {"schema_version": …, name: value} to the data stream. With --output jsonl
+// it writes value alone on one line, or each element of a list.
+func (c *Console) PrintJSON(name string, value any) error {
+	if c.Format.Lines {
+		return c.printLines(value)
+	}
+	text, err := json.MarshalIndent(value, "  ", "  ")
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(c.Out, "{\n  \"schema_version\": %d,\n  %q: %s\n}\n", schemaVersion, name, replaceInvisible(string(text), jsonEscape))
+	return err
+}
+
+func (c *Console) printLines(value any) error {
+	list := reflect.ValueOf(value)
+	if list.Kind() != reflect.Slice {
+		return c.PrintValue(value)
+	}
+	for i := range list.Len() {
+		if err := c.PrintValue(list.Index(i).Interface()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrintValue writes a value to the data stream as JSON on one line, in every format.
+func (c *Console) PrintValue(value any) error {
+	text, err := encoded(value)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.Out, replaceInvisible(string(text), jsonEscape))
+	return err
+}
+
+// encoded returns a value as JSON with a line break.
+func encoded(value any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fmt.Errorf("writing JSON: %w", err)
+	}
+	return text.Bytes(), nil
+}
+
+// PrintLine writes a result in the format of --output: value as JSON under name, or a line of text.
+func (c *Console) PrintLine(name string, value any, text string) error {
+	if c.Format.JSON {
+		return c.PrintJSON(name, value)
+	}
+	_, err := fmt.Fprintln(c.Out, Printable(text))
+	return err
+}
+
+// Add adds a fact, which is a line of the output of a command about one object.
+type Add func(fact, format string, args ...any)
+
+// Some adds the value of a fact, unless it is zero or a nil pointer.
+func (add Add) Some(fact string, value any) {
+	if v := reflect.Indirect(reflect.ValueOf(value)); v.IsValid() && !v.IsZero() {
+		add(fact, "%v", v)
+	}
+}
+
+// Fields adds a fact for each field of a struct, named like its member in JSON. It leaves out the fields that JSON leaves out, and
+// those that are structs or lists.
+func (add Add) Fields(object any) {
+	for field, v := range reflect.ValueOf(object).Fields() {
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fact, inMillis := strings.CutSuffix(name, "_ms")
+		fact = strings.ReplaceAll(fact, "_", " ")
+		if v = reflect.Indirect(v); !v.IsValid() || name == "-" || option != "" && v.IsZero() {
+			continue
+		}
+		switch x := v.Interface().(type) {
+		case time.Time:
+			add(fact, "%s", Stamp(x))
+		case json.RawMessage:
+			add(fact, "%s", x)
+		case encoding.TextMarshaler:
+			text, _ := x.MarshalText() // of a duration, which cannot fail
+			add(fact, "%s", text)
+		default:
+			switch {
+			case field.Anonymous:
+				add.Fields(x)
+			case inMillis:
+				add(fact, "%v", time.Duration(v.Int())*time.Millisecond)
+			case v.Kind() != reflect.Struct && v.Kind() != reflect.Slice:
+				add(fact, "%v", x)
+			}
+		}
+	}
+}
+
+// PrintFacts writes a result in the format of --output: value as JSON under name, or the facts that
+// the callback adds, one per line.
+func PrintFacts[T any](c *Console, name string, value *T, facts func(Add, *T)) error {
+	if c.Format.JSON {
+		return c.PrintJSON(name, value)
+	}
+	tw := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
+	facts(func(fact, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", fact, OneLine(fmt.Sprintf(format, args...)))
+	}, value)
+	return tw.Flush()
+}
+
+// When returns a text if a condition holds, else "".
+func When(holds bool, format string, args ...any) string {
+	if !holds {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// PrintRows writes a result in the format of --output: value as JSON under name, or rows as a
+// table. header names the columns, separated by ", ". A list without elements is [] in JSON, never null.
+func (c *Console) PrintRows(name string, value any, header string, rows [][]any) error {
+	if c.Format.JSON {
+		if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.IsNil() {
+			value = []any{}
+		}
+		return c.PrintJSON(name, value)
+	}
+	return writeTable(c.Out, header, rows)
+}
+
+// writeTable writes aligned columns under a header in capitals. An empty cell is shown as a dash.
+func writeTable(w io.Writer, header string, rows [][]any) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.ReplaceAll(strings.ToUpper(header), ", ", "\t"))
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = OneLine(fmt.Sprint(cell))
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	return tw.Flush()
+}
+
+// Stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Counted returns a number with its noun: "1 job", "2 jobs".
+func Counted[N int | int64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// OneLine returns text for one cell of a table: white space is replaced by blanks.
+func OneLine(cell string) string {
+	if cell == "" {
+		return "-"
+	}
+	return Printable(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		return r
+	}, cell))
+}
+
+// Printable replaces characters that are not displayed or control the terminal by their code
+// points, except line breaks and tabs. All output passes it, because types, names and errors
+// come from other programs.
+func Printable(text string) string {
+	return replaceInvisible(text, func(r rune) string { return fmt.Sprintf("<%U>", r) })
+}
+
+// jsonEscape returns a character as it may be written in a string of JSON.
+func jsonEscape(r rune) string {
+	if r1, r2 := utf16.EncodeRune(r); r1 != unicode.ReplacementChar {
+		return fmt.Sprintf(`\u%04x\u%04x`, r1, r2)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
+func replaceInvisible(text string, replacement func(rune) string) string {
+	hidden := func(r rune) bool { return dispatcherd.Invisible(r) && r != '\n' && r != '\t' }
+	var out strings.Builder
+	for {
+		i := strings.IndexFunc(text, hidden)
+		if i < 0 {
+			break
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		out.WriteString(text[:i] + replacement(r))
+		text = text[i+size:]
+	}
+	return out.String() + text
+}

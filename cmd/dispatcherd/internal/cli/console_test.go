@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd"
+)
+
+func TestEachTableRowIsOneLine(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, writeTable(&b, "id, error", [][]any{
+		{"1", "two\nlines\x1b[31m \u202efdp\u2028"}, {"22", ""}, {"333", "plain"},
+	}))
+	require.Equal(t, "ID   ERROR\n1    two lines<U+001B>[31m <U+202E>fdp \n22   -\n333  plain\n", b.String())
+}
+
+// Every kind of output is checked, because a terminal obeys whatever it receives.
+func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
+	const foreign = "a\u202eb\u200b\u009b1m\x1b\U000e0041"
+	for _, name := range Formats {
+		var b strings.Builder
+		c := &Console{Out: &b, Err: &b}
+		require.NoError(t, c.Format.Set(name))
+		require.Equal(t, name, c.Format.String())
+		c.Say("type %s", foreign)
+		require.NoError(t, c.PrintLine("x", foreign, foreign))
+		require.NoError(t, c.PrintValue(foreign))
+		require.NoError(t, c.PrintRows("x", foreign, "x", [][]any{{foreign}}))
+		require.NoError(t, PrintFacts(c, "x", new(foreign), func(add Add, value *string) { add("x", "%s", *value) }))
+		require.NotContains(t, strings.Map(func(r rune) rune {
+			if dispatcherd.Invisible(r) && r != '\n' {
+				return '!'
+			}
+			return r
+		}, strings.ReplaceAll(b.String(), "!", "")), "!", b.String())
+	}
+	var value string
+	require.NoError(t, json.Unmarshal([]byte(`"`+replaceInvisible(foreign, jsonEscape)+`"`), &value))
+	require.Equal(t, foreign, value, "JSON keeps the value")
+}
+
+func TestListWithoutElementsIsNotNull(t *testing.T) {
+	var b strings.Builder
+	c := &Console{Out: &b, Format: Format{JSON: true}}
+	require.NoError(t, c.PrintRows("jobs", []int(nil), "id", nil))
+	require.JSONEq(t, `{"schema_version": 1, "jobs": []}`, b.String())
+}
+
+func TestJSONLinesHaveOneValueEach(t *testing.T) {
+	var b strings.Builder
+	c := &Console{Out: &b, Format: Format{JSON: true, Lines: true}}
+	require.NoError(t, c.PrintRows("jobs", []map[string]int{{"id": 2}, {"id": 1}}, "id", nil))
+	require.NoError(t, PrintFacts(c, "job", &map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
+	require.NoError(t, c.PrintRows("jobs", []int{}, "", nil))
+	require.NoError(t, c.PrintRows("jobs", []int(nil), "", nil))
+	require.Equal(t, []string{`{"id":2}`, `{"id":1}`, `{"id":3,"payload":[1,"<"]}`}, strings.Fields(b.String()))
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+const fanOutLong = `Divides the items of a JSON array into a chunk for each worker of the dispatcher that offers the type, and prints the
+answers in order. Nothing is retried. The exit code is 1 if a chunk failed, 5 if no worker offers the type. An interrupt
+cancels all chunks. --durable prints the id of a batch (docs/how-to/flows.md).`
+
+// FanOutCommand distributes items over workers.
+func (a *Invocation) FanOutCommand() *cobra.Command {
+	var priority int8
+	var timeout, expected time.Duration
+	var per string
+	var durable bool
+	cmd := &cobra.Command{
+		Use:   "fanout TYPE FILE",
+		Short: "Distribute items over all workers of a type",
+		Long:  fanOutLong,
+		Example: `  dispatcherd fanout thumbnails items.json
+  seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if per != "worker" && per != "slot" {
+				return exit.Usagef("--per %q is neither worker nor slot", per)
+			}
+			text, err := a.readPayload(args[1])
+			if err != nil {
+				return err
+			}
+			var items []json.RawMessage
+			if err := json.Unmarshal(text, &items); err != nil {
+				return exit.Usagef("%s contains no JSON array", args[1])
+			}
+			d := client.Distribution{
+				Type:     args[0],
+				PerSlot:  per == "slot",
+				Priority: dispatcherd.Priority(priority),
+				Timeout:  timeout,
+				Expected: expected,
+			}
+			for _, item := range items {
+				d.Items = append(d.Items, item)
+			}
+			return a.fanOut(cmd.Context(), d, durable)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&per, "per", "worker", "worker or slot: what gets one chunk each")
+	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
+	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the answers (default: the dispatcher's, 30s)")
+	flags.DurationVar(&expected, "expected", 0, "how long an attempt of a chunk probably takes (default: unknown)")
+	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
+	Between(flags, "0", "10", "priority")
+	Between(flags, "1ms", "1h", "timeout")
+	Between(flags, ShortestTimeout.String(), LongestTimeout.String(), "expected")
+	a.APIFlags(flags)
+	cmd.ValidArgsFunction = a.completeTypes()
+	return cmd
+}
+
+// fanOut distributes the items and prints the answers.
+func (a *Invocation) fanOut(ctx context.Context, d client.Distribution, durable bool) error {
+	return a.API.With(func(c *client.Client) error {
+		if durable {
+			batch, chunks, err := c.DistributeDurable(ctx, d)
+			if err != nil {
+				return a.suggestType(ctx, d.Type, err)
+			}
+			return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
+		}
+		chunks, err := c.Distribute(ctx, d)
+		if err != nil {
+			return a.suggestType(ctx, d.Type, err)
+		}
+		failed := 0
+		for i := range chunks {
+			if !chunks[i].OK {
+				failed++
+			}
+		}
+		if err := a.printChunks(chunks); err != nil || failed == 0 {
+			return err
+		}
+		return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
+	})
+}
+
+// printChunks prints the answers in order.
+func (a *Invocation) printChunks(chunks []client.Chunk) error {
+	rows := make([][]any, len(chunks))
+	for i := range chunks {
+		c := &chunks[i]
+		state, answer := "done", string(c.Result)
+		if !c.OK {
+			state, answer = c.Code, c.Error
+		}
+		rows[i] = []any{c.Worker, c.Items, state, answer}
+	}
+	return a.PrintRows("chunks", chunks, "worker, items, state, answer", rows)
+}

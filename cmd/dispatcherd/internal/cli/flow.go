@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+const insertLong = `Inserts the flow of a JSON document (docs/how-to/flows.md) and prints its id:
+
+  {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"], "takes_results": true}]}
+
+A node also has the fields of "job insert" except parent and unique_key. One invalid node rejects the flow.`
+
+func (a treeCommands) insertCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "insert FILE | -",
+		Short:   "Insert the flow of a JSON document",
+		Long:    insertLong,
+		Example: "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
+	}
+	cmd = a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		document, err := a.ReadFile(args[0], maxDocument)
+		if err == nil {
+			err = CheckJSON("the flow", document)
+		}
+		if err != nil {
+			return err
+		}
+		inserted, err := c.Flows().InsertFlow(ctx, document)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("flow", inserted, fmt.Sprint(inserted.ID))
+	})
+	cmd.ValidArgsFunction = nil // files
+	return cmd
+}
+
+// maxDocument bounds a document in bytes.
+const maxDocument = 64 << 20
+
+func (a treeCommands) repairCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use:   "repair",
+		Short: "Count the jobs that have not ended again, after rows were deleted by hand",
+		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers " +
+			"do this twice a day. Tries a flow or batch again that dispatchers have set aside.",
+		Example: "  dispatcherd flow repair 17",
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+		b, err := t.Repair(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("repaired", b, fmt.Sprintf("%s %d: its jobs are counted again", b.Kind, id))
+	})
+}
+
+func (a treeCommands) showFlowCommand() *cobra.Command {
+	return a.onID(&cobra.Command{
+		Use:   "show",
+		Short: "Draw the graph of a flow with states and durations",
+		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is
+a list of nodes with their dependencies. TIME is that of the last attempt, or since when a node could run.`,
+		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
+	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+		f, err := t.Flow(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.show(&f, time.Now())
+	})
+}
+
+func (a treeCommands) show(f *contract.Flow, now time.Time) error {
+	if a.Format.JSON {
+		return a.PrintJSON("flow", f)
+	}
+	if err := PrintFacts(&a.Console, "flow", &f.Batch, addBatch); err != nil {
+		return err
+	}
+	names := map[dispatcherd.JobID]string{}
+	for i := range f.Nodes {
+		names[f.Nodes[i].ID] = f.Nodes[i].Name
+	}
+	lines, drawn := draw(f.Nodes)
+	rows := make([][]any, len(lines))
+	for i, l := range lines {
+		if l.node == nil {
+			rows[i] = []any{l.graph, " ", " ", " ", " ", " "}
+			continue
+		}
+		n := l.node
+		rows[i] = []any{l.graph + n.Name, n.ID, n.Type, cmp.Or(n.Status, "deleted"), timeText(n, now), noteText(n, names, drawn)}
+	}
+	return a.PrintRows("nodes", f.Nodes, "node, id, type, status, time, note", rows)
+}
+
+// timeText says how long the last attempt took, or since when a node could run.
+func timeText(n *contract.Node, now time.Time) string {
+	switch {
+	case n.Status == dispatcherd.Running && n.StartedAt != nil:
+		return span(now.Sub(*n.StartedAt))
+	case n.FinishedAt != nil && n.StartedAt != nil:
+		return span(n.FinishedAt.Sub(*n.StartedAt))
+	case n.Status == dispatcherd.Pending && n.ReadyAt != nil:
+		return span(now.Sub(*n.ReadyAt))
+	}
+	return ""
+}
+
+// maxNoted bounds the dependencies in a note.
+const maxNoted = 5

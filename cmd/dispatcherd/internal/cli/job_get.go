@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+)
+
+func (a *Invocation) jobGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Print all facts about a job",
+		Example:           "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
+		ValidArgsFunction: a.completeIDs(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := jobIDs(args, false)
+			if err != nil {
+				return err
+			}
+			job, err := a.getJob(cmd.Context(), ids[0])
+			if err != nil {
+				return err
+			}
+			return PrintFacts(&a.Console, "job", &job, addJob)
+		},
+	}
+}
+
+// get reads a job.
+func (a *Invocation) getJob(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
+	job, err := Call[contract.Job](ctx, &a.API, http.MethodGet, rest.JobPath(id), nil)
+	return job, about(id, err)
+}
+
+// about names the job that a dispatcher does not have.
+func about(id dispatcherd.JobID, err error) error {
+	coded, ok := errors.AsType[*exit.Error](err)
+	switch {
+	case !ok || coded.Code != exit.NotFound:
+		return err
+	case id.OnDemand():
+		return exit.Errorf(exit.NotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
+	case strings.HasPrefix(err.Error(), "no such job"): // not the callback of a batch
+		return exit.Errorf(exit.NotFound, "job %d: %w", id, err)
+	}
+	return err
+}
+
+// addJob adds the facts about a job, the log and the failed attempts last.
+func addJob(add Add, job *contract.Job) {
+	columns := *job
+	columns.Log, columns.Errors = nil, nil
+	add.Fields(columns)
+	if job.Placement != nil {
+		addPlacement(add, job.Placement)
+	}
+	lines := func(fact, before, text string) {
+		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+			add(fact, "%s%s", before, line)
+			fact, before = "", ""
+		}
+	}
+	var log string
+	if json.Unmarshal(job.Log, &log) == nil && log != "" {
+		lines("log", "", log)
+	}
+	for _, end := range badEnds(job) {
+		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", Stamp(end.At), end.where()), end.text())
+	}
+}
+
+// addPlacement adds where and why there the last attempt ran.
+func addPlacement(add Add, p *contract.Placement) {
+	add("worker", "%s, slot %d", p.Worker, p.Slot)
+	add("waited", "%v%s", spanOf(p.Waited), When(p.WaitedFor != "", ", longest for: %s", p.WaitedFor))
+	add("ran", "%v", spanOf(p.Ran))
+	s := p.Score
+	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity(s.Brevity))
+}
+
+// where says where the attempt ran, if it is known.
+func (e *badEnd) where() string {
+	if e.Placement == nil {
+		return ""
+	}
+	return fmt.Sprintf(" on %s slot %d after %v:", e.Placement.Worker, e.Placement.Slot, spanOf(e.Placement.Ran))
+}
+
+// text returns how the attempt ended, without repeating the outcome.
+func (e *badEnd) text() string {
+	return e.Outcome + ": " + strings.TrimPrefix(e.Error, e.Outcome+": ")
+}

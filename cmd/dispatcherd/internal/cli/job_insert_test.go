@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRunAtAcceptsATimeOrADuration(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at, err := parseWhen("90s", now)
+	require.NoError(t, err)
+	require.Equal(t, now.Add(90*time.Second), at)
+	_, err = parseWhen("-90s", now)
+	require.Error(t, err)
+}
+
+func TestPayloadThatIsNotJSONNamesThePosition(t *testing.T) {
+	for text, position := range map[string]string{
+		"":                  "line 1: unexpected end",
+		"hello":             "line 1: invalid character 'h' looking for beginning of value",
+		"{\n  \"é\": 1,\n}": "line 3: invalid character '}' looking for beginning of object key string",
+		"{\"é\": 1 2}":      "line 1: invalid character '2' after object key:value pair",
+		"[1,\n2":            "line 2: unexpected end",
+		"1 2":               "line 1: invalid character '2' after top-level value",
+	} {
+		_, err := checkedJSON([]byte(text))
+		require.ErrorContains(t, err, "the payload is not JSON: "+position, text)
+	}
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+)
+
+func (a *Invocation) jobListCommand() *cobra.Command {
+	var f jobFilter
+	var q httpapi.JobQuery
+	cmd := &cobra.Command{
+		Use: "list", Short: "List jobs, the newest first",
+		Example: `  dispatcherd job list --status failed --type pdf
+  dispatcherd job list --older-than 24h --limit 50
+  dispatcherd job list -o jsonl`,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.JobFilter, err = f.filter(time.Now()); err != nil {
+				return err
+			}
+			return a.listJobs(cmd.Context(), q)
+		},
+	}
+	f.register(a, cmd, "waiting, pending, running, done, failed or cancelled")
+	PageFlags(cmd, &q.Query, "jobs")
+	return cmd
+}
+
+func (a *Invocation) listJobs(ctx context.Context, q httpapi.JobQuery) error {
+	page, err := Page[contract.JobPage](ctx, &a.API, "/v1/jobs", q)
+	if err != nil {
+		return err
+	}
+	header, row := "id, type, status, priority, run at, finished at, attempt, failures, last error", listRow
+	if slices.ContainsFunc(page.Items, func(job contract.Job) bool { return job.Keys != nil }) {
+		header += ", keys, fence"
+		row = func(job *contract.Job) []any { return append(listRow(job), keysAndFence(job)...) }
+	}
+	if page.Next != "" && len(page.Items) < q.Limit {
+		a.Say("The search ended after %d rows.", page.Read)
+	}
+	return PrintPage(a, "jobs", page.Page, header, row, "No job matches.")
+}
+
+// keysAndFence are two columns that a list has if one of its jobs has keys.
+func keysAndFence(job *contract.Job) []any {
+	cells := []any{"", ""}
+	if job.Keys != nil {
+		cells[0] = *job.Keys
+	}
+	if job.Fence != nil {
+		cells[1] = *job.Fence
+	}
+	return cells
+}
+
+// listRow is a job's line in the table.
+func listRow(job *contract.Job) []any {
+	return []any{
+		job.ID, job.Type, job.Status, job.Priority, Stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
+		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(job.LastError(), 60),
+	}
+}
+
+// jobFilter are the flags that select jobs.
+type jobFilter struct {
+	kind, status string
+	newer, older time.Duration
+}
+
+// filterFlags are the names of the flags of jobFilter.
+var filterFlags = []string{"type", "status", "newer-than", "older-than"}
+
+// register adds the flags. The help lists the allowed statuses.
+func (f *jobFilter) register(a *Invocation, cmd *cobra.Command, which string) {
+	flags := cmd.Flags()
+	a.typeFlag(cmd, &f.kind, "only jobs of this type")
+	flags.StringVar(&f.status, "status", "", "only jobs in this status: "+which)
+	flags.DurationVar(&f.newer, "newer-than", 0, "only jobs created in this time before now, such as 1h")
+	flags.DurationVar(&f.older, "older-than", 0, "only jobs created longer ago")
+	Between(flags, "1s", Longest, "newer-than", "older-than")
+	names := make([]string, len(dispatcherd.Statuses))
+	for i, s := range dispatcherd.Statuses {
+		names[i] = string(s)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("status", // fails for an unknown flag only
+		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *jobFilter) given(flags *pflag.FlagSet) bool {
+	return slices.ContainsFunc(filterFlags, flags.Changed)
+}
+
+// filter checks the flags. Ages count from now.
+func (f *jobFilter) filter(now time.Time) (httpapi.JobFilter, error) {
+	c := httpapi.JobFilter{Type: f.kind}
+	if s := dispatcherd.Status(f.status); s != "" {
+		if !slices.Contains(dispatcherd.Statuses, s) {
+			return c, exit.Usagef("--status %q is none of waiting, pending, running, done, failed, cancelled", f.status)
+		}
+		c.Status = []dispatcherd.Status{s}
+	}
+	if f.newer > 0 {
+		c.Newer.Time = now.Add(-f.newer)
+	}
+	if f.older > 0 {
+		c.Older.Time = now.Add(-f.older)
+	}
+	return c, nil
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+)
+
+const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the result
+as JSON lines, and progress on the error output. -o jsonl prints all events. The exit code is 0 if the job is done,
+1 if it failed, was cancelled or is late, 5 if no slot supports the type. An interrupt cancels the request.`
+
+// RequestCommand makes an on-demand request.
+func (a *Invocation) RequestCommand() *cobra.Command {
+	var r client.Request
+	var priority int8
+	var file string
+	cmd := &cobra.Command{
+		Use:   "request TYPE [PAYLOAD | -]",
+		Short: "Run a job now and wait for its result",
+		Long:  requestLong,
+		Example: `  dispatcherd request pdf '{"page": 1}'
+  dispatcherd request pdf --payload-file page.json --timeout 2m --wait-for-worker 10s
+  echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 && cmd.Flags().Changed("payload-file") {
+				return exit.Usagef("PAYLOAD and --payload-file both give the payload: give one of the two")
+			}
+			r.Type, r.Priority = args[0], dispatcherd.Priority(priority)
+			var payload json.RawMessage
+			var err error
+			switch {
+			case len(args) == 2 && args[1] != "-":
+				payload, err = checkedJSON([]byte(args[1]))
+			case len(args) == 2 || file != "":
+				payload, err = a.readPayload(cmp.Or(file, "-"))
+			}
+			if err != nil {
+				return err
+			}
+			if payload != nil {
+				r.Payload = payload
+			}
+			return a.request(cmd.Context(), r)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&file, "payload-file", "", "file with the payload; - is standard input")
+	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
+	flags.DurationVar(&r.Timeout, "timeout", 0, "how long to wait for the result (default: the dispatcher's, 30s)")
+	flags.DurationVar(&r.WaitForWorker, "wait-for-worker", 0, "how long to wait while no slot supports the type")
+	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
+	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
+	flags.DurationVar(&r.Expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
+	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
+	Between(flags, "0", "10", "priority")
+	Between(flags, "1ms", "1h", "timeout")
+	Between(flags, ShortestTimeout.String(), LongestTimeout.String(), "expected")
+	Between(flags, "0s", "1h", "wait-for-worker")
+	a.APIFlags(flags)
+	types := a.completeTypes()
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return types(cmd, args, begun)
+	}
+	return cmd
+}
+
+// request makes the request, reports its events, and prints its result.
+func (a *Invocation) request(ctx context.Context, r client.Request) error {
+	return a.API.With(func(c *client.Client) error {
+		result, err := c.Stream(ctx, r, a.showEvent)
+		if err != nil {
+			return a.suggestType(ctx, r.Type, err)
+		}
+		return a.showResult(result)
+	})
+}
+
+// showResult prints the result of a job that is done.
+func (a *Invocation) showResult(result json.RawMessage) error {
+	switch {
+	case a.Format.Lines:
+		return a.PrintValue(streamEvent{"result", result})
+	case a.Format.JSON:
+		return a.PrintJSON("result", result)
+	}
+	return a.PrintValue(result)
+}
+
+// streamEvent is one line of the output with -o jsonl.
+type streamEvent struct {
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// showEvent prints partial output and reports other events. With -o jsonl it prints every
+// event. A document (-o json) contains the result only.
+func (a *Invocation) showEvent(e client.Event) error {
+	switch {
+	case a.Format.Lines:
+		return a.PrintValue(streamEvent{e.Name, e.Data})
+	case e.Name == "partial" && !a.Format.JSON:
+		return a.PrintValue(e.Data)
+	case e.Name != "partial":
+		a.Say("%s", eventText(e))
+	}
+	return nil
+}
+
+// eventText describes an event in one line.
+func eventText(e client.Event) string {
+	var d struct {
+		Rank    int     `json:"rank"`
+		Waiting int     `json:"waiting"`
+		Slot    int64   `json:"slot"`
+		Worker  string  `json:"worker"`
+		Done    float64 `json:"done"`
+		Total   float64 `json:"total"`
+		Message string  `json:"message"`
+		Level   string  `json:"level"`
+		Missed  int     `json:"missed"`
+		Status  string  `json:"status"`
+		Attempt int     `json:"attempt"`
+	}
+	if json.Unmarshal(e.Data, &d) != nil { // progress may be any JSON
+		return e.Name + ": " + string(e.Data)
+	}
+	switch e.Name {
+	case "queued":
+		return fmt.Sprintf("queued: %d of %d waiting jobs of the type", d.Rank, d.Waiting)
+	case "started":
+		return fmt.Sprintf("started on slot %d of %s", d.Slot, d.Worker)
+	case "gap":
+		return fmt.Sprintf("%d events were missed", d.Missed)
+	case "status":
+		return fmt.Sprintf("%s, attempt %d", d.Status, d.Attempt)
+	case "progress":
+		return fmt.Sprintf("progress: %g", d.Done) + When(d.Total > 0, " of %g", d.Total) + When(d.Message != "", ", %s", d.Message)
+	case "log":
+		return d.Level + ": " + d.Message
+	}
+	return e.Name + ": " + string(e.Data)
+}
+
+// explainEnd adds the exit code to the error that ended a request. A job that ran and did not
+// succeed has the code of a negative answer.
+func (a *Invocation) explainEnd(err error) error {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		switch p.Type {
+		case client.TypeJobFailed, client.TypeJobCancelled, client.TypeDeadlinePassed:
+			return exit.Errorf(exit.Negative, "%s", p.Error())
+		}
+	}
+	return a.API.Explain(err)
+}
+
+// suggestType is explainEnd, and adds to the answer that no slot supports a type the type with a slot that it may mean.
+func (a *Invocation) suggestType(ctx context.Context, typ string, err error) error {
+	explained := a.explainEnd(err)
+	p, ok := errors.AsType[*client.Problem](err)
+	if !ok || p.Type != client.TypeNoSlot {
+		return explained
+	}
+	types, err := Page[httpapi.TypePage](ctx, &a.API, "/v1/types", rest.Query{Limit: LargestPage})
+	var names []string
+	for _, t := range types.Items {
+		if t.Capacity+t.OtherSlots > 0 {
+			names = append(names, t.Type)
+		}
+	}
+	near := Nearest(typ, names)
+	if err != nil || near == "" { // the first error is more important
+		return explained
+	}
+	return exit.Errorf(exit.CodeOf(ctx, explained), "%w (did you mean %s?)", explained, OneLine(near))
+}

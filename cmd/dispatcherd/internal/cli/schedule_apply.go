@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/schedule"
+)
+
+const scheduleApplyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table [NAME] for each
+schedule, whose keys are columns. An absent key means the default; without "paused", a pause remains. Each edit
+takes effect at once. After an error or an interruption, repeat the command.`
+
+// applyFlags are the flags of `schedule apply`.
+type applyFlags struct{ prune, dryRun, yes bool }
+
+func (a *Invocation) scheduleApplyCommand() *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use: "apply FILE | -", Short: "Make the schedules equal to those of a file", Long: scheduleApplyLong,
+		Example: "  dispatcherd schedule apply schedules.toml --dry-run\n  dispatcherd schedule apply schedules.toml --prune --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := a.readFile(args[0])
+			if err != nil {
+				return err
+			}
+			return a.API.With(func(c *client.Client) error { return a.applySchedules(cmd.Context(), c.Schedules(), list, f) })
+		},
+	}
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the differences")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "remove without question")
+	return cmd
+}
+
+// The kinds of edits.
+const (
+	create = "create"
+	change = "change"
+	remove = "remove"
+)
+
+// edit is a schedule to create, to change or to remove.
+type edit struct {
+	Edit    string            `json:"edit"`
+	Name    string            `json:"name"`
+	Changes []schedule.Change `json:"changes,omitempty"` // of a new schedule: what differs from the defaults
+
+	wanted contract.Schedule // with the version that was read
+}
+
+// edits make the table equal to a file.
+type edits []edit
+
+// String counts the schedules that were created, changed and removed.
+func (e edits) String() string {
+	counts := map[string]int{}
+	for i := range e {
+		counts[e[i].Edit]++
+	}
+	return fmt.Sprintf("%d created, %d changed, %d removed", counts[create], counts[change], counts[remove])
+}
+
+// rows are the lines of the table: one for each column, and one for each removed schedule.
+func (e edits) rows() (rows [][]any) {
+	for _, d := range e {
+		for _, c := range d.Changes {
+			rows = append(rows, []any{d.Edit, d.Name, c.Column, string(c.Old), string(c.New)})
+		}
+		if d.Edit == remove {
+			rows = append(rows, []any{d.Edit, d.Name, "", "", ""})
+		}
+	}
+	return rows
+}
+
+// apply prints the edits and makes them.
+func (a *Invocation) applySchedules(ctx context.Context, s client.Schedules, list []wanted, f applyFlags) error {
+	all, removed, err := compare(ctx, s, list, f.prune)
+	if err != nil {
+		return err
+	}
+	if err := a.PrintRows("differences", all, "edit, schedule, column, old, new", all.rows()); err != nil {
+		return err
+	}
+	switch {
+	case len(all) == 0:
+		a.Say("There is no difference.")
+		return nil
+	case f.dryRun:
+		return nil
+	case removed > 0 && !f.yes:
+		if err := a.Agree("remove "+Counted(removed, "schedule"), "--yes"); err != nil {
+			return err
+		}
+	}
+	made, err := all.execute(ctx, s)
+	if err != nil {
+		a.Say("Before the error: %s. Repeat the command to make the edits that are left.", all[:made])
+		return err
+	}
+	a.Say("%s", all)
+	return nil
+}
+
+// compare returns the differences between the table and a file. Removals are last, so that an error does not remove what another
+// name replaces.
+func compare(ctx context.Context, s client.Schedules, list []wanted, prune bool) (all edits, removed int, err error) {
+	existing, err := readAll(ctx, s, list)
+	if err != nil {
+		return nil, 0, err
+	}
+	fresh := contract.NewSchedule()
+	for i := range list {
+		e := edit{Edit: change, Name: list[i].Name, wanted: list[i].Schedule}
+		old, found := existing[e.Name]
+		delete(existing, e.Name)
+		if !found {
+			e.Edit, old = create, fresh
+			old.Version = contract.NoVersion
+		} else if list[i].keepPause {
+			e.wanted.Paused = old.Paused
+		}
+		e.Changes, e.wanted.Version = schedule.Differences(&old, &e.wanted), old.Version
+		if len(e.Changes) > 0 || !found {
+			all = append(all, e)
+		}
+	}
+	if !prune {
+		return all, 0, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(existing)) {
+		all = append(all, edit{Edit: remove, Name: name, wanted: existing[name]})
+	}
+	return all, len(existing), nil
+}
+
+// step calls f with a time limit of its own, because there may be any number of steps.
+func step[A, T any](ctx context.Context, f func(context.Context, A) (T, error), of A) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return f(ctx, of)
+}
+
+// readAll reads all schedules, page by page. The pages contain no payloads, so those of the file are read again.
+func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string]contract.Schedule, error) {
+	inFile := map[string]bool{}
+	for i := range list {
+		inFile[list[i].Name] = true
+	}
+	all := map[string]contract.Schedule{}
+	for q := (client.Names{Query: client.Query{Limit: LargestPage}}); ; {
+		page, err := step(ctx, s.List, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Items {
+			if inFile[v.Name] {
+				v, err = step(ctx, s.Get, v.Name)
+			}
+			switch {
+			case err == nil:
+				all[v.Name] = v
+			case !IsMissing(err): // it may have been deleted meanwhile
+				return nil, err
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is edited holds
+// up no ticks of the others.
+func (e edits) execute(ctx context.Context, s client.Schedules) (made int, err error) {
+	for i := range e {
+		if _, err := step(ctx, e[i].execute, s); err != nil {
+			return i, err
+		}
+	}
+	return len(e), nil
+}
+
+// execute makes the edit unless the schedule was edited after the comparison.
+func (e *edit) execute(ctx context.Context, s client.Schedules) (created bool, err error) {
+	if e.Edit == remove {
+		return false, s.RemoveVersion(ctx, e.Name, e.wanted.Version)
+	}
+	return s.Set(ctx, e.wanted)
+}

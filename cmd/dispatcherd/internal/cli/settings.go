@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// noteOnlyCommandLine is the annotation of flags that are no settings.
+const noteOnlyCommandLine = "dispatcherd-only-command-line"
+
+// OnlyOnCommandLine marks the flags that were added so far: they belong to one invocation, and neither environment nor file can
+// set them.
+func OnlyOnCommandLine(flags *pflag.FlagSet) { annotate(flags, noteOnlyCommandLine) }
+
+// annotate adds a note to the flags that were added so far.
+func annotate(flags *pflag.FlagSet, note string, values ...string) {
+	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, note, values) }) // fails for an unknown flag only
+}
+
+// RegisterFlags adds the settings of every command.
+func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
+	flags.VarP(&a.Format, "output", "o", "form of the output: table, json, or jsonl (one value per line)")
+	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
+}
+
+// DatabaseFlag adds the setting of a command that needs Postgres.
+func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
+	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
+}
+
+// Describe adds the environment variable of each setting to the help of a command. A command without a rule for its arguments takes
+// those of its usage line.
+func Describe(cmd *cobra.Command) {
+	if cmd.Args == nil {
+		cmd.Args = checkArguments
+	}
+	one := func(f *pflag.Flag) {
+		if isSetting(f) {
+			f.Usage += " [" + variables(f)[0] + "]"
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(one)
+	cmd.PersistentFlags().VisitAll(one)
+}
+
+// isSetting reports whether environment or file may set the flag.
+func isSetting(f *pflag.Flag) bool {
+	_, only := f.Annotations[noteOnlyCommandLine]
+	return !only && f.Name != "help"
+}
+
+// Resolve sets every flag that the command line omits from the environment, else from the
+// file.
+func (a *Invocation) Resolve(cmd *cobra.Command) error {
+	if a.origins == nil {
+		a.origins = map[string]string{}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case !f.Changed:
+			a.origins[f.Name] = "default"
+		case a.origins[f.Name] == "": // otherwise an earlier call has set it
+			a.origins[f.Name] = "flag --" + f.Name
+		}
+	})
+	config := cmd.Flags().Lookup("config")
+	if err := a.resolve(config, configFile{}); err != nil {
+		return err
+	}
+	file, err := readConfig(config.Value.String(), config.Changed)
+	if err == nil {
+		err = file.checkKeys(settingNames(cmd.Root(), keyOf))
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if err == nil {
+			err = a.resolve(f, file)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return a.checkToken(cmd.Flags())
+}
+
+// checkToken rejects a token on the command line that would not be used. A token of the environment or the file may serve
+// other commands.
+func (a *Invocation) checkToken(flags *pflag.FlagSet) error {
+	if url := flags.Lookup("api"); url != nil && url.Value.String() == "" && a.Origin("api-token") == "flag --api-token" {
+		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
+	}
+	return nil
+}
+
+// resolve gives a setting that the command line omits its value from the environment, else from the file.
+func (a *Invocation) resolve(f *pflag.Flag, file configFile) error {
+	if f.Changed || !isSetting(f) {
+		return nil
+	}
+	for _, name := range variables(f) {
+		if value, ok := a.Env(name); ok {
+			return a.set(f, value, "environment "+name)
+		}
+	}
+	if value, ok := file.values[f.Name]; ok {
+		return a.set(f, value, "file "+file.path)
+	}
+	return nil
+}
+
+// set gives a flag a value that did not come from the command line. The flag counts as
+// changed, so that cobra's checks of required flags pass.
+func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
+	if err := f.Value.Set(value); err != nil {
+		return exit.Usagef("%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
+	}
+	f.Changed = true
+	a.origins[f.Name] = origin
+	return nil
+}
+
+// keyOf returns the key of a setting in the file, "" if it has none.
+func keyOf(f *pflag.Flag) string {
+	if f.Name == "config" {
+		return ""
+	}
+	return f.Name
+}
+
+// settingNames lists the names of the settings of all commands, because one file and one environment
+// serve all of them.
+func settingNames(cmd *cobra.Command, name func(*pflag.Flag) string) (names []string) {
+	collect := func(f *pflag.Flag) {
+		if isSetting(f) && name(f) != "" {
+			names = append(names, name(f))
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(collect)
+	cmd.PersistentFlags().VisitAll(collect)
+	for _, child := range cmd.Commands() {
+		names = append(names, settingNames(child, name)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

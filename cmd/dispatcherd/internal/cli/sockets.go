@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// systemSockets is the directory of the sockets of the system's dispatcher.
+const systemSockets = "/run/dispatcherd"
+
+// OwnSocket is the default socket of a daemon. For root it is in the system's directory. For
+// another user it is in a directory of this user, which no other user could have created
+// before.
+func (a *Invocation) OwnSocket(name string) string {
+	if a.UID == 0 {
+		return filepath.Join(systemSockets, name)
+	}
+	if dir, ok := a.Env("XDG_RUNTIME_DIR"); ok && dir != "" {
+		return filepath.Join(dir, "dispatcherd", name)
+	}
+	if dir, err := a.UserState(); err == nil {
+		return filepath.Join(dir, name)
+	}
+	return filepath.Join(systemSockets, name)
+}
+
+// FindSocket is the default socket for workers and operators: the user's own socket if it
+// exists, else the system's.
+func (a *Invocation) FindSocket(name string) string {
+	return firstSocket(a.OwnSocket(name), filepath.Join(systemSockets, name))
+}
+
+// APISocketFlag adds the flag for the API socket of a running dispatcher.
+func (a *Invocation) APISocketFlag(flags *pflag.FlagSet) {
+	a.API.Socket = a.FindSocket("api.sock")
+	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
+}
+
+// APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP. The flags that were added before are no
+// settings: they describe one request.
+func (a *Invocation) APIFlags(flags *pflag.FlagSet) {
+	OnlyOnCommandLine(flags)
+	a.APISocketFlag(flags)
+	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
+	flags.Var(secret(&a.API.Token), "api-token", "bearer token for --api; safer as a variable")
+}
+
+// APIGroup is [Group] for commands that ask a running dispatcher.
+func (a *Invocation) APIGroup(use, short string, children ...*cobra.Command) *cobra.Command {
+	for _, child := range children {
+		a.APIFlags(child.Flags())
+	}
+	return Group(use, short, children...)
+}
+
+// OnAPI completes a command that makes a few calls to a running dispatcher.
+func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) error) *cobra.Command {
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), Patience)
+		defer cancel()
+		return a.API.With(func(c *client.Client) error { return do(ctx, c, args) })
+	}
+	return cmd
+}
+
+// secret is a value that no output contains.
+func secret(text *string) Value {
+	return Value{Kind: "secret", Parse: func(s string) error { *text = s; return nil }, Format: func() string {
+		if *text == "" {
+			return ""
+		}
+		return "********"
+	}}
+}
+
+// WorkerSocketFlag adds the flag for the worker socket of a running dispatcher.
+func (a *Invocation) WorkerSocketFlag(flags *pflag.FlagSet, socket *string) {
+	*socket = a.FindSocket("worker.sock")
+	flags.Var(Socket(socket, new(workerproto.Access)), "worker-socket", "the dispatcher's socket")
+}
+
+// Socket is a path, with optional mode and group as in PATH,mode=0660,group=NAME. Commands
+// that connect share the setting with serve, and use only the path.
+func Socket(path *string, access *workerproto.Access) Value {
+	return Value{Kind: "path", Parse: func(text string) error {
+		var a workerproto.Access
+		for {
+			at := strings.LastIndexByte(text, ',')
+			name, value, is := strings.Cut(text[at+1:], "=")
+			if at < 0 || !is || strings.Contains(text[at:], "/") { // the comma is part of the path
+				break
+			}
+			switch {
+			case name == "mode" && a.Mode == 0:
+				n, err := strconv.ParseUint(value, 8, 32)
+				if err != nil || n == 0 || n > 0o777 {
+					return fmt.Errorf("%q is no mode: give octal permissions such as 0660", value)
+				}
+				a.Mode = fs.FileMode(n)
+			case name == "group" && a.Group == "" && value != "":
+				a.Group = value
+			default:
+				return fmt.Errorf("%q is not understood: give PATH,mode=0660,group=NAME, each option once", text[at+1:])
+			}
+			text = text[:at]
+		}
+		*path, *access = text, a
+		return nil
+	}, Format: func() string {
+		text := *path
+		if access.Mode != 0 {
+			text += fmt.Sprintf(",mode=%04o", uint32(access.Mode))
+		}
+		if access.Group != "" {
+			text += ",group=" + access.Group
+		}
+		return text
+	}}
+}
+
+func firstSocket(own, system string) string {
+	if !socketExists(own) && socketExists(system) {
+		return system
+	}
+	return own
+}
+
+func socketExists(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Type() == os.ModeSocket
+}
+
+// UserState is the directory for the persistent state of programs of the user.
+func (a *Invocation) UserState() (string, error) {
+	if dir, ok := a.Env("XDG_STATE_HOME"); ok && dir != "" {
+		return filepath.Join(dir, "dispatcherd"), nil
+	}
+	if a.UID == 0 {
+		return "/var/lib/dispatcherd", nil
+	}
+	home, ok := a.Env("HOME")
+	if !ok || home == "" {
+		return "", errors.New("neither XDG_STATE_HOME nor HOME is set")
+	}
+	return filepath.Join(home, ".local", "state", "dispatcherd"), nil
+}

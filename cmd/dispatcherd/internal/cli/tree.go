@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/exit"
+)
+
+// BatchCommand is the group of commands about batches.
+func (i *Invocation) BatchCommand() *cobra.Command {
+	a := treeCommands{i, contract.BatchKind}
+	return a.APIGroup("batch", "Open, seal, show, cancel or retry batches of jobs",
+		a.listCommand(), a.showBatchCommand(), a.openCommand(), a.sealCommand(), a.cancelCommand(), a.retryCommand())
+}
+
+// FlowCommand is the group of commands about flows.
+func (i *Invocation) FlowCommand() *cobra.Command {
+	a := treeCommands{i, contract.FlowKind}
+	return a.APIGroup("flow", "Insert, show, cancel, retry or repair graphs of jobs",
+		a.insertCommand(), a.listCommand(), a.showFlowCommand(), a.cancelCommand(), a.retryCommand(), a.repairCommand())
+}
+
+// commands holds the invocation that the commands use, and the kind of object of their group.
+type treeCommands struct {
+	*Invocation
+
+	kind string
+}
+
+// onID completes a command about the batch or flow that its argument names.
+func (a treeCommands) onID(cmd *cobra.Command, do func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error) *cobra.Command {
+	cmd.Use += " ID"
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		id, err := strconv.ParseInt(args[0], 10, 64)
+		if err != nil || id < 1 {
+			return exit.Usagef("%q is not the id of a %s: ids are numbers from 1", args[0], a.kind)
+		}
+		return do(ctx, c.Flows(), dispatcherd.JobID(id))
+	})
+}
+
+func (a treeCommands) listCommand() *cobra.Command {
+	f := client.BatchFilter{Kind: a.kind}
+	cmd := New("list", "List, the newest first",
+		fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind))
+	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
+	PageFlags(cmd, &f.Query, "rows")
+	_ = cmd.RegisterFlagCompletionFunc(
+		"state",
+		cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp),
+	) // fails for an unknown flag only
+	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		list, err := c.Flows().List(ctx, f)
+		if err != nil {
+			return err
+		}
+		const header = "id, name, state, open, done, failed, cancelled, opened at, lasted"
+		name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
+		return PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []any {
+			return []any{b.ID, b.Name, b.State, openText(b), b.Done, b.Failed, b.Cancelled, Stamp(b.OpenedAt), lasted(b)}
+		}, "No "+a.kind+" matches.")
+	})
+}
+
+// openText is the number of members that have not ended, which is known after the seal.
+func openText(b *contract.Batch) string {
+	if b.Open == nil {
+		return "?"
+	}
+	return strconv.Itoa(*b.Open)
+}
+
+// lasted is the time from the opening to the end, "" before.
+func lasted(b *contract.Batch) string {
+	if b.EndedAt == nil {
+		return ""
+	}
+	return span(b.EndedAt.Sub(b.OpenedAt))
+}
+
+// span formats a duration for a table.
+func span(d time.Duration) string {
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+func (a treeCommands) cancelCommand() *cobra.Command {
+	return a.onID(New("cancel", "Cancel its jobs, their children and the callback",
+		fmt.Sprintf("  dispatcherd %s cancel 17", a.kind)), func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+		if err := a.checkKind(ctx, t, id, "cancel"); err != nil {
+			return err
+		}
+		c, err := t.Cancel(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("cancelled", c, fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, Counted(c.Cancelled, "job"))+
+			When(c.Running > 0, ", the workers of %s are asked to stop", Counted(c.Running, "running job")))
+	})
+}
+
+func (a treeCommands) retryCommand() *cobra.Command {
+	return a.onID(New("retry", "Run failed and cancelled jobs again, and the callback after them",
+		fmt.Sprintf("  dispatcherd %s retry 17", a.kind)), func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+		if err := a.checkKind(ctx, t, id, "retry"); err != nil {
+			return err
+		}
+		r, err := t.Retry(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s again", a.kind, id, verb(r.Changed, "runs", "run"))+
+			When(r.Skipped > 0, ", %s not, because other jobs have their unique keys", verb(r.Skipped, "does", "do")))
+	})
+}
+
+// checkKind returns an error unless an id is that of a batch or flow as the command group says.
+func (a treeCommands) checkKind(ctx context.Context, t client.Flows, id dispatcherd.JobID, command string) error {
+	b, err := t.Get(ctx, id)
+	switch {
+	case err != nil || b.Kind == a.kind:
+		return err
+	case b.Kind == contract.ChildrenKind:
+		return exit.Errorf(
+			exit.NotFound,
+			"%d is the id of a job with children, not of a %s: use 'dispatcherd job %s %d'",
+			id,
+			a.kind,
+			command,
+			id,
+		)
+	}
+	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, b.Kind, a.kind, b.Kind, command, id)
+}
+
+// verb counts jobs that do something.
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return "1 job " + one
+	}
+	return fmt.Sprintf("%d jobs %s", n, many)
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dispatcherd/dispatcherd/scoring"
+)
+
+// Value is a flag value with a syntax of its own. It implements pflag.Value.
+type Value struct {
+	Kind   string             // names the kind of value in help texts
+	Parse  func(string) error // stores a value
+	Format func() string      // returns the stored value as Parse takes it
+}
+
+// Set implements pflag.Value.
+func (v Value) Set(text string) error { return v.Parse(text) }
+
+// String implements pflag.Value.
+func (v Value) String() string { return v.Format() }
+
+// Type implements pflag.Value.
+func (v Value) Type() string { return v.Kind }
+
+// Entries returns the entries of a value, such as pdf=30s,excel=1m. Commas separate them. If the text contains a line break, only
+// line breaks do, because an entry of a table in the file may contain any other character.
+func Entries(text string) []string {
+	if strings.Contains(text, "\n") {
+		return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	}
+	return strings.Split(text, ",")
+}
+
+// weightKeys are the keys of Weights, in the order of weightFields.
+var weightKeys = [...]string{"priority", "ageing", "rarity", "on-demand", "on-demand-ageing"}
+
+func weightFields(w *scoring.Weights) [len(weightKeys)]*int64 {
+	return [...]*int64{&w.Priority, &w.Ageing, &w.Rarity, &w.OnDemand, &w.OnDemandAgeing}
+}
+
+// Weights are weights without the cap. A value such as priority=1024,ageing=16 changes the weights
+// that it names. Further values may change the other weights.
+func Weights(w *scoring.Weights) Value {
+	given := map[string]bool{}
+	parse := func(text string) error {
+		fields := weightFields(w)
+		for _, pair := range Entries(text) {
+			key, value, is := strings.Cut(pair, "=")
+			key = strings.ReplaceAll(key, "_", "-") // as in the file
+			i := slices.Index(weightKeys[:], key)
+			if !is || i < 0 {
+				return fmt.Errorf("%q is no weight: give KEY=NUMBER such as priority=1024, with the keys %s", pair, strings.Join(weightKeys[:], ", "))
+			}
+			n, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case err != nil:
+				return fmt.Errorf("weight %q is %q: give a whole number, such as %s=16", key, value, key)
+			case given[key]:
+				return fmt.Errorf("weight %q is given twice, the second time as %q: give each key once, such as priority=1024,ageing=16", key, value)
+			}
+			given[key], *fields[i] = true, n
+		}
+		if err := w.Validate(); err != nil {
+			return fmt.Errorf("%w; an example is priority=1024,ageing=16", err)
+		}
+		return nil
+	}
+	format := func() string {
+		var pairs []string
+		for i, field := range weightFields(w) {
+			pairs = append(pairs, fmt.Sprintf("%s=%d", weightKeys[i], *field))
+		}
+		return strings.Join(pairs, ",")
+	}
+	return Value{Kind: "weights", Parse: parse, Format: format}
+}
+
+// Cap is the age cap of on-demand requests: a duration up to ten years, or none.
+func Cap(value *time.Duration) Value {
+	parse := func(s string) error {
+		if s == "none" {
+			*value = scoring.NoCap
+			return nil
+		}
+		d, err := time.ParseDuration(s)
+		if longest, _ := time.ParseDuration(Longest); err != nil || d < 0 || d > longest {
+			return errors.New("give a duration such as 256s, or none")
+		}
+		*value = d
+		return nil
+	}
+	format := func() string {
+		if *value == scoring.NoCap {
+			return "none"
+		}
+		return value.String()
+	}
+	return Value{Kind: "duration|none", Parse: parse, Format: format}
+}
