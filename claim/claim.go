@@ -12,7 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
@@ -61,7 +61,7 @@ func (s *Store) claimed(req *contract.ClaimRequest, rows taken, err error) contr
 }
 
 // sendsClaim sends a claim of ids. The parameters are those of claimContendedSQL.
-type sendsClaim func(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error)
+type sendsClaim func(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params []any) (taken, error)
 
 // claimOnce executes one claim statement. It reads payloads up to size.
 func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size int32, send sendsClaim) (rows taken, err error) {
@@ -122,11 +122,11 @@ func (s *Store) noteContention(asked, won int) {
 
 // sendClaim sends claimSQL, or claimContendedSQL after contention. If claimSQL meets
 // a locked row, sendClaim sends claimContendedSQL next.
-func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error) {
+func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params []any) (taken, error) {
 	if s.contention.Load() > 0 {
 		return s.sendContended(ctx, conn, req, params)
 	}
-	rows, err := readWon(execute(ctx, conn, "claim", append(slices.Clip(params), encodeClaimed(req.IDs)...)...), req)
+	rows, err := readWon(ctx, conn, req, "claim", slices.Concat(params, encodeClaimed(req.IDs))...)
 	if e := serverError(err); e != nil && e.Code == lockNotGranted {
 		s.contention.Store(contentionLasts)
 		return s.sendContended(ctx, conn, req, params)
@@ -135,8 +135,8 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.Cla
 }
 
 // sendContended sends the statement that skips locked rows.
-func (s *Store) sendContended(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params [][]byte) (taken, error) {
-	return readWon(execute(ctx, conn, "claim-contended", params...), req)
+func (s *Store) sendContended(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params []any) (taken, error) {
+	return readWon(ctx, conn, req, "claim-contended", params...)
 }
 
 // oldEpoch reports whether a claim named an old epoch: the Resolve of another claim
@@ -155,26 +155,20 @@ func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (b
 // ownEpoch returns the epoch of dispatcher me, which must hold its lease. The statement
 // before took no rows, so each error of ownEpoch is a notSentError.
 func (s *Store) ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
-	rows := execute(ctx, conn, "own-lease", int4(me), s.config.Identity.Incarnation[:])
-	found := false
-	for rows.NextRow() {
-		epoch, found = readInt4(rows.Values()[0]), true
-	}
-	switch _, err := rows.Close(); {
+	switch err := conn.QueryRow(ctx, "own-lease", me, s.config.Identity.Incarnation).Scan(&epoch); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, notSentError{ErrLeaseLost}
 	case err != nil:
 		return 0, notSentError{err}
-	case !found:
-		return 0, notSentError{ErrLeaseLost}
 	}
 	return epoch, nil
 }
 
 // encodeClaim returns the parameters of claimContendedSQL. They are also the first nine
 // parameters of claimSQL. The first six are the parameters of resolveSQL.
-func encodeClaim(req *contract.ClaimRequest, me, size, epoch int32, incarnation Incarnation) [][]byte {
-	return [][]byte{
-		int8s(req.IDs, integer), int8b(Fold(req.Token)), int4(me), int4(size),
-		[]byte(req.Lane.Type), {0, byte(req.Lane.Priority)}, int4(epoch), int8s(req.Sessions, integer), incarnation[:],
+func encodeClaim(req *contract.ClaimRequest, me, size, epoch int32, incarnation Incarnation) []any {
+	return []any{
+		bigints(req.IDs), Fold(req.Token), me, size, req.Lane.Type, int16(req.Lane.Priority), epoch, bigints(req.Sessions), incarnation,
 	}
 }
 
@@ -191,38 +185,46 @@ func (t *taken) len() int { return len(t.won) + len(t.loading) }
 // their size in the table, but a number may be a hundred times longer as text.
 const answerSize = 16 << 20
 
-// readWon reads rows of wonColumns and payload. It checks the payloads here and not in
-// the loop, because a check takes time in proportion to the payload.
-func readWon(rows *pgconn.ResultReader, req *contract.ClaimRequest) (t taken, err error) {
+// readWon reads what a statement returns: rows of wonColumns, of which the payload is the last column. It checks the payloads here and not
+// in the loop, because a check takes time in proportion to the payload.
+func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, statement string, params ...any) (t taken, err error) {
 	t.won = make([]contract.Won, 0, len(req.IDs))
-	var chunk []byte
-	var bad error
+	var (
+		row     contract.Won
+		timeout int64   // milliseconds
+		left    *int64  // milliseconds
+		lane    *string // see otherLane
+		payload pgtype.DriverBytes
+	)
 	size := 0
-	for rows.NextRow() {
-		v := rows.Values()
-		w, err := wonOf(v, req)
-		if err != nil {
-			bad = err
-			continue
+	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
+	_, err = pgx.ForEachRow(rows, []any{
+		&row.ID, &row.Attempt, &row.MaxAttempts, &row.Failures, &row.Crashes, &timeout, &lane, &left, &row.Fence, &row.Target, &payload,
+	}, func() error {
+		w := row
+		w.Timeout, w.Type, w.Priority = time.Duration(timeout)*time.Millisecond, req.Lane.Type, req.Lane.Priority
+		if left != nil {
+			w.Left = cmp.Or(time.Duration(*left)*time.Millisecond, -1)
 		}
-		payload := v[len(v)-1]
+		if lane != nil {
+			w.Priority, w.Type = dispatcherd.Priority((*lane)[0]-1), (*lane)[1:]
+		}
 		if payload == nil {
 			t.loading = append(t.loading, w)
-			continue
+			return nil
 		}
-		if payload, w.Unfit = sendable(payload[1:]); w.Unfit == "" { // jsonb: a version byte, then text
-			if size += len(payload); size > answerSize {
+		if w.Payload, w.Unfit = sendable(payload[1:]); w.Unfit == "" { // jsonb: a version byte, then text
+			if size += len(w.Payload); size > answerSize {
+				w.Payload = nil
 				t.loading = append(t.loading, w)
-				continue
+				return nil
 			}
-			w.Payload, chunk = carve(chunk, payload)
+			w.Payload = slices.Clone(w.Payload)
 		}
 		t.won = append(t.won, w)
-	}
-	if _, err := rows.Close(); err != nil {
-		return t, err
-	}
-	return t, bad
+		return nil
+	})
+	return t, err
 }
 
 // sendable returns the payload, or the reason why it cannot be sent to a worker.
@@ -231,85 +233,6 @@ func sendable(payload []byte) (_ []byte, unfit string) {
 		return nil, "the payload cannot be sent to a worker: " + err.Error()
 	}
 	return payload, ""
-}
-
-// wonSizes are the bytes of the first columns of wonColumns, which are never NULL. The
-// others vary.
-var wonSizes = [...]int{8, 4, 2, 2, 2}
-
-// mayBeNull reports whether columns that may be NULL have their sizes; 0 = any but empty.
-func mayBeNull(v [][]byte, sizes ...int) bool {
-	for i, size := range sizes {
-		if v[i] != nil && (len(v[i]) != size && size > 0 || len(v[i]) == 0) {
-			return false
-		}
-	}
-	return true
-}
-
-// wonOf reads a row without its payload. For a new column of fixed size that is never
-// NULL, insert its size into wonSizes. For any other one, insert a check after those of v[n]
-// to v[n+5] and increase n+6. The payload is the last column.
-func wonOf(v [][]byte, req *contract.ClaimRequest) (w contract.Won, err error) {
-	n := len(wonSizes)
-	if len(v) != n+6 || !mayBeNull(v[n:], 4, 0, 4, 8, 8, 0) {
-		return w, fmt.Errorf("postgres sent a claimed job of %d columns, must be %d", len(v), n+6)
-	}
-	for i, size := range wonSizes {
-		if len(v[i]) != size {
-			return w, fmt.Errorf("postgres sent %d bytes in column %d of a claimed job, must be %d", len(v[i]), i+1, size)
-		}
-	}
-	w = contract.Won{
-		ID:          dispatcherd.JobID(readInt8(v[0])),
-		Attempt:     dispatcherd.Attempt(readInt4(v[1])),
-		MaxAttempts: int32(readInt2(v[2])),
-		Failures:    int32(readInt2(v[3])),
-		Crashes:     int32(readInt2(v[4])),
-		Type:        req.Lane.Type, Priority: req.Lane.Priority,
-	}
-	if v[n+4] != nil {
-		w.Target = dispatcherd.JobID(readInt8(v[n+4]))
-	}
-	if v[n] != nil {
-		w.Timeout = time.Duration(readInt4(v[n])) * time.Millisecond
-	}
-	if left := v[n+2]; left != nil {
-		w.Left = cmp.Or(time.Duration(readInt4(left))*time.Millisecond, -1)
-	}
-	if v[n+3] != nil {
-		w.Fence = readInt8(v[n+3])
-	}
-	if lane := v[n+1]; lane != nil {
-		w.Priority, w.Type = dispatcherd.Priority(lane[0]-1), typeOf(lane[1:], req.Types)
-	}
-	return w, nil
-}
-
-// typeOf returns a type. The types of the request need no allocation.
-func typeOf(name []byte, types []string) string {
-	for _, t := range types {
-		if t == string(name) {
-			return t
-		}
-	}
-	return string(name)
-}
-
-// chunkSize is a compromise. Larger chunks need fewer allocations, but the payload of one
-// long-running job keeps a complete chunk in memory.
-const chunkSize = 8 << 10
-
-// carve copies v out of the connection's buffer. Small values share a chunk.
-func carve(chunk, v []byte) (copied, rest []byte) {
-	if len(v) > chunkSize/4 {
-		return slices.Clone(v), chunk
-	}
-	if len(chunk) < len(v) {
-		chunk = make([]byte, chunkSize)
-	}
-	copy(chunk, v)
-	return chunk[:len(v):len(v)], chunk[len(v):]
 }
 
 // Resolve determines which rows a claim with an unknown outcome took. It first raises
@@ -326,7 +249,7 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 	read := func(req *contract.ClaimRequest) (rows taken, err error) {
 		err = s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			var err error
-			rows, err = readWon(execute(ctx, conn, "resolve", encodeClaim(req, me, 0, 0, Incarnation{})[:6]...), req)
+			rows, err = readWon(ctx, conn, req, "resolve", encodeClaim(req, me, 0, 0, Incarnation{})[:6]...)
 			return rows.len(), err
 		})
 		return rows, err

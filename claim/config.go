@@ -105,6 +105,9 @@ func (c Config) applicationName(purpose string) string {
 	return truncate("dispatcherd "+purpose+" "+c.Name, 63)
 }
 
+// truncate cuts s to at most n bytes.
+func truncate(s string, n int) string { return s[:min(len(s), n)] }
+
 // after executes statements on every new connection, in one round trip.
 func after(config *pgx.ConnConfig, sql string) {
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }

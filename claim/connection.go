@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // probePause is the time between two attempts to connect. The short pause lets work
@@ -229,11 +228,4 @@ func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	_ = conn.Close(ctx) // an error is ignored: the connection ends in any case
-}
-
-var binary = []int16{1}
-
-// execute runs a prepared statement with binary parameters and results.
-func execute(ctx context.Context, conn *pgx.Conn, statement string, params ...[]byte) *pgconn.ResultReader {
-	return conn.PgConn().ExecPrepared(ctx, statement, params, binary, binary)
 }

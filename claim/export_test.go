@@ -50,7 +50,7 @@ type IDRange struct{ Low, High, Base int64 }
 
 // IDRanges returns the ranges of ids and the number of places in the request.
 func IDRanges(ids []dispatcherd.JobID) (list []IDRange, places int64) {
-	r := idRangesOf(ids, integer)
+	r := idRangesOf(ids, func(id *dispatcherd.JobID) int64 { return int64(*id) })
 	for i := range r.low {
 		list = append(list, IDRange{r.low[i], r.high[i], r.base[i]})
 	}

@@ -2,8 +2,6 @@ package claim
 
 import (
 	"context"
-	enc "encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -134,107 +132,62 @@ func readLanes(
 	res := contract.FetchResult{Candidates: make([]contract.Candidate, 0, min(most, 4096))}
 	statement, params := "fetch", encodeLanes(lanes, skipLocked, me)
 	if len(classes) > 0 || slices.ContainsFunc(lanes, func(p laneRead) bool { return p.Class != dispatcherd.NoDuration }) {
-		statement, params = "fetch-named", append(params, encodeClasses(lanes), texts(classes, func(t *string) string { return *t }))
+		statement = "fetch-named"
+		params = append(params, column(lanes, func(l *laneRead) int16 { return int16(l.Class) - 1 }), classes)
 	}
-	rows := execute(ctx, conn, statement, params...)
-	var bad error
-	for rows.NextRow() {
-		if err := readLane(&res, rows.Values(), len(classes)); err != nil {
-			bad = err
+	var (
+		lane int         // counted from 1; 0 = the row contains the database clock, -n = the lanes of the nth of the types whose lanes are listed
+		due  []time.Time // of the candidates of the lane
+		ids  []int64
+	)
+	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
+	_, err := pgx.ForEachRow(rows, []any{&lane, &due, &ids}, func() error {
+		switch {
+		case lane == 0:
+			res.DBNow = due[0].UnixMicro()
+		case lane > 0:
+			for i, id := range ids {
+				key := contract.Key{RunAt: due[i].UnixMicro(), ID: dispatcherd.JobID(id)}
+				res.Candidates = append(res.Candidates, contract.Candidate{Lane: lane - 1, Key: key})
+			}
+		default:
+			for _, n := range ids { // as fetchNamedSQL numbers them
+				res.Named = append(res.Named, contract.NamedLane{
+					Type: -lane - 1, Priority: dispatcherd.Priority(n / namedClasses), Class: dispatcherd.DurationClass(n%namedClasses + 1),
+				})
+			}
 		}
-	}
-	if _, err := rows.Close(); err != nil {
-		return res, err
-	}
-	return res, bad
-}
-
-// readLane reads one row of a fetch. The row contains the number of a lane, counted
-// from 1, and the run_at and ids of its candidates. A row with number 0 contains the
-// database clock, and one with a negative number the lanes of one of the types whose lanes are listed.
-func readLane(res *contract.FetchResult, v [][]byte, types int) error {
-	if len(v) != 3 || len(v[0]) != 4 {
-		return fmt.Errorf("postgres sent a lane of %d columns, must be 3", len(v))
-	}
-	lane := int(readInt4(v[0])) - 1
-	due, err := readInt8s[int64](v[1])
-	if err != nil {
-		return err
-	}
-	ids, err := readInt8s[dispatcherd.JobID](v[2])
-	switch {
-	case err != nil:
-		return err
-	case lane < -1:
-		return addNamed(res, -lane-2, types, ids)
-	case lane < 0 && len(due) == 1:
-		res.DBNow = due[0] + postgresEpoch
-	case lane < 0:
-		return fmt.Errorf("postgres sent %d clocks, must be 1", len(due))
-	case len(ids) != len(due):
-		return fmt.Errorf("postgres sent %d ids for %d candidates", len(ids), len(due))
-	default:
-		for i, id := range ids {
-			res.Candidates = append(res.Candidates, contract.Candidate{Lane: lane, Key: contract.Key{RunAt: due[i] + postgresEpoch, ID: id}})
-		}
-	}
-	return nil
+		return nil
+	})
+	return res, err
 }
 
 // allRows is the block size of a lane without a share.
 const allRows = -1
 
 // encodeLanes returns the parameters of fetchSQL.
-func encodeLanes(lanes []laneRead, skipLocked bool, me int32) [][]byte {
+func encodeLanes(lanes []laneRead, skipLocked bool, me int32) []any {
 	type lane = laneRead
-	return [][]byte{
-		texts(lanes, func(l *lane) string { return l.Type }),
-		array(oidInt2, 2, lanes, func(b []byte, l *lane) []byte { return append(b, 0, 0, 0, 2, 0, byte(l.Priority)) }),
-		times(lanes, func(l *lane) int64 { return l.After.RunAt - postgresEpoch }),
-		int8s(lanes, func(l *lane) int64 { return int64(l.After.ID) }),
-		int4s(lanes, func(l *lane) int32 { return int32(l.Limit) }),
-		int4s(lanes, func(l *lane) int32 { return int32(l.Share.From) }),
-		int4s(lanes, func(l *lane) int32 { return int32(l.Share.To) - 1 }),
-		array(oidBool, 1, lanes, func(b []byte, l *lane) []byte {
-			if l.NonLocal {
-				return append(b, 0, 0, 0, 1, 1)
-			}
-			return append(b, 0, 0, 0, 1, 0)
-		}),
-		int4s(lanes, func(l *lane) int32 {
+	return []any{
+		column(lanes, func(l *lane) string { return l.Type }),
+		column(lanes, func(l *lane) int16 { return int16(l.Priority) }),
+		column(lanes, func(l *lane) time.Time { return time.UnixMicro(l.After.RunAt) }),
+		column(lanes, func(l *lane) int64 { return int64(l.After.ID) }),
+		column(lanes, func(l *lane) int32 { return int32(l.Limit) }),
+		column(lanes, func(l *lane) int32 { return int32(l.Share.From) }),
+		column(lanes, func(l *lane) int32 { return int32(l.Share.To) - 1 }),
+		column(lanes, func(l *lane) bool { return l.NonLocal }),
+		column(lanes, func(l *lane) int32 {
 			if l.Share.All() {
 				return allRows
 			}
 			return int32(l.Share.Block)
 		}),
-		times(lanes, func(l *lane) int64 { return l.Before.RunAt - postgresEpoch }),
-		int8s(lanes, func(l *lane) int64 { return int64(l.Before.ID) }),
-		boolean(skipLocked), int4(me),
+		column(lanes, func(l *lane) time.Time { return time.UnixMicro(l.Before.RunAt) }),
+		column(lanes, func(l *lane) int64 { return int64(l.Before.ID) }),
+		skipLocked, me,
 	}
-}
-
-// encodeClasses returns the classes of the lanes for fetchNamedSQL.
-func encodeClasses(lanes []laneRead) []byte {
-	return array(oidInt2, 2, lanes, func(b []byte, l *laneRead) []byte {
-		return enc.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(l.Class)-1)
-	})
 }
 
 // namedClasses is the number of classes of expected durations.
 const namedClasses = dispatcherd.DurationClasses - 1
-
-// addNamed adds the lanes of a type of the request to the result, as fetchNamedSQL lists them.
-func addNamed(res *contract.FetchResult, typ, types int, lanes []dispatcherd.JobID) error {
-	if typ >= types {
-		return fmt.Errorf("postgres listed the lanes of type %d, and %d were asked for", typ+1, types)
-	}
-	for _, n := range lanes {
-		if n < 0 || n >= namedClasses*(dispatcherd.JobID(dispatcherd.MaxPriority)+1) {
-			return fmt.Errorf("postgres listed lane %d, must be 8 × priority + class", n)
-		}
-		res.Named = append(res.Named, contract.NamedLane{
-			Type: typ, Priority: dispatcherd.Priority(n / namedClasses), Class: dispatcherd.DurationClass(n%namedClasses + 1),
-		})
-	}
-	return nil
-}

@@ -3,14 +3,14 @@ package claim
 import (
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -159,44 +159,39 @@ func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
 // transaction. It returns how many items were ended. doneSQL returns only a number,
 // so ended contains only the ids that the other statements ended.
 func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.JobID, n int, err error) {
-	groups := [...]struct {
-		statement string
-		encode    func(*ending, []contract.Finish) [][]byte
-	}{{"done", (*ending).done}, {"ended", (*ending).ended}, {"pending", (*ending).pending}}
-	var sizes [len(groups)]int
-	for i := range e.items {
-		sizes[e.groupOf(&e.items[i])]++
+	var groups [3][]contract.Finish
+	for _, f := range e.items {
+		g := e.groupOf(&f)
+		groups[g] = append(groups[g], f)
 	}
-	var batch pgconn.Batch
+	var batch pgx.Batch
 	if e.patient {
-		batch.ExecPrepared("patience", nil, nil, nil)
+		batch.Queue("patience")
 	}
-	for g, to := range groups {
-		if sizes[g] == 0 {
-			continue
-		}
-		some := e.items // usually all jobs have succeeded
-		if sizes[g] < len(e.items) {
-			some = slices.DeleteFunc(slices.Clone(e.items), func(f contract.Finish) bool { return e.groupOf(&f) != g })
-		}
-		batch.ExecPrepared(to.statement, to.encode(e, some), binary, binary)
+	if done := groups[0]; len(done) > 0 {
+		batch.Queue("done", encodeDone(done, e.me)...).Exec(func(tag pgconn.CommandTag) error {
+			n = int(tag.RowsAffected())
+			return nil
+		})
 	}
-	results := conn.PgConn().ExecBatch(ctx, &batch)
-	var bad error
-	for results.NextResult() {
-		rows := results.ResultReader()
-		for rows.NextRow() {
-			ids, err := readInt8s[dispatcherd.JobID](rows.Values()[0])
-			ended, bad = append(ended, ids...), errors.Join(bad, err)
-		}
-		if tag, _ := rows.Close(); tag.Insert() { // results.Close returns the same error
-			n += int(tag.RowsAffected())
-		}
+	read := func(row pgx.Row) error {
+		var ids []dispatcherd.JobID
+		err := row.Scan(&ids)
+		ended = append(ended, ids...)
+		return err
 	}
-	if err := results.Close(); err != nil {
+	if final := groups[1]; len(final) > 0 {
+		results := column(final, func(f *contract.Finish) string { return string(f.Result) })
+		batch.Queue("ended", append(e.common(final), results)...).QueryRow(read)
+	}
+	if back := groups[2]; len(back) > 0 {
+		delays := column(back, func(f *contract.Finish) int64 { return min(max(f.Delay, 0), maxDelay).Microseconds() })
+		batch.Queue("pending", append(e.common(back), delays)...).QueryRow(read)
+	}
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, 0, err
 	}
-	return ended, n + len(ended), bad
+	return ended, n + len(ended), nil
 }
 
 // groupOf returns the index of the statement that ends the item. doneSQL records no messages
@@ -228,77 +223,41 @@ func clean(message string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(message, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-func finishID(f *contract.Finish) int64 { return int64(f.ID) }
-
-// done returns the parameters of doneSQL.
-func (e *ending) done(items []contract.Finish) [][]byte { return encodeDone(items, e.me) }
-
-// ended returns the parameters of endedSQL.
-func (e *ending) ended(items []contract.Finish) [][]byte {
-	return append(e.common(items), texts(items, func(f *contract.Finish) string { return string(f.Result) }))
-}
-
-// pending returns the parameters of pendingSQL.
-func (e *ending) pending(items []contract.Finish) [][]byte {
-	delay := func(f *contract.Finish) int64 { return min(max(f.Delay, 0), maxDelay).Microseconds() }
-	return append(e.common(items), int8s(items, delay))
-}
-
 // common returns the parameters that endedSQL and pendingSQL have in common.
-func (e *ending) common(items []contract.Finish) [][]byte {
-	return [][]byte{
-		int8s(items, finishID),
-		int4s(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
-		texts(items, func(f *contract.Finish) string { return f.Outcome.String() }),
-		texts(items, func(f *contract.Finish) string { return clean(f.Error) }),
-		int4(e.me),
-		texts(items, func(f *contract.Finish) string { return string(appendPlacement(nil, f.Placement)) }),
-		texts(items, logOf),
+func (e *ending) common(items []contract.Finish) []any {
+	return []any{
+		column(items, func(f *contract.Finish) int64 { return int64(f.ID) }),
+		column(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
+		column(items, func(f *contract.Finish) string { return f.Outcome.String() }),
+		column(items, func(f *contract.Finish) string { return clean(f.Error) }),
+		e.me,
+		column(items, func(f *contract.Finish) string { return string(placementOf(f)) }),
+		column(items, func(f *contract.Finish) string {
+			if f.Log == "" {
+				return ""
+			}
+			return string(ascii(strings.ReplaceAll(f.Log, "\x00", "\uFFFD")))
+		}),
 	}
 }
 
-// appendPlacement appends a placement as JSON, or nothing for nil. The text is ASCII, so a
-// database with any encoding can store it.
-func appendPlacement(b []byte, p *contract.Placement) []byte {
-	if p == nil {
-		return b
+// placementOf returns the placement as JSON, or nothing if there is none.
+func placementOf(f *contract.Finish) []byte {
+	if f.Placement == nil {
+		return nil
 	}
-	number := func(name string, v float64) { b = strconv.AppendFloat(append(b, name...), v, 'f', -1, 64) }
-	b = appendASCII(append(b, `{"worker":"`...), p.Worker)
-	b = strconv.AppendInt(append(b, `","slot":`...), int64(p.Slot), 10)
-	number(`,"waited_seconds":`, p.Waited)
-	number(`,"ran_seconds":`, p.Ran)
-	number(`,"score":{"base":`, p.Score.Base)
-	number(`,"age":`, p.Score.Age)
-	number(`,"rarity":`, p.Score.Rarity)
-	if p.Score.Brevity != 0 {
-		number(`,"brevity":`, p.Score.Brevity)
-	}
-	b = append(b, '}')
-	if p.WaitedFor != "" {
-		b = append(append(append(b, `,"waited_for":"`...), p.WaitedFor...), '"')
-	}
-	return append(b, '}')
+	return ascii(f.Placement)
 }
 
-// logOf returns a log as a JSON string, or nothing if there is none. Like a placement it is
-// ASCII, and it contains no NUL, so Postgres never refuses it.
-func logOf(f *contract.Finish) string {
-	if f.Log == "" {
-		return ""
-	}
-	return string(append(appendASCII([]byte{'"'}, strings.ReplaceAll(f.Log, "\x00", "\uFFFD")), '"'))
-}
-
-// appendASCII appends the content of a JSON string.
-func appendASCII(b []byte, s string) []byte {
-	for _, r := range s {
-		switch r1, r2 := utf16.EncodeRune(r); {
-		case r >= ' ' && r <= '~' && r != '"' && r != '\\':
+// ascii returns a value as JSON that contains only ASCII, so a database with any encoding can store it.
+func ascii(v any) (b []byte) {
+	text, _ := json.Marshal(v) // texts and numbers have a form
+	for _, r := range string(text) {
+		if r < utf8.RuneSelf {
 			b = append(b, byte(r))
-		case r > 0xffff:
+		} else if r1, r2 := utf16.EncodeRune(r); r > 0xffff {
 			b = fmt.Appendf(b, `\u%04x\u%04x`, r1, r2)
-		default:
+		} else {
 			b = fmt.Appendf(b, `\u%04x`, r)
 		}
 	}

@@ -43,47 +43,38 @@ func idRangesOf[T any](items []T, id func(*T) int64) *idRanges {
 	return r
 }
 
-// params returns the arrays low, high and base.
-func (r *idRanges) params() [][]byte {
-	return [][]byte{int8s(r.low, integer), int8s(r.high, integer), int8s(r.base, integer)}
-}
-
 // encodeClaimed returns parameters $10 to $13 of claimSQL.
-func encodeClaimed(ids []dispatcherd.JobID) [][]byte {
-	r := idRangesOf(ids, integer)
+func encodeClaimed(ids []dispatcherd.JobID) []any {
+	r := idRangesOf(ids, func(id *dispatcherd.JobID) int64 { return int64(*id) })
 	bits := make([]byte, r.places/8+1)
 	for _, place := range r.place {
 		bits[place/8] |= 1 << (place % 8)
 	}
-	return append([][]byte{bits}, r.params()...)
+	return []any{bits, r.low, r.high, r.base}
 }
 
 // noAttempt marks the places of ids that are not in the request.
 const noAttempt = -1
 
 // encodeDone returns the parameters of doneSQL.
-func encodeDone(items []contract.Finish, me int32) [][]byte {
-	r := idRangesOf(items, finishID)
+func encodeDone(items []contract.Finish, me int32) []any {
+	r := idRangesOf(items, func(f *contract.Finish) int64 { return int64(f.ID) })
 	attempts := slices.Repeat([]int32{noAttempt}, int(r.places))
 	for i, place := range r.place {
 		attempts[place] = int32(items[i].Attempt)
 	}
-	results := r.values(items, func(b []byte, f *contract.Finish) []byte { return append(b, resultOf(f)...) })
-	placements := r.values(items, func(b []byte, f *contract.Finish) []byte { return appendPlacement(b, f.Placement) })
-	params := append([][]byte{int4s(attempts, itself), int4(me)}, results...)
-	return append(append(params, r.params()...), placements...)
+	results, resultEnds := r.values(items, resultOf)
+	placements, placementEnds := r.values(items, placementOf)
+	return []any{attempts, me, results, resultEnds, r.low, r.high, r.base, placements, placementEnds}
 }
 
-func itself(v *int32) int32 { return *v }
-
 // values returns the values of the items one after the other, and an array of where they
-// end: the value of a place is values[ends[place]:ends[place+1]]. The array is empty if all
+// end: the value of a place is values[ends[place]:ends[place+1]]. The array is nil if all
 // values are empty.
-func (r *idRanges) values(items []contract.Finish, value func([]byte, *contract.Finish) []byte) [][]byte {
-	ends := make([]int32, r.places+1)
-	values := make([]byte, 0, 16*len(items))
+func (r *idRanges) values(items []contract.Finish, value func(*contract.Finish) []byte) (values []byte, ends []int32) {
+	ends = make([]int32, r.places+1)
 	for i, place := range r.place {
-		values = value(values, &items[i])
+		values = append(values, value(&items[i])...)
 		ends[place+1] = int32(len(values))
 	}
 	for place := range r.places { // places without a value
@@ -92,7 +83,7 @@ func (r *idRanges) values(items []contract.Finish, value func([]byte, *contract.
 	if len(values) == 0 {
 		ends = nil
 	}
-	return [][]byte{values, int4s(ends, itself)}
+	return values, ends
 }
 
 // resultOf returns the bytes to store. doneSQL would store no result for zero bytes.

@@ -2,12 +2,11 @@ package claim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -32,7 +31,9 @@ func (s *Store) LoadPayloads(ctx context.Context, req contract.LoadRequest) cont
 	rest, err := Apart(portion, time.Now().Add(RepeatTime), func(rows []contract.Won) error {
 		return s.load.do(ctx, OpLoad, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			n := len(res.Won)
-			err := readPayloads(execute(ctx, conn, "load", encodeLoad(rows, s.me.Load())...), rows, &res)
+			ids, attempts := column(rows, func(w *contract.Won) int64 { return int64(w.ID) }), column(rows, func(w *contract.Won) int32 { return int32(w.Attempt) })
+			found, _ := conn.Query(ctx, "load", ids, attempts, s.me.Load(), int64(loadSize)) // readPayloads returns its error
+			err := readPayloads(found, rows, &res)
 			return len(res.Won) - n, err
 		})
 	}, func(w contract.Won, err error) {
@@ -46,57 +47,38 @@ func (s *Store) LoadPayloads(ctx context.Context, req contract.LoadRequest) cont
 	return res
 }
 
-// encodeLoad returns the parameters of loadSQL.
-func encodeLoad(rows []contract.Won, me int32) [][]byte {
-	return [][]byte{
-		int8s(rows, func(w *contract.Won) int64 { return int64(w.ID) }),
-		int4s(rows, func(w *contract.Won) int32 { return int32(w.Attempt) }),
-		int4(me), int8b(loadSize),
-	}
-}
-
 // readPayloads reads rows of id and text, and adds each asked row to one list
 // of the result. Rows beyond loadSize of text are left to the next portion.
-func readPayloads(rows *pgconn.ResultReader, asked []contract.Won, res *contract.LoadResult) error {
-	type text struct {
-		value []byte
-		unfit string
-		rest  bool
-	}
-	read := make(map[dispatcherd.JobID]text, len(asked))
-	size := 0
-	var bad error
-	for rows.NextRow() {
-		v := rows.Values()
-		if len(v) != 2 || len(v[0]) != 8 {
-			bad = fmt.Errorf("postgres sent a payload of %d columns, must be 2", len(v))
-			continue
-		}
-		t := text{rest: v[1] == nil}
-		if !t.rest {
-			var value []byte
-			value, t.unfit = sendable(v[1])
-			if t.rest = size > 0 && size+len(value) > loadSize; !t.rest {
-				t.value, size = slices.Clone(value), size+len(value)
+func readPayloads(rows pgx.Rows, asked []contract.Won, res *contract.LoadResult) error {
+	read := make(map[dispatcherd.JobID]contract.Won, len(asked))
+	var (
+		id   dispatcherd.JobID
+		text pgtype.DriverBytes
+		size int
+	)
+	_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+		var w contract.Won // neither payload nor reason: left to the next portion
+		if text != nil {
+			if w.Payload, w.Unfit = sendable(text); size > 0 && size+len(w.Payload) > loadSize {
+				w.Payload = nil
 			}
+			w.Payload, size = slices.Clone(w.Payload), size+len(w.Payload)
 		}
-		read[dispatcherd.JobID(readInt8(v[0]))] = t
-	}
-	if _, err := rows.Close(); err != nil {
+		read[id] = w
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	if bad != nil {
-		return bad
-	}
 	for _, w := range asked {
-		t, found := read[w.ID]
+		r, found := read[w.ID]
+		w.Payload, w.Unfit = r.Payload, r.Unfit
 		switch {
 		case !found:
 			res.Lost = append(res.Lost, w.ID)
-		case t.rest:
+		case w.Payload == nil && w.Unfit == "":
 			res.Rest = append(res.Rest, w)
 		default:
-			w.Payload, w.Unfit = t.value, t.unfit
 			res.Won = append(res.Won, w)
 		}
 	}

@@ -195,12 +195,15 @@ func (j Jobs) ask(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatc
 }
 
 // bigints returns ids as pgx can encode them in all of its modes.
-func bigints(ids []dispatcherd.JobID) []int64 {
-	plain := make([]int64, len(ids))
-	for i, id := range ids {
-		plain[i] = int64(id)
+func bigints[T ~int64](ids []T) []int64 { return column(ids, func(id *T) int64 { return int64(*id) }) }
+
+// column returns one value of each row, as a parameter.
+func column[T, V any](rows []T, value func(*T) V) []V {
+	values := make([]V, len(rows))
+	for i := range rows {
+		values[i] = value(&rows[i])
 	}
-	return plain
+	return values
 }
 
 // without returns the ids that are not in remove.

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -133,7 +134,9 @@ func (r *Records) Keep(tokens []int64) { r.over = append(r.over, tokens...) }
 // Fold reduces a token to the 64 bits that the table stores. Within one run of a
 // dispatcher the results are unique if the tokens are random, or consist of a nonce
 // and a counter.
-func Fold(t contract.Token) int64 { return readInt8(t[:8]) ^ readInt8(t[8:]) }
+func Fold(t contract.Token) int64 {
+	return int64(binary.BigEndian.Uint64(t[:8]) ^ binary.BigEndian.Uint64(t[8:]))
+}
 
 // forgetSQL removes the records of claims whose jobs have ended: $1 this
 // dispatcher, $2 tokens.

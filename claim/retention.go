@@ -86,6 +86,7 @@ func (s *Store) keepPartitions(ctx context.Context, status string, ahead int, ke
 const (
 	restHasRows      = "23514" // of the day of the partition
 	duplicateTable   = "42P07"
+	duplicateType    = "42710"
 	duplicateCatalog = "23505"
 )
 
@@ -110,7 +111,7 @@ func (s *Store) briefly(ctx context.Context, k *Kept, sql string, args []any, re
 		case lockNotGranted, restHasRows:
 			k.Blocked++
 			return 0, nil
-		case duplicateTable, duplicateCatalog:
+		case duplicateTable, duplicateType, duplicateCatalog:
 			return 0, nil
 		}
 		return 1, err

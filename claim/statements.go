@@ -74,8 +74,8 @@ const (
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, timeout_ms, ` + otherLane + `, ` + timeLeft + `, fence,
-		CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `, coalesce(fence, 0),
+		coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0), ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
@@ -294,13 +294,13 @@ WITH item AS MATERIALIZED (
 	SELECT pg_notify('dispatcherd', 'jobs') FROM (SELECT FROM back WHERE delay = 0 LIMIT 1) due
 	WHERE EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed AND id <> $5) AND dispatcherd.may_notify()
 )
-SELECT array_agg(id::bigint), (SELECT count(*) FROM notification) FROM back`
+SELECT array_agg(id::bigint) FROM back CROSS JOIN (SELECT count(*) FROM notification) notified`
 
 // patienceSQL sets the lock timeout for the second try of a finish. The first try reached
 // the shorter finishPatience. The second try omits the jobs that another transaction has
 // locked. Any other lock is held for a short time only, for example by a commit with a
-// notification. The statement returns no row.
-const patienceSQL = `SELECT FROM set_config('lock_timeout', '1s', true) OFFSET 1`
+// notification.
+const patienceSQL = `SELECT set_config('lock_timeout', '1s', true)`
 
 // lockedSQL finds those of the running jobs that another transaction has locked: $1 ids, $2
 // attempts, $3 dispatcher. It returns the process id of the session that
