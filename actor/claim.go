@@ -79,7 +79,7 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 	} else {
 		r = &contract.ClaimRequest{}
 	}
-	r.IDs, r.Types, cl.types = r.IDs[:0], r.Types[:0], cl.types[:0]
+	r.IDs = r.IDs[:0]
 	r.Lane = contract.Lane{Type: c.index.Name(jobs[0].Type), Priority: jobs[0].Priority}
 	for _, j := range jobs {
 		c.move(j, onClaim)
@@ -87,7 +87,6 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 			r.Lane = contract.Lane{}
 		}
 		r.IDs = append(r.IDs, j.id)
-		cl.types = append(cl.types, j.Type)
 	}
 	slices.Sort(r.IDs)
 	r.Sessions = r.Sessions[:0]
@@ -96,11 +95,6 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 		j.fingerprint = c.slots[j.slot].session.fingerprint
 		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
-	slices.Sort(cl.types)
-	for _, t := range slices.Compact(cl.types) {
-		r.Types = append(r.Types, c.index.Name(t))
-	}
-	slices.Sort(r.Types)
 	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
 	binary.LittleEndian.PutUint64(r.Token[8:], c.rng.Uint64())
 	return r

@@ -113,7 +113,6 @@ func init() {
 		"steal":    (*world).cmdSteal,
 		"spoil":    (*world).cmdSpoil,
 		"move": func(w *world, ws words, _ []string) {
-			w.table.moved[w.jobs[ws.bare[0]]] = true
 			w.table.Change(w.jobs[ws.bare[0]], ws.args["type"], dispatcherd.Priority(ws.int("prio", 0)))
 		},
 		"why": func(w *world, ws words, _ []string) {

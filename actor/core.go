@@ -390,7 +390,6 @@ type claimQueue struct {
 	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest
 	spareJobs  [][]*job
-	types      []slotindex.TypeID // scratch
 }
 
 // claimInFlight is a claim that was sent and whose outcome is not certain.

@@ -123,7 +123,6 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	w.command("insert", []string{"letter type=pdf timeout=30s tries=4 age=2s"})
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
-	require.Equal(t, []string{"pdf"}, claim.Types)
 	require.NotZero(t, claim.Token)
 	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{
@@ -203,7 +202,7 @@ func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	require.Len(t, w.at.core.claims.spare, 1, "the memory of a request is reused only once")
 }
 
-func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
+func TestClaimListsRowsInOrder(t *testing.T) {
 	w := newWorld(t)
 	w.command("register worker=ann types=(zip)(pdf)(csv)", nil)
 	w.command("hold claim", nil)
@@ -211,7 +210,6 @@ func TestClaimListsRowsAndTypesInOrder(t *testing.T) {
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
 	require.Equal(t, []dispatcherd.JobID{1, 2, 3}, claim.IDs)
-	require.Equal(t, []string{"csv", "pdf", "zip"}, claim.Types)
 }
 
 // A finish is marked as a repetition only if its previous answer was lost.

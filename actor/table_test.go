@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -13,13 +12,12 @@ import (
 type table struct {
 	*claimfake.Table
 
-	now     int64                      // database clock, microseconds
-	moved   map[dispatcherd.JobID]bool // an operator changed type or priority
-	clients []*claimfake.Client        // of the dispatchers, by id - 1
+	now     int64               // database clock, microseconds
+	clients []*claimfake.Client // of the dispatchers, by id - 1
 }
 
 func newTable() *table {
-	return &table{Table: claimfake.NewTable(nil), now: 1_000_000_000_000, moved: map[dispatcherd.JobID]bool{}}
+	return &table{Table: claimfake.NewTable(nil), now: 1_000_000_000_000}
 }
 
 // client returns the client of a dispatcher, whose lease never ends.
@@ -50,13 +48,8 @@ func (t *table) fetch(req *contract.FetchRequest) contract.FetchResult {
 	return t.client(1).Fetch(req).Do(t.now).Fetched
 }
 
-// claim executes a claim. It panics if the request does not name the type of a row.
+// claim executes a claim.
 func (t *table) claim(dispatcher int, req *contract.ClaimRequest) contract.ClaimResult {
-	for _, id := range req.IDs {
-		if r := t.Row(id); r != nil && !t.moved[id] && !slices.Contains(req.Types, r.Type) {
-			panic("a claim does not name the type of a row")
-		}
-	}
 	c := t.client(dispatcher)
 	return t.do(c, c.Claim(req)).Claimed
 }
@@ -88,7 +81,7 @@ func (t *table) steal(dispatcher int, r *claimfake.Row, session contract.Fingerp
 	}
 	t.claim(dispatcher, &contract.ClaimRequest{
 		Token: contract.Token{0: 1, 8: byte(r.ID), 9: byte(r.ID >> 8), 10: byte(r.Attempt)}, IDs: []dispatcherd.JobID{r.ID},
-		Sessions: []contract.Fingerprint{session}, Types: []string{r.Type},
+		Sessions: []contract.Fingerprint{session},
 	})
 }
 

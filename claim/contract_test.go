@@ -293,7 +293,7 @@ func claimOf(ids ...dispatcherd.JobID) contract.ClaimRequest {
 	n := tokens.Add(1)
 	lanes := []contract.Lane{{}, {Type: "pdf"}, {Type: "pdf", Priority: 3}}
 	return contract.ClaimRequest{Token: contract.Token{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, IDs: ids,
-		Sessions: make([]contract.Fingerprint, len(ids)), Lane: lanes[n%3], Types: []string{"pdf"}}
+		Sessions: make([]contract.Fingerprint, len(ids)), Lane: lanes[n%3]}
 }
 
 // take claims one job, which must be won.

@@ -42,7 +42,7 @@ func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	run, err := lost.Join(t.Context())
 	require.NoError(t, err)
 	id := w.insert("y", work{})
-	won := lost.Claim(t.Context(), contract.ClaimRequest{Token: contract.Token{1}, IDs: []dispatcherd.JobID{id}, Types: []string{"y"}})
+	won := lost.Claim(t.Context(), contract.ClaimRequest{Token: contract.Token{1}, IDs: []dispatcherd.JobID{id}})
 	require.Len(t, won.Won, 1)
 	w.exec(`UPDATE dispatcherd.dispatchers SET lease = '1 ms' WHERE id = $1`, run)
 	job := w.await(id, dispatcherd.Pending)

@@ -19,7 +19,6 @@ type ClaimRequest struct {
 	IDs      []dispatcherd.JobID // ascending, no duplicates, all positive
 	Sessions []Fingerprint       // the session that each of IDs is for, in the same order
 	Lane     Lane                // of all of those jobs when they were fetched; zero if they have several
-	Types    []string            // the distinct types of those jobs, sorted: the table may be sharded by type
 }
 
 // Lane is a type with a priority and a duration class. The zero Lane is none.
