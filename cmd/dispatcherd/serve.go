@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -78,10 +75,9 @@ func (f *serveFlags) start(a *app, cmd *cobra.Command) (cfg daemon.Config, log *
 		return cfg, nil, err
 	}
 	cfg.Settings, cfg.Version = a.SettingsText(cmd), a.Version
-	if log, err = f.logger(a); err == nil {
-		a.LogIgnored(log)
-	}
-	return cfg, log, err
+	log = f.logger(a)
+	a.LogIgnored(log)
+	return cfg, log, nil
 }
 
 // migrateFirst applies missing migrations.
@@ -139,41 +135,22 @@ func samePath(one, other string) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// levelValue is one of the log levels that the help names.
-func levelValue(level *zapcore.Level) cli.Value {
-	parse := func(s string) error {
-		if s = strings.ToLower(s); !slices.Contains([]string{"debug", "info", "warn", "error"}, s) {
-			return errors.New("give debug, info, warn or error")
-		}
-		return level.Set(s)
-	}
-	return cli.Value{Kind: "level", Parse: parse, Format: level.String}
-}
-
 // logger makes the daemon's log on the error output.
-func (f *serveFlags) logger(a *app) (*zap.Logger, error) {
-	format := f.format
-	if format == "auto" {
-		format = "json"
-		if a.IsTerminal(a.Err) {
-			format = "console"
-		}
-	}
+func (f *serveFlags) logger(a *app) *zap.Logger {
+	terminal := a.IsTerminal(a.Err)
 	var enc zapcore.Encoder
-	switch format {
-	case "json":
+	if f.format == "json" || f.format == "auto" && !terminal {
 		cfg := zap.NewProductionEncoderConfig()
 		cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 		enc = zapcore.NewJSONEncoder(cfg)
-	case "console":
+	} else {
 		cfg := zap.NewDevelopmentEncoderConfig()
 		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		if no, _ := a.Env("NO_COLOR"); no == "" && a.IsTerminal(a.Err) {
+		if no, _ := a.Env("NO_COLOR"); no == "" && terminal {
 			cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
 		}
 		enc = zapcore.NewConsoleEncoder(cfg)
-	default:
-		return nil, exit.Usagef("--log-format is %q, give json, console or auto", f.format)
 	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.Err)), f.level)), nil
+	level, _ := zapcore.ParseLevel(f.level) // the flag takes only levels
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(a.Err)), level))
 }

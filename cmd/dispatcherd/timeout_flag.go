@@ -31,8 +31,8 @@ func (f *timeoutFlags) Set(text string) error {
 			return fmt.Errorf("%q: %w", entry, err)
 		}
 		d, err := time.ParseDuration(entry[at+1:])
-		if err != nil || d < cli.ShortestTimeout || d > cli.LongestTimeout {
-			return fmt.Errorf("%q: give a duration between %v and %v, such as 30s", entry, cli.ShortestTimeout, cli.LongestTimeout)
+		if err != nil || cli.Within(entry[at+1:], cli.ShortestAttempt, cli.LongestAttempt) != nil {
+			return fmt.Errorf("%q: give a duration between %s and %s, such as 30s", entry, cli.ShortestAttempt, cli.LongestAttempt)
 		}
 		if (*f)[entry[:at]] = d; len(*f) > maxTimeouts {
 			return fmt.Errorf("more than %d types have limits", maxTimeouts)

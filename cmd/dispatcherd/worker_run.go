@@ -33,13 +33,10 @@ Linux), but not its children; a systemd unit or a container ends these.`
 
 func (a *app) workerRunCommand() *cobra.Command {
 	var (
-		types  []string
-		env    []string
-		slots  int
-		socket string
-		name   string
-		grace  time.Duration
+		types, env   []string
+		socket, name string
 	)
+	slots, grace := 1, 30*time.Second
 	cmd := &cobra.Command{
 		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Run a program once for each job", Long: workerRunLong,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
@@ -93,13 +90,11 @@ func (a *app) workerRunCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&types, "types", nil, "types that the program supports, separated by commas")
 	flags.StringSliceVar(&env, "env", nil, "withheld variables to pass to COMMAND, by name")
-	flags.IntVar(&slots, "slots", 1, "largest number of concurrent runs")
+	cli.Number(flags, &slots, "slots", "1", "100000", "largest number of concurrent runs")
 	flags.StringVar(&name, "worker-name", "", "name of the worker (default: host and process id)")
 	cli.OnlyOnCommandLine(flags)
 	a.WorkerSocketFlag(flags, &socket)
-	flags.DurationVar(&grace, "worker-grace", 30*time.Second, "time for running programs to end when the worker stops")
-	cli.Between(flags, "1", "100000", "slots")
-	cli.Between(flags, "0s", cli.Longest, "worker-grace")
+	cli.Number(flags, &grace, "worker-grace", "0s", cli.Longest, "time for running programs to end when the worker stops")
 	return cmd
 }
 

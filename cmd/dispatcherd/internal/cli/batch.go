@@ -27,8 +27,7 @@ func (a treeCommands) openCommand() *cobra.Command {
 	cmd.Flags().StringVar(&callback, "callback", "", `JSON of the job that runs after all members; "type" is required`)
 	cmd.Flags().StringVar(&b.RunWhen, "run-when", contract.RunWhenDone, "when the callback runs: done, ended or failed")
 	cmd.Flags().StringVar(&b.Name, "name", "", "name, not unique")
-	cmd.Flags().Int64Var(&parent, "parent", 0, "open batch of which the callback is a member")
-	Between(cmd.Flags(), "1", LargestID, "parent")
+	Number(cmd.Flags(), &parent, "parent", "1", LargestID, "open batch of which the callback is a member")
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		if cmd.Flags().Changed("callback") {
 			b.Callback = []byte(callback)

@@ -22,6 +22,11 @@ const (
 	MostBytes     = "1099511627776" // 1 TiB
 	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
 	LargestID     = "9223372036854775807"
+
+	// The limit of an attempt is stored as a 32-bit number of milliseconds, and the number of attempts as a smallint.
+	ShortestAttempt = "1ms"
+	LongestAttempt  = "576h"
+	MostAttempts    = "32767"
 )
 
 // LargestPage is the largest number of rows of one answer about rows of a table.
@@ -29,8 +34,8 @@ const LargestPage = 1000
 
 // PageFlags adds the flags that select a page of a list.
 func PageFlags(cmd *cobra.Command, q *rest.Query, what string) {
-	cmd.Flags().IntVar(&q.Limit, "limit", 100, what+" per page")
-	Between(cmd.Flags(), "1", strconv.Itoa(LargestPage), "limit")
+	q.Limit = 100
+	Number(cmd.Flags(), &q.Limit, "limit", "1", strconv.Itoa(LargestPage), what+" per page")
 	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
 }
 
@@ -71,21 +76,25 @@ func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header 
 	return a.PrintRows(name, page.Items, header, rows)
 }
 
-// Bounds of the limit of an attempt, which jobs store as a 32-bit number of milliseconds.
-const (
-	ShortestTimeout = time.Millisecond
-	LongestTimeout  = 24 * 24 * time.Hour
-)
-
-// Between sets the range of flags with numbers or durations, both ends included. It does not apply
-// to defaults: a default may be a value that means "none".
-func Between(flags *pflag.FlagSet, least, most string, names ...string) {
-	for _, name := range names {
-		f := flags.Lookup(name)
-		f.Value = bounded{f.Value, least, most}
-		if f.DefValue == "0s" {
-			f.DefValue = "0" // pflag omits the default 0s only for its own type of durations
-		}
+// Number adds a flag with a number or a duration and its range, both ends included. The value is the default, which may be outside
+// the range: then it means "none".
+func Number(flags *pflag.FlagSet, value any, name, least, most, usage string) {
+	switch v := value.(type) {
+	case *time.Duration:
+		flags.DurationVar(v, name, *v, usage)
+	case *int:
+		flags.IntVar(v, name, *v, usage)
+	case *int64:
+		flags.Int64Var(v, name, *v, usage)
+	case *uint64:
+		flags.Uint64Var(v, name, *v, usage)
+	case *float64:
+		flags.Float64Var(v, name, *v, usage)
+	}
+	f := flags.Lookup(name)
+	f.Value = bounded{f.Value, least, most}
+	if f.DefValue == "0s" {
+		f.DefValue = "0" // pflag omits the default 0s only for its own type of durations
 	}
 }
 
@@ -107,14 +116,19 @@ func (b bounded) Set(text string) error {
 	if err := b.Value.Set(text); err != nil {
 		return err
 	}
-	value := magnitude(b.String())
+	return Within(b.String(), b.least, b.most)
+}
+
+// Within returns an error unless a number or a duration is in a range.
+func Within(text, least, most string) error {
+	value := magnitude(text)
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0):
 		return &boundError{"give a number"}
-	case value < magnitude(b.least):
-		return &boundError{"must be at least " + b.least}
-	case value > magnitude(b.most):
-		return &boundError{"must be at most " + b.most}
+	case value < magnitude(least):
+		return &boundError{"must be at least " + least}
+	case value > magnitude(most):
+		return &boundError{"must be at most " + most}
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ cancels all chunks. --durable prints the id of a batch (docs/how-to/flows.md).`
 
 // FanOutCommand distributes items over workers.
 func (a *Invocation) FanOutCommand() *cobra.Command {
-	var priority int8
+	var priority int
 	var timeout, expected time.Duration
-	var per string
+	per := "worker"
 	var durable bool
 	cmd := &cobra.Command{
 		Use:   "fanout TYPE FILE",
@@ -30,9 +30,6 @@ func (a *Invocation) FanOutCommand() *cobra.Command {
 		Example: `  dispatcherd fanout thumbnails items.json
   seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if per != "worker" && per != "slot" {
-				return exit.Usagef("--per %q is neither worker nor slot", per)
-			}
 			text, err := a.readPayload(args[1])
 			if err != nil {
 				return err
@@ -55,14 +52,11 @@ func (a *Invocation) FanOutCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&per, "per", "worker", "worker or slot: what gets one chunk each")
-	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
-	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the answers (default: the dispatcher's, 30s)")
-	flags.DurationVar(&expected, "expected", 0, "how long an attempt of a chunk probably takes (default: unknown)")
+	flags.Var(OneOf(&per, "worker", "slot"), "per", "worker or slot: what gets one chunk each")
+	Number(flags, &priority, "priority", "0", "10", "0..10; a larger number is more urgent")
+	Number(flags, &timeout, "timeout", "1ms", "1h", "how long to wait for the answers (default: the dispatcher's, 30s)")
+	Number(flags, &expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
-	Between(flags, "0", "10", "priority")
-	Between(flags, "1ms", "1h", "timeout")
-	Between(flags, ShortestTimeout.String(), LongestTimeout.String(), "expected")
 	a.APIFlags(flags)
 	cmd.ValidArgsFunction = a.completeTypes()
 	return cmd

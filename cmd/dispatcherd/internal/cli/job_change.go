@@ -34,7 +34,7 @@ type consent struct {
 // jobChangeCommand completes the command of an operation.
 func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra.Command {
 	var f jobFilter
-	var agreed consent
+	agreed := consent{count: -1}
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.Use = fmt.Sprintf("%s ID… | [--type TYPE] [--status STATUS] [--older-than AGE]", c.op)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -42,10 +42,8 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 		case byFilter && len(args) > 0:
 			return exit.Usagef("give either ids or a filter")
 		case byFilter:
-			filter, err := f.filter(time.Now())
-			if err == nil {
-				err = c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer.Time, Older: filter.Older.Time})
-			}
+			filter := f.filter(time.Now())
+			err := c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer.Time, Older: filter.Older.Time})
 			if err != nil {
 				return exit.Usagef("%w", err)
 			}
@@ -60,9 +58,8 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 	cmd.ValidArgsFunction = a.completeIDs(c.op.Statuses()...)
 	flags := cmd.Flags()
 	flags.BoolVar(&agreed.yes, "yes", false, fmt.Sprintf("%s what the filter selects", c.op))
-	flags.Int64Var(&agreed.count, "count", -1, "do it if the filter selects exactly so many jobs")
+	Number(flags, &agreed.count, "count", "0", LargestID, "do it if the filter selects exactly so many jobs")
 	flags.Lookup("count").DefValue = ""
-	Between(flags, "0", LargestID, "count")
 	return cmd
 }
 

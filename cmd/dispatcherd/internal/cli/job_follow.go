@@ -53,8 +53,7 @@ func (a *Invocation) jobWaitCommand() *cobra.Command {
 			return a.API.With(func(c *client.Client) error { return a.waitForJobs(cmd.Context(), c, ids, timeout) })
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most (default: no limit)")
-	Between(cmd.Flags(), "1ms", Longest, "timeout")
+	Number(cmd.Flags(), &timeout, "timeout", "1ms", Longest, "how long to wait at most (default: no limit)")
 	cmd.ValidArgsFunction = a.completeIDs()
 	return cmd
 }

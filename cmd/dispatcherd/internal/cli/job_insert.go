@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -54,22 +52,17 @@ func (a *Invocation) jobInsertCommand() *cobra.Command {
 	}
 	job.SortFlags = false
 	job.String("type", "", "type that a slot must support")
-	job.Int8("priority", 0, "0..10; a larger number is more urgent")
+	Number(job, new(int), "priority", "0", "10", "0..10; a larger number is more urgent")
 	job.String("payload", "", "JSON for the worker")
 	job.String("payload-file", "", "file with the payload; - is standard input")
 	job.String("run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
-	job.Int16("max-attempts", 0, "failures after which the job is failed for good (default: 5)")
-	job.Duration("timeout", 0, "limit of one attempt (default: none)")
-	job.Duration("expected", 0, "how long an attempt probably takes (default: unknown)")
+	Number(job, new(int), "max-attempts", "1", MostAttempts, "failures after which the job is failed for good (default: 5)")
+	Number(job, new(time.Duration), "timeout", ShortestAttempt, LongestAttempt, "limit of one attempt (default: none)")
+	Number(job, new(time.Duration), "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	job.String("keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")
-	job.Int64("parent", 0, "open batch whose member the job is")
+	Number(job, new(int64), "parent", "1", LargestID, "open batch whose member the job is")
 	job.String("unique-key", "", "insert nothing if a pending or running job has this key")
-	job.Duration("unique-for", 0, "time for which the unique key stays taken, also after the job has ended")
-	Between(job, "0", "10", "priority")
-	Between(job, "1", strconv.Itoa(math.MaxInt16), "max-attempts")
-	Between(job, ShortestTimeout.String(), LongestTimeout.String(), "timeout", "expected")
-	Between(job, "1", LargestID, "parent")
-	Between(job, "1s", Longest, "unique-for")
+	Number(job, new(time.Duration), "unique-for", "1s", Longest, "time for which the unique key stays taken, also after the job has ended")
 	flags := cmd.Flags()
 	flags.AddFlagSet(job)
 	flags.BoolVar(&skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")

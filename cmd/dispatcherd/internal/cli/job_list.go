@@ -11,7 +11,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
@@ -23,10 +22,8 @@ func (a *Invocation) jobListCommand() *cobra.Command {
 		Example: `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --older-than 24h --limit 50
   dispatcherd job list -o jsonl`,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.JobFilter, err = f.filter(time.Now()); err != nil {
-				return err
-			}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q.JobFilter = f.filter(time.Now())
 			return a.listJobs(cmd.Context(), q)
 		},
 	}
@@ -73,7 +70,8 @@ func listRow(job *contract.Job) []any {
 
 // jobFilter are the flags that select jobs.
 type jobFilter struct {
-	kind, status string
+	kind         string
+	status       dispatcherd.Status
 	newer, older time.Duration
 }
 
@@ -84,30 +82,20 @@ var filterFlags = []string{"type", "status", "newer-than", "older-than"}
 func (f *jobFilter) register(a *Invocation, cmd *cobra.Command, which string) {
 	flags := cmd.Flags()
 	a.typeFlag(cmd, &f.kind, "only jobs of this type")
-	flags.StringVar(&f.status, "status", "", "only jobs in this status: "+which)
-	flags.DurationVar(&f.newer, "newer-than", 0, "only jobs created in this time before now, such as 1h")
-	flags.DurationVar(&f.older, "older-than", 0, "only jobs created longer ago")
-	Between(flags, "1s", Longest, "newer-than", "older-than")
-	names := make([]string, len(dispatcherd.Statuses))
-	for i, s := range dispatcherd.Statuses {
-		names[i] = string(s)
-	}
-	_ = cmd.RegisterFlagCompletionFunc("status", // fails for an unknown flag only
-		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	flags.Var(OneOf(&f.status, dispatcherd.Statuses...), "status", "only jobs in this status: "+which)
+	Number(flags, &f.newer, "newer-than", "1s", Longest, "only jobs created in this time before now, such as 1h")
+	Number(flags, &f.older, "older-than", "1s", Longest, "only jobs created longer ago")
 }
 
 func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 	return slices.ContainsFunc(filterFlags, flags.Changed)
 }
 
-// filter checks the flags. Ages count from now.
-func (f *jobFilter) filter(now time.Time) (httpapi.JobFilter, error) {
+// filter returns what the flags select. Ages count from now.
+func (f *jobFilter) filter(now time.Time) httpapi.JobFilter {
 	c := httpapi.JobFilter{Type: f.kind}
-	if s := dispatcherd.Status(f.status); s != "" {
-		if !slices.Contains(dispatcherd.Statuses, s) {
-			return c, exit.Usagef("--status %q is none of waiting, pending, running, done, failed, cancelled", f.status)
-		}
-		c.Status = []dispatcherd.Status{s}
+	if f.status != "" {
+		c.Status = []dispatcherd.Status{f.status}
 	}
 	if f.newer > 0 {
 		c.Newer.Time = now.Add(-f.newer)
@@ -115,5 +103,5 @@ func (f *jobFilter) filter(now time.Time) (httpapi.JobFilter, error) {
 	if f.older > 0 {
 		c.Older.Time = now.Add(-f.older)
 	}
-	return c, nil
+	return c
 }

@@ -23,7 +23,7 @@ as JSON lines, and progress on the error output. -o jsonl prints all events. The
 // RequestCommand makes an on-demand request.
 func (a *Invocation) RequestCommand() *cobra.Command {
 	var r client.Request
-	var priority int8
+	var priority int
 	var file string
 	cmd := &cobra.Command{
 		Use:   "request TYPE [PAYLOAD | -]",
@@ -56,17 +56,13 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "payload-file", "", "file with the payload; - is standard input")
-	flags.Int8Var(&priority, "priority", 0, "0..10; a larger number is more urgent")
-	flags.DurationVar(&r.Timeout, "timeout", 0, "how long to wait for the result (default: the dispatcher's, 30s)")
-	flags.DurationVar(&r.WaitForWorker, "wait-for-worker", 0, "how long to wait while no slot supports the type")
+	Number(flags, &priority, "priority", "0", "10", "0..10; a larger number is more urgent")
+	Number(flags, &r.Timeout, "timeout", "1ms", "1h", "how long to wait for the result (default: the dispatcher's, 30s)")
+	Number(flags, &r.WaitForWorker, "wait-for-worker", "0s", "1h", "how long to wait while no slot supports the type")
 	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
 	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
-	flags.DurationVar(&r.Expected, "expected", 0, "how long an attempt probably takes (default: unknown)")
+	Number(flags, &r.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
-	Between(flags, "0", "10", "priority")
-	Between(flags, "1ms", "1h", "timeout")
-	Between(flags, ShortestTimeout.String(), LongestTimeout.String(), "expected")
-	Between(flags, "0s", "1h", "wait-for-worker")
 	a.APIFlags(flags)
 	types := a.completeTypes()
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

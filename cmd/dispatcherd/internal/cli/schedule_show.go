@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -125,8 +126,10 @@ func (a *Invocation) scheduleNextCommand() *cobra.Command {
 	n := 10
 	cmd := New("next NAME", "Print the next occasions in UTC and local time, with changes of the wall clock",
 		"  dispatcherd schedule next nightly -n 5")
-	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
-	Between(cmd.Flags(), "1", "1000", "count")
+	count := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Number(count, &n, "count", "1", "1000", "occasions")
+	count.Lookup("count").Shorthand = "n"
+	cmd.Flags().AddFlagSet(count)
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		v, err := c.Schedules().Get(ctx, args[0])
 		if err != nil {

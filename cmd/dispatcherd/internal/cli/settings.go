@@ -32,7 +32,7 @@ func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
 	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }
 
-// Describe adds the environment variable of each setting to the help of a command. A command without a rule for its arguments takes
+// Describe adds the environment variable of each setting to the help of a command, and completes flags that take some words only. A command without a rule for its arguments takes
 // those of its usage line.
 func Describe(cmd *cobra.Command) {
 	if cmd.Args == nil {
@@ -41,6 +41,10 @@ func Describe(cmd *cobra.Command) {
 	one := func(f *pflag.Flag) {
 		if isSetting(f) {
 			f.Usage += " [" + variables(f)[0] + "]"
+		}
+		if v, ok := f.Value.(Value); ok && v.Choices != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, // fails if the command has done it
+				cobra.FixedCompletions(v.Choices, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(one)

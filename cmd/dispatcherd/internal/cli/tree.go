@@ -51,12 +51,8 @@ func (a treeCommands) listCommand() *cobra.Command {
 	f := client.BatchFilter{Kind: a.kind}
 	cmd := New("list", "List, the newest first",
 		fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind))
-	cmd.Flags().StringVar(&f.State, "state", "", "only this state: open, sealed, ended or cancelled")
+	cmd.Flags().Var(OneOf(&f.State, contract.BatchStates...), "state", "only this state: open, sealed, ended or cancelled")
 	PageFlags(cmd, &f.Query, "rows")
-	_ = cmd.RegisterFlagCompletionFunc(
-		"state",
-		cobra.FixedCompletions(contract.BatchStates, cobra.ShellCompDirectiveNoFileComp),
-	) // fails for an unknown flag only
 	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		list, err := c.Flows().List(ctx, f)
 		if err != nil {

@@ -13,9 +13,10 @@ import (
 
 // Value is a flag value with a syntax of its own. It implements pflag.Value.
 type Value struct {
-	Kind   string             // names the kind of value in help texts
-	Parse  func(string) error // stores a value
-	Format func() string      // returns the stored value as Parse takes it
+	Kind    string             // names the kind of value in help texts
+	Parse   func(string) error // stores a value
+	Format  func() string      // returns the stored value as Parse takes it
+	Choices []string           // all values, for completion; nil = there are others
 }
 
 // Set implements pflag.Value.
@@ -26,6 +27,24 @@ func (v Value) String() string { return v.Format() }
 
 // Type implements pflag.Value.
 func (v Value) Type() string { return v.Kind }
+
+// OneOf is one of some words, in any case.
+func OneOf[T ~string](value *T, choices ...T) Value {
+	words := make([]string, len(choices))
+	for i, c := range choices {
+		words[i] = string(c)
+	}
+	parse := func(text string) error {
+		text = strings.ToLower(text)
+		if !slices.Contains(words, text) {
+			last := len(words) - 1
+			return fmt.Errorf("give %s or %s", strings.Join(words[:last], ", "), words[last])
+		}
+		*value = T(text)
+		return nil
+	}
+	return Value{Kind: "string", Parse: parse, Format: func() string { return string(*value) }, Choices: words}
+}
 
 // Entries returns the entries of a value, such as pdf=30s,excel=1m. Commas separate them. If the text contains a line break, only
 // line breaks do, because an entry of a table in the file may contain any other character.
@@ -88,7 +107,7 @@ func Cap(value *time.Duration) Value {
 			return nil
 		}
 		d, err := time.ParseDuration(s)
-		if longest, _ := time.ParseDuration(Longest); err != nil || d < 0 || d > longest {
+		if err != nil || Within(s, "0s", Longest) != nil {
 			return errors.New("give a duration such as 256s, or none")
 		}
 		*value = d

@@ -44,11 +44,11 @@ and with such that are right within a factor of four.`,
 	}
 	flags := cmd.Flags()
 	f.periodFlags(flags)
-	flags.DurationVar(&window, "duration-window", window, "expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
+	cli.Number(flags, &window, "duration-window", "0s", scoring.MaxDurationWindow.String(),
+		"expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
 	cli.OnlyOnCommandLine(flags)
 	a.DatabaseFlag(flags)
 	a.APISocketFlag(flags)
-	cli.Between(flags, "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,7 +26,7 @@ import (
 )
 
 // maxExported bounds the jobs of an exported trace, which are held in memory.
-const maxExported = 5_000_000
+const maxExported = "5000000"
 
 // exportFlags are the flags of an export.
 type exportFlags struct {
@@ -61,13 +60,11 @@ host, or from another trace. On-demand requests without rows are not included.`,
 
 // periodFlags are the flags that choose jobs and slots.
 func (f *exportFlags) periodFlags(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.since, "since", f.since, "start of the period, before now")
-	flags.DurationVar(&f.until, "until", 0, "end of the period, before now")
-	flags.IntVar(&f.limit, "limit", f.limit, "largest number of jobs; with more the command fails")
+	cli.Number(flags, &f.since, "since", "0s", cli.Longest, "start of the period, before now")
+	cli.Number(flags, &f.until, "until", "0s", cli.Longest, "end of the period, before now")
+	cli.Number(flags, &f.limit, "limit", "1", maxExported, "largest number of jobs; with more the command fails")
 	flags.StringVar(&f.slots, "slots-of", "", "folder of the trace whose slots to use")
 	cli.OnlyOnCommandLine(flags)
-	cli.Between(flags, "1", strconv.Itoa(maxExported), "limit")
-	cli.Between(flags, "0s", cli.Longest, "since", "until")
 }
 
 // forceFlag lets a command replace a trace.

@@ -43,17 +43,11 @@ Equal flags give equal files.`,
 
 // generateFlags adds the flags that size a generated workload.
 func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
-	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the random numbers")
-	flags.IntVar(&o.Calls, "calls", o.Calls, "calls of the day; 23 in 1,000 are queued, the others on demand")
-	flags.IntVar(&o.Batch, "batch", o.Batch, "queued jobs of the batch stream")
-	flags.IntVar(&o.Agents, "agents", o.Agents, "slots")
-	flags.IntVar(&o.Workers, "workers", o.Workers, "worker processes")
-	flags.IntVar(&o.Load, "load", o.Load, "percent of their online time that the agents are busy")
+	cli.Number(flags, &o.Seed, "seed", "0", strconv.FormatUint(math.MaxUint64, 10), "seed of the random numbers")
+	cli.Number(flags, &o.Calls, "calls", "1", "5000000", "calls of the day; 23 in 1,000 are queued, the others on demand")
+	cli.Number(flags, &o.Batch, "batch", "0", "5000000", "queued jobs of the batch stream")
+	cli.Number(flags, &o.Agents, "agents", "27", "100000", "slots")
+	cli.Number(flags, &o.Workers, "workers", "1", "100000", "worker processes")
+	cli.Number(flags, &o.Load, "load", "10", "95", "percent of their online time that the agents are busy")
 	cli.OnlyOnCommandLine(flags)
-	cli.Between(flags, "0", strconv.FormatUint(math.MaxUint64, 10), "seed")
-	cli.Between(flags, "1", "5000000", "calls")
-	cli.Between(flags, "0", "5000000", "batch")
-	cli.Between(flags, "27", "100000", "agents")
-	cli.Between(flags, "1", "100000", "workers")
-	cli.Between(flags, "10", "95", "load")
 }

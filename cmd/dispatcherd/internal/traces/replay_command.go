@@ -44,10 +44,9 @@ misplaced or sent to a slot that does not support its type.`,
 			return a.replayTrace(cmd.Context(), "replay", t, speed, weights)
 		},
 	}
-	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
+	cli.Number(cmd.Flags(), &speed, "speed", "1", "1000000", "seconds of the trace per second")
 	cmd.Flags().StringVar(&weights, "weights", "default", "article, default, or comma-separated changes key=value, as in trace simulate")
 	cli.OnlyOnCommandLine(cmd.Flags())
-	cli.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 
@@ -82,10 +81,9 @@ func (a commands) demoCommand() *cobra.Command {
 			return a.replayTrace(cmd.Context(), "demo", t, speed, "default")
 		},
 	}
-	cmd.Flags().Float64Var(&speed, "speed", 0, "seconds of the trace per second")
+	cli.Number(cmd.Flags(), &speed, "speed", "1", "1000000", "seconds of the trace per second")
 	generateFlags(cmd.Flags(), &o)
 	cli.OnlyOnCommandLine(cmd.Flags())
-	cli.Between(cmd.Flags(), "1", "1000000", "speed")
 	return cmd
 }
 

@@ -73,13 +73,12 @@ its jobs wait, side by side for several --weights.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&f.weights, "weights", []string{"article"}, weightsSyntax)
-	cmd.Flags().
-		DurationVar(&f.window, "duration-window", 0, "expected duration from which a job gains nothing; 0 = expected durations do not count")
+	cli.Number(cmd.Flags(), &f.window, "duration-window", "0s", scoring.MaxDurationWindow.String(),
+		"expected duration from which a job gains nothing; 0 = expected durations do not count")
 	cmd.Flags().StringVar(&f.compare, "compare", "", "schedule `FILE` to compare with; a difference exits with 1")
 	cmd.Flags().
 		VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
 	cli.OnlyOnCommandLine(cmd.Flags())
-	cli.Between(cmd.Flags(), "0s", scoring.MaxDurationWindow.String(), "duration-window")
 	return cmd
 }
 
