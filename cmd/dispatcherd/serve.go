@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -45,8 +46,10 @@ SIGHUP reloads only the file of --api-tokens.`,
 			if cfg.DSN, err = a.DatabaseURL(); err != nil {
 				return err
 			}
-			cfg.Supervisor, cfg.Reload = daemon.SupervisorOf(a.Env), hangups
-			if cfg.Inherited, err = daemon.InheritedSockets(a.Env); err != nil {
+			cfg.Reload = hangups
+			cfg.Supervisor.Notify = func(message string) (bool, error) { return systemd.SdNotify(false, message) }
+			cfg.Supervisor.Watchdog, _ = systemd.SdWatchdogEnabled(false) // without a valid limit there is no watchdog
+			if cfg.Inherited, err = daemon.InheritedSockets(); err != nil {
 				return exit.Usagef("%w", err)
 			}
 			if migrate {

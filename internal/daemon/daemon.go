@@ -133,13 +133,6 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	return d, nil
 }
 
-// notifySupervisor sends a message to the supervisor. It logs a failure and continues.
-func (d *Daemon) notifySupervisor(message string) {
-	if err := d.cfg.Supervisor.notify(message); err != nil {
-		d.log.Warn("notifying the supervisor failed", zap.Error(err))
-	}
-}
-
 // listen returns the socket that was passed for a path, or opens one.
 func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, error) {
 	defer func() {

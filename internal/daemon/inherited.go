@@ -3,48 +3,26 @@ package daemon
 import (
 	"fmt"
 	"net"
-	"os"
-	"strconv"
-	"syscall"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// firstInherited is the first descriptor that a service manager passes, see
-// sd_listen_fds(3).
-const firstInherited = 3
-
-// maxInherited bounds the number of these descriptors.
-const maxInherited = 64
-
-// InheritedSockets returns the listening sockets that the service manager has
-// opened for this process, by their address. They outlive the process: a connection
-// during a restart waits instead of failing.
-func InheritedSockets(env func(string) (string, bool)) (map[string]net.Listener, error) {
-	pid, _ := env("LISTEN_PID")
-	text, given := env("LISTEN_FDS")
-	if !given || pid != strconv.Itoa(os.Getpid()) {
-		return nil, nil // nothing, or meant for another process
-	}
-	count, err := strconv.Atoi(text)
-	if err != nil || count < 0 || count > maxInherited {
-		return nil, fmt.Errorf("LISTEN_FDS is %q, must be a number from 0 to %d", text, maxInherited)
-	}
+// InheritedSockets returns the listening sockets that the service manager has opened for this process, see sd_listen_fds(3), by their
+// address. They outlive the process: a connection during a restart waits instead of failing.
+func InheritedSockets() (map[string]net.Listener, error) {
+	passed, err := activation.Listeners()
 	sockets := map[string]net.Listener{}
-	for fd := firstInherited; fd < firstInherited+count; fd++ {
-		syscall.CloseOnExec(fd)
-		file := os.NewFile(uintptr(fd), "inherited socket")
-		l, err := net.FileListener(file) // has a descriptor of its own
-		_ = file.Close()
-		if err != nil {
-			return nil, fmt.Errorf("descriptor %d of LISTEN_FDS is no listening stream socket: %w", fd, err)
+	for i, l := range passed {
+		if l == nil {
+			return nil, fmt.Errorf("descriptor %d of LISTEN_FDS is no listening stream socket", 3+i)
 		}
 		sockets[l.Addr().String()] = l
 	}
-	return sockets, nil
+	return sockets, err
 }
 
 // OpenSockets opens the sockets of the daemon before all other components, so that an unusable path

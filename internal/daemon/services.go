@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/operation"
@@ -17,7 +16,7 @@ func (d *Daemon) list() []background.Service {
 	return []background.Service{
 		cancels(d.store.Asked, d.loop.Order),
 		operation.Service{DB: d.api.pool, Done: d.operated}.Service(),
-		d.cfg.Supervisor.watchdog(func() bool { return d.loop.Ask(func(*actor.Core) {}) }),
+		d.watchdog(),
 		d.api.rows.Polling(),
 		d.api.rows.Recording(d.store.Progress),
 		d.workers.startups.renewing(),

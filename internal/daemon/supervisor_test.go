@@ -1,24 +1,31 @@
 package daemon
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
-func TestEnvironmentOfAnotherProcessIsIgnored(t *testing.T) {
-	env := func(values map[string]string) func(string) (string, bool) {
-		return func(name string) (string, bool) { v, ok := values[name]; return v, ok }
-	}
-	sockets, err := InheritedSockets(env(map[string]string{"LISTEN_PID": "1", "LISTEN_FDS": "2"}))
+func TestSocketsOfAnotherProcessAreIgnored(t *testing.T) {
+	t.Setenv("LISTEN_PID", "1")
+	t.Setenv("LISTEN_FDS", "2")
+	sockets, err := InheritedSockets()
 	require.NoError(t, err)
 	require.Empty(t, sockets)
-	require.Equal(t, Supervisor{socket: "/n"},
-		SupervisorOf(env(map[string]string{"NOTIFY_SOCKET": "/n", "WATCHDOG_PID": "1", "WATCHDOG_USEC": "9"})))
-	require.Equal(t, Supervisor{socket: "/n", every: time.Second},
-		SupervisorOf(env(map[string]string{"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "3000000"})))
-	require.Zero(t, SupervisorOf(env(map[string]string{"WATCHDOG_USEC": "soon"})))
-	require.NoError(t, Supervisor{}.notify("READY=1"))
-	require.Error(t, Supervisor{socket: "/does/not/exist"}.notify("READY=1"))
+}
+
+func TestFailedNotificationOfTheSupervisorIsLogged(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	d := &Daemon{log: zap.New(core)}
+	d.notifySupervisor("READY=1")
+	require.Zero(t, logs.Len(), "there is no supervisor")
+	require.Nil(t, d.watchdog().Step)
+	d.cfg.Supervisor = Supervisor{Notify: func(string) (bool, error) { return false, errors.New("gone") }, Watchdog: time.Second}
+	d.notifySupervisor("READY=1")
+	require.Equal(t, 1, logs.Len())
+	require.NotNil(t, d.watchdog().Step)
 }
