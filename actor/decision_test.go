@@ -106,6 +106,10 @@ func TestRunOfAJobIsDescribed(t *testing.T) {
 	require.Equal(t, SlotInfo{Busy: 1010 * time.Millisecond, Left: cfg.CancelGrace, Stopping: "the caller hung up"}, info)
 	require.Equal(t, info.Stopping, c.Stopping(-1))
 	require.Empty(t, c.Stopping(-2))
+	slot, attempt, worker := c.RunsOn(-1)
+	require.Equal(t, []any{dispatcherd.SlotID(7), dispatcherd.Attempt(1), "w"}, []any{slot, attempt, worker})
+	slot, _, _ = c.RunsOn(-2)
+	require.Zero(t, slot)
 }
 
 // Before the first fetch, the age of a row follows from the clock with which it was read.

@@ -156,6 +156,14 @@ func (c *Core) Stopping(id dispatcherd.JobID) string {
 	return ""
 }
 
+// RunsOn returns where a job in hand was sent; 0 = it was not sent.
+func (c *Core) RunsOn(id dispatcherd.JobID) (slot dispatcherd.SlotID, attempt dispatcherd.Attempt, worker string) {
+	if j := c.jobs[id]; j != nil && j.sentAt != notSent {
+		return j.slotID, j.attempt, j.worker
+	}
+	return 0, 0, ""
+}
+
 // TypeInfo describes the current state of a type.
 type TypeInfo struct {
 	Name     string

@@ -105,13 +105,15 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
 		}
 	}
-
-	defer b.Rows.expect()()
 	id, late, err := b.insertWhole(ctx, &r)
 	if err != nil {
 		return 0, err
 	}
 	b.Rows.watch(id, c, true, late)
+	b.Loop.Ask(func(core *actor.Core) { // the job may have been sent before its id was known here
+		slot, attempt, worker := core.RunsOn(id)
+		b.Rows.started(id, slot, attempt, worker)
+	})
 	b.Loop.Notify()
 	return id, nil
 }

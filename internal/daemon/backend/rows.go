@@ -34,7 +34,6 @@ type Rows struct {
 	ends    [ondemand.Changed]uint64 // durable requests by ondemand.AnswerKind; 0: the caller disconnected
 	begun   uint64
 	over    bool // Release was called
-	starts  starts
 
 	progress map[dispatcherd.JobID]claim.Progress // the latest progress of each job that runs here, before it is written to the row
 }
@@ -44,6 +43,7 @@ type watchedRow struct {
 	watchers map[ondemand.Caller]bool // true: a durable request, which is answered once
 	status   dispatcherd.Status       // the latest known
 	attempt  dispatcherd.Attempt
+	sent     dispatcherd.Attempt // the latest one whose start here is reported
 	worker   string
 	late     bool // its deadline passed before its callers came
 }
@@ -58,14 +58,6 @@ func NewRows(
 ) *Rows {
 	return &Rows{db: db, every: every, worker: worker, wake: wake, watched: map[dispatcherd.JobID]*watchedRow{},
 		progress: map[dispatcherd.JobID]claim.Progress{}}
-}
-
-// expect must be called before the insertion of a row that will be watched. From then
-// on Rows records starts, because the job may start between the commit of the row and
-// the call of watch. done ends the recording.
-func (r *Rows) expect() (done func()) {
-	r.starts.awaited.Add(1)
-	return func() { r.starts.awaited.Add(-1) }
 }
 
 // watch adds a caller. If answered is true, the caller gets one answer, possibly before
@@ -92,10 +84,6 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered, late boo
 	w.watchers[c], w.late = answered, w.late || late
 	if answered {
 		r.begun++
-		if s, ok := r.starts.find(id); ok {
-			w.status, w.attempt, w.worker = dispatcherd.Running, s.attempt, r.worker(s.session)
-			c.Started(s.slot, w.worker)
-		}
 	}
 	return func() { r.leave(id, c) }
 }
@@ -122,19 +110,19 @@ func (r *Rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Call
 
 // Sent implements shell.Rows.
 func (r *Rows) Sent(e *effect.Send) {
-	awaited := r.starts.awaited.Load() > 0
-	if r.count.Load() == 0 && !awaited {
-		return
+	if r.count.Load() > 0 {
+		r.started(e.Job, e.Slot, e.Attempt, r.worker(e.Session))
 	}
+}
+
+// started reports the start of an attempt here, once.
+func (r *Rows) started(id dispatcherd.JobID, slot dispatcherd.SlotID, attempt dispatcherd.Attempt, worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if awaited {
-		r.starts.note(e)
-	}
-	if w := r.watched[e.Job]; w != nil {
-		w.status, w.attempt, w.worker = dispatcherd.Running, e.Attempt, r.worker(e.Session)
+	if w := r.watched[id]; w != nil && attempt > w.sent {
+		w.status, w.attempt, w.sent, w.worker = dispatcherd.Running, attempt, attempt, worker
 		for c := range w.watchers {
-			c.Started(e.Slot, w.worker)
+			c.Started(slot, worker)
 		}
 	}
 }
