@@ -19,7 +19,7 @@ func (d *Daemon) observer() actor.Observer {
 	jobs, log, next := d.metrics.jobs, d.decisions, d.cfg.Observe
 	return func(c *actor.Core, now timing.Instant, ev event.Event, fx []effect.Effect) {
 		made := c.Decisions()
-		jobs.Observe(made, fx)
+		jobs.observe(made, fx)
 		if log != nil && len(made) > 0 {
 			log.Append(time.Now(), made)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/jobmetrics"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -19,7 +18,7 @@ import (
 // are read at each scrape are in scrape.go.
 type metrics struct {
 	registry        *prometheus.Registry
-	jobs            *jobmetrics.Jobs
+	jobs            *jobMetrics
 	statements      *prometheus.HistogramVec
 	rows            *prometheus.CounterVec
 	unheld          prometheus.Counter
@@ -38,7 +37,7 @@ func newMetrics(log *zap.Logger) *metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &metrics{
 		registry: r,
-		jobs:     jobmetrics.New(r),
+		jobs:     newJobMetrics(r),
 		statements: histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
 			prometheus.ExponentialBuckets(0.0002, 2, 16), "operation", "verdict"),
 		rows: counters(

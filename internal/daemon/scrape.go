@@ -159,7 +159,7 @@ func (s *typeSums) add(t *httpapi.Type) {
 func (d *Daemon) scrapeTypes(emit emit) {
 	list, sums := d.api.backend.Types(), map[string]*typeSums{}
 	for i := range list.Items {
-		label := d.metrics.jobs.Label(list.Items[i].Type)
+		label := d.metrics.jobs.label(list.Items[i].Type)
 		if sums[label] == nil {
 			sums[label] = &typeSums{}
 		}

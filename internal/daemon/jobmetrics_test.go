@@ -1,9 +1,7 @@
-package jobmetrics
+package daemon
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +15,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// gather returns the values of counters and the numbers of observations of histograms, by
+// gatherJobs returns the values of counters and the numbers of observations of histograms, by
 // name and label values.
-func gather(t *testing.T, r prometheus.Gatherer) map[string]float64 {
+func gatherJobs(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
 	require.NoError(t, err)
@@ -44,8 +42,8 @@ func ended(typ string, outcome contract.Outcome, answer effect.AnswerKind, start
 
 func TestStartsAndEndsAreCountedByTypeAndOutcome(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	j := New(r)
-	j.Observe([]actor.Decision{
+	j := newJobMetrics(r)
+	j.observe([]actor.Decision{
 		{Kind: actor.DecisionPlaced, Type: "pdf"}, {Kind: actor.DecisionWaiting, Type: "pdf"},
 		ended("pdf", contract.Succeeded, 0, true), ended("pdf", contract.Succeeded, 0, true), ended("pdf", contract.Released, 0, false),
 		ended("pdf", contract.Isolated, 0, true), ended("mail", 0, effect.AnswerDone, true), ended("mail", 0, effect.AnswerFailed, true),
@@ -67,53 +65,28 @@ func TestStartsAndEndsAreCountedByTypeAndOutcome(t *testing.T) {
 		"dispatcherd_job_run_seconds isolated pdf":    1,
 		"dispatcherd_job_run_seconds done mail":       1,
 		"dispatcherd_job_run_seconds failed mail":     1,
-	}, gather(t, r))
-}
-
-// Each name of an outcome exists once, so no two of them share a series.
-func TestOutcomesHaveDifferentNames(t *testing.T) {
-	names := map[string]int{}
-	for o := range outcomes {
-		names[nameOf(o)]++
-	}
-	require.Equal(t,
-		[]string{
-			"busy",
-			"cancelled",
-			"crashed",
-			"done",
-			"failed",
-			"isolated",
-			"late",
-			"quarantined",
-			"released",
-			"retry",
-			"stopping",
-			"unsupported",
-		},
-		slices.Sorted(maps.Keys(names)),
-	)
+	}, gatherJobs(t, r))
 }
 
 func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	j := New(r)
-	require.Equal(t, Other, j.Label("broken\xff"))
+	j := newJobMetrics(r)
+	require.Equal(t, otherTypes, j.label("broken\xff"))
 	const types = 10_000
 	for i := range types {
 		name := fmt.Sprintf("type%05d", i)
-		j.Observe([]actor.Decision{ended(name, contract.Succeeded, 0, true)}, []effect.Effect{&effect.Send{Type: name}})
+		j.observe([]actor.Decision{ended(name, contract.Succeeded, 0, true)}, []effect.Effect{&effect.Send{Type: name}})
 	}
-	require.Equal(t, "type00098", j.Label("type00098"))
-	require.Equal(t, Other, j.Label("type00099"), "Other has a label, too")
-	require.Equal(t, Other, j.Label(Other))
-	values := gather(t, r)
-	require.Len(t, values, 3*MaxTypes)
+	require.Equal(t, "type00098", j.label("type00098"))
+	require.Equal(t, otherTypes, j.label("type00099"), "other has a label, too")
+	require.Equal(t, otherTypes, j.label(otherTypes))
+	values := gatherJobs(t, r)
+	require.Len(t, values, 3*maxTypeLabels)
 	for _, name := range []string{
 		"dispatcherd_jobs_ended_total done ", "dispatcherd_job_run_seconds done ", "dispatcherd_job_wait_seconds queued ",
 	} {
 		require.InDelta(t, 1, values[name+"type00098"], 0)
-		require.InDelta(t, types-99, values[name+Other], 0)
+		require.InDelta(t, types-99, values[name+otherTypes], 0)
 	}
 }
 
@@ -121,16 +94,16 @@ func TestOnlyTheFirstTypesGetALabel(t *testing.T) {
 // increase() miss it unless the series existed before.
 func TestEndsOfALabelAreCountedFromZero(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	New(r).Label("pdf")
+	newJobMetrics(r).label("pdf")
 	families, err := r.Gather()
 	require.NoError(t, err)
 	require.Len(t, families, 1)
-	require.Len(t, families[0].GetMetric(), outcomes)
+	require.Len(t, families[0].GetMetric(), 12)
 }
 
 // BenchmarkObserve counts the start and the end of a job.
 func BenchmarkObserve(b *testing.B) {
-	j := New(prometheus.NewRegistry())
+	j := newJobMetrics(prometheus.NewRegistry())
 	var decisions []actor.Decision
 	var fx []effect.Effect
 	const batch = 100
@@ -141,7 +114,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		j.Observe(decisions, fx)
+		j.observe(decisions, fx)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/job")
 }
